@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How long to wait before a server is tried again: longer each time, and never all at once. */
+/* How long to wait before the next attempt at a server: longer each time, with jitter. */
 #ifndef STINT_BACKEND_BACKOFF_H
 #define STINT_BACKEND_BACKOFF_H
 
@@ -7,11 +7,11 @@
 #include "base/wide_int.h"
 
 struct backoff {
-    uint64_t next_ns; /* the next wait at most */
-    uint64_t random;  /* seeded by whoever makes it */
+    uint64_t next_ns; /* upper bound of the next wait */
+    uint64_t random;  /* seeded by the owner */
 };
 
-/* Half of it at least, so that many who wait for the same do not come back together. */
+/* At least half of it, so that many waiting clients do not come back together. */
 static inline uint64_t backoff_jitter(uint64_t *random, uint64_t length_ns)
 {
     return length_ns / 2 + splitmix_next(random) % (length_ns / 2 + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Closed, open, half open: who passes in each, and what moves from one to another. */
+/* Closed, open, half open: what each state admits, and the transitions between them. */
 #include "backend/breaker.h"
 
 #include "base/ns.h"

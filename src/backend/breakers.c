@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* One breaker per bit, and what they come to together. Nearly always all of them are closed. */
+/* One breaker per bit, and their combined state. Nearly always all of them are closed. */
 #include "backend/breakers.h"
 
 #include "base/wide_int.h"
 
 #define BIT(i) (UINT64_C(1) << (i))
 
-/* The place of the lowest bit, which is taken out. */
+/* The index of the lowest bit, which is removed. */
 static unsigned next_of(uint64_t *bits)
 {
     unsigned i = (unsigned)__builtin_ctzll(*bits);
@@ -89,14 +89,13 @@ enum breaker_state breakers_state(const struct breakers *breakers)
     return worst;
 }
 
-/* Whether nobody has come to probe it since that was due. */
+/* Whether a probe is due, but no request has come to be one. */
 static bool is_due(const struct breaker *breaker, uint64_t now_ns)
 {
     return breaker->state == BREAKER_OPEN && now_ns >= breaker->open_ends_ns;
 }
 
-/* A server of several that goes on answering shows it after the last of the others began to fail.
- */
+/* With several servers: one that works has answered since the last of the others began to fail. */
 uint64_t breakers_failing_since(const struct breakers *breakers, uint64_t now_ns)
 {
     uint64_t since_ns = 0;

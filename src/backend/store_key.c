@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes are counted whether they fit or not, so that whoever asked can make room. */
+/* Bytes are counted whether they fit or not, so that the caller can get enough memory. */
 #include "backend/store_key.h"
 
 #include "backend/script/script.h"
 
 #include <assert.h>
 
-#define RULE_ID_SIZE 8 /* in front of the values of rules_match() */
-#define LENGTH_SIZE 4  /* in front of each of them */
+#define RULE_ID_SIZE 8 /* before the values of rules_match() */
+#define LENGTH_SIZE 4  /* before each of them */
 
 struct text {
     char *out;
@@ -60,7 +60,7 @@ size_t store_key_escape(struct span span, char *out, size_t size)
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* The next value, which is cut off; false: there is none. */
+/* The next value, which is removed from the rest; false: there is none. */
 static bool cut_value(struct span *values, struct span *value)
 {
     size_t len = 0;
@@ -85,7 +85,7 @@ static void add_values(struct text *text, struct span values)
     }
 }
 
-/* What stands in the braces, and what behind them. Where it is one text, that is the one value. */
+/* The text in the braces, and the text after them. If it is one text, that is the one value. */
 static struct span add_tag(struct text *text, const struct backend_item *item)
 {
     unsigned mode = item->rule != NULL ? item->rule->store.tag : RULE_TAG_VALUES;
@@ -133,7 +133,7 @@ size_t store_key(const struct backend_item *item, struct span prefix, char *out,
     add(&text, '{');
     size_t begin = text.len;
     struct span rest = add_tag(&text, &inner);
-    /* Empty braces are no tag; and no text is written as this is. */
+    /* Empty braces are no tag, and no text is written like this. */
     if (text.len == begin)
         add(&text, '%');
     add(&text, '}');

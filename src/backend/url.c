@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One pass from left to right: scheme, user and password, hosts, what stands behind them. */
+/* One pass from left to right: scheme, user and password, hosts, and the rest. */
 #include "backend/url.h"
 
 #include "base/buf.h"
@@ -35,7 +35,7 @@ static const struct scheme {
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
-/* What is in front of the byte, which is skipped with it. False: it is not there. */
+/* The text before the byte; skips both. False: the byte is missing. */
 static bool cut(struct span *rest, char at, struct span *before)
 {
     const uint8_t *found = rest->len > 0 ? memchr(rest->ptr, at, rest->len) : NULL;
@@ -83,8 +83,8 @@ static int decode(struct span word, char *text, size_t size, const char *what,
 /* ---- User and password ----------------------------------------------------------------------- */
 
 /*
- * Everything up to the last @ before the path is for the server alone. An @ behind the first slash
- * means that a password has a slash in it: what looks like a host would be a part of the password.
+ * The text up to the last @ before the path goes to the server only. An @ after the first slash
+ * means that a password has a slash in it: the apparent host would be a part of the password.
  */
 static int parse_user(struct store_url *url, struct span *rest, struct stint_error *error)
 {
@@ -98,7 +98,7 @@ static int parse_user(struct store_url *url, struct span *rest, struct stint_err
         return 0;
     if (at > end)
         return err_set(error, STINT_E_SYNTAX,
-                       "the store's URL has an @ behind a /: expected %%2F for a / in a password, "
+                       "the store's URL has an @ after a /: expected %%2F for a / in a password, "
                        "and %%40 for an @ in a name");
     struct span word = span_of(rest->ptr, at), user;
     *rest = span_of(rest->ptr + at + 1, rest->len - at - 1);
@@ -128,7 +128,7 @@ static bool is_host_byte(uint8_t byte, bool is_bracketed)
 static int bad_host(struct span word, struct stint_error *error)
 {
     return err_set(error, STINT_E_SYNTAX,
-                   "'%.*s' is no host of a store: expected HOST, HOST:PORT or [IPv6]:PORT",
+                   "'%.*s' is not a host of a store: expected HOST, HOST:PORT or [IPv6]:PORT",
                    (int)(word.len < 300 ? word.len : 300), (const char *)word.ptr);
 }
 
@@ -172,7 +172,7 @@ static int parse_hosts(struct store_url *url, struct span words, struct stint_er
     return code != 0 ? code : parse_host(url, words, error);
 }
 
-/* ---- What stands behind the hosts ------------------------------------------------------------ */
+/* ---- After the hosts ------------------------------------------------------------------------- */
 
 static int parse_database(struct store_url *url, struct span word, struct stint_error *error)
 {
@@ -181,7 +181,7 @@ static int parse_database(struct store_url *url, struct span word, struct stint_
         return 0;
     if (!resp_number_read(word, STORE_DATABASE_MAX, &number))
         return err_set(
-            error, STINT_E_SYNTAX, "'/%.*s' is no database: expected a number from 0 to %d",
+            error, STINT_E_SYNTAX, "'/%.*s' is not a database: expected a number from 0 to %d",
             (int)(word.len < 300 ? word.len : 300), (const char *)word.ptr, STORE_DATABASE_MAX);
     if (number != 0 && (url->kind == STORE_REDIS_CLUSTER || url->kind == STORE_MEMCACHED))
         return err_set(error, STINT_E_SYNTAX, "%s:// has no databases: expected nothing after /",
@@ -199,8 +199,7 @@ static int parse_tail(struct store_url *url, struct span tail, struct stint_erro
         database = tail;
     if (master.len == 0)
         return err_set(error, STINT_E_SYNTAX,
-                       "%s:// wants to know whom the sentinels watch: expected /MASTER-NAME after "
-                       "the hosts",
+                       "%s:// needs the name of the master: expected /MASTER-NAME after the hosts",
                        url->scheme);
     int code = decode(master, url->master, sizeof(url->master), "master", error);
     return code != 0 ? code : parse_database(url, database, error);

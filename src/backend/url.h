@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a shared store is, as people write it. Schemes: redis, valkey (one server), redis-cluster,
- * valkey-cluster, redis-sentinel, valkey-sentinel; with a second s behind the first word (rediss,
- * valkeys-cluster) in TLS; unix:/path; memcached, memcacheds.
+ * The address of a shared store, as users write it. Schemes: redis, valkey (one server),
+ * redis-cluster, valkey-cluster, redis-sentinel, valkey-sentinel; with a second s after the first
+ * word (rediss, valkeys-cluster) in TLS; unix:/path; memcached, memcacheds.
  *
  *     redis://[[user]:password@]host[:port][,host[:port]...][/database]
  *     redis-sentinel://[[user]:password@]host[:port][,...]/master[/database]
  *     unix:[//[[user]:password@]]/path
  *     memcached://[user:password@]host[:port][,host[:port]...]
  *
- * A password is told to the server and to nobody else: no message of a fault quotes one.
+ * A password goes only to the server: no error message quotes it.
  */
 #ifndef STINT_BACKEND_URL_H
 #define STINT_BACKEND_URL_H
@@ -22,7 +22,7 @@
 #define STORE_HOSTS_MAX 16
 #define STORE_HOST_SIZE 256
 #define STORE_WORD_SIZE 256 /* of a user, a password, a master's name; zero included */
-#define STORE_PATH_SIZE 108 /* of a Unix socket, as the system has it */
+#define STORE_PATH_SIZE 108 /* of a Unix socket: the system's limit */
 #define STORE_DATABASE_MAX 65535
 #define STORE_URL_TEXT_SIZE (STORE_HOSTS_MAX * (STORE_HOST_SIZE + 8) + 3 * STORE_WORD_SIZE + 64)
 
@@ -46,10 +46,10 @@ struct store_url {
     unsigned database;
 };
 
-/* STINT_E_SYNTAX or STINT_E_RANGE, with a message that says what was expected. */
+/* STINT_E_SYNTAX or STINT_E_RANGE, with a message that names what was expected. */
 int store_url_parse(struct store_url *url, const char *text, struct stint_error *error);
 
-/* The URL as it may be shown: with *** for the password. Returns `text`. */
+/* The URL for display: with *** for the password. Returns `text`. */
 const char *store_url_text(const struct store_url *url, char text[STORE_URL_TEXT_SIZE]);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What one worker and one shared store have come to, in figures. The worker writes, whoever asks
- * for figures reads: each is one word, and says nothing about another.
+ * Metrics of one worker and one shared store. The worker writes, any thread reads. Each is one
+ * word, and no two words are consistent with each other.
  */
 #ifndef STINT_DECIDE_BACKEND_METRICS_H
 #define STINT_DECIDE_BACKEND_METRICS_H
@@ -9,8 +9,8 @@
 #include "decide/backend.h"
 
 /*
- * Answers that took up to STORE_BUCKET_NS << i stand in bucket i, longer ones in the last. The
- * bounds are such as decisions have in metrics, from 16 us on: no store answers sooner.
+ * Answers that took up to STORE_BUCKET_NS << i are in bucket i, longer ones in the last. Decisions
+ * have the same bounds in metrics, from 16 us on: no store answers sooner.
  */
 #define STORE_BUCKET_NS 16384
 #define STORE_BUCKETS 17 /* the last but one: 537 ms */
@@ -18,26 +18,26 @@
 enum store_state { STORE_ASKED, STORE_PROBED, STORE_STOPPED, STORE_STATES };
 
 struct backend_metrics {
-    _Alignas(64) uint64_t asks; /* all that came, however they were answered */
+    _Alignas(64) uint64_t asks; /* all requests, with any answer */
     uint64_t diagnostics[BACKEND_ERRORS];
-    uint64_t refused; /* asks that the store can never be asked */
+    uint64_t refused; /* requests that the store can never do */
     uint64_t buckets[STORE_BUCKETS], duration_ns;
-    uint64_t denials_hit;          /* asks denied out of the cache of denials */
-    uint64_t cautious;             /* asks denied, or keys charged, after a failover */
-    uint64_t lease_units;          /* held now, and not used yet */
+    uint64_t denials_hit;          /* requests denied by the denial cache */
+    uint64_t cautious;             /* requests denied, or keys charged, after a failover */
+    uint64_t lease_units;          /* held now and not used yet */
     uint64_t state;                /* enum store_state */
-    uint64_t unavailable_since_ns; /* 0: it is not away, as far as is known */
-    /* As the end of the chain counts them, copied once a second. */
-    uint64_t failovers; /* a server that has begun anew, or another in its place */
-    uint64_t conflicts; /* memcached: states that another changed in between */
-    uint64_t busy;      /* memcached: asks that others were faster than to the end */
+    uint64_t unavailable_since_ns; /* 0: available, as far as is known */
+    /* Copied once a second from the end of the chain, which counts them. */
+    uint64_t failovers; /* a server that restarted empty, or another one in its slot */
+    uint64_t conflicts; /* memcached: states that another server changed in between */
+    uint64_t busy;      /* memcached: requests that lost every race with other servers */
     uint64_t damaged;   /* memcached: damaged states that were replaced */
-    /* memcached: tickets that had ended, closed by asks for something else; and for want of room */
+    /* memcached: ended tickets that another request closed; and those closed for lack of space */
     uint64_t expired_floor, expired_release, expiry_kept_units, tickets_dropped;
-    uint64_t clock_skew_ns; /* memcached: another node's clock was ahead by so much at the most */
+    uint64_t clock_skew_ns; /* memcached: the most that another node's clock was fast */
 };
 
-/* For the worker alone, and so without a locked instruction. */
+/* Only the worker writes, so no locked instruction is needed. */
 static inline void backend_metric_set(uint64_t *metric, uint64_t value)
 {
     __atomic_store_n(metric, value, __ATOMIC_RELAXED);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Key pools whose states are in a store outside of this process, as whoever answers for a pool sees
- * them: what may be asked, and how the answers come. remote/ implements it over Redis and Valkey.
+ * Key pools whose states are in a store outside of this process: the requests that a pool takes and
+ * how it replies. backend/ implements it over Redis and Valkey.
  *
- * A list may be used by any thread; the rest belongs to the thread of one worker, as a
- * backend does, with which it comes and goes.
+ * A list may be used by any thread. The rest belongs to the thread of one worker and lives as long
+ * as its backend.
  */
 #ifndef STINT_DECIDE_BACKEND_POOL_H
 #define STINT_DECIDE_BACKEND_POOL_H
@@ -12,8 +12,8 @@
 #include "decide/backend.h"
 
 /*
- * The keys of a pool, as every ask says them. It is fixed: whoever adds or removes a key makes
- * another one, and finds all that was used. For every worker that has the same store.
+ * The keys of a pool, as every request lists them. A list is fixed: to add or remove a key, make
+ * another list; it finds all that was used. Used by every worker that has the same store.
  */
 struct backend_pool_list;
 
@@ -22,41 +22,41 @@ enum backend_pool_verb {
     BACKEND_POOL_STATUS,
     BACKEND_POOL_GIVE_BACK,
     BACKEND_POOL_REPORT,
-    BACKEND_POOL_LET_IN, /* lifts STINT_POOL_OUT, and nothing else: before a key is removed */
+    BACKEND_POOL_LET_IN, /* lifts STINT_POOL_OUT and nothing else: before a key is removed */
 };
 
 struct backend_pool_request {
     uint8_t verb;                         /* enum backend_pool_verb */
     const struct backend_pool_list *list; /* stays until the answer has been read */
-    struct span key;      /* the name: of all but NEXT and STATUS. Borrowed for the call */
+    struct span key;      /* the name: all verbs but NEXT and STATUS. Borrowed for the call */
     uint32_t cost;        /* NEXT, GIVE_BACK */
     bool probe;           /* NEXT, as in struct stint_pool_ask */
     uint8_t outcome;      /* REPORT: enum stint_pool_outcome */
     uint64_t cooldown_ns; /* of STINT_POOL_COOL */
     uint64_t at_ns;       /* GIVE_BACK: granted_at_ns, or STINT_NEVER_NS */
     uint64_t now_ns;      /* by the clock of this process: stint_now() */
-    uint64_t deadline_ns; /* by the same clock: an answer after it is none */
+    uint64_t deadline_ns; /* by the same clock: a later reply does not count */
     uint64_t stopped;     /* as in struct backend_request */
 };
 
 struct backend_pool_answer {
     uint8_t outcome;   /* BACKEND_WAITS, _DECIDED, _FAILED; _REFUSED: the list has no such key */
     uint8_t fault;     /* of FAILED: enum backend_error */
-    const char *error; /* FAILED, REFUSED: a message that lives as long as the store */
-    uint64_t servers;  /* as in struct backend_answer; 0: nobody was asked */
+    const char *error; /* FAILED, REFUSED: a message that lives as long as the pools */
+    uint64_t servers;  /* as in struct backend_answer; 0: no server got the request */
     struct stint_pool_answer next; /* the name is the list's; the time is the store's, since 1970 */
     uint32_t given_back;
-    /* STATUS: the asker's memory, with room for all keys; in the order in which they were added. */
+    /* STATUS: the caller's memory, with space for all keys; in the order of their addition. */
     struct stint_pool_status *statuses;
 };
 
-/* One ask on its way: as struct backend_op. Zero it, set `answered` and answer.statuses. */
+/* One request in progress, as backend_op. Zero it, then set `answered` and answer.statuses. */
 struct backend_pool_op {
     struct backend_pool_answer answer;
-    /* Called once, but only where ask() left BACKEND_WAITS; never from within ask(). */
+    /* Called once, and only where ask() left BACKEND_WAITS; never from within ask(). */
     void (*answered)(struct backend_pool_op *op, uint64_t now_ns);
     void *arg;
-    void *at_work; /* the store's, while it waits */
+    void *at_work; /* the pools', while it waits */
 };
 
 struct backend_pools;
@@ -64,15 +64,15 @@ struct backend_pools;
 struct backend_pool_definition {
     struct span name;
     uint8_t order; /* enum stint_pool_order */
-    /* In the order in which they were added; their quotas were checked. Copied. */
+    /* In the order in which they were added; their quotas are checked already. Copied. */
     const struct stint_pool_key *keys;
     size_t n_keys;
 };
 
 struct backend_pools_ops {
     /*
-     * STINT_E_RANGE for too many keys, STINT_E_MISMATCH for a name that is there twice and for
-     * quotas that no store can keep, STINT_E_SYSTEM without memory.
+     * STINT_E_RANGE for too many keys, STINT_E_MISMATCH for a repeated name and for quotas that no
+     * store can keep, STINT_E_SYSTEM without memory.
      */
     int (*list_new)(const struct backend_pools *pools, const struct backend_pool_definition *given,
                     struct backend_pool_list **list, struct stint_error *error);
@@ -81,11 +81,11 @@ struct backend_pools_ops {
     /* Answers at once, or leaves BACKEND_WAITS. Never blocks. */
     void (*ask)(struct backend_pools *pools, const struct backend_pool_request *ask,
                 struct backend_pool_op *op);
-    /* Nobody wants this answer any more: `op` is not touched again. It may be done all the same. */
+    /* The answer is no longer wanted: `op` is not touched again. The request may still be done. */
     void (*forget)(struct backend_pools *pools, struct backend_pool_op *op);
 };
 
-/* First member of every kind of them. */
+/* First member of every kind of pools. */
 struct backend_pools {
     const struct backend_pools_ops *ops;
 };

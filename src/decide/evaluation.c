@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Filling a question: the rule of each descriptor, the quota that counts, and who replaces whom. */
+/* Fills an evaluation: each descriptor's rule, the quota that counts, and replaced rules. */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
@@ -85,7 +85,7 @@ static struct target *add_target(struct evaluation *evaluation, uint32_t cost)
     return target;
 }
 
-/* ---- Whose state it is ----------------------------------------------------------------------- */
+/* ---- The rule of a state --------------------------------------------------------------------- */
 
 /* The rule of a target's states; 0: nothing ever limits it. */
 static uint64_t rule_of(const struct target *target)
@@ -101,7 +101,7 @@ static struct hash128 hash_of(const struct evaluation *evaluation, const struct 
     return siphash13_128(secret, rule_of(target), target->key.ptr, target->key.len);
 }
 
-/* What was set for a key goes before its rule, and before what a request brings along. */
+/* An override for the key replaces its rule and a quota that the request supplies. */
 static void find_own_quota(struct evaluation *evaluation, struct target *target)
 {
     struct stint_quota *own = &evaluation->quotas[target - evaluation->targets];
@@ -113,7 +113,7 @@ static void find_own_quota(struct evaluation *evaluation, struct target *target)
     target->is_override = false;
 }
 
-/* NULL: that of its rule. */
+/* NULL: that of its rule */
 static int set_own_quota(struct evaluation *evaluation, const struct target *target,
                          const struct stint_quota *quota, struct stint_error *error)
 {
@@ -124,13 +124,13 @@ static int set_own_quota(struct evaluation *evaluation, const struct target *tar
         return overrides_set(evaluation->table, hash, &own, error);
     }
     int code = overrides_drop(evaluation->table, hash, error);
-    return code == STINT_E_GONE ? 0 : code; /* it goes by its rule as it is */
+    return code == STINT_E_GONE ? 0 : code; /* its rule's quota holds */
 }
 
-/* Back to what was found when the target was added, the last first: a key may be there twice. */
+/* Undoes in reverse order, as a key may be there twice. */
 static void restore_own_quotas(struct evaluation *evaluation, size_t n_set)
 {
-    struct stint_error error; /* what was told of the one that failed is told */
+    struct stint_error error; /* the caller gets the error of the one that failed */
     for (size_t i = n_set; i-- > 0;) {
         const struct target *target = &evaluation->targets[i];
         set_own_quota(evaluation, target, target->has_own_quota ? target->quota : NULL, &error);
@@ -153,7 +153,7 @@ int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota
     return 0;
 }
 
-/* Where its states are. A key that a rule names goes where the rule says. */
+/* Where its states are. The rule decides, if there is one. */
 static void assign_store(const struct evaluation *evaluation, struct target *target)
 {
     const struct evaluation_stores *stores = evaluation->stores;
@@ -167,8 +167,8 @@ static void assign_store(const struct evaluation *evaluation, struct target *tar
 }
 
 /*
- * The states of a quota without a rule are those of its parameters. Said outright, a quota that is
- * set for the key later, and may have states of another size, finds them, and they find it.
+ * The states of a quota without a rule belong to its parameters. With this id set explicitly, an
+ * override of the key finds them even if its states have another size, and the reverse.
  */
 void evaluation_add_item(struct evaluation *evaluation, const struct stint_quota *quota,
                          struct span key, uint32_t cost)
@@ -218,7 +218,7 @@ static bool append_number(struct evaluation *evaluation, uint64_t number, size_t
     return append(evaluation, bytes, size);
 }
 
-/* A text behind its length: so no two lists of texts are the same bytes. */
+/* A text after its length: so no two lists of texts have the same bytes. */
 static bool append_text(struct evaluation *evaluation, struct span text)
 {
     return append_number(evaluation, text.len, sizeof(uint32_t)) &&
@@ -226,7 +226,7 @@ static bool append_text(struct evaluation *evaluation, struct span text)
 }
 
 /*
- * The key of a descriptor that no rule matches but that brings a quota along: all that it says, in
+ * The key of a descriptor that no rule matches but that supplies a quota: all of its entries, in
  * the form of rules_match().
  */
 static int key_of_override(struct evaluation *evaluation, struct span domain,
@@ -247,8 +247,8 @@ static int key_of_override(struct evaluation *evaluation, struct span domain,
 }
 
 /*
- * Whether an override counts what its rule counts: then the rule is asked with another limit, as
- * envoyproxy/ratelimit does, whose counters have a name of the unit alone.
+ * Whether an override counts in the same period as its rule: then the rule's states are used with
+ * another limit, as in envoyproxy/ratelimit, whose counter names hold only the unit.
  */
 static bool has_unit_of(const struct rule *rule, const struct stint_quota *override)
 {
@@ -270,7 +270,7 @@ static int limit_rule(struct stint_quota *own, const struct rule *rule, uint32_t
     return stint_quota_check(own, error);
 }
 
-/* By the algorithm of limits that name none, where it can keep such a limit. */
+/* The algorithm of limits that name none, where it can keep such a limit. */
 static void use_default_algorithm(struct stint_quota *own, const struct rules *rules)
 {
     struct stint_quota other = *own;
@@ -281,7 +281,7 @@ static void use_default_algorithm(struct stint_quota *own, const struct rules *r
         *own = other;
 }
 
-/* A quota that the request brings along, for a descriptor with or without a rule. */
+/* A quota that the request supplies, for a descriptor with or without a rule. */
 static int bring_quota(struct evaluation *evaluation, const struct evaluation_ask *ask,
                        struct target *target, const struct stint_quota *quota,
                        struct stint_error *error)
@@ -328,7 +328,7 @@ static int match(struct evaluation *evaluation, const struct evaluation_ask *ask
     return code;
 }
 
-/* Places of concurrency are taken and given back: there is nothing to charge. */
+/* Slots of concurrency are taken and returned: there is nothing to charge. */
 static uint8_t hits_of(const struct evaluation *evaluation, const struct target *target,
                        const struct descriptor *descriptor)
 {
@@ -362,8 +362,8 @@ static bool replaces(const struct rule *rule, const struct rule *other)
 }
 
 /*
- * Everybody's list counts, also that of a rule which is itself replaced. An override has neither
- * the name of its rule nor its list.
+ * Each rule's list counts, even if the rule is itself replaced. An override has neither the name of
+ * its rule nor its list.
  */
 static void drop_replaced(struct evaluation *evaluation)
 {

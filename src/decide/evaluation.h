@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One request against rules and table: which quotas it meets, and what becomes of each.
+ * One request against rules and table: the quotas that apply to it, and the outcome of each.
  *
- * A question is filled with targets (begin, then items or descriptors), asked once with one of the
+ * An evaluation is filled with targets (begin, then items or descriptors), run once with one of the
  * verbs, and read. It holds no memory of its own beside the keys; begin it anew for the next
  * request. One thread at a time.
  *
  * What counts and what does not:
  *   live       decides: all or nothing over all of them. Those in quota_mode fail the request only
- *              if all of them would; else those that are over step back, and are not charged.
- *   shadow     a rule in shadow_mode: asked apart, by itself. Its decision says ALLOW; `over` says
+ *              if all of them would; else those over their limit are excluded and not charged.
+ *   shadow     a rule in shadow_mode: evaluated apart, by itself. Its decision is ALLOW; `over` is
  *              what it would have been. It is charged only where the request is allowed.
- *   candidate  the second quota of a rule: asked as if it was the fallback the place of the first.
- * It is charged where every other live quota allows, whatever the first one says.
- * docs/decisions/0016 says why.
+ *   candidate  the second quota of a rule: evaluated as if it replaced the first. It is charged
+ *              where every other live quota allows, whatever the first one decides.
+ * docs/decisions/0016 gives the reasons.
  *
  * Hits of Envoy's descriptors, where evaluation_ask.has_envoy_hits (docs/decisions/0058):
  *   check      hits of 0: denies where not one unit is left; takes nothing.
@@ -35,43 +35,43 @@ enum target_part {
     TARGET_SHADOW,
 };
 
-/* What is to be done with its units. */
+/* How its hits are handled. */
 enum target_hits { TARGET_HITS_TAKE = 0, TARGET_HITS_CHECK, TARGET_HITS_CHARGE };
 
-/* What a target goes by whose store could not be asked: rule.store.on_error. */
+/* What decides a target while its store is unavailable: rule.store.on_error. */
 enum fallback { FALLBACK_NONE = 0, FALLBACK_ALLOW, FALLBACK_DENY, FALLBACK_LOCAL };
 
 struct target {
-    /* Asked. */
+    /* Inputs. */
     const struct rule *rule;         /* NULL: an item, or nothing matched */
     const struct stint_quota *quota; /* NULL: TARGET_FREE */
     struct span key;                 /* of the states under it */
     uint32_t cost;
     uint8_t part;     /* enum target_part */
     uint8_t hits;     /* enum target_hits */
-    uint8_t store;    /* of question.stores, from 1; 0: the table */
+    uint8_t store;    /* in evaluation.stores, from 1; 0: the table */
     uint8_t on_error; /* enum rule_on_store_error */
     bool is_refund, is_replaced, is_quota_mode;
-    bool has_own_quota; /* one that was set at run time for this key */
-    bool is_values;     /* the key is as rules_match() makes it */
-    bool is_throttle;   /* of CL.THROTTLE */
+    bool has_own_quota; /* an override that was set at run time for this key */
+    bool is_values;     /* the key is in the form of rules_match() */
+    bool is_throttle;   /* from CL.THROTTLE */
     bool is_unmatched;  /* a descriptor that no rule and no override limits */
-    bool is_override;   /* the request brought its quota along, and no other was set for the key */
-    bool is_all_shadow; /* TARGET_SHADOW by question.all_shadow alone */
-    /* Told. */
+    bool is_override;   /* the request supplied its quota, and the key has no override */
+    bool is_all_shadow; /* TARGET_SHADOW only because of evaluation.all_shadow */
+    /* Outcome. */
     struct stint_decision decision;
     uint64_t shadow_retry_after_ns;
     bool over;                  /* it would deny */
     bool banned;                /* a block of its key denies it */
-    bool excluded;              /* over, in quota_mode, and the request does without it */
-    bool made_ban;              /* this denial was the one that blocks the key */
+    bool excluded;              /* over, in quota_mode, and excluded from the request */
+    bool made_ban;              /* this denial started the block of the key */
     bool shadow_over;           /* its candidate would deny */
-    bool is_reserved;           /* a shadow rule in a store, that has a record of the ticket's */
-    bool is_candidate_reserved; /* the same of its candidate */
-    bool is_settled;            /* the figures are right whatever becomes of the request */
+    bool is_reserved;           /* a shadow rule in a store, with a record of the ticket's */
+    bool is_candidate_reserved; /* the same for its candidate */
+    bool is_settled;            /* the numbers hold whatever becomes of the request */
     uint32_t fitted;            /* units of a charge that fit */
     uint8_t fallback;           /* enum fallback */
-    uint64_t fallback_wait_ns;  /* until its share is no longer taken for used; 0: it is not */
+    uint64_t fallback_wait_ns;  /* until its share no longer counts as used; 0: it does not */
 };
 
 struct pending;
@@ -80,73 +80,73 @@ struct backend;
 
 /*
  * The stores that rules name, in the order in which they were loaded with them. `items` and
- * `throttle` are those of quotas that callers bring along and of CL.THROTTLE, counted from 1, 0 for
- * the table.
+ * `throttle` are for quotas that callers supply and for CL.THROTTLE, counted from 1, 0 for the
+ * table.
  */
 struct evaluation_stores {
     struct backend *const *stores;
-    const char *const *labels;          /* what rules call them; NULL: nothing */
+    const char *const *labels;          /* their names in rules; NULL: none */
     struct backend_pools *const *pools; /* key pools in each; NULL: it keeps none */
     size_t n_stores;
     size_t items, throttle;
-    uint64_t timeout_ns;    /* of a request, whatever it has to ask */
+    uint64_t timeout_ns;    /* for a whole request, however many store requests it makes */
     uint8_t items_on_error; /* enum rule_on_store_error */
     /* Those that share the quotas, for on_store_error: local. */
-    unsigned nodes;                /* 0 = 1 */
-    const char *node;              /* the name of this one. NULL: unknown */
-    const char *const *node_names; /* of all, in any order. NULL: the remainder of N is nobody's */
+    unsigned nodes;   /* 0 = 1 */
+    const char *node; /* the name of this one. NULL: unknown */
+    const char *const
+        *node_names; /* all nodes, in any order. NULL: the remainder of N is not used */
 };
 
 struct evaluation {
     struct stint_table *table;
     uint64_t now_ns;
-    uint64_t at_ns;      /* the time that units were charged under: what a refund is to say */
-    bool all_shadow;     /* every rule is taken for one in shadow_mode */
-    bool all_quota_mode; /* the same of quota_mode */
-    bool charges_hits;   /* Envoy's hits are charged where their rule does not say */
-    bool checks_debt;    /* a check of them passes until more than the limit is used */
+    uint64_t at_ns;      /* the time at which units were charged; a refund repeats it */
+    bool all_shadow;     /* every rule is treated as in shadow_mode */
+    bool all_quota_mode; /* the same for quota_mode */
+    bool charges_hits;   /* Envoy's hits are charged where their rule does not choose */
+    bool checks_debt;    /* a check passes until more than the limit is used */
     size_t n_targets;
-    size_t n_unmatched; /* descriptors */
-    size_t domain;      /* where there are such: rules_find_domain() */
-    uint64_t bans_lost; /* a ban found no room in the table */
+    size_t n_unmatched; /* there are descriptors */
+    size_t domain;      /* the result of rules_find_domain(), where there are descriptors */
+    uint64_t bans_lost; /* the table had no space for a ban */
     struct target targets[TARGETS_MAX];
-    struct stint_quota quotas[TARGETS_MAX]; /* of targets that do not go by a rule's */
+    struct stint_quota quotas[TARGETS_MAX]; /* of targets that have no rule of their own */
     uint8_t *keys;                          /* EVALUATION_KEYS_SIZE bytes */
     size_t keys_len;
     struct list list;
-    struct stint_item items[TARGETS_MAX]; /* of the live targets that are asked */
+    struct stint_item items[TARGETS_MAX]; /* of the live targets that take part */
     uint8_t target_of[TARGETS_MAX];       /* of each item */
     size_t n_items;
     const struct evaluation_stores *stores; /* NULL: none */
-    struct stint_quota locals[TARGETS_MAX]; /* of targets that FALLBACK_LOCAL goes for */
-    /* Of this request, where it asks stores. */
-    struct pending *pending; /* NULL: stores cannot be asked */
+    struct stint_quota locals[TARGETS_MAX]; /* of targets that FALLBACK_LOCAL decides */
+    /* For a request that uses stores. */
+    struct pending *pending; /* NULL: no store requests are possible */
     const uint8_t *id;       /* BACKEND_ID_LEN bytes, of a request or a ticket; NULL: none */
     uint64_t body, id_lifetime_ns;
     uint64_t ticket_ns, longer_ns;
-    size_t ticket_store;               /* of question.stores, from 1 */
-    struct ticket_rules *ticket_rules; /* of the ticket that was added; NULL: none ever was */
-    bool has_on_expiry;                /* the request says kept_units; else each rule does */
+    size_t ticket_store;               /* in evaluation.stores, from 1 */
+    struct ticket_rules *ticket_rules; /* of the ticket that was added; NULL: none was */
+    bool has_on_expiry;                /* the request sets kept_units; else each rule does */
     uint32_t kept_units; /* of a reservation that is never settled: stint_reserve_expiring() */
-    struct reservation *reservation; /* what is charged in the table is added to it; NULL: none */
-    bool is_ticket; /* the id is a ticket's, that is good for ticket_ns: decide/evaluation_ticket.h
-                     */
+    struct reservation *reservation; /* charges in the table are added to it; NULL: none */
+    bool is_ticket; /* the id belongs to a ticket valid for ticket_ns: decide/evaluation_ticket.h */
     bool is_ahead;
-    /* Told by stores. */
-    bool is_waiting;   /* an answer is not there: what this run has found says nothing */
+    /* Results from stores. */
+    bool is_waiting;   /* an answer is missing: the results of this run do not count */
     bool is_too_early; /* the same, since it would be answered at once, and is_ahead */
     bool has_charged; /* a reserve that was replayed: shadows without an id are not charged again */
-    bool is_replayed; /* an id was known: nothing was charged now */
-    uint8_t fault;    /* enum backend_outcome: why there can be no decision; 0: there is one */
+    bool is_replayed; /* the id was known: nothing was charged now */
+    uint8_t fault;    /* enum backend_outcome: why no decision is possible; 0: there is one */
     const char *fault_message;
 };
 
-/* All the keys of one request: they are packed, so that little of it is ever touched. */
+/* All the keys of one request, packed so that few cache lines are touched. */
 #define EVALUATION_KEYS_SIZE ((size_t)TARGETS_MAX * RULES_KEY_MAX)
 
 /*
  * Whether a table can hold states of all quotas of the rules, and count for their bans: else they
- * would never be allowed. STINT_E_FULL or STINT_E_MISMATCH, with the first rule that it cannot.
+ * would never be allowed. STINT_E_FULL or STINT_E_MISMATCH, with the first rule that does not fit.
  */
 int evaluation_accepts(struct stint_table *table, const struct rules *rules,
                        struct stint_error *error);
@@ -155,23 +155,23 @@ int evaluation_init(struct evaluation *evaluation, struct stint_table *table,
                     struct stint_error *error);
 void evaluation_deinit(struct evaluation *evaluation);
 
-/* Where others have come to the table with later times, it is asked at the latest of them. */
+/* If the table already has later times from other callers, the latest of them is used. */
 void evaluation_begin(struct evaluation *evaluation, uint64_t now_ns);
 
 /*
- * A key under a quota of the caller's, which is copied; the key is borrowed. The caller counts:
- * TARGETS_MAX at most.
+ * A key under a quota of the caller's, which is copied; the key is borrowed. At most TARGETS_MAX;
+ * the caller checks this.
  */
 void evaluation_add_item(struct evaluation *evaluation, const struct stint_quota *quota,
                          struct span key, uint32_t cost);
 
-/* The same for CL.THROTTLE, whose keys have a place of their own in a store. */
+/* The same for CL.THROTTLE, whose keys are apart from others in a store. */
 void evaluation_add_throttle(struct evaluation *evaluation, const struct stint_quota *quota,
                              struct span key, uint32_t cost);
 
 /*
- * For a reserve or a book: where what decides is in the table, rules in shadow mode whose states
- * are in a store have no say in it, and no part in the ticket. They are not asked.
+ * For a reserve or a book: where the deciding states are in the table, rules in shadow mode whose
+ * states are in a store take no part in the decision or the ticket. They are not evaluated.
  */
 void evaluation_leave_distant_shadows(struct evaluation *evaluation);
 
@@ -180,7 +180,7 @@ bool evaluation_asks_stores(const struct evaluation *evaluation);
 /* Whether any target's are in the table. */
 bool evaluation_asks_table(const struct evaluation *evaluation);
 
-/* After a verb: what it said is worth nothing, as an answer is not there yet. */
+/* After a verb: the results do not count, as an answer is missing. */
 bool evaluation_is_to_wait(const struct evaluation *evaluation);
 
 /* A list of descriptors in one domain. */
@@ -193,19 +193,19 @@ struct evaluation_ask {
     bool has_envoy_hits; /* those that have some check or charge; else they take */
 };
 /*
- * Matches them, and drops what others replace. STINT_E_RANGE for a key that is too long; of quotas
- * that they bring along, what the table says to them.
+ * Matches them, and drops what others replace. STINT_E_RANGE for a key that is too long; for quotas
+ * that descriptors supply, the error of the table.
  */
 int evaluation_add_descriptors(struct evaluation *evaluation, const struct evaluation_ask *ask,
                                struct stint_error *error);
 
 /*
- * The verbs. Each tells what becomes of the request as a whole (binding: the index of a target),
- * and of every target. A request that nothing limits is allowed: limit and remaining are 2^32 - 1.
+ * The verbs. Each gives the outcome of the request as a whole (binding: the index of a target), and
+ * of every target. A request that nothing limits is allowed: limit and remaining are 2^32 - 1.
  */
 struct stint_decision evaluation_take(struct evaluation *evaluation);
 struct stint_decision evaluation_peek(struct evaluation *evaluation);
-/* Whether the request would have been denied, were not all rules in shadow mode. */
+/* Whether the request would have been denied without shadow mode. */
 bool evaluation_would_be_denied(const struct evaluation *evaluation);
 /* The same number of units from every live target, at most the least cost. */
 struct stint_decision evaluation_take_upto(struct evaluation *evaluation);
@@ -213,28 +213,28 @@ struct stint_decision evaluation_charge(struct evaluation *evaluation);
 /* granted_at_ns: STINT_NEVER_NS for just now. */
 struct stint_decision evaluation_refund(struct evaluation *evaluation, uint64_t granted_at_ns);
 /*
- * reserve and book: a ticket over the live targets, of a reserve over shadows and candidates that
- * were charged, too; *has_ticket if there is one. A question that says kept_units has the last word
- * on what stays charged if the ticket is never settled, before its rules. Where they are in
- * a store, the id has to be set before, and the ticket is what evaluation_ticket_write() says.
+ * reserve and book: a ticket over the live targets, and for a reserve also over shadows and
+ * candidates that were charged; *has_ticket if there is one. If the evaluation sets kept_units, it
+ * overrides the rules on what stays charged when the ticket is never settled. Where the states are
+ * in a store, set the id before; evaluation_ticket_write() then gives the ticket.
  */
 struct stint_decision evaluation_reserve(struct evaluation *evaluation, uint64_t lifetime_ns,
                                          struct stint_ticket *ticket, bool *has_ticket);
 struct stint_decision evaluation_book(struct evaluation *evaluation, uint64_t max_wait_ns,
                                       struct stint_ticket *ticket, bool *has_ticket);
-/* Denies the keys of all targets for a time; STINT_E_FULL where there is no room. */
+/* Denies the keys of all targets for a time; STINT_E_FULL where there is no space. */
 int evaluation_block(struct evaluation *evaluation, uint64_t for_ns);
 /*
  * Gives the keys of all targets a quota of their own from now on (table/overrides.h), or, for NULL,
  * their rule's again. All or none: STINT_E_MISMATCH where no rule matches one of them, or as
- * overrides_set(); then all have what they had.
+ * overrides_set(); then no key changes.
  */
 int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota *quota,
                          struct stint_error *error);
 /*
- * How long until `remaining` of a target, once it is decided, next grows if nobody else asks: no
- * more than that can be used before, and more can be then. 0: nothing is used; STINT_NEVER_NS:
- * never, or what was asked never fits. Under `concurrency` a holder may give back before his time.
+ * How long until `remaining` of a decided target next grows if no other request comes: no more than
+ * that can be used before, and more can be then. 0: nothing is used; STINT_NEVER_NS: never, or the
+ * cost never fits. Under `concurrency` a holder may return a slot earlier.
  */
 uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index);
 /* Forgets the keys of all targets, under their candidates too, and lifts blocks and bans. */

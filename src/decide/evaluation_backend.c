@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Targets whose states are in stores outside of this process: asked through the pending request of
- * the request, all or nothing with those in the table, and with what replaces a store that cannot
- * be asked. docs/decisions/0036 says why a question is given up where it would have to wait.
+ * Targets whose states are in stores outside of this process: requests through the pending request,
+ * all or nothing with those in the table, and the fallback of an unavailable store.
+ * docs/decisions/0036 says why an evaluation is suspended and does not wait.
  */
 #include "decide/evaluation_parts.h"
 
@@ -13,8 +13,8 @@
 
 #include <inttypes.h>
 
-#define STORES_MAX 64                     /* that one request can meet */
-#define RETRY_AFTER_NS (1000 * NS_PER_MS) /* said to whom a store that is away denies */
+#define STORES_MAX 64                     /* of one request */
+#define RETRY_AFTER_NS (1000 * NS_PER_MS) /* of a denial while a store is unavailable */
 
 void evaluation_leave_distant_shadows(struct evaluation *evaluation)
 {
@@ -57,7 +57,7 @@ static struct backend *store_at(const struct evaluation *evaluation, size_t at)
     return evaluation->stores->stores[at - 1];
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 struct span evaluation_name_of(const struct target *target, const struct stint_quota *quota,
                                char space[EVALUATION_NAME_SIZE])
@@ -105,7 +105,7 @@ static bool refuses_id(const struct evaluation *evaluation, size_t at)
            store->ops->refuses_ids(store);
 }
 
-/* NULL where there is no answer yet, or never will be: question.is_waiting or .fault. */
+/* NULL where there is no answer yet, or never will be: evaluation.is_waiting or .fault. */
 static const struct backend_answer *ask(struct evaluation *evaluation, size_t store,
                                         struct backend_request *asked)
 {
@@ -115,7 +115,7 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
         pending_ask(evaluation->pending, store_at(evaluation, store), asked);
     if (evaluation->pending->is_lost) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "the quotas of the request have changed while it was asked";
+        evaluation->fault_message = "the quotas of the request changed while it waited";
         return NULL;
     }
     if (answer == NULL) {
@@ -135,9 +135,9 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
     return answer;
 }
 
-/* ---- What stands in -------------------------------------------------------------------------- */
+/* ---- Fallback -------------------------------------------------------------------------------- */
 
-/* What does not fit this node's share may fit the whole, once the store is back. */
+/* A cost above this node's share may fit the whole, once the store is back. */
 static bool fits(const struct stint_quota *local, uint8_t verb, uint32_t cost)
 {
     bool is_whole = verb == BACKEND_TAKE || verb == BACKEND_PEEK;
@@ -161,15 +161,15 @@ static uint8_t policy_of(struct evaluation *evaluation, struct target *target, u
     uint64_t full_until_ns = evaluation_local_full_until(target, unavailable_since_ns);
     target->fallback_wait_ns = sub_floor(full_until_ns, evaluation->now_ns);
     if (target->hits == TARGET_HITS_CHARGE)
-        verb = BACKEND_CHARGE; /* which is asked behind a peek */
+        verb = BACKEND_CHARGE; /* a peek goes before it */
     return target->fallback_wait_ns > 0 || !fits(local, verb, target->cost)
                ? RULE_STORE_ERROR_DENY
                : RULE_STORE_ERROR_LOCAL;
 }
 
 /*
- * The same for all runs of a request: since when a store is away may be different by then. All else
- * that it depends on is the request's, or of its rules.
+ * The same for all runs of a request: only the time since when the store is unavailable may change
+ * between runs, so it is noted. The rest comes from the request or its rules.
  */
 static uint8_t note_policy(struct evaluation *evaluation, struct target *target, uint8_t verb)
 {
@@ -224,7 +224,7 @@ static struct stint_decision nothing_known(const struct stint_quota *quota)
     return (struct stint_decision){.outcome = STINT_DENY, .limit = most_units(quota)};
 }
 
-/* Who refuses the id is asked first: what it was granted by others could not be given back. */
+/* Quotas that refuse the id go first: grants under an id by others could not be given back. */
 static size_t store_to_ask(const struct evaluation *evaluation, size_t store)
 {
     for (size_t i = 0; evaluation->id != NULL && i < evaluation->n_targets; i++) {
@@ -270,7 +270,10 @@ const struct backend_answer *evaluation_send(struct evaluation *evaluation, stru
         add_id(evaluation, &asked);
         asked.id = id;
     } else if (evaluation->id != NULL && (one->verb == STINT_CHARGE || one->verb == STINT_REFUND)) {
-        /* Each is asked by itself, and equal keys, or those of one tag, keep their ids together. */
+        /*
+         * Each has a request of its own, and equal keys, or those of one tag, keep their ids
+         * together.
+         */
         memcpy(id, evaluation->id, sizeof(id));
         id[0] ^= (uint8_t)(target - evaluation->targets);
         id[1] ^= quota != target->quota;
@@ -295,14 +298,14 @@ struct stint_decision evaluation_read(struct evaluation *evaluation, struct targ
                 true;
         return answer->each[0];
     }
-    /* A candidate has no say, and nothing to stand in for it. */
+    /* A candidate does not decide and needs no fallback. */
     if (quota != target->quota)
         return (struct stint_decision){.outcome = STINT_ALLOW, .granted = one->cost};
     fallback(evaluation, target, one->verb, answer->error);
     if (target->fallback == FALLBACK_LOCAL) {
         struct stint_ask local = *one;
         if (local.verb == STINT_BOOK)
-            local.verb = STINT_TAKE; /* nobody stands in a queue for a share */
+            local.verb = STINT_TAKE; /* a share has no queue */
         return evaluation_ask_table(evaluation, target,
                                     &evaluation->locals[target - evaluation->targets], &local);
     }
@@ -345,10 +348,10 @@ const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation
 
 /* ---- Groups: the live targets of one store --------------------------------------------------- */
 
-/* Of one request, what each store was asked and has answered. */
+/* For one evaluation, the request to each store and its answer. */
 struct group {
-    const struct backend_answer *answer; /* NULL: it was not asked */
-    uint32_t granted;                    /* at most, of each item; 0: it was denied, or looked at */
+    const struct backend_answer *answer; /* NULL: no request */
+    uint32_t granted;                    /* at most, of each item; 0: denied or peeked */
 };
 
 static bool is_in(const struct target *target, size_t store)
@@ -385,8 +388,7 @@ static void ask_group(struct evaluation *evaluation, size_t store, uint8_t verb,
     group->answer = ask(evaluation, store, &asked);
 }
 
-/* A list may be denied where each item by itself would not be: equal keys, or others were faster.
- */
+/* A list may be denied where no item would be: equal keys, or other servers were faster. */
 static void show_binding(struct evaluation *evaluation, size_t store,
                          const struct backend_answer *answer)
 {
@@ -407,7 +409,7 @@ static void show_binding(struct evaluation *evaluation, size_t store,
     binding->over = true;
 }
 
-/* The answer of a group, to its targets; or what replaces it. */
+/* The answer of a group, to its targets; or the fallback. */
 static void settle_group(struct evaluation *evaluation, size_t store, uint8_t verb,
                          struct group *group)
 {
@@ -424,8 +426,7 @@ static void settle_group(struct evaluation *evaluation, size_t store, uint8_t ve
             continue;
         if (is_decided) {
             target->decision = answer->each[n++];
-            target->is_settled =
-                !is_granted && verb != BACKEND_PEEK; /* that is as if it were taken */
+            target->is_settled = !is_granted && verb != BACKEND_PEEK; /* counts as taken */
         } else {
             fallback(evaluation, target, verb, answer->error);
             target->decision = fell_back(target, verb, target->cost);
@@ -434,7 +435,7 @@ static void settle_group(struct evaluation *evaluation, size_t store, uint8_t ve
         target->over = target->decision.outcome != STINT_ALLOW;
     }
     if (!is_decided) {
-        group->answer = NULL; /* nothing that could be given back is known of */
+        group->answer = NULL; /* no grant is known that could be given back */
         return;
     }
     evaluation->is_replayed |= answer->is_replayed;
@@ -445,8 +446,8 @@ static void settle_group(struct evaluation *evaluation, size_t store, uint8_t ve
 }
 
 /*
- * Gives back what a group was granted and the request as a whole was not, `units` of each. Not what
- * an id was granted: a retry with it is granted the same again, and so has to find it charged.
+ * Gives back what a group was granted and the request as a whole was not, `units` of each. Grants
+ * under an id stay: a retry with the id gets the same grant, and so has to find it charged.
  */
 static void take_back(struct evaluation *evaluation, size_t store, const struct group *group,
                       uint32_t units)
@@ -479,7 +480,7 @@ static void take_back_all(struct evaluation *evaluation, const struct group *gro
         take_back(evaluation, store, &groups[store - 1], units);
 }
 
-/* Those that refuse it first: what an id was granted by others could not be given back. */
+/* Those that refuse the id go first: grants under an id by others could not be given back. */
 static void ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t most,
                        struct group *groups)
 {
@@ -511,9 +512,9 @@ static bool anyone_is_over(const struct evaluation *evaluation)
 }
 
 /*
- * Two steps where stores and the table both have a say: the table is looked at first, the stores
- * are asked, and if the table has been emptied meanwhile they are given back what they gave. The
- * table is charged also where the stores know the request's id: it may have denied then.
+ * Two steps where stores and the table both decide: peek in the table, then charge the stores; if
+ * the table has no capacity left by then, the stores get their units back. The table is charged
+ * also where the stores know the request's id: it may have denied then.
  */
 void evaluation_take_shared(struct evaluation *evaluation, bool charges)
 {
@@ -534,7 +535,7 @@ void evaluation_take_shared(struct evaluation *evaluation, bool charges)
         take_back_all(evaluation, groups, UINT32_MAX);
 }
 
-/* Equal targets share what there is. */
+/* Equal targets share what is left. */
 static uint32_t times_gathered(const struct evaluation *evaluation, size_t i)
 {
     const struct stint_item *item = &evaluation->items[i];
@@ -547,7 +548,7 @@ static uint32_t times_gathered(const struct evaluation *evaluation, size_t i)
     return times;
 }
 
-/* What the table would grant of each, at most; those that have nothing are over. */
+/* The most that the table would grant of each; targets that have nothing are over. */
 static uint32_t look_at_table(struct evaluation *evaluation, uint32_t most)
 {
     if (!evaluation_gather(evaluation))
@@ -560,7 +561,7 @@ static uint32_t look_at_table(struct evaluation *evaluation, uint32_t most)
         bool fits = decision->outcome == STINT_ALLOW;
         uint32_t left = fits ? cost : decision->remaining / times;
         target->over = left == 0;
-        if (left == 0) { /* one unit of each is what is waited for */
+        if (left == 0) { /* the wait is for one unit of each */
             const struct stint_ask ask = {
                 .now_ns = evaluation->now_ns, .cost = times, .verb = STINT_PEEK};
             target->decision =
@@ -571,7 +572,7 @@ static uint32_t look_at_table(struct evaluation *evaluation, uint32_t most)
     return most;
 }
 
-/* The table is looked at first here as well: what is given back may be charged a while longer. */
+/* The table is peeked first here as well: units given back may stay charged a while longer. */
 uint32_t evaluation_take_upto_shared(struct evaluation *evaluation, uint32_t most)
 {
     struct group groups[STORES_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keys that are blocked, by somebody's word or for repeated denials. */
+/* Keys that are blocked, by an administrator or for repeated denials. */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
@@ -11,7 +11,7 @@ static bool has_ban(const struct target *target)
     return target->rule != NULL && target->rule->ban.after > 0;
 }
 
-/* Of what blocks the key, the latest end; 0 for nothing. */
+/* The latest end of all that blocks the key; 0: not blocked. */
 static uint64_t blocked_until(struct evaluation *evaluation, const struct target *target)
 {
     struct stint_table *table = evaluation->table;
@@ -42,7 +42,7 @@ static void deny_until(const struct evaluation *evaluation, struct target *targe
                                                    .reset_after_ns = wait_ns};
 }
 
-/* As they were found in the first run of the request: somebody may have been banned meanwhile. */
+/* The results of the first run of the request: bans may have been added since. */
 static void recall_blocks(struct evaluation *evaluation, const struct stint_decision *notes)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++)
@@ -73,7 +73,7 @@ static void find_blocks(struct evaluation *evaluation, struct stint_decision *no
     }
 }
 
-/* Whether there is nothing to be found, nor was in the first run of the request. */
+/* Whether there are no blocks, now and in the first run of the request. */
 static bool knows_of_no_blocks(const struct evaluation *evaluation)
 {
     struct pending *pending = evaluation->pending;
@@ -100,7 +100,7 @@ void evaluation_find_blocks(struct evaluation *evaluation)
         recall_blocks(evaluation, notes);
 }
 
-/* Once for a request, however often it is run. */
+/* Once for a request, however often it runs. */
 static struct ban_made count_denial(struct evaluation *evaluation, const struct target *target)
 {
     bool is_new = true;
@@ -122,10 +122,10 @@ void evaluation_count_denials(struct evaluation *evaluation)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
-        /* Blocked already: asking again never extends a ban. NEVER is no matter of how often. */
+        /* Blocked already: more denials never extend a ban. NEVER does not depend on repetition. */
         if (!target_asks(target) || !has_ban(target) || !target->over || target->banned ||
             target->decision.outcome != STINT_DENY || target->hits == TARGET_HITS_CHARGE)
-            continue; /* what is charged was served */
+            continue; /* a charge means that it was served */
         struct ban_made made = count_denial(evaluation, target);
         evaluation->bans_lost += made.is_lost;
         if (made.until_ns == 0)

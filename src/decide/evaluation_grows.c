@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* When more than what is left of a target can be used: asked after it was decided. */
+/* When more than `remaining` of a target can be used, once it is decided. */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
 
 /*
- * One unit more than what is left is what a peek is asked for: the wait it is told is that until
- * the figure grows. Where it fits at once there is more than the figure says, since this was a peek
- * at a take that was not made, or since somebody has given units back: then a copy of the state is
- * asked that has no more. Where somebody took units meanwhile the wait is longer, and the figure is
- * not passed before its end all the same.
+ * A peek of one unit more than remains: its wait lasts until `remaining` grows. If the peek is
+ * allowed at once, more is free than was decided, since no take was made or units came back: then a
+ * copy of the state without these units gives the wait. If other requests took units, the wait is
+ * longer, but still correct: no more than `remaining` can be used before it ends.
  */
 static uint64_t look(struct evaluation *evaluation, struct target *target)
 {
@@ -32,11 +31,11 @@ uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index)
         return STINT_NEVER_NS;
     if (target->part == TARGET_FREE || decision->remaining >= decision->limit)
         return 0;
-    if (target->banned) /* by what no peek may know of: a ban is of the rule's */
+    if (target->banned) /* a peek ignores bans, which belong to the rule */
         return decision->retry_after_ns;
     /*
-     * A store is not asked once more for this. That no more than what is left can be used before
-     * all is back is true as well, if less than could be said.
+     * Not worth another store request. It is also true, though less exact, that no more than what
+     * is left can be used before all is back.
      */
     if (target->store != 0)
         return decision->remaining == 0 && decision->retry_after_ns > 0

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hits of Envoy's descriptors that are not simply taken: checks before a request, and charges of
- * what it has cost once it is done.
+ * Hits of Envoy's descriptors other than a plain take: checks before a request, and charges of its
+ * cost afterwards.
  *
- * A charge is behind a peek of the same cost, which says whether it fits. Both go to a store at
- * once: what was used is recorded there also where the caller does not wait for the answer.
+ * Before a charge goes a peek of the same cost, which returns whether it fits. A store gets both at
+ * once: units are recorded there even if the caller does not wait for the answer.
  */
 #include "decide/evaluation_parts.h"
 
@@ -16,10 +16,7 @@ static struct stint_ask ask_of(const struct evaluation *evaluation, uint8_t verb
     return (struct stint_ask){.now_ns = evaluation->now_ns, .cost = cost, .verb = verb};
 }
 
-/*
- * What is looked for first: whether one unit is left, or the units to be charged fit. A cost of 0
- * is denied in debt alone.
- */
+/* The cost of the peek: one unit, or the units to be charged. Only debt denies a cost of 0. */
 static struct stint_ask look_of(const struct evaluation *evaluation,
                                 const struct evaluation_counted *counted)
 {
@@ -60,7 +57,7 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
     return evaluation_read(evaluation, target, counted->quota, ask, answer);
 }
 
-/* The figures of an allowed peek are those of a take: one unit less. */
+/* The numbers of an allowed peek are those of a take: one unit less. */
 static struct stint_decision put_back(struct stint_decision decision)
 {
     decision.granted = 0;
@@ -70,7 +67,7 @@ static struct stint_decision put_back(struct stint_decision decision)
     return decision;
 }
 
-/* A store is asked once; the table, which costs less to ask, for the figures as they are. */
+/* A store gets one request; the table, which is cheap, is read again for the current numbers. */
 static struct stint_decision check(struct evaluation *evaluation,
                                    const struct evaluation_counted *counted)
 {
@@ -142,7 +139,7 @@ static bool is_asked(const struct target *target)
            !(target->banned && target->hits == TARGET_HITS_CHECK);
 }
 
-/* What blocks a key denies, and does not keep what was used from being recorded. */
+/* A blocked key denies, but the units are recorded all the same. */
 static void decide_live(struct evaluation *evaluation, const struct evaluation_counted *counted,
                         bool charges)
 {
@@ -158,7 +155,7 @@ static void decide_live(struct evaluation *evaluation, const struct evaluation_c
     target->over = is_over;
 }
 
-/* Those of the table first: they are charged also where no store ever answers. */
+/* Those of the table first: they are charged also if no store ever answers. */
 void evaluation_ask_hits(struct evaluation *evaluation, bool charges)
 {
     struct evaluation_counted all[TARGETS_MAX];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Divides each algorithm's numbers so that the shares of all nodes together promise no more than it
- * does.
+/*
+ * Divides each algorithm's numbers so that the shares of all nodes together admit no more than the
+ * whole quota.
  */
 #include "decide/evaluation_local.h"
 
@@ -11,11 +12,11 @@
 
 #define LOCAL_FOR_NS NS_PER_MIN /* of a quota without a rule */
 
-/* Public on purpose: all nodes must agree on the order in which they come for a key. */
+/* Public on purpose: all nodes must agree on their order for a key. */
 static const uint64_t order_secret[2] = {UINT64_C(0x72656d61696e64), UINT64_C(0x65726e6f646573)};
 static const uint64_t name_secret[2] = {UINT64_C(0x6c6f63616c2071), UINT64_C(0x756f7461206964)};
 
-/* ---- Who comes first ------------------------------------------------------------------------- */
+/* ---- Order of nodes -------------------------------------------------------------------------- */
 
 struct place_in_line {
     struct hash128 hash;
@@ -38,8 +39,8 @@ static bool is_before(const struct place_in_line *a, const struct place_in_line 
 }
 
 /*
- * How many nodes come before this one for the key (rendezvous hashing); all of them where it is not
- * known who they are.
+ * How many nodes come before this one for the key (rendezvous hashing); all of them if the nodes
+ * are not known.
  */
 static unsigned rank_of(const struct evaluation_stores *stores, const struct target *target)
 {
@@ -58,7 +59,7 @@ static unsigned rank_of(const struct evaluation_stores *stores, const struct tar
 
 /* ---- Shares ---------------------------------------------------------------------------------- */
 
-/* One of so many; the first ones in line have one unit more where it does not come out even. */
+/* One of n shares; the first ones in order have one unit more where division leaves a remainder. */
 struct share {
     unsigned of, rank;
 };
@@ -68,7 +69,7 @@ static uint32_t share_of(const struct share *share, uint32_t units)
     return units / share->of + (share->rank < units % share->of);
 }
 
-/* A quota whose T is exactly so many ticks, or a little more where units come in months. */
+/* A quota whose T is exactly this many ticks, or a little more where units are in months. */
 static void set_interval(struct stint_quota *local, uint64_t ticks)
 {
     uint32_t times = ticks < NS_PER_US ? (uint32_t)(NS_PER_US / ticks) + 1 : 1;
@@ -81,8 +82,8 @@ static void set_interval(struct stint_quota *local, uint64_t ticks)
 }
 
 /*
- * T of a share is N·T/N', rounded up: so the rates of all shares together are at most 1/T. Fewer
- * units of burst than nodes are for the first nodes, and so is the rate then.
+ * T of a share is N·T/N', rounded up: so the rates of all shares together are at most 1/T. With
+ * fewer units of burst than nodes, only the first nodes have burst and rate.
  */
 static void divide_gcra(struct stint_quota *local, const struct share *share)
 {
@@ -143,7 +144,7 @@ static unsigned nodes_of(const struct evaluation_stores *stores)
     return stores->nodes > 0 ? stores->nodes : 1;
 }
 
-/* Whether anything is left over that goes by the order of nodes. */
+/* Whether a remainder is left, which goes by the order of nodes. */
 static bool divides_evenly(const struct stint_quota *quota, unsigned nodes)
 {
     return quota->limit % nodes == 0 &&
@@ -174,7 +175,7 @@ uint64_t evaluation_local_full_until(const struct target *target, uint64_t unava
     return add_sat(unavailable_since_ns, rule_counts_for_ns(target->quota));
 }
 
-/* ---- Room for them --------------------------------------------------------------------------- */
+/* ---- Memory for them ------------------------------------------------------------------------- */
 
 int evaluation_local_accepts(struct stint_table *table, const struct evaluation_stores *stores,
                              const struct rule *rule, struct stint_error *error)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits that are not enforced: asked apart from the live ones, each by itself. */
+/* Limits that are not enforced: evaluated apart from the live ones, each by itself. */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
 
-/* One target under a quota that is not enforced: its own or its candidate, and what is asked. */
+/* One target under a quota that is not enforced: its own or its candidate, with its requests. */
 struct aside {
     struct evaluation_counted counted; /* takes and peeks have their answer in `looked` */
     struct stint_ask ask;
@@ -21,7 +21,7 @@ static bool is_in_store(const struct aside *aside)
     return aside->counted.target->store != 0;
 }
 
-/* ---- What is asked --------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static void send_aside(struct evaluation *evaluation, struct aside *aside)
 {
@@ -41,18 +41,18 @@ static struct stint_decision read_units(struct evaluation *evaluation, const str
                            counted->looked);
 }
 
-/* Best effort that got less than it wanted would have been held back, too. */
+/* Best effort that got less than it wanted would also have been limited. */
 static bool is_over(const struct stint_decision *decision, const struct stint_ask *ask)
 {
     return decision->outcome != STINT_ALLOW ||
            (ask->verb == STINT_TAKE_UPTO && decision->granted < ask->cost);
 }
 
-/* ---- How it fares ---------------------------------------------------------------------------- */
+/* ---- Outcomes -------------------------------------------------------------------------------- */
 
 /*
- * What is charged there is charged whatever the others say, as under a quota that is enforced. A
- * shadow rule's decision is told as one that allows.
+ * These charges do not depend on other limits, as under an enforced quota. The decision of a shadow
+ * rule is reported as ALLOW.
  */
 static void read_aside(struct evaluation *evaluation, const struct aside *aside)
 {
@@ -79,8 +79,10 @@ static void read_aside(struct evaluation *evaluation, const struct aside *aside)
 
 /* ---- All of a request ------------------------------------------------------------------------ */
 
-/* The asks of one target: up to two. A candidate decides as if it were live; a limit in shadow mode
- * has no say to leave out. */
+/*
+ * The requests of one target: up to two. A candidate decides as if it were live; a limit in shadow
+ * mode never decides.
+ */
 static size_t add_asides(const struct evaluation *evaluation, size_t at, uint8_t verb,
                          uint32_t most, struct target *target, struct aside *asides)
 {
@@ -109,8 +111,8 @@ static size_t add_asides(const struct evaluation *evaluation, size_t at, uint8_t
 }
 
 /*
- * A store's answers are read behind all asks: a fallback may note something of its own, and an
- * evaluation that is repeated has to ask the same in the same order.
+ * A store's answers are read after all requests are sent: a fallback may add notes, and a repeated
+ * evaluation has to make the same requests in the same order.
  */
 void evaluation_ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_t most)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Taking and peeking: the live quotas all or none, those in quota_mode let go where they may be. */
+/* Take and peek: the live quotas all or none; those in quota_mode may be excluded. */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
 
 #include <assert.h>
 
-/* A shadow or a candidate that is charged by a reservation: its ticket is of these units, too. */
+/* A shadow or a candidate charged by a reservation: the ticket covers these units, too. */
 static struct stint_decision take_reserved(struct evaluation *evaluation,
                                            const struct target *target,
                                            const struct stint_quota *quota,
@@ -37,7 +37,7 @@ struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
     if (evaluation->pending != NULL)
         note = pending_note(evaluation->pending, 1, &is_new);
     if (note == NULL)
-        return decision; /* the pending request is lost: nobody is told of it */
+        return decision; /* the pending request is lost: its caller gets an error */
     if (is_new)
         *note =
             table_ask(evaluation->table, quota, target->key.ptr, target->key.len, ask, NULL, NULL);
@@ -84,7 +84,7 @@ bool evaluation_list(struct evaluation *evaluation)
     return false;
 }
 
-/* Equal targets share a part, and so what was decided over all of their units together. */
+/* Equal targets share a slot, and so the decision over all of their units together. */
 void evaluation_hand_out(struct evaluation *evaluation)
 {
     const struct list *list = &evaluation->list;
@@ -97,12 +97,12 @@ void evaluation_hand_out(struct evaluation *evaluation)
     }
 }
 
-/* ---- Who denies ------------------------------------------------------------------------------ */
+/* ---- What denies ----------------------------------------------------------------------------- */
 
 /*
- * As long as anything in quota mode passes, what is over in it denies nothing: also a limit in
- * shadow mode, and a descriptor that nothing limits, where all are in quota mode. An unlimited one
- * has no say.
+ * As long as anything in quota mode passes, what is over in it denies nothing. A limit in shadow
+ * mode and a descriptor without a limit also pass, where all are in quota mode. An unlimited one
+ * does not count.
  */
 static bool passes_in_quota_mode(const struct target *target)
 {
@@ -157,8 +157,8 @@ bool evaluation_exclude(struct evaluation *evaluation)
 /* ---- The decision of the request ------------------------------------------------------------- */
 
 /*
- * What denies: all that are over, but of those in quota_mode, where all are, the one that returns
- * first. With it the request passes again, and the others step back.
+ * What denies: all that are over; where all are in quota_mode, the one whose capacity returns
+ * first. With it the request passes again, and the others are excluded.
  */
 static const struct target *first_to_return(const struct evaluation *evaluation)
 {
@@ -194,7 +194,7 @@ static struct stint_decision sum_denied(const struct evaluation *evaluation)
         if (binds_more(target, binding))
             binding = target;
     }
-    assert(binding != NULL); /* it was asked only since somebody denies */
+    assert(binding != NULL); /* only needed because another one denies */
     struct stint_decision sum = binding->decision;
     sum.binding = (uint8_t)(binding - evaluation->targets);
     sum.retry_after_ns = retry_after_ns;
@@ -202,7 +202,7 @@ static struct stint_decision sum_denied(const struct evaluation *evaluation)
     return sum;
 }
 
-/* Where no live quota has a say, the figures are those of a shadow one: it has some at least. */
+/* Where no live quota decides, the numbers are those of a shadow one: this gives at least some. */
 static struct stint_decision sum_allowed(const struct evaluation *evaluation)
 {
     static const uint8_t parts[] = {TARGET_LIVE, TARGET_SHADOW, TARGET_FREE};
@@ -251,7 +251,7 @@ void evaluation_look_again(struct evaluation *evaluation)
     }
 }
 
-/* Those that tell the units of one time from those of another. */
+/* Those that distinguish units of different times. */
 static bool keeps_times(const struct stint_quota *quota)
 {
     return quota != NULL && (quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS);
@@ -286,7 +286,7 @@ void evaluation_go_on(struct evaluation *evaluation)
     evaluation->at_ns = evaluation->now_ns;
 }
 
-/* One limit is what most requests meet: it is taken from as the library does for anybody. */
+/* Most requests have one limit: it uses the same take as the library. */
 static void take_one(struct evaluation *evaluation)
 {
     const struct stint_item *item = &evaluation->items[0];
@@ -318,7 +318,7 @@ static void decide_gathered(struct evaluation *evaluation, bool charges)
     }
 }
 
-/* What was decided in an earlier run of the request, again. */
+/* The decisions of an earlier run of the request, again. */
 static void recall_gathered(struct evaluation *evaluation, const struct stint_decision *notes)
 {
     for (size_t i = 0; i < evaluation->n_items; i++) {
@@ -363,7 +363,7 @@ bool evaluation_ask_live(struct evaluation *evaluation, bool charges)
         return true;
     bool is_denied = evaluation_is_denied(evaluation, NO_TARGET);
     if (!is_denied)
-        evaluation_exclude(evaluation); /* else the others would be asked, and charged, twice */
+        evaluation_exclude(evaluation); /* else the others would be evaluated, and charged, twice */
     for (;;) {
         if (evaluation->pending != NULL)
             evaluation_take_shared(evaluation, charges && !is_denied);

@@ -2,11 +2,11 @@
 /*
  * Reserving, booking and settling in a store, and the bytes of its tickets:
  *     version 1, id, body 8, label of the store, number of items 1; then of each item:
- *     flags 1, quota as text, RULE of its key's name, domain, key; behind the flags, where they
- *     say so: which limit that is not enforced it is 1; units that stay charged 4, estimated 4
- * and a sum of all that, 8. Numbers are big-endian; a text stands behind its length in two bytes.
- * The sum tells what was cut or mistyped. It keeps no secret, and need not: who may settle may
- * refund as well.
+ *     flags 1, quota as text, RULE of its key's name, domain, key; after the flags, if they
+ *     are set: which limit that is not enforced 1; units that stay charged 4, estimated 4
+ * and a checksum of all that, 8. Numbers are big-endian; a text follows its length in two bytes.
+ * The checksum detects bytes that were cut or mistyped. It is not a signature, and need not be: a
+ * caller who may settle may refund as well.
  */
 #include "decide/evaluation_ticket.h"
 
@@ -30,10 +30,10 @@ enum flag { FLAG_VALUES = 1, FLAG_LEASED = 2, FLAG_TAG = 4, FLAG_SHADOW = 16, FL
 #define FLAG_TAGS 3u
 #define FLAGS_END 64u
 
-/* A ticket is known to the store so much longer, so that it can be expired. */
+/* The store knows a ticket for so much longer, so that it can be expired. */
 #define EXPIRE_WITHIN_NS (10 * NS_PER_MIN)
 
-/* What a rule says to a store about a key; of a ticket, since the rule may be another by now. */
+/* The store options of a rule for a key, kept in the ticket, since the rule may change. */
 struct ticket_rules {
     struct {
         uint8_t shadow;      /* which of those that are not enforced: see shadow_mark() */
@@ -49,7 +49,7 @@ struct ticket_rules {
 
 struct out {
     uint8_t *bytes;
-    size_t len; /* may be more than there is room for */
+    size_t len; /* may be more than fits */
 };
 
 static void put(struct out *out, const void *bytes, size_t len)
@@ -83,7 +83,7 @@ static bool is_leased(const struct target *target)
     return target->rule != NULL && target->rule->store.lease != RULE_LEASE_NONE;
 }
 
-/* What tells the limits that one request charges apart from the live ones. */
+/* Tells apart the limits that one request charges beside the live ones. */
 static uint8_t shadow_mark(size_t target, bool is_candidate)
 {
     return (uint8_t)(target * 2 + is_candidate);
@@ -136,8 +136,8 @@ static bool is_charged(const struct target *target)
 }
 
 /*
- * The limits that are not enforced and have a record of the ticket's. There may be none left for
- * the last of very many, or no room for their keys: what they were charged stays as estimated.
+ * The limits that are not enforced and have a record under the ticket. A very long ticket may have
+ * no space for the last of them, or for their keys: their charge stays as estimated.
  */
 static size_t add_shadows(const struct evaluation *evaluation, struct charged *items, size_t n)
 {
@@ -162,7 +162,7 @@ static size_t find_items(const struct evaluation *evaluation,
     return n;
 }
 
-/* Its length, also where that is more than there is room for. */
+/* Its length, also where that is more than fits. */
 static size_t write_items(const struct evaluation *evaluation, uint8_t *bytes,
                           const struct charged *items, size_t n)
 {
@@ -181,8 +181,7 @@ static size_t write_items(const struct evaluation *evaluation, uint8_t *bytes,
     return out.len;
 }
 
-/* The store of all that is asked, else of the first shadow that one keeps: 0 where there is none.
- */
+/* The store of all live targets, else of the first shadow that one keeps: 0 where there is none. */
 static size_t store_of(const struct evaluation *evaluation)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++)
@@ -250,7 +249,7 @@ static bool cut_text(struct span *rest, size_t max, struct span *text)
     return cut_number(rest, 2, &len) && len <= max && cut(rest, (size_t)len, text);
 }
 
-/* A text that is to be one of C: without a zero in it. */
+/* A text for a C string: without a zero byte. */
 static bool cut_string(struct span *rest, char *out, size_t size)
 {
     struct span text;
@@ -262,7 +261,7 @@ static bool cut_string(struct span *rest, char *out, size_t size)
     return true;
 }
 
-/* RULE of a key is written as it is: it must not look like more than that. */
+/* RULE of a key is written as it is: it must hold nothing but RULE. */
 static bool is_name(const char *name)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -276,7 +275,7 @@ static bool cut_quota(struct span *rest, struct stint_quota *quota)
     return cut_string(rest, text, sizeof(text)) && stint_quota_parse(quota, text, NULL) == STINT_OK;
 }
 
-/* What stands behind the flags, where they say so. */
+/* The fields after the flags, if they are set. */
 static bool cut_said(struct evaluation *evaluation, struct span *rest, uint64_t flags)
 {
     size_t at = evaluation->n_targets;
@@ -348,7 +347,7 @@ int evaluation_add_ticket(struct evaluation *evaluation, struct span ticket,
     size_t store = find_store(evaluation->stores, label);
     if (store == 0)
         return err_set(error, STINT_E_MISMATCH,
-                       "the ticket is of the store \"%.*s\", which this server does not have",
+                       "the ticket belongs to the store \"%.*s\", which this server does not have",
                        (int)label.len, (const char *)label.ptr);
     if (evaluation->ticket_rules == NULL)
         evaluation->ticket_rules = malloc(sizeof(*evaluation->ticket_rules));
@@ -375,7 +374,7 @@ static struct stint_decision refuse(struct evaluation *evaluation, const char *w
     return decision_unlimited(0);
 }
 
-/* What stands in the way of a ticket, before anything is charged. */
+/* Why no ticket can be made, before anything is charged. */
 static const char *why_no_ticket(const struct evaluation *evaluation, bool books)
 {
     uint8_t bytes[TICKET_BYTES_MAX];
@@ -386,21 +385,22 @@ static const char *why_no_ticket(const struct evaluation *evaluation, bool books
         if (!target_asks(target))
             continue;
         if (target->store != store)
-            return "a ticket is of one store: some of the quotas are in another, or in the table";
+            return "a ticket belongs to one store: some of the quotas are in another, or in the "
+                   "table";
         n_asking++;
         n_leased += is_leased(target);
     }
     if (books && (n_asking > 1 || n_leased > 0))
-        return "a place is booked in a store under one quota at a time, and under none that leases";
+        return "a booking in a store needs a single quota, without a lease";
     if (n_asking > 1 && n_leased > 0)
-        return "a ticket over several quotas of a store has none among them that leases";
+        return "a ticket over several quotas of a store cannot include one with a lease";
     if (store > 0 && write_items(evaluation, bytes, items,
                                  find_items(evaluation, target_asks, items)) > TICKET_BYTES_MAX)
         return "the keys of the request are too long for a ticket of a store";
     return NULL;
 }
 
-/* Where no lifetime is given, a ticket is good for the longest lease among its places. */
+/* Where no lifetime is given, a ticket is valid for the longest lease among its slots. */
 static uint64_t life_of(const struct evaluation *evaluation, uint64_t lifetime_ns)
 {
     uint64_t life_ns = lifetime_ns;
@@ -413,7 +413,7 @@ static uint64_t life_of(const struct evaluation *evaluation, uint64_t lifetime_n
     return life_ns;
 }
 
-/* Whether the store has granted something: what replaces it gives no tickets. */
+/* Whether the store has granted something: a fallback gives no tickets. */
 static bool is_in_store(const struct evaluation *evaluation)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -482,9 +482,9 @@ struct stint_decision evaluation_book_shared(struct evaluation *evaluation, uint
     return evaluation_sum(evaluation);
 }
 
-/* ---- What becomes of a ticket ---------------------------------------------------------------- */
+/* ---- Operations on a ticket ------------------------------------------------------------------ */
 
-/* The record of a shadow or a candidate. Whatever becomes of it, the live limits decide. */
+/* The record of a shadow or a candidate. Only the live limits decide the outcome. */
 static const struct backend_answer *ask_shadow(struct evaluation *evaluation, size_t i,
                                                uint8_t verb)
 {
@@ -505,7 +505,8 @@ static bool has_live(const struct evaluation *evaluation)
     return false;
 }
 
-/* All records at once: the answer of the live limits, or where there are none of the first shadow.
+/*
+ * All records at once: the answer of the live limits, or where there are none of the first shadow.
  */
 static const struct backend_answer *ask_records(struct evaluation *evaluation, uint8_t verb)
 {
@@ -580,7 +581,7 @@ struct stint_decision evaluation_expire(struct evaluation *evaluation,
     return answer->sum;
 }
 
-/* A ticket that is over may not have been expired yet: the caller that brings it does so. */
+/* A ticket that is over may not have been expired yet: the caller with the ticket does it now. */
 static void expire_late(struct evaluation *evaluation, struct evaluation_expired *expired)
 {
     evaluation->fault = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The verbs that move units otherwise than all or nothing, or for later. */
+/* The verbs that move units other than all or nothing, or for later. */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
@@ -27,7 +27,7 @@ static uint32_t upto_gathered(struct evaluation *evaluation, uint32_t most)
         if (granted > 0)
             target->decision.granted = granted;
         else if (i == sum.binding && !target->over) {
-            target->decision = sum; /* others were faster, and nothing was left to share */
+            target->decision = sum; /* other callers were faster, and nothing was left to share */
             target->over = true;
         }
     }
@@ -93,7 +93,7 @@ struct stint_decision evaluation_take_upto(struct evaluation *evaluation)
 
 /* ---- charge and refund ----------------------------------------------------------------------- */
 
-/* What moves under one target, and the answers of its store. */
+/* The moves under one target, and the answers of its store. */
 struct moving {
     struct stint_ask ask;
     const struct backend_answer *live, *candidate; /* NULL: no answer */
@@ -132,8 +132,8 @@ static void move_in_table(struct evaluation *evaluation, struct target *target,
 }
 
 /*
- * Moves units of every quota there is, the shadows' too; tells the least that any live one moved.
- * A descriptor that gives its hits back does so whatever the others are asked. Those of the table
+ * Moves units of every quota, the shadows' too; returns the least that any live one moved. A
+ * descriptor that gives its hits back does so whatever verb the others have. Those of the table
  * move first: also where no store ever answers.
  */
 static struct stint_decision move_all(struct evaluation *evaluation, uint8_t verb, uint64_t at_ns)
@@ -182,7 +182,7 @@ struct stint_decision evaluation_refund(struct evaluation *evaluation, uint64_t 
 
 /* ---- reserve and book ------------------------------------------------------------------------ */
 
-/* Targets over which one decision was made. Of several that are charged each has its figures. */
+/* Targets of one decision. If several are charged, each has its numbers. */
 static void hand_out_one(struct evaluation *evaluation, const struct stint_decision *decision)
 {
     for (size_t i = 0; i < evaluation->n_items; i++) {
@@ -206,7 +206,7 @@ static struct stint_decision of_request(const struct evaluation *evaluation,
     return decision;
 }
 
-/* What denies is known only in parts: each target is asked how it stands. */
+/* The list does not show which item denies: each target is peeked. */
 static struct stint_decision refuse(struct evaluation *evaluation)
 {
     evaluation_ask_live(evaluation, false);
@@ -225,7 +225,7 @@ static bool has_quota_mode(const struct evaluation *evaluation)
     return false;
 }
 
-/* Blocks, and who is excluded: what is to be known before all the rest is charged at once. */
+/* Blocks and exclusions, which must be known before all the rest is charged at once. */
 static bool may_charge(struct evaluation *evaluation)
 {
     if (has_quota_mode(evaluation))
@@ -235,7 +235,7 @@ static bool may_charge(struct evaluation *evaluation)
     return !evaluation_is_denied(evaluation, NO_TARGET);
 }
 
-/* What was gathered, to be issued with what shadows and candidates are charged behind it. */
+/* The collected targets, to be issued together with the charges of shadows and candidates. */
 static struct stint_decision reserve_gathered(struct evaluation *evaluation,
                                               struct reservation *reservation)
 {
@@ -277,8 +277,7 @@ struct stint_decision evaluation_reserve(struct evaluation *evaluation, uint64_t
     return evaluation_sum(evaluation);
 }
 
-/* Shadows are not asked: where a place would have been in a queue that nobody stands in, nobody
- * can say. */
+/* Shadows are not evaluated: they have no queue, so the position of a booking is unknown. */
 struct stint_decision evaluation_book(struct evaluation *evaluation, uint64_t max_wait_ns,
                                       struct stint_ticket *ticket, bool *has_ticket)
 {

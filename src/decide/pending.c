@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Asks in their order: sent in the first run that meets them, read again in those after it. */
+/* Store requests in order: sent in the first run that makes them, read in later runs. */
 #include "decide/pending.h"
 
 #include "base/wide_int.h"
 
 #include <stdlib.h>
 
-/* One ask, or one note. What was asked is kept as a number, to be known again. */
+/* One store request, or one note. A hash of the request identifies it in later runs. */
 struct pending_ask {
     struct pending_ask *next;
     struct pending *home;
@@ -95,8 +95,8 @@ static uint64_t mix_bytes(uint64_t sum, struct span bytes)
 }
 
 /*
- * What tells one ask from another of the same request. They differ by what changed in this process
- * between two runs, and not by what a caller chose, so that no secret is needed.
+ * Distinguishes the store requests of one evaluation. They can differ by what changed in this
+ * process between two runs, never by a caller's choice, so the hash needs no secret.
  */
 static uint64_t fingerprint_of(const struct backend_request *ask)
 {
@@ -122,7 +122,7 @@ static void take_answer(struct backend_op *op, uint64_t now_ns)
     pending_answered(((struct pending_ask *)op->arg)->home, now_ns);
 }
 
-/* Behind those that there are; NULL, and the pending request is lost, without memory. */
+/* Appends; NULL, and the pending request is lost, without memory. */
 static struct pending_ask *add_ask(struct pending *pending, size_t n_decisions)
 {
     struct pending_requests *home = pending->home;
@@ -156,7 +156,7 @@ static const struct backend_answer *send(struct pending *pending, struct backend
     asked->is_ahead = asked->is_ahead && !pending->has_asked;
     pending->has_asked = true;
     asked->deadline_ns = pending->deadline_ns;
-    /* Else one who is asked late would have the whole time once more. */
+    /* Else a late store request would get the whole time once more. */
     asked->now_ns = max_u64(asked->now_ns, pending->heard_ns);
     store->ops->ask(store, asked, &ask->op);
     if (ask->op.answer.outcome != BACKEND_WAITS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The names of verbs, and who may ask for them. */
+/* The names of verbs, and the roles that may use them. */
 #include "decide/request.h"
 
 static const char *const names[REQUEST_VERBS] = {

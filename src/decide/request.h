@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is asked, whatever the protocol. A protocol's parser fills it; all that it points to is
- * borrowed and stays as it is until the reply is written. It is small, so that a request can be
- * made anew for each command: lists stand where the parser keeps them.
+ * A request, whatever the protocol. A protocol's parser fills it; all that it points to is borrowed
+ * and stays as it is until the reply is written. It is small, so that a request can be made anew
+ * for each command: lists stay where the parser keeps them.
  */
 #ifndef STINT_DECIDE_REQUEST_H
 #define STINT_DECIDE_REQUEST_H
@@ -24,15 +24,15 @@ enum request_verb {
     REQUEST_BOOK,  /* max_wait_ns in lifetime_ns */
     REQUEST_BLOCK, /* lifetime_ns: for how long */
     REQUEST_RESET,
-    REQUEST_SET_QUOTA, /* quota: of these keys from now on; empty: as the rules say again */
-    REQUEST_EXPLAIN,   /* which rules match, how each stands, which would deny; charges nothing */
+    REQUEST_SET_QUOTA, /* quota: for these keys from now on; empty: that of the rules again */
+    REQUEST_EXPLAIN,   /* which rules match, their state, which would deny; charges nothing */
     REQUEST_THROTTLE,  /* CL.THROTTLE: throttle, key */
     REQUEST_FORGET,    /* a key of CL.THROTTLE's: DEL */
     REQUEST_FIND,      /* the same: EXISTS, PTTL */
     REQUEST_VERBS,
 };
 
-/* A key under a quota that the caller brings along. */
+/* A key under a quota that the caller supplies. */
 struct request_item {
     struct span quota; /* a SPEC */
     struct span key;
@@ -40,7 +40,7 @@ struct request_item {
     bool has_cost; /* else the request's */
 };
 
-/* As redis-cell has it: one more than max_burst at once, count per period seconds. */
+/* As in redis-cell: one more than max_burst at once, count per period seconds. */
 struct request_throttle {
     int64_t max_burst; /* -1: nothing fits */
     uint64_t count_per_period, period_s;
@@ -50,10 +50,10 @@ struct request {
     uint8_t verb; /* enum request_verb */
     bool has_granted_at;
     bool has_envoy_hits; /* hits of descriptors are Envoy's: decide/evaluation.h */
-    bool has_on_expiry;  /* RESERVE: kept_units is said */
-    bool wants_growth;   /* each status is to say when what is left grows: it costs a look */
-    uint32_t cost;       /* 1 where the caller said nothing */
-    /* Whom it is asked of: a domain with descriptors, or items. Verbs on tickets: neither. */
+    bool has_on_expiry;  /* RESERVE: kept_units is set */
+    bool wants_growth;   /* each status returns when what is left grows: it costs another lookup */
+    uint32_t cost;       /* 1 where the caller gave none */
+    /* What it is for: a domain with descriptors, or items. Verbs on tickets: neither. */
     struct span domain;
     const struct descriptor *descriptors;
     size_t n_descriptors;
@@ -63,27 +63,27 @@ struct request {
     struct span key;   /* THROTTLE, FORGET, FIND */
     struct span quota; /* SET_QUOTA: a SPEC */
     struct span id;    /* idempotency: a retry with the same id is charged once; empty: none */
-    uint64_t wait_ns;  /* how long the caller will wait for an ALLOW */
+    uint64_t wait_ns;  /* how long the caller waits for an ALLOW */
     uint64_t lifetime_ns;
     uint32_t kept_units;    /* of a reservation never settled; STINT_KEEP_ALL: all of them */
-    uint64_t granted_at_ns; /* as a reply's at_ns had it */
+    uint64_t granted_at_ns; /* at_ns of the reply */
     struct stint_ticket ticket;
-    struct span ticket_text; /* of one in a store, as a reply had it; empty: it is `ticket` */
+    struct span ticket_text; /* of a ticket in a store, from a reply; empty: it is `ticket` */
     /*
-     * Of a request that has to wait for a store (REPLY_WAITS): what reply->pending said, so that it
-     * is the same request again. NULL: it is asked for the first time.
+     * For a request that waits for a store (REPLY_WAITS): reply->pending, so that the same request
+     * continues. NULL: first call.
      */
     struct pending *pending;
     /*
-     * Others that are to be answered before it are not yet: only what has to wait for a store is
-     * begun (REPLY_WAITS). Else nothing is done, and the reply is REPLY_AHEAD.
+     * Earlier requests have no answer yet: begin only what waits for a store (REPLY_WAITS). Else
+     * nothing is done, and the reply is REPLY_AHEAD.
      */
     bool is_ahead;
 };
 
-/* "take", "peek", …: as metrics and logs call it. */
+/* "take", "peek", …: the name in metrics and logs. */
 const char *request_verb_name(int verb);
-/* Whether it may move units: then it is for roles that may ask, and worth an id. */
+/* Whether it may move units: then it needs a role with that right, and may have an id. */
 bool request_is_charging(int verb);
 /* BLOCK, RESET, SET_QUOTA: for administrators. */
 bool request_is_administrative(int verb);

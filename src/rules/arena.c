@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Chunks grow with what was taken so far, so that few are needed for much. */
+/* Chunks grow with the total so far, so that large sets need few of them. */
 #include "rules/arena.h"
 
 #include <stdalign.h>

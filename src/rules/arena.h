@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that is taken piece by piece and given back as a whole. */
+/* Memory that is allocated piece by piece and freed as a whole. */
 #ifndef STINT_RULES_ARENA_H
 #define STINT_RULES_ARENA_H
 
@@ -13,9 +13,9 @@ struct arena {
     size_t left; /* bytes not yet taken in the newest chunk */
 };
 
-/* Zeroed memory, aligned for every type; NULL where there is none. */
+/* Zeroed memory, aligned for every type; NULL: no memory. */
 void *arena_take(struct arena *arena, size_t size);
-/* A copy with a terminator behind it. */
+/* A copy with a zero byte at its end. */
 char *arena_text(struct arena *arena, struct span text);
 void arena_free(struct arena *arena);
 

@@ -2,11 +2,12 @@
 /*
  * The word of a banned key:
  *
- *   an instant, in units of 64 ns, rounded down; 6 bits: how many bans in turn
+ *   a time, in units of 64 ns, rounded down; 6 bits: how many bans in turn
  *
- * The key is banned until the instant, less the length of that ban: so long is it remembered after
- * its end that there was one. What comes within that time is a ban in turn. Rounded down, a ban of
- * 1 s is never told as 1,001 ms. Six bits suffice: the longest ban is 2^35 times the shortest.
+ * The key is banned until the time minus the length of that ban; after its end the ban is
+ * remembered for the same length. A further ban within that time is the next in turn. As the time
+ * is rounded down, a ban of 1 s is never reported as 1,001 ms. Six bits suffice: the longest ban is
+ * 2^35 times the shortest.
  */
 #include "rules/ban.h"
 
@@ -25,11 +26,11 @@ static uint64_t length_ns(const struct rule_ban *ban, uint64_t n)
     return length;
 }
 
-/* Where denials are counted: one less than `after` is what may come without a ban. */
+/* Where denials are counted: up to `after` - 1 of them cause no ban. */
 static int denials_quota(const struct rule_ban *ban, uint64_t rule_id, struct stint_quota *quota,
                          struct stint_error *error)
 {
-    /* Where a full table would have a new key wait, it would be banned for its first denial. */
+    /* If new keys waited in a full table, the first denial would ban the key. */
     *quota = (struct stint_quota){.algorithm = STINT_WINDOW,
                                   .limit = ban->after - 1,
                                   .period_ns = ban->within_ns,
@@ -91,7 +92,7 @@ static struct ban_made put(struct stint_table *table, const struct rule *rule, s
         uint64_t word = cooldown_read(table, hash, now_ns);
         uint64_t until_ns = ends_ns(&rule->ban, word);
         if (until_ns > now_ns)
-            return (struct ban_made){.until_ns = until_ns}; /* somebody else's denial was first */
+            return (struct ban_made){.until_ns = until_ns}; /* another thread's denial was first */
         uint64_t n = min_u64((word & LOW_MASK) + 1, LOW_MASK);
         uint64_t length = length_ns(&rule->ban, n);
         until_ns = now_ns + length;
@@ -112,7 +113,7 @@ struct ban_made ban_count(struct stint_table *table, const struct rule *rule, st
     if (stint_take(table, &quota, key.ptr, key.len, 1, now_ns).outcome == STINT_ALLOW)
         return (struct ban_made){.until_ns = 0};
     struct ban_made made = put(table, rule, key, table_effective_now(table, now_ns));
-    /* The next ban takes as many denials as this one did. */
+    /* The next ban takes as many denials as this one. */
     if (made.until_ns != 0)
         table_forget(table, &quota, table_hash(table, &quota, key.ptr, key.len));
     return made;

@@ -16,8 +16,8 @@
 #define BAN_AFTER_MAX 65535
 
 /*
- * 0 if denials can be counted so; else what is wrong with `after`, `for_ns`, `within_ns`, `factor`
- * or `max_ns`. For the reader of rules; nothing else here looks again.
+ * 0 if denials can be counted so; else the error in `after`, `for_ns`, `within_ns`, `factor` or
+ * `max_ns`. For the reader of rules; no other code checks this again.
  */
 int ban_check(const struct rule_ban *ban, struct stint_error *error);
 
@@ -29,8 +29,8 @@ uint64_t ban_until(struct stint_table *table, const struct rule *rule, struct sp
                    uint64_t now_ns);
 
 struct ban_made {
-    uint64_t until_ns; /* 0: no ban came of it */
-    bool is_lost;      /* one would have, but the table has no room for more blocks */
+    uint64_t until_ns; /* 0: no ban started */
+    bool is_lost;      /* a ban is due, but the table has no space for more blocks */
 };
 /* One more denial of a key that is not banned. */
 struct ban_made ban_count(struct stint_table *table, const struct rule *rule, struct span key,

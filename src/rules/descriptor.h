@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a request says of itself: lists of (key, value), as Envoy's descriptors are. All borrowed.
- */
+/* The content of a request: lists of (key, value), like Envoy's descriptors. All borrowed. */
 #ifndef STINT_RULES_DESCRIPTOR_H
 #define STINT_RULES_DESCRIPTOR_H
 
@@ -17,7 +16,7 @@ struct descriptor_entry {
 struct descriptor {
     const struct descriptor_entry *entries; /* 1 … ENTRIES_MAX */
     size_t n_entries;
-    uint32_t hits;                      /* units asked for, where has_hits; 0 asks only */
+    uint32_t hits;                      /* requested units, where has_hits; 0 only checks */
     bool has_hits;                      /* else the request's cost */
     bool is_refund;                     /* hits are given back, not taken */
     const struct stint_quota *override; /* in place of the matched rule's quota; NULL: none. The

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A set of rules as a whole: who holds it, and what is in it. */
+/* A set of rules as a whole: its references and its content. */
 #include "rules/rules_parts.h"
 
 #include "algorithm/gcra.h"
@@ -8,14 +8,14 @@
 
 struct rules *rules_ref(struct rules *rules)
 {
-    /* Whoever calls holds a reference: nothing else has to be seen before this one counts. */
+    /* The caller holds a reference, so relaxed order suffices. */
     atomic_fetch_add_explicit(&rules->references, 1, memory_order_relaxed);
     return rules;
 }
 
 void rules_unref(struct rules *rules)
 {
-    /* Release: what this holder read is read before another frees. Acquire: for that other. */
+    /* Release: this thread's reads come before another thread frees. Acquire: for that thread. */
     if (rules == NULL || atomic_fetch_sub_explicit(&rules->references, 1, memory_order_acq_rel) > 1)
         return;
     trie_free(&rules->places);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of a set of files: which quota a descriptor meets. Made whole by rules_load.h, read by
- * any number of threads, never changed; the last rules_unref() frees it. Nothing here knows how
- * many units anybody used.
+ * The rules of a set of files: which quota applies to a descriptor. rules_load.h makes it, any
+ * number of threads read it, it never changes; the last rules_unref() frees it. Usage is counted
+ * elsewhere.
  */
 #ifndef STINT_RULES_RULES_H
 #define STINT_RULES_RULES_H
@@ -25,36 +25,36 @@ enum rule_on_store_error {
     RULE_STORE_ERROR_DENY = 0,
     RULE_STORE_ERROR_ALLOW,
     RULE_STORE_ERROR_LOCAL,
-    RULE_STORE_ERROR_ERROR /* the request is answered that the store cannot be asked */
+    RULE_STORE_ERROR_ERROR /* the request fails: the store is unavailable */
 };
 
-/* What of a key's name stands in braces: keys with the same text there lie on one server. */
+/* The part of a key's name in braces: keys with the same text there are on one server. */
 enum rule_tag {
-    RULE_TAG_VALUES = 0, /* all values: keys lie apart, but for those of several limits on them */
+    RULE_TAG_VALUES = 0, /* all values: keys spread, except for those of several limits on them */
     RULE_TAG_FIRST,      /* the first value */
-    RULE_TAG_DOMAIN,     /* the domain: every decision of it is one script */
+    RULE_TAG_DOMAIN,     /* the domain: each of its decisions is one script */
 };
 
 enum rule_lease { RULE_LEASE_NONE = 0, RULE_LEASE_STRICT, RULE_LEASE_FAST };
 
-/* Where the states of a rule are kept, and what is to be done where they cannot be asked for. */
+/* Where the states of a rule are kept, and what decides while that store is unavailable. */
 struct rule_store {
-    uint8_t at;              /* of the stores that the rules were loaded with, from 1; 0: table */
+    uint8_t at;              /* in the stores that the rules were loaded with, from 1; 0: table */
     uint8_t tag;             /* enum rule_tag */
     uint8_t on_error;        /* enum rule_on_store_error */
     uint8_t local_then;      /* the same, but not LOCAL: once local_for_ns has passed */
     uint8_t lease;           /* enum rule_lease */
     bool local_empty;        /* local states begin with nothing used */
-    uint32_t lease_units;    /* the most that is leased at once. Default limit / 100, at least 1 */
+    uint32_t lease_units;    /* the most units of one lease. Default limit / 100, at least 1 */
     uint64_t lease_term_ns;  /* Default a twentieth of the period: 10 ms to 10 s */
     uint64_t local_for_ns;   /* Default 1 min */
-    const char *label;       /* what rules call the store. NULL: the table */
+    const char *label;       /* name of the store in rules. NULL: the table */
     const char *name;        /* RULE of a key's name, escaped: domain, entries, rate_limit.name */
     const char *shadow_name; /* the same of the candidate; NULL: none. Both NULL without a store */
 };
 #define RULE_STORE_NAME_MAX 200 /* bytes of a name */
 
-/* What becomes of the hits that a descriptor of Envoy's brings along: decide/evaluation.h. */
+/* How the hits of an Envoy descriptor are handled: decide/evaluation.h. */
 enum rule_hits { RULE_HITS_UNSAID = 0, RULE_HITS_TAKE, RULE_HITS_CHARGE };
 
 /* Repeated denials block the key: `after` of them within `within_ns`, for `for_ns` at first. */
@@ -66,15 +66,14 @@ struct rule_ban {
     uint64_t max_ns;    /* no ban is longer. Default 365 days */
 };
 
-/* One place in a file where a limit stands (or `unlimited`). Strings live as long as the rules. */
+/* A limit (or `unlimited`) at one position in a file. Strings live as long as the rules. */
 struct rule {
     const char *domain;
-    const char
-        *path; /* its entries as text, for people and metrics: "path=/login.remote_address" */
+    const char *path; /* its entries as text, for users and metrics: "path=/login.remote_address" */
     const char *name; /* rate_limit.name; "" */
     const char *file;
     uint32_t line, column;     /* of its entry in the file, from 1 */
-    uint32_t index;            /* among all rules of the set, from 0: counters are found by it */
+    uint32_t index;            /* among all rules of the set, from 0: the index of its counters */
     uint64_t id;               /* hash of (domain, entries, name): the same after a reload. Not 0 */
     struct stint_quota quota;  /* checked; quota.rule is id. Not where `unlimited` */
     struct stint_quota shadow; /* candidate beside it, where has_shadow; its own quota.rule */
@@ -91,22 +90,22 @@ struct rule {
     bool has_shadow;
     bool has_on_expiry;
     uint32_t kept_units; /* has_on_expiry: of a reservation that is never settled */
-    uint32_t shown;      /* bit i: metrics show the value that entry i of a request has */
+    uint32_t shown;      /* bit i: metrics show the request's value of entry i */
     const char *metric;  /* its entries for metrics: RULE_METRIC_ENTRY and the others */
 };
 
 /*
- * rule.metric: KEY, then VALUE of the file behind RULE_METRIC_VALUE where there is one, then
- * RULE_METRIC_SHOWN where a request's value stands in its place; RULE_METRIC_ENTRY between entries.
+ * rule.metric: KEY, then VALUE of the file after RULE_METRIC_VALUE if there is one, then
+ * RULE_METRIC_SHOWN if a request's value replaces it; RULE_METRIC_ENTRY between entries.
  */
 #define RULE_METRIC_ENTRY '\x1f'
 #define RULE_METRIC_VALUE '\x1e'
 #define RULE_METRIC_SHOWN '\x1d'
 
-/* How long a unit of files and of overrides is; months have 30 days, years 365. 0: none. */
+/* The length of a unit of files and of overrides; months have 30 days, years 365. 0: none. */
 uint64_t rule_unit_ns(int unit);
 
-/* How long an admitted unit counts at most; of gcra, how long a whole burst takes to come back. */
+/* How long an admitted unit counts at most; of gcra, how long a whole burst takes to return. */
 uint64_t rule_counts_for_ns(const struct stint_quota *quota);
 
 struct rules;
@@ -131,8 +130,8 @@ uint8_t rules_default_algorithm(const struct rules *rules);
 #define RULES_KEY_MAX STINT_KEY_MAX
 
 /*
- * What a descriptor met. `key` names the state: the rule's id, then each value with its length, so
- * that no two descriptors share one by accident (those of share_threshold do on purpose).
+ * The match of a descriptor. `key` names the state: the rule's id, then each value with its length,
+ * so that no two descriptors share one by accident (those of share_threshold do on purpose).
  */
 struct rule_match {
     const struct rule *rule; /* NULL: no limit applies; allowed */
@@ -140,8 +139,8 @@ struct rule_match {
 };
 
 /*
- * Finds the rule of a descriptor in a domain, as docs/rules.md says: at each level the exact value,
- * then wildcards in the order of the file, then the bare key; the limit must stand at the
+ * Finds the rule of a descriptor in a domain, as docs/rules.md describes: at each level the exact
+ * value, then wildcards in the order of the file, then the bare key; the limit must be at the
  * descriptor's last entry. Writes the key at `key`. STINT_E_RANGE for a key that would be longer
  * than key_size. The cost does not grow with the number of rules at a level.
  */

@@ -16,7 +16,7 @@ struct rules *rules_new(const uint64_t secret[2])
     return rules;
 }
 
-/* Makes room for one more item; the items, or NULL and nothing has changed. */
+/* Grows for one more item; the items, or NULL and nothing has changed. */
 static void *with_space(void *items, size_t n_items, size_t *items_max, size_t item_size)
 {
     if (n_items < *items_max)
@@ -57,7 +57,7 @@ struct rule *rules_add_rule(struct rules *rules)
 
 enum id_part { ID_DOMAIN = 1, ID_KEY, ID_VALUE, ID_NO_VALUE, ID_NAME, ID_SHADOW };
 
-/* Each part is hashed under what came before it, so no two ways of cutting a text are alike. */
+/* Each part is hashed with the hash before it, so differently split texts differ. */
 static struct hash128 join(struct hash128 before, enum id_part part, struct span text)
 {
     const uint64_t secret[2] = {before.lo, before.hi};

@@ -5,22 +5,22 @@
 
 #include "rules/rules_parts.h"
 
-/* An empty set with one reference. The secret is for the places. */
+/* An empty set with one reference. The secret is for the trie. */
 struct rules *rules_new(const uint64_t secret[2]);
 bool rules_add_domain(struct rules *rules, const char *name);
 /* A rule that is all zero but for its index. Rules move: valid until the next is added. */
 struct rule *rules_add_rule(struct rules *rules);
 
 /*
- * Names what a rule is: the same in every process and after every reload. Begins with a domain and
- * goes on with each entry on the way down; what is not `has_value` differs from an empty value.
+ * Builds a rule's identity: the same in every process and after every reload. Begins with a domain
+ * and adds each entry on the way down; an entry without a value differs from an empty value.
  */
 struct hash128 rule_id_of_domain(struct span domain);
 struct hash128 rule_id_below(struct hash128 above, struct span key, struct span value,
                              bool has_value);
 /* The identity itself; that of the candidate beside it where `is_shadow`. */
 struct hash128 rule_id_named(struct hash128 entry, struct span name, bool is_shadow);
-/* The half of it that rules go by: never 0. */
+/* The half of it that identifies rules: never 0. */
 uint64_t rule_id_short(struct hash128 named);
 
 #endif

@@ -66,12 +66,12 @@ static inline void write_u64(uint8_t *at, uint64_t number)
     write_u32(at + 4, (uint32_t)number);
 }
 
-/* The places that a descriptor's entries met. */
+/* The trie nodes that a descriptor's entries matched. */
 struct path {
     const struct place *places[ENTRIES_MAX];
 };
 
-/* What stands in the key for an entry: its value, or the pattern that all matching ones share. */
+/* The key's text for an entry: its value, or the pattern that all matching ones share. */
 static struct span counted_value(const struct path *path, const struct descriptor *descriptor,
                                  size_t i)
 {
@@ -101,7 +101,7 @@ static void write_key(uint8_t *key, const struct path *path, const struct descri
     }
 }
 
-/* The descent ends at the first entry that meets nothing: a level that did match is final. */
+/* The walk ends at the first entry without a match: a level that did match is final. */
 static bool walk(const struct places *places, uint32_t domain, const struct descriptor *descriptor,
                  struct path *path)
 {

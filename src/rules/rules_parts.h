@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a set of rules consists of, for those who make it and those who match. */
+/* The parts of a set of rules, for the code that makes and matches them. */
 #ifndef STINT_RULES_RULES_PARTS_H
 #define STINT_RULES_RULES_PARTS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open addressing. A slot has four bytes, so that the slots of 100,000 places stay in a processor's
- * second cache, and what is fetched from afar is the place alone. Those looked at lie side by side.
+ * Open addressing. A slot has four bytes, so that the slots of 100,000 nodes fit in a processor's
+ * second-level cache; only the node itself comes from memory. The slots of one search are adjacent.
  */
 #include "rules/trie.h"
 
@@ -15,10 +15,9 @@
 #define UNITS_MAX (1u << NUMBER_BITS)
 #define ALIGNMENT 64
 
-_Static_assert(offsetof(struct place, text) == 24, "a short text fits beside what is of a place");
+_Static_assert(offsetof(struct place, text) == 24, "a short text fits beside the fields of a node");
 
-/* The number of a place, TRIE_NONE for a free slot, under bits of its hash that did not choose it.
- */
+/* The number of a node, TRIE_NONE for a free slot, under hash bits that did not choose the slot. */
 static uint32_t slot_of(struct hash128 hash, uint32_t number)
 {
     return (uint32_t)(hash.hi << NUMBER_BITS) | number;
@@ -29,7 +28,7 @@ static uint32_t slot_number(uint32_t slot)
     return slot & (UNITS_MAX - 1);
 }
 
-/* Four fifths full at most: beyond, searches for what is not there grow long. */
+/* Four fifths full at most: beyond that, searches for missing nodes grow long. */
 static bool is_crowded(const struct places *places)
 {
     return (uint64_t)places->n_places * 5 >= (uint64_t)places->n_slots * 4;

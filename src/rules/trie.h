@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tree of entries, flat: domains, the keys at each level, the values of each key. Every place
- * is found by the one above it and its own text in one hash table, and is small where its text is
- * short: a step down costs the same however many values there are.
+ * The tree of entries, flat: domains, the keys at each level, the values of each key. One hash
+ * table finds every node by its parent and its own text, and a node with a short text is small: a
+ * step down costs the same however many values there are.
  */
 #ifndef STINT_RULES_TRIE_H
 #define STINT_RULES_TRIE_H
@@ -13,19 +13,19 @@
 #include <stdbool.h>
 
 #define PLACE_SIZE 32
-#define TRIE_NONE 0 /* no place has this number */
+#define TRIE_NONE 0 /* no node has this number */
 #define RULE_NONE UINT32_MAX
 
 enum trie_kind {
-    TRIE_DOMAIN = 1, /* above it is TRIE_NONE */
-    TRIE_KEY,        /* above it: a domain, or whatever entry is above */
-    TRIE_VALUE,      /* above it: its key */
+    TRIE_DOMAIN = 1, /* its parent is TRIE_NONE */
+    TRIE_KEY,        /* parent: a domain, or any entry */
+    TRIE_VALUE,      /* parent: its key */
     TRIE_WILDCARD,   /* the same */
 };
 
 struct place {
     uint64_t id;   /* of the rule */
-    uint32_t rule; /* its index; RULE_NONE where no limit stands here. Of a domain: its own */
+    uint32_t rule; /* its index; RULE_NONE where there is no limit here. Of a domain: its own */
     uint32_t above;
     /*
      * The wildcards of a key, in a ring: the key has the last, each has the next, the last has the
@@ -43,14 +43,14 @@ struct place {
 /* Zeroed is empty, but for the secret. */
 struct places {
     uint64_t secret[2];
-    uint8_t *units; /* PLACE_SIZE bytes each; a place's number is that of its first unit */
+    uint8_t *units; /* PLACE_SIZE bytes each; a node's number is that of its first unit */
     uint32_t n_units, units_max;
     uint32_t *slots;
     uint32_t n_slots, n_places; /* n_slots is a power of two, or 0 */
     size_t value_max;           /* no value is longer */
 };
 
-/* What a place is looked for by. The text has at most UINT16_MAX bytes. */
+/* The lookup key of a node. The text has at most UINT16_MAX bytes. */
 struct place_name {
     uint32_t above;
     enum trie_kind kind;
@@ -67,14 +67,14 @@ static inline struct span place_text(const struct place *place)
     return span_of(place->text, place->text_len);
 }
 
-/* The number of a place, or TRIE_NONE. */
+/* The number of a node, or TRIE_NONE. */
 uint32_t trie_find(const struct places *places, const struct place_name *name);
 /*
- * Makes a place that is not there yet: TRIE_NONE where memory does not suffice, or where there
- * are 2^24 units already. Places move: what trie_at() gave is valid until the next call.
+ * Makes a node that does not exist yet: TRIE_NONE without memory, or where there are 2^24 units
+ * already. Nodes move: a pointer from trie_at() is valid until the next call.
  */
 uint32_t trie_add(struct places *places, const struct place_name *name);
-/* All places in the order in which they were made: the first comes after TRIE_NONE. */
+/* All nodes in the order in which they were made: the first comes after TRIE_NONE. */
 uint32_t trie_next(const struct places *places, uint32_t number);
 void trie_free(struct places *places);
 

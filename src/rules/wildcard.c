@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What stands before the first `*` begins the text and what stands after the last ends it. Between
- * them each piece is taken where it first is: a later place would leave less for the pieces after
- * it. So nothing is tried twice, and the time grows with the text and the pattern alone.
+ * The text before the first `*` must begin the value, the text after the last must end it. Each
+ * piece between them matches at its first occurrence: a later one would leave less for the next
+ * pieces. So there is no backtracking, and the time grows linearly with text and pattern.
  */
 #define _GNU_SOURCE
 #include "rules/wildcard.h"
@@ -29,7 +29,7 @@ static struct span without(struct span text, size_t len)
     return span_of(text.ptr + len, text.len - len);
 }
 
-/* Finds the piece and returns what is behind it; false where it is not there. */
+/* Finds the piece and returns what follows it; false if it is missing. */
 static bool skip_to_piece(struct span *text, struct span piece)
 {
     if (piece.len == 0)

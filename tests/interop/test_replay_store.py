@@ -213,7 +213,7 @@ def store(request):
 def test_through_memcached(memcached, law):
     if law.startswith("concurrency"):
         _, err = stint("replay", "--quota", law, "--store", memcached.url, given="0 a\n", code=1)
-        assert "memcached keeps no concurrency: a place needs a holder" in err
+        assert "memcached supports no concurrency: a slot needs a holder" in err
         return
     found = replay_json("--quota", law, "--store", memcached.url, given=trace(1000))
     assert found["store"]["differing"] == 0 and found["denied"] > 50
@@ -292,7 +292,7 @@ def test_rules_that_a_store_cannot_keep_are_named(memcached, tmp_path):
                     "{algorithm: concurrency, requests_per_unit: 3, lease: 5s}\n")
     words = ["--rules", path, "--domain", "d", "--descriptors", "job=key"]
     _, err = stint("replay", *words, "--store", memcached.url, given="0 a\n", code=1)
-    assert "job: memcached keeps no concurrency" in err
+    assert "job: memcached supports no concurrency" in err
     port = free_port()
     path.write_text("domain: d\ndescriptors:\n  - key: job\n    rate_limit: "
                     "{unit: minute, requests_per_unit: 3}\n")

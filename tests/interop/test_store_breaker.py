@@ -101,5 +101,5 @@ def test_pools_of_a_store_that_stands_still(tmp_path):
                   "keys are handed out again", 12)
     assert all("UNAVAILABLE" in one for one in told), told[:3]
     assert faults == len(told) and 20 < stopped <= faults - 3
-    assert "not asked for a while" in told[-1]
+    assert "requests to it are stopped for a while" in told[-1]
     assert sorted(waits)[len(waits) // 2] < 0.025

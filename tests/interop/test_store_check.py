@@ -183,8 +183,8 @@ def serve_once(answer):
 
 
 def test_no_redis_at_all():
-    assert "no reply of Redis" in check(serve_once(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
-                                        code=1)[1]
+    assert "invalid reply from Redis" in check(serve_once(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+                                             code=1)[1]
     assert "neither Redis nor Valkey" in check(serve_once(b"+hello\r\n"), code=1)[1]
     assert "refuses HELLO: ERR unknown" in check(serve_once(b"-ERR unknown command\r\n"),
                                                  code=1)[1]
@@ -251,7 +251,7 @@ def test_what_servers_say_is_shown_as_text(scheme, serve):
 
 
 def test_usage():
-    for words, told in ((["redis://:hush@a:x"], "no host"), (["memcached://a/1"], "databases"),
+    for words, told in ((["redis://:hush@a:x"], "not a host"), (["memcached://a/1"], "databases"),
                         (["redis://a", "redis://b"], "one URL"), ([], "expected the URL"),
                         (["--ca-file", "x", "redis://a"], "go with rediss"),
                         (["--samples", "0", "redis://a"], "--samples")):

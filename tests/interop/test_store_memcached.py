@@ -148,4 +148,4 @@ def test_a_rule_that_it_cannot_keep_is_refused_at_the_start(memcached, tmp_path)
                            "off", "--grpc", "off", "--http", "127.0.0.1:0"], timeout=20,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    assert "memcached keeps no concurrency: a place needs a holder" in done.stderr
+    assert "memcached supports no concurrency: a slot needs a holder" in done.stderr

@@ -8,7 +8,7 @@ from fleet import Fleet
 from redis_server import Redis
 from store_servers import Memcached
 
-NEEDS = "expected none, or Redis or Valkey"
+NEEDS = "send no id, or use Redis or Valkey"
 RULES = """
 domain: d
 store_tag: domain

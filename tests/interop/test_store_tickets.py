@@ -239,10 +239,10 @@ def test_tickets_over_http(pair):
 def test_what_gets_no_ticket_is_said_before_anything_is_charged(servers):
     first, _ = servers
     for verb, more, words, sentence in (
-            ("RESERVE", ("LIFETIME", 1000), ("user", "own"), "a ticket is of one store"),
-            ("RESERVE", ("LIFETIME", 1000), ("leased", "user"), "none among them that leases"),
-            ("BOOK", ("MAXWAIT", 1000), ("org", "user"), "one quota at a time"),
-            ("BOOK", ("MAXWAIT", 1000), ("leased",), "under none that leases")):
+            ("RESERVE", ("LIFETIME", 1000), ("user", "own"), "a ticket belongs to one store"),
+            ("RESERVE", ("LIFETIME", 1000), ("leased", "user"), "cannot include one with a lease"),
+            ("BOOK", ("MAXWAIT", 1000), ("org", "user"), "needs a single quota"),
+            ("BOOK", ("MAXWAIT", 1000), ("leased",), "without a lease")):
         lists = [word for key in words for word in ("DESCRIPTOR", 1, key, "x")]
         assert sentence in refused(first, verb, "DOMAIN", "d", *lists, *more)
     long = [word for number in range(8) for word in ("QUOTA", "log 5/1h", f"{number}" * 500)]
@@ -383,7 +383,8 @@ descriptors:
     with Redis() as far, Memcached() as near, \
             servers_on(("far", far), ("near", near), rules=rules) as server:
         both = ("DOMAIN", "d", "DESCRIPTOR", 1, "far", "x", "DESCRIPTOR", 1, "near", "x")
-        assert "a ticket is of one store" in refused(server, "RESERVE", *both, "LIFETIME", 60_000)
+        refusal = refused(server, "RESERVE", *both, "LIFETIME", 60_000)
+        assert "a ticket belongs to one store" in refusal
         for key in ("far", "near"):
             assert left(server, *of(key)) == 100
             given = ask(server, "RESERVE", *of(key), "COST", 9, "LIFETIME", 60_000)

@@ -176,7 +176,7 @@ def upto(states, items, times, now):
 def test_what_is_not_kept_is_refused(node):
     for spec in ("concurrency 3 lease=10s", "gcra 100/1000001ns", "log 1/1825d"):
         answer = node.ask_list([(spec, "k", 1)], "take", 1)
-        assert answer.outcome == 3 and "memcached keeps" in answer.error, spec
+        assert answer.outcome == 3 and "memcached supports" in answer.error, spec
 
 
 def test_values_are_read_as_the_documentation_has_them(node, memcached):

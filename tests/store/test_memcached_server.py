@@ -450,7 +450,7 @@ def test_tls(tmp_path, prefix):
 def test_what_it_cannot_do_is_refused_in_a_sentence(shared, prefix):
     with Node(shared.url, prefix) as node:
         answer = node.ask_list([("concurrency 5 lease=10s", "k", 1)], "take")
-        assert answer.outcome == REFUSED and "keeps no concurrency" in answer.error
+        assert answer.outcome == REFUSED and "supports no concurrency" in answer.error
         node.say(f"once 0\t1\tk\t{HOUR_100}")
         outcome, _, *told = node.hear().split(" ")
         assert int(outcome) == REFUSED and "id" in told

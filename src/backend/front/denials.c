@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A hashed list in sets of WAYS: a key is in its set or nowhere. */
+/* A hash table in sets of WAYS: a key is in its own set or not in the table. */
 #include "backend/front/denials.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 struct entry {
     uint64_t tag;         /* the half of the hash that does not choose the set */
-    struct denial denial; /* all zero: the place is free */
+    struct denial denial; /* all zero: the slot is free */
 };
 
 struct set {
@@ -53,7 +53,7 @@ static size_t set_of(const struct denials *denials, const struct denial_name *na
     return name->hash.lo % denials->n_sets;
 }
 
-/* The parameters of the quota are in it: under another quota it is another key. */
+/* The name includes the quota's parameters: under another quota it is another key. */
 struct denial_name denials_name(const struct denials *denials, const struct backend_item *item)
 {
     const uint64_t *params = item->quota->derived.params_hash;
@@ -87,7 +87,7 @@ struct denial *denials_find(const struct denials *denials, const struct denial_n
     return entry != NULL && now_ns < entry->denial.ends_ns ? &entry->denial : NULL;
 }
 
-/* A free place, or one that is free again, ends before all others. */
+/* A free slot, or one that has expired, goes before all others. */
 static struct entry *first_to_go(struct set *set)
 {
     struct entry *first = &set->entries[0];

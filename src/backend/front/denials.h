@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keys that were denied lately, and how they stood: enough to deny them again without asking their
- * store. Of a fixed size; a key that finds no place takes that of the one that would go first. Keys
- * are known by a keyed hash of 128 bits that outsiders cannot aim at. One thread.
+ * Keys that were denied lately, with their state: enough to deny them again without a store
+ * request. The size is fixed; a key without a free slot replaces the one that would expire first.
+ * Keys are identified by a keyed hash of 128 bits that outsiders cannot aim at. One thread.
  */
 #ifndef STINT_BACKEND_FRONT_DENIALS_H
 #define STINT_BACKEND_FRONT_DENIALS_H
@@ -12,16 +12,16 @@
 
 struct denials;
 
-/* How a key stood. Every instant is one of struct backend_request. */
+/* The state of a key. Times are those of struct backend_request. */
 struct denial {
-    uint64_t ends_ns;  /* nothing of this is known from then on */
-    uint64_t retry_ns; /* `cost`, and all above it, are denied until then */
+    uint64_t ends_ns;  /* all of this expires at this time */
+    uint64_t retry_ns; /* `cost` and all above are denied until then */
     uint64_t reset_ns;
-    uint32_t cost; /* 0: nothing is known to be denied */
+    uint32_t cost; /* 0: no denial is known */
     uint32_t remaining;
 };
 
-/* A key and its quota, and how often it was forgotten when it was looked for. */
+/* A key and its quota, and how often its set had been dropped at the lookup. */
 struct denial_name {
     struct hash128 hash;
     uint32_t drops;
@@ -37,7 +37,7 @@ bool denials_same(const struct denial_name *a, const struct denial_name *b);
 /* NULL: nothing is known. Valid until the next put or drop. */
 struct denial *denials_find(const struct denials *denials, const struct denial_name *name,
                             uint64_t now_ns);
-/* Not where a key of its set was dropped since `name` was made: what it says may be from before. */
+/* Ignored if a key of its set was dropped since `name` was made: the answer may be older. */
 void denials_put(struct denials *denials, const struct denial_name *name,
                  const struct denial *denial, uint64_t now_ns);
 void denials_drop(struct denials *denials, const struct denial_name *name);

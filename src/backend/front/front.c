@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The front as a store: what passes it, what comes back, and what the breakers learn from it. */
+/* The front as a backend: which requests pass, what answers come back, what the breakers learn. */
 #include "backend/front/front_parts.h"
 
 #include "base/wide_int.h"
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define NO_MEMORY "no memory to ask the store"
+#define NO_MEMORY "no memory for a request to the store"
 
 static struct front *front_of(const struct backend *store)
 {
@@ -32,7 +32,7 @@ struct stint_decision front_sum(const struct stint_decision *each, size_t n)
     return sum;
 }
 
-/* ---- Memory of asks -------------------------------------------------------------------------- */
+/* ---- Memory of requests ---------------------------------------------------------------------- */
 
 static struct front_ask *ask_new(struct front *front, size_t n_items)
 {
@@ -68,7 +68,7 @@ static void ask_free(struct front_ask *ask)
     ask->front->free_asks = ask;
 }
 
-/* ---- What the breakers learn ----------------------------------------------------------------- */
+/* ---- Input of the breakers ------------------------------------------------------------------- */
 
 static uint64_t unavailable_since(const struct front *front, uint64_t now_ns)
 {
@@ -94,9 +94,9 @@ static void show_state(struct front *front)
 }
 
 /*
- * What an answer says about the store being there. A lease is no sign of it, nor is a refusal from
- * within ask(); and to have too much on its way, or a key that others change at the same time, is
- * no failure of the store, or a burst would shut it off.
+ * What an answer shows about the store's health. A lease shows nothing, nor does a refusal from
+ * within ask(). Too many requests in progress, or a key that others change at the same time, is no
+ * failure of the store, or a burst would shut it off.
  */
 void front_settle(struct front *front, const struct breakers_pass *pass,
                   const struct front_outcome *told)
@@ -136,7 +136,7 @@ static void settle(const struct front_ask *ask, bool at_once, uint64_t now_ns)
                  });
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static void fail(struct backend_answer *answer, enum backend_error fault, const char *error)
 {
@@ -145,7 +145,7 @@ static void fail(struct backend_answer *answer, enum backend_error fault, const 
     answer->error = error;
 }
 
-/* The asker gets his answer; his op may be gone, and anything be asked anew, once he has it. */
+/* The caller gets its answer; from within, it may free its op and send new requests. */
 static void hand_over(struct front_ask *ask, struct backend_op *op)
 {
     struct stint_decision *each = op->answer.each;
@@ -251,7 +251,7 @@ static void front_forget(struct backend *store, struct backend_op *op)
     ask->op = NULL;
 }
 
-/* ---- The rest of a store --------------------------------------------------------------------- */
+/* ---- Other operations ------------------------------------------------------------------------ */
 
 static int front_accepts(const struct backend *store, const struct stint_quota *quota,
                          struct stint_error *error)
@@ -318,9 +318,9 @@ struct backend *front_new(const struct front_options *options)
 }
 
 /*
- * An open breaker learns that its server is there again only from asks. Once its time is over and
- * nobody asks, what is shown is what the store itself knows, or a server that is not asked because
- * it is not ready would never be.
+ * An open breaker learns only from requests that its server is back. Once its time is over and no
+ * requests come, the store's own state is shown; else a server that gets no requests because it is
+ * not ready would never be.
  */
 void front_tick(struct backend *store, uint64_t now_ns)
 {

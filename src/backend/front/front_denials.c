@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The front's cache of denials: which asks it may answer, how, and what it takes from answers.
+ * The front's denial cache: which requests it may answer, how, and what it learns from answers.
  *
- * A denial with retry_after r at t says: no take of that cost or more is allowed before t + r,
- * whatever others take meanwhile, since taking only moves that instant away. It holds for all
- * algorithms but concurrency, whose holders may leave before their time; and as long as nobody
- * gives back, resets the key or changes its quota. tests/unit/backend/test_denials.c holds the
- * algorithms to it.
+ * A denial with retry_after r at t means: no take of that cost or more is allowed before t + r,
+ * whatever other clients take meanwhile, since taking only delays that time. It holds for all
+ * algorithms but concurrency, whose holders may leave early; and as long as no caller refunds,
+ * resets the key or changes its quota. tests/unit/backend/test_denials.c checks the algorithms.
  *
- * The store decided after it was asked, so the instant is counted from when it was asked.
+ * The store decided after the request was sent, so the time counts from the sending.
  */
 #include "backend/front/front_parts.h"
 
 #include "algorithm/gcra.h"
 #include "base/wide_int.h"
 
-/* What a refused take would change is not to be refused here. */
+/* A refused take that would change something must reach the store. */
 static bool is_cacheable_item(const struct backend_item *item)
 {
     const struct stint_quota *quota = item->quota;
@@ -24,7 +23,7 @@ static bool is_cacheable_item(const struct backend_item *item)
            item->cost <= front_capacity(quota);
 }
 
-/* An id that was allowed before is to be told so again: only the store knows. */
+/* An id that was allowed before must be allowed again: only the store knows it. */
 static bool is_cacheable(const struct backend_request *asked)
 {
     if (asked->id != NULL || asked->is_virtual ||
@@ -37,7 +36,7 @@ static bool is_cacheable(const struct backend_request *asked)
     return true;
 }
 
-/* After these nothing of what is known about their keys holds. */
+/* After these verbs all that is known about their keys is invalid. */
 static bool is_dropping(const struct backend_request *asked)
 {
     return !asked->is_virtual && (asked->verb == BACKEND_CHARGE || asked->verb == BACKEND_REFUND ||
@@ -45,15 +44,15 @@ static bool is_dropping(const struct backend_request *asked)
                                   asked->verb == BACKEND_CANCEL || asked->verb == BACKEND_EXPIRE);
 }
 
-/* The least that an ask has to get of each item not to be denied. */
+/* The least that a request has to get of each item not to be denied. */
 static uint32_t least_of(uint8_t verb, uint32_t cost)
 {
     return verb == BACKEND_TAKE_UPTO && cost > 1 ? 1 : cost;
 }
 
 /*
- * The wait of a cost that is denied: at least that of the least cost that is known to be. What was
- * taken since makes it longer, and so does a larger cost; under gcra the reset tells by how much.
+ * The wait of a denied cost: at least that of the least cost known to be denied. Units taken since
+ * make it longer, and so does a larger cost; under gcra the reset gives by how much.
  */
 static uint64_t wait_ns(const struct denial *denial, const struct stint_quota *quota, uint32_t cost,
                         uint64_t now_ns)
@@ -67,14 +66,16 @@ static uint64_t wait_ns(const struct denial *denial, const struct stint_quota *q
     return max_u64(known_ns, sub_floor(add_sat(reset_ns, cost_ns), full_ns));
 }
 
-/* How an item stands alone, as far as is known. False: it has to be asked. */
+/* The state of an item by itself, as far as is known. False: it needs a store request. */
 static bool read(const struct denial *denial, const struct backend_item *item, uint8_t verb,
                  uint64_t now_ns, struct stint_decision *decision)
 {
     uint32_t least = least_of(verb, item->cost);
     bool is_denied = denial->cost > 0 && least >= denial->cost;
-    /* What an allowed peek tells is how it would stand had it been a take. Nothing left may be
-     * debt, in which a cost of 0 is denied, too. */
+    /*
+     * An allowed peek returns the numbers as after a take. Nothing left may mean debt, in which a
+     * cost of 0 is denied, too.
+     */
     bool is_allowed = least <= denial->remaining && denial->remaining > 0 && verb != BACKEND_PEEK;
     if (!is_denied && !is_allowed)
         return false;
@@ -89,7 +90,7 @@ static bool read(const struct denial *denial, const struct backend_item *item, u
     return true;
 }
 
-/* Names all items; costs of equal keys add up in the store, so such a list is the store's. */
+/* Names all items; costs of equal keys add up in the store, so such a list goes to the store. */
 static bool name_items(struct front_ask *ask, const struct backend_request *asked)
 {
     bool are_different = true;
@@ -108,7 +109,7 @@ static void drop_all(struct front_ask *ask)
         denials_drop(ask->front->denials, &ask->items[i].name);
 }
 
-/* All figures are known, and one of them denies: no item is told what nobody knows. */
+/* All numbers are known, and one of them denies: a partial list would return unknown numbers. */
 bool front_denies(struct front_ask *ask, const struct backend_request *asked)
 {
     const struct denials *denials = ask->front->denials;
@@ -139,8 +140,8 @@ bool front_denies(struct front_ask *ask, const struct backend_request *asked)
 }
 
 /*
- * Of an item that was denied, when it will not be. Of others, how they stand: in a list that is
- * denied, or where something is known already, so that it stays true.
+ * For a denied item, until when. For others, their state: if the list is denied, or if something is
+ * cached already, so that it stays correct.
  */
 static void learn_item(struct front_ask *ask, size_t i, bool in_denied)
 {
@@ -158,7 +159,7 @@ static void learn_item(struct front_ask *ask, size_t i, bool in_denied)
                (!in_denied && known == NULL)) {
         return;
     } else if (known != NULL && known->cost > 0) {
-        denial = *known; /* it is denied what it was */
+        denial = *known; /* the cost that was denied */
     }
     denial.remaining = told->remaining;
     denial.reset_ns = add_sat(ask->asked_ns, told->reset_after_ns);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the front does after a failover: writes that a master had answered, and not passed on yet,
- * are gone with it, and their keys may look as never used. So until a period has passed, keys are
- * looked at before they are asked, and such as look unused are denied, or half charged first.
+ * What the front does after a failover. Writes that a master had answered and not yet replicated
+ * are lost, and their keys may look never used. So until a period has passed, keys are peeked
+ * first, and those that look unused are denied, or half charged before the request.
  *
- * Two or three round trips in place of one, and only then. Between looking and taking somebody else
- * may use the key: then it is not unused any more, and as good as any other. Two that see it unused
- * at once charge it twice, which denies more, never less.
+ * Two or three round trips instead of one, and only then. If another node uses the key between peek
+ * and take, it is no longer unused, and is treated as any other. If two nodes see it unused at
+ * once, both charge it, which denies more, never less.
  */
 #include "backend/front/front_parts.h"
 
@@ -17,7 +17,7 @@
 
 enum step { STEP_LOOK, STEP_CHARGE, STEP_ASK };
 
-/* An ask of which nothing is borrowed, but rules: they are the asker's until he forgets it. */
+/* A copy of a request; only its rules are borrowed, until the caller cancels it. */
 struct front_failover_work {
     enum step step;
     struct backend_request asked, step_asked;
@@ -26,7 +26,7 @@ struct front_failover_work {
     uint8_t id[BACKEND_ID_LEN];
 };
 
-/* How long units may be missed that were lost: until no window can hold them any more. */
+/* How long lost units may be missing: until no window can hold them any more. */
 static uint64_t missed_for(const struct stint_quota *quota)
 {
     switch (quota->algorithm) {
@@ -62,7 +62,7 @@ bool front_is_in_failover(const struct front *front, const struct backend_reques
     return false;
 }
 
-/* ---- A copy ---------------------------------------------------------------------------------- */
+/* ---- Copies ---------------------------------------------------------------------------------- */
 
 static struct span copy_span(uint8_t **at, struct span from)
 {
@@ -73,7 +73,7 @@ static struct span copy_span(uint8_t **at, struct span from)
     return copy;
 }
 
-/* In one piece of memory: twice as many items, their quotas, then names and keys. */
+/* In one block of memory: twice as many items, their quotas, then names and keys. */
 static struct front_failover_work *copy_of(const struct backend_request *asked)
 {
     size_t n = asked->n_items;
@@ -122,8 +122,8 @@ static bool are_equal(const struct backend_item *a, const struct backend_item *b
 }
 
 /*
- * A peek tells what a take would leave: of an unused key, all but its cost. The costs of equal keys
- * may have been added up for it.
+ * A peek returns what a take would leave: of an unused key, all but its cost. The costs of equal
+ * keys may have been added up.
  */
 static bool is_unused(const struct front_ask *ask, size_t i, uint64_t now_ns)
 {
@@ -139,7 +139,7 @@ static bool is_unused(const struct front_ask *ask, size_t i, uint64_t now_ns)
            now_ns < until_of(ask->front, items[i].quota);
 }
 
-/* Holders of places are known by their deadlines: nobody can stand for those that are lost. */
+/* Holders of slots are known by their deadlines: lost ones cannot be replaced. */
 static bool is_to_deny(const struct front_ask *ask, const struct backend_item *item)
 {
     return ask->verb != BACKEND_CHARGE && (ask->front->options.failover_policy == FAILOVER_FULL ||
@@ -195,7 +195,7 @@ static void untake(struct front_ask *ask)
     }
 }
 
-/* What is to be asked next; NULL: what was answered is the answer. */
+/* The next request; NULL: the last answer is final. */
 static const struct backend_request *next_step(struct front_ask *ask, uint64_t now_ns)
 {
     struct front_failover_work *cautious = ask->cautious;
@@ -210,7 +210,7 @@ static const struct backend_request *next_step(struct front_ask *ask, uint64_t n
             untake(ask);
         if (is_denied) {
             answer->sum = front_sum(ask->each, ask->n_items);
-            ask->is_cached = false; /* it is not the algorithm that denies */
+            ask->is_cached = false; /* the algorithm does not deny it */
         }
         if (is_denied || ask->verb == BACKEND_PEEK)
             return NULL;
@@ -243,8 +243,8 @@ bool front_begin_failover(struct front_ask *ask, const struct backend_request *a
 {
     struct front_failover_work *cautious = ask->cautious = copy_of(asked);
     if (cautious == NULL) {
-        ask->inner.answer = (struct backend_answer){.outcome = BACKEND_FAILED,
-                                                    .error = "no memory to ask the store"};
+        ask->inner.answer = (struct backend_answer){
+            .outcome = BACKEND_FAILED, .error = "no memory for a request to the store"};
         return false;
     }
     cautious->step_asked = cautious->asked;

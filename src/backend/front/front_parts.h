@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of the front share. */
+/* What the files of the front share. */
 #ifndef STINT_BACKEND_FRONT_FRONT_PARTS_H
 #define STINT_BACKEND_FRONT_FRONT_PARTS_H
 
@@ -8,38 +8,39 @@
 #include "backend/front/front.h"
 
 #define FRONT_ITEMS_FEW 4
-#define FRONT_STOPPED "the store has failed to answer several times, and is not asked for a while"
+#define FRONT_STOPPED                                                                              \
+    "the store failed several times in a row; requests to it are stopped for a while"
 
 struct front {
     struct backend store;
     struct front_options options;
     struct breakers breakers;
     uint64_t failed_over_ns; /* when it was noticed; 0: never */
-    uint64_t failovers;      /* of which it is known */
+    uint64_t failovers;      /* the servers concerned */
     struct denials *denials; /* NULL: none */
     struct front_ask *free_asks;
     struct backend_metrics *metrics;
-    struct backend_metrics own_metrics; /* where nobody wants them */
-    /* Pools in the same store; NULL: nobody has asked for them. */
+    struct backend_metrics own_metrics; /* an answer that no caller waits for */
+    /* Pools in the same store; NULL: not in use. */
     struct backend_pools pools, *inner_pools;
     struct backend_pools_ops pools_ops;
 };
 
-/* What is known of an item when its ask has gone. */
+/* The known state of an item when its request was sent. */
 struct front_item {
     struct denial_name name;
     uint32_t cost;
 };
 
 /*
- * One ask on its way. The answer comes to the front, also where the asker has forgotten it: else a
- * store that is slower than its askers are patient would never be found to be away.
+ * One request in progress. The front gets the answer even if the caller has cancelled: else a store
+ * slower than its callers' timeouts would never count as unavailable.
  */
 struct front_ask {
     struct front *front;
     struct front_ask *next;
     struct backend_op inner;
-    struct backend_op *op; /* the asker's; NULL: he has forgotten it */
+    struct backend_op *op; /* the caller's; NULL: cancelled */
     struct breakers_pass pass;
     uint64_t asked_ns;
     uint8_t verb;
@@ -48,7 +49,7 @@ struct front_ask {
     size_t n_items;
     struct front_item *items;
     struct stint_decision *each;
-    void *many; /* memory of both, where they are not a few */
+    void *many; /* memory for both, if there are many items */
     struct front_item few_items[FRONT_ITEMS_FEW];
     struct stint_decision few_each[FRONT_ITEMS_FEW];
 };
@@ -63,16 +64,16 @@ static inline uint32_t front_capacity(const struct stint_quota *quota)
 struct stint_decision front_sum(const struct stint_decision *each, size_t n);
 
 /*
- * Asks the store behind, if the breakers let it. True: front_go_on() will be called; false: it was
- * answered at once, and ask->inner.answer says how.
+ * Sends to the backend behind, if the breakers allow it. True: front_go_on() will be called; false:
+ * it was answered at once, in ask->inner.answer.
  */
 bool front_send(struct front_ask *ask, const struct backend_request *asked);
 
-/* How an ask came out. */
+/* The result of a request. */
 struct front_outcome {
     uint8_t outcome, fault; /* of its answer */
     bool is_local, at_once;
-    uint64_t failed; /* the servers; 0 and FAILED: all that were asked */
+    uint64_t failed; /* the servers; 0 and FAILED: all of the request */
     uint64_t asked_ns, now_ns;
 };
 /* Counts it, and tells the breakers. */
@@ -81,18 +82,18 @@ void front_settle(struct front *front, const struct breakers_pass *pass,
 
 /* ---- Denials --------------------------------------------------------------------------------- */
 
-/* Fills ask->items. True: it was denied out of the cache, and ask->inner.answer says so. */
+/* Fills ask->items. True: the cache denies it, in ask->inner.answer. */
 bool front_denies(struct front_ask *ask, const struct backend_request *asked);
-/* Takes from an answer what it says about the keys. */
+/* Learns from an answer about the keys. */
 void front_learns(struct front_ask *ask, const struct backend_answer *answer);
 
-/* ---- Caution --------------------------------------------------------------------------------- */
+/* ---- Failover -------------------------------------------------------------------------------- */
 
-/* Whether the failover is so recent that keys of this ask are to be looked at first. */
+/* Whether a failover is so recent that keys of this request are to be peeked first. */
 bool front_is_in_failover(const struct front *front, const struct backend_request *asked);
 /* As front_send(), in steps. */
 bool front_begin_failover(struct front_ask *ask, const struct backend_request *asked);
-/* The next step, once one is answered. True: another one is waited for. */
+/* The next step, once one is answered. True: it waits for another one. */
 bool front_go_on(struct front_ask *ask, uint64_t now_ns);
 void front_end_failover(struct front_ask *ask);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asks of pools through the front: stopped by the breakers of the store, and counted with its other
- * asks. Nothing else of the front is for them: what a pool denies is kept with the pool.
+ * Pool requests through the front: the store's breakers stop them, and they count in its metrics.
+ * The rest of the front does not apply: the pool itself stores what it denies.
  */
 #include "backend/front/front_parts.h"
 
@@ -10,7 +10,7 @@
 struct front_pool_ask {
     struct front *front;
     struct backend_pool_op inner;
-    struct backend_pool_op *op; /* the asker's */
+    struct backend_pool_op *op; /* the caller's */
     struct breakers_pass pass;
     uint64_t asked_ns;
 };
@@ -53,7 +53,7 @@ static void pools_ask(struct backend_pools *pools, const struct backend_pool_req
     backend_metric_up(&front->metrics->asks);
     if (ask == NULL) {
         op->answer.outcome = BACKEND_FAILED;
-        op->answer.error = "no memory to ask the store";
+        op->answer.error = "no memory for a request to the store";
         return;
     }
     *ask =
@@ -75,7 +75,7 @@ static void pools_ask(struct backend_pools *pools, const struct backend_pool_req
     free(ask);
 }
 
-/* The list goes with the asker, so nobody listens in his place: he has not waited to the end. */
+/* The list goes with the caller, so the answer is not kept: the wait was not to the end. */
 static void pools_forget(struct backend_pools *pools, struct backend_pool_op *op)
 {
     struct front *front = front_of(pools);

@@ -14,9 +14,9 @@
 #define DENIED_MAX_DEFAULT NS_PER_S
 #define TICK_NS (5 * NS_PER_MS)
 #define WOKEN_MAX 1024    /* keys looked at in one wake() */
-#define IDLE_PARTS 4      /* of the term: so long nothing is used before the rest goes back, ... */
-#define IDLE_PARTS_LOW 16 /* ... and where little is left for all */
-#define LOW_PARTS 8       /* of the limit: little */
+#define IDLE_PARTS 4      /* part of the term: unused for this long, the rest goes back, ... */
+#define IDLE_PARTS_LOW 16 /* ... and this, where little is left for all */
+#define LOW_PARTS 8       /* part of the limit that counts as little */
 #define FORGOTTEN_NS NS_PER_S
 
 static struct lease *of(struct backend *store)
@@ -24,7 +24,7 @@ static struct lease *of(struct backend *store)
     return (struct lease *)store;
 }
 
-/* ---- Those who wait -------------------------------------------------------------------------- */
+/* ---- Waiting requests ------------------------------------------------------------------------ */
 
 struct lease_waiter *lease_new_waiter(struct lease *lease, enum lease_waiting kind,
                                       struct backend_op *op)
@@ -33,7 +33,7 @@ struct lease_waiter *lease_new_waiter(struct lease *lease, enum lease_waiting ki
     if (waiter == NULL) {
         op->answer.outcome = BACKEND_FAILED;
         op->answer.fault = BACKEND_ERROR_OVERLOAD;
-        op->answer.error = "too many asks wait for leases";
+        op->answer.error = "too many requests wait for leases";
         return NULL;
     }
     lease->free_waiters = waiter->next;
@@ -95,7 +95,7 @@ void lease_deliver(struct lease_waiter *waiter, const struct backend_answer *ans
 
 /* ---- Deciding here --------------------------------------------------------------------------- */
 
-/* Takes units out of what is held, the oldest first; returns what the grant is told to be of. */
+/* Takes units from held leases, the oldest first; returns the time of the grant. */
 static uint64_t hand_out(struct lease_key *key, uint32_t units)
 {
     uint64_t at_ns = 0;
@@ -134,7 +134,7 @@ static bool is_denied(const struct lease_key *key, uint8_t verb, uint32_t cost, 
            now_ns < key->denied_until_ns;
 }
 
-/* A peek of more than is held here is the store's to answer, and a cost of 0 tells figures. */
+/* A peek of more than is held here goes to the store, and a cost of 0 only returns numbers. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
                  struct backend_answer *answer)
 {
@@ -159,14 +159,14 @@ bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t no
     return true;
 }
 
-/* ---- Asks ------------------------------------------------------------------------------------ */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static void pass_on(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
     lease->inner->ops->ask(lease->inner, ask, op);
 }
 
-/* What is held here is not in the store's room. */
+/* The store does not count what is held here as free. */
 static void on_peeked(struct backend_op *inner, uint64_t now_ns)
 {
     struct lease_waiter *waiter = inner->arg;
@@ -223,7 +223,7 @@ static void wait_for_lease(struct lease_key *key, const struct backend_request *
         waiter->is_new = false;
 }
 
-/* Units of a lease of ours, that were not used after all: nobody else ever counted them as used. */
+/* Units of this worker's lease, not used after all: no other node ever counted them as used. */
 static bool refund_here(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
                         struct backend_answer *answer)
 {
@@ -248,7 +248,7 @@ static bool refund_here(struct lease_key *key, const struct backend_request *ask
     return false;
 }
 
-/* What is held here goes with the state. What others hold they may still use, so it stays. */
+/* What is held here is reset with the state. Other nodes may still use their leases, which stay. */
 static void reset(struct lease_key *key, const struct backend_request *ask, struct backend_op *op,
                   uint64_t now_ns)
 {
@@ -265,7 +265,7 @@ static bool takes(const struct backend_request *ask)
     return ask->verb == BACKEND_TAKE || ask->verb == BACKEND_TAKE_UPTO;
 }
 
-/* True: it is answered here and now. */
+/* True: answered here and now. */
 static bool answer_here(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
                         struct backend_answer *answer)
 {
@@ -277,15 +277,15 @@ static bool answer_here(struct lease_key *key, const struct backend_request *ask
     if (ask->verb == BACKEND_CHARGE)
         return cost > 0 && lease_left(key) >= cost &&
                lease_serve(key, BACKEND_TAKE, cost, now_ns, answer);
-    /* Who came first is served first, but for those who take nothing of what he waits for. */
+    /* First come, first served, except for requests that take nothing the first one waits for. */
     if (key->first != NULL && takes(ask) && cost > 0 && lease_left(key) < key->waiting + cost)
         return false;
     return lease_serve(key, ask->verb, cost, now_ns, answer);
 }
 
 /*
- * Whether answer_here() would, or may well by the time of its turn, as a lease is on its way that
- * is large enough for all who wait; nothing is done.
+ * Whether answer_here() would answer, or probably will by its turn, as a lease in progress is large
+ * enough for all waiting requests; changes nothing.
  */
 static bool is_ahead_of_time(const struct lease_key *key, const struct backend_request *ask,
                              uint64_t now_ns)
@@ -385,7 +385,7 @@ static uint64_t op_unavailable_since_ns(const struct backend *store)
     return inner->ops->unavailable_since_ns(inner);
 }
 
-/* What is on its way is waited for by the store behind; what it then brings goes back as well. */
+/* The backend behind waits for requests in progress; units that they then bring go back as well. */
 static void op_drain(struct backend *store, uint64_t deadline_ns, void (*done)(void *arg),
                      void *arg)
 {
@@ -464,7 +464,7 @@ void lease_wake(struct backend *store, uint64_t now_ns)
     }
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 struct backend *lease_new(const struct lease_options *options)
 {

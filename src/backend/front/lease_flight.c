@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Leases come and go: how many units are asked for, what is done with the answer, and when what is
- * not used goes back.
- */
+/* The life of leases: how many units are requested, and when unused units go back. */
 #include "backend/front/lease_parts.h"
 
 #include "base/ns.h"
 #include "base/wide_int.h"
 
 /*
- * The term is counted from when the lease was asked for, which is before the store granted it. One
- * part in a hundred is for clocks of different rates, and a microsecond for that of the store,
- * whose instants are rounded down.
+ * The term counts from the request, which is before the store's grant. One part in a hundred is for
+ * clocks of different rates, and a microsecond for the store's, which rounds times down.
  */
 #define RATES_PERCENT 99
-#define SOON_PARTS 8   /* of the term: so near its end a lease is exchanged, and ... */
-#define DIRECT_PARTS 4 /* ... so long none is asked for after none was to be had, and ... */
-#define QUIET_PARTS 8  /* ... so long none that nobody waits for, where there was no room */
+#define SOON_PARTS 8   /* part of the term: this near its end a lease is renewed, and ... */
+#define DIRECT_PARTS 4 /* ... pause after none was available, and ... */
+#define QUIET_PARTS 8  /* ... pause of prefetches after the store had no free units */
 #define GROWTH 4       /* from one lease to the next */
 #define RETURN_NS NS_PER_S
 
@@ -44,7 +40,7 @@ static void drop(struct lease_key *key, size_t i)
     memmove(&key->held[i], &key->held[i + 1], (key->n_held - i) * sizeof(key->held[0]));
 }
 
-/* What is used up of those that were charged at once needs not be told to anybody. */
+/* Used units that were charged at once need no report. */
 void lease_drop_ended(struct lease_key *key, uint64_t now_ns)
 {
     for (size_t i = key->n_held; i-- > 0;)
@@ -83,7 +79,7 @@ static void hold(struct lease_key *key, const struct backend_answer *answer, uin
     lease_count(lease, units);
     struct lease_held *newest = &key->held[LEASE_HELD_MAX - 1];
     if (key->n_held == LEASE_HELD_MAX && newest->lease.ends_ns == 0 && answer->lease_ends_ns == 0) {
-        /* Those charged at once are as good as one, of which refunds name the earlier. */
+        /* Leases charged at once are merged; refunds name the earlier time. */
         newest->lease.units += units;
         newest->lease.left += units;
         newest->until_ns = until_ns;
@@ -99,7 +95,7 @@ static void hold(struct lease_key *key, const struct backend_answer *answer, uin
     };
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static void lease_answered(struct backend_op *op, uint64_t now_ns);
 
@@ -120,7 +116,7 @@ static void ask(struct lease_key *key, uint32_t cost, const struct backend_reque
     key->home->inner->ops->ask(key->home->inner, &asked, &key->op);
 }
 
-/* As many as were used in a term lately, but no more than GROWTH times as many as the last time. */
+/* The recent use per term, but no more than GROWTH times the last lease. */
 static void adapt(struct lease_key *key, uint64_t waiting, uint64_t now_ns)
 {
     uint64_t elapsed_ns = max_u64(sub_floor(now_ns, key->leased_ns), NS_PER_US),
@@ -134,7 +130,7 @@ static void adapt(struct lease_key *key, uint64_t waiting, uint64_t now_ns)
     key->leased_ns = now_ns;
 }
 
-/* The least that the first of those who wait can be served with. */
+/* The least that serves the first waiting request. */
 static uint32_t wanted(const struct lease_key *key)
 {
     return key->first != NULL && key->first->verb == BACKEND_TAKE ? key->first->cost : 1;
@@ -147,7 +143,7 @@ static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
     return deadline_ns;
 }
 
-/* deadline_ns: where nobody waits. */
+/* deadline_ns: for a request that no caller waits for. */
 static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
     struct backend_lease ended[LEASE_HELD_MAX];
@@ -159,7 +155,7 @@ static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_
     asked.n_ended = lease_end(key, key->first != NULL, now_ns, ended);
     key->least = least;
     if (is_fast) {
-        /* What is held and not used is never more than a lease. */
+        /* Units held and unused are never more than one lease. */
         uint32_t left = lease_left(key), most = key->rule.store.lease_units;
         uint32_t more = most > left ? most - left : 1;
         least = least > left ? least - left : 1;
@@ -184,8 +180,8 @@ static void take_metrics(struct lease_key *key, const struct stint_decision *sum
 }
 
 /*
- * Tells all who wait now, and want so much. Whoever is told may ask anew or forget what others ask;
- * then it is begun again, with those who waited before.
+ * Answers all waiting requests of at least this cost. An answered caller may send or cancel
+ * requests; then the scan restarts, with those that were waiting before.
  */
 static void tell_waiting(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
                          uint64_t now_ns)
@@ -204,8 +200,8 @@ static void tell_waiting(struct lease_key *key, uint32_t least, const struct bac
 }
 
 /*
- * Whoever wants as much is denied. Where others have nothing leased, nobody gives back, and the
- * denial holds as long as its algorithm says: it may be told again.
+ * Requests of this cost or more are denied. If no other node holds a lease, no units come back, and
+ * the denial holds as long as its algorithm gives: it may be repeated.
  */
 static void deny(struct lease_key *key, const struct backend_answer *answer, uint64_t now_ns)
 {
@@ -267,9 +263,9 @@ static void lease_answered(struct backend_op *op, uint64_t now_ns)
     key->pins--;
 }
 
-/* ---- Those who wait -------------------------------------------------------------------------- */
+/* ---- Waiting requests ------------------------------------------------------------------------ */
 
-/* Each of them asks for itself: no lease is to be had. */
+/* Each of them goes to the store itself: no lease is available. */
 static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
 {
     struct lease_key *key = waiter->key;
@@ -292,8 +288,8 @@ static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
 }
 
 /*
- * Whoever is answered may do much before he returns, and a lease may end meanwhile: what is handed
- * out is by the clock.
+ * An answered caller may do much before it returns, and a lease may end meanwhile: so the clock is
+ * read for each grant.
  */
 static void serve_waiting(struct lease_key *key, uint64_t now_ns)
 {
@@ -335,7 +331,7 @@ void lease_pump(struct lease_key *key, uint64_t now_ns)
     key->pins--;
 }
 
-/* ---- Without being waited for ---------------------------------------------------------------- */
+/* ---- Prefetch and return --------------------------------------------------------------------- */
 
 static void finish(struct lease_key *key, uint64_t now_ns)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The keys of which something is leased, or was lately: found by their hash, let go by their age.
- */
+/* The keys with leases, now or lately: found by their hash, removed by their age. */
 #include "backend/front/lease_parts.h"
 
 #include <stdlib.h>
 
-#define LOOKED_AT_MAX 8 /* of the oldest, for one that may go */
+#define LOOKED_AT_MAX 8 /* of the oldest, to find a removable one */
 
 /* ---- Copies ---------------------------------------------------------------------------------- */
 
@@ -44,7 +43,7 @@ bool lease_copy_item(const struct backend_item *item, struct backend_item *copy,
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
-/* Names are not hashed: the rule's own number stands for them, and is_same() looks. */
+/* Names are not hashed: the rule's own number replaces them, and is_same() compares them. */
 static uint64_t hash_of(const struct lease *lease, const struct backend_item *item)
 {
     uint64_t tweak = item->quota->derived.params_hash[0] ^ item->quota->rule;
@@ -124,7 +123,7 @@ void lease_remove(struct lease_key *key)
     lease->free_keys = key;
 }
 
-/* Whether there is room now. Where all of the oldest hold something, one gives it back. */
+/* Whether there is space now. If all of the oldest hold something, one gives it back. */
 static bool make_space(struct lease *lease, uint64_t now_ns)
 {
     if (lease->n_keys < lease->options.keys)

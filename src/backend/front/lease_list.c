@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists with quotas of which units are leased: one after the other each of those by itself, then
- * the others as one list. What was taken is given back where another denies: to the lease that it
- * came from, where it came from one. A list may be denied falsely for that moment.
+ * Lists with quotas of which units are leased: first each of those by itself, then the others as
+ * one list. If another one denies, what was taken is given back, to its lease where it has one. In
+ * between, another list may be denied falsely.
  *
- * What was taken under an id stays taken: whoever asks with the id again is told that it is his.
+ * Units taken under an id stay taken: a retry with the id is answered that it has them.
  */
 #include "backend/front/lease_parts.h"
 #include "backend/script/script_lease.h"
@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* One item, and what came of it. */
+/* One item and its result. */
 struct entry {
     struct backend_item item;
     struct stint_quota quota;
@@ -28,17 +28,17 @@ struct entry {
 
 struct lease_list {
     struct lease *home;
-    struct lease_waiter *waiter; /* of whoever asked; its op is NULL once he has forgotten it */
-    struct backend_op op;        /* of the step that is on its way */
+    struct lease_waiter *waiter; /* of the caller; its op is NULL once it has cancelled */
+    struct backend_op op;        /* of the step in progress */
     struct stint_decision each[BACKEND_ITEMS_MAX];
     struct backend_request ask; /* without items */
     uint8_t id[BACKEND_ID_LEN];
     struct entry *entries;
     size_t n_items, n_plain;
-    size_t step; /* n_items: the plain ones; above: what is given back */
+    size_t step; /* n_items: the plain ones; above: returns */
     struct backend_answer answer;
     bool is_denied, is_over, is_local, is_replayed;
-    bool is_take; /* the step on its way takes */
+    bool is_take; /* the items of the step in progress */
     uint32_t least;
 };
 
@@ -89,7 +89,7 @@ static struct lease_list *list_new(struct lease *lease, const struct backend_req
 
 static void on_step(struct backend_op *op, uint64_t now_ns);
 
-/* What is asked of the items of a step; the id is another one for each. */
+/* The request for the items of a step; each has an id of its own. */
 static struct backend_request asked_of(struct lease_list *list, struct backend_item *items,
                                        uint8_t id[BACKEND_ID_LEN])
 {
@@ -159,7 +159,7 @@ static void take_step(struct lease_list *list)
         list->least = answer->sum.granted;
 }
 
-/* What is kept of an entry's units in the end. */
+/* The units of an entry that stay taken in the end. */
 static uint32_t kept_of(const struct lease_list *list, const struct entry *entry)
 {
     if (list->is_denied)
@@ -242,7 +242,7 @@ static void finish(struct lease_list *list, bool is_at_once, uint64_t now_ns)
         op->answered(op, now_ns);
 }
 
-/* Until a step waits. True: it is all done. */
+/* Until a step waits. True: all is done. */
 static bool go_on(struct lease_list *list)
 {
     struct backend_item items[BACKEND_ITEMS_MAX];
@@ -290,7 +290,7 @@ void lease_ask_list(struct lease *lease, const struct backend_request *ask, stru
     if (list == NULL) {
         lease_free_waiter(waiter);
         op->answer.outcome = BACKEND_FAILED;
-        op->answer.error = "no memory to ask a store";
+        op->answer.error = "no memory for a request to the store";
         return;
     }
     waiter->list = list;
@@ -299,7 +299,7 @@ void lease_ask_list(struct lease *lease, const struct backend_request *ask, stru
         finish(list, true, ask->now_ns);
 }
 
-/* It goes on: what has been taken may have to be given back. */
+/* It continues: taken units may have to be given back. */
 void lease_forget_list(struct lease_waiter *waiter)
 {
     waiter->op->at_work = NULL;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The seam: what may be asked, how long it waits, and how the store ends. */
+/* The backend's interface: which requests are valid, how long they wait, and how the store ends. */
 #include "backend/memcached/memcached_parts.h"
 #include "backend/store_key.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define UNDO_NS NS_PER_S /* that taking back may go on once nobody waits any more */
+#define UNDO_NS NS_PER_S /* so that taking back may go on after the caller's deadline */
 
 static struct store *store_of(struct backend *shared)
 {
@@ -23,9 +23,9 @@ static uint64_t now_of(const struct store *store)
     return store->options.io->ops->now(store->options.io);
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Equal items keep what each of them keeps. */
+/* Equal items keep the sum of what each of them keeps. */
 static void add_kept(struct part *part, const struct backend_item *item)
 {
     if (item->kept == STINT_KEEP_ALL && part->kept == STINT_KEEP_ALL)
@@ -107,24 +107,24 @@ static void fail_at_once(struct backend_op *op, enum backend_error fault, const 
 static const char *why_never(const struct backend_request *ask)
 {
     if (ask->verb == BACKEND_BOOK || ask->verb == BACKEND_EXTEND)
-        return "memcached books and holds no places: expected Redis or Valkey";
+        return "memcached supports neither bookings nor slots of concurrency: use Redis or Valkey";
     if (ask->id != NULL && (!ask->is_ticket || ask->id_lifetime_ns > 0))
-        return "memcached runs no scripts, so a request with an id would be charged twice: "
-               "expected none, or Redis or Valkey";
+        return "memcached cannot recognize a repeated id, and would charge twice: send no id, or "
+               "use Redis or Valkey";
     if (ask->verb == BACKEND_LEASE || ask->verb == BACKEND_RETURN)
-        return "memcached keeps no leases: expected Redis or Valkey";
+        return "memcached supports no leases: use Redis or Valkey";
     for (size_t i = 0; i < ask->n_items; i++) {
         const struct backend_item *item = &ask->items[i];
         if (memcached_state_accepts(item->quota, NULL) != 0)
-            return "memcached keeps no concurrency, and periods of whole microseconds up to four "
-                   "years alone: expected such a quota, or Redis or Valkey";
+            return "memcached supports no concurrency, and only periods of whole microseconds up "
+                   "to four years: change the quota, or use Redis or Valkey";
         if (item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE)
-            return "memcached keeps no leases: expected a rule without, or Redis or Valkey";
+            return "memcached supports no leases: use a rule without lease, or Redis or Valkey";
     }
     return NULL;
 }
 
-/* Whether a server that is needed has been away for longer than this ask can wait. */
+/* Whether a needed server has been unavailable for longer than this request can wait. */
 static const char *why_not_now(struct store *store, const struct work *work, uint64_t now_ns,
                                enum backend_error *fault, uint64_t *unavailable)
 {
@@ -133,13 +133,13 @@ static const char *why_not_now(struct store *store, const struct work *work, uin
         return "too many requests wait for memcached";
     *fault = BACKEND_ERROR_UNREACHABLE;
     if (work->deadline_ns <= now_ns)
-        return "the time of a request was over before memcached could be asked";
+        return "the deadline of a request passed before it could be sent to memcached";
     for (size_t i = 0; i < work->n_parts; i++) {
         struct memcached_conn *conn = store->options.conns[work->parts[i].server];
         uint64_t since_ns = memcached_conn_unavailable_since(conn);
         if (since_ns == 0 || now_ns - since_ns <= work->deadline_ns - now_ns)
             continue;
-        err_set(&store->fault, STINT_E_GONE, "memcached is away: %s",
+        err_set(&store->fault, STINT_E_GONE, "memcached is unavailable: %s",
                 link_fault(memcached_conn_link(conn)));
         *unavailable = part_server(&work->parts[i]);
         return store->fault.message;
@@ -162,10 +162,10 @@ static void begin(struct store *store, struct work *work, const struct backend_r
     uint64_t servers = 0, unavailable = 0;
     for (size_t i = 0; i < work->n_parts; i++)
         servers |= part_server(&work->parts[i]);
-    if (ask->is_virtual) /* it has as long as it is to have in its own time */
+    if (ask->is_virtual) /* it has as long as it should have in its own time */
         work->deadline_ns = add_sat(now_ns, ask->deadline_ns - ask->now_ns);
     const char *why = (servers & ask->stopped) != 0
-                          ? "the server of a key is not to be asked now"
+                          ? "requests to the server of a key are stopped now"
                           : why_not_now(store, work, now_ns, &fault, &unavailable);
     if (why != NULL) {
         free(work);
@@ -181,7 +181,7 @@ static void begin(struct store *store, struct work *work, const struct backend_r
         return;
     op->at_work = NULL;
     work_end(work);
-    fail_at_once(op, BACKEND_ERROR_OTHER, "no memory to ask memcached", ask);
+    fail_at_once(op, BACKEND_ERROR_OTHER, "no memory for a request to memcached", ask);
 }
 
 static void store_ask(struct backend *shared, const struct backend_request *ask,
@@ -199,7 +199,7 @@ static void store_ask(struct backend *shared, const struct backend_request *ask,
     }
     struct work *work = new_work(store, ask, op, &overflows);
     if (work == NULL) {
-        fail_at_once(op, BACKEND_ERROR_OTHER, "no memory to ask memcached", ask);
+        fail_at_once(op, BACKEND_ERROR_OTHER, "no memory for a request to memcached", ask);
     } else if (overflows && !closes_ticket(ask->verb)) {
         free(work);
         answer_never(op, ask);
@@ -226,7 +226,7 @@ uint64_t memcached_backend_deadline(const struct backend *shared)
     return min_u64(min_u64(clock_ns, store->earliest_ns), cells_deadline(store->cells));
 }
 
-/* Nobody waits longer. What is to be taken back has a little more time, and then is given up. */
+/* No caller waits longer. Units to be taken back get a little more time, and then stay charged. */
 static void end_late(struct work *work, uint64_t now_ns)
 {
     bool was_wanted = work->op != NULL;
@@ -252,7 +252,7 @@ void memcached_backend_wake(struct backend *shared, uint64_t now_ns)
     cells_wake(store->cells, now_ns);
     if (store->earliest_ns > now_ns)
         return;
-    /* Whoever is told may ask or forget others. */
+    /* A callback may send or cancel requests. */
     for (struct work *late; (late = find_late(store, now_ns)) != NULL;)
         end_late(late, now_ns);
     store->earliest_ns = STINT_NEVER_NS;
@@ -273,7 +273,7 @@ void memcached_backend_changed(struct backend *shared, uint64_t now_ns)
     store->options.io->ops->hurry(store->options.io);
 }
 
-/* ---- How things are -------------------------------------------------------------------------- */
+/* ---- State ----------------------------------------------------------------------------------- */
 
 static int store_accepts(const struct backend *shared, const struct stint_quota *quota,
                          struct stint_error *error)
@@ -282,7 +282,7 @@ static int store_accepts(const struct backend *shared, const struct stint_quota 
     return memcached_state_accepts(quota, error);
 }
 
-/* One that can be asked is enough: each has its own keys. */
+/* One available server is enough: each has its own keys. */
 static uint64_t store_unavailable_since(const struct backend *shared)
 {
     const struct store *store = const_store_of(shared);
@@ -328,7 +328,7 @@ const char *memcached_backend_fault(const struct backend *shared)
     return fault;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 static void store_free(struct backend *shared)
 {
@@ -336,7 +336,7 @@ static void store_free(struct backend *shared)
     store->is_ending = true;
     while (store->first != NULL) {
         struct work *work = store->first;
-        work_fail(work, BACKEND_ERROR_LOST, "the store over memcached has ended", now_of(store));
+        work_fail(work, BACKEND_ERROR_LOST, "the memcached store is closed", now_of(store));
         work_end(work);
     }
     store->options.io->ops->close(store->options.io);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A cell is a key that somebody waits for. It reads, then writes, and as long as anybody waits it
- * begins again: after another's write, and when its connection is back. A write whose answer did
- * not come may have been done, so those whose decisions were in it hear that it was lost.
+ * A cell is a key with waiting decisions. It reads, then writes, and starts again while decisions
+ * wait: after a conflicting write, and when its connection is back. A write without an answer may
+ * have been done, so the decisions in it get the result "lost".
  */
 #include "backend/memcached/memcached_cells.h"
 
@@ -33,7 +33,7 @@ struct cell {
     uint64_t asked_ns, replied_ns; /* memcached, the last time */
     uint64_t due_ns;       /* of the swap; 0: there is none to be made, as far as is known */
     uint64_t rest_ends_ns; /* of RESTING */
-    bool is_mending;       /* what is written takes the place of a damaged state */
+    bool is_mending;       /* the write replaces a damaged state */
     struct memcached_closed closing; /* by what is written */
     bool may_be_read;                /* by another store, which is about to swap it */
     struct cell_ask *first, *last;
@@ -46,7 +46,7 @@ struct cells {
     uint64_t rest_ends_ns; /* no rest ends earlier */
     struct turns turns;
     struct stint_error fault;
-    struct memcached_state state; /* that was read last: it is large, and wanted by one at a time */
+    struct memcached_state state; /* read last: it is large, and only one is needed at a time */
 };
 
 static void begin(struct cell *cell, uint64_t now_ns);
@@ -77,7 +77,7 @@ const char *cells_fault(const struct cells *cells)
 
 static uint64_t name_of(struct span key)
 {
-    static const uint64_t secret[2] = {0}; /* there are as few cells as there are asks */
+    static const uint64_t secret[2] = {0}; /* there are as few cells as requests */
     return siphash13_128(secret, 0, key.ptr, key.len).lo;
 }
 
@@ -138,8 +138,8 @@ bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key 
 }
 
 /*
- * One that has lost swaps, of a memcached that answered it not long ago, waits for its turn. Half
- * of its time is long: behind that memcached may be silent.
+ * A cell that has lost swaps at a responsive memcached waits for its turn. Half of its time is the
+ * limit for that: memcached may have stopped answering.
  */
 enum cell_wait cells_wait(const struct cell_ask *ask, uint64_t now_ns)
 {
@@ -170,11 +170,11 @@ void cells_forget(struct cells *cells, struct cell_ask *ask)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* Whoever is called may ask this cell again, or forget others who wait for it. */
+/* A callback may add decisions to this cell, or cancel others that wait for it. */
 static void answer_due(struct cell *cell, uint64_t now_ns)
 {
     cell->state = CELL_ANSWERING;
-    /* Those who are due stand in front: decisions are made in the order of asks. */
+    /* Decided ones are at the front: decisions are made in the order of requests. */
     for (struct cell_ask *ask; (ask = cell->first) != NULL && ask->is_due;) {
         cells_forget(cell->cells, ask);
         ask->answered(ask, (enum cell_outcome)ask->outcome, now_ns);
@@ -193,7 +193,7 @@ static void answer_all(struct cell *cell, enum cell_outcome outcome, bool decide
     answer_due(cell, now_ns);
 }
 
-/* What was decided was not written; it is decided again. */
+/* The decision was not written; it is made again. */
 static void begin_again(struct cell *cell, uint64_t now_ns)
 {
     for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
@@ -231,7 +231,7 @@ static bool send(struct cell *cell, struct memcached_command *command, uint64_t 
 
 /* ---- Turns ----------------------------------------------------------------------------------- */
 
-/* The key beside a state where gaps are asked for. No state is named so. False: it is too long. */
+/* The key beside a state for requests of gaps. No state has this name. False: it is too long. */
 static bool name_request(const struct cell *cell, struct memcached_key *key)
 {
     size_t prefix_len = cell->cells->options.prefix_len;
@@ -342,13 +342,13 @@ static void lose(struct cell *cell, uint64_t now_ns)
     begin_again(cell, now_ns);
 }
 
-/* No later than half of the time that is left to the first who waits. */
+/* At most half of the time that the first waiting decision has left. */
 static uint64_t rest_until(const struct cell *cell, uint64_t at_ns, uint64_t now_ns)
 {
     return min_u64(at_ns, now_ns + sub_floor(cell->first->deadline_ns, now_ns) / 2);
 }
 
-/* The state is read behind it. */
+/* The state is read afterwards. */
 static void rest(struct cell *cell, uint64_t ends_ns)
 {
     struct cells *cells = cell->cells;
@@ -400,7 +400,7 @@ static void take_written(void *arg, enum memcached_outcome outcome,
     default:
         metrics->lost++;
         err_set(&cell->cells->fault, STINT_E_GONE,
-                "memcached did not say whether it has written a state");
+                "memcached did not confirm the write of a state");
         answer_all(cell, outcome == MEMCACHED_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
     }
 }
@@ -447,8 +447,8 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
 }
 
 /*
- * For all who wait, up to one who wants the key forgotten, and no more than so many bytes take: of
- * a large state the others are decided on the next read, once the loop has turned.
+ * For all waiting decisions, up to one that forgets the key, and within this number of bytes: with
+ * a large state the others are decided on the next read, after a turn of the loop.
  */
 static void decide_all(struct cell *cell, struct memcached_state *state, uint64_t number,
                        uint64_t now_ns)
@@ -494,8 +494,7 @@ static void take_read(void *arg, enum memcached_outcome outcome,
         memcached_state_forget(state);
         decide_all(cell, state, 0, now_ns);
     } else if (reply->number == 0)
-        refuse(cell, "memcached runs without the numbers of values: expected it without -C",
-               now_ns);
+        refuse(cell, "memcached has no CAS numbers: start it without -C", now_ns);
     else {
         memcached_state_read(state, reply->value);
         decide_all(cell, state, reply->number, now_ns);
@@ -559,7 +558,7 @@ uint64_t cells_deadline(const struct cells *cells)
     return cells->rest_ends_ns;
 }
 
-/* A cell that is begun may be answered, and its caller ask anew: only cells at rest are seen. */
+/* A callback of a starting cell may add decisions: so only resting cells are visited. */
 void cells_wake(struct cells *cells, uint64_t now_ns)
 {
     if (cells->rest_ends_ns > now_ns)

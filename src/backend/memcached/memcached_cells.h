@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decisions on single keys: reads the state, decides for all who wait for that key, and writes it
- * back if nobody wrote meanwhile; else once more. So a key that many ask for costs two round trips
- * for all of them, and they never stand in each other's way. Of several stores that want the same
- * key each leaves gaps to the others: memcached_turns.h. One thread.
+ * Decisions on single keys: reads the state, decides for all that wait for that key, and writes it
+ * back if there was no other write; else again. So a busy key costs two round trips for all its
+ * requests, without conflicts between them. If several stores want the same key, each leaves gaps
+ * to the others: memcached_turns.h. One thread.
  */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_CELLS_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_CELLS_H
@@ -16,24 +16,24 @@ struct cell;
 
 enum cell_outcome {
     CELL_DECIDED,
-    CELL_REFUSED,  /* memcached cannot be asked for it; nothing was done */
-    CELL_UNUSABLE, /* its state is of a clock that is ahead; nothing was done */
+    CELL_REFUSED,  /* memcached is not available for it; nothing was done */
+    CELL_UNUSABLE, /* its state is from a clock that is fast; nothing was done */
     CELL_GONE,     /* there is no such ticket at the key */
     CELL_LATE,     /* no answer in time: it may have been done */
     CELL_LOST,     /* the connection has ended: it may have been done */
 };
 
-/* One decision on its way; the asker's memory, which stays where it is until it is answered. */
+/* One decision in progress; the caller's memory, which must not move until it is answered. */
 struct cell_ask {
-    /* Set by the asker. Real time is read when it is decided. */
+    /* Set by the caller. Real time is read when it is decided. */
     struct memcached_step step;
     uint64_t deadline_ns; /* it waits for its turn until half of its time is over */
     bool is_reset;        /* forget the key, whatever the step */
     void (*answered)(struct cell_ask *ask, enum cell_outcome outcome, uint64_t now_ns);
     void *arg;
-    /* Told. */
+    /* Outcome. */
     struct stint_decision decision;
-    struct stint_decision at_rest; /* of a peek: the figures of the state as it is */
+    struct stint_decision at_rest; /* of a peek: the numbers of the state as it is */
     uint64_t at_ns;                /* of the decision, as step.now_ns */
     /* The cells'. */
     uint64_t began_ns;
@@ -42,7 +42,7 @@ struct cell_ask {
     uint8_t outcome; /* enum cell_outcome, once it is decided */
     bool is_decided; /* on the state that was read */
     bool is_due;     /* to be answered */
-    bool has_lost;   /* a swap that it was in, to another store */
+    bool has_lost;   /* part of a swap, at another store */
 };
 
 struct cells_options {
@@ -55,28 +55,28 @@ struct cells_options {
 };
 
 struct cells *cells_new(const struct cells_options *options); /* NULL: no memory */
-/* Once nobody is asked any more and nothing is on its way. NULL is fine. */
+/* Once no decision waits and nothing is in progress. NULL is fine. */
 void cells_free(struct cells *cells);
 
 /* False: no memory. Never answers from within. */
 bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key *key,
                struct cell_ask *ask, uint64_t now_ns);
-/* What one that is not answered yet waits for. */
+/* What an unanswered decision waits for. */
 enum cell_wait {
     CELL_WAITS_FOR_CONNECTION,
     CELL_WAITS_FOR_REPLY,
     CELL_WAITS_FOR_TURN, /* memcached answers, but other stores were faster */
 };
 enum cell_wait cells_wait(const struct cell_ask *ask, uint64_t now_ns);
-/* Nobody wants this answer any more; it may be done all the same. */
+/* The answer is no longer wanted; the decision may still be done. */
 void cells_forget(struct cells *cells, struct cell_ask *ask);
-/* Some connection is ready: what waited for it goes on. */
+/* Some connection is ready: cells that waited for it continue. */
 void cells_go_on(struct cells *cells, uint64_t now_ns);
 /* When to call wake() at the latest: some cell has waited for its turn. */
 uint64_t cells_deadline(const struct cells *cells);
 void cells_wake(struct cells *cells, uint64_t now_ns);
 
-/* Why the last ask was refused or lost; "" if none was. */
+/* Why the last request was refused or lost; "" if none was. */
 const char *cells_fault(const struct cells *cells);
 
 #endif

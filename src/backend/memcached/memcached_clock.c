@@ -5,8 +5,7 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 
-#define BEATS_KEPT                                                                                 \
-    10 /* a clock that was wrong and is right again is forgotten so many beats later */
+#define BEATS_KEPT 10 /* beats until a wrong clock that is right again is forgotten */
 
 static uint64_t read_time(struct span value)
 {
@@ -20,7 +19,7 @@ static void note(struct memcached_clock *clock, uint64_t skew_ns)
 {
     if (skew_ns > clock->metrics->skew_ns)
         clock->metrics->skew_ns = skew_ns;
-    /* Once for each doubling, so that nobody is told the same again and again. */
+    /* Once for each doubling, so that reports do not repeat. */
     if (skew_ns <= clock->skew_max_ns || skew_ns / 2 < clock->told_ns)
         return;
     clock->told_ns = skew_ns;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How far the clocks of nodes are apart, as far as can be known through memcached. There is one key
- * with the latest time that any of them had when it looked; whoever finds a later one than his own
- * is behind by so much at least. It is looked at again and again, at random, because what is found
- * is too small by the age of what was written. One thread.
+ * How far the nodes' clocks differ, as far as memcached can show. One key has the latest time that
+ * any node had at its check; a node that finds a later time than its own is behind by at least so
+ * much. Checks repeat at random times, because the result is too small by the age of the value. One
+ * thread.
  */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_CLOCK_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_CLOCK_H
@@ -17,14 +17,14 @@ struct memcached_clock {
     struct memcached_metrics *metrics;
     struct memcached_key key;
     uint64_t beat_ns, skew_max_ns;
-    uint64_t next_ns; /* the next look */
-    uint64_t told_ns; /* the largest that was told */
+    uint64_t next_ns; /* the next check */
+    uint64_t told_ns; /* the largest that was reported */
     uint64_t random;
     uint8_t bytes[8]; /* what is written */
     bool is_asking;
 };
 
-/* Looks for the first time as soon as the connection is ready. */
+/* The first check is as soon as the connection is ready. */
 void memcached_clock_wake(struct memcached_clock *clock, uint64_t now_ns);
 uint64_t memcached_clock_deadline(const struct memcached_clock *clock);
 

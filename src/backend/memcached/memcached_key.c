@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nearly every name is short enough to be written where it is to stand. */
+/* Nearly every name is short enough to be written directly to its destination. */
 #include "backend/memcached/memcached_key.h"
 
 #include "backend/store_key.h"
@@ -40,7 +40,7 @@ bool memcached_key_write(struct memcached_key *key, struct span prefix,
     return true;
 }
 
-/* The same everywhere, so it has no secret: whoever picks keys for one server finds it slow. */
+/* The same on every node, so without a secret: a client with keys of one server slows itself. */
 unsigned memcached_key_server(const struct store_url *url, struct span key)
 {
     unsigned best = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of states in memcached: those of store_key(), though keys lie apart there whatever stands
- * in their braces. One that is too long is PREFIX#HASH instead. And which of several servers has a
- * key: the one that scores highest with it, so that the others' keys stay where they are when one
- * is taken out of the list.
+ * Names of states in memcached: those of store_key(), though the braces do not keep keys together
+ * here. A name that is too long becomes PREFIX#HASH. Also which of several servers has a key: the
+ * one that scores highest with it, so that the others' keys stay when one leaves the list.
  */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_KEY_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_KEY_H

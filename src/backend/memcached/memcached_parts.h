@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the store over memcached share, and nobody else. */
+/* Shared by the files of the backend over memcached only. */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_PARTS_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_PARTS_H
 
@@ -8,13 +8,13 @@
 #include "backend/memcached/memcached_clock.h"
 
 enum phase {
-    PHASE_ONLY,    /* the verb as it was asked for, and nothing behind it */
+    PHASE_ONLY,    /* the requested verb, and no later phase */
     PHASE_LOOKING, /* at all keys of a list */
     PHASE_TAKING,
     PHASE_UNDOING,
 };
 
-/* One key of an ask; items of the same state are one. */
+/* One key of a request; equal items are merged. */
 struct part {
     struct cell_ask ask;
     struct work *work;
@@ -30,11 +30,11 @@ struct part {
     struct stint_decision decision;
 };
 
-/* One ask on its way. */
+/* One request in progress. */
 struct work {
     struct work *next, *previous;
     struct store *store;
-    struct backend_op *op; /* NULL: nobody wants to know any more */
+    struct backend_op *op; /* NULL: cancelled */
     uint64_t at_ns, now_ns, deadline_ns;
     uint64_t decided_ns; /* the earliest of its decisions */
     enum phase phase;
@@ -64,18 +64,18 @@ struct store {
     bool is_ending;
 };
 
-/* Begins: with a look at all keys, or with the verb itself. */
+/* Begins: with a peek at all keys, or with the verb itself. */
 void work_start(struct work *work, uint64_t now_ns);
-/* Tells whoever asked that it has failed. */
+/* Answers the caller with a failure. */
 void work_fail(struct work *work, enum backend_error fault, const char *why, uint64_t now_ns);
-/* Its time is over: tells what is known. */
+/* Its deadline has passed: answers with what is known. */
 void work_be_late(struct work *work, uint64_t now_ns);
 /* A list that is being taken goes on to its end, and is taken back if need be. */
 bool work_must_go_on(const struct work *work);
 /* Forgets what it waits for, and frees it. */
 void work_end(struct work *work);
 
-/* What becomes of a ticket, at each of its keys by itself. */
+/* The verbs on a ticket, at each of its keys by itself. */
 static inline bool closes_ticket(uint8_t verb)
 {
     return verb == BACKEND_SETTLE || verb == BACKEND_CANCEL || verb == BACKEND_EXPIRE;

@@ -9,18 +9,19 @@
  *     8  the word; of two words the higher one first; of log and buckets as many as are not zero
  *     4  checksum of all before it
  *
- * A state with open tickets has 10 instead of 9, and these before its checksum: a state without is
- * as long as it was. Servers that know no tickets take it for damaged, which is used up.
+ * A state with open tickets has 10 instead of 9, and the tickets before its checksum; a state
+ * without tickets keeps its length. Servers that do not know tickets treat it as damaged, so as
+ * used up.
  *
- * The words of log and buckets are the state as core has it, 8 bytes a word, but the first 16 bytes
+ * The words of log and buckets are the state of the limiter, 8 bytes a word, but the first 16 bytes
  * of a log are numbers of 4 bytes, and its ring begins at the oldest entry. Zeros at the end are
  * left out.
  *
- * Servers of before version 9 wrote the same with an 8 and without a checksum. Such a state is
- * read, and written anew with one; its length tells it from a newer one whose version is damaged.
+ * Servers before version 9 wrote the same with an 8 and without a checksum. Such a state is read,
+ * and written back with one; its length tells it from a newer one with a damaged version.
  *
- * Now is one to two epochs after the beginning, so that no window that reaches across a change of
- * epoch is cut. A state of an older epoch is charged anew, as one of another quota is.
+ * The present is one to two epochs after the epoch's start, so that a change of epoch cuts no
+ * window. A state of an older epoch is converted, as one of another quota is.
  */
 #define _DEFAULT_SOURCE
 #include "backend/memcached/memcached_state.h"
@@ -39,10 +40,10 @@
 #define VERSION_WITH_TICKETS 10
 #define SUM_LEN 4
 #define PARAMETERS_LEN 20
-#define LOG_HEAD_WORDS 3 /* of core's state of a log, before the ring */
+#define LOG_HEAD_WORDS 3 /* of the limiter's state of a log, before the ring */
 #define AHEAD_MAX_NS NS_PER_HOUR
 #define TICKS_PER_NS 32                               /* of gcra */
-#define TTL_RELATIVE_MAX_S (UINT64_C(30) * 24 * 3600) /* more is an instant since 1970 */
+#define TTL_RELATIVE_MAX_S (UINT64_C(30) * 24 * 3600) /* anything above is a time since 1970 */
 #define TTL_MAX_S INT32_MAX
 #define CLOCK_LATE_S 3 /* of memcached, in whole seconds */
 
@@ -51,10 +52,10 @@ struct loaded {
     struct stint_quota quota;
     uint64_t epoch_ns;   /* since 1970 */
     struct word16 words; /* of 8 bytes: lo */
-    uint64_t *wide;      /* of log and buckets, in their place */
+    uint64_t *wide;      /* of log and buckets, in their index */
 };
 
-/* Room for the state that is decided on and for the one that was read. */
+/* Space for the state that is decided on and for the one that was read. */
 static _Thread_local uint64_t scratch[2][WIDE_STATE_MAX / sizeof(uint64_t)];
 /* The open tickets of the state that was loaded last. */
 static _Thread_local struct memcached_tickets tickets;
@@ -62,10 +63,9 @@ static _Thread_local struct memcached_tickets tickets;
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error)
 {
     if (quota->algorithm == STINT_CONCURRENCY)
-        return err_set(
-            error, STINT_E_MISMATCH,
-            "memcached keeps no concurrency: a place needs a holder that renews it, and tickets "
-            "there are of units alone; use Redis or Valkey, or store: none");
+        return err_set(error, STINT_E_MISMATCH,
+                       "memcached supports no concurrency: a slot needs a holder that renews it, "
+                       "and tickets there hold only units; use Redis or Valkey, or store: none");
     if (quota->period_ns > EPOCH_NS)
         return err_set(error, STINT_E_RANGE,
                        "on memcached a period can be at most four years, of 365 days");
@@ -104,7 +104,7 @@ static void write_number(uint8_t **at, uint64_t number, size_t size)
     *at += size;
 }
 
-/* A word of a wide state; where it is two numbers of core's, the same bytes on every machine. */
+/* A word of a wide state; if it is two numbers of the limiter, the same bytes on every machine. */
 static uint64_t read_wide(const struct stint_quota *quota, size_t i, const uint8_t **at)
 {
     uint64_t word;
@@ -138,7 +138,7 @@ static uint8_t version_of(const struct stint_quota *quota, unsigned version)
     return (uint8_t)(0x10 * quota->algorithm + version);
 }
 
-/* It has no secret: a program that may write to memcached may write any state. */
+/* Without a secret: a program that may write to memcached may write any state. */
 static uint32_t sum_of(const uint8_t *bytes, size_t len)
 {
     static const uint64_t secret[2] = {UINT64_C(0x7374696e742d7375), UINT64_C(0x6d6f667374617465)};
@@ -146,13 +146,12 @@ static uint32_t sum_of(const uint8_t *bytes, size_t len)
 }
 
 /*
- * Turns the ring of a log until it begins with its oldest entry, and clears the places that are not
- * in use: so a value is as long as what it records. As core reads it nothing has changed. Needs
- * scratch[1].
+ * Rotates the ring of a log to begin with its oldest entry, and clears unused slots: so a value is
+ * as long as its records. To the limiter nothing has changed. Needs scratch[1].
  */
 static void straighten(struct loaded *loaded)
 {
-    uint32_t head[2]; /* where the oldest is, and how many there are */
+    uint32_t head[2]; /* index of the oldest, and their number */
     uint64_t *entries = loaded->wide + LOG_HEAD_WORDS, *ring = scratch[1];
     size_t n = loaded->quota.derived.state_size / sizeof(uint64_t) - LOG_HEAD_WORDS;
     memcpy(head, loaded->wide, sizeof(head));
@@ -237,14 +236,14 @@ uint64_t memcached_state_epoch_ns(uint64_t now_ns)
     return epochs > 0 ? (epochs - 1) * EPOCH_NS : 0;
 }
 
-/* Virtual time that core can count from 0 is counted so, as a caller's state is. */
+/* Virtual time that the limiter can count from 0 is counted so, as in a caller's state. */
 static uint64_t epoch_of(const struct memcached_step *step)
 {
     bool is_core_time = step->is_virtual && step->now_ns <= STINT_NOW_MAX;
     return is_core_time ? 0 : memcached_state_epoch_ns(step->now_ns);
 }
 
-/* An instant as core has it: in whole microseconds from the state's epoch. */
+/* A time for the limiter: in whole microseconds from the state's epoch. */
 static uint64_t since(const struct loaded *loaded, uint64_t at_ns)
 {
     return sub_floor(at_ns - at_ns % NS_PER_US, loaded->epoch_ns);
@@ -253,7 +252,7 @@ static uint64_t since(const struct loaded *loaded, uint64_t at_ns)
 static void set_epoch(struct loaded *loaded, uint64_t epoch_ns)
 {
     loaded->epoch_ns = epoch_ns;
-    /* Virtual time is as of a state of a caller's: its quota says where it begins. */
+    /* Virtual time is as in a caller's state: its quota gives the start. */
     if (epoch_ns > 0)
         loaded->quota.epoch_ns = (int64_t)epoch_ns;
 }
@@ -264,7 +263,7 @@ static void set_quota(struct loaded *loaded, const struct memcached_step *step, 
     set_epoch(loaded, epoch_ns);
 }
 
-/* The same units under another quota, or counted from a later instant: stint_state_convert(). */
+/* The same units under another quota, or counted from a later time: stint_state_convert(). */
 static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
 {
     struct held_run runs[HELD_RUNS_MAX];
@@ -294,7 +293,7 @@ static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-/* What is empty or too long is no state, but it must not be taken for a key that was never used. */
+/* Empty or too long bytes are no state, but must not count as a key that was never used. */
 void memcached_state_read(struct memcached_state *state, struct span bytes)
 {
     bool fits = bytes.len > 0 && bytes.len <= sizeof(state->bytes);
@@ -311,15 +310,15 @@ static size_t head_len(const struct stint_quota *quota)
     return 3u + (keeps_limit(quota) ? 4u : 0u) + (is_wide(quota) ? PARAMETERS_LEN : 0u);
 }
 
-/* The one length that the bytes of this quota have, without their checksum; 0: any. */
+/* The only possible length of the bytes of this quota, without their checksum; 0: any. */
 static size_t length_of(const struct stint_quota *quota)
 {
     return is_wide(quota) ? 0 : head_len(quota) + quota->derived.state_size;
 }
 
 /*
- * Whether these are the bytes that were written, as far as can be told: then `*bytes` is the state
- * without its tickets, which are read, and without its checksum.
+ * Whether these bytes are as written, as far as can be checked: then `*bytes` is the state without
+ * its tickets, which are read, and without its checksum.
  */
 static bool is_whole(const struct memcached_state *state, const struct stint_quota *quota,
                      struct span *bytes)
@@ -362,7 +361,7 @@ static bool read_quota(struct loaded *loaded, const uint8_t **at)
     return is_same || stint_quota_check(quota, NULL) == 0;
 }
 
-/* The words behind the quota. False: more than a state of it has. */
+/* The words after the quota. False: more than a state of it has. */
 static bool read_words(struct loaded *loaded, struct span bytes, const uint8_t *at)
 {
     const struct stint_quota *quota = &loaded->quota;
@@ -384,10 +383,10 @@ static bool read_words(struct loaded *loaded, struct span bytes, const uint8_t *
 enum reading {
     READ_STATE,
     READ_DAMAGED, /* no algorithm has left this */
-    READ_AHEAD,   /* a clock that is more than AHEAD_MAX_NS ahead may have */
+    READ_AHEAD,   /* the maximum that a clock fast by up to AHEAD_MAX_NS may have left */
 };
 
-/* What of an epoch so long ago that core has no time for now, and dead. */
+/* For an epoch so long ago that the limiter has no time for now: the state has expired. */
 static bool is_forgotten(const struct loaded *loaded, uint64_t now_ns)
 {
     return since(loaded, now_ns) > STINT_NOW_MAX && expires_at(loaded) <= since(loaded, now_ns);
@@ -424,7 +423,7 @@ static enum reading judge(struct loaded *loaded, const struct memcached_step *st
                : READ_AHEAD;
 }
 
-/* What the bytes say, under the quota by which they were written. */
+/* Reads the bytes under the quota with which they were written. */
 static enum reading load(struct loaded *loaded, const struct memcached_state *state,
                          const struct memcached_step *step)
 {
@@ -447,7 +446,7 @@ static enum reading load(struct loaded *loaded, const struct memcached_state *st
     return judge(loaded, step);
 }
 
-/* All units are used, just now, and no ticket is left. Of a limit of 0 none can be. */
+/* All units are used, just now, and no ticket is left. A limit of 0 has no units. */
 static void use_up(struct loaded *loaded, const struct memcached_step *step)
 {
     begin_anew(loaded, step);
@@ -494,8 +493,8 @@ static void save(struct memcached_state *state, struct loaded *loaded)
 /* ---- Decisions ------------------------------------------------------------------------------- */
 
 /*
- * Nobody books places here, so gcra owes two capacities at most. Core leaves more room, and another
- * burst, or a clock that was wrong, may have left more: that is owed no longer.
+ * There are no bookings here, so gcra owes two capacities at most. The limiter allows more debt,
+ * and another burst or a wrong clock may have left more: the excess is dropped.
  */
 static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
 {
@@ -524,8 +523,8 @@ static bool is_under(const struct loaded *loaded, const struct stint_quota *quot
 }
 
 /*
- * As it is to be asked: under the quota of now, and in the epoch of now if that is later. A ticket
- * names the quota under which it was charged: the state stays under the one that it has.
+ * Under the present quota, and in the present epoch if that is later. A ticket names the quota
+ * under which it was charged: the state stays under the one that it has.
  */
 static enum reading load_for(struct loaded *loaded, const struct memcached_state *state,
                              const struct memcached_step *step)
@@ -552,7 +551,7 @@ static enum reading load_for(struct loaded *loaded, const struct memcached_state
     return reading;
 }
 
-/* Wide states are compared with scratch[1], where nothing else is needed any more. */
+/* Wide states are compared with scratch[1], which is free at this point. */
 static void keep_before(const struct loaded *loaded, struct loaded *before)
 {
     *before = *loaded;
@@ -581,7 +580,7 @@ static struct stint_decision look(struct loaded *loaded, uint64_t now_ns, uint32
                                  .now_ns = now_ns, .at_ns = 0, .cost = cost, .verb = STINT_PEEK});
 }
 
-/* A clock that went back may have charged it later than now. */
+/* If the clock went back, the charge may be later than now. */
 static uint64_t charged_at(const struct loaded *loaded, const struct memcached_ticket *ticket,
                            uint64_t now_ns)
 {
@@ -594,7 +593,7 @@ static uint64_t unit_ticks_of(const struct loaded *loaded)
     return loaded->quota.algorithm == STINT_GCRA ? loaded->quota.derived.interval_ticks : 0;
 }
 
-/* A state of gcra counts time: where a unit is longer now, more would come back than was taken. */
+/* A state of gcra counts time: if a unit is longer now, more would come back than was taken. */
 static void limit_back(const struct loaded *loaded, const struct memcached_ticket *ticket,
                        struct stint_ask *ask)
 {
@@ -603,9 +602,8 @@ static void limit_back(const struct loaded *loaded, const struct memcached_ticke
 }
 
 /*
- * Closes one that has ended, as it says. What was to come back and could not is counted. Tickets
- * ask the algorithm as those of a table do: no place is booked here, so what is in debt gives back,
- * too.
+ * Closes one that has ended, by its options. Units that could not come back are counted. Tickets
+ * use the algorithm as those of a table do: without bookings, refunds work in debt, too.
  */
 static struct stint_decision expire(struct loaded *loaded, struct memcached_ticket *ticket,
                                     uint64_t now_ns, struct memcached_closed *closed)
@@ -625,7 +623,7 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
 }
 
 /*
- * All that have ended, the oldest first. One that the ask itself expires is its caller's to count:
+ * All that have ended, the oldest first. The caller counts one that the request itself expires:
  * true, and what was moved.
  */
 static bool close_ended(struct loaded *loaded, const struct memcached_step *step,
@@ -675,7 +673,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
     return 0;
 }
 
-/* What was granted is a ticket's. */
+/* The grant belongs to a ticket. */
 static void reserve(const struct loaded *loaded, const struct memcached_step *step, uint32_t units,
                     struct memcached_closed *closed)
 {
@@ -717,8 +715,8 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
     enum reading reading = load_for(&loaded, state, step);
     if (reading == READ_AHEAD)
         return err_set(error, STINT_E_MISMATCH,
-                       "a state of %s in memcached is of a time more than an hour ahead: compare "
-                       "the clocks of the servers",
+                       "a state of %s in memcached has a time more than an hour in the future: "
+                       "check the clocks of the servers",
                        stint_algorithm_name(step->quota->algorithm));
     keep_before(&loaded, &before);
     int code = decide(&loaded, step, &closed, decision);
@@ -736,11 +734,11 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
 }
 
 /*
- * memcached's clock has whole seconds, and ticks a little later each time: where two ticks are in
- * one second the next is skipped, and its clock is nearly two seconds late until then. A value
- * written just before a tick loses that time at once. One second more is for a tick that is late on
- * a busy machine. More than thirty days it takes for an instant of the calendar, and then an hour
- * more, since its clock may be wrong.
+ * memcached's clock has whole seconds, and each tick is slightly late: if two ticks fall in one
+ * second the next is skipped, and its clock is nearly two seconds late until then. A value written
+ * just before a tick loses that time at once. One second more covers a late tick on a busy machine.
+ * More than thirty days must be given as calendar time; then an hour is added, since its clock may
+ * be wrong.
  */
 uint64_t memcached_state_ttl_s(const struct memcached_state *state,
                                const struct memcached_step *step, uint64_t skew_ns)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * States as memcached keeps them: the words of core behind what is needed to read them, and one
- * decision on them by core's algorithms. Instants are whole microseconds since 1970, as on any
- * shared store; core counts from an epoch of the state's, since its own time ends after eighteen
- * years.
+ * States as memcached keeps them: the limiter's words after the data that is needed to read them,
+ * and one decision on them by the limiter's algorithms. Times are whole microseconds since 1970, as
+ * on any shared store; the limiter counts from the state's epoch, as its own time ends after
+ * eighteen years.
  */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
@@ -23,7 +23,7 @@ struct memcached_state {
     uint8_t bytes[MEMCACHED_STATE_MAX];
 };
 
-/* The id of a ticket. Of a take: it is made, is good for so long, and keeps so much. */
+/* The id of a ticket. For a take: makes the ticket, valid for so long, which keeps so much. */
 struct memcached_step_ticket {
     const uint8_t *id; /* NULL: no ticket. BACKEND_ID_LEN bytes */
     uint64_t good_ns;
@@ -43,10 +43,10 @@ struct memcached_step {
 /* 0 where such a quota can be kept here; else why not. It has passed stint_quota_check(). */
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error);
 
-/* The instant, since 1970, from which states of this time count: real time, or as late. */
+/* The time, since 1970, from which states of this time count: real time, or as late. */
 uint64_t memcached_state_epoch_ns(uint64_t now_ns);
 
-/* Makes it one that was never used. */
+/* Resets it to one that was never used. */
 static inline void memcached_state_forget(struct memcached_state *state)
 {
     state->len = 0;
@@ -58,22 +58,21 @@ static inline void memcached_state_forget(struct memcached_state *state)
 void memcached_state_read(struct memcached_state *state, struct span bytes);
 
 /*
- * Decides, and changes the state where the algorithm does. Bytes that are no state, or not the
- * state that was written, are replaced by a state of which all is used just now, whatever the verb:
- * what was used is not known, so nothing is granted that may have been granted before.
- * STINT_E_MISMATCH, and nothing is changed, for a state of a clock that is more than an hour ahead.
- * STINT_E_GONE for a ticket that was used, has ended, or never was: nothing moves because of this
- * ask.
+ * Decides, and changes the state where the algorithm does. Invalid or damaged bytes are replaced by
+ * a state with all units used just now, whatever the verb: the real use is unknown, so nothing is
+ * granted that may have been granted before. STINT_E_MISMATCH, without a change, for a state of a
+ * clock that is fast by more than an hour. STINT_E_GONE for a ticket that was used, has ended, or
+ * never existed: this request moves nothing.
  *
- * Any verb that may change the state closes the tickets that have ended, first, as each says; a
+ * Any verb that may change the state first closes the tickets that have ended, by their options; a
  * peek decides as if it had.
  */
 int memcached_state_ask(struct memcached_state *state, const struct memcached_step *step,
                         struct stint_decision *decision, struct stint_error *error);
 
 /*
- * How long memcached is to keep it, as its commands have it: no shorter than until it is as never
- * used by a clock that is so far behind. 0: for ever.
+ * How long memcached must keep it, in the form of its commands: at least until it is as never used
+ * by a clock that is this slow. 0: for ever.
  */
 uint64_t memcached_state_ttl_s(const struct memcached_state *state,
                                const struct memcached_step *step, uint64_t skew_ns);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open tickets of one key, in the value of that key behind its state: a reservation, and what
- * becomes of it, is one swap of one value. As bytes each is, numbers big-endian: id 16, when it was
- * charged 8, when it ends 8, units 4, units that stay charged 4. Behind the last is their
- * number, 2. docs/decisions/0065.
+ * Open tickets of one key, in the value of that key after its state: so a reservation and its end
+ * are each one swap of one value. As bytes each is, numbers big-endian: id 16, when it was charged
+ * 8, when it ends 8, units 4, units that stay charged 4. After the last is their number, 2.
+ * docs/decisions/0065.
  */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_TICKETS_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_TICKETS_H
@@ -11,15 +11,15 @@
 #include "base/span.h"
 #include "decide/backend.h"
 
-#define MEMCACHED_TICKETS_MAX 1024 /* of one key: 48 KiB, read and written with each decision */
+#define MEMCACHED_TICKETS_MAX 1024 /* for one key: 48 KiB, read and written with each decision */
 #define MEMCACHED_TICKET_LEN (BACKEND_ID_LEN + 8 + 8 + 8 + 4 + 4)
 #define MEMCACHED_TICKETS_LEN_MAX (MEMCACHED_TICKETS_MAX * MEMCACHED_TICKET_LEN + 2)
 
 struct memcached_ticket {
     uint8_t id[BACKEND_ID_LEN];
     uint64_t charged_ns, ends_ns; /* since 1970, or virtual; whole microseconds */
-    uint64_t unit_ticks;  /* gcra: what each unit was charged, as its state counts; else 0 */
-    uint32_t units, kept; /* kept: if it is never settled; STINT_KEEP_ALL */
+    uint64_t unit_ticks;          /* gcra: the charge of each unit, in the state's time; else 0 */
+    uint32_t units, kept;         /* kept: if it is never settled; STINT_KEEP_ALL */
 };
 
 /* The oldest first. */
@@ -29,22 +29,22 @@ struct memcached_tickets {
     struct memcached_ticket each[MEMCACHED_TICKETS_MAX];
 };
 
-/* What became of tickets other than by the ask that names them. */
+/* Tickets closed by a request that does not name them. */
 struct memcached_closed {
     uint64_t expired[3]; /* by enum stint_expiry */
-    uint64_t kept_units; /* that were to be released, and could not be given back */
+    uint64_t kept_units; /* units that were to be released, and could not be given back */
     uint64_t dropped;    /* closed as estimated before their end: there were too many */
 };
 
-/* Cuts them off the end of these bytes. False: it is not what write() has written. */
+/* Removes them from the end of these bytes. False: write() did not write these. */
 bool memcached_tickets_read(struct memcached_tickets *tickets, struct span *bytes);
-/* Some; behind *at, which is moved. */
+/* Appends; after *at, which is moved. */
 void memcached_tickets_write(const struct memcached_tickets *tickets, uint8_t **at);
 
 /* NULL: none has this id. */
 struct memcached_ticket *memcached_tickets_find(struct memcached_tickets *tickets,
                                                 const uint8_t *id);
-/* False: the oldest had to go. */
+/* False: the oldest was dropped. */
 bool memcached_tickets_add(struct memcached_tickets *tickets,
                            const struct memcached_ticket *ticket);
 void memcached_tickets_remove(struct memcached_tickets *tickets, struct memcached_ticket *ticket);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A table of keys that were changed or lost lately, and the one rule of waiting. */
+/* A table of keys that were changed or lost lately, and the rule of waiting. */
 #include "backend/memcached/memcached_turns.h"
 
 #include "base/ns.h"
@@ -9,11 +9,11 @@
 #include <stddef.h>
 
 #define REMEMBERED_NS (2 * NS_PER_S) /* contention, and requests */
-/* A request of this store's own may be heard by itself; memcached counts whole seconds. */
+/* A store may read its own request; memcached counts whole seconds. */
 #define OWN_NS ((TURN_REQUEST_TTL_S + 1) * NS_PER_S + REMEMBERED_NS)
-#define SOON_NS (10 * NS_PER_MS) /* a store that rests longer leaves gaps enough */
+#define SOON_NS (10 * NS_PER_MS) /* a store that rests longer leaves enough gaps */
 #define LOSSES_MIN 2             /* one may be chance */
-#define LOSSES_DOUBLE 4          /* so many more, and the gap was too short */
+#define LOSSES_DOUBLE 4          /* lost swaps until the gap counts as too short */
 #define GAP_MAX_NS (5 * NS_PER_MS)
 #define WAIT_GAPS 4
 
@@ -44,15 +44,15 @@ struct turn *turns_keep(struct turns *turns, uint64_t name, uint64_t now_ns)
 }
 
 /*
- * A store that always wins loses no swap, and would not know that others want the key. But what it
- * has written just now was read by another before it reads it again itself.
+ * A store that always wins loses no swap, and would not know that others want the key. But if
+ * another store reads its new value before it does, others do want it.
  */
 bool turn_read(struct turn *turn, bool was_read, uint64_t now_ns)
 {
     if (turn->is_unread && was_read && now_ns - turn->won_ns < SOON_NS)
         turn->contended_ns = now_ns + REMEMBERED_NS;
     turn->is_unread = false;
-    return was_read; /* once it has read the state itself, it cannot tell who else has */
+    return was_read; /* once it has read the state itself, it cannot detect other readers */
 }
 
 uint64_t turn_lost(struct turn *turn, uint64_t took_ns, uint64_t now_ns)
@@ -84,7 +84,7 @@ bool turn_listens(const struct turn *turn, uint64_t now_ns)
     return !turn->is_listening && turn->contended_ns > now_ns;
 }
 
-/* A store whose own request is the larger one, or the same, is one of those that need the gap. */
+/* A store whose own request is equal or larger is one of those that need the gap. */
 static uint64_t gap_of(const struct turn *turn, uint64_t now_ns)
 {
     bool is_own =

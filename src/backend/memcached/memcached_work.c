@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An ask on one key is one decision of its cell. Over several keys all are looked at first; in
- * quiet times a refusal is found here, and leaves no trace. Then each is charged; where one refuses
- * after all, because somebody else was faster, what the others were charged is refunded. Others may
- * meanwhile see units as taken that are not, never the reverse. A ticket over several keys has a
- * record at each, which is closed by itself.
+ * A request on one key is one decision of its cell. With several keys all are peeked first; without
+ * contention a refusal is found here, and leaves no trace. Then each is charged; if one refuses
+ * after all, because another node was faster, the other keys get refunds. Meanwhile, other requests
+ * may see units as taken that are not, never the reverse. A ticket over several keys has a record
+ * at each, which is closed by itself.
  */
 #include "backend/memcached/memcached_parts.h"
 #include "limiter/list.h"
@@ -30,7 +30,7 @@ void work_end(struct work *work)
     free(work);
 }
 
-/* Tells whoever asked; he may ask anew at once. */
+/* Answers the caller, which may send a new request at once. */
 static void tell(struct work *work, uint64_t now_ns)
 {
     struct backend_op *op = work->op;
@@ -88,7 +88,7 @@ static struct stint_decision sum_of(const struct work *work)
     return sum;
 }
 
-/* A look says what a charge would leave; where the list is refused, nothing was charged. */
+/* A peek returns what a charge would leave; if the list is refused, nothing was charged. */
 static void show_at_rest(struct work *work)
 {
     for (size_t i = 0; i < work->n_parts; i++) {
@@ -145,7 +145,7 @@ static void take_decision(struct cell_ask *ask, enum cell_outcome outcome, uint6
         go_on(work, now_ns);
 }
 
-/* Asks for one part; what cannot be asked counts as refused. */
+/* Starts one part; a part that cannot start counts as refused. */
 static void ask_part(struct part *part, uint8_t verb, uint32_t cost, uint64_t at_ns,
                      uint64_t now_ns)
 {
@@ -210,7 +210,7 @@ static bool was_charged(const struct part *part)
            (part->decision.granted > 0 || part->work->is_ticket);
 }
 
-/* Gives back what the list has not got as a whole; of a ticket, by its record. */
+/* Gives back what the list as a whole did not get; for a ticket, by its record. */
 static void undo(struct work *work, uint64_t now_ns)
 {
     work->has_failed = !all_decided(work);
@@ -221,8 +221,7 @@ static void undo(struct work *work, uint64_t now_ns)
                      work->parts[i].decision.granted, work->parts[i].ask.at_ns, now_ns);
 }
 
-/* What was given back stands as if it had not been taken; the rest stays charged, and is counted.
- */
+/* Returned units count as if never taken; the rest stays charged, and is counted. */
 static void count_undone(struct work *work)
 {
     for (size_t i = 0; i < work->n_parts; i++) {
@@ -263,7 +262,7 @@ static void look(struct work *work, uint64_t now_ns)
     ask_all(work, PHASE_LOOKING, STINT_PEEK, now_ns);
 }
 
-/* All have been looked at: what is next. True: it goes on. */
+/* All have been peeked: the next phase. True: it continues. */
 static bool go_on_from_look(struct work *work, uint64_t now_ns)
 {
     if (!all_decided(work) || !all_allowed(work))
@@ -272,7 +271,7 @@ static bool go_on_from_look(struct work *work, uint64_t now_ns)
         if (work->most == 0)
             return false;
         choose_each(work);
-        if (work->each == 0) { /* others were faster again and again */
+        if (work->each == 0) { /* other nodes were faster again and again */
             work->parts[0].decision.outcome = STINT_DENY;
             work->parts[0].decision.retry_after_ns = NS_PER_US;
             return false;
@@ -300,7 +299,7 @@ static bool go_on_from_undoing(struct work *work, uint64_t now_ns)
     return true;
 }
 
-/* Where something may have been done, that is told. */
+/* If something may have been done, the answer is that. */
 static enum backend_error fault_of(const struct work *work)
 {
     for (size_t i = 0; i < work->n_parts; i++)
@@ -312,7 +311,7 @@ static enum backend_error fault_of(const struct work *work)
     return BACKEND_ERROR_STATE;
 }
 
-/* Nothing is waited for: the next phase, or the answer. */
+/* All parts are in: the next phase, or the answer. */
 static void go_on(struct work *work, uint64_t now_ns)
 {
     bool goes_on = false;
@@ -362,14 +361,14 @@ void work_start(struct work *work, uint64_t now_ns)
     store->options.io->ops->hurry(store->options.io);
 }
 
-/* ---- The end of its time --------------------------------------------------------------------- */
+/* ---- Deadlines ------------------------------------------------------------------------------- */
 
 bool work_must_go_on(const struct work *work)
 {
     return work->n_parts > 1 && (work->phase == PHASE_TAKING || work->phase == PHASE_UNDOING);
 }
 
-/* The worst that any of its keys waits for. */
+/* The worst state of any of its keys. */
 static enum cell_wait wait_of(const struct work *work, uint64_t now_ns)
 {
     bool waits_for[] = {false, false, false};
@@ -382,8 +381,8 @@ static enum cell_wait wait_of(const struct work *work, uint64_t now_ns)
 }
 
 /*
- * Other stores were faster each time: a denial, since memcached answers, and since what holds where
- * it is away may be that all are let pass.
+ * Other stores were faster each time. A denial, since memcached answers: the policy for an
+ * unavailable store might admit all.
  */
 static void deny_busy(struct work *work, uint64_t now_ns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A reply is looked over before anything is taken from it. */
+/* A reply is checked as a whole before anything is taken from it. */
 #include "backend/redis/cluster.h"
 
 #include <assert.h>
@@ -64,7 +64,7 @@ const struct store_host *cluster_master(const struct cluster *cluster, unsigned 
     return place == 0 ? NULL : &cluster->masters[place - 1];
 }
 
-/* The place of a master, which is added if it is new; 0: there is no room for it. */
+/* The index of a master, which is added if it is new; 0: there is no space for it. */
 static uint16_t place_of(struct cluster *cluster, const struct store_host *host)
 {
     for (unsigned i = 0; i < cluster->n_masters; i++)
@@ -77,7 +77,7 @@ static uint16_t place_of(struct cluster *cluster, const struct store_host *host)
     return (uint16_t)cluster->n_masters;
 }
 
-/* A name of no bytes, or one that is not known, is that of whoever said so. */
+/* An empty or unknown name means the node that sent the reply. */
 static bool set_host(struct store_host *host, struct span name, uint16_t port,
                      const struct store_host *asked)
 {
@@ -143,8 +143,7 @@ static bool read_range(const struct redis_reply *reply, const struct store_host 
 static int refuse(struct stint_error *error)
 {
     return err_set(error, STINT_E_SYNTAX,
-                   "the store's answer to CLUSTER SLOTS is none: expected ranges of slots with "
-                   "nodes");
+                   "invalid reply to CLUSTER SLOTS: expected ranges of slots with nodes");
 }
 
 int cluster_read(struct cluster *cluster, const struct redis_reply *reply,
@@ -154,7 +153,8 @@ int cluster_read(struct cluster *cluster, const struct redis_reply *reply,
     if (reply->type != REDIS_ARRAY)
         return refuse(error);
     if (reply->n_items > CLUSTER_SLOTS)
-        return err_set(error, STINT_E_RANGE, "the store tells of more ranges than there are slots");
+        return err_set(error, STINT_E_RANGE,
+                       "invalid reply to CLUSTER SLOTS: more ranges than slots");
     struct cluster *read = cluster_new();
     if (read == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a map of slots");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The words of a pool are made once: behind those of the ask, which are few, stand the same for
- * every ask. There are two orders of keys, that of turns and that of age, and one key alone.
+ * The words of a pool are made once: after the few words of a request come the same ones for every
+ * request. There are two orders of keys, by turns and by age, and each key alone.
  */
 #include "backend/redis/pool_backend.h"
 
@@ -126,7 +126,7 @@ static int add_keys(struct pool_backend *store, const struct pool_backend_option
     return 0;
 }
 
-/* Names are told apart by their own order, not by that of turns: weights differ. */
+/* Names are compared in name order, not in that of turns: weights differ. */
 static int compare_names(const void *a, const void *b)
 {
     const struct key *left = *(const struct key *const *)a, *right = *(const struct key *const *)b;
@@ -295,7 +295,7 @@ static void add_number(struct pool_command *command, unsigned place, const char 
     add(command, span_of(digits, text.len));
 }
 
-/* What stands before the quotas. */
+/* The words before the quotas. */
 struct head {
     const char *verb;
     uint32_t cost;
@@ -369,7 +369,7 @@ static bool ask_key(struct pool_command *command, const struct pool_backend *sto
     return true;
 }
 
-/* Keys are asked in the order of turns only where they take turns. */
+/* Keys come in the order of turns only where they take turns. */
 static const struct view *view_of(const struct pool_backend *store)
 {
     return store->order == STINT_ROUND_ROBIN ? &store->by_turn : &store->by_age;
@@ -398,7 +398,7 @@ bool pool_command_give_back(struct pool_command *command, const struct pool_back
     return ask_key(command, store, name, &head);
 }
 
-/* A cooldown of less than a microsecond is one. */
+/* A cooldown of less than a microsecond counts as one. */
 bool pool_command_report(struct pool_command *command, const struct pool_backend *store,
                          struct span name, uint8_t outcome, uint64_t cooldown_ns,
                          struct pool_time time)
@@ -463,7 +463,7 @@ bool pool_backend_read_status(const struct pool_backend *store, const int64_t *v
     if (n_values != POOL_STORE_STATUS * store->n_keys)
         return false;
     for (size_t i = 0; i < store->n_keys; i++, values += POOL_STORE_STATUS) {
-        /* standing failures returns, then the decision, of which nothing is granted */
+        /* standing failures returns, then the decision, which grants nothing */
         const int64_t metrics[] = {values[3], 0, values[4], values[5], values[6], values[7]};
         struct stint_pool_status *status = &statuses[i];
         *status = (struct stint_pool_status){.name = store->keys[i].name,

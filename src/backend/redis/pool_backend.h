@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A key pool whose states are on Redis or Valkey: the words that ask for its next key, and answers
- * from the integers of the reply. The list of keys is fixed: whoever adds or removes one makes
- * another, and finds all that was used. Sans I/O: who sends the words is another's business.
+ * A key pool whose states are on Redis or Valkey: the words that request its next key, and answers
+ * from the integers of the reply. The list of keys is fixed: to add or remove one, make another
+ * list; it finds all that was used. Sans I/O: the caller sends the words.
  *
- * A pool_backend may be used by many threads; commands and answers are their asker's.
+ * Many threads may use a pool_backend; commands and answers belong to their caller.
  */
 #ifndef STINT_BACKEND_REDIS_POOL_BACKEND_H
 #define STINT_BACKEND_REDIS_POOL_BACKEND_H
@@ -28,8 +28,8 @@ struct pool_backend_options {
 };
 
 /*
- * STINT_E_RANGE for too many keys, STINT_E_MISMATCH for a name that is there twice and for quotas
- * that a store cannot keep, STINT_E_SYSTEM without memory.
+ * STINT_E_RANGE for too many keys, STINT_E_MISMATCH for a repeated name and for quotas that a store
+ * cannot keep, STINT_E_SYSTEM without memory.
  */
 int pool_backend_new(struct pool_backend **store, const struct pool_backend_options *options,
                      struct stint_error *error);
@@ -39,9 +39,9 @@ size_t pool_backend_n_keys(const struct pool_backend *store);
 /* The only key of every command, for its slot. */
 struct span pool_backend_key(const struct pool_backend *store);
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
-/* EVALSHA and its words; reused. Zero it before the first. Words are valid as long as the store. */
+/* EVALSHA and its words; reused. Zero it before the first. Words are valid as long as the pool. */
 struct pool_command {
     struct span *words;
     size_t n_words, words_max;
@@ -51,15 +51,15 @@ struct pool_command {
 
 void pool_command_deinit(struct pool_command *command);
 
-/* The time by which is asked: the store's own, or a virtual one. */
+/* The time of the request: the store's own, or a virtual one. */
 struct pool_time {
     bool is_virtual;
     uint64_t now_ns;
 };
 
 /*
- * What stint_pool_next(), _each(), _give_back(), _report() and the lifting of STINT_POOL_OUT by
- * _remove() ask. False: no memory; of those with a name also where the pool has none of that name.
+ * The commands of stint_pool_next(), _each(), _give_back(), _report() and the lifting of
+ * STINT_POOL_OUT by _remove(). False: no memory; for those with a name also an unknown name.
  */
 bool pool_command_next(struct pool_command *command, const struct pool_backend *store,
                        uint32_t cost, bool probe, struct pool_time time);
@@ -68,7 +68,7 @@ bool pool_command_status(struct pool_command *command, const struct pool_backend
 bool pool_command_give_back(struct pool_command *command, const struct pool_backend *store,
                             struct span name, uint32_t cost, uint64_t granted_at_ns,
                             struct pool_time time);
-/* `outcome` and cooldown_ns have passed what stint_pool_report() checks. */
+/* `outcome` and cooldown_ns have passed the checks of stint_pool_report(). */
 bool pool_command_report(struct pool_command *command, const struct pool_backend *store,
                          struct span name, uint8_t outcome, uint64_t cooldown_ns,
                          struct pool_time time);
@@ -77,10 +77,10 @@ bool pool_command_let_in(struct pool_command *command, const struct pool_backend
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* False for integers that the script never replies. The name is the store's. */
+/* False for integers that the script never replies. The name belongs to the pool. */
 bool pool_backend_read_next(const struct pool_backend *store, const int64_t *values,
                             size_t n_values, struct stint_pool_answer *answer);
-/* `statuses` has room for all keys, and gets them in the order in which they were added. */
+/* `statuses` has space for all keys, and gets them in the order in which they were added. */
 bool pool_backend_read_status(const struct pool_backend *store, const int64_t *values,
                               size_t n_values, struct stint_pool_status *statuses);
 bool pool_backend_read_given_back(const int64_t *values, size_t n_values, uint32_t *given_back);

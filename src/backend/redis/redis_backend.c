@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From an ask to commands: names, slots, words. What comes back is in redis_backend_answer.c. */
+/* From a request to commands: names, slots, words. redis_backend_answer.c handles the replies. */
 #include "backend/redis/redis_backend.h"
 
 #include "backend/redis/cluster.h"
@@ -14,7 +14,7 @@
 
 #define ID_LIFETIME_MIN_NS NS_PER_MS
 
-/* One item of an ask as it is about to be asked. */
+/* One item of a request while it is prepared. */
 struct named {
     size_t at, len, tag_len; /* its key in store->names */
     uint64_t server;
@@ -27,7 +27,7 @@ static struct redis_backend *of(struct backend *store)
     return (struct redis_backend *)store;
 }
 
-/* ---- Jobs ------------------------------------------------------------------------------------ */
+/* ---- Requests in progress -------------------------------------------------------------------- */
 
 static size_t job_size(size_t n_parts, size_t n_items, size_t n_bytes)
 {
@@ -123,7 +123,7 @@ static size_t name_items(struct redis_backend *store, const struct backend_reque
         size_t left = store->names_size - at;
         size_t len =
             store_key(&ask->items[i], prefix, (char *)store->names + at, left, &named[i].tag_len);
-        if (len > left) { /* once more, with room */
+        if (len > left) { /* once more, with enough space */
             if (!reserve_names(store, at + len))
                 return 0;
             continue;
@@ -138,7 +138,7 @@ static size_t name_items(struct redis_backend *store, const struct backend_reque
     return reserve_names(store, at + id_len) ? at : 0;
 }
 
-/* The key of the ask's id beside that of a state; behind the names, until the next is made. */
+/* The key of the request's id beside that of a state; after the names, until the next is made. */
 static struct span name_id(struct redis_backend *store, const struct named *named,
                            const uint8_t id[BACKEND_ID_LEN])
 {
@@ -171,9 +171,9 @@ static size_t find_parts(const struct redis_backend *store, struct named *named,
     return n_parts;
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Commands -------------------------------------------------------------------------------- */
 
-/* What may have to be given back outlives the ask. */
+/* What may have to be given back outlives the request. */
 static void keep_items(struct job *job, const struct backend_request *ask,
                        const struct named *named)
 {
@@ -212,7 +212,7 @@ static enum script_verb script_verb_of(uint8_t verb)
     }
 }
 
-/* Whether it is as good done twice. A ticket that was used up would be told to be gone. */
+/* Whether doing it twice is harmless. A second use of a ticket would get the answer "gone". */
 static bool is_repeatable(const struct job *job)
 {
     bool closes =
@@ -279,7 +279,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
     return part->ask != NULL;
 }
 
-/* Whether every item can be asked of this store at all. */
+/* Whether this store can do every item at all. */
 static bool can_ask(struct redis_backend *store, const struct backend_request *ask)
 {
     for (size_t i = 0; i < ask->n_items; i++)
@@ -291,7 +291,7 @@ static bool can_ask(struct redis_backend *store, const struct backend_request *a
 static enum backend_outcome begin(struct redis_backend *store, const struct backend_request *ask,
                                   struct backend_op *op)
 {
-    static const char no_memory[] = "no memory to ask a store";
+    static const char no_memory[] = "no memory for a request to the store";
     struct named named[BACKEND_ITEMS_MAX];
     assert(ask->n_items > 0 && ask->n_items <= BACKEND_ITEMS_MAX);
     op->answer.error = store->refusal.message;
@@ -304,7 +304,7 @@ static enum backend_outcome begin(struct redis_backend *store, const struct back
     uint64_t servers;
     size_t n_parts = find_parts(store, named, ask->n_items, &servers);
     if ((servers & ask->stopped) != 0) {
-        op->answer.error = "the server of a key is not to be asked now";
+        op->answer.error = "requests to the server of a key are stopped now";
         op->answer.fault = BACKEND_ERROR_STOPPED;
         return BACKEND_FAILED;
     }
@@ -322,7 +322,7 @@ static enum backend_outcome begin(struct redis_backend *store, const struct back
             job->parts[i].job = job;
             job->parts[i].server = 0;
             job->parts[i].state = PART_FAILED;
-            job->error = "too many asks wait for the store";
+            job->error = "too many requests wait for the store";
             job->fault = BACKEND_ERROR_OVERLOAD;
         }
     if (job->n_due == 0) {
@@ -346,7 +346,7 @@ static void op_ask(struct backend *store, const struct backend_request *ask, str
         op->answer.outcome = BACKEND_AHEAD;
 }
 
-/* What is half done goes on: units that were granted in one slot may have to be given back. */
+/* Unfinished requests go on: units that were granted in one slot may have to be given back. */
 static void op_forget(struct backend *store, struct backend_op *op)
 {
     struct job *job = op->at_work;
@@ -412,7 +412,7 @@ static const struct backend_ops ops = {
     .free = op_free,
 };
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 struct backend *redis_backend_new(const struct redis_backend_options *options)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store over Redis or Valkey: asks become scripts on keys of their names, and replies answers.
- * What lies in one slot is one script, all or nothing. Several slots are asked at once, and what
- * was taken in some of them is given back where others deny: a list may be denied falsely for a
- * moment, and never lets more pass. docs/decisions/0037.
+ * A backend over Redis or Valkey: requests become scripts on keys of their names, and replies
+ * become answers. The items of one slot are one script, all or nothing. Several slots run in
+ * parallel, and if some deny, the units of the others are given back: a list may be denied falsely
+ * meanwhile, but never admits more. docs/decisions/0037.
  */
 #ifndef STINT_BACKEND_REDIS_REDIS_BACKEND_H
 #define STINT_BACKEND_REDIS_REDIS_BACKEND_H
@@ -15,20 +15,20 @@
 #define REDIS_STORE_PREFIX_MAX 256
 
 struct redis_backend_options {
-    struct router_options router; /* its dialer's clock is that of asks */
+    struct router_options router; /* its dialer's clock is that of requests */
     const char *prefix;           /* of all keys; copied. NULL: the default */
 };
 
 /*
- * NULL: no memory, or a prefix that is too long; the dialer is the caller's still. Freed by its
- * operations, and router and dialer with it.
+ * NULL: no memory, or a prefix that is too long; the dialer then stays the caller's. Its operations
+ * free it, with router and dialer.
  */
 struct backend *redis_backend_new(const struct redis_backend_options *options);
 
-/* Key pools there; valid as long as the store. No breaker stands before them. */
+/* Key pools there; valid as long as the backend. No breaker protects them. */
 struct backend_pools *redis_backend_pools(struct backend *store);
 /*
- * A list of keys for any store with this prefix (NULL: the default), before there is one; as
+ * A list of keys for any store with this prefix (NULL: the default), before one exists; as
  * backend_pools_ops.list_new.
  */
 int redis_backend_pool_list(const char *prefix, const struct backend_pool_definition *given,
@@ -37,7 +37,7 @@ void redis_backend_pool_list_free(struct backend_pool_list *list);
 /* Valid as long as the store. */
 const struct router_metrics *redis_backend_metrics(const struct backend *store);
 const char *redis_backend_error(const struct backend *store);
-/* For whoever owns the loop: the router behind it. */
+/* For the owner of the loop: the router behind it. */
 struct router *redis_backend_router(struct backend *store);
 
 #endif

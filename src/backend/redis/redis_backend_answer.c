@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From replies to one answer: each part's own, then what the parts come to together. */
+/* From replies to one answer: first of each part, then of all parts together. */
 #include "backend/redis/redis_backend_parts.h"
 #include "base/ns.h"
 #include "limiter/list.h"
@@ -16,14 +16,14 @@ static const char *message_of(struct span text)
     case REDIS_ERROR_CANNOT_WRITE:
         return "the store takes no writes now: MISCONF or NOREPLICAS";
     case REDIS_ERROR_DENIED:
-        return "the store does not permit what is asked of it: NOAUTH, WRONGPASS or NOPERM";
+        return "the store does not permit the command: NOAUTH, WRONGPASS or NOPERM";
     case REDIS_ERROR_MOVED:
     case REDIS_ERROR_ASK:
         return "the store is a node of a cluster: expected redis-cluster:// in its URL";
     case REDIS_ERROR_CROSSSLOT:
-        return "the store says that the keys of one script lie in several slots";
+        return "the store reports keys of one script in several slots";
     default:
-        return "the store refuses what it is asked";
+        return "the store rejects the command";
     }
 }
 
@@ -57,7 +57,7 @@ static void take_reply(struct part *part, const struct redis_reply *reply)
     if (!read_integers(reply, values) ||
         !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items)) {
         part->state = PART_LOST;
-        part->job->error = "the store's answer is none that a script of ours gives";
+        part->job->error = "the store's reply is not that of a stint script";
         return;
     }
     part->state = PART_DECIDED;
@@ -89,7 +89,7 @@ const char *redis_backend_reason(const struct redis_backend *store, enum router_
     if (outcome == ROUTER_REFUSED)
         return message_of(reply->text);
     if (outcome == ROUTER_DONE)
-        return "the store's answer is none that a script of ours gives";
+        return "the store's reply is not that of a stint script";
     if (router_unavailable_since(store->router) == 0)
         return "the store has not answered in time";
     const char *fault = router_error(store->router);
@@ -153,8 +153,8 @@ static uint32_t least_granted(const struct job *job)
 }
 
 /*
- * Takes that one slot granted and another did not are given back. What an id was granted before, or
- * may have been, is not: whoever asked then may have been told so.
+ * Takes that one slot granted and another did not are given back. Not those that an id was or may
+ * have been granted before: that caller may already have the answer.
  */
 static void return_parts(struct job *job, bool is_allowed, uint32_t least, uint64_t now_ns)
 {
@@ -169,7 +169,7 @@ static void return_parts(struct job *job, bool is_allowed, uint32_t least, uint6
     }
 }
 
-/* What an item stands at once `more` units of it are given back. */
+/* The state of an item once `more` units of it are given back. */
 static void give_back(struct stint_decision *each, uint32_t more)
 {
     each->remaining = more < each->limit - each->remaining ? each->remaining + more : each->limit;
@@ -214,7 +214,7 @@ static struct stint_decision sum_of(const struct job *job, uint32_t least)
     return sum;
 }
 
-/* The earliest: a refund that says a later time would take units that live longer. */
+/* The earliest: a refund with a later time would take units that live longer. */
 static uint64_t at_of(const struct job *job)
 {
     uint64_t at_ns = UINT64_MAX;
@@ -250,7 +250,7 @@ static enum backend_outcome join(struct job *job, uint64_t now_ns)
         return_parts(job, is_allowed, least, now_ns);
     if (is_conflict)
         return BACKEND_CONFLICT;
-    /* A list that one quota denies is denied, whatever those say that are not heard. */
+    /* A list that one quota denies is denied, whatever the missing answers are. */
     bool is_denied = takes(job) && outcome != STINT_ALLOW;
     if (is_missing && !is_denied)
         return BACKEND_FAILED;
@@ -298,7 +298,7 @@ static uint64_t failed_servers(const struct job *job)
     return failed;
 }
 
-/* All parts are there: the answer, or NULL where no caller waits for it. Frees the job. */
+/* All parts are in: the answer, or NULL where no caller waits for it. Frees the request. */
 static struct backend_op *complete(struct job *job, uint64_t now_ns)
 {
     enum backend_outcome outcome = job->n_parts == 1 ? take_only(job) : join(job, now_ns);

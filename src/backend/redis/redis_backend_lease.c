@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Asks about quotas of which units are leased: one key more, beside the state's. */
+/* Requests under quotas of which units are leased: one key more, beside the state's. */
 #include "backend/redis/redis_backend_parts.h"
 #include "backend/script/script_lease.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the store over Redis share: asks on their way, and their parts by slot. */
+/* Shared by the files of the backend over Redis: requests in progress, and their parts by slot. */
 #ifndef STINT_BACKEND_REDIS_REDIS_BACKEND_PARTS_H
 #define STINT_BACKEND_REDIS_REDIS_BACKEND_PARTS_H
 
@@ -11,10 +11,10 @@ struct job;
 
 enum part_state { PART_DUE, PART_DECIDED, PART_FAILED, PART_LOST, PART_CONFLICT, PART_GONE };
 
-/* What lies in one slot: one script, all or nothing. */
+/* The items of one slot: one script, all or nothing. */
 struct part {
     struct job *job;
-    struct router_ask *ask; /* while it is due */
+    struct router_ask *ask; /* while it is in progress */
     enum part_state state;
     bool is_replayed;
     unsigned slot;
@@ -27,7 +27,7 @@ struct part {
     size_t n_holders;
 };
 
-/* An item of a job of several parts, which may have to be given back. */
+/* An item of a request of several parts, which may have to be given back. */
 struct job_item {
     struct stint_quota quota;
     struct span key;
@@ -35,12 +35,12 @@ struct job_item {
     uint8_t part;
 };
 
-/* One ask. Of a single part nothing is kept: there is nothing to give back. */
+/* One request. With a single part no items are kept: there is nothing to give back. */
 struct job {
     struct job *next, *previous;
     struct redis_backend *store;
-    struct backend_op *op; /* NULL: nobody wants the answer any more */
-    uint64_t offset_ns;    /* from the router's clock to the asker's */
+    struct backend_op *op; /* NULL: cancelled */
+    uint64_t offset_ns;    /* from the router's clock to the caller's */
     uint8_t verb;
     bool is_virtual, has_id, is_ticket;
     uint64_t now_ns; /* where is_virtual */
@@ -60,18 +60,18 @@ struct redis_backend {
     struct dialer *dialer;
     char prefix[3 * REDIS_STORE_PREFIX_MAX + 1];
     size_t prefix_len;
-    struct stint_error refusal; /* of the last ask that can never be */
+    struct stint_error refusal; /* of the last invalid request */
     struct job *jobs, *free_jobs;
-    size_t n_jobs, n_returns; /* on their way */
-    uint64_t offset_ns;       /* of the last job */
-    uint8_t *names;           /* of the keys of one ask */
+    size_t n_jobs, n_returns; /* in progress */
+    uint64_t offset_ns;       /* of the last request */
+    uint8_t *names;           /* of the keys of one request */
     size_t names_size, names_len;
-    uint8_t *leases; /* the key of the leases of one ask */
+    uint8_t *leases; /* the key of the leases of one request */
     size_t leases_size;
-    void (*drained)(void *arg); /* NULL: nobody waits for that */
+    void (*drained)(void *arg); /* NULL: no caller waits for that */
     void *drained_arg;
     bool is_ending;
-    struct script_command command; /* of the ask that is being made */
+    struct script_command command; /* of the request in preparation */
     struct backend_pools pools;
     struct pool_command pool_command;
     char plain_prefix[REDIS_STORE_PREFIX_MAX + 1]; /* not escaped */
@@ -81,7 +81,7 @@ struct redis_backend {
  */
 
 void job_free(struct job *job);
-/* Tells whoever waits for it that nothing is on its way any more. */
+/* Reports to a waiting caller that nothing is in progress any more. */
 void redis_backend_settle(struct redis_backend *store);
 
 /* ---- redis_backend_lease.c ---------------------------------------------------------------------
@@ -108,7 +108,7 @@ extern const struct backend_pools_ops redis_backend_pools_ops;
 /* ---- redis_backend_return.c --------------------------------------------------------------------
  */
 
-/* Gives back what a part of the job was granted beyond `kept` units of each item. */
+/* Gives back what a part of the request was granted beyond `kept` units of each item. */
 void part_return(struct part *part, uint32_t kept, uint64_t now_ns);
 
 #endif

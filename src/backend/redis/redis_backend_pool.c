@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Key pools over the router of a store: one script on one key, so nothing has to be given back. An
- * answer that did not come may have charged a key; nobody is given it, and no limit is passed.
+ * Key pools over the router of a backend: one script on one key, so nothing has to be given back.
+ * If the answer is lost, a key may be charged, but no caller uses it, and no limit is passed.
  */
 #include "backend/redis/cluster.h"
 #include "backend/redis/pool_backend.h"
@@ -17,7 +17,7 @@ struct pool_job {
     struct backend_pool_op *op;
     const struct pool_backend *list;
     struct router_ask *ask;
-    uint64_t offset_ns; /* from the router's clock to the asker's */
+    uint64_t offset_ns; /* from the router's clock to the caller's */
     uint8_t verb;
 };
 
@@ -70,7 +70,7 @@ static size_t op_list_len(const struct backend_pool_list *list)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-/* False: none that the script gives. */
+/* False: the script gives no such reply. */
 static bool read_values(const struct pool_job *job, const int64_t *values, size_t n_values)
 {
     struct backend_pool_answer *answer = &job->op->answer;
@@ -126,7 +126,7 @@ static void answered(void *arg, enum router_outcome outcome, const struct redis_
     redis_backend_settle(store);
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 static bool make_words(struct redis_backend *store, const struct backend_pool_request *ask)
 {
@@ -147,7 +147,7 @@ static bool make_words(struct redis_backend *store, const struct backend_pool_re
     }
 }
 
-/* What moves no unit may be asked twice. */
+/* A verb that moves no unit may be sent twice. */
 static bool is_repeatable(const struct backend_pool_request *ask)
 {
     return ask->verb == BACKEND_POOL_STATUS || (ask->verb == BACKEND_POOL_NEXT && ask->cost == 0) ||
@@ -192,7 +192,8 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
     if (!make_words(store, ask)) {
         bool has_key = ask->verb != BACKEND_POOL_NEXT && ask->verb != BACKEND_POOL_STATUS;
         answer->outcome = has_key ? BACKEND_REFUSED : BACKEND_FAILED;
-        answer->error = has_key ? "the pool has no such key" : "no memory to ask a store";
+        answer->error =
+            has_key ? "the pool has no such key" : "no memory for a request to the store";
         return;
     }
     bool has_slots = router_has_slots(store->router);
@@ -202,14 +203,14 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
     if ((server & ask->stopped) != 0) {
         answer->outcome = BACKEND_FAILED;
         answer->fault = BACKEND_ERROR_STOPPED;
-        answer->error = "the server of the pool is not to be asked now";
+        answer->error = "requests to the server of the pool are stopped now";
         return;
     }
     struct pool_job *job = begin(store, ask, op, slot);
     if (job == NULL) {
         answer->outcome = BACKEND_FAILED;
         answer->fault = BACKEND_ERROR_OVERLOAD;
-        answer->error = "too many asks wait for the store";
+        answer->error = "too many requests wait for the store";
         return;
     }
     store->n_jobs++;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was granted in one slot and is not to be kept goes back: by the id that it was charged
- * under, or as a refund at the instant of the grant. A return that gets lost is not sent again, for
- * it may have been done: then units stay charged until they are over, and nobody gets more.
+ * Units granted in one slot that the request does not keep go back: by the id that they were
+ * charged under, or as a refund at the time of the grant. A return without an answer is not sent
+ * again, since it may have been done: then units stay charged until they expire, and no caller gets
+ * more.
  */
 #include "backend/redis/redis_backend_parts.h"
 #include "backend/store_key.h"
@@ -71,7 +72,7 @@ static void make_words(struct part *part, const struct script_item *items, size_
         script_command_list(command, items, n_items, ask);
 }
 
-/* All that the id was charged there: it was charged by this ask. */
+/* All that the id was charged there: this request charged it. */
 static void undo(struct part *part, uint64_t now_ns)
 {
     const struct job *job = part->job;
@@ -93,7 +94,7 @@ static void undo(struct part *part, uint64_t now_ns)
     free(id_key);
 }
 
-/* Places are given back by their holders, one for each key, in the order in which keys came. */
+/* Slots are returned by their holders, one for each key, in the order in which keys came. */
 static void release(struct part *part, const struct script_item *items, size_t n_items,
                     struct script_ask *ask, uint64_t now_ns)
 {

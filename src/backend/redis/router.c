@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Life and time of a router; what it asks, whom, and how it finds them, is in the other files. */
+/* Start, end and time of a router; the other files send commands and find servers. */
 #include "backend/redis/router.h"
 
 #include "backend/backoff.h"
@@ -80,7 +80,7 @@ void router_free(struct router *router)
     dialer->ops->free(dialer);
 }
 
-/* ---- Chance ---------------------------------------------------------------------------------- */
+/* ---- Random numbers -------------------------------------------------------------------------- */
 
 uint64_t router_random(struct router *router)
 {
@@ -107,7 +107,7 @@ void router_hurry(struct router *router, uint64_t at_ns)
     router->options.dialer->ops->hurry(router->options.dialer);
 }
 
-/* Whoever is answered may ask and forget, so what is over is set apart before anybody is told. */
+/* A callback may add or cancel commands, so expired ones are collected before any callback. */
 static void end_late(struct router *router, struct ask_list *list, enum router_outcome outcome,
                      uint64_t now_ns)
 {
@@ -126,7 +126,7 @@ static void end_late(struct router *router, struct ask_list *list, enum router_o
             ask_finish(ask, outcome, NULL, now_ns);
             continue;
         }
-        /* The connection has it still, and will speak of it. */
+        /* The connection still has it, and will report it. */
         router_answered *answered = ask->answered;
         ask->answered = NULL;
         ask_list_remove(ask);
@@ -175,7 +175,7 @@ void router_end_by(struct router *router, uint64_t deadline_ns)
     router_hurry(router, deadline_ns);
 }
 
-/* ---- How things are -------------------------------------------------------------------------- */
+/* ---- State ----------------------------------------------------------------------------------- */
 
 uint64_t router_unavailable_since(const struct router *router)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From being asked to being answered: what each kind of refusal, loss and redirect leads to. */
+/* The life of a command: the effect of each kind of refusal, loss and redirect. */
 #include "backend/redis/router_parts.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 #define PAUSE_FIRST_NS (1 * NS_PER_MS) /* before a second attempt; doubled with each */
 #define PAUSE_DOUBLINGS 4
 #define REDIRECTS_AT_ONCE 4 /* then with pauses: nodes disagree, and need time */
-#define KEPT_SIZE 4096      /* memory of an ask that is kept for the next */
+#define KEPT_SIZE 4096      /* memory of a command that is kept for the next */
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
@@ -130,7 +130,7 @@ static void wait_until(struct router_ask *ask, uint64_t retry_ns)
     router_hurry(ask->router, at_ns);
 }
 
-/* Nothing was done: once more, after a short while. */
+/* Nothing was done: again, after a short while. */
 static void retry(struct router_ask *ask, uint64_t now_ns)
 {
     unsigned doublings = ask->tries < PAUSE_DOUBLINGS ? ask->tries : PAUSE_DOUBLINGS;
@@ -147,7 +147,7 @@ static void retry(struct router_ask *ask, uint64_t now_ns)
 
 static void ask_send(struct router_ask *ask, uint64_t now_ns);
 
-/* The node does not have the slot: the one that it names is asked at once, but not for ever. */
+/* The node does not have the slot: the command goes to the one that it names, but not for ever. */
 static void follow(struct router_ask *ask, struct server *server, bool is_asking, uint64_t now_ns)
 {
     if (server == NULL || ask->answered == NULL || ++ask->redirects > REDIRECTS_AT_ONCE) {
@@ -155,13 +155,13 @@ static void follow(struct router_ask *ask, struct server *server, bool is_asking
         return;
     }
     move(ask, &ask->router->waiting);
-    bind(ask, is_asking ? server : NULL); /* else the map may say another before it is sent */
+    bind(ask, is_asking ? server : NULL); /* else the map may have changed before it is sent */
     ask->is_asking = is_asking;
     ask->retry_ns = 0;
     ask_send(ask, now_ns);
 }
 
-/* The server that a redirect names; one without a name is whoever said so. */
+/* The server of a redirect; one without a name is the server that sent it. */
 static bool host_of(const struct redis_redirect *redirect, const struct server *said,
                     struct store_host *host)
 {
@@ -186,8 +186,8 @@ static bool is_master(const struct router *router, const struct store_host *host
 }
 
 /*
- * The slot has moved for good. A master that the map does not have may be one that took over after
- * another's death: it is asked only once the map says so, so that the failover is counted first.
+ * The slot has moved for good. A master that is not in the map may have taken over from one that
+ * failed: it gets commands only once the map has it, so that the failover is counted first.
  */
 static void on_moved(struct router_ask *ask, struct server *said, const struct redis_reply *reply,
                      uint64_t now_ns)
@@ -224,7 +224,7 @@ static void on_ask(struct router_ask *ask, struct server *said, const struct red
     follow(ask, server, true, now_ns);
 }
 
-/* What a server says that did nothing, and that may be otherwise soon; false: it is the answer. */
+/* Errors of a server that did nothing, and that may go away soon; false: the error is final. */
 static bool take_refusal(struct router_ask *ask, struct server *said,
                          const struct redis_reply *reply, uint64_t now_ns)
 {
@@ -332,7 +332,7 @@ void router_unbind(struct router *router, struct server *server)
         }
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- New commands ---------------------------------------------------------------------------- */
 
 struct router_ask *router_ask(struct router *router, const struct router_command *command,
                               uint64_t now_ns)
@@ -362,6 +362,6 @@ void router_forget(struct router *router, struct router_ask *ask)
 {
     (void)router;
     ask->answered = NULL;
-    if (!ask->is_sent) /* else its connection will speak of it */
+    if (!ask->is_sent) /* else its connection will report it */
         free_ask(ask);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the router share: asks, servers, and who is to be asked for what. */
+/* Shared by the files of the router: commands, servers, and which server gets which command. */
 #ifndef STINT_BACKEND_REDIS_ROUTER_PARTS_H
 #define STINT_BACKEND_REDIS_ROUTER_PARTS_H
 
@@ -10,19 +10,19 @@
 #define RUN_ID_SIZE 64
 #define SERVERS_MAX (CLUSTER_MASTERS_MAX + 64)
 
-/* ---- Asks ------------------------------------------------------------------------------------ */
+/* ---- Commands -------------------------------------------------------------------------------- */
 
 struct ask_list {
     struct router_ask *first, *last;
 };
 
-/* One command, in one list at a time: what waits here, or what a connection has. */
+/* One command, in one list at a time: it waits here, or a connection has it. */
 struct router_ask {
     struct router_ask *next, *previous;
     struct ask_list *list;
     struct router *router;
-    struct server *at; /* the one that has it, or that it waits for. NULL: whoever has the slot */
-    router_answered *answered; /* NULL: nobody wants the answer any more */
+    struct server *at; /* the one that has it, or that it waits for. NULL: the master of the slot */
+    router_answered *answered; /* NULL: cancelled */
     void *arg;
     uint8_t *memory; /* its words, then their bytes */
     size_t size, n_words, n_bytes;
@@ -39,7 +39,7 @@ enum server_use { SERVER_STORE, SERVER_SENTINEL, SERVER_CHANNEL };
 
 enum server_state {
     SERVER_UNAVAILABLE, /* connects, or waits until it may */
-    SERVER_CHECKING,    /* has greeted, and is asked who it is */
+    SERVER_CHECKING,    /* has greeted, and must identify itself */
     SERVER_READY,
     SERVER_ENDED, /* is closed by the next wake() */
 };
@@ -55,7 +55,7 @@ struct server {
     char run_id[RUN_ID_SIZE]; /* "": unknown */
     bool is_wanted;           /* a part of the topology */
     unsigned bit;             /* of a cluster: 1 … 63, and another's only where all are in use */
-    size_t n_asks;            /* asks whose `at` it is */
+    size_t n_asks;            /* commands whose `at` it is */
     uint64_t opened_ns;       /* or when it was last needed, for one that is not wanted */
 };
 
@@ -70,29 +70,29 @@ struct router {
     struct ask_list waiting, sent;
     struct router_ask *free_asks;
     size_t n_asks, n_bytes; /* that wait or are sent */
-    uint64_t ends_ns;       /* no ask's deadline is later */
+    uint64_t ends_ns;       /* no command's deadline is later */
     uint64_t earliest_ns;   /* nothing is due before */
 
     struct server *servers;
     size_t n_servers;
     uint64_t unavailable_since_ns;
 
-    /* A single server, or whom sentinels name. */
+    /* A single server, or the one that sentinels name. */
     struct server *master;
     struct store_host master_host; /* of the last that was known; "" of none */
     char run_id[RUN_ID_SIZE];
     /* A cluster. */
     struct cluster *cluster, *spare;
-    struct server **of_master; /* by its place in cluster->masters; NULL: not connected yet */
+    struct server **of_master; /* by its index in cluster->masters; NULL: not connected yet */
     bool has_map;
     /* Sentinels. */
     struct server *sentinel, *channel;
     unsigned host_at;  /* which of the URL's is next */
     unsigned last_bit; /* that was given to a server of a cluster */
 
-    struct server *refresher; /* whom a refresh has asked */
+    struct server *refresher; /* the server of the present refresh */
     bool is_refresh_wanted;
-    unsigned vain_refreshes; /* in a row, after which all was not well yet */
+    unsigned vain_refreshes; /* refreshes in a row that left problems */
     uint64_t refresh_ns, refreshed_ns;
     bool is_ending;
 };
@@ -100,13 +100,13 @@ struct router {
 /* ---- router.c -------------------------------------------------------------------------------- */
 
 uint64_t router_random(struct router *router);
-/* Half of it at least, so that many who wait for the same do not come back together. */
+/* At least half of it, so that many waiting clients do not come back together. */
 uint64_t router_jitter(struct router *router, uint64_t length_ns);
-/* Something is due then. */
+/* Something has to be done at that time. */
 void router_hurry(struct router *router, uint64_t at_ns);
 /* Sends what waits and may be sent now. */
 void router_dispatch(struct router *router, uint64_t now_ns);
-/* Asks that wait for a server that is not to be had wait for whoever has the slot. */
+/* Commands that wait for an unavailable server go back to the master of the slot. */
 void router_unbind(struct router *router, struct server *server);
 
 static inline void metric_add(_Atomic uint64_t *metric, uint64_t more)
@@ -129,11 +129,11 @@ struct server *server_open(struct router *router, const struct store_host *host,
 /* That of use SERVER_STORE; NULL: none is open. */
 struct server *server_find(const struct router *router, const struct store_host *host);
 struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now_ns);
-/* Notes since when no server can be asked. */
+/* Notes since when no server is available. */
 void servers_count(struct router *router, uint64_t now_ns);
-/* It is not to be asked any more, and closed. */
+/* It gets no more commands, and is closed. */
 void server_end(struct server *server, uint64_t now_ns);
-/* Closes what has ended, and what nobody has needed for a while. */
+/* Closes what has ended, and servers unused for a while. */
 void servers_sweep(struct router *router, uint64_t now_ns);
 void servers_free(struct router *router);
 bool server_ask(struct server *server, const char *const *words, size_t n_words,
@@ -141,16 +141,16 @@ bool server_ask(struct server *server, const char *const *words, size_t n_words,
 
 /* ---- router_topology.c ----------------------------------------------------------------------- */
 
-/* Something is wrong with what is known: to be looked at soon. */
+/* A problem with the known topology: check it soon. */
 void topology_doubt(struct router *router, uint64_t now_ns);
-/* The same at once, of a server that knows better. */
+/* The same at once, at a server with newer data. */
 void topology_ask(struct server *server, uint64_t now_ns);
 void topology_wake(struct router *router, uint64_t now_ns);
-/* A server of any use is ready, has been lost, or was not to be had. */
+/* A server of any use is ready, has been lost, or could not be connected. */
 void topology_ready(struct server *server, uint64_t now_ns);
 void topology_lost(struct server *server, uint64_t now_ns);
 void topology_pushed(struct server *server, const struct redis_reply *message, uint64_t now_ns);
-/* The single master is none: another is to be found, or it is to be connected anew. */
+/* The single master is not one: find another, or connect again. */
 void topology_refuse_master(struct server *server, const char *why, uint64_t now_ns);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* One connection to each server, and who the server at its end is. */
+/* One connection to each server, and the identity of the server at its end. */
 #include "backend/redis/router_parts.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define UNWANTED_KEPT_NS (1 * NS_PER_S) /* slots that move are asked for there again and again */
+#define UNWANTED_KEPT_NS (1 * NS_PER_S) /* slots that move send commands there again and again */
 #define WORDS_MAX 8
 #define BITS_MAX 64
 
@@ -54,7 +54,7 @@ static bool is_bit_used(const struct router *router, unsigned bit)
     return false;
 }
 
-/* The one that was given back longest ago: what is known of its last server is stale by then. */
+/* The bit that was freed longest ago: what is known of its last server is outdated by then. */
 static unsigned new_bit(struct router *router)
 {
     for (unsigned tries = 1; tries < BITS_MAX; tries++) {
@@ -96,7 +96,7 @@ void servers_count(struct router *router, uint64_t now_ns)
     bool is_any_ready = false;
     for (const struct server *server = router->servers; server != NULL; server = server->next)
         is_any_ready |= server->use == SERVER_STORE && server->state == SERVER_READY;
-    /* Without a map nobody is known to be asked for anything. */
+    /* Without a map no server is known. */
     if (is_any_ready && (router->cluster == NULL || router->has_map))
         router->unavailable_since_ns = 0;
     else if (router->unavailable_since_ns == 0)
@@ -128,7 +128,7 @@ void server_end(struct server *server, uint64_t now_ns)
     router_hurry(server->router, now_ns);
 }
 
-/* Whoever is answered by that may open others: they come to the front of the list. */
+/* A callback may open other servers: they come to the front of the list. */
 static void close_server(struct server **at)
 {
     struct server *server = *at;
@@ -138,13 +138,13 @@ static void close_server(struct server **at)
     router->n_servers--;
     server->state = SERVER_ENDED;
     forget_place(router, server);
-    dialer->ops->close(dialer, &server->dialled); /* answers what it was asked */
+    dialer->ops->close(dialer, &server->dialled); /* answers its commands */
     router_unbind(router, server);
     assert(server->n_asks == 0);
     free(server);
 }
 
-/* What it was asked is waited for: a connection that does not answer gives up by itself. */
+/* Its commands are waited for: a connection that does not answer closes by itself. */
 static bool is_over(const struct server *server, uint64_t now_ns)
 {
     bool is_idle = redis_conn_pending(server->dialled.conn) == 0;
@@ -214,7 +214,7 @@ uint64_t router_server_bit(struct router *router, unsigned slot, uint64_t now_ns
     return UINT64_C(1) << (server != NULL ? server->bit : 0);
 }
 
-/* ---- Who it is ------------------------------------------------------------------------------- */
+/* ---- Identity -------------------------------------------------------------------------------- */
 
 bool server_ask(struct server *server, const char *const *words, size_t n_words,
                 redis_answered *answered, uint64_t now_ns)
@@ -232,7 +232,7 @@ bool server_ask(struct server *server, const char *const *words, size_t n_words,
     return true;
 }
 
-/* The word behind "run_id:" at the beginning of a line of INFO. */
+/* The word after "run_id:" at the beginning of a line of INFO. */
 static void read_run_id(const struct redis_reply *reply, char run_id[RUN_ID_SIZE])
 {
     static const char name[] = "run_id:";
@@ -251,7 +251,7 @@ static void read_run_id(const struct redis_reply *reply, char run_id[RUN_ID_SIZE
         }
 }
 
-/* Of a single master the router remembers it, for the next may be at another address. */
+/* For a single master the router keeps it, since the next may be at another address. */
 static void compare_run_id(struct server *server, const char *run_id)
 {
     struct router *router = server->router;
@@ -277,11 +277,11 @@ static void on_info(void *arg, enum redis_outcome outcome, const struct redis_re
     if (server->state != SERVER_CHECKING)
         return; /* it has ended */
     if (outcome == REDIS_LATE && redis_conn_is_ready(server->dialled.conn)) {
-        ask_who(server, now_ns); /* it says something, and so is not lost */
+        ask_who(server, now_ns); /* it sends bytes, and so is not lost */
         return;
     }
     if (outcome != REDIS_DONE && outcome != REDIS_REFUSED)
-        return; /* it will be told of as lost */
+        return; /* its loss will be reported */
     if (outcome == REDIS_DONE)
         read_run_id(reply, run_id);
     compare_run_id(server, run_id);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is master: one that never changes, one that sentinels name, or many by a map of slots. It is
- * looked at again where something was lost or refused, at once and then ever more slowly, and from
- * time to time where all is well.
+ * Which server is master: one that never changes, one that sentinels name, or many by a map of
+ * slots. After a loss or a refusal it is checked at once and then ever more slowly, and from time
+ * to time without problems.
  */
 #include "backend/redis/router_parts.h"
 #include "backend/redis/sentinel.h"
 
 #include <assert.h>
 
-#define VAIN_DOUBLINGS 2 /* of the time between two looks */
+#define VAIN_DOUBLINGS 2 /* part of the time between two checks */
 
 static bool same_host(const struct store_host *a, const struct store_host *b)
 {
@@ -94,7 +94,7 @@ static bool same_map(const struct cluster *a, const struct cluster *b)
     return true;
 }
 
-/* Which servers are a part of it; the others are closed once nobody needs them. */
+/* Marks which servers are a part of it; the others are closed once they are not needed. */
 static void take_servers(struct router *router, uint64_t now_ns)
 {
     memset(router->of_master, 0, CLUSTER_MASTERS_MAX * sizeof(struct server *));
@@ -112,8 +112,8 @@ static void take_servers(struct router *router, uint64_t now_ns)
 }
 
 /*
- * One master gone and another come in its place: a replica has taken over. A master that was
- * replaced on purpose looks the same, and is taken for the same.
+ * One master gone and another new: a replica has taken over. A master that was replaced on purpose
+ * looks the same, and is treated the same.
  */
 static void take_map(struct router *router, uint64_t now_ns)
 {
@@ -169,7 +169,7 @@ void topology_ask(struct server *server, uint64_t now_ns)
         topology_doubt(router, now_ns);
 }
 
-/* Any of those that are ready, so that not one of them has to tell everybody. */
+/* A random ready one, so that not all nodes query the same server. */
 static struct server *any_ready(struct router *router)
 {
     uint64_t n_ready = 0;
@@ -192,7 +192,7 @@ static void refresh_cluster(struct router *router, uint64_t now_ns)
             begin_refresh(router, now_ns);
         return;
     }
-    /* By turns those of the URL and those that were known: ready, it is asked. */
+    /* Those of the URL and the known ones take turns: once ready, one gets the query. */
     unsigned at = router->host_at++ % (url->n_hosts + router->cluster->n_masters);
     const struct store_host *host =
         at < url->n_hosts ? &url->hosts[at] : &router->cluster->masters[at - url->n_hosts];
@@ -212,7 +212,7 @@ static void next_sentinel(struct router *router, uint64_t now_ns)
     if (router->channel != NULL)
         server_end(router->channel, now_ns);
     router->host_at = (router->host_at + 1) % n_hosts;
-    /* A pause where all have been asked. */
+    /* A pause once all were tried. */
     refresh_at(router, router->host_at == 0 ? now_ns + hurry_ns(router) : now_ns);
 }
 
@@ -239,7 +239,7 @@ static void on_master(void *arg, enum redis_outcome outcome, const struct redis_
         router->refresher = NULL;
     if (server != router->sentinel || router->is_ending ||
         (outcome != REDIS_DONE && outcome != REDIS_REFUSED))
-        return; /* it will be told of as lost */
+        return; /* its loss will be reported */
     if (outcome == REDIS_REFUSED) {
         err_set(&router->fault, STINT_E_GONE, "the sentinel refuses to name the master: %.*s",
                 (int)reply->text.len, (const char *)reply->text.ptr);
@@ -260,7 +260,7 @@ static void ask_master(struct server *sentinel, uint64_t now_ns)
         router->refresher = sentinel;
 }
 
-/* Once it has greeted it is asked; its channel tells of switches in between. */
+/* Once it has greeted it gets the query; its channel reports later switches. */
 static void refresh_sentinels(struct router *router, uint64_t now_ns)
 {
     const struct store_host *host = &router->options.url->hosts[router->host_at];
@@ -288,7 +288,7 @@ static void subscribe(struct server *channel, uint64_t now_ns)
 {
     static const char *const words[] = {"SUBSCRIBE", SENTINEL_CHANNEL};
     (void)server_ask(channel, words, 2, on_subscribed, now_ns);
-    /* What was told before it listened is asked for. */
+    /* A switch before the subscription needs a query. */
     topology_doubt(channel->router, now_ns);
 }
 
@@ -316,7 +316,7 @@ static void refresh_single(struct router *router, uint64_t now_ns)
         router->master->is_wanted = true;
 }
 
-/* ---- What happens ---------------------------------------------------------------------------- */
+/* ---- Events ---------------------------------------------------------------------------------- */
 
 void topology_wake(struct router *router, uint64_t now_ns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An address is two texts, in a reply, or two words of five, in a message. */
+/* An address is two texts in a reply, or two of five words in a message. */
 #include "backend/redis/sentinel.h"
 
 #include "base/number.h"
@@ -26,7 +26,7 @@ int sentinel_read_master(struct store_host *master, const char *name,
     if (reply->type != REDIS_ARRAY || reply->n_items != 2 ||
         !set_host(&host, reply->items[0].text, reply->items[1].text))
         return err_set(error, STINT_E_SYNTAX,
-                       "the sentinel's answer is no address: expected a host and a port");
+                       "the sentinel's reply is not an address: expected a host and a port");
     *master = host;
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What sentinels say of a master: where it is, and that it is another one now. */
+/* What sentinels report on a master: its address, and a switch to another one. */
 #ifndef STINT_BACKEND_REDIS_SENTINEL_H
 #define STINT_BACKEND_REDIS_SENTINEL_H
 

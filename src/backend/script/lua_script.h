@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The scripts of lua/, as a store is given them; docs/store-scripts.md says how they are called. */
+/* The scripts of lua/, as sent to a store; docs/store-scripts.md describes how to call them. */
 #ifndef STINT_BACKEND_SCRIPT_LUA_SCRIPT_H
 #define STINT_BACKEND_SCRIPT_LUA_SCRIPT_H
 
@@ -7,7 +7,7 @@
 
 struct lua_script {
     const char *name;
-    char sha1[41]; /* in hexadecimal: what EVALSHA names it by */
+    char sha1[41]; /* in hexadecimal: its name for EVALSHA */
     struct span text;
 };
 
@@ -23,7 +23,7 @@ extern const struct lua_script lua_script_fixed_window;
 extern const struct lua_script lua_script_sliding_counter;
 extern const struct lua_script lua_script_concurrency;
 
-/* The same with an id, that charges once however often it comes. */
+/* The same with an id, which charges once however often it is sent. */
 extern const struct lua_script lua_script_window_once;
 extern const struct lua_script lua_script_buckets_once;
 extern const struct lua_script lua_script_log_once;

@@ -12,7 +12,7 @@
 #define REPLY_FIXED 8                                  /* integers of the decision */
 #define REPLY_EACH 6                                   /* integers of each quota of a list */
 #define TICKET_MAX_US (100 * UINT64_C(31536000000000)) /* in the store's numbers */
-#define REPLAYED 4 /* in place of ALLOW: it was, when the id came first */
+#define REPLAYED 4 /* in place of ALLOW: the answer to the first request with the id */
 
 static const char *const verb_names[] = {
     [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
@@ -59,13 +59,13 @@ int script_accepts(const struct stint_quota *quota, struct stint_error *error)
     assert(quota->derived.checked);
     if (quota->initial_set)
         return err_set(error, STINT_E_MISMATCH,
-                       "initial is for states of the caller's: a store cannot tell a key that was "
-                       "never seen from one that is long idle");
+                       "initial is only for states in the caller's memory: a store cannot tell a "
+                       "new key from one that is long idle");
     int code = whole_us(quota->period_ns, "period", error);
     return code == STINT_OK ? whole_us(quota->time_slack_ns, "time_slack", error) : code;
 }
 
-/* What a script is told of a quota beside limit and period. */
+/* The arguments of a quota beside limit and period. */
 struct options {
     int64_t x, y, z;
 };
@@ -161,7 +161,7 @@ static void key_add_parameter(struct key_text *text, int64_t number)
     key_add_plain(text, digits_of(digits, number));
 }
 
-/* The states of the other algorithms mean the same whatever the parameters. */
+/* The states of the other algorithms do not depend on the parameters. */
 static void key_add_algorithm(struct key_text *text, const struct stint_quota *quota)
 {
     int64_t period_us = (int64_t)(quota->period_ns / NS_PER_US);
@@ -213,7 +213,7 @@ static void add_number(struct script_command *command, int64_t number)
     add(command, digits);
 }
 
-/* 0 is the store's own time; an instant of virtual time has a sign, so that 0 can be one. */
+/* 0 is the store's own time; a virtual time has a sign, so that 0 can be one. */
 static void add_now(struct script_command *command, const struct script_ask *ask)
 {
     if (!ask->is_virtual) {
@@ -296,7 +296,7 @@ static void add_good(struct script_command *command, const struct script_id *id)
     add(command, span_of(space, text.len));
 }
 
-/* Behind all other words. What is longer than a store can count is as good as that. */
+/* After all other words. A time longer than a store can count is cut to its maximum. */
 static void add_id(struct script_command *command, const struct script_ask *ask)
 {
     const struct script_id *id = ask->id;
@@ -326,7 +326,7 @@ void script_command_one(struct script_command *command, const struct script_item
                         const struct script_ask *ask)
 {
     bool names_holder = ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW;
-    assert(ask->verb < SCRIPT_UNDO || ask->id != NULL); /* they say by whose id they are */
+    assert(ask->verb < SCRIPT_UNDO || ask->id != NULL); /* they name the owner of the id */
     begin(command, (ask->id != NULL ? scripts_once : scripts)[item->quota->algorithm],
           ask->id != NULL ? 2 : 1);
     add(command, item->key);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Decisions of a shared store as bytes: from quota, key, verb and cost to the words of an EVALSHA,
- * and from the integers of its reply to a decision. Knows no socket and no RESP: who sends the
- * words and reads the integers is another's business.
+ * and from the integers of its reply to a decision. It has no sockets and no RESP: the caller sends
+ * the words and reads the integers.
  */
 #ifndef STINT_BACKEND_SCRIPT_SCRIPT_H
 #define STINT_BACKEND_SCRIPT_SCRIPT_H
@@ -23,64 +23,63 @@ enum script_verb {
     SCRIPT_BOOK = STINT_BOOK,
     SCRIPT_UNBOOK = STINT_UNBOOK,
     SCRIPT_RESET,
-    SCRIPT_RELEASE, /* concurrency: gives the places of `holder` back */
+    SCRIPT_RELEASE, /* concurrency: returns the slots of `holder` */
     SCRIPT_RENEW,   /* concurrency: moves the deadline of `holder` */
     /*
-     * With an id, on the keys that it charged: takes back all that was charged under it, places
+     * With an id, on the keys that it charged: takes back all that was charged under it, slots
      * included, and forgets it. Costs and at_ns do not count: the store knows them. Where the id is
-     * not known, nothing is done, and nothing was granted by the reply.
+     * not known, nothing is done, and the reply grants nothing.
      */
     SCRIPT_UNDO,
     /*
      * With the id of a ticket, on the keys that it charged. The first two use the ticket up: cost
      * is what was used of each quota, and the rest goes back; or all goes back. EXTEND moves the
-     * deadlines of its places, and is for tickets that hold some. script_is_gone() where it is not
-     * good any more.
+     * deadlines of its slots, and is for tickets that hold some. script_is_gone() where it is no
+     * longer valid.
      */
     SCRIPT_SETTLE,
     SCRIPT_CANCEL,
     SCRIPT_EXTEND,
     /*
-     * Of a ticket that has ended and was not used: uses it up, and gives back what is beyond the
-     * cost, which is what stays charged of each quota at most. Places are left alone. Of one that
-     * is good still: nothing is done, and it is denied with the wait until it ends.
+     * For an ended ticket that was not used: uses it up, and gives back what is beyond the cost,
+     * which is the most that stays charged of each quota. Slots are not changed. For a valid one:
+     * nothing is done, and it is denied with the wait until it ends.
      */
     SCRIPT_EXPIRE,
 };
 
-/* Who holds places of a concurrency quota; unlike any other of its key. */
+/* The holder of slots of a concurrency quota; unique for its key. */
 struct script_holder {
     uint64_t deadline_us;
     uint32_t count; /* tells those apart that share a deadline */
 };
 
 /*
- * An ask with an id that was allowed is answered the same again for its lifetime, and charges
- * nothing: script_reply.is_replayed. With another body, script_is_conflict(). What was not allowed
- * is not kept, nor is a peek.
+ * A request with an id that was allowed gets the same answer again for its lifetime, and charges
+ * nothing: script_reply.is_replayed. With another body, script_is_conflict(). Requests that were
+ * not allowed are not kept, nor are peeks.
  */
 struct script_id {
     struct span key; /* by store_id_key(), with the tag of the quotas' keys */
     uint64_t body;
-    /* 1 ms at least; of a ticket also 0, for no longer than it. Under virtual time it is kept for
-     * good. */
+    /* at least 1 ms; with a ticket also 0, for no longer than it. Virtual time: kept for good. */
     uint64_t lifetime_ns;
     /*
-     * The id is a ticket's: TAKE makes one that is good so long; of EXTEND, from now. BOOK makes
-     * one that is good until it starts.
+     * The id is a ticket's: TAKE makes one that is valid so long; EXTEND counts from now. BOOK
+     * makes one that is valid until it starts.
      */
     bool is_ticket;
     uint64_t ticket_ns;
-    uint64_t longer_ns; /* of such a TAKE and EXTEND: for EXPIRE it is known so much longer */
+    uint64_t longer_ns; /* for such a TAKE and EXTEND: EXPIRE knows it for so much longer */
 };
 
-/* What is asked. A store counts in microseconds: instants are rounded down to them. */
+/* The request. A store counts in microseconds: times are rounded down to them. */
 struct script_ask {
     enum script_verb verb;
     /* refund: when it was granted, STINT_NEVER_NS for just now; book and unbook as in stint.h */
     uint64_t at_ns;
     uint64_t now_ns;             /* where is_virtual */
-    bool is_virtual;             /* now_ns is the time, and keys get no TTL; else the store's */
+    bool is_virtual;             /* now_ns is the time, not the store's, and keys get no TTL */
     struct script_holder holder; /* of release and renew */
     const struct script_id *id;  /* NULL: none, which costs the store less */
 };
@@ -105,10 +104,10 @@ struct script_reply {
     bool is_replayed; /* the answer that its id was given before */
     uint64_t now_ns;  /* at which it was decided; since 1970, if not virtual */
     /*
-     * How each quota stands after the decision. Where a list is denied: whether it alone would have
-     * been allowed, with the figures of a state from which nothing was taken; of a peek those that
-     * the peek of it alone tells. Equal keys stand as one: each is told the outcome and the figures
-     * for their costs together, and what was granted to itself.
+     * Each quota after the decision. Where a list is denied: whether it alone would have been
+     * allowed, with the numbers of a state from which nothing was taken; for a peek those of a peek
+     * of it alone. Equal keys count as one: each gets the outcome and the numbers for their costs
+     * together, and its own grant.
      */
     struct stint_decision each[STINT_ITEMS_MAX];
     size_t n_each;
@@ -126,9 +125,9 @@ int script_accepts(const struct stint_quota *quota, struct stint_error *error);
 /*
  * The key of a state: PREFIX{TAG}LAW:RULE:KEY. LAW is the algorithm with the parameters without
  * which its state means nothing, so that a changed quota does not misread the state of the old one.
- * All keys of one decision need the same tag. What is not a letter, a digit or one of -._~/@+=,*
- * or, except in RULE, a colon is written %XX. Returns the length; where that is more than `size`,
- * nothing of what was written is of use. KEY grows to three times its length, the others too; LAW
+ * All keys of one decision need the same tag. A byte that is not a letter, a digit or one of
+ * -._~/@+=,* or, except in RULE, a colon is written %XX. Returns the length; if that is more than
+ * `size`, what was written is incomplete. KEY grows to three times its length, the others too; LAW
  * has at most SCRIPT_ALGORITHM_MAX bytes.
  */
 #define SCRIPT_ALGORITHM_MAX 64
@@ -138,7 +137,7 @@ struct script_name {
 size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
                   size_t size);
 
-/* A quota as scripts are told it: algorithm limit period x y z. Words point into `digits`. */
+/* A quota as arguments of scripts: algorithm limit period x y z. Words point into `digits`. */
 #define SCRIPT_QUOTA_WORDS 6
 void script_quota_words(const struct stint_quota *quota, struct span words[SCRIPT_QUOTA_WORDS],
                         char digits[SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX]);
@@ -153,16 +152,16 @@ void script_command_list(struct script_command *command, const struct script_ite
                          size_t n_items, const struct script_ask *ask);
 
 /*
- * False, and nothing of use, for integers that no script of ours replies. n_listed: the quotas of
- * script_command_list(); 0: it was script_command_one().
+ * False, with an undefined result, for integers that no script of stint replies. n_listed: the
+ * quotas of script_command_list(); 0: it was script_command_one().
  */
 bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_t *values,
                        size_t n_values);
 /* outcome, granted, limit, remaining, retry_after, reset_after: as every decision begins. */
 bool script_metrics_read(struct stint_decision *decision, const int64_t values[6]);
-/* Whether an error of the store says that the id was used for something else. */
+/* Whether an error of the store means that the id was used for a different request. */
 bool script_is_conflict(struct span error);
-/* The same: that the ticket was used, has ended, or never was. */
+/* The same: that the ticket was used, has ended, or never existed. */
 bool script_is_gone(struct span error);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the words of the script without leases into those of the one that knows them. */
+/* Turns the words of the script without leases into those of the one with leases. */
 #include "backend/script/script_lease.h"
 
 #include "base/ns.h"
@@ -22,7 +22,7 @@ static const struct lua_script *const scripts[][2] = {
 bool script_is_leased(const struct backend_item *item)
 {
     return item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE &&
-           item->quota != &item->rule->shadow && /* a candidate admits nobody */
+           item->quota != &item->rule->shadow && /* a candidate admits nothing */
            item->quota->algorithm != STINT_CONCURRENCY && !item->quota->count_denied;
 }
 
@@ -45,7 +45,7 @@ static void add_number(struct script_command *command, uint64_t number)
     insert(command, command->n_words, span_of(digit, (size_t)(end - digit)));
 }
 
-/* Options that were left out stand before what follows them. */
+/* Options that were left out are restored before those that follow them. */
 static void fill_options(struct script_command *command, size_t first)
 {
     while (command->n_words < first + WORDS_OF_QUOTA)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A connection to a store, as whoever moves its bytes sees it: when it wants a socket, what is to
- * be sent, and when its time has come. Knows nothing of what is said. First member of every kind of
+ * A connection to a store, for the code that moves its bytes: when it wants a socket, what to send,
+ * and when to wake it. It does not depend on the protocol. First member of every kind of
  * connection. One thread.
  */
 #ifndef STINT_BACKEND_WIRE_BACKEND_LINK_H
@@ -27,7 +27,7 @@ struct link_ops {
     void (*dialling)(struct link *link, uint64_t now_ns);
     /* In TLS: after the handshake. */
     void (*connected)(struct link *link, uint64_t now_ns);
-    /* The socket is closed, or there was none to be had. `why` NULL: the connection knows. */
+    /* The socket is closed, or could not be opened. `why` NULL: the connection knows. */
     void (*lost)(struct link *link, const char *why, uint64_t now_ns);
 
     void (*feed)(struct link *link, struct span bytes, uint64_t now_ns);
@@ -40,7 +40,7 @@ struct link_ops {
 
     /* Whether it has greeted, and takes commands now. */
     bool (*is_ready)(const struct link *link);
-    /* Why it was not ready the last time it was not; "" if it always was. */
+    /* Why it was not ready the last time; "" if it always was. */
     const char *(*fault)(const struct link *link);
     /* Answers what waits. */
     void (*free)(struct link *link, uint64_t now_ns);

@@ -55,7 +55,7 @@ void memcached_command_write(struct redis_bytes *bytes, const struct memcached_c
         [MEMCACHED_GET] = "mg", [MEMCACHED_ADD] = "ms",    [MEMCACHED_SWAP] = "ms",
         [MEMCACHED_SET] = "ms", [MEMCACHED_DELETE] = "md", [MEMCACHED_STATS] = "stats",
     };
-    /* A number of 0 would be none, and whatever is there be written over. */
+    /* A number of 0 would count as no number, and any value be overwritten. */
     assert(command->verb != MEMCACHED_SWAP || command->number > 0);
     memcached_add_text(bytes, words[command->verb]);
     if (command->key.len > 0)

@@ -16,7 +16,7 @@ enum state {
     STATE_UNAVAILABLE, /* until the back-off ends */
     STATE_DUE,         /* wants a socket */
     STATE_DIALLING,    /* has one that is not connected yet */
-    STATE_GREETING,    /* has asked for the version */
+    STATE_GREETING,    /* has sent the version command */
     STATE_READY,
     STATE_GIVEN_UP, /* wants its socket closed */
 };
@@ -25,7 +25,7 @@ struct pending {
     memcached_answered *answered;
     void *arg;
     uint64_t deadline_ns;
-    uint64_t end; /* position behind its bytes */
+    uint64_t end; /* position after its bytes */
     uint8_t verb; /* enum memcached_verb */
 };
 
@@ -34,16 +34,16 @@ struct memcached_conn {
     struct memcached_conn_options options;
     enum state state;
     struct memcached_greeting greeting;
-    struct memcached_server server; /* that greeted last */
+    struct memcached_server server; /* the last one that greeted */
     uint64_t greeted_ns;
     bool has_greeted; /* ever */
     unsigned restarts;
     struct stint_error fault;
-    struct redis_bytes input; /* of a reply that is not whole yet */
+    struct redis_bytes input; /* of a reply that is not complete yet */
 
     struct pending *pending; /* a ring */
     size_t first, n_pending;
-    struct redis_bytes bytes; /* to be sent, and in front of them some that were */
+    struct redis_bytes bytes; /* to be sent, after some that were sent */
     uint64_t base;            /* position of the first byte */
     uint64_t sent;            /* up to where */
 
@@ -64,7 +64,7 @@ static const struct memcached_conn *const_conn_of(const struct link *link)
     return (const struct memcached_conn *)link;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 static void set_default(uint64_t *value, uint64_t standard)
 {
@@ -113,7 +113,7 @@ static struct pending *at(const struct memcached_conn *conn, size_t index)
     return &conn->pending[(conn->first + index) % conn->options.commands_max];
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Commands -------------------------------------------------------------------------------- */
 
 static uint64_t end_of(const struct memcached_conn *conn)
 {
@@ -165,11 +165,11 @@ static void take_first(struct memcached_conn *conn)
     conn->n_pending--;
 }
 
-/* Nobody will hear of what was sent whole. A server runs no half commands. */
+/* Commands that were sent whole end without an answer. A server runs no partial commands. */
 static void end_all(struct memcached_conn *conn, uint64_t now_ns)
 {
     uint64_t sent = conn->sent;
-    assert(conn->state != STATE_READY); /* so that nothing is asked meanwhile */
+    assert(conn->state != STATE_READY); /* so that no command is accepted meanwhile */
     while (conn->n_pending > 0) {
         struct pending pending = *at(conn, 0);
         take_first(conn);
@@ -212,7 +212,7 @@ static void conn_connected(struct link *link, uint64_t now_ns)
 {
     struct memcached_conn *conn = conn_of(link);
     (void)now_ns;
-    if (conn->state != STATE_DIALLING) /* too late: it is given up */
+    if (conn->state != STATE_DIALLING) /* too late: it is closed */
         return;
     conn->state = STATE_GREETING;
     conn->input.len = 0;
@@ -302,7 +302,7 @@ static void conn_sent(struct link *link, size_t len)
     assert(conn->sent <= end_of(conn));
 }
 
-/* The same server has run on meanwhile; its clock has whole seconds, and stands still with it. */
+/* The same server, still running; its clock has whole seconds, and may not have advanced yet. */
 static void count_restart(struct memcached_conn *conn, uint64_t now_ns)
 {
     const struct memcached_server *old = &conn->server, *found = &conn->greeting.server;
@@ -331,7 +331,7 @@ static void greet(struct memcached_conn *conn, const struct memcached_reply *rep
     conn->unavailable_since_ns = 0;
 }
 
-/* Which replies a command has beside errors. */
+/* The replies of a command beside errors. */
 static bool is_reply_of(enum memcached_verb verb, enum memcached_code code)
 {
     switch (code) {
@@ -362,7 +362,7 @@ static void answer(struct memcached_conn *conn, const struct memcached_reply *re
 {
     bool is_asked = conn->n_pending > 0 && at(conn, 0)->end <= conn->sent;
     if (!is_asked || !is_reply_of(at(conn, 0)->verb, reply->code)) {
-        err_set(&conn->fault, STINT_E_SYNTAX, "memcached has answered what was not asked");
+        err_set(&conn->fault, STINT_E_SYNTAX, "memcached sent a reply to no command");
         give_up(conn);
         return;
     }
@@ -376,7 +376,7 @@ static void answer(struct memcached_conn *conn, const struct memcached_reply *re
                      now_ns);
 }
 
-/* How many of these bytes were replies; a code where one of them is none. */
+/* How many of these bytes were replies; a code where one of them is invalid. */
 static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t now_ns)
 {
     size_t used = 0;
@@ -397,7 +397,7 @@ static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t
     return (int)used;
 }
 
-/* What is not whole is kept until the rest has come. */
+/* An incomplete reply is kept until the rest has come. */
 static int read_bytes(struct memcached_conn *conn, struct span bytes, uint64_t now_ns)
 {
     struct redis_bytes *input = &conn->input;
@@ -434,7 +434,7 @@ static void conn_feed(struct link *link, struct span bytes, uint64_t now_ns)
         end_all(conn, now_ns);
 }
 
-/* ---- What it is ------------------------------------------------------------------------------ */
+/* ---- State ----------------------------------------------------------------------------------- */
 
 static bool conn_is_ready(const struct link *link)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A password goes as the value of any key. Figures that are refused are as if not told. */
+/* A password goes as the value of any key. Refused statistics are treated as unknown. */
 #include "backend/wire/memcached_greeting.h"
 
 #include "base/buf.h"
@@ -8,7 +8,7 @@
 #include <assert.h>
 
 #define GREETING_MAX 1024
-/* The meta commands are as they are since then. */
+/* The meta commands have their present form since then. */
 #define OLDEST_MAJOR 1
 #define OLDEST_MINOR 6
 #define OLDEST_PATCH 10
@@ -60,7 +60,7 @@ void memcached_greeting_sent(struct memcached_greeting *greeting, size_t len)
     assert(greeting->sent <= greeting->bytes.len);
 }
 
-/* "1.6.18": the first numbers in front of anything else. */
+/* "1.6.18": the first numbers, and any text after them. */
 static bool is_new_enough(const char *version)
 {
     static const unsigned oldest[] = {OLDEST_MAJOR, OLDEST_MINOR, OLDEST_PATCH};
@@ -103,7 +103,7 @@ static int refuse(const struct memcached_greeting *greeting, struct span why,
                   struct stint_error *error)
 {
     return err_set(error, STINT_E_MISMATCH, "memcached refuses %s: %.*s",
-                   greeting->is_let_in ? "to say what it is" : "the password",
+                   greeting->is_let_in ? "to report its version" : "the password",
                    why.len < 200 ? (int)why.len : 200, (const char *)why.ptr);
 }
 
@@ -123,5 +123,5 @@ int memcached_greeting_take(struct memcached_greeting *greeting,
         return read_stat(&greeting->server, reply);
     if (is_known && (reply->code == MEMCACHED_END || reply->code == MEMCACHED_ERROR))
         return 1;
-    return err_set(error, STINT_E_MISMATCH, "the other side does not say that it is memcached");
+    return err_set(error, STINT_E_MISMATCH, "the server does not identify itself as memcached");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* "VA 3 c17\r\nabc\r\n": a word that says what it is, and flags, of which two count. */
+/* "VA 3 c17\r\nabc\r\n": a word for the kind, and flags, of which two are used. */
 #include "backend/wire/memcached_reply.h"
 
 #include "base/number.h"
@@ -26,10 +26,10 @@ static const struct {
 
 static int no_reply(struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYNTAX, "what came is no reply of memcached");
+    return err_set(error, STINT_E_SYNTAX, "invalid reply from memcached");
 }
 
-/* The length of the line without its end; 0: it is not whole yet. */
+/* The length of the line without its end; 0: it is not complete yet. */
 static int find_line(struct span bytes, size_t *len, struct stint_error *error)
 {
     size_t most = bytes.len < MEMCACHED_LINE_MAX ? bytes.len : MEMCACHED_LINE_MAX;
@@ -38,7 +38,7 @@ static int find_line(struct span bytes, size_t *len, struct stint_error *error)
         return most < MEMCACHED_LINE_MAX
                    ? 0
                    : err_set(error, STINT_E_RANGE,
-                             "a line of memcached's is too long: expected at most %d bytes",
+                             "a line from memcached is too long: expected at most %d bytes",
                              MEMCACHED_LINE_MAX);
     *len = (size_t)(end - bytes.ptr);
     if (*len < 2 || end[-1] != '\r')
@@ -47,7 +47,7 @@ static int find_line(struct span bytes, size_t *len, struct stint_error *error)
     return 1;
 }
 
-/* Flags are a letter and, behind some, a word; false: the number is none. Others count nothing. */
+/* Flags are a letter and, for some, a word; false: an invalid number. Other flags are ignored. */
 static bool read_flags(struct memcached_reply *reply, struct span flags)
 {
     while (flags.len > 0) {
@@ -69,7 +69,7 @@ static int read_value(struct memcached_reply *reply, struct span bytes, struct s
         return no_reply(error);
     if (len > MEMCACHED_VALUE_MAX)
         return err_set(error, STINT_E_RANGE,
-                       "a value of memcached's is too long: expected at most %d bytes",
+                       "a value from memcached is too long: expected at most %d bytes",
                        MEMCACHED_VALUE_MAX);
     if (bytes.len - line_len < len + 2)
         return 0;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Replies of memcached out of bytes: one line, and behind "VA" a value as long as the line says.
- */
+/* Replies of memcached from bytes: one line, and after "VA" a value with the length in the line. */
 #ifndef STINT_BACKEND_WIRE_MEMCACHED_REPLY_H
 #define STINT_BACKEND_WIRE_MEMCACHED_REPLY_H
 
@@ -20,8 +18,8 @@ enum memcached_code {
     MEMCACHED_NOT_STORED, /* NS */
     MEMCACHED_EXISTS,     /* EX */
     MEMCACHED_NOT_FOUND,  /* NF */
-    MEMCACHED_STAT,       /* a figure: `name` and `value` */
-    MEMCACHED_END,        /* there are no more figures */
+    MEMCACHED_STAT,       /* a statistic: `name` and `value` */
+    MEMCACHED_END,        /* there are no more statistics */
     MEMCACHED_VERSION,    /* `value` */
     MEMCACHED_ERROR,      /* ERROR, CLIENT_ERROR, SERVER_ERROR: `value` is the line */
 };
@@ -30,8 +28,8 @@ enum memcached_code {
 struct memcached_reply {
     enum memcached_code code;
     struct span name, value;
-    uint64_t number; /* that of a value: changes with every write. 0: was not told */
-    bool was_read;   /* since it was written somebody had read it already */
+    uint64_t number; /* that of a value: changes with every write. 0: not given */
+    bool was_read;   /* another read came before, since it was written */
 };
 
 /*

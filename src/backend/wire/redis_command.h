@@ -12,13 +12,13 @@ struct redis_bytes {
     size_t len, size;
 };
 
-/* Room for so many more; false: no memory, or more than `max` in all. */
+/* Makes space for so many more; false: no memory, or more than `max` in all. */
 bool redis_bytes_reserve(struct redis_bytes *bytes, size_t more, size_t max);
 void redis_bytes_deinit(struct redis_bytes *bytes);
 
 /* What a command takes in bytes. */
 size_t redis_command_len(const struct span *words, size_t n_words);
-/* Appends it; the room must be there. */
+/* Appends it; the space must be there. */
 void redis_command_write(struct redis_bytes *bytes, const struct span *words, size_t n_words);
 
 #endif

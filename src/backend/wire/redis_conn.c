@@ -18,7 +18,7 @@ enum state {
     STATE_UNAVAILABLE, /* until the back-off ends */
     STATE_DUE,         /* wants a socket */
     STATE_DIALLING,    /* has one that is not connected yet */
-    STATE_GREETING,    /* has said HELLO */
+    STATE_GREETING,    /* has sent HELLO */
     STATE_READY,
     STATE_GIVEN_UP, /* wants its socket closed */
 };
@@ -29,11 +29,11 @@ struct pending {
     struct span script;
     uint64_t deadline_ns;
     uint64_t begin, end; /* positions of its bytes */
-    unsigned skips;      /* replies in front of its own: of SCRIPT LOAD and ASKING */
+    unsigned skips;      /* replies before its own: of SCRIPT LOAD and ASKING */
     unsigned skips_left; /* of them, those that have not come yet */
     bool is_asking;
     bool is_retried; /* its script was loaded for it */
-    bool is_over;    /* to be swept out */
+    bool is_over;    /* to be removed */
 };
 
 struct redis_conn {
@@ -47,7 +47,7 @@ struct redis_conn {
 
     struct pending *pending; /* a ring */
     size_t first, n_pending;
-    struct redis_bytes bytes; /* of pending commands; dropped ones stay until room is needed */
+    struct redis_bytes bytes; /* of pending commands; dropped ones stay until space is needed */
     uint64_t base;            /* position of the first byte */
     uint64_t sent;            /* up to where */
 
@@ -60,7 +60,7 @@ struct redis_conn {
     bool is_ending; /* takes no more commands */
 };
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 static void set_default(uint64_t *value, uint64_t standard)
 {
@@ -105,18 +105,18 @@ static struct pending *at(const struct redis_conn *conn, size_t index)
     return &conn->pending[(conn->first + index) % conn->options.commands_max];
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Commands -------------------------------------------------------------------------------- */
 
 static uint64_t end_of(const struct redis_conn *conn)
 {
     return conn->base + conn->bytes.len;
 }
 
-/* Bytes in front of the first pending command are nobody's any more. */
+/* Bytes before the first pending command are no longer needed. */
 static void drop_answered(struct redis_conn *conn)
 {
     uint64_t kept = conn->n_pending > 0 ? at(conn, 0)->begin : end_of(conn);
-    if (kept > conn->sent) /* what is half sent is sent to its end */
+    if (kept > conn->sent) /* a command that is sent in part is completed */
         kept = conn->sent;
     size_t dropped = (size_t)(kept - conn->base);
     if (dropped == 0)
@@ -177,7 +177,7 @@ size_t redis_conn_pending(const struct redis_conn *conn)
 
 /*
  * The server does not know the script, so nothing was done: the command goes to the end once more,
- * behind its script unless that is under way already for another. False: there is no room.
+ * after its script, unless another command is loading it already. False: there is no space.
  */
 static bool ask_again(struct redis_conn *conn, const struct pending *old)
 {
@@ -207,7 +207,7 @@ static bool ask_again(struct redis_conn *conn, const struct pending *old)
     return true;
 }
 
-/* Of a command whose asker was told that its answer is late: that it came is nobody's business. */
+/* For a command whose caller already got "late": the reply is skipped. */
 static void skip_reply(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
                        uint64_t now_ns)
 {
@@ -216,7 +216,7 @@ static void skip_reply(void *arg, enum redis_outcome outcome, const struct redis
 
 /* ---- Commands that end without a reply ------------------------------------------------------- */
 
-/* Takes out what is over, and with it the bytes that nobody was sent. */
+/* Removes expired commands, and with them bytes that were not sent. */
 static void sweep(struct redis_conn *conn)
 {
     size_t n_kept = 0;
@@ -248,7 +248,7 @@ static void end(struct pending *pending, enum redis_outcome outcome, uint64_t no
     pending->answered(pending->arg, outcome, NULL, now_ns);
 }
 
-/* Nobody will hear of what was sent whole; the rest is as if it had not been sent. */
+/* Commands that were sent whole end without an answer; the rest count as unsent. */
 static void end_sent(struct redis_conn *conn, uint64_t now_ns)
 {
     size_t n_pending = conn->n_pending;
@@ -276,8 +276,8 @@ static void end_unsent_late(struct redis_conn *conn, uint64_t now_ns)
 }
 
 /*
- * Whether nothing is to be hoped for: a command is late, and the server has been silent for as long
- * as one answer may take, or has not even taken all of the command.
+ * Whether the connection is lost: a command is late, and the server has been silent for as long as
+ * one answer may take, or has not even taken all of the command.
  */
 static bool is_stuck(const struct redis_conn *conn, uint64_t now_ns)
 {
@@ -289,8 +289,8 @@ static bool is_stuck(const struct redis_conn *conn, uint64_t now_ns)
 }
 
 /*
- * A server that answers, but late, has too much to do: a new connection would make it no faster,
- * and all that is on its way would be lost. Replies that come after all are skipped.
+ * A server that answers, but late, is overloaded: a new connection would make it no faster, and all
+ * commands in progress would be lost. Late replies are skipped.
  */
 static void end_sent_late(struct redis_conn *conn, uint64_t now_ns)
 {
@@ -301,7 +301,7 @@ static void end_sent_late(struct redis_conn *conn, uint64_t now_ns)
             continue;
         redis_answered *answered = pending->answered;
         pending->answered = skip_reply;
-        pending->is_retried = true; /* a script that is not known is not sent once more */
+        pending->is_retried = true; /* an unknown script is not sent once more */
         pending->deadline_ns = now_ns + conn->options.reply_ns;
         answered(pending->arg, REDIS_LATE, NULL, now_ns);
     }
@@ -331,7 +331,7 @@ static void give_up(struct redis_conn *conn)
 
 void redis_conn_connected(struct redis_conn *conn)
 {
-    if (conn->state != STATE_DIALLING) /* too late: it is given up */
+    if (conn->state != STATE_DIALLING) /* too late: it is closed */
         return;
     conn->state = STATE_GREETING;
     conn->reader = redis_reader_new(conn->options.reply_bytes_max);
@@ -445,7 +445,7 @@ static void answer(struct redis_conn *conn, const struct redis_reply *reply, uin
         return;
     }
     if (!is_asked) {
-        err_set(&conn->fault, STINT_E_SYNTAX, "the store has answered what was not asked");
+        err_set(&conn->fault, STINT_E_SYNTAX, "the store sent a reply to no command");
         give_up(conn);
         return;
     }
@@ -490,7 +490,7 @@ void redis_conn_feed(struct redis_conn *conn, struct span bytes, uint64_t now_ns
         end_sent(conn, now_ns);
 }
 
-/* ---- What it is ------------------------------------------------------------------------------ */
+/* ---- State ----------------------------------------------------------------------------------- */
 
 bool redis_conn_is_ready(const struct redis_conn *conn)
 {

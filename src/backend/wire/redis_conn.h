@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One connection to Redis or Valkey as its socket sees it: bytes go in, bytes come out, and there
- * is an instant at which it wants to be called though nothing came. Whoever owns the socket opens
- * and closes it when redis_conn_wants() says so. It outlives its sockets: what was asked for while
- * there is none waits, bounded in number, bytes and time.
+ * is a time to wake it even if nothing came. The owner of the socket opens and closes it when
+ * redis_conn_wants() requests that. It outlives its sockets: commands without a socket wait,
+ * bounded in number, bytes and time.
  *
- * A command is sent at most once, for it may have charged somebody: only NOSCRIPT, which says that
- * nothing was done, sends it again. Replies have no other name than their order: one that is late
- * is waited for and skipped, as long as the server says anything at all; one that is silent for the
- * time of an answer has lost the connection. One thread.
+ * A command is sent at most once, for it may have charged a key: only after NOSCRIPT, which means
+ * that nothing was done, is it sent again. Only the order identifies replies: a late one is waited
+ * for and skipped, as long as the server sends anything at all; if it is silent for the time of an
+ * answer, the connection is lost. One thread.
  */
 #ifndef STINT_BACKEND_WIRE_REDIS_CONN_H
 #define STINT_BACKEND_WIRE_REDIS_CONN_H
@@ -19,14 +19,14 @@
 struct redis_conn;
 
 enum redis_outcome {
-    REDIS_DONE,    /* the reply is what was asked for */
+    REDIS_DONE,    /* the reply is the result */
     REDIS_REFUSED, /* the reply is an error, redis_error_of() */
-    REDIS_UNSENT,  /* no reply: the server never had it, and it may be asked elsewhere */
+    REDIS_UNSENT,  /* no reply: the server never had it, and it may go to another server */
     REDIS_LATE,    /* no reply in time: it may have been done */
     REDIS_LOST,    /* no reply, the connection has ended: it may have been done */
 };
 
-/* `reply` is NULL but for DONE and REFUSED, and valid during the call. May ask, may not feed. */
+/* `reply` is NULL but for DONE and REFUSED, and valid during the call. May send, must not feed. */
 typedef void redis_answered(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
                             uint64_t now_ns);
 
@@ -34,22 +34,22 @@ typedef void redis_answered(void *arg, enum redis_outcome outcome, const struct 
 struct redis_conn_options {
     const char *user;     /* NULL or "": the default one */
     const char *password; /* NULL or "": none */
-    const char *name;     /* that CLIENT LIST shows; without spaces. NULL: none */
+    const char *name;     /* for CLIENT LIST; without spaces. NULL: none */
     unsigned database;
     uint64_t connect_ns;       /* until the server has greeted. Default 250 ms */
-    uint64_t reply_ns;         /* from asking to the answer. Default 50 ms */
+    uint64_t reply_ns;         /* from the command to the answer. Default 50 ms */
     uint64_t backoff_first_ns; /* before connecting again. Default 10 ms, doubled each time */
     uint64_t backoff_max_ns;   /* Default 2 s */
-    size_t commands_max;       /* that wait for an answer. Default 4,096 */
+    size_t commands_max;       /* commands that wait for an answer. Default 4,096 */
     size_t bytes_max;          /* of them. Default 1 MiB */
     size_t reply_bytes_max;    /* Default REDIS_REPLY_BYTES_DEFAULT */
-    uint64_t seed;             /* of the jitter in backing off */
-    bool keeps_nothing;        /* what is not sent as a socket is lost ends, UNSENT */
-    redis_answered *pushed;    /* what nobody asked for: messages of a channel. NULL: a fault */
+    uint64_t seed;             /* of the jitter of the back-off */
+    bool keeps_nothing;        /* commands not sent when a socket is lost end as UNSENT */
+    redis_answered *pushed;    /* unrequested messages, as of a channel. NULL: an error */
     void *arg;
 };
 
-/* What the server has told of itself in its greeting. */
+/* What the server reports in its greeting. */
 struct redis_server {
     char version[32];
     bool is_valkey, is_replica;
@@ -60,11 +60,11 @@ struct redis_command {
     const struct span *words;
     size_t n_words;
     /*
-     * Of an EVALSHA: its text, which is loaded where the server does not know it. Borrowed until
-     * the answer. Empty: none.
+     * For an EVALSHA: its text, which is loaded if the server does not know it. Borrowed until the
+     * answer. Empty: none.
      */
     struct span script;
-    bool is_asking; /* follows an ASK: behind ASKING */
+    bool is_asking; /* follows an ASK: sent after ASKING */
     redis_answered *answered;
     void *arg;
 };
@@ -74,11 +74,11 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options);
 /* Answers what waits. NULL is fine. */
 void redis_conn_free(struct redis_conn *conn, uint64_t now_ns);
 
-/* False: too much waits already, or the command is too long; `answered` is not called. */
+/* False: too many commands wait, or the command is too long; `answered` is not called. */
 bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns);
 size_t redis_conn_pending(const struct redis_conn *conn);
 
-/* For whoever has the socket; the functions below are what its operations call. */
+/* For the owner of the socket; its operations call the functions below. */
 struct link *redis_conn_link(struct redis_conn *conn);
 extern const struct link_ops redis_conn_ops; /* of every such link */
 

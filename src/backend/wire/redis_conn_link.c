@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A connection to Redis as one to any store: for whoever moves its bytes and knows no more. */
+/* A Redis connection as a link, for the code that only moves its bytes. */
 #include "backend/wire/redis_conn.h"
 
 static enum link_wants op_wants(const struct link *link)

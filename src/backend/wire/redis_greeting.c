@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HELLO carries password and name, and so costs one round trip in all. It asks for RESP2: that is
- * what hiredis' reader of Debian 12 reads.
+ * HELLO carries password and name, and so costs one round trip in all. It requests RESP2, the
+ * protocol that hiredis' reader of Debian 12 reads.
  */
 #include "backend/wire/redis_greeting.h"
 
@@ -80,9 +80,9 @@ static int read_hello(const struct redis_reply *reply, struct redis_server *serv
     const struct redis_reply *name = redis_reply_named(reply, "server");
     const struct redis_reply *role = redis_reply_named(reply, "role");
     if (name == NULL)
-        return err_set(error, STINT_E_MISMATCH,
-                       "the other side is neither Redis nor Valkey: its answer to HELLO does not "
-                       "say what it is");
+        return err_set(
+            error, STINT_E_MISMATCH,
+            "the server is neither Redis nor Valkey: its reply to HELLO does not name either");
     *server = (struct redis_server){
         .is_valkey = redis_reply_is(name, "valkey"),
         .is_replica =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hiredis asks for an object for each part of a reply; they are laid into pieces of memory that are
- * emptied at the next reply. Small replies fit the first piece, which stays.
+ * hiredis requests an object for each part of a reply; they are allocated in chunks that are
+ * emptied at the next reply. Small replies fit the first chunk, which stays.
  */
 #include "backend/wire/redis_reply.h"
 
@@ -70,9 +70,9 @@ static void forget(struct redis_reader *reader)
     reader->bytes_used = 0;
 }
 
-/* ---- What hiredis asks for ------------------------------------------------------------------- */
+/* ---- Callbacks of hiredis -------------------------------------------------------------------- */
 
-/* Where an object belongs: its place in the array around it. */
+/* The position of an object in the array around it. */
 static struct redis_reply *place_of(const redisReadTask *task)
 {
     struct redis_reader *reader = task->privdata;
@@ -168,7 +168,7 @@ static int fault(const struct redis_reader *reader, struct stint_error *error)
                        reader->bytes_max);
     if (reader->reader->err == REDIS_ERR_OOM)
         return err_set(error, STINT_E_SYSTEM, "no memory for a store's reply");
-    return err_set(error, STINT_E_SYNTAX, "what came is no reply of Redis or Valkey: %s",
+    return err_set(error, STINT_E_SYNTAX, "invalid reply from Redis or Valkey: %s",
                    reader->reader->errstr);
 }
 
@@ -188,7 +188,7 @@ int redis_reader_next(struct redis_reader *reader, const struct redis_reply **re
     void *found = NULL;
     if (reader->is_too_large)
         return fault(reader, error);
-    if (reader->reader->ridx == -1) /* none is half read */
+    if (reader->reader->ridx == -1) /* no reply is incomplete */
         forget(reader);
     if (redisReaderGetReply(reader->reader, &found) != REDIS_OK)
         return fault(reader, error);
@@ -198,7 +198,7 @@ int redis_reader_next(struct redis_reader *reader, const struct redis_reply **re
     return 1;
 }
 
-/* ---- What a reply says ----------------------------------------------------------------------- */
+/* ---- Content of a reply ---------------------------------------------------------------------- */
 
 static bool begins_with(struct span text, const char *word)
 {
@@ -207,7 +207,7 @@ static bool begins_with(struct span text, const char *word)
            (text.len == len || text.ptr[len] == ' ');
 }
 
-/* Before version 7 a script's error has that of its command inside: "... 1: -READONLY You ..." */
+/* Before version 7 a script's error contains that of its command: "... 1: -READONLY You ..." */
 static struct span innermost(struct span text)
 {
     if (!begins_with(text, "ERR Error running script"))
@@ -257,7 +257,7 @@ bool redis_redirect_parse(struct span text, struct redis_redirect *redirect)
     if (!resp_number_read(span_cut_word(&text), SLOTS_MAX - 1, &slot))
         return false;
     struct span address = span_cut_word(&text);
-    size_t colon = address.len; /* the last one: an address of IPv6 has others */
+    size_t colon = address.len; /* the last one: an IPv6 address has others */
     while (colon > 0 && address.ptr[colon - 1] != ':')
         colon--;
     if (colon == 0 ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The first RULES_FAULTS_MAX faults are kept, and the others counted. */
+/* The first RULES_FAULTS_MAX diagnostics are kept, and the others counted. */
 #include "rules/yaml/diagnostics.h"
 
 #include <stdarg.h>
@@ -15,7 +15,7 @@ static bool is_told(const struct rules_fault *told, size_t n_told, const struct 
     return false;
 }
 
-/* False where there is no room. */
+/* False: no space. */
 static bool add(struct rules_fault **list, size_t *n_listed, const struct rules_fault *fault)
 {
     if (*list == NULL)
@@ -60,7 +60,7 @@ static bool is_after(const struct rules_fault *a, const struct rules_fault *b)
     return a->line != b->line ? a->line > b->line : a->column > b->column;
 }
 
-/* By insertion: they are few, nearly in order, and equal places keep theirs. */
+/* Insertion sort: they are few and nearly in order, and equal positions keep their order. */
 static void sort(struct rules_fault *list, size_t first, size_t end)
 {
     for (size_t i = first + 1; i < end; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Collects what is wrong with files of rules, each fault with its place. */
+/* Collects errors and warnings in files of rules, each with its position. */
 #ifndef STINT_RULES_YAML_DIAGNOSTICS_H
 #define STINT_RULES_YAML_DIAGNOSTICS_H
 
@@ -7,26 +7,26 @@
 #include "base/span.h"
 #include "rules/yaml/rules_load.h"
 
-/* Where a fault is: from 1; line 0 is the file as a whole. */
+/* Position of an error: from 1; line 0 is the file as a whole. */
 struct fault_place {
     uint32_t line, column;
 };
 
-/* Adds a fault; the same message at the same place, as aliases bring it about, is told once. */
+/* Adds an error. The same message at the same position, which aliases can cause, is added once. */
 void diagnostics_add(struct rules_diagnostics *diagnostics, const char *file,
                      struct fault_place place, const char *format, ...) ERR_PRINTF(4, 5);
 
-/* The same, of what is loaded nevertheless. */
+/* The same for a warning: the rules load nevertheless. */
 void warnings_add(struct rules_diagnostics *diagnostics, const char *file, struct fault_place place,
                   const char *format, ...) ERR_PRINTF(4, 5);
 
-/* Faults told so far, also those that were too many to keep. */
+/* Errors so far, including those that were too many to keep. */
 size_t diagnostics_count(const struct rules_diagnostics *diagnostics);
 
-/* Puts those of the last file, from `first` and `first_warning` on, in the order of its lines. */
+/* Sorts those of the last file, from `first` and `first_warning` on, in the order of its lines. */
 void diagnostics_sort(struct rules_diagnostics *diagnostics, size_t first, size_t first_warning);
 
-/* Text out of a file as a message may repeat it: short, and without control characters. */
+/* Text of a file for use in a message: short, and without control characters. */
 struct fault_text {
     char text[64];
 };

@@ -16,7 +16,7 @@ static void need(const struct source *source, const struct fields *fields, int k
                         "ban has no %s; expected such as %s", fields->shape->keys[key], example);
 }
 
-/* What is wrong beyond what the fields say of themselves, told where the ban begins. */
+/* Errors that only the keys together show, reported where the ban begins. */
 static void check_whole(const struct source *source, const struct fields *fields,
                         const struct rule_ban *ban)
 {
@@ -24,7 +24,7 @@ static void check_whole(const struct source *source, const struct fields *fields
     bool is_complete = ban->after > 0 && ban->for_ns > 0;
     if (is_complete && ban->for_ns > ban->max_ns)
         schema_fault(source, fields, BAN_FOR,
-                     "it is longer than any ban may be: max, 365 days where it is left out");
+                     "it is longer than the longest ban: max, 365 days by default");
     else if (is_complete && ban_check(ban, &error) != 0)
         diagnostics_add(source->diagnostics, source->path, fields->map->place, "ban: %s",
                         error.message);

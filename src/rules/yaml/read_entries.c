@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Goes down the entries of a file, as deep as a descriptor can be. */
+/* Walks down the entries of a file, as deep as a descriptor can be. */
 #include "rules/yaml/read_entries.h"
 
 #include "base/buf.h"
@@ -33,7 +33,7 @@ static struct place *place_of(const struct reading *reading, uint32_t number)
     return trie_at(&reading->rules->places, number);
 }
 
-/* ---- Places ---------------------------------------------------------------------------------- */
+/* ---- Nodes ----------------------------------------------------------------------------------- */
 
 bool note_origin(struct reading *reading, uint32_t place, uint32_t line)
 {
@@ -80,7 +80,7 @@ static void join_wildcards(struct reading *reading, uint32_t key_number, uint32_
     key->wildcard = number;
 }
 
-/* The place of an entry, made where there is none; another entry may stand there already. */
+/* The node of an entry, made if it does not exist; another entry may have made it already. */
 static uint32_t entry_place(struct reading *reading, const struct level *level)
 {
     struct places *places = &reading->rules->places;
@@ -97,8 +97,8 @@ static uint32_t entry_place(struct reading *reading, const struct level *level)
 }
 
 /*
- * Finds or makes the place of an entry. One without a key, or that is there already, is a fault: it
- * gets a place that nothing leads to, so that the faults in it are told as well.
+ * Finds or makes the node of an entry. An entry without a key, or a duplicate, is an error: it gets
+ * a node that is not linked, so that the errors in it are reported as well.
  */
 static bool take_place(struct reading *reading, const struct fields *fields, struct level *level)
 {
@@ -305,7 +305,7 @@ static void add_store_name(struct store_name *name, const struct level *level)
         store_name_add(name, "=", level->value);
 }
 
-/* What its states are called in a store, or those of its candidate. NULL: no memory. */
+/* The name of its states in a store, or of those of its candidate. NULL: no memory. */
 static const char *store_name_text(struct reading *reading, const struct level *level,
                                    struct span name, bool is_shadow)
 {
@@ -357,7 +357,7 @@ static void read_ban_of(struct reading *reading, const struct fields *entry, str
         return;
     if (rule->unlimited)
         schema_fault(&reading->source, entry, ENTRY_BAN,
-                     "an unlimited rule denies nobody, and so bans nobody");
+                     "an unlimited rule never denies, so it cannot ban");
     read_ban(&reading->source, value, &rule->ban);
 }
 
@@ -390,7 +390,7 @@ static void read_rule(struct reading *reading, const struct fields *entry,
     place->id = rule->id;
 }
 
-/* Keys that speak of a limit, where there is none. */
+/* Keys that belong to a limit, where there is none. */
 static void refuse_without_limit(const struct source *source, const struct fields *entry)
 {
     static const int keys[] = {ENTRY_SHADOW, ENTRY_BAN};

@@ -6,12 +6,12 @@
 #include "rules/rules_make.h"
 #include "rules/yaml/schema.h"
 
-/* Where a place stands in the files, for faults that speak of two entries. */
+/* The position of a node in the files, for errors that name two entries. */
 struct origin {
     uint32_t file, line;
 };
 
-/* What the files of a domain say of its store_tag. */
+/* The store_tag in the files of a domain. */
 struct domain_tag {
     uint8_t tag; /* enum rule_tag */
     bool is_said;
@@ -30,14 +30,14 @@ struct reading {
     uint32_t file;          /* its number among `files` */
     const char *path;       /* kept with the rules */
     const char *domain;     /* kept with the rules */
-    struct origin *origins; /* by the number of the place */
+    struct origin *origins; /* by the number of the node */
     uint32_t n_origins;
 };
 
-/* Keeps where a place stands; false where memory does not suffice. */
+/* Keeps the position of a node; false: no memory. */
 bool note_origin(struct reading *reading, uint32_t place, uint32_t line);
 
-/* The entries below a domain; NULL is none. Whatever is wrong is a fault. */
+/* The entries below a domain; NULL: none. Adds errors to the diagnostics. */
 void read_entries(struct reading *reading, uint32_t domain, const struct yaml_value *descriptors);
 
 void tell_no_memory(const struct source *source);

@@ -17,7 +17,7 @@ static const char *const unit_names[] = {"second", "minute", "hour", "day",
 
 static const struct unit {
     uint8_t number; /* enum rule_unit */
-    uint8_t align;  /* as a calendar window; 0: it is none */
+    uint8_t align;  /* as a calendar window; 0: not one */
     uint64_t ns;    /* as a fixed length */
 } units[N_UNITS] = {
     {RULE_SECOND, 0, NS_PER_S},
@@ -95,8 +95,7 @@ static void read_length(struct limit_reader *reader)
         limit->unit = unit_of_length(limit->quota.period_ns);
 }
 
-/* `lease` of another algorithm is read_store.c's: a word, for units that are leased from a store.
- */
+/* read_store.c reads the other `lease`: a word, for units that are leased from a store. */
 static bool has_lease_word(const struct limit_reader *reader)
 {
     static const char *const words[] = {"strict", "fast"};
@@ -107,7 +106,7 @@ static bool has_lease_word(const struct limit_reader *reader)
     return false;
 }
 
-/* Places that are held, and no units that come back by themselves. */
+/* Slots that are held, and no units that come back by themselves. */
 static void read_lease(struct limit_reader *reader)
 {
     static const int lengths[] = {LIMIT_UNIT, LIMIT_PERIOD, LIMIT_CALENDAR};
@@ -121,9 +120,9 @@ static void read_lease(struct limit_reader *reader)
                         "%s has no lease; concurrency needs one, such as lease: 30s",
                         reader->fields->shape->name);
     if (has_lease_word(reader))
-        schema_fault(reader->source, reader->fields, LIMIT_LEASE,
-                     "places of concurrency are not leased from a store; expected a duration such "
-                     "as 30s");
+        schema_fault(
+            reader->source, reader->fields, LIMIT_LEASE,
+            "slots of concurrency are not leased from a store; expected a duration such as 30s");
     else
         schema_duration(reader->source, reader->fields, LIMIT_LEASE,
                         &reader->limit->quota.lease_ns);
@@ -151,7 +150,7 @@ static void tell_other_algorithm(const struct limit_reader *reader, bool is_aske
     else
         schema_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
                      "%s has no calendar %ss; leave algorithm out, which means fixed_window, or "
-                     "say calendar: fixed, which means %s days",
+                     "use calendar: fixed, which means %s days",
                      name, reader->unit->number == RULE_MONTH ? "month" : "year",
                      reader->unit->number == RULE_MONTH ? "30" : "365");
 }
@@ -189,10 +188,10 @@ static void read_calendar(struct limit_reader *reader)
     bool is_long = reader->unit != NULL && reader->unit->align >= STINT_ALIGN_MONTH;
     if (calendar == CALENDAR_FIXED && has(reader, LIMIT_UTC_OFFSET))
         schema_fault(reader->source, reader->fields, LIMIT_UTC_OFFSET,
-                     "a length that is fixed begins at no time of day; leave out one of the two");
+                     "calendar: fixed has no time zone; leave out one of the two");
     else if (calendar == CALENDAR_FIXED && has(reader, LIMIT_PERIOD))
         schema_fault(reader->source, reader->fields, LIMIT_CALENDAR,
-                     "a period is fixed as it is; expected a unit beside calendar");
+                     "a period is always fixed; expected a unit beside calendar");
     else if (calendar != CALENDAR_FIXED && (is_asked_for || is_long))
         align(reader, is_asked_for);
 }
@@ -213,7 +212,7 @@ static const struct option {
      "gcra, fixed_window and sliding_counter"},
 };
 
-/* stint_quota_check() would tell these too, but not where they stand. */
+/* stint_quota_check() would find these too, but without their position. */
 static void refuse_foreign_options(const struct limit_reader *reader)
 {
     uint8_t algorithm = reader->limit->quota.algorithm;
@@ -259,7 +258,7 @@ static void check(struct limit_reader *reader)
         schema_fault(reader->source, reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.message);
 }
 
-/* The files of envoyproxy/ratelimit may leave the number out; `shadow` is no key of theirs. */
+/* The files of envoyproxy/ratelimit may omit the number; `shadow` is no key of theirs. */
 static void tell_no_number(const struct limit_reader *reader)
 {
     const struct source *source = reader->source;
@@ -278,7 +277,7 @@ bool read_limit(const struct source *source, const struct fields *fields, uint8_
 {
     struct limit_reader reader = {.source = source, .fields = fields, .limit = limit};
     size_t diagnostics_before = diagnostics_count(source->diagnostics);
-    memset(limit, 0, sizeof(*limit)); /* also what lies between the fields of the quota */
+    memset(limit, 0, sizeof(*limit)); /* also errors that concern several fields of the quota */
     read_algorithm(&reader, default_algorithm);
     if (!has(&reader, LIMIT_REQUESTS_PER_UNIT))
         tell_no_number(&reader);
@@ -305,8 +304,8 @@ uint8_t read_hits(const struct source *source, const struct fields *fields,
         return RULE_HITS_UNSAID;
     if (choice == 1 && limit->quota.algorithm == STINT_CONCURRENCY)
         schema_fault(source, fields, LIMIT_HITS,
-                     "places of concurrency are taken and given back, and cannot be charged; "
-                     "leave hits out, or say take");
+                     "slots of concurrency are taken and returned, and cannot be charged; leave "
+                     "hits out, or use take");
     return choice == 0 ? RULE_HITS_TAKE : RULE_HITS_CHARGE;
 }
 

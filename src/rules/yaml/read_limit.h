@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What rate_limit, shadow and ban promise, out of their keys. */
+/* Reads rate_limit, shadow and ban from their keys. */
 #ifndef STINT_RULES_YAML_READ_LIMIT_H
 #define STINT_RULES_YAML_READ_LIMIT_H
 
@@ -19,7 +19,7 @@ bool read_limit(const struct source *source, const struct fields *fields, uint8_
 uint8_t read_hits(const struct source *source, const struct fields *fields,
                   const struct limit *limit);
 
-/* Tells every key that says how much, where `unlimited` says that there is no limit. */
+/* Reports every key of an amount, where `unlimited` means that there is no limit. */
 void refuse_limit(const struct source *source, const struct fields *fields);
 
 void read_ban(const struct source *source, const struct yaml_value *value, struct rule_ban *ban);

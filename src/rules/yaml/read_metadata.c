@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * YAML to JSON, value by value: what envoyproxy/ratelimit reads as a number, a boolean or nothing
- * is one, and any other text is a string.
+ * YAML to JSON, value by value. Numbers, booleans and nulls are those of envoyproxy/ratelimit's
+ * reader; any other text is a string.
  */
 #include "rules/yaml/read_metadata.h"
 
@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* What becomes of one metadata. The text that does not fit is counted, and not written. */
+/* The output for one metadata. Text that does not fit is counted, and not written. */
 struct json_writer {
     const struct source *source;
     struct buf buf;
@@ -33,7 +33,7 @@ static bool refuse(const struct json_writer *writer, struct fault_place place, c
 
 /* ---- Texts and numbers ----------------------------------------------------------------------- */
 
-/* Control characters as \u00XX, DEL too: so the text may be printed as it is. */
+/* Control characters as \u00XX, DEL too: so the text is safe to print. */
 static void write_string(struct buf *buf, struct span text)
 {
     size_t from = 0;
@@ -85,7 +85,7 @@ static bool is_infinite(struct span text)
     return false;
 }
 
-/* What is no string as it stands there; false: it is one after all. */
+/* A plain text that is not a string; false: it is a string. */
 static bool write_plain(struct buf *buf, const struct yaml_value *value)
 {
     struct yaml_whole whole;
@@ -109,7 +109,7 @@ static bool write_text(struct json_writer *writer, const struct yaml_value *valu
     if (!value->is_string && write_plain(&writer->buf, value))
         return true;
     if (!value->is_string && is_infinite(value->text))
-        return refuse(writer, value->place, "expected a number that JSON has, and found none");
+        return refuse(writer, value->place, "JSON has no such number; expected a finite one");
     write_string(&writer->buf, value->text);
     return true;
 }
@@ -151,7 +151,7 @@ static bool merge_map(struct json_writer *writer, struct members *members,
         return refuse(writer, merged->place, "<<: expected a mapping or a list of mappings");
     for (const struct yaml_part *part = merged->parts; part != NULL; part = part->next) {
         if (is_merge(part))
-            return refuse(writer, part->key->place, "<<: what is merged may merge nothing itself");
+            return refuse(writer, part->key->place, "<<: a merged mapping cannot merge others");
         if (!add_member(writer, members, part, true))
             return false;
     }
@@ -169,7 +169,7 @@ static bool merge(struct json_writer *writer, struct members *members,
     return true;
 }
 
-/* Of equal keys the mapping's own counts, then that of what is merged first. */
+/* Of equal keys the mapping's own counts, then the first merged one. */
 static bool gather(struct json_writer *writer, struct members *members,
                    const struct yaml_value *map)
 {
@@ -224,7 +224,7 @@ static bool write_value(struct json_writer *writer, const struct yaml_value *val
     return value->kind == YAML_LIST ? write_list(writer, value) : write_text(writer, value);
 }
 
-/* Every value takes a byte at least: more of them need not be written to be too many. */
+/* Every value takes a byte at least: with more of them than bytes, it need not be written. */
 static bool is_too_long(const struct yaml_value *value, const struct buf *buf)
 {
     return value->weight > METADATA_MAX || buf->len > METADATA_MAX;

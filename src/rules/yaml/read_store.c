@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The keys of a limit that speak of stores outside of this process. */
+/* The keys of a limit that concern stores outside of this process. */
 #include "rules/yaml/read_store.h"
 
 #include "algorithm/spec.h"
@@ -42,7 +42,7 @@ static void tell_unknown_store(const struct store_reading *reading, const struct
                  options->n_stores == 0 ? ": no store is known here" : "");
 }
 
-/* Its number among those that are known, from 1; 0: none of them has the name. */
+/* Its number among the known ones, from 1; 0: none of them has the name. */
 static size_t number_of(const struct rules_load_options *options, struct span name)
 {
     for (size_t i = 0; i < options->n_stores; i++)
@@ -85,9 +85,9 @@ static void warn_of_no_store(const struct source *source, const struct fields *f
                  fields->shape->keys[key]);
 }
 
-/* ---- While it is away ------------------------------------------------------------------------ */
+/* ---- While it is unavailable ----------------------------------------------------------------- */
 
-/* As long as what the store has admitted still counts, nothing is allowed by a share of it. */
+/* While units that the store admitted still count, its share admits nothing. */
 static void warn_of_nothing(const struct source *source, const struct fields *fields,
                             const struct rule *rule)
 {
@@ -102,8 +102,8 @@ static void warn_of_nothing(const struct source *source, const struct fields *fi
     spec_format_duration(&counts_for, rule_counts_for_ns(&rule->quota));
     spec_format_duration(&lasts_for, store->local_for_ns);
     warnings_add(source->diagnostics, source->path, schema_place(fields, LIMIT_ON_STORE_ERROR),
-                 "on_store_error: local will allow nothing: all is taken for used for %s, and "
-                 "local_for is %s; say local_start: empty, or a longer local_for",
+                 "on_store_error: local will allow nothing: all units count as used for %s, and "
+                 "local_for is %s; set local_start: empty, or a longer local_for",
                  counts, lasts);
 }
 
@@ -165,7 +165,7 @@ static void read_lease_term(const struct source *source, const struct fields *fi
                      "expected at least 1ms, and at most the period of the limit");
 }
 
-/* What is leased comes from a store; said of others, it does not come about. */
+/* Leases need a store; without one, the key is an error. */
 static void warn_of_table(const struct store_reading *reading, const struct fields *fields)
 {
     const struct rules_load_options *options = reading->options;
@@ -182,7 +182,7 @@ static void read_lease_words(const struct store_reading *reading, const struct f
     static const char *const words[] = {"strict", "fast"};
     size_t choice;
     bool is_read =
-        rule->quota.algorithm != 0; /* else its faults are told, and these depend on it */
+        rule->quota.algorithm != 0; /* else its errors are reported, and these depend on it */
     if (schema_value(fields, LIMIT_LEASE) == NULL || rule->unlimited ||
         rule->quota.algorithm == STINT_CONCURRENCY) {
         need_lease(reading->source, fields);
@@ -232,9 +232,9 @@ bool read_store_tag(const struct source *source, const struct fields *fields, ui
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-#define CUT_LEN (RULE_STORE_NAME_MAX - 35) /* "@@@" and 32 digits have room behind it */
+#define CUT_LEN (RULE_STORE_NAME_MAX - 35) /* "@@@" and 32 digits fit after it */
 
-/* Those that script_key() leaves as they are, but for the three that stand between texts. */
+/* Those that script_key() leaves as they are, except for the three separators. */
 static bool is_plain(uint8_t c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -264,7 +264,7 @@ void store_name_add(struct store_name *name, const char *separator, struct span 
         add_char(name, text.ptr[i]);
 }
 
-/* A name that ends in the middle of %XX could not be read. */
+/* A name that ended in the middle of %XX would be unreadable. */
 void store_name_end(struct store_name *name, struct hash128 hash)
 {
     if (name->len > RULE_STORE_NAME_MAX) {

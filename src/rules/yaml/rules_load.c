@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads files one by one into one set of rules, which is given out only if nothing was wrong. */
+/* Reads files one by one into one set of rules, which is returned only if there are no errors. */
 #include "rules/yaml/rules_load.h"
 
 #include "rules/yaml/read_entries.h"
@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The same files hash alike wherever they are read; no text can aim at its own hash. */
+/* The same files hash alike wherever they are read; no text can choose its own hash. */
 static void choose_secret(const struct rules_file *files, size_t n_files, uint64_t secret[2])
 {
     secret[0] = secret[1] = 0;
@@ -19,7 +19,7 @@ static void choose_secret(const struct rules_file *files, size_t n_files, uint64
     }
 }
 
-/* Room for what is said of the domain that was added last. */
+/* Grows the data for the domain that was added last. */
 static bool add_tag(struct reading *reading)
 {
     struct domain_tag *tags = realloc(reading->tags, reading->rules->domains_max * sizeof(*tags));
@@ -54,7 +54,7 @@ static const char *kept_domain(const struct rules *rules, struct span name)
     return NULL;
 }
 
-/* False with a fault where the file has no name for its domain. */
+/* False with an error if the file has no name for its domain. */
 static bool read_domain(struct reading *reading, const struct fields *fields, struct span *name)
 {
     size_t diagnostics_before = diagnostics_count(reading->source.diagnostics);
@@ -68,8 +68,8 @@ static bool read_domain(struct reading *reading, const struct fields *fields, st
 }
 
 /*
- * The place of a file's domain. Where it cannot be had, one without a name stands in, so that the
- * faults of the entries are told as well.
+ * The node of a file's domain. On failure a node without a name replaces it, so that errors in the
+ * entries are reported as well.
  */
 static uint32_t take_domain(struct reading *reading, const struct fields *fields, bool may_merge)
 {
@@ -89,7 +89,7 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     return add_domain(reading, span_of("", 0), 0);
 }
 
-/* ---- Where their keys lie -------------------------------------------------------------------- */
+/* ---- Tags of keys ---------------------------------------------------------------------------- */
 
 static size_t number_of_domain(const struct rules *rules, const char *domain)
 {
@@ -99,7 +99,7 @@ static size_t number_of_domain(const struct rules *rules, const char *domain)
     return i;
 }
 
-/* Of a domain in several files one may say it for all, and others may not say otherwise. */
+/* If a domain has several files, one may set it for all; others must not contradict. */
 static void read_tag(struct reading *reading, const struct fields *fields)
 {
     struct domain_tag *tag = &reading->tags[number_of_domain(reading->rules, reading->domain)];
@@ -117,7 +117,7 @@ static void read_tag(struct reading *reading, const struct fields *fields)
     };
 }
 
-/* Rules of one domain mostly stand together. */
+/* Rules of one domain are mostly adjacent. */
 static void hand_out_tags(const struct reading *reading)
 {
     const struct rules *rules = reading->rules;

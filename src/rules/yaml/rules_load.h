@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rules out of YAML: envoyproxy/ratelimit's files, and our keys beside theirs. Bytes come in, files
- * are opened by others. All faults of all files are told, not the first alone.
+ * Rules from YAML: envoyproxy/ratelimit's files, and stint's keys beside theirs. The caller opens
+ * the files. All errors of all files are reported, not only the first.
  */
 #ifndef STINT_RULES_YAML_RULES_LOAD_H
 #define STINT_RULES_YAML_RULES_LOAD_H
@@ -18,7 +18,7 @@ struct rules_diagnostics {
     struct rules_fault *diagnostics; /* in the order of files and lines */
     size_t n_diagnostics;
     size_t n_more; /* past RULES_FAULTS_MAX */
-    /* What loads, and is perhaps not what was meant; also where there are faults. */
+    /* Warnings: what loads, but may not be what was meant; also if there are errors. */
     struct rules_fault *warnings;
     size_t n_warnings; /* at most RULES_FAULTS_MAX; others are not kept */
 };
@@ -26,7 +26,7 @@ struct rules_diagnostics {
 #define RULES_TEXT_MAX (16 << 20) /* bytes in a file */
 
 struct rules_file {
-    const char *path; /* for faults and rule.file */
+    const char *path; /* for diagnostics and rule.file */
     struct span text;
 };
 
@@ -38,15 +38,15 @@ struct rules_load_options {
     size_t n_stores;
     size_t default_store;     /* of rules that name none, from 1; 0: the table */
     bool any_store;           /* others may be named as well; then rule.store.at is 0 */
-    uint8_t default_on_error; /* enum rule_on_store_error: of rules that do not say */
+    uint8_t default_on_error; /* enum rule_on_store_error: of rules that set none */
 };
 #define RULES_STORES_MAX 16
-#define RULES_STORE_DEFAULT "default" /* what the default store is called */
+#define RULES_STORE_DEFAULT "default" /* the name of the default store */
 
 /*
- * The rules, with one reference, or NULL and at least one fault. No files at all is no fault: there
- * are no rules. faults is to be freed either way. NULL options are the defaults. Files are needed
- * during the call; their paths also as long as the faults.
+ * The rules, with one reference, or NULL and at least one error. No files is no error: the set is
+ * empty. Free faults either way. NULL options are the defaults. Files are needed during the call;
+ * their paths also as long as the faults.
  */
 struct rules *rules_load(const struct rules_file *files, size_t n_files,
                          const struct rules_load_options *options,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which keys a mapping has; fields_values.c reads what they hold. */
+/* Which keys a mapping has; schema_values.c reads their values. */
 #include "rules/yaml/schema.h"
 
 #include "algorithm/nearest.h"
@@ -18,7 +18,7 @@ static int key_number(const struct shape *shape, struct span name)
     return -1;
 }
 
-/* A key that another kind of mapping has is there by mistake of indentation, or of memory. */
+/* A key of another kind of mapping is there by wrong indentation or by mistake. */
 static const struct shape *home_of(struct span name)
 {
     static const struct shape *const shapes[] = {&shape_entry, &shape_limit, &shape_ban,
@@ -83,8 +83,7 @@ static void merge(const struct source *source, struct fields *fields,
     if (merged->kind != YAML_MAP || depth == MERGES_MAX) {
         diagnostics_add(source->diagnostics, source->path, merged->place,
                         "<<: expected a mapping or a list of mappings, %s",
-                        depth == MERGES_MAX ? "and not so many, one within the other"
-                                            : "found neither");
+                        depth == MERGES_MAX ? "not nested so deeply" : "found neither");
         return;
     }
     read_map(source, &found, merged, depth + 1);

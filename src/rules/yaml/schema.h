@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mappings that a file of rules is made of, and the values of their keys. Whatever is not as it
- * should be is told as a fault that names the key and what was expected; reading goes on.
+ * The mappings of a file of rules, and the values of their keys. Each error is reported with the
+ * key and what was expected; reading goes on.
  */
 #ifndef STINT_RULES_YAML_SCHEMA_H
 #define STINT_RULES_YAML_SCHEMA_H
@@ -11,13 +11,13 @@
 #define FIELD_TEXT_MAX 4096 /* bytes in one text of a file */
 #define FIELDS_MAX 32       /* keys of one shape, at most */
 
-/* Where faults of a file go. */
+/* Where errors of a file go. */
 struct source {
     const char *path;
     struct rules_diagnostics *diagnostics;
 };
 
-/* A kind of mapping. The number of a key is its place among the names. */
+/* A kind of mapping. The number of a key is its index among the names. */
 struct shape {
     const char *name;    /* "rate_limit" */
     const char *article; /* "a rate_limit" */
@@ -74,7 +74,7 @@ enum { REPLACES_NAME };
 extern const struct shape shape_file, shape_entry, shape_limit, shape_shadow, shape_ban,
     shape_replaces;
 
-/* A mapping that was looked over: for each key, where it stands. */
+/* A mapping after the check of its keys: for each key, its position. */
 struct fields {
     const struct shape *shape;
     const struct yaml_value *map;
@@ -82,37 +82,35 @@ struct fields {
 };
 
 /*
- * Finds the keys of a mapping, and tells those that are unknown, misplaced or there twice. What
- * `<<` merges into it counts where the mapping itself has no such key. False where the value is no
- * mapping.
+ * Finds the keys of a mapping, and reports those that are unknown, misplaced or repeated. Keys that
+ * `<<` merges count where the mapping itself has no such key. False where the value is no mapping.
  */
 bool schema_read(const struct source *source, const struct shape *shape,
                  const struct yaml_value *value, struct fields *fields);
 
 /* The value of a key; NULL where it is left out or null. */
 const struct yaml_value *schema_value(const struct fields *fields, int key);
-/* Where the value stands; where the mapping does, if there is none. */
+/* The position of the value; of the mapping, if there is none. */
 struct fault_place schema_place(const struct fields *fields, int key);
 
-/* Tells a fault of a key's value: "KEY: …". */
+/* Reports an error of a key's value: "KEY: …". */
 void schema_fault(const struct source *source, const struct fields *fields, int key,
                   const char *format, ...) ERR_PRINTF(4, 5);
 
 /*
- * Each reads the value of a key: true where it is there and right; else what it points to is left
- * as it was.
+ * Each reads the value of a key: true where it exists and is valid; else the output is unchanged.
  */
 bool schema_text(const struct source *source, const struct fields *fields, int key,
                  struct span *text);
 bool schema_flag(const struct source *source, const struct fields *fields, int key, bool *flag);
 bool schema_number(const struct source *source, const struct fields *fields, int key, uint32_t min,
                    uint32_t *number);
-/* The same, of units; the error for what is above UNIT_COUNT_MAX says what to do. */
+/* The same for units; the error above UNIT_COUNT_MAX says what to do. */
 bool schema_units(const struct source *source, const struct fields *fields, int key, uint32_t min,
                   uint32_t *number);
 bool schema_duration(const struct source *source, const struct fields *fields, int key,
                      uint64_t *ns);
-/* In any case of letters. `expected` is what the message says. */
+/* In any case of letters. `expected` is the text for the message. */
 bool schema_choice(const struct source *source, const struct fields *fields, int key,
                    const char *const *names, size_t n_names, size_t *choice);
 

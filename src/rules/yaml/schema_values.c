@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the keys of a mapping hold: texts, flags, numbers, durations, choices. */
+/* Reads the values of keys: texts, flags, numbers, durations, choices. */
 #include "rules/yaml/schema.h"
 
 #include "algorithm/nearest.h"
@@ -57,7 +57,7 @@ bool schema_flag(const struct source *source, const struct fields *fields, int k
     return yaml_flag(value, flag) || expected(source, fields, key, "true or false");
 }
 
-/* 010 is eight, as YAML 1.1 has it; whoever wrote it may have meant ten. */
+/* 010 is eight, as in YAML 1.1; the author may have meant ten. */
 static void warn_of_octal(const struct source *source, const struct fields *fields, int key,
                           struct span text, uint32_t number)
 {
@@ -120,7 +120,7 @@ bool schema_duration(const struct source *source, const struct fields *fields, i
     return true;
 }
 
-/* The letters of ASCII are enough for names that we chose. */
+/* ASCII letters are enough for the names of choices. */
 static bool is_name(struct span text, const char *name)
 {
     struct span named = text_span(name);

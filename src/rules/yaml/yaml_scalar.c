@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks at texts of at most NUMBER_MAX characters: what is longer is no number that anybody meant.
- */
+/* Reads texts of at most NUMBER_MAX characters: longer ones are never numbers. */
 #include "rules/yaml/yaml_scalar.h"
 
 #include "algorithm/text.h"
@@ -57,7 +56,7 @@ static unsigned digit_value(char c)
     return small >= 'a' && small <= 'f' ? (unsigned)(small - 'a') + 10 : 16;
 }
 
-/* Steps over 0x, 0o, 0b or the 0 of an octal number, which tell the base of what follows. */
+/* Skips 0x, 0o, 0b or the 0 of an octal number, which give the base of the rest. */
 static unsigned read_base(const char **digits)
 {
     const char *text = *digits;
@@ -109,7 +108,7 @@ static size_t skip_digits(const char *text)
     return n;
 }
 
-/* strtod() knows more than YAML does: hexadecimal, infinities, blanks. */
+/* strtod() accepts more than YAML does: hexadecimal, infinities, blanks. */
 static bool looks_real(const char *text)
 {
     if (*text == '+' || *text == '-')

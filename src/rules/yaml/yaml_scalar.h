@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a plain text means where the file leaves it open: a boolean, a whole number, a real one. As
- * envoyproxy/ratelimit's reader takes them, which keeps to YAML 1.1 in the words and octals.
+ * The type of an unquoted text: a boolean, an integer, a real number. Compatible with
+ * envoyproxy/ratelimit's reader, which follows YAML 1.1 for words and octals.
  */
 #ifndef STINT_RULES_YAML_YAML_SCALAR_H
 #define STINT_RULES_YAML_YAML_SCALAR_H
@@ -17,8 +17,8 @@ struct yaml_whole {
 };
 
 /*
- * Decimal, 0x1f, 0o17, 017 or 0b101, with a sign, and with any _ after the first character. Quotes
- * are not looked at.
+ * Decimal, 0x1f, 0o17, 017 or 0b101, with a sign, and with any _ after the first character. Ignores
+ * quotes.
  */
 bool yaml_whole(const struct yaml_value *value, struct yaml_whole *whole);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Builds the tree out of libyaml's events, without recursion. */
+/* Builds the tree from libyaml's events, without recursion. */
 #include "rules/yaml/yaml_value.h"
 
 #include "algorithm/text.h"
@@ -78,7 +78,7 @@ static bool append(struct yaml_reader *reader, struct open_value *open,
     return true;
 }
 
-/* Puts a value that is complete where it belongs. */
+/* Puts a complete value into its parent. */
 static bool add(struct yaml_reader *reader, const struct yaml_value *value, yaml_mark_t mark)
 {
     if (reader->depth == 0) {
@@ -126,8 +126,7 @@ static bool add_alias(struct yaml_reader *reader, const yaml_event_t *event)
         if (anchor->name.len != name.len || memcmp(anchor->name.ptr, name.ptr, name.len) != 0)
             continue;
         if (anchor->value->is_open)
-            return refuse(reader, place_of(event->start_mark),
-                          "an alias within what it stands for");
+            return refuse(reader, place_of(event->start_mark), "an alias inside its own anchor");
         return add(reader, anchor->value, event->start_mark);
     }
     diagnostics_add(reader->diagnostics, reader->file->path, place_of(event->start_mark),
@@ -211,7 +210,7 @@ static bool on_event(struct yaml_reader *reader, const yaml_event_t *event)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-/* Bytes that are no text: libyaml tells them by their offset alone. */
+/* Invalid UTF-8: libyaml reports only its offset. */
 static struct fault_place place_of_offset(struct span text, size_t offset)
 {
     struct fault_place place = {1, 1};
@@ -238,10 +237,10 @@ static void tell_parser_error(struct yaml_reader *reader, const yaml_parser_t *p
         place = place_of_offset(reader->file->text, parser->problem_offset);
     if (parser->context != NULL && parser->error != YAML_READER_ERROR)
         diagnostics_add(reader->diagnostics, reader->file->path, place,
-                        "this is no YAML: %s %s (line %u)", problem, parser->context,
+                        "invalid YAML: %s %s (line %u)", problem, parser->context,
                         (unsigned)parser->context_mark.line + 1);
     else
-        diagnostics_add(reader->diagnostics, reader->file->path, place, "this is no YAML: %s",
+        diagnostics_add(reader->diagnostics, reader->file->path, place, "invalid YAML: %s",
                         problem);
 }
 

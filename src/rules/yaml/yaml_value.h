@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One file of YAML as a tree in memory, each value with its line and column. What a text means (a
- * number, a boolean) is decided by whoever asks for it: nothing is guessed from its looks.
+ * One file of YAML as a tree in memory, each value with its line and column. The reader of a value
+ * decides what its text means (a number, a boolean): nothing is guessed from its looks.
  */
 #ifndef STINT_RULES_YAML_YAML_VALUE_H
 #define STINT_RULES_YAML_YAML_VALUE_H
@@ -16,7 +16,7 @@ struct yaml_value {
     bool is_string;  /* quoted, a block, or tagged !!str: neither null nor a number */
     bool is_open;    /* while it is being read */
     uint16_t height; /* levels below it */
-    uint32_t weight; /* values in it, itself included, aliases counted as what they stand for */
+    uint32_t weight; /* values in it, itself included; an alias counts as its target */
     struct fault_place place;
     struct span text;
     struct yaml_part *parts; /* of a list or mapping, in the order of the file */
@@ -29,9 +29,9 @@ struct yaml_part {
 };
 
 /*
- * Reads the one document of a file; NULL with a fault for anything else. An empty file is a null.
- * An alias is the very value that its anchor names. So that no small file grows large by them, and
- * none is nested deeply, weight and height of what is returned have limits.
+ * Reads the one document of a file; NULL with an error for anything else. An empty file is a null.
+ * An alias is the very value that its anchor names. Weight and height of the result have limits, so
+ * that aliases cannot make a small file large, and no file is nested deeply.
  */
 const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file *file,
                                    struct rules_diagnostics *diagnostics);

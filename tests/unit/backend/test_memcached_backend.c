@@ -427,7 +427,7 @@ static void a_state_of_tomorrow_is_an_error_and_stays(void **state)
     start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 1);
     run_all();
     assert_failed(&asked, BACKEND_ERROR_STATE);
-    assert_non_null(strstr(asked.op.answer.error, "hour ahead"));
+    assert_non_null(strstr(asked.op.answer.error, "hour in the future"));
     assert_int_equal(all_writes(), writes);
     wall_ns = today_ns + NS_PER_DAY - NS_PER_S;
     assert_int_equal(take("window 5/10s", "k", 5).outcome, STINT_DENY);

@@ -156,15 +156,15 @@ static void what_is_no_reply_ends_it(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"+OK\r\n", "no reply of memcached"},
-        {"VA x\r\n", "no reply of memcached"},
-        {"VA 1 cx\r\na\r\n", "no reply of memcached"},
-        {"VA 1\r\nabc", "no reply of memcached"},
-        {"EN\n", "no reply of memcached"},
-        {"VA 1048577\r\n", "value of memcached's is too long"},
-        {"HD\r\n", "what was not asked"}, /* of a get */
-        {"NF\r\n", "what was not asked"},
-        {"VERSION 1\r\n", "what was not asked"},
+        {"+OK\r\n", "invalid reply from memcached"},
+        {"VA x\r\n", "invalid reply from memcached"},
+        {"VA 1 cx\r\na\r\n", "invalid reply from memcached"},
+        {"VA 1\r\nabc", "invalid reply from memcached"},
+        {"EN\n", "invalid reply from memcached"},
+        {"VA 1048577\r\n", "value from memcached is too long"},
+        {"HD\r\n", "a reply to no command"}, /* of a get */
+        {"NF\r\n", "a reply to no command"},
+        {"VERSION 1\r\n", "a reply to no command"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin_ready();
@@ -183,7 +183,7 @@ static void what_is_no_reply_ends_it(void **state)
     assert_non_null(strstr(link_fault(link), "at most 2048 bytes"));
     begin_ready();
     feed("EN\r\n", 2 * MS); /* nobody has asked */
-    assert_non_null(strstr(link_fault(link), "what was not asked"));
+    assert_non_null(strstr(link_fault(link), "a reply to no command"));
 }
 
 /* ---- The greeting ---------------------------------------------------------------------------- */
@@ -208,9 +208,9 @@ static void who_does_not_greet_as_memcached_is_left(void **state)
         const char *password, *answer, *fault;
     } cases[] = {
         {"x", "CLIENT_ERROR authentication failure\r\n", "refuses the password: CLIENT_ERROR"},
-        {NULL, "CLIENT_ERROR unauthenticated\r\n", "refuses to say what it is"},
-        {NULL, "HTTP/1.1 400 Bad Request\r\n", "no reply of memcached"},
-        {NULL, "END\r\n", "does not say that it is memcached"},
+        {NULL, "CLIENT_ERROR unauthenticated\r\n", "refuses to report its version"},
+        {NULL, "HTTP/1.1 400 Bad Request\r\n", "invalid reply from memcached"},
+        {NULL, "END\r\n", "does not identify itself as memcached"},
         {NULL, "VERSION 1.5.22\r\n", "1.5.22 is too old: expected 1.6.10"},
         {NULL, "VERSION 1.6.9\r\n", "1.6.9 is too old"},
     };

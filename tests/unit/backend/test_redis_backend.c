@@ -237,10 +237,10 @@ static void diagnostics_are_told_apart(void **state)
         {"-STINT CONFLICT the id was used\r\n", NULL, BACKEND_CONFLICT, BACKEND_ERROR_OTHER},
         {"-NOPERM no\r\n", "NOPERM", BACKEND_FAILED, BACKEND_ERROR_OTHER},
         {"-MOVED 1 b:1\r\n", "redis-cluster://", BACKEND_FAILED, BACKEND_ERROR_OTHER},
-        {"*1\r\n:1\r\n", "none that a script", BACKEND_FAILED, BACKEND_ERROR_OTHER},
-        {"*8\r\n:0\r\n:3\r\n:10\r\n:99\r\n:0\r\n:5\r\n:0\r\n:9\r\n", "none that a script",
+        {"*1\r\n:1\r\n", "not that of a stint script", BACKEND_FAILED, BACKEND_ERROR_OTHER},
+        {"*8\r\n:0\r\n:3\r\n:10\r\n:99\r\n:0\r\n:5\r\n:0\r\n:9\r\n", "not that of a stint script",
          BACKEND_FAILED, BACKEND_ERROR_OTHER},
-        {"+OK\r\n", "none that a script", BACKEND_FAILED, BACKEND_ERROR_OTHER},
+        {"+OK\r\n", "not that of a stint script", BACKEND_FAILED, BACKEND_ERROR_OTHER},
         {NULL, "not answered", BACKEND_FAILED, BACKEND_ERROR_LATE},
     };
     begin_single();

@@ -151,7 +151,7 @@ static void who_refuses_the_greeting_is_left(void **state)
     } cases[] = {
         {"x", "-WRONGPASS invalid\r\n", "the store refuses HELLO: WRONGPASS invalid"},
         {NULL, "-NOAUTH HELLO must\r\n", "the store refuses HELLO: NOAUTH HELLO must"},
-        {NULL, "HTTP/1.1 400 Bad Request\r\n", "is no reply of Redis or Valkey"},
+        {NULL, "HTTP/1.1 400 Bad Request\r\n", "invalid reply from Redis or Valkey"},
         {NULL, "+PONG\r\n", "neither Redis nor Valkey"},
         {NULL, "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "neither Redis nor Valkey"},
     };
@@ -298,7 +298,7 @@ static void what_nobody_asked_for_ends_it(void **state)
     feed(":1\r\n", 2 * MS);
     assert_told("");
     assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
-    assert_string_equal(redis_conn_error(conn), "the store has answered what was not asked");
+    assert_string_equal(redis_conn_error(conn), "the store sent a reply to no command");
 }
 
 static void what_is_no_reply_ends_it(void **state)

@@ -56,19 +56,19 @@ static void assert_mistakes(const struct mistake *mistakes, size_t n)
 static void test_what_is_no_yaml_is_told_where_it_ends_to_be(void **unused)
 {
     static const struct mistake mistakes[] = {
-        {"domain: 'd\n", "a.yaml:2:1: this is no YAML: found unexpected end of stream while "
-                         "scanning a quoted scalar (line 1)\n"},
+        {"domain: 'd\n", "a.yaml:2:1: invalid YAML: found unexpected end of stream while scanning "
+                         "a quoted scalar (line 1)\n"},
         {"domain: d\n\tdescriptors:\n",
-         "a.yaml:2:1: this is no YAML: found a tab character that violates indentation while "
-         "scanning a plain scalar (line 1)\n"},
+         "a.yaml:2:1: invalid YAML: found a tab character that violates indentation while scanning "
+         "a plain scalar (line 1)\n"},
         {"domain: d\ndescriptors:\n  - key: \xff\n",
-         "a.yaml:3:10: this is no YAML: invalid leading UTF-8 octet\n"},
+         "a.yaml:3:10: invalid YAML: invalid leading UTF-8 octet\n"},
         {"domain: \xc3\xa4\x01\n",
-         "a.yaml:1:10: this is no YAML: control characters are not allowed\n"},
+         "a.yaml:1:10: invalid YAML: control characters are not allowed\n"},
         {"domain: d\n---\ndomain: e\n", "a.yaml:2:1: expected one document in a file, found "
                                         "another; give it its own file\n"},
         {"domain: *x\n", "a.yaml:1:9: there is no anchor \"x\" above\n"},
-        {"domain: &x [*x]\n", "a.yaml:1:13: an alias within what it stands for\n"},
+        {"domain: &x [*x]\n", "a.yaml:1:13: an alias inside its own anchor\n"},
         {"domain: !!int 5\n", "a.yaml:1:9: tags other than !!str have no meaning here\n"},
     };
     (void)unused;
@@ -86,7 +86,7 @@ static void test_a_nul_is_told(void **unused)
     assert_int_equal(diagnostics.diagnostics[0].line, 2);
     assert_int_equal(diagnostics.diagnostics[0].column, 3);
     assert_string_equal(diagnostics.diagnostics[0].message,
-                        "this is no YAML: control characters are not allowed");
+                        "invalid YAML: control characters are not allowed");
     rules_diagnostics_free(&diagnostics);
     assert_told("domain: \"d\\0\"\n",
                 "a.yaml:1:9: domain: expected a text without a NUL, found \"d?\"\n");
@@ -215,8 +215,8 @@ static void test_every_bad_value_is_told(void **unused)
          "a.yaml:7:13: hits: expected take or charge, found \"charged\"; did you mean "
          "\"charge\"?\n"},
         {LIMIT("      algorithm: concurrency\n      lease: 1m\n" TEN "      hits: charge\n"),
-         "a.yaml:8:13: hits: places of concurrency are taken and given back, and cannot be "
-         "charged; leave hits out, or say take\n"},
+         "a.yaml:8:13: hits: slots of concurrency are taken and returned, and cannot be charged; "
+         "leave hits out, or use take\n"},
         {LIMIT("      unlimited: true\n      hits: take\n"),
          "a.yaml:6:13: hits: unlimited: true stands alone, without hits\n"},
         {LIMIT(UNIT TEN "      algorithm: log\n      count_denied: true\n"),
@@ -277,7 +277,7 @@ static void test_contradictions_are_told(void **unused)
          "a.yaml:6:13: shadow: an unlimited rule counts nothing, and so has no candidate beside "
          "it; try the limit with shadow_mode: true\n"},
         {LIMIT("      unlimited: true\n    ban: {after: 1, for: 1m}\n"),
-         "a.yaml:6:10: ban: an unlimited rule denies nobody, and so bans nobody\n"},
+         "a.yaml:6:10: ban: an unlimited rule never denies, so it cannot ban\n"},
         {"domain: d\ndescriptors:\n  - key: k\n    ban: {after: 1, for: 1m}\n    shadow: {}\n",
          "a.yaml:4:10: ban: expected a rate_limit beside it, found none\n"
          "a.yaml:5:13: shadow: expected a rate_limit beside it, found none\n"},
@@ -301,10 +301,10 @@ static void test_contradictions_of_calendars_are_told(void **unused)
     static const struct mistake mistakes[] = {
         {LIMIT(TEN "      unit: month\n      algorithm: gcra\n"),
          "a.yaml:7:18: algorithm: gcra has no calendar months; leave algorithm out, which means "
-         "fixed_window, or say calendar: fixed, which means 30 days\n"},
+         "fixed_window, or use calendar: fixed, which means 30 days\n"},
         {LIMIT(TEN "      unit: year\n      algorithm: window\n"),
          "a.yaml:7:18: algorithm: window has no calendar years; leave algorithm out, which means "
-         "fixed_window, or say calendar: fixed, which means 365 days\n"},
+         "fixed_window, or use calendar: fixed, which means 365 days\n"},
         {LIMIT(TEN "      unit: day\n      calendar: utc\n      algorithm: log\n"),
          "a.yaml:8:18: algorithm: log has no calendar windows; leave algorithm out, which means "
          "fixed_window\n"},
@@ -317,10 +317,9 @@ static void test_contradictions_of_calendars_are_told(void **unused)
         {LIMIT(TEN "      unit: day\n      utc_offset: +1\n"),
          "a.yaml:7:19: utc_offset: expected an offset such as +01:00, -05:30 or Z, found \"+1\"\n"},
         {LIMIT(TEN "      unit: month\n      calendar: fixed\n      utc_offset: Z\n"),
-         "a.yaml:8:19: utc_offset: a length that is fixed begins at no time of day; leave out one "
-         "of the two\n"},
+         "a.yaml:8:19: utc_offset: calendar: fixed has no time zone; leave out one of the two\n"},
         {LIMIT(TEN "      period: 30d\n      calendar: fixed\n"),
-         "a.yaml:7:17: calendar: a period is fixed as it is; expected a unit beside calendar\n"},
+         "a.yaml:7:17: calendar: a period is always fixed; expected a unit beside calendar\n"},
         {LIMIT(TEN "      unit: month\n      calendar: lunar\n"),
          "a.yaml:7:17: calendar: expected fixed or utc, found \"lunar\"\n"},
     };
@@ -337,8 +336,7 @@ static void test_mistakes_in_bans_are_told(void **unused)
         {LIMIT(UNIT TEN "    ban: {after: 0, for: 1m}\n"),
          "a.yaml:7:18: after: expected a whole number from 1 to 4294967295, found \"0\"\n"},
         {LIMIT(UNIT TEN "    ban: {after: 1, for: 2h, max: 1h}\n"),
-         "a.yaml:7:26: for: it is longer than any ban may be: max, 365 days where it is left "
-         "out\n"},
+         "a.yaml:7:26: for: it is longer than the longest ban: max, 365 days by default\n"},
         {LIMIT(UNIT TEN "    ban: {after: 1, for: 1h, factor: 1.5}\n"),
          "a.yaml:7:38: factor: expected a whole number from 1 to 4294967295, found \"1.5\"\n"},
     };

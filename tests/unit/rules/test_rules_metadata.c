@@ -118,9 +118,9 @@ static void test_what_cannot_be_told_is_a_fault(void **unused)
     assert_refused("x", "metadata: expected a mapping, found \"x\"");
     assert_refused("{a: 1, a: 2}", "metadata: this key is there already");
     assert_refused("{[1]: 2}", "metadata: expected a text as a key");
-    assert_refused("{a: .inf}", "metadata: expected a number that JSON has, and found none");
+    assert_refused("{a: .inf}", "metadata: JSON has no such number; expected a finite one");
     assert_refused("{<<: 5}", "metadata: <<: expected a mapping or a list of mappings");
-    assert_refused("{<<: {<<: {}}}", "metadata: <<: what is merged may merge nothing itself");
+    assert_refused("{<<: {<<: {}}}", "metadata: <<: a merged mapping cannot merge others");
 }
 
 static char *filled(const char *head, char c, size_t n, const char *tail)

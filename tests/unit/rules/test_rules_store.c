@@ -223,12 +223,11 @@ static void test_faults_of_stores(void **unused)
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_start: half\n"
                         "      local_for: 0s\n      local_then: local\n"),
          &both,
-         "8:20: local_start: expected full or empty, found \"half\"\n"
-         "9:18: local_for: expected a duration of whole nanoseconds, above 0 and below 584 years, "
-         "found \"0s\"\n"
-         "10:19: local_then: expected deny or allow, found \"local\"\n"
-         "warning 7:23: on_store_error: local will allow nothing: all is taken for used for 1m, "
-         "and local_for is 1m; say local_start: empty, or a longer local_for\n"},
+         "8:20: local_start: expected full or empty, found \"half\"\n9:18: local_for: expected a "
+         "duration of whole nanoseconds, above 0 and below 584 years, found \"0s\"\n10:19: "
+         "local_then: expected deny or allow, found \"local\"\nwarning 7:23: on_store_error: local "
+         "will allow nothing: all units count as used for 1m, and local_for is 1m; set "
+         "local_start: empty, or a longer local_for\n"},
         {"domain: d\nstore_tag: key\n", &both,
          "2:12: store_tag: expected values, first or domain, found \"key\"\n"},
         {LIMIT(UNIT TEN "      store_tag: first\n"), &both,
@@ -257,7 +256,7 @@ static void test_faults_of_leases(void **unused)
         {LIMIT(UNIT TEN "      lease: fast\n      lease_term: 999us\n"), &both,
          "8:19: lease_term: expected at least 1ms, and at most the period of the limit\n"},
         {LIMIT(TEN "      algorithm: concurrency\n      lease: strict\n"), &both,
-         "7:14: lease: places of concurrency are not leased from a store; expected a duration such "
+         "7:14: lease: slots of concurrency are not leased from a store; expected a duration such "
          "as 30s\n"},
         {LIMIT(TEN "      algorithm: concurrency\n      lease: 30s\n      lease_units: 5\n"), &both,
          "8:20: lease_units: expected lease: strict or lease: fast beside it, found neither\n"},
@@ -294,8 +293,8 @@ static void test_what_comes_to_nothing_is_a_warning(void **unused)
          "warning 8:18: local_for: has no meaning where on_store_error is deny\n"
          "warning 9:19: local_then: has no meaning where on_store_error is deny\n"},
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_for: 60s\n"), &both,
-         "warning 7:23: on_store_error: local will allow nothing: all is taken for used for 1m, "
-         "and local_for is 1m; say local_start: empty, or a longer local_for\n"},
+         "warning 7:23: on_store_error: local will allow nothing: all units count as used for 1m, "
+         "and local_for is 1m; set local_start: empty, or a longer local_for\n"},
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_for: 61s\n"), &both, ""},
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_start: empty\n"), &both, ""},
     };
