@@ -69,7 +69,7 @@ struct stint_error {
     char message[STINT_ERROR_MAX]; /* what was wrong, where, and what was expected */
 };
 
-/* The name of a code, such as "range"; never NULL. The text is static. Any thread. */
+/* The name of an enum stint_code, a static text; "UNKNOWN" for other values. Any thread. */
 STINT_API const char *stint_code_name(int code);
 STINT_API const char *stint_version(void);
 
