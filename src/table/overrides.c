@@ -10,8 +10,7 @@
 
 #include <string.h>
 
-#define OVERRIDE_TWEAK UINT64_C(0x6f76657272) /* separates the sums of entries from keys' hashes   \
-                                               */
+#define OVERRIDE_TWEAK UINT64_C(0x6f76657272) /* separates sums from hashes of keys */
 #define TRIES 100 /* of OWNER_PATIENCE_NS each, until a writer counts as stopped */
 #define PLACES_PER_SET 8
 #define SETS 2 /* in which a key may be */
