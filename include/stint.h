@@ -261,8 +261,7 @@ STINT_API struct stint_decision stint_cell16_ask(const struct stint_quota *quota
                                                  struct stint_cell16 *cell,
                                                  const struct stint_ask *ask);
 
-/* Any algorithm, on stint_state_size(quota) caller-owned bytes aligned to 16. One thread at a time.
- */
+/* Any algorithm, on stint_state_size(quota) bytes aligned to 16. One thread at a time. */
 STINT_API void stint_state_init(const struct stint_quota *quota, void *state, uint64_t now_ns);
 STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota, void *state,
                                                 const struct stint_ask *ask);
@@ -348,8 +347,7 @@ STINT_API int stint_table_open(struct stint_table **table,
 /* No thread of this process may use the table any more; other processes may. NULL is accepted. */
 STINT_API void stint_table_close(struct stint_table *table);
 
-/* The table's time now, in ns. It never decreases, also not over restarts and reboots. Any thread.
- */
+/* The table's time now, in ns. Never decreases, also over restarts and reboots. Any thread. */
 STINT_API uint64_t stint_now(const struct stint_table *table);
 /* Sets the time of a table with STINT_CLOCK_VIRTUAL; an earlier time has no effect. Any thread. */
 STINT_API void stint_table_set_now(struct stint_table *table, uint64_t now_ns);

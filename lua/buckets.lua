@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The algorithm of src/algorithm/buckets.c. x: time_slack in us, 0: form B; y: count_slack, 0: form A.
+-- The algorithm of src/algorithm/buckets.c. x: time_slack in us, 0: form B. y: count_slack, 0: A.
 --
 -- State, '>BI7B': 0x21, the newest bucket's first use (the state's own time without one, or if it
 -- is closed), 1 if the newest bucket takes no more units. Then '>I7I4' for each bucket, oldest

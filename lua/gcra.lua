@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The algorithm of src/algorithm/gcra.c. x: the burst, 0: the limit. y: 1 charges refused takes too.
+-- The algorithm of src/algorithm/gcra.c. x: the burst; 0: limit. y: 1 charges refused takes too.
 --
 -- State, '>BI7I2': 0x41, the theoretical arrival time (TAT) in us, and 32,000ths of a us: the ticks
 -- of 1/32 ns that the C code counts. Every length of time here is such a pair, ticks below 32,000.

@@ -16,8 +16,7 @@ static inline uint64_t gcra_ns_up(uint64_t ticks)
     return (ticks >> GCRA_TICKS_PER_NS_LOG2) + ((ticks & mask) != 0);
 }
 
-/* The reciprocal is short by less than one part in 2^64: one correction makes the quotient exact.
- */
+/* The reciprocal is low by less than one part in 2^64: one correction makes the quotient exact. */
 static inline uint64_t gcra_whole_units(const struct stint_quota *quota, uint64_t ticks)
 {
     uint64_t interval = quota->derived.interval_ticks;

@@ -72,8 +72,7 @@ size_t pool_age_index(const struct stint_pool *pool, uint64_t age);
 struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
                                    uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns);
 
-/* ---- pool_cooldown.c ----------------------------------------------------------------------------
- */
+/* ---- pool_cooldown.c ------------------------------------------------------------------------- */
 
 struct pool_cooldown {
     uint64_t ends_ns; /* 0: it may be used; STINT_NEVER_NS: out */

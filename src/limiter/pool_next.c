@@ -292,7 +292,7 @@ static void choose_least_used(struct choice *choice)
         choose_first(choice);
 }
 
-/* ---- The answer ------------------------------------------------------------------------------ */
+/* ---- The result ------------------------------------------------------------------------------ */
 
 static void choose_key(struct choice *choice)
 {

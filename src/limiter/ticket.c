@@ -489,7 +489,7 @@ int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t
     return end_closing(&closing, decision);
 }
 
-/* ---- Never settled --------------------------------------------------------------------------- */
+/* ---- Expiry ---------------------------------------------------------------------------------- */
 
 static bool has_charges(const struct ticket_part *parts, int n)
 {

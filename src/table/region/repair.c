@@ -29,7 +29,7 @@ enum found {
     FOUND_DAMAGED,
 };
 
-/* ---- What stands in a slot ------------------------------------------------------------------- */
+/* ---- The content of a slot ------------------------------------------------------------------- */
 
 /* A slot that was published and has no state of its key yet, rather than a flipped bit. */
 static bool is_new_key(const struct mending *mending, const struct seen *seen)
@@ -83,7 +83,7 @@ static enum found find(const struct mending *mending, const struct seen *seen,
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
 
-/* ---- What becomes of it ---------------------------------------------------------------------- */
+/* ---- Repair ---------------------------------------------------------------------------------- */
 
 static void empty(const struct mending *mending, const struct seen *seen)
 {

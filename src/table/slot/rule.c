@@ -118,7 +118,7 @@ void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_de
         *decision = algorithm_never(capacity);
 }
 
-/* ---- What is in the way ---------------------------------------------------------------------- */
+/* ---- Conflicts ------------------------------------------------------------------------------- */
 
 uint64_t rule_frozen_until(const struct slots *slots, const struct seen *frozen)
 {

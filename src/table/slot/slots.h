@@ -29,9 +29,7 @@
 #define TAG_PENDING (UINT64_C(1) << 15)
 #define TAG_ID_MASK (TAG_PENDING - 1)
 #define TAG_HASH_MASK (~UINT64_C(0xffff))
-#define TAG_ABANDONED                                                                              \
-    TAG_PENDING /* no key has tag 0: a wide slot left to an owner who is stuck                     \
-                 */
+#define TAG_ABANDONED TAG_PENDING /* no key has tag 0: a wide slot left to a stuck owner */
 
 /*
  * A slot whose units are on the move to another class (rule.h): pending, without a quota's id. In
