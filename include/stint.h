@@ -71,6 +71,7 @@ struct stint_error {
 
 /* The name of an enum stint_code, a static text; "UNKNOWN" for other values. Any thread. */
 STINT_API const char *stint_code_name(int code);
+/* STINT_VERSION of the library that is loaded. Any thread. */
 STINT_API const char *stint_version(void);
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
@@ -98,10 +99,10 @@ enum stint_align {
 /* What happens to a new key when every slot that it may use holds a live state. */
 enum stint_when_full {
     STINT_FULL_DEFAULT = 0, /* inherit for window, buckets, log and concurrency; else evict */
-    STINT_FULL_INHERIT, /* no live state is evicted: the new key waits for the first to expire */
-    STINT_FULL_EVICT,   /* the state with the least debt is evicted; states that deny stay */
-    STINT_FULL_DENY,    /* the new key is denied */
-    STINT_FULL_ALLOW,   /* the new key is allowed, and not stored */
+    STINT_FULL_INHERIT,     /* no live state is evicted: the new key waits for the first expiry */
+    STINT_FULL_EVICT,       /* the state with the least debt is evicted; states that deny stay */
+    STINT_FULL_DENY,        /* the new key is denied */
+    STINT_FULL_ALLOW,       /* the new key is allowed, and not stored */
 };
 
 #define STINT_INITIAL_FULL UINT32_MAX
@@ -111,7 +112,7 @@ struct stint_derived {
     uint64_t params_hash[2]; /* identifies the parameters, without `rule` and `epoch_ns` */
     uint64_t interval_ticks, capacity_ticks; /* gcra: T and b*T in 1/32 ns */
     uint64_t reciprocal;                     /* floor((2^64 - 1) / period_ns) */
-    uint64_t grain_ns;                       /* fixed_window: resolution of the stored start */
+    uint64_t grain_ns;                       /* fixed_window: resolution of the stored end */
     uint32_t bunch, bunches;                 /* window: units per bunch, number of bunches */
     uint32_t state_size;                     /* bytes */
     uint32_t max_buckets;
@@ -210,8 +211,9 @@ struct stint_decision {
 
 /*
  * One key's state in 8 or 16 bytes, for quotas with that stint_state_size(): a global, a field of a
- * connection, a word in shared memory. A zeroed cell is a new state; stint_cell…_init() applies
- * `initial`. Lock-free; read and write cells only with these functions.
+ * connection, a word in shared memory. A zeroed cell is a new state; stint_cell…_init() makes one
+ * that applies `initial`. _take takes `cost` units or none, _ask runs any verb; a now above
+ * STINT_NOW_MAX is STINT_NEVER. Lock-free, any thread; use cells only through these functions.
  */
 struct stint_cell8 {
     uint64_t word;
@@ -443,11 +445,11 @@ STINT_API struct stint_decision stint_reserve(struct stint_table *table,
                                               const struct stint_item *items, size_t n_items,
                                               uint64_t lifetime_ns, uint64_t now_ns,
                                               struct stint_ticket *ticket);
-/* What becomes of a reservation that is never settled. */
+/* The fate of a reservation that is never settled. */
 enum stint_expiry {
     STINT_EXPIRY_KEEP = 0, /* it stays charged as estimated */
     STINT_EXPIRY_FLOOR,    /* a number of units stays charged, at most the estimate */
-    STINT_EXPIRY_RELEASE,  /* nothing does */
+    STINT_EXPIRY_RELEASE,  /* nothing stays charged */
 };
 #define STINT_KEEP_ALL UINT32_MAX
 
@@ -474,8 +476,8 @@ STINT_API uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint
 
 /*
  * 0, or STINT_E_GONE: for a ticket that is closed, and for one that held only concurrency units
- * whose leases have ended. *decision (may be NULL) is that of the refund or charge, or of the
- * cancel. renew returns STINT_E_MISMATCH for a ticket without concurrency units.
+ * whose leases have ended. *decision (may be NULL) is that of the refund or charge that was made.
+ * renew returns STINT_E_MISMATCH for a ticket without concurrency units.
  */
 STINT_API int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                            uint64_t now_ns, struct stint_decision *decision);
@@ -500,7 +502,7 @@ STINT_API struct stint_decision stint_book(struct stint_table *table,
  */
 STINT_API int stint_block(struct stint_table *table, const void *key, size_t key_len,
                           uint64_t until_ns, uint64_t now_ns);
-/* Forgets the key's state under the quota, and removes a block. */
+/* Forgets the key's state under the quota, and removes a block of the key. */
 STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *quota,
                            const void *key, size_t key_len, uint64_t now_ns);
 
@@ -521,7 +523,7 @@ STINT_API int stint_set_quota(struct stint_table *table, const struct stint_quot
                               const struct stint_quota *to, const void *key, size_t key_len,
                               uint64_t now_ns);
 
-/* ---- Looking inside -------------------------------------------------------------------------- */
+/* ---- Inspection ------------------------------------------------------------------------------ */
 
 struct stint_table_info {
     uint64_t bytes;    /* of the whole region */
@@ -583,8 +585,7 @@ STINT_API int stint_find(const struct stint_table *table, const struct stint_quo
 
 /*
  * Writes a copy of the table, each state consistent in itself, to a file that stint_table_open()
- * accepts. The file appears whole or not at all. STINT_E_SYSTEM if it cannot be written. Any
- * thread.
+ * accepts. The file appears whole or not at all. STINT_E_SYSTEM if it cannot be written.
  */
 STINT_API int stint_table_snapshot(const struct stint_table *table, const char *path,
                                    struct stint_error *error);
@@ -598,9 +599,7 @@ STINT_API int stint_table_snapshot(const struct stint_table *table, const char *
  */
 struct stint_waiters;
 
-/* At most waiters_max (1 … 2^32-2) wait at once. NULL: out of range, or no memory. free: NULL is
- * fine.
- */
+/* waiters_max: 1 … 2^32-2. NULL: out of range, or no memory. free accepts NULL. */
 STINT_API struct stint_waiters *stint_waiters_new(size_t waiters_max);
 STINT_API void stint_waiters_free(struct stint_waiters *waiters);
 /* Appends a waiter; *id names it. STINT_E_FULL when waiters_max callers wait already. */
@@ -615,8 +614,7 @@ struct stint_wake {
     uint64_t next_ns; /* when to call again at the latest; STINT_NEVER_NS if none waits */
     struct stint_decision decision;
 };
-/* Takes units for the first waiter if they are free, and returns the waiter to wake. Call until
- * id is 0. */
+/* Takes units for the first waiter if they are free, and returns its id. Call until id is 0. */
 STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
                                                struct stint_table *table,
                                                const struct stint_quota *quota, const void *key,

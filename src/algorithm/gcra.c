@@ -18,8 +18,7 @@
  *
  * That requires a now no earlier than any charge since the grant, and a grant under this very
  * quota. A TAT records neither: a refund that comes d late gains up to d, and one of units that
- * another quota granted up to all of them. A TAT more than the capacity after now is left unchanged
- * (below).
+ * another quota granted up to all of them. A TAT more than the capacity after now does not change.
  *
  * No TAT denies everything until an instant and is new then: gcra_fill() keeps debt instead, and
  * admits what a key with that TAT may have.

@@ -208,9 +208,8 @@ static uint32_t pass_of(const struct stint_pool *pool, uint64_t turn)
 }
 
 /*
- * From the current turn to the end of its pass; then the keys of the next pass that were not tried
- * yet; then, as the next round begins with all keys, the rest. Returns the turn after the one that
- * was taken.
+ * From the current turn to the end of its pass; then the keys of the next pass that were not tried;
+ * then, as the next round begins with all keys, the rest. Returns the turn after the one taken.
  */
 static uint64_t try_turns(struct choice *choice, uint64_t turn)
 {
