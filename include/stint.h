@@ -341,7 +341,7 @@ struct stint_table_options {
 
 /*
  * Opens or creates a table. NULL options are the defaults. *table is set only on success. Errors:
- * RANGE, MISMATCH, SYSTEM, CORRUPT, VERSION and BUSY.
+ * SYNTAX, RANGE, MISMATCH, SYSTEM, CORRUPT, VERSION and BUSY.
  */
 STINT_API int stint_table_open(struct stint_table **table,
                                const struct stint_table_options *options,
@@ -667,15 +667,15 @@ struct stint_pool_key {
 
 /*
  * STINT_E_FULL if the table has `pools` names already, STINT_E_MISMATCH for a table opened
- * read-only, STINT_E_RANGE, STINT_E_SYSTEM. NULL options are the defaults; close accepts NULL.
+ * read-only; else SYNTAX, RANGE or SYSTEM. NULL options are the defaults; close accepts NULL.
  */
 STINT_API int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
                               const struct stint_pool_options *options, struct stint_error *error);
 STINT_API void stint_pool_close(struct stint_pool *pool);
 
 /*
- * add returns STINT_E_MISMATCH for a name that the pool has, STINT_E_FULL above keys_max, and the
- * codes of stint_table_accepts(). The key keeps what it used before, and its cooldown. remove takes
+ * add returns STINT_E_MISMATCH for a name that the pool has, STINT_E_FULL above keys_max, the codes
+ * of stint_table_accepts(), SYNTAX, RANGE or SYSTEM. Earlier use and cooldowns count. remove takes
  * a key out of this process's list (STINT_E_GONE if it is not there) and ends STINT_POOL_OUT; what
  * the key used stays.
  */
@@ -708,7 +708,7 @@ STINT_API struct stint_pool_answer stint_pool_next(struct stint_pool *pool,
 
 /*
  * Gives back `cost` units of a grant that were not used, as stint_refund() does; *given_back (may
- * be NULL) is how many came back. STINT_E_GONE for a name that the pool does not have.
+ * be NULL) is how many came back. STINT_E_GONE for an unknown name, STINT_E_RANGE for a time.
  */
 STINT_API int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cost,
                                    uint64_t granted_at_ns, uint64_t now_ns, uint32_t *given_back);
@@ -725,8 +725,8 @@ enum stint_pool_outcome {
 };
 
 /*
- * Holds for all that share the pool. cooldown_ns is for COOL, else 0. STINT_E_GONE for a name that
- * the pool does not have, STINT_E_FULL when `blocks` of the table are in use, STINT_E_RANGE.
+ * Holds for all that share the pool. cooldown_ns is for COOL, else 0 (STINT_E_MISMATCH).
+ * STINT_E_GONE for an unknown name, STINT_E_FULL when `blocks` of the table are in use, or RANGE.
  */
 STINT_API int stint_pool_report(struct stint_pool *pool, const char *name, int outcome,
                                 uint64_t cooldown_ns, uint64_t now_ns, struct stint_error *error);
