@@ -2,7 +2,7 @@
 /*
  * stint: a strict rate limiter as a C library.
  *
- * A limiter answers one question: may this key take these units now, and if not, when?
+ * A limiter decides whether a key may take a number of units now and, if not, when it may.
  *
  *     struct stint_quota quota;
  *     struct stint_error error;
@@ -13,18 +13,18 @@
  *     if (stint_take(table, &quota, "203.0.113.9", 11, 1, stint_now(table)).outcome == STINT_ALLOW)
  *         serve();
  *
- * Time is always an argument, in nanoseconds since a moment of the caller's choice, from 0 to
- * STINT_NOW_MAX; a later one is answered with STINT_NEVER. stint_now() gives the time of a table.
- * Nothing here allocates, except stint_table_open(), stint_table_close(), stint_waiters_new(),
- * opening, adding to and removing from a pool, and stint_top_open() and stint_top_read().
+ * Time is always an argument: nanoseconds since an origin that the caller chooses, 0 to
+ * STINT_NOW_MAX. Decisions at a later time are STINT_NEVER. stint_now() returns a table's time.
+ * Only these functions allocate memory: stint_table_open(), stint_table_close(),
+ * stint_waiters_new(), stint_pool_open(), _add() and _remove(), stint_top_open() and _read().
  *
- * Functions that can fail return 0 or a negative enum stint_code, and explain it in *error (which
- * may be NULL). Decisions cannot fail: "denied" is an answer, not an error.
+ * Functions that can fail return 0 or a negative enum stint_code, and describe the error in *error
+ * (which may be NULL). Decisions cannot fail: a denial is a result, not an error.
  *
- * Thread safety: a quota is read only once it is made. Tables, stint_cell8 and stint_cell16 may be
- * used by any number of threads, and tables and cells in shared memory by any number of processes.
- * Caller-owned bytes (stint_state_…) and waiters belong to one thread at a time; so does noting in
- * a list of keys (stint_top_…).
+ * Thread safety: a quota is read-only after stint_quota_check(). Any number of threads may use a
+ * table, a stint_cell8 or a stint_cell16; any number of processes may use those in shared memory.
+ * One thread at a time may use a caller-owned state (stint_state_…), a list of waiters, or write to
+ * a list of top keys (stint_top_note()).
  */
 #ifndef STINT_H
 #define STINT_H
@@ -45,23 +45,23 @@ extern "C" {
 
 #define STINT_VERSION "0.1.0"
 #define STINT_NOW_MAX ((UINT64_C(1) << 59) - 1) /* 18.2 years */
-#define STINT_NEVER_NS UINT64_MAX               /* a wait that never ends */
+#define STINT_NEVER_NS UINT64_MAX               /* a wait without end */
 #define STINT_KEY_MAX 65536                     /* bytes in one key */
 #define STINT_ITEMS_MAX 32                      /* quotas in one all-or-nothing request */
 #define STINT_ERROR_MAX 256
 
-/* Every code that a function of this library returns; stint_code_name() gives its name. */
+/* Every code that a function of this library returns; stint_code_name() returns its name. */
 enum stint_code {
     STINT_OK = 0,
-    STINT_E_SYNTAX = -1,   /* a SPEC or an address that cannot be read */
+    STINT_E_SYNTAX = -1,   /* a SPEC or an address that cannot be parsed */
     STINT_E_RANGE = -2,    /* a value outside its range, or a quota that cannot be kept exactly */
     STINT_E_MISMATCH = -3, /* options that contradict each other, or the table they are used with */
-    STINT_E_FULL = -4,     /* no room: quotas, blocks, tickets or waiters */
-    STINT_E_GONE = -5,     /* the ticket was used, has ended, or never was */
-    STINT_E_SYSTEM = -6,   /* the operating system refused; the message holds its reason */
-    STINT_E_CORRUPT = -7,  /* a table file that is not one, or is damaged */
+    STINT_E_FULL = -4,     /* no capacity left: quotas, blocks, tickets, waiters or pool keys */
+    STINT_E_GONE = -5,     /* no such ticket, state, waiter or key: used, expired or never there */
+    STINT_E_SYSTEM = -6,   /* the operating system refused; the message has its reason */
+    STINT_E_CORRUPT = -7,  /* a file that is not a table, or a damaged one */
     STINT_E_VERSION = -8,  /* a table file of another version or machine */
-    STINT_E_BUSY = -9,     /* the table is in use by somebody it cannot be shared with */
+    STINT_E_BUSY = -9,     /* another process uses the table and cannot share it */
 };
 
 struct stint_error {
@@ -69,7 +69,9 @@ struct stint_error {
     char message[STINT_ERROR_MAX]; /* what was wrong, where, and what was expected */
 };
 
+/* The name of an enum stint_code, a static text; "UNKNOWN" for other values. Any thread. */
 STINT_API const char *stint_code_name(int code);
+/* STINT_VERSION of the library that is loaded. Any thread. */
 STINT_API const char *stint_version(void);
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
@@ -86,7 +88,7 @@ enum stint_algorithm {
 
 /* Where the windows of fixed_window begin. */
 enum stint_align {
-    STINT_ALIGN_EPOCH = 0, /* multiples of the period since 1970, as others do */
+    STINT_ALIGN_EPOCH = 0, /* multiples of the period since 1970 */
     STINT_ALIGN_FIRST_USE, /* the first use of the key */
     STINT_ALIGN_DAY,       /* calendar days, ISO weeks, months and years at utc_offset_s */
     STINT_ALIGN_WEEK,
@@ -94,23 +96,23 @@ enum stint_align {
     STINT_ALIGN_YEAR,
 };
 
-/* What happens to a new key when all its places in the table hold live states. */
+/* What happens to a new key when every slot that it may use holds a live state. */
 enum stint_when_full {
     STINT_FULL_DEFAULT = 0, /* inherit for window, buckets, log and concurrency; else evict */
-    STINT_FULL_INHERIT,     /* no live state goes: the new key waits until the first one expires */
-    STINT_FULL_EVICT,       /* the state with the least debt goes; states that deny stay */
+    STINT_FULL_INHERIT,     /* no live state is evicted: the new key waits for the first expiry */
+    STINT_FULL_EVICT,       /* the state with the least debt is evicted; states that deny stay */
     STINT_FULL_DENY,        /* the new key is denied */
-    STINT_FULL_ALLOW,       /* the new key is allowed, and not remembered */
+    STINT_FULL_ALLOW,       /* the new key is allowed, and not stored */
 };
 
 #define STINT_INITIAL_FULL UINT32_MAX
 
-/* What stint_quota_check() works out once, so that no decision divides. Do not touch. */
+/* Values that stint_quota_check() derives once, so that no decision divides. Read-only. */
 struct stint_derived {
-    uint64_t params_hash[2]; /* names these parameters; `rule` and `epoch_ns` are not among them */
+    uint64_t params_hash[2]; /* identifies the parameters, without `rule` and `epoch_ns` */
     uint64_t interval_ticks, capacity_ticks; /* gcra: T and b*T in 1/32 ns */
     uint64_t reciprocal;                     /* floor((2^64 - 1) / period_ns) */
-    uint64_t grain_ns;                       /* fixed_window: resolution of the stored start */
+    uint64_t grain_ns;                       /* fixed_window: resolution of the stored end */
     uint32_t bunch, bunches;                 /* window: units per bunch, number of bunches */
     uint32_t state_size;                     /* bytes */
     uint32_t max_buckets;
@@ -121,19 +123,19 @@ struct stint_derived {
 };
 
 /*
- * The promise: at most `limit` units per `period_ns`. Zero every field, fill in what you need, and
- * call stint_quota_check(); or use stint_quota_parse(). Copy it freely.
+ * A quota: at most `limit` units per `period_ns`. Zero every field, set those that you need, and
+ * call stint_quota_check(); or use stint_quota_parse(). A checked quota may be copied.
  */
 struct stint_quota {
-    uint64_t period_ns;     /* W: 1 us to 10 years. For calendars it is set for you */
+    uint64_t period_ns;     /* W: 1 us to 10 years. Set by the check for calendar windows */
     uint64_t time_slack_ns; /* buckets: O; 0 = no limit on a bucket's time (form B) */
-    uint64_t lease_ns;      /* concurrency: how long a holder may stay without renewing */
-    uint64_t rule;          /* identity of this quota's states in a table; 0 = its parameters */
+    uint64_t lease_ns;      /* concurrency: how long a holder lasts without a renewal */
+    uint64_t rule;          /* identity of this quota's states in a table; 0: its parameters */
     int64_t epoch_ns;       /* wall clock (since 1970) at now = 0, for aligned windows of caller-
                                owned states; a table uses its own. Default 0 */
     int32_t utc_offset_s;   /* calendar windows: -86399 … 86399. Default 0 */
     uint32_t limit;         /* N: 0 … 2^32-1. 0 denies every cost above 0 with STINT_NEVER. For
-                               more, count limits and costs in larger units */
+                               larger limits, count limits and costs in larger units */
     uint32_t burst;         /* gcra: units that may be taken at once. 0 = limit */
     uint32_t resolution;    /* window: 10 … 24 slots. 0 = 24, or 16 where 24 does not fit */
     uint32_t count_slack;   /* buckets: k; 0 = no limit on a bucket's count (form A) */
@@ -142,39 +144,43 @@ struct stint_quota {
     uint8_t align;          /* enum stint_align: fixed_window */
     uint8_t when_full;      /* enum stint_when_full */
     bool count_denied;      /* charge refused requests too; gcra, fixed_window, sliding_counter */
-    bool initial_set;       /* initial counts; else a new state has all units free */
+    bool initial_set;       /* `initial` is used; else a new state has all units free */
     uint8_t pad[3];
     struct stint_derived derived;
 };
 
 /*
- * Checks a quota and derives what decisions need. STINT_E_RANGE or STINT_E_MISMATCH, with a
- * message, for a quota that cannot be kept: a rate that would be off by more than 0.1 %, times
- * that could overflow within 8 years, a state that is too wide.
+ * Checks a quota and sets `derived` and defaults. STINT_E_RANGE or STINT_E_MISMATCH for a quota
+ * that cannot be enforced exactly: a rate that would be off by more than 0.1 %, times that could
+ * overflow within 8 years, a state that is too wide.
  */
 STINT_API int stint_quota_check(struct stint_quota *quota, struct stint_error *error);
 
 /*
- * Reads `[ALGORITHM] LIMIT/PERIOD [name=value …]`, e.g. "window 100/1m resolution=12",
- * "gcra 100/60s burst=20", "buckets 500/10m time_slack=1m count_slack=50", "log 5/1s",
- * "fixed_window 1000/1mo align=calendar utc_offset=+01:00", "sliding_counter 100/1m",
- * "concurrency 10 lease=30s". The algorithm may be left out: window. Durations: ns us ms s m h d w,
- * and mo, y with align=calendar. Other systems' names are known: token_bucket, leaky_bucket,
- * sliding_window_log, sliding_window_counter, sliding_window.
+ * Parses `[ALGORITHM] LIMIT/PERIOD [name=value …]` and checks the quota: "window 100/1m
+ * resolution=12", "gcra 100/60s burst=20", "buckets 500/10m time_slack=1m count_slack=50",
+ * "log 5/1s", "fixed_window 1000/1mo align=calendar utc_offset=+01:00", "sliding_counter 100/1m",
+ * "concurrency 10 lease=30s". The default algorithm is window. Units of durations: ns us ms s m h
+ * d w, and mo, y with align=calendar. Names of other systems are accepted: token_bucket,
+ * leaky_bucket, sliding_window_log, sliding_window_counter, sliding_window. STINT_E_SYNTAX for
+ * text that cannot be parsed, else the codes of stint_quota_check().
  */
 STINT_API int stint_quota_parse(struct stint_quota *quota, const char *spec,
                                 struct stint_error *error);
 
-/* Writes a checked quota as a SPEC that parses to the same quota; returns the length it needs. */
+/*
+ * Writes a checked quota as a SPEC that parses to the same quota. The text is terminated and cut to
+ * text_size bytes; returns the length that the whole text has, without the terminator.
+ */
 STINT_API size_t stint_quota_format(const struct stint_quota *quota, char *text, size_t text_size);
 
-/* The name of an algorithm as a SPEC has it; NULL for none. */
+/* The name of an enum stint_algorithm in a SPEC, a static text; NULL for any other value. */
 STINT_API const char *stint_algorithm_name(int algorithm);
 
-/* Bytes of one caller-owned state: 8, 16, or what the algorithm needs. */
+/* Bytes of one caller-owned state of a checked quota: 8, 16, or what the algorithm needs. */
 STINT_API size_t stint_state_size(const struct stint_quota *quota);
 
-/* Whether the quota never admits more than its limit in any window of its period. */
+/* Whether a checked quota never admits more than its limit in any window of its period. */
 STINT_API bool stint_is_strict(const struct stint_quota *quota);
 
 /* The most units admitted in any half-open window of the period (concurrency: held at once). */
@@ -184,29 +190,30 @@ STINT_API uint64_t stint_max_in_any_window(const struct stint_quota *quota);
 
 enum stint_outcome {
     STINT_ALLOW = 0,
-    STINT_DENY = 1,  /* not now: the same cost fits after retry_after_ns if nobody else asks */
+    STINT_DENY = 1,  /* not now: the cost fits after retry_after_ns if no other request comes */
     STINT_NEVER = 2, /* this cost can never fit this quota */
 };
 
 struct stint_decision {
     uint8_t outcome; /* enum stint_outcome */
-    uint8_t binding; /* over a list: index of the quota with the least left */
-    uint8_t stored;  /* 0: the table had no place, when_full decided */
+    uint8_t binding; /* of a list: index of the quota with the smallest share left */
+    uint8_t stored;  /* 0: the table had no slot for the key, and when_full decided */
     uint8_t pad;
     uint32_t granted;        /* units taken; by refund, charge and cancel: units moved. A charge
                                 moves no more than a state can hold: the limit, or the debt */
-    uint32_t limit;          /* the most `remaining` can be: burst for gcra, else limit */
-    uint32_t remaining;      /* units one caller could still take now, rounded down */
+    uint32_t limit;          /* the largest value of `remaining`: burst for gcra, else limit */
+    uint32_t remaining;      /* units that one caller could still take now, rounded down */
     uint64_t retry_after_ns; /* 0 if allowed; STINT_NEVER_NS for STINT_NEVER */
-    uint64_t reset_after_ns; /* until the state is the same as never used */
+    uint64_t reset_after_ns; /* time until the state equals a new one */
 };
 
 /* ---- Caller-owned states --------------------------------------------------------------------- */
 
 /*
- * One key's state in 8 or 16 bytes, for quotas whose stint_state_size() is that: a global, a field
- * of a connection, a word in shared memory. Zeroed is "never used"; stint_cell…_init() honours
- * `initial`. Lock-free; touch them only through these calls.
+ * One key's state in 8 or 16 bytes, for quotas with that stint_state_size(): a global, a field of a
+ * connection, a word in shared memory. A zeroed cell is a new state; stint_cell…_init() makes one
+ * that applies `initial`. _take takes `cost` units or none, _ask runs any verb; a now above
+ * STINT_NOW_MAX is STINT_NEVER. Lock-free, any thread; use cells only through these functions.
  */
 struct stint_cell8 {
     uint64_t word;
@@ -231,22 +238,22 @@ STINT_API struct stint_decision stint_cell16_take(const struct stint_quota *quot
                                                   struct stint_cell16 *cell, uint64_t now_ns,
                                                   uint32_t cost);
 
-/* The verbs that work on one state; what each does is in the comments of stint_take() … below. */
+/* The verbs on one state. The comments of stint_take() and the functions after it describe them. */
 enum stint_verb {
     STINT_TAKE = 0,
     STINT_TAKE_UPTO, /* grants min(cost, remaining) */
-    STINT_PEEK,      /* what take would say; changes nothing */
-    STINT_CHARGE,    /* records what was used anyway; never refused */
+    STINT_PEEK,      /* the decision of a take; changes nothing */
+    STINT_CHARGE,    /* records units that were used already; never refused */
     STINT_REFUND,    /* `at_ns`: when the units were granted */
-    STINT_BOOK,      /* `at_ns`: the longest wait that is acceptable. gcra and log */
-    STINT_UNBOOK,    /* gives back a booked place; `at_ns`: when it was to start */
+    STINT_BOOK,      /* `at_ns`: the longest acceptable wait, in ns. gcra and log */
+    STINT_UNBOOK,    /* cancels a booking; `at_ns`: when it was to start */
 };
 
 struct stint_ask {
-    uint64_t now_ns;
-    uint64_t at_ns;
-    uint32_t cost;
-    uint8_t verb; /* enum stint_verb */
+    uint64_t now_ns; /* 0 … STINT_NOW_MAX */
+    uint64_t at_ns;  /* by verb, see above; else unused */
+    uint32_t cost;   /* units */
+    uint8_t verb;    /* enum stint_verb */
 };
 
 STINT_API struct stint_decision stint_cell8_ask(const struct stint_quota *quota,
@@ -256,27 +263,31 @@ STINT_API struct stint_decision stint_cell16_ask(const struct stint_quota *quota
                                                  struct stint_cell16 *cell,
                                                  const struct stint_ask *ask);
 
-/* Any algorithm on stint_state_size(quota) bytes of the caller's, aligned to 16. One thread. */
+/* Any algorithm, on stint_state_size(quota) bytes aligned to 16. One thread at a time. */
 STINT_API void stint_state_init(const struct stint_quota *quota, void *state, uint64_t now_ns);
 STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota, void *state,
                                                 const struct stint_ask *ask);
 
 /*
- * The instant from which the state is the same as never used (0 for a new one), and a state that
- * denies everything until an instant and is then new; gcra, which cannot say so, owes all the time
- * until then instead, and lets through what such a debt leaves. Both for the caller's bookkeeping.
+ * dies_at returns the time from which the state equals a new one (0 for a new one). fill makes a
+ * state that denies everything until until_ns and is then new. gcra has no such state: it owes all
+ * the time until then instead, and admits what such a debt leaves.
  */
 STINT_API uint64_t stint_state_expires_at(const struct stint_quota *quota, const void *state);
 STINT_API void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
 
 /*
- * Moves a caller-owned state to another quota, as stint_set_quota() does. now_ns is to be as late
- * as any with which the state was charged: from then on it is the least that decisions go by.
+ * Moves a caller-owned state to another quota, as stint_set_quota() does. now_ns must not be
+ * earlier than any time at which the state was charged; later decisions use at least this time.
  */
 STINT_API void stint_state_convert(const struct stint_quota *from, const void *from_state,
                                    const struct stint_quota *to, void *to_state, uint64_t now_ns);
 
-/* concurrency on caller-owned bytes: a holder is named by the value that take wrote. */
+/*
+ * concurrency on caller-owned bytes. hold takes `cost` units and writes a value that names the
+ * holder (0 if denied); release and renew return STINT_E_GONE for a holder that has ended or never
+ * was. renew moves the end to now + lease and writes the new value.
+ */
 STINT_API struct stint_decision stint_state_hold(const struct stint_quota *quota, void *state,
                                                  uint64_t now_ns, uint32_t cost, uint64_t *holder);
 STINT_API int stint_state_release(const struct stint_quota *quota, void *state, uint64_t now_ns,
@@ -295,17 +306,17 @@ enum stint_memory {
 };
 
 enum stint_clock {
-    STINT_CLOCK_REAL = 0, /* counts suspend, never steps, goes on over a reboot */
-    STINT_CLOCK_VIRTUAL,  /* stint_now() says what stint_table_set_now() set */
+    STINT_CLOCK_REAL = 0, /* counts suspend, never steps, continues after a reboot */
+    STINT_CLOCK_VIRTUAL,  /* stint_now() returns the time that stint_table_set_now() set */
 };
 
 /*
- * Zero every field for the defaults. An existing file keeps the sizes it was made with. A file that
- * is made shorter while a table has it open ends the process with SIGBUS, as with any mapped file:
- * the library installs no signal handler, so that its user may (docs/embedding.md).
+ * Zero every field for the defaults. An existing file keeps the sizes that it was created with. If
+ * a file is truncated while a table has it open, the process receives SIGBUS, as with any mapped
+ * file. The library installs no signal handler; its user may install one (docs/embedding.md).
  */
 struct stint_table_options {
-    const char *path;       /* for STINT_MEMORY_FILE; made if absent */
+    const char *path;       /* for STINT_MEMORY_FILE; created if absent */
     uint64_t keys;          /* live keys with 8-byte states at 3/4 fill. Default 65,536 */
     uint64_t keys16;        /* the same with 16-byte states. Default 65,536 */
     uint64_t keys_wide;     /* the same with wider ones. Default 1,024 */
@@ -315,52 +326,56 @@ struct stint_table_options {
     uint32_t quotas;        /* different quotas. Default: one for 16 keys, 1,024 … 32,704 */
     uint32_t pools;         /* key pools, by name. Default 16, at most 65,536 */
     uint64_t skew_max_ns;   /* how far the clocks of callers may differ. Default 1 s */
-    uint64_t hash_key[2];   /* secret that spreads keys. Default 0, 0 = random */
+    uint64_t hash_key[2];   /* secret of the hash of keys. Default {0, 0}: random */
     int64_t epoch_ns;       /* virtual clock: wall clock at now = 0 */
     uint8_t memory;         /* enum stint_memory; FILE if path is set */
     uint8_t clock;          /* enum stint_clock */
-    bool huge_pages;        /* ask for huge pages; stint_table_info says what came of it */
+    bool huge_pages;        /* request huge pages; stint_table_info() returns whether it has them */
     bool trust_after_crash; /* keep states as they are after an unclean boot, not full for one
                                period */
-    bool must_exist;        /* do not make the file */
+    bool must_exist;        /* do not create the file */
     bool read_only;         /* for inspection: no decisions */
     uint32_t overrides;     /* keys with a quota of their own, set by a server. Default 4,096 */
     uint32_t requests;      /* answers that a server keeps for retries. Default 0: none */
 };
 
-/* NULL options are the defaults. *table is set only on success. */
+/*
+ * Opens or creates a table. NULL options are the defaults. *table is set only on success. Errors:
+ * SYNTAX, RANGE, MISMATCH, SYSTEM, CORRUPT, VERSION and BUSY.
+ */
 STINT_API int stint_table_open(struct stint_table **table,
                                const struct stint_table_options *options,
                                struct stint_error *error);
-/* Nobody else in this process may use the table any more; other processes may. NULL is fine. */
+/* No thread of this process may use the table any more; other processes may. NULL is accepted. */
 STINT_API void stint_table_close(struct stint_table *table);
 
-/* The table's time now: never goes back, also not over restarts and reboots. */
+/* The table's time now, in ns. Never decreases, also over restarts and reboots. Any thread. */
 STINT_API uint64_t stint_now(const struct stint_table *table);
-/* For STINT_CLOCK_VIRTUAL. */
+/* Sets the time of a table with STINT_CLOCK_VIRTUAL; an earlier time has no effect. Any thread. */
 STINT_API void stint_table_set_now(struct stint_table *table, uint64_t now_ns);
-/* Which wall-clock time (ns since 1970) the table's time 0 is: from this its calendars are told. */
+/* Wall-clock time (ns since 1970) at the table's time 0; calendar windows follow from it. */
 STINT_API int64_t stint_epoch_ns(const struct stint_table *table);
 
 /*
- * 0 if the table can hold states of this quota, which then has its place among the table's quotas;
- * else why not: STINT_E_MISMATCH for a quota that was not checked, has `initial`, or whose states
- * are wider than the table's, or a table opened read-only; STINT_E_FULL for one quota too many.
- * Verbs answer what is not accepted with STINT_NEVER, without a reason. Except for STINT_E_FULL
- * under gcra with a burst of at most 2^30: then all but reserve, book and set_quota work.
+ * 0 if the table can hold states of this quota; the table then stores the quota. Else
+ * STINT_E_MISMATCH for a quota that was not checked, has `initial`, or whose states are wider than
+ * the table's, or a table opened read-only; STINT_E_FULL for one quota too many. Verbs decide
+ * STINT_NEVER for a quota that is not accepted. Exception: STINT_E_FULL under gcra with a burst of
+ * at most 2^30; then all verbs work but reserve, book and set_quota.
  */
 STINT_API int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
                                   struct stint_error *error);
 
 /*
- * take: the whole cost or nothing. A refused take leaves the state bit-identical. Cost 0 asks
- * without taking. The quota must have passed stint_quota_check().
+ * Takes the whole cost or nothing. A refused take leaves the state bit-identical. Cost 0 takes
+ * nothing. The quota must have passed stint_quota_check(). key_len above STINT_KEY_MAX is
+ * STINT_NEVER. Any thread, as all verbs of a table.
  */
 STINT_API struct stint_decision stint_take(struct stint_table *table,
                                            const struct stint_quota *quota, const void *key,
                                            size_t key_len, uint32_t cost, uint64_t now_ns);
 
-/* Many independent single takes, their memory fetched ahead: the fast way through a big table. */
+/* Many independent takes; their memory is prefetched, which makes large tables faster. */
 struct stint_item {
     const struct stint_quota *quota;
     const void *key;
@@ -371,79 +386,79 @@ STINT_API void stint_take_batch(struct stint_table *table, const struct stint_it
                                 struct stint_decision *decisions, size_t n_items, uint64_t now_ns);
 
 /*
- * All or nothing over up to STINT_ITEMS_MAX (quota, key, cost): NEVER if any is NEVER, else DENY
- * if any denies, else ALLOW; if one refuses, none is charged once the call returns. The wait is the
- * longest; the other figures are those of the binding quota. n_items of 1 is the plain verb.
- * A list that is empty or too long is STINT_NEVER.
+ * All or nothing over up to STINT_ITEMS_MAX items: NEVER if any is NEVER, else DENY if any denies,
+ * else ALLOW. If one refuses, none is charged when the call returns. The wait is the longest; the
+ * other values are those of the binding quota. n_items of 1 is the plain verb. An empty list, or
+ * one that is too long, is STINT_NEVER.
  */
 STINT_API struct stint_decision stint_take_all(struct stint_table *table,
                                                const struct stint_item *items, size_t n_items,
                                                uint64_t now_ns);
-/* Best effort: min(cost, remaining), the same number from every quota; 0 is a DENY. */
+/* Best effort: takes min(cost, remaining), the same number from every quota; 0 is a DENY. */
 STINT_API struct stint_decision stint_take_upto(struct stint_table *table,
                                                 const struct stint_item *items, size_t n_items,
                                                 uint64_t now_ns);
-/* The decision that take would give; changes nothing. */
+/* The decision that a take would return; changes nothing. */
 STINT_API struct stint_decision stint_peek(struct stint_table *table,
                                            const struct stint_item *items, size_t n_items,
                                            uint64_t now_ns);
 /*
- * Records units that were used anyway; never refused, but under a limit of 0 and where a new key
- * finds no slot in a full table; `granted` is the least that any state could hold. gcra,
- * fixed_window and sliding_counter go into debt, at most one capacity below zero; then a cost of 0,
- * which is allowed otherwise, is denied until the debt is gone. Strict quotas keep the newest
- * `limit` units: what does not fit displaces the oldest, which count until the oldest that are left
- * come back. So of what was used in the last part of a period, all is recorded, or the whole limit
- * is. While units are displaced a refund returns these first, and to window in whole bunches.
+ * Records units that were used already. It is refused only under a limit of 0, and for a new key
+ * without a slot in a full table. `granted` is the least number that any state could record.
+ * gcra, fixed_window and sliding_counter go into debt, at most one capacity below zero; a cost of
+ * 0, which is allowed otherwise, is denied until the debt is gone. Strict quotas keep the newest
+ * `limit` units: the others displace the oldest, which count until the oldest that are left come
+ * back. So all that was used in the last part of a period is recorded, or the whole limit is.
+ * While units are displaced a refund returns these first, and under window in whole bunches.
  */
 STINT_API struct stint_decision stint_charge(struct stint_table *table,
                                              const struct stint_item *items, size_t n_items,
                                              uint64_t now_ns);
 /*
- * Gives back `cost` units that were granted at granted_at_ns and not used; `granted` says how many
- * came back, the rest stays charged until its time. STINT_NEVER_NS counts as granted just now: the
- * one way in which a caller can void a bound.
+ * Gives back `cost` units that were granted at granted_at_ns and not used. `granted` is how many
+ * came back; the rest stays charged until its time. STINT_NEVER_NS counts as granted at now: only
+ * with it can a caller void a bound.
  *
- * Units granted before a change of quota are to be given back before it: a refund that comes after
- * it may let as many more through as came back (gcra: and part of a unit), since no state knows
- * under which quota a unit was granted. gcra keeps no time: a refund whose now is behind the latest
- * charge may gain the units of that time, at most a burst (a table goes by the latest now it has
- * seen, known to 1 ms); and a caller-owned state gives nothing back while it owes more than a
- * burst, for so it would if a place were booked in it.
+ * Give back units before a change of quota: a refund after the change may admit as many more units
+ * as came back (gcra: and part of a unit), since no state records under which quota a unit was
+ * granted. gcra keeps no time of grants: a refund whose now is behind the latest charge may gain
+ * the units of that time, at most a burst (a table uses the latest now that it has seen, to within
+ * 1 ms). A caller-owned gcra state gives nothing back while it owes more than a burst, since that
+ * may be a booking.
  */
 STINT_API struct stint_decision stint_refund(struct stint_table *table,
                                              const struct stint_item *items, size_t n_items,
                                              uint64_t granted_at_ns, uint64_t now_ns);
 
-/* Names a reservation, a booking, or the holders of a concurrency quota; good once. */
+/* Identifies a reservation, a booking, or the holders of a concurrency quota; valid once. */
 struct stint_ticket {
     uint64_t slot, nonce;
 };
 
 /*
- * reserve charges an estimate; settle corrects it to what was used, before the ticket's deadline;
- * cancel gives everything back. A ticket never settled stays charged as estimated, unless it was
- * made by stint_reserve_expiring(). For concurrency quotas the ticket holds the places until the
- * lease ends; renew moves that end to now + lease.
+ * reserve charges an estimate. settle corrects it to what was used, before the ticket's deadline,
+ * now + lifetime_ns; cancel gives everything back. A ticket that is never settled stays charged as
+ * estimated, unless stint_reserve_expiring() made it. Under concurrency the ticket holds the units
+ * until the lease ends; renew moves that end to now + lease.
  */
 STINT_API struct stint_decision stint_reserve(struct stint_table *table,
                                               const struct stint_item *items, size_t n_items,
                                               uint64_t lifetime_ns, uint64_t now_ns,
                                               struct stint_ticket *ticket);
-/* What becomes of a reservation that is never settled. */
+/* The fate of a reservation that is never settled. */
 enum stint_expiry {
     STINT_EXPIRY_KEEP = 0, /* it stays charged as estimated */
     STINT_EXPIRY_FLOOR,    /* a number of units stays charged, at most the estimate */
-    STINT_EXPIRY_RELEASE,  /* nothing does */
+    STINT_EXPIRY_RELEASE,  /* nothing stays charged */
 };
 #define STINT_KEEP_ALL UINT32_MAX
 
 /*
- * The same, and what stays charged of each item if the ticket is not settled by its deadline:
- * kept[i] units, at most its cost; 0 releases it, STINT_KEEP_ALL keeps it. NULL keeps all. So an
- * unsettled reservation is settled with min(cost, kept[i]), by the rule of refund: what cannot be
- * returned stays charged, and is counted (expiry_kept_units). Places of concurrency quotas are
- * free when their lease ends, whatever is said here. Somebody has to call stint_expire().
+ * As stint_reserve(), with the units of each item that stay charged if the ticket is not settled
+ * by its deadline: kept[i], at most the item's cost; 0 releases it, STINT_KEEP_ALL keeps it. NULL
+ * keeps all. Such a reservation is settled with min(cost, kept[i]) by the rules of refund: what
+ * cannot be returned stays charged, and is counted (expiry_kept_units). Units of concurrency
+ * quotas are free when their lease ends, whatever kept[i] is. Call stint_expire() regularly.
  */
 STINT_API struct stint_decision stint_reserve_expiring(struct stint_table *table,
                                                        const struct stint_item *items,
@@ -451,17 +466,18 @@ STINT_API struct stint_decision stint_reserve_expiring(struct stint_table *table
                                                        const uint32_t *kept, uint64_t now_ns,
                                                        struct stint_ticket *ticket);
 /*
- * Closes reservations whose deadlines have passed, looking at slots_max places of the ring of
- * tickets at most: 65,536 take about a millisecond. Returns how many places this pass has left to
- * look at; 0: all that ended by now are closed. Call it now and then, such as once a second, from
- * any thread of any process that has the table open; two at once do no harm. Without it they are
- * closed when their place in the ring is used again.
+ * Closes reservations whose deadlines have passed. Examines at most slots_max slots of the ring of
+ * tickets; 65,536 take about a millisecond. Returns how many slots this pass still has to examine;
+ * 0: all that ended by now are closed. Call it regularly, such as once a second, from any thread of
+ * any process that has the table open; concurrent calls are safe. Otherwise a reservation is closed
+ * when its slot in the ring is used again.
  */
 STINT_API uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots_max);
 
 /*
- * 0, or STINT_E_GONE, also where all that the ticket held were places and their leases have ended;
- * *decision (may be NULL) is as by refund or charge.
+ * 0, or STINT_E_GONE: for a ticket that is closed, and for one that held only concurrency units
+ * whose leases have ended. *decision (may be NULL) is that of the refund or charge that was made.
+ * renew returns STINT_E_MISMATCH for a ticket without concurrency units.
  */
 STINT_API int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                            uint64_t now_ns, struct stint_decision *decision);
@@ -470,9 +486,9 @@ STINT_API int stint_cancel(struct stint_table *table, struct stint_ticket ticket
 STINT_API int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns);
 
 /*
- * Charges a place in the future, for pacing: on ALLOW, retry_after_ns is the wait until it starts
- * (0 = now), at most max_wait_ns and 365 days. Cancellable until it starts. gcra and log; NEVER for
- * others.
+ * Charges a time in the future, for pacing: on ALLOW, retry_after_ns is the wait until it starts
+ * (0 = now), at most max_wait_ns and 365 days. It can be cancelled until it starts. gcra and log;
+ * NEVER for other algorithms.
  */
 STINT_API struct stint_decision stint_book(struct stint_table *table,
                                            const struct stint_item *items, size_t n_items,
@@ -480,12 +496,13 @@ STINT_API struct stint_decision stint_book(struct stint_table *table,
                                            struct stint_ticket *ticket);
 
 /*
- * Denies the key, under every quota of the table, until an instant; survives restart and eviction.
- * STINT_E_FULL when `blocks` keys are blocked already. stint_reset() lifts it.
+ * Denies the key, under every quota of the table, until until_ns; survives restart and eviction.
+ * STINT_E_FULL when `blocks` keys are blocked already, STINT_E_RANGE for until_ns above
+ * STINT_NOW_MAX or a key that is too long. stint_reset() removes it.
  */
 STINT_API int stint_block(struct stint_table *table, const void *key, size_t key_len,
                           uint64_t until_ns, uint64_t now_ns);
-/* Forgets the key's state under the quota, and lifts a block. */
+/* Forgets the key's state under the quota, and removes a block of the key. */
 STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *quota,
                            const void *key, size_t key_len, uint64_t now_ns);
 
@@ -493,69 +510,71 @@ STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *
  * Carries a key's state from one quota to another. Period unchanged: use in any window stays
  * within the larger of the two bounds (between two gcra: within their sum), and within the new one
  * after one period; several changes within a period add up what they raise. Else the units still
- * held are carried at their latest possible time. STINT_E_FULL if the key finds no place under the
- * new quota: the old state stands.
+ * held are carried at their latest possible time. STINT_E_FULL if the key finds no slot under the
+ * new quota: the old state stays. Else the codes of stint_table_accepts().
  *
  * Quotas with the same `rule` need no call: the next grant carries the state, also while callers
  * use both at once. Where their states differ in size, a caller may be denied while another carries
- * the key; should that one be killed in the act, the key is full until its old units are over.
+ * the key; if that one is killed meanwhile, the key is full until its old units are over.
  *
- * A caller who is late after the change, by skew_max at most, may gain units that were over then.
+ * A caller whose clock is behind, by skew_max at most, may gain units that were over at the change.
  */
 STINT_API int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
                               const struct stint_quota *to, const void *key, size_t key_len,
                               uint64_t now_ns);
 
-/* ---- Looking inside -------------------------------------------------------------------------- */
+/* ---- Inspection ------------------------------------------------------------------------------ */
 
 struct stint_table_info {
     uint64_t bytes;    /* of the whole region */
-    uint64_t slots[3]; /* places for 8-byte, 16-byte and wide states */
-    uint64_t live[3];  /* states that are not dead now */
+    uint64_t slots[3]; /* for 8-byte, 16-byte and wide states */
+    uint64_t live[3];  /* states that have not expired */
     uint64_t blocked;  /* keys */
     uint32_t quotas, quotas_max;
     uint32_t tickets, wide_size;
-    uint32_t pools, pools_max; /* names that were ever opened, and how many may be */
+    uint32_t pools, pools_max; /* names that were ever opened, and the most that can be */
     uint64_t skew_max_ns, mark_ns;
     int64_t epoch_ns;                   /* wall clock at now = 0 */
-    uint64_t evictions_lossless;        /* dead states reused */
+    uint64_t evictions_lossless;        /* slots of expired states that were reused */
     uint64_t evictions_inherit;         /* decisions on new keys that wait: none evicted */
     uint64_t evictions_evict;           /* live states that were evicted */
     uint64_t full_denied, full_allowed; /* decisions on new keys without a slot */
-    uint64_t undo_kept_units; /* charged by a list that was refused, could not be given back */
-    uint64_t tickets_dropped; /* unsettled when the ring was full */
+    uint64_t undo_kept_units;           /* charged by a refused list, and could not be given back */
+    uint64_t tickets_dropped;           /* unsettled when the ring was full */
     uint64_t owners_displaced;
-    uint64_t states_damaged; /* at openings: made full for one period, or forgotten */
+    uint64_t states_damaged; /* at openings: set to full for one period, or forgotten */
     uint8_t memory, clock;
     bool huge_pages;
     bool restored; /* an existing file was opened */
-    bool filled;   /* after an unclean boot: live states were made full for one period */
+    bool filled;   /* after an unclean boot: live states were set to full for one period */
     uint32_t overrides, overrides_max; /* keys with a quota of their own */
     uint64_t requests, requests_max;   /* answers kept for retries */
-    uint64_t requests_dropped;         /* before their time, for want of a place */
-    uint64_t forgotten_units;          /* that evicted states still held */
+    uint64_t requests_dropped;         /* answers dropped early, since all slots were in use */
+    uint64_t forgotten_units;          /* units in use that evicted states held */
     uint64_t reservations_expired[3];  /* never settled; by enum stint_expiry */
-    uint64_t expiry_kept_units;        /* of these, that could not be given back */
+    uint64_t expiry_kept_units;        /* units of these that could not be given back */
 };
 
+/* Fills *info with counters and sizes; `live` counts every slot, which takes time. Any thread. */
 STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns,
                                 struct stint_table_info *info);
 
 struct stint_entry {
     struct stint_quota quota;
-    uint64_t key_hash; /* keyed: names the key within this table only */
+    uint64_t key_hash; /* keyed: identifies the key within this table only */
     uint64_t expires_at_ns;
     /*
-     * How things stand, nothing taken: `remaining` units are left, all is as never used after
-     * `reset_after_ns`; `outcome` and `retry_after_ns` are what a take of one unit would be told.
-     * A block of the key is not looked at.
+     * The state with nothing taken: `remaining` units are left, the state equals a new one after
+     * `reset_after_ns`; `outcome` and `retry_after_ns` are those of a take of one unit. Blocks of
+     * the key are ignored.
      */
     struct stint_decision decision;
 };
 
 /*
- * Calls `visit` for every live state, in no order, while others go on deciding; stops when it
- * returns false. stint_find() looks at one key without touching it: 0, or STINT_E_GONE.
+ * each calls the function for every live state, in no order, while other threads decide; it stops
+ * when the function returns false. find reads one key's state without changing it: 0, or
+ * STINT_E_GONE if it has none.
  */
 STINT_API void stint_table_each(const struct stint_table *table, uint64_t now_ns,
                                 bool (*visit)(const struct stint_entry *entry, void *arg),
@@ -564,34 +583,38 @@ STINT_API int stint_find(const struct stint_table *table, const struct stint_quo
                          const void *key, size_t key_len, uint64_t now_ns,
                          struct stint_entry *entry);
 
-/* Writes a consistent-per-state copy of the table to a file that stint_table_open() accepts. */
+/*
+ * Writes a copy of the table, each state consistent in itself, to a file that stint_table_open()
+ * accepts. The file appears whole or not at all. STINT_E_SYSTEM if it cannot be written.
+ */
 STINT_API int stint_table_snapshot(const struct stint_table *table, const char *path,
                                    struct stint_error *error);
 
 /* ---- Waiters --------------------------------------------------------------------------------- */
 
 /*
- * A FIFO of callers who wait for units, for programs that block or have an event loop. Time is an
- * argument here too; nothing sleeps. The first waiter's cost is asked for alone, so that a big
- * request is not starved by small ones behind it, and each place wakes one waiter.
+ * A FIFO of callers that wait for units, for programs that block or have an event loop. Time is an
+ * argument here too; nothing sleeps. Only the first waiter's cost is requested, so that small
+ * requests behind a big one do not starve it. One thread at a time.
  */
 struct stint_waiters;
 
+/* waiters_max: 1 … 2^32-2. NULL: out of range, or no memory. free accepts NULL. */
 STINT_API struct stint_waiters *stint_waiters_new(size_t waiters_max);
 STINT_API void stint_waiters_free(struct stint_waiters *waiters);
-/* Appends a waiter; *id names it. STINT_E_FULL when waiters_max wait already. */
+/* Appends a waiter; *id names it. STINT_E_FULL when waiters_max callers wait already. */
 STINT_API int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost, uint64_t deadline_ns,
                                 uint64_t *id);
 /* STINT_E_GONE if it is no longer waiting. */
 STINT_API int stint_waiters_cancel(struct stint_waiters *waiters, uint64_t id);
 
 struct stint_wake {
-    uint64_t id;      /* 0: nobody to wake now */
-    bool expired;     /* the deadline passed: the waiter goes away without units */
-    uint64_t next_ns; /* when to call again at the latest; STINT_NEVER_NS if nobody waits */
+    uint64_t id;      /* the waiter to wake; 0: none now */
+    bool expired;     /* its deadline passed: it gets no units */
+    uint64_t next_ns; /* when to call again at the latest; STINT_NEVER_NS if none waits */
     struct stint_decision decision;
 };
-/* Takes units for the first waiter if they are free, and says whom to wake. Call until id is 0. */
+/* Takes units for the first waiter if they are free, and returns its id. Call until id is 0. */
 STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
                                                struct stint_table *table,
                                                const struct stint_quota *quota, const void *key,
@@ -600,18 +623,18 @@ STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
 /* ---- Key pools ------------------------------------------------------------------------------- */
 
 /*
- * Several keys (API keys, accounts, egress addresses), each good for its own quotas: which may be
- * used now, or when? A pool is this process's list of keys; how far each is used, and which are
- * cooling down, stands in the table, under the pool's name and the key's. So processes that share a
- * table share the pool, also over restarts. No key ever passes its quotas.
+ * Several keys (API keys, accounts, egress addresses), each with its own quotas: a pool returns one
+ * that may be used now, or when. A pool is this process's list of keys. What each key has used, and
+ * which keys cool down, is in the table, under the pool's name and the key's name. So processes
+ * that share a table share the pool, also over restarts. No key ever exceeds its quotas.
  *
- * Every key has a state of its own in the table, and is back when its own quotas say so. A pool
- * that is used up answers without a look at its keys until the first of them is back, or something
- * is given back or reported.
+ * Every key has a state of its own in the table, and is available again as its own quotas allow. A
+ * pool without free units answers without reading its keys until the first of them is available
+ * again, or a caller gives units back or reports.
  *
- * Any number of threads may use a pool, also while one adds or removes keys; stint_pool_close()
- * must be the last call. The table must outlive it. Names are all that is kept of a key, and
- * for as long as the pool is open: its secret stays with you.
+ * Any number of threads may use a pool, also while another adds or removes keys; stint_pool_close()
+ * must be the last call. The table must outlive it. The pool keeps the names of keys alone, for as
+ * long as it is open: never pass it a secret.
  */
 struct stint_pool;
 
@@ -621,13 +644,13 @@ struct stint_pool;
 #define STINT_POOL_WEIGHT_MAX 1000
 
 enum stint_pool_order {
-    STINT_ROUND_ROBIN = 0, /* by turns, in the order of their names */
-    STINT_FILL_FIRST,      /* the first that was added and has room */
-    STINT_LEAST_USED,      /* the one of which the least share is used */
+    STINT_ROUND_ROBIN = 0, /* in turn, in the order of their names */
+    STINT_FILL_FIRST,      /* the first added that has units */
+    STINT_LEAST_USED,      /* the one with the smallest share used */
 };
 
 struct stint_pool_options {
-    const char *name; /* pools of one name in a table share their states. NULL = "" */
+    const char *name; /* pools of the same name in a table share their states. NULL = "" */
     size_t keys_max;  /* default 1,024, at most STINT_POOL_KEYS_MAX */
     uint8_t order;    /* enum stint_pool_order */
 };
@@ -635,25 +658,26 @@ struct stint_pool_options {
 /* Borrowed during the call: the pool keeps copies. */
 struct stint_pool_key {
     const char *name;                 /* printable, without blanks */
-    const struct stint_quota *quotas; /* all or nothing; not concurrency. Where the table is full a
-                                         key is denied, whatever their when_full says */
+    const struct stint_quota *quotas; /* all or nothing; not concurrency. In a full table a key is
+                                         denied, whatever when_full is */
     size_t n_quotas;                  /* 1 … STINT_POOL_QUOTAS_MAX */
     uint32_t weight; /* 0 = 1, at most STINT_POOL_WEIGHT_MAX. round_robin: turns in a round;
                         least_used: a key of weight 2 counts as half as much used */
 };
 
 /*
- * STINT_E_FULL where the table knows `pools` names already, STINT_E_MISMATCH for a table opened
- * read-only. NULL options are the defaults; closing NULL is fine.
+ * STINT_E_FULL if the table has `pools` names already, STINT_E_MISMATCH for a table opened
+ * read-only; else SYNTAX, RANGE or SYSTEM. NULL options are the defaults; close accepts NULL.
  */
 STINT_API int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
                               const struct stint_pool_options *options, struct stint_error *error);
 STINT_API void stint_pool_close(struct stint_pool *pool);
 
 /*
- * add refuses a name that is there already (STINT_E_MISMATCH), and quotas that stint_table_accepts
- * refuses. What the key used before, and a bench, it finds again. remove takes a key from this
- * process's list (STINT_E_GONE if it is not there) and lifts STINT_POOL_OUT; what it used stays.
+ * add returns STINT_E_MISMATCH for a name that the pool has, STINT_E_FULL above keys_max, the codes
+ * of stint_table_accepts(), SYNTAX, RANGE or SYSTEM. Earlier use and cooldowns count. remove takes
+ * a key out of this process's list (STINT_E_GONE if it is not there) and ends STINT_POOL_OUT; what
+ * the key used stays.
  */
 STINT_API int stint_pool_add(struct stint_pool *pool, const struct stint_pool_key *key,
                              uint64_t now_ns, struct stint_error *error);
@@ -662,47 +686,47 @@ STINT_API int stint_pool_remove(struct stint_pool *pool, const char *name, uint6
 
 struct stint_pool_ask {
     uint64_t now_ns;
-    uint32_t cost; /* 0 asks without taking */
-    bool probe;    /* if all keys are cooling, try the nearest to recover */
+    uint32_t cost; /* units; 0 takes nothing */
+    bool probe;    /* if all keys cool down, try the one whose cooldown ends first */
 };
 
 struct stint_pool_answer {
     const char *name;       /* the key; NULL: none is free. Valid until the pool is closed */
     uint64_t wait_ns;       /* none is free: until the first is; STINT_NEVER_NS if none ever */
     uint64_t granted_at_ns; /* for give_back */
-    bool probe;             /* it is cooling still: try it, and report what comes of it */
-    struct stint_decision decision; /* of the key; of the first to return if none is free */
+    bool probe;             /* the key still cools down: try it, and report the outcome */
+    struct stint_decision decision; /* of the key; of the next available one if none is free */
 };
 
 /*
- * Chooses a key and charges all its quotas, in one step: whoever is killed in it leaves a key
- * charged or not. With nobody else asking, none is free at now + wait - 1 ns, and one is at now +
- * wait. Asking changes no bench.
+ * Chooses a key and charges all its quotas in one step: a process that is killed meanwhile leaves
+ * the key charged or not. If no other caller takes units, no key is free at now + wait - 1 ns, and
+ * one is at now + wait. The call changes no cooldown.
  */
 STINT_API struct stint_pool_answer stint_pool_next(struct stint_pool *pool,
                                                    const struct stint_pool_ask *ask);
 
 /*
- * Gives back `cost` units of a grant that was not used, as stint_refund() does; *given_back (may
- * be NULL) says how many came back. STINT_E_GONE for a name that is not there.
+ * Gives back `cost` units of a grant that were not used, as stint_refund() does; *given_back (may
+ * be NULL) is how many came back. STINT_E_GONE for an unknown name, STINT_E_RANGE for a time.
  */
 STINT_API int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cost,
                                    uint64_t granted_at_ns, uint64_t now_ns, uint32_t *given_back);
 
-/* What the far side said. */
+/* The outcome of a call to the upstream service. */
 enum stint_pool_outcome {
-    STINT_POOL_OK = 0, /* lifts every bench, and forgets failures */
-    STINT_POOL_COOL,   /* 429 with a time: cooling down for cooldown_ns, at most 365 days. While it
-                          cools, only a longer cooldown than the one it has moves its end */
+    STINT_POOL_OK = 0, /* ends every cooldown, and forgets failures */
+    STINT_POOL_COOL,   /* 429 with a time: cooling down for cooldown_ns, at most 365 days. While the
+                          key cools down, only a longer cooldown than its own moves the end */
     STINT_POOL_BACK_OFF, /* 429 without one: cooling down for 1 s, doubled with each failure in turn
                             up to 1 h; a failure is remembered for as long again. Changes nothing
-                            while the key cools */
+                            while the key cools down */
     STINT_POOL_OUT,      /* 401, 403: cooling down until it is reported OK, or removed */
 };
 
 /*
- * For all who share the pool. cooldown_ns is for COOL, and 0 else. STINT_E_GONE for a name that is
- * not there, STINT_E_FULL when `blocks` of the table are in use.
+ * Holds for all that share the pool. cooldown_ns is for COOL, else 0 (STINT_E_MISMATCH).
+ * STINT_E_GONE for an unknown name, STINT_E_FULL when `blocks` of the table are in use, or RANGE.
  */
 STINT_API int stint_pool_report(struct stint_pool *pool, const char *name, int outcome,
                                 uint64_t cooldown_ns, uint64_t now_ns, struct stint_error *error);
@@ -716,16 +740,16 @@ enum stint_pool_standing {
 };
 
 struct stint_pool_status {
-    const char *name; /* never a secret: there is none here */
+    const char *name;
     uint32_t weight;
     uint8_t standing; /* enum stint_pool_standing */
-    uint8_t failures; /* in turn, without a time and not forgotten */
+    uint8_t failures; /* consecutive, without a time, and not yet forgotten */
     uint8_t pad[2];
     uint64_t returns_after_ns;      /* until one unit may be taken; STINT_NEVER_NS if never */
-    struct stint_decision decision; /* of its quotas, the bench left aside; nothing taken */
+    struct stint_decision decision; /* of its quotas, without the cooldown; nothing taken */
 };
 
-/* Calls `visit` for each key, in the order in which they were added, until it returns false. */
+/* Calls the function for each key, oldest first, until it returns false. It may use the pool. */
 STINT_API void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
                                bool (*visit)(const struct stint_pool_status *status, void *arg),
                                void *arg);
@@ -734,15 +758,15 @@ STINT_API void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
 
 /*
  * A list of the keys that are used most, and denied most, in bounded memory, however many keys
- * there are. It limits nothing: it is told of uses, and names the keys behind them.
+ * there are. It limits nothing: it counts uses that are noted in it.
  *
- * A key kept has a score: each unit noted counts 1 at first, half as much after a half-life, a
- * quarter after two. A new key that finds no place takes that of the lowest of a few scores, and
- * its score: so a key that is used often is in the list, but a score may be too high, by over_by at
+ * Each key in the list has a score: a unit counts 1 when it is noted, half after a half-life, a
+ * quarter after two. A new key without a free slot replaces the lowest of a few keys and takes over
+ * its score. So a key that is used often is in the list, but a score may be too high, by over_by at
  * most. Memory: 320 bytes a key.
  *
- * One thread at a time notes in a list. Any thread may read it meanwhile; a note that meets a
- * reading is left out. For several threads give each a list of its own, and read them together.
+ * One thread at a time may note. Any thread may read meanwhile; a note during a reading is left
+ * out. For several threads give each a list of its own, and read them together.
  */
 #define STINT_TOP_KEY_MAX 256    /* bytes that are kept of a key */
 #define STINT_TOP_KEYS_MAX 65536 /* keys in a list */
@@ -763,9 +787,9 @@ STINT_API int stint_top_open(struct stint_top **top, const struct stint_top_opti
 STINT_API void stint_top_close(struct stint_top *top); /* NULL is fine */
 
 /*
- * A key was used, or would have been: is_denied. 0 units count as one. Keys are told apart by all
- * their bytes, of which the first STINT_TOP_KEY_MAX are kept. A time before the latest one of the
- * list counts as that.
+ * Notes that a key took `units`, or was denied them (is_denied). 0 units count as one. Keys are
+ * compared by all their bytes, of which the first STINT_TOP_KEY_MAX are kept. A time before the
+ * latest one of the list counts as the latest.
  */
 STINT_API void stint_top_note(struct stint_top *top, const void *key, size_t key_len,
                               uint32_t units, bool is_denied, uint64_t now_ns);
@@ -773,9 +797,9 @@ STINT_API void stint_top_note(struct stint_top *top, const void *key, size_t key
 enum stint_top_order { STINT_TOP_UNITS = 0, STINT_TOP_DENIED };
 
 struct stint_top_key {
-    double units, denied; /* scores: of all units noted, and of the denied ones among them */
-    double over_by;       /* of `units` at most so much was of other keys */
-    double units_per_s;   /* the steady use that has this score in the long run */
+    double units, denied; /* scores: of all units noted, and of those denied */
+    double over_by;       /* at most this part of `units` belongs to other keys */
+    double units_per_s;   /* the constant rate that has this score in the long run */
     double denied_per_s;
     uint64_t last_ns; /* when it was noted last */
     uint16_t key_len;
@@ -785,9 +809,9 @@ struct stint_top_key {
 };
 
 /*
- * The first keys of all these lists, equal ones added up, the highest score first by `order`, an
- * enum stint_top_order; under STINT_TOP_DENIED those with a denied unit alone. Their number, at
- * most keys_max, or STINT_E_SYSTEM without memory.
+ * The keys of all these lists with the highest scores, equal keys added up, in descending `order`
+ * (enum stint_top_order); under STINT_TOP_DENIED only those with a denied unit. Returns their
+ * number, at most keys_max, or STINT_E_SYSTEM without memory. Any thread.
  */
 STINT_API int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order,
                              uint64_t now_ns, struct stint_top_key *keys, size_t keys_max);
@@ -795,10 +819,10 @@ STINT_API int stint_top_read(struct stint_top *const *tops, size_t n_tops, int o
 /* ---- Keys from addresses --------------------------------------------------------------------- */
 
 /*
- * The key of an IP address in text: its first v4_bits or v6_bits, the rest zero, in canonical
- * text without a length ("2001:db8::"). Brackets, a port and a zone are dropped; v4-mapped v6
- * addresses are their IPv4. Returns the length written (text_size of 46 always suffices), or
- * STINT_E_SYNTAX.
+ * The key of an IP address in text: its first v4_bits (0 … 32) or v6_bits (0 … 128), the rest
+ * zero, in canonical text without a length ("2001:db8::"). Brackets, a port and a zone are dropped;
+ * v4-mapped v6 addresses are treated as IPv4. Returns the length written, STINT_E_SYNTAX for what
+ * is no address, or STINT_E_RANGE for bits or text_size (46 always suffices). Any thread.
  */
 STINT_API int stint_address_key(char *text, size_t text_size, const char *address,
                                 size_t address_len, unsigned v4_bits, unsigned v6_bits);

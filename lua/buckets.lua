@@ -1,11 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/algorithm/buckets.c. x: time_slack in us, 0 for form B. y: count_slack, 0 for form A.
+-- The algorithm of src/algorithm/buckets.c. x: time_slack in us, 0: form B. y: count_slack, 0: A.
 --
--- State, '>BI7B': 0x21, the newest bucket's first use (the state's own time where there is none, or
--- it is closed), 1 if the newest bucket takes nothing more. Then '>I7I4' for each bucket, oldest
--- first: its last use, its units. At most 510 buckets, 5,619 bytes. 0x22 is the same with '>I4'
--- behind it: units that charges have displaced, where there are any. They come back with the oldest
--- bucket.
+-- State, '>BI7B': 0x21, the newest bucket's first use (the state's own time without one, or if it
+-- is closed), 1 if the newest bucket takes no more units. Then '>I7I4' for each bucket, oldest
+-- first: its last use, its units. At most 510 buckets, 5,619 bytes. 0x22 is the same, followed by
+-- '>I4': units that charges have displaced, if any. They come back with the oldest bucket.
 local ceil = math.ceil
 
 local function buckets(state, verb, cost, now, at, limit, period, time_slack, count_slack)
@@ -39,7 +38,7 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
     local function dies_at()
         return n == 0 and first or last[n] + period
     end
-    -- Takes buckets i to j out.
+    -- Removes buckets i to j.
     local function remove(i, j)
         for k = j + 1, n do
             last[k - j + i - 1], count[k - j + i - 1] = last[k], count[k]
@@ -54,8 +53,8 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
     end
     local time = latest()
     if now > time then time = now end
-    -- The third: what the living buckets leave, the displaced apart. It is below zero where the limit
-    -- was lowered.
+    -- The third result: what the live buckets leave, without the displaced units. It is below zero
+    -- where the limit was lowered.
     local function dead_and_free()
         local dead, vacant = 0, limit
         while dead < n and last[dead + 1] + period <= time do dead = dead + 1 end
@@ -73,7 +72,7 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
         displaced = displaced + units
         if displaced > 4294967295 then displaced = 4294967295 end
     end
-    -- Records units, at most N with those that are there.
+    -- Records units, at most N with those recorded already.
     local function record(units)
         local room = 0
         if n > 0 and closed == 0 and (time_slack == 0 or time - first < time_slack) then
@@ -102,11 +101,11 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
     local dead, free, vacant = dead_and_free()
 
     if verb == 'refund' then
-        -- Empties whole buckets, oldest first; then the newest in part, if it is open and the grant
-        -- is one of its uses. Dead buckets stay until the next use.
+        -- Empties whole buckets, oldest first; then a part of the newest, if it is open and the
+        -- grant is one of its uses. Expired buckets stay until the next use.
         if at < 0 then at = time elseif at > now then at = now end
         local left, final = cost, dead
-        local is_full = dead == 0 and displaced == 4294967295 -- that many or more
+        local is_full = dead == 0 and displaced == 4294967295 -- saturated
         if at + period > time and not is_full then
             if dead == 0 then
                 local back = left < displaced and left or displaced

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/algorithm/concurrency.c; the period is the lease. Two verbs more: `release` gives the
--- places of a holder back, `renew` moves its deadline; `at` and `cost` are the two numbers of the
--- holder.
+-- The algorithm of src/algorithm/concurrency.c; the period is the lease. Two more verbs: `release`
+-- gives a holder's units back, `renew` moves its deadline; `at` and `cost` are the two numbers of
+-- the holder.
 --
 -- A holder is a value that is larger than every one issued before: a deadline, and a count in
--- 16,000ths of a us, 16 to a nanosecond as in core. (In one number it would pass 2^53.)
+-- 16,000ths of a us, 16 to a nanosecond as in the C code. (One number would exceed 2^53.)
 -- State, '>BI7I2': 0x71, the value issued last. Then '>I7I2I2' for each holder, oldest first: its
 -- value, its units. At most 8,190 holders.
 local function concurrency(state, verb, cost, now, at, limit, lease)
@@ -68,7 +68,7 @@ local function concurrency(state, verb, cost, now, at, limit, lease)
             end
         end
         return 0, 0, limit, free, 0, reset_after(dies_at())
-    elseif verb == 'refund' then -- places are given back by their holders, who are named
+    elseif verb == 'refund' then -- units are given back by release, which names their holder
         return 0, 0, limit, free, 0, reset_after(dies_at())
     elseif verb == 'book' or verb == 'unbook' then
         return 2, 0, limit, 0, -1, 0

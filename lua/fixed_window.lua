@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/algorithm/fixed_window.c. x: where windows begin, as enum stint_align: 0 at multiples
--- of the period since 1970, 1 with the first use of the key, 2 to 5 with calendar days, ISO weeks,
--- months, years. y: their offset from UTC in seconds. z: 1 charges refused takes too.
+-- The algorithm of src/algorithm/fixed_window.c. x: where windows begin, as enum stint_align: 0 at
+-- multiples of the period since 1970, 1 with the first use of the key, 2 to 5 with calendar days,
+-- ISO weeks, months, years. y: their offset from UTC in seconds. z: 1 charges refused takes too.
 --
 -- State, '>BI7I5': 0x51, when the window ends, units counted (up to 2N by charges, below 2^34).
 local floor = math.floor
@@ -17,7 +17,7 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
         local leap = days_before_year(year + 1) - days_before_year(year) == 366
         return days_before_year(year) + days + (leap and month > 2 and 1 or 0)
     end
-    -- The window that holds an instant.
+    -- The window of an instant.
     local function span(instant)
         if align < 2 then
             local since = instant % period

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/algorithm/gcra.c. x: the burst, 0 is the limit. y: 1 charges refused takes too.
+-- The algorithm of src/algorithm/gcra.c. x: the burst; 0: limit. y: 1 charges refused takes too.
 --
 -- State, '>BI7I2': 0x41, the theoretical arrival time (TAT) in us, and 32,000ths of a us: the ticks
--- of 1/32 ns that core counts in. Every length of time here is such a pair, ticks below 32,000.
+-- of 1/32 ns that the C code counts. Every length of time here is such a pair, ticks below 32,000.
 -- T = ceil(W * 32000 / N) ticks: W = q * N + r gives q us and r * 32000 / N ticks, and r * 32000 is
 -- below 2^32 * 32000 = 1.4e14.
 -- n * T for n <= 2 * burst: n times the ticks is < 2^33 * 32000 = 2.8e14, n times the us is at most
@@ -39,7 +39,7 @@ local function gcra(state, verb, cost, now, at, limit, period, burst, count_deni
         if rest_us > t_us or (rest_us == t_us and rest_ticks >= t_ticks) then return units + 1 end
         return units
     end
-    -- How far the TAT is ahead of now, and how far it would be after n units.
+    -- How far the TAT is after now, and how far it would be after n units.
     local function ahead(n)
         local us, ticks = tat_us - now, tat_ticks
         if us < 0 then us, ticks = 0, 0 end
@@ -58,7 +58,7 @@ local function gcra(state, verb, cost, now, at, limit, period, burst, count_deni
         return outcome, granted, burst, whole(left_us, left_ticks), retry,
             ticks > 0 and us + 1 or us, after, dies
     end
-    -- As many of n units as the debt of a capacity leaves room for.
+    -- As many of n units as the debt of a capacity allows.
     local function charge(n)
         local us, ticks = ahead(0)
         ticks = 2 * room_ticks - ticks
@@ -78,13 +78,13 @@ local function gcra(state, verb, cost, now, at, limit, period, burst, count_deni
 
     if verb == 'charge' then return answer(0, charge(cost), 0) end
     if verb == 'refund' or verb == 'unbook' then
-        -- While a place is booked, or a debt owed, only the place booked last comes back.
+        -- During a booking, or in debt, only the latest booking comes back.
         local start_us, start_ticks = tat_us - room_us, tat_ticks - room_ticks
         local start = start_ticks > 0 and start_us + 1 or start_us
         if start > now and not (verb == 'unbook' and at == start) then return answer(0, 0, 0) end
         if tat_us < now then return answer(0, 0, 0) end
-        -- n*T less what has flowed back. Where n*T passes 2^53 and is rounded, no us is left out of
-        -- it that counts: it is far more than the TAT is ahead.
+        -- n*T less what has flowed back. Where n*T exceeds 2^53 and is rounded, the lost us do not
+        -- matter: it is far more than the TAT is after now.
         local ticks = cost * t_ticks
         local us = cost * t_us + floor(ticks / 32000)
         ticks = ticks % 32000

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- One quota of which units are leased. KEYS: the state, the leases. ARGV: verb cost now at limit
+-- One quota with leased units. KEYS: the state, the leases. ARGV: verb cost now at limit
 -- period [x y z [term {end units left}…]]. docs/store-scripts.md.
 --
 -- Leases, '>B': 0x81. Then '>I7I4' for each, in the order of their ends: its end, its units. At

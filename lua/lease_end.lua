@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- Units that are leased have no room in the law, and are no use of it yet: a lease is charged at
--- its end, or when its holder says what was used of it, which is never before it was used. So at
--- every instant what the law has free is at least what is leased, and no charge is ever cut short.
+-- Leased units do not fit anything else, and are no use of the algorithm yet: a lease is charged at
+-- its end, or when its holder reports what was used of it, which is never before it was used. So at
+-- every instant the algorithm has at least the leased units free, and no charge is ever cut short.
 -- docs/decisions/0039-leases.md.
 local verb, cost, now, at = ARGV[1], ARGV[2] + 0, ARGV[3], ARGV[4] + 0
 local limit, period = ARGV[5] + 0, ARGV[6] + 0
@@ -49,7 +49,7 @@ local function charge(units, instant)
     if after then state, dies, is_charged = after, dies_at, true end
 end
 
--- Before anything else, what has ended is charged at its end; the rest is out.
+-- First, what has ended is charged at its end; the rest is borrowed.
 local ends, units, n, out = {}, {}, 0, 0
 for place = 2, list and #list or 0, 11 do
     local stop, some = unpack('>I7I4', list, place)
@@ -61,7 +61,7 @@ for place = 2, list and #list or 0, 11 do
         ends[n], units[n] = stop, some
     end
 end
--- Then what the asker has done with: what it used is charged now, the rest is room again.
+-- Then what the caller returns: what it used is charged now, the rest is free again.
 for word = 11, #ARGV, 3 do
     local stop, some, left = ARGV[word] + 0, ARGV[word + 1] + 0, ARGV[word + 2] + 0
     for i = 1, n do
@@ -81,9 +81,9 @@ local function ask(asked, number, instant)
         LAW(state, asked, number, instant or now, at, limit, period, x, y, z)
     return outcome
 end
--- The units fit into what is free, but not into the room that leases leave. They will when they fit
--- beside all that is out, if that is before the first of them ends. Else it is waited for what
--- comes back after all have been charged: a law may keep older units for as long as those.
+-- The units fit into what is free, but not into what the leases leave. They will when they fit
+-- beside all that is borrowed, if that is before the first of them ends. Else the wait is until
+-- enough comes back after all have been charged: an algorithm may keep older units that long.
 local function deny(number, free)
     local wait
     if number + out <= capacity then
@@ -106,10 +106,10 @@ local function lend()
     if not ask('peek', least) or outcome == 2 then return end
     local free = remaining + granted
     if free - out < least then return deny(least, free) end
-    if n == 64 then -- nothing is lent, but may be taken
+    if n == 64 then -- no more leases, but units may be taken
         return ask('peek', 0)
     end
-    -- What all may have is shared with those that have some, and as much is left for others.
+    -- The capacity is shared with the other holders, and as much is left for further ones.
     local share = math.floor((free - out) / (2 * (n + 1)))
     if share < least then share = least end
     if share > cost then share = cost > least and cost or least end
@@ -134,7 +134,7 @@ elseif verb == 'reset' then
     ask('peek', 0)
 elseif verb == 'charge' and out > 0
         and ('LAW' == 'gcra' or 'LAW' == 'fixed_window' or 'LAW' == 'sliding_counter') then
-    -- As much as leaves room for what is out. The others keep the newest units, whatever is out.
+    -- As much as fits beside what is borrowed. The other algorithms keep the newest units anyway.
     local most = ask('charge', cost + out) and granted - out or 0
     if most > 0 and outcome then
         ask('charge', most < cost and most or cost)
@@ -154,8 +154,8 @@ if not outcome then return redis.error_reply('STINT ' .. granted) end
 if verb == 'peek' then after = nil end
 remaining = remaining > out and remaining - out or 0
 
--- What is out will be charged once it ends, and keeps what it is beside alive until then. The
--- state of gcra is a sum: it has to be there to be added to.
+-- What is borrowed will be charged once it ends, and keeps the state until then. The state of gcra
+-- is a sum: it must be there to be added to.
 local bound = 0
 if n > 0 then
     local _, _, _, _, _, after_all =

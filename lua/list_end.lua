@@ -3,7 +3,7 @@ local laws = {
     window = window, buckets = buckets, log = log, gcra = gcra, fixed_window = fixed_window,
     sliding_counter = sliding_counter, concurrency = concurrency,
 }
--- Words become numbers by arithmetic, as in single_end.
+-- Words are converted to numbers by arithmetic, as in single_end.
 local verb, now, at = ARGV[1], ARGV[2], ARGV[3] + 0
 local virtual = now ~= '0'
 if virtual then
@@ -21,7 +21,7 @@ if not (known and now >= 0 and now <= 8000000000000000 and now % 1 == 0
         .. 'algorithm cost limit period x y z')
 end
 
--- Equal keys are one part: their costs add up.
+-- Equal keys are one part: their costs are added.
 local parts, part_of, costs, most, too_much = {}, {}, {}, 4294967295, false
 for i = 1, #KEYS do
     local quota, key = 7 * i - 3, KEYS[i]
@@ -51,7 +51,7 @@ for i = 1, #KEYS do
 end
 
 local problem
--- What the law says to a part; nothing is written yet. The state is read once.
+-- The algorithm's decision on a part; nothing is written yet. The state is read once.
 local function ask(part, asked, cost)
     if part.limit == 0 then
         local closed = cost > 0 and asked ~= 'refund'
@@ -104,12 +104,12 @@ local function sum(granted)
     return {binding.outcome, granted or binding.granted, binding.capacity, binding.remaining, retry,
             binding.reset, binding.index, now}
 end
--- Behind the sum: how each key stands, then the holders. `own`: what each item was granted; nil:
--- of what its part was, as much as is left of it.
+-- After the sum: the state of each key, then the holders. `own`: what each item was granted; nil:
+-- what its part was granted, as much as is left of it.
 local function reply_of(reply, own)
     local refused, place = reply[1] ~= 0 and (verb == 'take' or verb == 'take_upto'), 8
     for _, part in ipairs(parts) do
-        -- A take that failed for others: the figures are of a state that it left alone.
+        -- A take that failed because of others: the numbers are of a state that it did not change.
         if refused and part.outcome == 0 then ask(part, 'peek', 0) end
         part.left = refused and 0 or part.granted
     end
@@ -137,7 +137,7 @@ local function is_allowed()
     end
     return true
 end
--- Asks all for a cost of their own, `each` unit of every item where that is given.
+-- Runs the verb on all with a cost of their own, or `each` unit of every item where that is given.
 local function ask_all(asked, each)
     for _, part in ipairs(parts) do
         ask(part, asked, each and each * part.times or part.cost)
@@ -167,7 +167,7 @@ if verb == 'charge' or verb == 'refund' or #KEYS == 1 then
         write()
     end
 elseif verb == 'take_upto' then
-    -- How often one unit of each item fits: what a peek leaves, and itself.
+    -- How often one unit of each item fits: what a peek leaves, and that one.
     ask_all('peek', most > 0 and 1 or 0)
     local each = most
     for _, part in ipairs(parts) do

@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/algorithm/log.c, without booked places. A limit of at most 8,189 keeps a state within
--- 64 KiB.
+-- The algorithm of src/algorithm/log.c, without bookings. A limit of at most 8,189 keeps a state
+-- within 64 KiB.
 --
 -- State, '>BI7I4': 0x31, the latest time at which units were taken, units recorded. Then '>I7B' for
 -- each time, oldest first: the time, the units less one; more than 256 of one time take several.
--- 0x32 is the same with '>I4' behind it: units that charges have displaced, where there are any.
--- They count until the oldest time does.
+-- 0x32 is the same, followed by '>I4': units that charges have displaced, if there are any. They
+-- count until the oldest time expires.
 local function log(state, verb, cost, now, at, limit, period)
     if limit > 8189 then return nil, 'limit: expected at most 8189 for log' end
     local own, units, n, displaced = 0, 0, 0, 0
@@ -29,7 +29,7 @@ local function log(state, verb, cost, now, at, limit, period)
         local instant = entry(n)
         return instant + period
     end
-    -- The dead are walked over once more, when they are taken off by the next take.
+    -- Expired units are visited once more, when the next take removes them.
     local dead, dead_units = 0, 0
     if n > 0 and dies_at() <= time then
         dead, dead_units = n, units
@@ -89,7 +89,7 @@ local function log(state, verb, cost, now, at, limit, period)
     local whole = verb == 'take' or verb == 'peek'
     local granted = cost
     if verb == 'charge' then
-        -- What does not fit takes the places of the oldest: they are dropped with the dead.
+        -- What does not fit displaces the oldest: they are dropped with the expired ones.
         if cost > limit then granted = limit end
         local over = granted > vacant and granted - vacant or 0
         displaced = displaced + cost - granted + over
@@ -112,7 +112,7 @@ local function log(state, verb, cost, now, at, limit, period)
             if whole and cost > limit then
                 outcome, retry = 2, -1
             else
-                -- All units less those that may stay have to die.
+                -- All units less those that may stay must expire.
                 local needed, i = units - (limit - (whole and cost or 1)), 0
                 repeat
                     i = i + 1

@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: MIT
--- A decision with an id. Between here and once_end is all that the script without an id does. The
--- last key is the id's; the last words are the body, 16 digits that stand for what is asked, and
--- how long the answer is kept, in ms. A ticket is an id as well: `reserve` takes and `book` books
--- under it, and `settle`, `cancel` and `extend` are of what was charged so, once. Of reserve, book
--- and extend the last word is how long the ticket is good, in us; a reserve or a book whose answer
--- is kept for 0 ms has an id for its ticket's sake alone. Behind a '+' follows how many us longer the
--- ticket's record is kept: in that time `expire` closes it, and what was used counts at most as COST.
+-- A decision with an id. The script without an id runs between here and once_end. The last key is
+-- the id's; the last words are the body, 16 digits that identify the request, and how long the
+-- answer is kept, in ms. A ticket is an id as well: `reserve` takes and `book` books under it, and
+-- `settle`, `cancel` and `extend` act once on what was charged so. Of reserve, book and extend the
+-- last word is how long the ticket is valid, in us; a reserve or a book whose answer is kept for
+-- 0 ms has an id for its ticket only. After a '+' follows how many us longer the ticket's record is
+-- kept: in that time `expire` closes it, and what was used counts at most as COST.
 --
 -- Kept are the body; a letter; of a ticket '>I7', when it ends; and the reply, packed. Units were
--- taken (+), given back (-), or are a ticket's (t), perhaps booked (b); T and B where the answer is
--- to be kept for its id too. Such a ticket that was used is a point.
+-- taken (+), given back (-), or belong to a ticket (t), perhaps booked (b); T and B if the answer
+-- is kept for its id too. Such a ticket that was used is a point.
 local id, asked = table.remove(KEYS), ARGV[1]
 local issues = asked == 'reserve' and 't' or asked == 'book' and 'b'
 local expires, extends = asked == 'expire', asked == 'extend'
@@ -66,14 +66,14 @@ elseif not closes then
 elseif kind == '-' or kind == '.' then
     first = nil
 end
--- What is asked of a law about `units` that were charged under the id, or about who holds them:
--- verb, at, cost. What is closed goes back as it was charged; what was used beyond is charged now.
+-- The request to an algorithm about `units` that were charged under the id, or about their holder:
+-- verb, at, cost. What is closed goes back as it was charged; units used in excess are charged now.
 local function move(units, used, has_places, holder, holder_sub)
-    if expires then -- places are free when their lease ends
+    if expires then -- concurrency units are free when their lease ends
         if has_places then return 'peek', 0, 0 end
         return 'refund', first[8], units - math.min(used, units)
     end
-    if has_places and (holder or extends) then -- no places have no holder
+    if has_places and (holder or extends) then -- without units there is no holder
         return extends and 'renew' or 'release', holder or 0, holder_sub or 0
     end
     if extends or has_places then return 'peek', 0, 0 end
@@ -88,7 +88,7 @@ local function move_one()
     ARGV[1], ARGV[4], ARGV[2] =
         move(first and first[2] or 0, ARGV[2] + 0, PLACES, first and first[9], first and first[10])
 end
--- Equal keys are one part, of what all of them were granted.
+-- Equal keys are one part, with what all of them were granted.
 local function move_list()
     local granted, used, place = {}, {}, 8 + 6 * #KEYS
     ARGV[1], ARGV[3], moves = 'refund', 0, {}

@@ -10,7 +10,7 @@ local function keep(what, ms)
     end
 end
 local function ms_until(us) return math.max(math.ceil((us - clock()) / 1000), 1) end
--- Whether all that the ticket held were places, and they were free before.
+-- Whether the ticket held only concurrency units, which were free before.
 local function was_free()
     local each = {{ARGV[1], first and first[2] or 0, reply[2]}}
     for i = 1, EACH / 6 do

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Which key may be used now, or when: src/limiter/pool_next.c with a state for each key. Choosing
--- is trying: keys are asked in the pool's order; the first that is charged is the answer.
+-- is trying: keys are tried in the pool's order; the first that is charged is the answer.
 local found, told, wait, serves_later, nearest
 local function keep_wait(length, seen)
     if wait and length >= wait then return end
@@ -35,8 +35,8 @@ local function try_from(from, to)
         if try(passed + 1) then return passed end
     end
 end
--- Where a turn of a round is: how many keys its pass has and the next one, how many turns are
--- before the pass, and its place in it. Names come with the heaviest key first.
+-- The position of a turn of a round: how many keys its pass has and the next one, how many turns
+-- are before the pass, and its index in it. Names come with the heaviest key first.
 local function pass_of(turn)
     local before_it, done = 0, 0
     for i = n_keys, 1, -1 do
@@ -67,7 +67,7 @@ local function choose_by_turns()
     if passed then
         after = base + passed + 1
     else
-        -- Then those of the next pass who were not asked yet; as the next round begins, the rest.
+        -- Then keys of the next pass that were not tried yet; as the next round begins, the rest.
         local next_to = math.min(begin, following)
         passed = try_from(0, next_to)
         if passed then
@@ -132,7 +132,7 @@ end
 local function bench(key, ends, length, failures)
     put('!' .. key.name, pack('>I7I7B', ends, length, failures), ends + back_off(failures))
 end
--- cost: enum stint_pool_outcome; at: the cooldown. As after_report() in src/limiter/pool_cooldown.c.
+-- cost: enum stint_pool_outcome; at: the cooldown. After after_report() of limiter/pool_cooldown.c.
 local function report(key)
     local cools = key.ends > now
     if cost == 0 then

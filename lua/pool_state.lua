@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- What a pool's hash holds, and the decision of one key.
+-- The content of a pool's hash, and the decision of one key.
 --
 -- Fields: '#', the turn that is next, in digits; '^', when the hash expires, '>I7'; '!NAME', a
--- bench; 'ALGORITHM,LIMIT,PERIOD,X,Y,Z NAME', a state under a quota. Benches and states begin with
--- '>I7', the us from which they mean nothing. Behind it of a state what the law packs; of a bench
--- '>I7I7B': its end, its length, failures in turn; 31 failures: out until it is let in.
+-- cooldown; 'ALGORITHM,LIMIT,PERIOD,X,Y,Z NAME', a state under a quota. Cooldowns and states begin
+-- with '>I7', the us at which they expire. A state is followed by what the algorithm packs; a
+-- cooldown by '>I7I7B': its end, its length, failures in turn; 31 failures: out until reported OK.
 local FOREVER, OUT = 9007199254740991, 31
 local laws = {
     window = window, buckets = buckets, log = log, gcra = gcra, fixed_window = fixed_window,
@@ -26,7 +26,7 @@ if not (#KEYS == 1 and now >= 0 and now <= 8000000000000000 and now % 1 == 0
         .. 'quotas, names; cost to 2^32-1, times in us'
 end
 
--- Groups of keys that have the same quotas. The words behind them are names.
+-- Groups of keys with the same quotas. The words after them are names.
 local groups, before = {}, 9
 for g = 1, ARGV[9] + 0 do
     local group, quotas = {}, ARGV[before + 1] + 0
@@ -47,7 +47,7 @@ for g = 1, ARGV[9] + 0 do
     groups[g] = group
 end
 local n_keys = #ARGV - before
--- A number for each key, divided by commas; nil where the word is empty: all are 1.
+-- A number for each key, separated by commas; nil if the word is empty: all are 1.
 local function numbers(word, most)
     if word == '' then return nil end
     local found = {}
@@ -72,7 +72,7 @@ local function bench_of(key, value)
     if dies <= now then ends, length, failures = 0, 0, 0 end
     key.ends, key.length, key.failures = ends, length, failures
 end
--- Most often the first key that is asked for serves; else many are looked at.
+-- Most often the first key that is tried serves; else many are read.
 local function key_at(i)
     if keys[i] then return keys[i] end
     local fields, last = {}, i + piece - 1
@@ -112,7 +112,7 @@ local function put(field, value, dies)
         call('HDEL', KEYS[1], field)
     end
 end
--- Takes out what means nothing any more, and has the hash expire later than all the rest.
+-- Removes expired fields, and makes the hash expire later than all others.
 local function sweep()
     local all, last = call('HGETALL', KEYS[1]), now
     for i = 1, #all, 2 do
@@ -124,7 +124,7 @@ local function sweep()
     end
     if last == FOREVER then
         call('PERSIST', KEYS[1])
-    else -- as late again, so that this is seldom
+    else -- twice the time, so that this is seldom
         last = last + math.max(last - now, 1000000)
         call('PEXPIREAT', KEYS[1], (last + -last % 1000) / 1000)
     end

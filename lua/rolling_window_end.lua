@@ -18,13 +18,13 @@ if not (credit and tokens and window and bucket_window and now and #KEYS == 1
     return redis.error_reply('STINT expected one key, and: credit tokens window bucket_window '
         .. 'best_effort (0 or 1) [now], whole numbers, times in us, bucket_window at most window')
 end
--- The law of buckets keeps 510 of them: one for each sub-window, and the one in use.
+-- The algorithm of buckets keeps 510 of them: one for each sub-window, and the one in use.
 if bucket_window * 509 < window and credit > 510 then
     return redis.error_reply(string.format('STINT bucket_window %.0f is too small for a window of '
         .. '%.0f: expected at least %.0f us, 1/509 of the window; a credit up to 510 may have any',
         bucket_window, window, math.ceil(window / 509)))
 end
--- Of a credit of 0 nothing ever comes back: a denial without a wait, with best effort as well.
+-- A credit of 0 never comes back: a denial without a wait, with best effort as well.
 local verb = best_effort == '1' and credit > 0 and 'take_upto' or 'take'
 local outcome, granted, _, remaining, retry, reset, after, dies = buckets(call('GET', KEYS[1]),
     verb, tokens, now, -1, credit, window, bucket_window, 0)

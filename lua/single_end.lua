@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Words become numbers by arithmetic: tonumber() reads each of them twice. One that is no number is
--- an error by itself.
+-- Words are converted to numbers by arithmetic: tonumber() reads each of them twice. A word that is
+-- no number raises an error by itself.
 local verb, cost, now, at = ARGV[1], ARGV[2] + 0, ARGV[3], 0
 local limit, period = ARGV[5] + 0, ARGV[6] + 0
 local x, y, z = ARGV[7], ARGV[8], ARGV[9]
@@ -32,7 +32,7 @@ if verb == 'reset' then
     call('DEL', KEYS[1])
     return {0, 0, limit, limit, 0, 0, 0, now}
 end
-if limit == 0 then -- room for nothing, and nothing of it can come back
+if limit == 0 then -- nothing fits, and nothing ever comes back
     local closed = cost > 0 and verb ~= 'refund' and verb ~= 'unbook'
     return {closed and 2 or 0, 0, 0, 0, closed and -1 or 0, 0, 0, now}
 end
@@ -44,7 +44,7 @@ end
 if after then
     if virtual then
         call('SET', KEYS[1], after)
-    elseif stays then -- it dies when it did before
+    elseif stays then -- it expires when it did before
         call('SET', KEYS[1], after, 'KEEPTTL')
     elseif dies <= now then -- as if never used
         call('DEL', KEYS[1])

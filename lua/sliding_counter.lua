@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/algorithm/sliding_counter.c. x: 1 charges refused takes too.
+-- The algorithm of src/algorithm/sliding_counter.c. x: 1 charges refused takes too.
 --
 -- State, '>BI7I5I5': 0x61, the window's number floor(now / W), units in the window before, units in
 -- this one (each up to 2N by charges, below 2^34).
 local floor = math.floor
 
 local function sliding_counter(state, verb, cost, now, at, limit, period, count_denied)
-    -- floor(a * b / d) and what is left. Where a * b passes 2^53 it is divided three bits of `a` at
-    -- a time: b and d are at most 10 years, 3.2e14 us, and what is left is below d, so that no sum
-    -- passes 8 * 3.2e14 + 7 * 3.2e14 = 4.8e15 < 2^53.
+    -- floor(a * b / d) and the remainder. Where a * b exceeds 2^53 it is divided three bits of `a`
+    -- at a time: b and d are at most 10 years, 3.2e14 us, and the remainder is below d, so that no
+    -- sum exceeds 8 * 3.2e14 + 7 * 3.2e14 = 4.8e15 < 2^53.
     local function mul_div(a, b, d)
         if a * b < 9007199254740992 then
             local left = a * b % d
@@ -31,7 +31,7 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
         local version, was_number, was_previous, was_current = unpack('>BI7I5I5', state)
         if version ~= 97 then return nil, 'the key holds no state of sliding_counter' end
         if number <= was_number then
-            -- A window later than now is taken to have just begun.
+            -- A window later than now counts as just begun.
             if number < was_number then number, elapsed = was_number, 0 end
             previous, current = was_previous, was_current
         elseif number == was_number + 1 then
@@ -44,7 +44,7 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
         local units, left = mul_div(previous, period - elapsed, period)
         return current + units + (left > 0 and 1 or 0)
     end
-    -- How long into a window so many units must fade until they leave room; the whole period means
+    -- How long into a window so many units must fade until the cost fits; the whole period means
     -- not within this window.
     local function fade(units, room)
         if units <= room then return 0 end
@@ -101,7 +101,7 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
     elseif verb == 'charge' then
         return answer(0, add(debt), 0)
     elseif verb == 'refund' then
-        -- Each counter knows its window, so units go back to the one they were granted in.
+        -- Each counter belongs to a known window, so units go back to the one of their grant.
         if at < 0 or at > now then at = now end
         local in_window, units = floor(at / period), 0
         if in_window >= number then

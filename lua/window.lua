@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/algorithm/window.c. x: the resolution M, 10 to 24 slots in a period; 0 is 24.
+-- The algorithm of src/algorithm/window.c. x: the resolution M, 10 to 24 slots a period; 0 is 24.
 --
 -- State, '>BI4I7BI4B': 0x11, the limit N, the newest slot as (its period's number, its part of the
--- period), units left of the bunch in use, the place of the short bunch among the bunches (0: none
--- is alive). 0x12 is the same with a byte more: how many bunches charges have displaced, where that
--- is not 0. Then a byte for each bunch that is charged, oldest first: the low 8 bits of its slot's
--- number. A slot has the number floor(now * M / W), which would pass 2^53 for short periods, so it
+-- period), units left of the bunch in use, the position of the short bunch among the bunches (0:
+-- not there). 0x12 is the same with a byte more: how many bunches charges have displaced, if not 0.
+-- Then a byte for each bunch that is charged, oldest first: the low 8 bits of its slot's number.
+-- A slot has the number floor(now * M / W), which would exceed 2^53 for short periods, so it
 -- is kept in two: number = floor(now / W), below 2^53 because now is, and
 -- part = floor((now mod W) * M / W), where (now mod W) * M < 10 years in us * 24 = 7.6e15, and
--- 2^53 = 9.0e15. Bunches that are alive are at most M slots old, so eight bits tell how old.
+-- 2^53 = 9.0e15. Live bunches are at most M slots old, so eight bits are enough for their age.
 
 -- Charges units that are free to a slot: to the bunch in use, which moves there, and to new
 -- bunches, the short one last. (a - a % b) / b is floor(a / b), and (a + -a % b) / b is
@@ -28,8 +28,8 @@ local function window_charge(bunches, n, rest, place, low, units, bunch, short, 
     return bunches, n, rest, place
 end
 
--- The number of displaced bunches that stands for more, too: the largest in as many bits as the
--- state of core has that no slot number needs, 1 to 5. src/algorithm/window.c.
+-- The number of displaced bunches that also stands for more: the largest in as many bits as the
+-- C code's state has that no slot number needs, 1 to 5. src/algorithm/window.c.
 local function window_displaced_max(bunch, short, most, period, resolution)
     local function bits(number)
         local _, exponent = math.frexp(number)
@@ -40,7 +40,7 @@ local function window_displaced_max(bunch, short, most, period, resolution)
     return 2 ^ (spare < 1 and 1 or spare > 5 and 5 or spare) - 1
 end
 
--- Charges units whether they fit or not: what does not displaces the oldest bunches, which are
+-- Charges units whether they fit or not: those that do not displace the oldest bunches, which are
 -- opened again in this slot.
 local function window_displace(bunches, n, rest, place, displaced, low, units, limit, bunch, short,
                                most, displaced_max)
@@ -72,7 +72,7 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
     end
     local bunch = (limit + -limit % resolution) / resolution
     local most = (limit + -limit % bunch) / bunch -- bunches
-    local short = limit - bunch * (most - 1)      -- what the last of them holds
+    local short = limit - bunch * (most - 1)      -- units of the last of them
     local since = now % period
     local number, part = (now - since) / period, since * resolution
     part = (part - part % period) / period
@@ -84,9 +84,9 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         local version, was_limit, was_number, was_part, was_rest, was_place =
             unpack('>BI4I7BI4B', state)
         if version ~= 17 and version ~= 18 then return nil, 'the key holds no state of window' end
-        -- Past 2^53 the product is rounded, but never across a number as small as these.
+        -- Above 2^53 the product is rounded, but never across a number as small as these.
         local gone = (number - was_number) * resolution + part - was_part
-        if gone < 0 then -- a state that is later than now stays where it is
+        if gone < 0 then -- a state that is later than now is not changed
             number, part = was_number, was_part
             low = (number % 256 * resolution + part) % 256
         end
@@ -149,7 +149,7 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         if refused > limit then
             outcome, retry = 2, -1
         else
-            -- The oldest bunches that together bring back what is missing; the displaced come back
+            -- The oldest bunches that together bring back what is missing; displaced ones come back
             -- with the first.
             local missing, i = refused - empty, 0
             repeat
@@ -167,7 +167,7 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         end
     elseif verb == 'refund' then
         -- Safe are the oldest units, and those of the bunch in use if it was used no later than the
-        -- grant: src/algorithm/window.c. What was granted more than M slots ago is no longer recorded.
+        -- grant: src/algorithm/window.c. A grant more than M slots ago is no longer recorded.
         local age = 0
         if at >= 0 then
             if at > now then at = now end

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The switch over all algorithms, and the two answers that none of them has to think of: a time
- * past the end of time, and a limit of 0.
+ * The dispatch over all algorithms, and the two cases that are the same for each: a time above
+ * STINT_NOW_MAX, and a limit of 0.
  */
 #include "algorithm/algorithm.h"
 
@@ -13,7 +13,7 @@ static inline bool is_closed(const struct stint_quota *quota, const struct stint
     return ask->now_ns > STINT_NOW_MAX || quota->limit == 0;
 }
 
-/* A limit of 0 has room for nothing, and nothing of it can come back. */
+/* Under a limit of 0 nothing fits, and nothing ever comes back. */
 static struct stint_decision closed_answer(const struct stint_quota *quota,
                                            const struct stint_ask *ask)
 {
@@ -140,7 +140,7 @@ void algorithm_wide_fill(const struct stint_quota *quota, void *state, uint64_t 
     }
 }
 
-/* Under a limit of 0 nothing is ever charged; and nobody asks past the end of time. */
+/* Under a limit of 0 nothing is ever charged; no valid now is above STINT_NOW_MAX. */
 bool algorithm8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
 {
     now_ns = min_u64(now_ns, STINT_NOW_MAX);
@@ -301,8 +301,8 @@ void algorithm_wide_pass(const struct stint_quota *quota, void *state, uint64_t 
 }
 
 /*
- * Charging keeps the newest units in the strict algorithms. The others would go into debt, and a
- * change of quota is no reason for debt: there, as much is taken as fits.
+ * In the strict algorithms a charge keeps the newest units. The others would go into debt, which a
+ * change of quota must not cause: there, as much is taken as fits.
  */
 struct stint_ask algorithm_carry_ask(const struct stint_quota *quota, const struct held_run *run)
 {

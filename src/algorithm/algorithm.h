@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What every algorithm gives to those who store its states, and the switch over all of them.
+ * The functions that every algorithm provides, and the dispatch over all of them.
  *
- * A state is bytes; all zero is "never used". An algorithm knows its bytes and nothing of where
- * they live: no clock, no allocation, no atomics. Each file <algorithm>.c defines the functions of
- * its row below; algorithm.c calls them by quota->algorithm (and, for window, by the state's size).
+ * A state is bytes; all zero is "never used". An algorithm works on these bytes only: no clock, no
+ * allocation, no atomics. Each file <algorithm>.c defines the functions of its row below;
+ * algorithm.c calls them by quota->algorithm (and, for window, by the state's size).
  *
- *   <alg>_check    quota -> derived fields, state_size and defaults; or a message why not. What is
- *                  common to all (limit, period, fields of other algorithms) quota.c has checked.
- *   <alg>_ask      state, ask -> state', decision. A DENY or NEVER leaves the bytes as they are,
- *                  except by STINT_CHARGE. now_ns is already the effective time; the state's own
- *                  time may still be later, and then counts.
- *   <alg>_expires_at  the instant from which the state equals "never used"; 0 for all zero.
+ *   <alg>_check    quota -> derived fields, state_size and defaults; or an error. quota.c has
+ *                  checked what all have in common (limit, period, fields of other algorithms).
+ *   <alg>_ask      state, ask -> state', decision. A DENY or NEVER leaves the bytes unchanged,
+ *                  except under STINT_CHARGE. now_ns is already the effective time; if the state's
+ *                  own time is later, that is used.
+ *   <alg>_expires_at  the time from which the state equals "never used"; 0 for all zero.
  *   <alg>_fill     the state that denies every cost above 0 until `until_ns`, then expires: exactly
- *                  then where the state can say so, else as soon after as it can. gcra keeps debt,
+ *                  then if the state can hold it, else as soon after as it can. gcra keeps debt,
  *                  not denial: its TAT becomes until_ns.
- *   <alg>_is_valid whether any bytes are a state that this algorithm can have left behind for this
- * quota, if nobody asked later than now_ns. Looks at them safely whatever they are; of bytes that
- * are not valid nothing else here may be asked. What is valid expires at most 3 periods and 2
- * capacities after now_ns, and what was booked through a table at most BOOK_WAIT_MAX_NS after that.
- * Limit 0: all zero alone is valid. <alg>_held     the units the state still holds at now, as runs
- * at their latest possible time, oldest first; returns the number of runs (at most HELD_RUNS_MAX:
- * older runs are merged into the time of a younger one, never the other way round). Units that
- *                  charges displaced are in the first run: all may be more than the limit.
- *   <alg>_own_ns   the state's own time: what it was asked at earlier is decided at it. 0 where it
- *                  has none.
- *   <alg>_pass     the state once at_ns has come: from then on that is its own time, at the least.
- *                  gcra, which has none, owes until then. What is held is held no shorter.
+ *   <alg>_is_valid whether the bytes are a state that this algorithm can have written for this
+ *                  quota, with no decision later than now_ns. Safe for any bytes; no other function
+ *                  here may get bytes that are not valid. A valid state expires at most 3 periods
+ *                  and 2 capacities after now_ns; one booked through a table at most
+ *                  BOOK_WAIT_MAX_NS later. Under limit 0 only all zero is valid.
+ *   <alg>_held     the units that the state still holds at now, as runs at their latest possible
+ *                  time, oldest first; returns the number of runs, at most HELD_RUNS_MAX (older
+ *                  runs are merged into the time of a younger one, never the reverse). Displaced
+ *                  units are in the first run: the sum may exceed the limit.
+ *   <alg>_own_ns   the state's own time: earlier requests are decided at it. 0: it has none.
+ *   <alg>_pass     makes the state's own time at least at_ns. gcra, which has none, owes until
+ *                  then. Units that are held are held no shorter.
  *
  * States of 8 and 16 bytes are 64-bit words in registers: a word8 is one, a word16 is two. The top
- * 16 bits of word16.hi belong to the store and are zero here, on the way in and on the way out.
+ * 16 bits of word16.hi belong to the table and are zero here, on input and on output.
  */
 #ifndef STINT_ALGORITHM_ALGORITHM_H
 #define STINT_ALGORITHM_ALGORITHM_H
@@ -43,16 +43,16 @@
 #define HELD_RUNS_MAX 64
 
 /*
- * What a full table does under a quota, never STINT_FULL_DEFAULT. `otherwise` is for quotas that
- * leave it open; where that is STINT_FULL_DEFAULT, too, the algorithm decides. Holders are never
- * evicted: they hold on, whether the table knows it or not.
+ * The policy of a full table under a quota, never STINT_FULL_DEFAULT. `otherwise` is for quotas
+ * that do not set it; if that is STINT_FULL_DEFAULT too, the algorithm decides. Holders are never
+ * evicted: they hold their units, whether the table has a record of it or not.
  */
 uint8_t algorithm_when_full(const struct stint_quota *quota, uint8_t otherwise);
 
-/* A refund to a gcra state in which places may be booked that have not begun; see gcra.c. */
+/* A refund to a gcra state in which a booking may be that has not begun; see gcra.c. */
 #define ALGORITHM_REFUND_BOOKED 7
 
-/* The verb of whoever keeps a state alone: there is nobody who knows what is booked in it. */
+/* The verb for a caller-owned state: no table records what is booked in it. */
 static inline uint8_t algorithm_own_verb(const struct stint_quota *quota, uint8_t verb)
 {
     return verb == STINT_REFUND && quota->algorithm == STINT_GCRA ? ALGORITHM_REFUND_BOOKED : verb;
@@ -67,7 +67,7 @@ struct held_run {
     uint64_t units;
 };
 
-/* Units that come back together; groups.h. */
+/* Units that return together; groups.h. */
 #define HELD_GROUPS_MAX 512
 struct held_group {
     uint64_t returns_ns;
@@ -152,6 +152,9 @@ uint64_t log_own_ns(const struct stint_quota *quota, const void *state);
 void buckets_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
 void log_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
 
+/* Buckets that have not expired at now, which is the state's own time or later. */
+uint32_t buckets_living(const struct stint_quota *quota, const void *state, uint64_t now_ns);
+
 /*
  * concurrency: a hold writes one value per unit into free entries of the state and returns it; the
  * value is unique among those the state has held in the same lease (deadline and a small count).
@@ -172,7 +175,7 @@ int fixed_window_check(struct stint_quota *quota, struct stint_error *error);
 int sliding_counter_check(struct stint_quota *quota, struct stint_error *error);
 int concurrency_check(struct stint_quota *quota, struct stint_error *error);
 
-/* The switch, by size of state. Answers now_ns > STINT_NOW_MAX with NEVER, and limit 0. */
+/* The dispatch, by size of state. Handles now_ns > STINT_NOW_MAX (NEVER) and limit 0. */
 struct stint_decision algorithm8_ask(const struct stint_quota *quota, uint64_t *state,
                                      const struct stint_ask *ask);
 struct stint_decision algorithm16_ask(const struct stint_quota *quota, struct word16 *state,
@@ -194,7 +197,7 @@ size_t algorithm16_held(const struct stint_quota *quota, struct word16 state, ui
                         struct held_run *runs);
 size_t algorithm_wide_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                            struct held_run *runs);
-/* gcra and concurrency have no own time; a concurrency state holds places, whenever it is asked. */
+/* gcra and concurrency have no own time; a concurrency state holds units at any time. */
 uint64_t algorithm8_own_ns(const struct stint_quota *quota, uint64_t state);
 uint64_t algorithm16_own_ns(const struct stint_quota *quota, struct word16 state);
 uint64_t algorithm_wide_own_ns(const struct stint_quota *quota, const void *state);
@@ -204,8 +207,8 @@ void algorithm_wide_pass(const struct stint_quota *quota, void *state, uint64_t 
 
 /*
  * The state of a new key under `quota` that carries runs of units from another state: each is
- * charged at its time, in order; of what does not fit strict algorithms keep the newest. set_quota
- * is made of this.
+ * charged at its time, in order; strict algorithms keep the newest of what does not fit. Used by
+ * set_quota.
  */
 struct stint_ask algorithm_carry_ask(const struct stint_quota *quota, const struct held_run *run);
 uint64_t algorithm8_carry(const struct stint_quota *quota, const struct held_run *runs,
@@ -222,13 +225,13 @@ static inline bool algorithm_has_debt(const struct stint_quota *quota)
            quota->algorithm == STINT_SLIDING_COUNTER;
 }
 
-/* The most that can be left: what decisions call their limit. */
+/* The most that can be left: `limit` of a decision. */
 static inline uint32_t most_units(const struct stint_quota *quota)
 {
     return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
 }
 
-/* Decisions that every algorithm makes alike. */
+/* Decisions that are the same for every algorithm. */
 static inline struct stint_decision algorithm_never(uint32_t capacity)
 {
     return (struct stint_decision){
@@ -236,8 +239,8 @@ static inline struct stint_decision algorithm_never(uint32_t capacity)
 }
 
 /*
- * The two answers that are given most, written field by field into their place: one that is made
- * elsewhere and copied in wider words has the reader wait for the narrower writes.
+ * The two most frequent decisions, written field by field into their place: after a copy in wider
+ * words, a reader would stall on the narrower stores.
  */
 static inline void algorithm_answer(struct stint_decision *decision, enum stint_outcome outcome,
                                     uint32_t granted, uint32_t capacity, uint32_t remaining)

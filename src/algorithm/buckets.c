@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The algorithm of `buckets`: a cooldown with bounded memory. Units are remembered in buckets of
- * (last use, count); a bucket comes back W after its last use, all of it at once.
+ * The algorithm `buckets`: a cooldown with bounded memory. Units are recorded in buckets of (last
+ * use, count); a bucket comes back W after its last use, all of it at once.
  *
  * A use goes to the newest bucket unless that holds count_slack units (forms B, AB) or was first
  * used time_slack ago (forms A, AB); then a new one opens. So all buckets but the newest are full
- * or timed out, and that bounds how many are alive:
+ * or timed out, and that bounds how many are live:
  *
- *   With a = ceil(W/O), take the instant at which a bucket opens and m are alive. The oldest was
- *   opened after now - W - O, and each that timed out pushed the next one O further, so at most a
+ *   With a = ceil(W/O), take the instant at which a bucket opens and m are live. The oldest was
+ *   opened after now - W - O, and each that timed out moved the next one O further, so at most a
  *   timed out. The f full ones hold k each, every other at least one unit, and all hold at most N:
  *   f <= (N - n - 1) / k with n timed out. m = f + n + 1 is largest for n = a, and then
  *   a + ceil((N - a) / k).
  *
  * Refunds keep that true: they empty whole buckets, or take from the newest while it is open. When
- * the newest is emptied, the one before it, which was full or timed out, stays closed for good.
+ * the newest is emptied, the one before it, which was full or timed out, stays closed.
  *
  * No unit is recorded earlier than its use, hence at most N in any W. Refunds keep that true too
- * (window.c says why taking the oldest units away always does); a unit of the newest bucket may go
- * if it was used at that bucket's last use or later, or after its first use: then it is one of the
- * units recorded in it, and those that stay there are still enough for the other uses.
+ * (window.c explains why removing the oldest units always does); a unit of the newest bucket may be
+ * removed if it was used at that bucket's last use or later, or after its first use: then it is one
+ * of the units recorded in it, and those that remain are still enough for the other uses.
  *
- * A charge is recorded whether it fits or not. What does not fit takes the places of the oldest
- * units. These are no younger than the oldest bucket that is left, and may be alive as long: so
- * they are kept as one number, `displaced`, count as used, and come back with that bucket. A
- * refund, which takes away the oldest units, takes these first.
+ * A charge is recorded whether it fits or not. What does not fit displaces the oldest units. These
+ * are no younger than the oldest bucket that is left, and may last as long: so they are kept as one
+ * number, `displaced`, count as used, and come back with that bucket. A refund, which removes the
+ * oldest units, removes these first.
  *
- * The oldest bucket may then be neither full nor timed out, and the bound above be one too low.
- * Where a bucket is missing for that reason, all of the oldest one is displaced. Its units stay
- * used, some longer than they were: it counts as used up.
+ * The oldest bucket may then be neither full nor timed out, and the bound above be one too low. If
+ * a bucket is missing for that reason, all of the oldest one is displaced. Its units stay used,
+ * some longer than they were: the bucket counts as used up.
  */
 #include "algorithm/algorithm.h"
 #include "base/read_once.h"
@@ -51,11 +51,11 @@ _Static_assert(STINT_NOW_MAX >> (64 - BUCKETS_SPARE_BITS) == 0, "a time leaves t
 /*
  * The state. The two times share their words with the number of buckets and the flag `closed`. An
  * entry is, from bit 0, the count less one in derived.count_bits, and the last use after that of
- * the oldest bucket. The oldest is entry[0]: its own would be 0, and in that place stands how many
- * units were displaced, as far as 32 bits can say; there are as many, as a count has no more.
+ * the oldest bucket. The oldest is entry[0]: its own would be 0, so that field holds the number of
+ * units displaced, saturated at 32 bits.
  *
- * That is exact and cannot overflow: dead buckets are dropped before a use is written, so all that
- * are kept were last used within W before the newest use, and buckets_check() refuses a quota
+ * That is exact and cannot overflow: expired buckets are dropped before a use is written, so all
+ * that are kept were last used within W before the newest use, and buckets_check() refuses a quota
  * for which W - 1 and the largest count less one do not fit 64 bits together.
  */
 struct buckets_state {
@@ -65,16 +65,16 @@ struct buckets_state {
 };
 
 /*
- * The header unpacked, as it was read, once: n is at most the quota's most, whatever stands there.
- * Entries are read where they are. What stands in them is never an index, and no sum of them is
- * taken to be what it must be: the state may stand in memory that others write to.
+ * The header unpacked, as it was read, once: n is at most the quota's maximum, whatever the memory
+ * holds. Entries are read in place. Their content is never an index, and no sum of them is assumed
+ * to be right: other processes may be able to write to the state.
  */
 struct buckets {
     uint64_t base_ns;  /* the oldest bucket's last use */
-    uint64_t first_ns; /* the newest bucket's first use; of none or a closed one, the own time */
+    uint64_t first_ns; /* the newest bucket's first use; without one, or if closed, the own time */
     uint32_t n;
     uint32_t displaced; /* units that come back with the oldest bucket; 0 where there is none */
-    bool closed;        /* the newest bucket takes nothing more, because a newer one was emptied */
+    bool closed;        /* the newest bucket takes no more units, since a newer one was emptied */
 };
 
 static struct buckets buckets_unpack(const struct stint_quota *quota,
@@ -161,7 +161,7 @@ static uint32_t buckets_expired(const struct stint_quota *quota, const struct bu
     return n;
 }
 
-/* Units in the living buckets. */
+/* Units in the live buckets. */
 static uint64_t buckets_kept(const struct stint_quota *quota, const struct buckets_state *state,
                              const struct buckets *buckets, uint32_t n_expired)
 {
@@ -213,7 +213,7 @@ static uint32_t buckets_space(const struct stint_quota *quota, const struct buck
     return (uint32_t)sub_floor(size, buckets_count(quota, state, buckets->n - 1));
 }
 
-/* Records at most N units with those that are there, at a time not before the state's own. */
+/* Records units, at most N with those recorded already, at a time not before the state's own. */
 static void buckets_record(const struct stint_quota *quota, struct buckets_state *state,
                            struct buckets *buckets, struct held_run run)
 {
@@ -244,7 +244,7 @@ static void buckets_record(const struct stint_quota *quota, struct buckets_state
     }
 }
 
-/* Records units whether they fit or not, the newest N of them and of those that are there. */
+/* Records units whether they fit or not; keeps the newest N of all. */
 static void buckets_charge(const struct stint_quota *quota, struct buckets_state *state,
                            struct buckets *buckets, struct held_run run)
 {
@@ -263,8 +263,8 @@ static void buckets_charge(const struct stint_quota *quota, struct buckets_state
 }
 
 /*
- * Empties living buckets. Dead ones stay until the next use: a refund does not bring the state's
- * own time forward, and for a caller whose clock is behind they are not dead yet.
+ * Empties live buckets. Expired ones stay until the next use: a refund does not advance the state's
+ * own time, and for a caller whose clock is behind they have not expired yet.
  */
 static void buckets_empty(const struct stint_quota *quota, struct buckets_state *state,
                           struct buckets *buckets, uint32_t from, uint32_t to)
@@ -290,7 +290,7 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
     uint32_t oldest = buckets_expired(quota, state, buckets, at_ns), end = oldest, left = ask->cost;
     if (oldest == 0 && buckets->displaced > 0) {
         if (buckets->displaced == UINT32_MAX)
-            return 0; /* that many or more */
+            return 0; /* the number is saturated */
         uint32_t back = (uint32_t)min_u64(left, buckets->displaced);
         buckets->displaced -= back;
         left -= back;
@@ -406,7 +406,7 @@ uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state_b
     return buckets_expiry_ns(quota, state, &buckets);
 }
 
-/* All N, last used W before; an instant that no now can reach is as good as the last one. */
+/* All N, last used W before; an instant above STINT_NOW_MAX is the same as that. */
 void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
     struct buckets_state *state = state_bytes;
@@ -420,10 +420,10 @@ void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t u
 }
 
 /*
- * Whether uses can have filled the buckets like this. All but the newest must be full or timed
- * out, or more might come to be alive than there is room for. When a bucket was first used is kept
- * of the newest alone; of the others it is tried as early as can be: after the last use of the one
- * before, less than time_slack before its own last, and time_slack after the first of one that
+ * Whether uses can have filled the buckets like this. All but the newest must be full or timed out,
+ * or more buckets might come to be live than the state can hold. The first use is stored for the
+ * newest bucket only; for the others the earliest possible one is tested: after the last use of the
+ * one before, less than time_slack before its own last, and time_slack after the first of one that
  * timed out.
  */
 static bool buckets_can_be(const struct stint_quota *quota, const struct buckets_state *state,
@@ -439,14 +439,14 @@ static bool buckets_can_be(const struct stint_quota *quota, const struct buckets
             earliest_ns = max_u64(earliest_ns, sub_floor(last_ns + 1, slack_ns));
         units += count;
         if (last_ns < earliest_ns || count - 1 >= size || units > quota->limit)
-            return false; /* a count of 0 is one of 2^32 */
+            return false; /* a count of 0 stands for 2^32 */
         if (newest && !buckets->closed)
             return buckets->first_ns >= earliest_ns && buckets->first_ns <= last_ns;
-        /* Of the oldest a charge may have displaced some. */
+        /* A charge may have displaced some units of the oldest. */
         bool timed_out = at > 0 && count < size;
         if (timed_out && slack_ns == 0)
             return false;
-        /* What comes next was first used then or later. */
+        /* The next bucket was first used then or later. */
         earliest_ns = max_u64(last_ns, timed_out ? earliest_ns + slack_ns : 0);
     }
     return buckets->first_ns >= earliest_ns;
@@ -505,7 +505,7 @@ size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, 
             buckets_last_ns(quota, state, &buckets, at) + quota->period_ns,
             buckets_count(quota, state, at),
         };
-    /* Of what was displaced, as much as would be free without it. */
+    /* Displaced units, as many as would be free without them. */
     uint64_t kept = buckets_kept(quota, state, &buckets, n_expired);
     if (n_groups > 0 && n_expired == 0)
         groups[0].units += min_u64(buckets.displaced, sub_floor(quota->limit, kept));
@@ -520,9 +520,9 @@ uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes
 }
 
 /*
- * A newest bucket that takes nothing more is closed, and a closed one knows the own time. One that
- * is still open counts as used then: its units come back later, and the bound on how many buckets
- * are alive stays what it is.
+ * A newest bucket that takes no more units is closed, and a closed one holds the own time. One that
+ * is still open counts as used then: its units come back later, and the bound on the number of live
+ * buckets does not change.
  */
 void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
 {
@@ -544,7 +544,7 @@ void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t a
     buckets_pack(quota, state, &buckets);
 }
 
-/* The most buckets that are ever alive; the banner has the reason. At least 1, for limit 0. */
+/* The most buckets that are ever live; see the top of this file. At least 1, for limit 0. */
 static uint64_t buckets_alive_max(const struct stint_quota *quota)
 {
     uint64_t limit = quota->limit, size = quota->count_slack, slack_ns = quota->time_slack_ns;

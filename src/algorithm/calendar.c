@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Knows how long months and years are. */
+/* The lengths of months and years. */
 #include "algorithm/calendar.h"
 
 #include "base/ns.h"
@@ -9,7 +9,7 @@
 #define DAYS_BEFORE_1970 719162 /* days from 1 January of year 1 */
 #define DAYS_PER_400_YEARS 146097
 #define DAY_NS ((int64_t)NS_PER_DAY)
-#define WALL_MAX_NS (INT64_MAX - 2 * 366 * DAY_NS) /* the end of its year can be told */
+#define WALL_MAX_NS (INT64_MAX - 2 * 366 * DAY_NS) /* the end of its year does not overflow */
 
 static int64_t floor_div(int64_t n, int64_t d)
 {

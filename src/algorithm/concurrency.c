@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The algorithm of `concurrency`: N units held at once, each until its holder gives it back or its
- * lease ends, so that a crashed holder frees its place by itself.
+ * The algorithm `concurrency`: N units held at once, each until its holder releases it or its lease
+ * ends, so that the units of a crashed holder become free by themselves.
  *
  * A holder is named by a value: its deadline and a small count, deadline_ns << 4 | count. Every
  * value issued is larger than the one before: where 16 holds share a deadline, the next gets a
  * deadline a nanosecond later. So no value is ever issued twice, one that has ended never matches a
  * later holder, and the entries of the state, one per unit, are a sorted ring: the ended ones are
- * at its head, and new ones go to its tail.
+ * at its head, and new ones are added at its tail.
  */
 #include "algorithm/algorithm.h"
 #include "base/read_once.h"
@@ -22,14 +22,14 @@ _Static_assert((STINT_NOW_MAX + PERIOD_MAX_NS) >> (64 - CONCURRENCY_COUNT_BITS) 
 
 struct concurrency_state {
     uint32_t head;   /* where in entry[] the oldest is */
-    uint32_t len;    /* units held, ended ones that nobody has taken off yet included */
+    uint32_t len;    /* units held, including ended ones that were not removed yet */
     uint64_t issued; /* the latest value */
     uint64_t entry[];
 };
 
 /*
- * The header as it was read, once. The state may stand in memory that others write to, so whatever
- * it says, head is below the limit and len at most the limit (both 0 under a limit of 0).
+ * The header as it was read, once. Other processes may be able to write to the state, so whatever
+ * it holds, head is below the limit and len at most the limit (both 0 under a limit of 0).
  */
 struct concurrency {
     uint32_t head, len;
@@ -99,7 +99,7 @@ static uint32_t concurrency_ended(const struct stint_quota *quota, const struct 
     return concurrency_before(quota, ring, (now_ns + 1) << CONCURRENCY_COUNT_BITS);
 }
 
-/* Takes `units` entries from `at` on out of the ring, by moving the shorter side. */
+/* Removes `units` entries from `at` on from the ring, by moving the shorter side. */
 static void concurrency_remove(const struct stint_quota *quota, struct concurrency *ring,
                                uint32_t at, uint32_t units)
 {
@@ -118,7 +118,7 @@ static void concurrency_remove(const struct stint_quota *quota, struct concurren
     ring->len -= units;
 }
 
-/* Issues a value and writes it into `units` places, which are free. */
+/* Issues a value and writes it into `units` free entries. */
 static uint64_t concurrency_add(const struct stint_quota *quota, struct concurrency *ring,
                                 uint64_t deadline_ns, uint32_t units)
 {
@@ -197,7 +197,7 @@ struct stint_decision concurrency_ask(const struct stint_quota *quota, void *sta
     uint64_t holder;
     struct stint_ask nothing = {.now_ns = ask->now_ns, .verb = STINT_PEEK};
     switch (ask->verb) {
-    case STINT_REFUND: /* places are given back by their holders, who are named */
+    case STINT_REFUND: /* units are given back by release, which names their holder */
         return concurrency_hold(quota, state_bytes, &nothing, &holder);
     case STINT_BOOK:
     case STINT_UNBOOK:
@@ -207,7 +207,7 @@ struct stint_decision concurrency_ask(const struct stint_quota *quota, void *sta
     }
 }
 
-/* Takes a holder's entries out of the state; 0 for one that is not there or has ended. */
+/* Removes a holder's entries from the state; 0 for one that is not there or has ended. */
 static uint32_t concurrency_take_out(const struct stint_quota *quota, struct concurrency *ring,
                                      uint64_t now_ns, uint64_t holder)
 {
@@ -243,7 +243,7 @@ bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint6
     return true;
 }
 
-/* N units whose holder nobody knows. An instant no now can reach is as good as the last one. */
+/* N units of an unknown holder. An instant above STINT_NOW_MAX is the same as that. */
 void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
     memset(state_bytes, 0, quota->derived.state_size);
@@ -255,16 +255,16 @@ void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64
 }
 
 /*
- * Holders are sorted, and no later than the latest issued. That is at most a lease ahead of now,
- * or, where 16 and more shared an instant, a little later: by less than a lease, since it takes
- * millions of them to make up a millisecond.
+ * Holders are sorted, and no later than the latest issued. That is at most a lease after now, or,
+ * where 16 and more shared an instant, a little later: by less than a lease, since millions of them
+ * add up to a millisecond.
  */
 bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
     const struct concurrency_state *state = state_bytes;
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     uint64_t last_ns = min_u64(now_ns + 2 * quota->lease_ns, STINT_NOW_MAX + PERIOD_MAX_NS);
-    uint64_t before = UINT64_C(1) << CONCURRENCY_COUNT_BITS; /* no lease ends when time begins */
+    uint64_t before = UINT64_C(1) << CONCURRENCY_COUNT_BITS; /* no lease ends at time 0 */
     if (state->head != ring.head || state->len != ring.len ||
         concurrency_deadline_ns(ring.issued) > last_ns)
         return false;

@@ -48,7 +48,7 @@ static int append_digits(struct span text, size_t at, size_t n_digits, uint64_t 
     return STINT_OK;
 }
 
-/* Reads digits, or digits.digits; moves *at behind them. */
+/* Reads digits, or digits.digits; moves *at past them. */
 static int read_decimal(struct span text, size_t *at, struct decimal *decimal)
 {
     *decimal = (struct decimal){.scale = 1};
@@ -71,7 +71,7 @@ static int read_decimal(struct span text, size_t *at, struct decimal *decimal)
     return code;
 }
 
-/* The unit whose name is all letters that come next; N_UNITS for none. Moves *at behind it. */
+/* The unit whose name is all letters that follow; N_UNITS for none. Moves *at past it. */
 static size_t read_unit(struct span text, size_t *at)
 {
     size_t begin = *at;
@@ -123,7 +123,7 @@ void spec_format_duration(struct buf *buf, uint64_t ns)
 {
     if (ns == 0)
         buf_add(buf, "0s");
-    for (size_t i = 1; i < N_UNITS; i++) { /* a week is seven days to most readers */
+    for (size_t i = 1; i < N_UNITS; i++) { /* weeks are written as days, which are easier to read */
         uint64_t n = ns / units[i].ns;
         if (n > 0)
             buf_add(buf, "%llu%s", (unsigned long long)n, units[i].name);

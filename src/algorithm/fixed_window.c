@@ -3,11 +3,10 @@
  * fixed_window: one counter per window, in one word. Windows lie on the wall clock (multiples of
  * the period, or a calendar), or begin with the first use of the key.
  *
- * The word is (mark, count). The count has room for 2N, because charging may go N into debt; a debt
- * ends with its window. The mark says when the window ends, in grains: a power of two of
- * nanoseconds, at most a thousandth of the period; a quarter of it on the wall clock, beside counts
- * that leave no more bits. It is the end and not the start that is kept, because the start may lie
- * before now = 0.
+ * The word is (mark, count). The count has bits for 2N, because charges may go N into debt; a debt
+ * ends with its window. The mark is when the window ends, in grains: a power of two of nanoseconds,
+ * at most a thousandth of the period; a quarter of it on the wall clock, beside counts that leave
+ * no more bits. The mark is the end instead of the start because the start may lie before now = 0.
  *
  *   on the wall clock  mark = floor(end / grain). Windows are longer than a grain, so the mark
  *                      tells them apart, and the exact end is the one edge within that grain. If
@@ -27,12 +26,12 @@
 #define GRAINS_PER_PERIOD 1000  /* less is coarse */
 #define GRAINS_PER_PERIOD_MIN 4 /* on the wall clock, where the grain rounds no end */
 #define WINDOW_LONGEST_NS(period_ns) ((period_ns) + 3 * NS_PER_DAY) /* a month, a leap year */
-#define FILL_LAST_NS (STINT_NOW_MAX + 1)                            /* no now comes later */
+#define FILL_LAST_NS (STINT_NOW_MAX + 1)                            /* after every valid now */
 #define MARK_LAST_NS (2 * STINT_NOW_MAX)                            /* no window ends later */
 
 _Static_assert(STINT_NOW_MAX + WINDOW_LONGEST_NS(PERIOD_MAX_NS) < MARK_LAST_NS, "of a true state");
 
-/* A state unpacked and looked at from an instant: not `live` means never used. */
+/* A state unpacked at an instant: not `live` means never used. */
 struct fixed {
     uint64_t mark, end_ns, count;
     bool live;
@@ -72,7 +71,7 @@ static uint64_t since_edge(const struct stint_quota *quota, int64_t wall_ns)
     return rest >= period_ns ? rest - period_ns : rest;
 }
 
-/* How long the window that holds an instant has lasted, and will last; on the wall clock. */
+/* How long the window of an instant has lasted, and will last; on the wall clock. */
 struct fixed_span {
     uint64_t since_ns, until_ns;
 };
@@ -101,7 +100,7 @@ static uint64_t end_of_mark(const struct stint_quota *quota, uint64_t mark)
 {
     uint64_t grain_ns = quota->derived.grain_ns;
     uint64_t mark_last = MARK_LAST_NS >> (bit_length(grain_ns) - 1);
-    uint64_t mark_ns = min_u64(mark, mark_last) * grain_ns; /* others may write where it stands */
+    uint64_t mark_ns = min_u64(mark, mark_last) * grain_ns; /* the memory may be damaged */
     if (is_first_use(quota))
         return mark_ns - (grains_up(quota, quota->period_ns) * grain_ns - quota->period_ns);
     uint64_t edge_ns = edge_from(quota, mark_ns);
@@ -122,8 +121,8 @@ static struct fixed unpack(const struct stint_quota *quota, uint64_t state, uint
 
 /*
  * The window that a use opens where none is live. A first use in the grain in which the window
- * before ended begins a grain later: so a grain belongs to one window alone, and a refund can tell
- * by its time which one it is for.
+ * before ended begins a grain later: so a grain belongs to one window alone, and the time of a
+ * refund identifies its window.
  */
 static struct fixed opened(const struct stint_quota *quota, const struct fixed *before,
                            uint64_t now_ns)
@@ -174,8 +173,8 @@ static struct stint_decision deny(const struct stint_quota *quota, const struct 
 }
 
 /*
- * Counts units that are free, or are to be charged. Past the table's life a window may end later
- * than a mark can say: then nothing fits any more.
+ * Counts units that are free, or are to be charged. Late in the table's life a window may end later
+ * than a mark can represent: then nothing fits any more.
  */
 static struct stint_decision count(const struct stint_quota *quota, uint64_t *state,
                                    struct fixed *fixed, uint64_t now_ns, uint64_t units)
@@ -208,7 +207,7 @@ static uint64_t begin_of(const struct stint_quota *quota, const struct fixed *fi
     return sub_floor(last_ns, span_around(quota, last_ns).since_ns);
 }
 
-/* Units come back only to the window in which they were granted: the others' are forgotten. */
+/* Units come back only to the window in which they were granted; earlier windows are forgotten. */
 static struct stint_decision refund(const struct stint_quota *quota, uint64_t *state,
                                     struct fixed *fixed, const struct stint_ask *ask)
 {
@@ -276,8 +275,8 @@ uint64_t fixed_window_fill(const struct stint_quota *quota, uint64_t until_ns)
 }
 
 /*
- * A window that is open at now ends within its longest; its mark is at most two grains further, and
- * one that began with its first use ends no earlier than time began.
+ * A window that is open at now ends within its longest length; its mark is at most two grains
+ * later, and one that began with its first use ends no earlier than its period after time 0.
  */
 bool fixed_window_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
 {
@@ -309,7 +308,7 @@ uint64_t fixed_window_own_ns(const struct stint_quota *quota, uint64_t state)
     return fixed.end_ns == 0 ? 0 : begin_of(quota, &fixed);
 }
 
-/* The window of then is open, and empty. */
+/* The window at at_ns is open, and empty. */
 void fixed_window_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
 {
     struct fixed fixed = unpack(quota, *state, at_ns);
@@ -323,7 +322,7 @@ void fixed_window_pass(const struct stint_quota *quota, uint64_t *state, uint64_
 int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
 {
     struct stint_derived *derived = &quota->derived;
-    /* Whoever is told to wait late in the table's life finds a window when the wait is over. */
+    /* A caller that must wait late in the table's life finds a window after the wait. */
     uint64_t last_end_ns = TABLE_LIFE_NS + 2 * WINDOW_LONGEST_NS(quota->period_ns);
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
     unsigned end_bits = bit_length(last_end_ns), mark_bits = 64 - count_bits;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gcra: the theoretical arrival time (TAT) of a key in one word, in ticks of 1/32 ns since now = 0.
- * A TAT that is not later than now is the same as no state.
+ * A TAT that is not later than now equals no state.
  *
  * T, the interval between units, is rounded up to a tick, so the rate never exceeds limit/period.
- * A unit is allowed while the TAT after it is no further ahead of now than capacity = burst * T;
- * the trial value is compared with that, never with now, and the TAT is pulled up to now, never to
- * now less the capacity: both of these would admit more than `burst` at once.
+ * A unit is allowed while the TAT after it is no further after now than capacity = burst * T; the
+ * trial value is compared with that, never with now, and the TAT is raised to now, never to now
+ * less the capacity: both of these would admit more than `burst` at once.
  *
  * A refund gives back n*T less the time since the grant, because that much has flowed back by
  * itself. With a >= g the TAT before a grant of n units at g, and C the time charged since, the TAT
@@ -16,12 +16,12 @@
  * refund is nothing. So no refund admits what would not have been admitted without the grant. The
  * state gets the time back to the tick; the units reported are whole ones, rounded down.
  *
- * That needs a now no earlier than any charge since the grant, and a grant under this very quota. A
- * TAT knows of neither: a refund that comes d late gains up to d, and one of units that another
- * quota granted up to all of them. What is more than the capacity ahead is left alone (below).
+ * That requires a now no earlier than any charge since the grant, and a grant under this very
+ * quota. A TAT records neither: a refund that comes d late gains up to d, and one of units that
+ * another quota granted up to all of them. A TAT more than the capacity after now does not change.
  *
  * No TAT denies everything until an instant and is new then: gcra_fill() keeps debt instead, and
- * lets through what a key with that TAT may have.
+ * admits what a key with that TAT may have.
  */
 #include "algorithm/gcra.h"
 
@@ -61,8 +61,8 @@ static uint32_t charge(const struct stint_quota *quota, uint64_t *state, uint64_
 }
 
 /*
- * The answer to a cost that does not fit now, `wait_max_ns` being the wait that would do. What
- * passes the burst, or the end of time, never fits.
+ * The refusal of a cost that does not fit now; wait_max_ns is the wait after which it fits. A cost
+ * above the burst, or a time above STINT_NOW_MAX, never fits.
  */
 static struct stint_decision refusal(const struct stint_quota *quota, uint64_t state,
                                      uint64_t now_ticks, uint32_t cost, uint64_t wait_max_ns)
@@ -86,7 +86,7 @@ static struct stint_decision refuse_take(const struct stint_quota *quota, uint64
 {
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
     bool in_debt = sub_floor(*state, now_ticks) > quota->derived.capacity_ticks;
-    if (ask->cost == 0 && !in_debt) /* asks without taking: denied in debt alone */
+    if (ask->cost == 0 && !in_debt) /* takes nothing: denied in debt alone */
         return answer(quota, *state, now_ticks, 0);
     if (quota->count_denied && ask->verb == STINT_TAKE && ask->cost <= quota->burst)
         charge(quota, state, now_ticks, ask->cost);
@@ -115,11 +115,11 @@ static struct stint_decision take_upto(const struct stint_quota *quota, uint64_t
 }
 
 /*
- * While a booked place has not begun, the TAT is more than the capacity ahead, and pulling it back
- * would promise to others the time that whoever has booked will use. Only the place that was booked
- * last can be given back then: nobody comes after it. A debt looks alike, and there a refund does
- * no harm: a table knows whether any place is booked in it, and says so by the verb. Of a state
- * that its caller keeps nobody knows, so there what is in debt gives nothing back.
+ * While a booking has not begun, the TAT is more than the capacity after now, and lowering it would
+ * give to others the time that is booked. Only the latest booking can be given back then: no other
+ * comes after it. A debt looks the same, and there a refund is harmless: a table knows whether
+ * anything is booked in it, and passes that by the verb. For a caller-owned state this is not
+ * known, so one in debt gives nothing back.
  */
 static bool can_give_back(const struct stint_quota *quota, uint64_t state,
                           const struct stint_ask *ask)
@@ -178,7 +178,7 @@ static struct stint_decision ask_slow(const struct stint_quota *quota, uint64_t 
     }
     case STINT_REFUND:
     case ALGORITHM_REFUND_BOOKED:
-    case STINT_UNBOOK: /* a place that has not begun was granted later than now: all comes back */
+    case STINT_UNBOOK: /* a booking that has not begun is later than now: all comes back */
         return refund(quota, state, ask);
     default:
         assert(ask->verb == STINT_BOOK);
@@ -207,7 +207,7 @@ uint64_t gcra_fill(const struct stint_quota *quota, uint64_t until_ns)
     return ticks_of_ns(until_ns);
 }
 
-/* A key may owe two capacities; one, where the last of its places was booked at the latest. */
+/* A key may owe two capacities; one, if its last booking is at the latest possible time. */
 bool gcra_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
 {
     uint64_t capacity = quota->derived.capacity_ticks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part of gcra that nearly every decision takes, inline: a take that is allowed. gcra.c has the
- * algorithm as a whole, and says why it is right.
+ * The inline part of gcra that nearly every decision takes: a take that is allowed. gcra.c has the
+ * whole algorithm, and the reasons why it is right.
  */
 #ifndef STINT_ALGORITHM_GCRA_H
 #define STINT_ALGORITHM_GCRA_H
@@ -16,8 +16,7 @@ static inline uint64_t gcra_ns_up(uint64_t ticks)
     return (ticks >> GCRA_TICKS_PER_NS_LOG2) + ((ticks & mask) != 0);
 }
 
-/* The reciprocal is short by less than one part in 2^64: one correction makes the quotient exact.
- */
+/* The reciprocal is low by less than one part in 2^64: one correction makes the quotient exact. */
 static inline uint64_t gcra_whole_units(const struct stint_quota *quota, uint64_t ticks)
 {
     uint64_t interval = quota->derived.interval_ticks;
@@ -25,7 +24,7 @@ static inline uint64_t gcra_whole_units(const struct stint_quota *quota, uint64_
     return units + (ticks - units * interval >= interval);
 }
 
-/* Fills in what is free and when all will be: the figures of a state that has just been decided. */
+/* Fills in what is free and when all will be, for a state that has just been decided. */
 static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, uint64_t now_ticks,
                                uint32_t granted, struct stint_decision *decision)
 {
@@ -38,7 +37,7 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
     decision->reset_after_ns = gcra_ns_up(ahead);
 }
 
-/* A take of 1 to `burst` units; false, and nothing done, if it is not allowed. */
+/* A take of 1 to `burst` units; false, and nothing changed, if it is not allowed. */
 static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *state,
                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
@@ -52,7 +51,7 @@ static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *st
     return true;
 }
 
-/* A denial of 1 to `burst` units that is not counted; false, and nothing said, if it is none. */
+/* A denial of 1 to `burst` units that is not counted; false, and nothing written, if allowed. */
 static inline bool gcra_deny_quick(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                                    uint32_t cost, struct stint_decision *decision)
 {

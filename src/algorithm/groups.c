@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads buckets and bunches out of a state. Of a window, the runs it holds say when each slot comes
- * back, and the string how many bunches lie in it.
+ * Reads buckets and bunches out of a state. For a window, its runs hold when each slot comes back,
+ * and the string how many bunches lie in it.
  */
 #include "algorithm/groups.h"
 
@@ -28,7 +28,7 @@ static size_t window_groups(const struct stint_quota *quota, const struct window
             .units = size - (place == stars ? window->rest : 0),
         };
     }
-    /* What the newest bunch has left stands for units displaced, which come back first. */
+    /* What the newest bunch has left represents displaced units, which come back first. */
     if (window->displaced > 0)
         groups[0].units += window->rest;
     return stars;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The messages of `stint explain`. Numbers come from the quota as it was checked, never from a
- * second calculation that could differ.
+ * The texts of `stint explain`. Numbers come from the checked quota, never from a second
+ * calculation that could differ.
  */
 #include "algorithm/label.h"
 
@@ -138,7 +138,7 @@ void label_algorithm(struct buf *buf, const struct stint_quota *quota)
     }
 }
 
-/* Budgets are spoken of by their calendar first; a window that is not of it meets two of them. */
+/* The bound of a calendar first; a window that is not aligned with it overlaps two of them. */
 static void calendar_bound(struct buf *buf, const struct stint_quota *quota)
 {
     buf_add(buf, "At most ");
@@ -148,7 +148,7 @@ static void calendar_bound(struct buf *buf, const struct stint_quota *quota)
     buf_add(buf, ". Across the edge between two of them at most %llu in any ",
             (unsigned long long)stint_max_in_any_window(quota));
     spec_format_duration(buf, quota->period_ns);
-    /* A window of the shortest month never meets three months, but 31 days can. */
+    /* A window of the shortest month never overlaps three months, but 31 days can. */
     if (quota->align == STINT_ALIGN_MONTH)
         buf_add(buf, ", the shortest month, and %llu in 31 days around a February",
                 3 * (unsigned long long)quota->limit);

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a checked quota promises, in words and in its own numbers. Each call appends one or more
- * whole messages without a line break.
+ * The guarantees of a checked quota, in words and with its own numbers. Each call appends one or
+ * more complete statements without a line break.
  */
 #ifndef STINT_ALGORITHM_LABEL_H
 #define STINT_ALGORITHM_LABEL_H
 
 #include "base/buf.h"
 
-/* The algorithm: what is allowed. */
+/* What the algorithm allows. */
 void label_algorithm(struct buf *buf, const struct stint_quota *quota);
 
-/* The most that is admitted in any window of the period, and what that leaves out. */
+/* The most that is admitted in any window of the period, and the exceptions. */
 void label_bound(struct buf *buf, const struct stint_quota *quota);
 
-/* When it may deny although the exact count has room; "never" where it does not. */
+/* When it may deny although the exact count would fit; "never" where it does not. */
 void label_slack(struct buf *buf, const struct stint_quota *quota);
 
 /* Bytes of one key's state. */
 void label_bytes(struct buf *buf, const struct stint_quota *quota);
 
 /*
- * Which policy it runs under when the table is full, and what that does to the bound: of a server
- * with default settings and of the library, where they differ.
+ * The policy when the table is full, and its effect on the bound: that of a server with default
+ * settings and that of the library, where they differ.
  */
 void label_policy(struct buf *buf, const struct stint_quota *quota);
 

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The algorithm of `log`: the last N times, exactly. A unit taken at u is free again at u + W;
- * nothing is rounded, so nothing is denied that had room.
+ * The algorithm `log`: the last N times, exactly. A unit taken at u is free again at u + W;
+ * nothing is rounded, so nothing that fits is denied.
  *
  * The times are a multiset in a ring, sorted. Units of one instant share an entry, which holds up
  * to 16 of them, so entries never outnumber units, and units never outnumber N.
  *
- * A booked place is an entry in the future, and counts as used from the moment it is booked. It
- * takes the places of the oldest units: of those that die last at its start, W before it. They
- * leave the log though they still live, because they deny nothing any more that the booked units do
- * not deny too. So when it is cancelled, they must come back. They do at W before its start: exact
- * for one unit, at most a little too late for a cost above that. Booked units that took a free
- * place instead are marked apart, and leave a free place. A place that is itself still to come is
- * never displaced, hence nothing can be booked further ahead than one period.
+ * A booking is an entry in the future, and counts as used from the time at which it is booked. It
+ * displaces the oldest units: of those that expire last at its start, W before it. They are removed
+ * from the log though they are still live, because they deny only what the booked units deny too.
+ * So when the booking is cancelled, they must come back. They do at W before its start: exact for
+ * one unit, at most a little too late for a larger cost. Booked units that displaced nothing are
+ * marked apart, and leave free units. A booking that has not begun is never displaced, hence
+ * nothing can be booked later than one period after now.
  *
  * A charge is recorded whether it fits or not: the log keeps the newest N units and only counts
  * those that they displace. These are no younger than the oldest unit left, and count as used until
- * that one expires; while they do, N others live, so they deny nothing by themselves. But of units
- * given back, as many as were displaced are still in use by others.
+ * that one expires; while they do, N others are live, so they deny nothing by themselves. But of
+ * units given back, as many as were displaced are still in use by others.
  */
 #include "algorithm/algorithm.h"
 #include "base/read_once.h"
@@ -31,7 +31,7 @@
 
 _Static_assert(STINT_NOW_MAX >> (64 - LOG_TIME_SHIFT) == 0, "a time fits beside count and mark");
 
-/* An entry is, from bit 0: the count less one, whether it displaced living units, the time. */
+/* An entry is, from bit 0: the count less one, whether it displaced live units, the time. */
 struct log_state {
     uint32_t head;      /* where in entry[] the oldest is */
     uint32_t len;       /* entries in use */
@@ -42,20 +42,20 @@ struct log_state {
 };
 
 /*
- * The header as it was read, once. The state may stand in memory that others write to, so whatever
- * it says: head is below the limit, len at most `units`, that at most the limit, and the time one
+ * The header as it was read, once. Other processes may be able to write to the state, so whatever
+ * it holds: head is below the limit, len at most `units`, that at most the limit, and the time one
  * that can be written. Under a limit of 0 all is 0.
  */
 struct log {
     uint32_t head, len, units, displaced;
     uint64_t own_ns;
-    uint64_t *entry; /* in the state; what stands there is never an index */
+    uint64_t *entry; /* in the state; its content is never an index */
 };
 
 struct log_run {
     uint64_t at_ns;
     uint32_t units;
-    bool displaced; /* booked, in the places of units that still lived */
+    bool displaced; /* booked, in place of units that were still live */
 };
 
 static struct log log_unpack(const struct stint_quota *quota, const void *state_bytes)
@@ -128,7 +128,7 @@ static uint32_t log_after(const struct stint_quota *quota, const struct log *log
     return low;
 }
 
-/* Makes room for one entry at `at`, or closes its gap, by moving the shorter side. */
+/* Opens a gap for one entry at `at`, or closes it, by moving the shorter side. */
 static void log_open_gap(const struct stint_quota *quota, struct log *log, uint32_t at)
 {
     assert(log->len < quota->limit);
@@ -180,15 +180,15 @@ static void log_insert(const struct stint_quota *quota, struct log *log, struct 
 }
 
 /*
- * Units never fewer than entries, whatever others have written into the entries meanwhile: so there
- * is a place for each unit that is free.
+ * Keeps units at least as many as entries, whatever others have written into the entries: so there
+ * is an entry for each unit that is free.
  */
 static void log_keep(struct log *log)
 {
     log->len = (uint32_t)min_u64(log->len, log->units);
 }
 
-/* Takes up to run.units out of the entries with its time and mark; returns how many. */
+/* Removes up to run.units from the entries with its time and mark; returns how many. */
 static uint32_t log_remove(const struct stint_quota *quota, struct log *log, struct log_run run)
 {
     uint32_t left = (uint32_t)min_u64(run.units, log->units), wanted = left;
@@ -211,7 +211,7 @@ static uint32_t log_remove(const struct stint_quota *quota, struct log *log, str
     return wanted - left;
 }
 
-/* Takes units off the oldest entries, which are known to hold as many. */
+/* Removes units from the oldest entries, which hold at least as many. */
 static void log_remove_oldest(const struct stint_quota *quota, struct log *log, uint32_t units)
 {
     assert(units <= log->units);
@@ -230,7 +230,7 @@ static void log_remove_oldest(const struct stint_quota *quota, struct log *log, 
     log_keep(log);
 }
 
-/* Units that are dead at this time; each is walked over once more, when they are taken off. */
+/* Units that have expired at this time; each is visited once more, when it is removed. */
 static uint32_t log_expired(const struct stint_quota *quota, const struct log *log, uint64_t at_ns)
 {
     if (log->len == 0)
@@ -267,11 +267,11 @@ static uint64_t log_last_expiry_ns(const struct stint_quota *quota, const struct
     return log_get(quota, log, log->len - 1).at_ns + quota->period_ns;
 }
 
-/* What an ask finds. */
+/* The state as a decision sees it. */
 struct log_view {
     uint64_t at_ns;     /* the effective time */
     uint32_t expired;   /* units in entries */
-    uint32_t empty;     /* units for which there is room in entries */
+    uint32_t empty;     /* units for which entries are free */
     uint32_t displaced; /* those that still count */
     uint32_t free;
 };
@@ -299,7 +299,7 @@ static struct stint_decision log_answer(const struct stint_quota *quota, const s
     };
 }
 
-/* The answer to a cost that is not free now; wait_max_ns is the wait that would do. */
+/* The refusal of a cost that is not free now; wait_max_ns is the wait after which it fits. */
 static struct stint_decision log_refuse(const struct stint_quota *quota, const struct log *log,
                                         const struct stint_ask *ask, uint32_t cost,
                                         uint64_t wait_max_ns)
@@ -309,7 +309,7 @@ static struct stint_decision log_refuse(const struct stint_quota *quota, const s
     decision.retry_after_ns = STINT_NEVER_NS;
     if (cost > quota->limit)
         return decision;
-    /* All units less those that may stay have to die; the displaced do so with the oldest. */
+    /* All units less those that may stay must expire; displaced ones do so with the oldest. */
     uint32_t units = (uint32_t)sub_floor(log->units, quota->limit - cost);
     uint64_t at_ns = log_expiry_ns(quota, log, units);
     decision.outcome = STINT_DENY;
@@ -327,7 +327,7 @@ static void log_take(const struct stint_quota *quota, struct log *log, const str
 }
 
 /*
- * Records units whether they fit or not. Booked places that have not begun are newer than what is
+ * Records units whether they fit or not. Bookings that have not begun are newer than what is
  * charged now, and stay.
  */
 static void log_charge(const struct stint_quota *quota, struct log *log, uint64_t now_ns,
@@ -347,8 +347,8 @@ static void log_charge(const struct stint_quota *quota, struct log *log, uint64_
 }
 
 /*
- * Gives back units displaced, if the units of this time can be among them; returns how many. Of the
- * oldest entry's time it does not matter which go, and while any are displaced it must not.
+ * Gives back displaced units, if the units of this time can be among them; returns how many. Among
+ * units of the oldest entry's time it does not matter which, but displaced ones must be first.
  */
 static uint32_t log_remove_displaced(const struct stint_quota *quota, struct log *log,
                                      const struct log_view *view, struct log_run run)
@@ -371,7 +371,7 @@ static struct stint_decision log_refund(const struct stint_quota *quota, struct 
         uint32_t alive = left;
         left -= log_remove_displaced(quota, log, &view, (struct log_run){ask->at_ns, left, false});
         left -= log_remove(quota, log, (struct log_run){ask->at_ns, left, false});
-        /* Booked units whose time has come are units like others. */
+        /* Booked units whose time has come are normal units. */
         left -= log_remove(quota, log, (struct log_run){ask->at_ns, left, true});
         return log_answer(quota, log, ask->now_ns, alive - left);
     }
@@ -415,7 +415,7 @@ static struct stint_decision log_book(const struct stint_quota *quota, struct lo
     return decision;
 }
 
-/* Records units that were displaced by booked ones, as far as there is room again. */
+/* Records the units that a booking displaced, as far as entries are free again. */
 static void log_unpush(const struct stint_quota *quota, struct log *log)
 {
     uint32_t units = (uint32_t)min_u64(log->displaced, quota->limit - log->units);
@@ -433,7 +433,7 @@ static struct stint_decision log_unbook(const struct stint_quota *quota, struct 
     uint32_t displaced =
         log_remove(quota, log, (struct log_run){ask->at_ns, ask->cost - free, true});
     uint64_t before_ns = min_u64(sub_floor(ask->at_ns, quota->period_ns), STINT_NOW_MAX);
-    if (view.displaced > 0 && log->len > 0) /* whose time is that of the oldest */
+    if (view.displaced > 0 && log->len > 0) /* their time is that of the oldest */
         before_ns = max_u64(before_ns, log_get(quota, log, 0).at_ns);
     log_insert(quota, log, (struct log_run){before_ns, displaced, false});
     if (log->len == 0 || log_get(quota, log, 0).at_ns > view.at_ns)
@@ -441,7 +441,7 @@ static struct stint_decision log_unbook(const struct stint_quota *quota, struct 
     return log_answer(quota, log, ask->now_ns, free + displaced);
 }
 
-/* Decides; true if the log is to be written back. */
+/* Decides; true if the log must be written back. */
 static bool log_decide(const struct stint_quota *quota, struct log *log,
                        const struct stint_ask *ask, struct stint_decision *decision)
 {
@@ -503,7 +503,7 @@ uint64_t log_expires_at(const struct stint_quota *quota, const void *state_bytes
     return log_last_expiry_ns(quota, &log);
 }
 
-/* All N, W before; an instant that no now can reach is as good as the last one. */
+/* All N, W before; an instant above STINT_NOW_MAX is the same as that. */
 void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
     memset(state_bytes, 0, quota->derived.state_size);
@@ -516,8 +516,8 @@ void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until
 }
 
 /*
- * Sorted times, of which those that are later than the latest use were booked, at most a period
- * ahead; and as many units as they say. What displaced others started a period after them.
+ * Sorted times, of which those later than the latest use were booked, at most a period after it;
+ * and as many units as they hold. Those that displaced others started a period after them.
  */
 bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {

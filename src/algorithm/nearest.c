@@ -4,7 +4,7 @@
 
 #include "algorithm/text.h"
 
-#define WORD_MAX 32 /* longer words are not compared: no name is as long */
+#define WORD_MAX 32 /* longer words are not compared: every known name is shorter */
 
 static size_t least(size_t a, size_t b)
 {

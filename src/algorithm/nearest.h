@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Guesses which known name a misspelt one was meant to be. */
+/* Finds the known name that a misspelt one most likely means. */
 #ifndef STINT_ALGORITHM_NEAREST_H
 #define STINT_ALGORITHM_NEAREST_H
 
 #include "base/span.h"
 
-/* The index of the name with the fewest edits; -1 if none is near enough to be meant. */
+/* The index of the name with the fewest edits; -1 if none is near enough. */
 int nearest_name(struct span word, const char *const *names, size_t n_names);
 
 #endif

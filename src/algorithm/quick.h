@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A take as most callers ask for it, decided where it is called: the cases that are met most stand
- * inline, the rest goes to the algorithm. `decision->stored` is set.
+ * A take as most callers request it, decided inline: the most frequent cases are here, the rest
+ * calls the algorithm. `decision->stored` is set.
  */
 #ifndef STINT_ALGORITHM_QUICK_H
 #define STINT_ALGORITHM_QUICK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decides which quotas can be kept: defaults, what all algorithms have in common, and which option
- * belongs to which. The rest each algorithm checks for itself.
+ * Checks which quotas can be enforced: defaults, the fields that all algorithms share, and which
+ * option belongs to which algorithm. Each algorithm checks the rest.
  */
 #include "algorithm/algorithm.h"
 
@@ -85,7 +85,7 @@ static int ranges_check(const struct stint_quota *quota, struct stint_error *err
     return STINT_OK;
 }
 
-/* The length of time the quota speaks of: given, the lease, or the shortest of its calendar. */
+/* The length of time of the quota: given, the lease, or the shortest of its calendar. */
 static int period_check(struct stint_quota *quota, struct stint_error *error)
 {
     static const uint64_t shortest_ns[] = {
@@ -152,7 +152,7 @@ static int algorithm_check(struct stint_quota *quota, struct stint_error *error)
     }
 }
 
-/* Two quotas that decide alike have the same name, whoever made them and wherever time began. */
+/* Two quotas that decide alike have the same hash, whatever their rule and time origin. */
 static void name_params(struct stint_quota *quota)
 {
     static const uint64_t no_secret[2] = {0, 0};
@@ -167,7 +167,7 @@ static void name_params(struct stint_quota *quota)
 
 int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
 {
-    memset(&quota->derived, 0, sizeof(quota->derived)); /* also what lies between the fields */
+    memset(&quota->derived, 0, sizeof(quota->derived)); /* including the padding */
     memset(quota->pad, 0, sizeof(quota->pad));
     if (quota->algorithm == 0)
         quota->algorithm = STINT_WINDOW;

@@ -5,13 +5,13 @@
  *
  *     previous * (W - elapsed) / W + current + cost <= N
  *
- * compared as integers scaled by W, so that nothing is rounded in anybody's favour. Only admitted
- * units are counted: a limiter that counts before it asks starves who comes too often. The weight
- * falls with the time elapsed; turned round, it would admit 2N across an edge.
+ * compared as integers scaled by W, so that rounding admits nothing and denies nothing. Only
+ * admitted units are counted: a limiter that also counts refused requests starves frequent callers.
+ * The weight decreases with the time elapsed; the reverse would admit 2N across an edge.
  *
  * The state is (number of the window, previous, current); windows are multiples of W since now = 0.
- * Counts have room for 2N, because charging may go N into debt. A window later than now is taken to
- * have just begun: the state's time never goes back.
+ * Counts have bits for 2N, because charges may go N into debt. A window later than now counts as
+ * just begun: the state's time never goes back.
  */
 #include "algorithm/algorithm.h"
 
@@ -89,8 +89,8 @@ static uint64_t expires_at(const struct stint_quota *quota, const struct sliding
 }
 
 /*
- * How long into a window `previous` units must fade until they leave room for the cost; the whole
- * period means not within this window.
+ * How long into a window `previous` units must fade until the cost fits; the whole period means not
+ * within this window.
  */
 static uint64_t fade_ns(const struct stint_quota *quota, uint64_t previous, uint64_t space)
 {
@@ -100,8 +100,8 @@ static uint64_t fade_ns(const struct stint_quota *quota, uint64_t previous, uint
 }
 
 /*
- * When the cost fits if nobody else asks: in this window, once enough of the last has faded; else
- * in the next one, once enough of this has; else in the one after, when all is gone.
+ * When the cost fits if no other request comes: in this window, once enough of the last has faded;
+ * else in the next one, once enough of this has; else in the one after, when all is gone.
  */
 static uint64_t fits_at(const struct stint_quota *quota, const struct sliding *sliding,
                         uint32_t cost)
@@ -146,7 +146,7 @@ static struct stint_decision deny(const struct stint_quota *quota, const struct 
     return decision;
 }
 
-/* Past the table's life the window's number may need more bits than there are: nothing fits. */
+/* Late in the table's life the window's number may need more bits than it has: nothing fits. */
 static struct stint_decision count(const struct stint_quota *quota, struct word16 *state,
                                    struct sliding *sliding, uint64_t now_ns, uint64_t units)
 {
@@ -166,8 +166,8 @@ static uint64_t chargeable(const struct stint_quota *quota, const struct sliding
 }
 
 /*
- * Each counter knows its window, so units go back to the one they were granted in. A grant that was
- * made with a late clock was counted in a later window than its time says; the earlier one then
+ * Each counter belongs to a known window, so units go back to the one of their grant. A grant by a
+ * caller whose clock is behind was counted in a later window than its time; the earlier one then
  * loses units, which frees no more than the right one would.
  */
 static struct stint_decision refund(const struct stint_quota *quota, struct word16 *state,
@@ -246,11 +246,11 @@ struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t unt
     return pack(quota, &full);
 }
 
-/* A state that was filled for a period lies in the window after that of now. */
+/* A state that was filled for a period is in the window after that of now. */
 bool sliding_counter_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
 {
     struct sliding sliding = unpack(quota, state);
-    struct word16 packed = pack(quota, &sliding); /* differs where the number has bits too many */
+    struct word16 packed = pack(quota, &sliding); /* differs if the number has too many bits */
     uint64_t most = 2 * (uint64_t)quota->limit;
     return packed.lo == state.lo && packed.hi == state.hi && sliding.previous <= most &&
            sliding.current <= most && sliding.number <= number_at(quota, now_ns) + 1;
@@ -288,7 +288,7 @@ int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
     quota->derived.count_bits = (uint8_t)count_bits;
     quota->derived.state_size = 16;
-    /* A wait can be two windows long, and has to end in one that has a number. */
+    /* A wait can be two windows long, and must end in one that has a number. */
     if (TABLE_LIFE_NS / quota->period_ns + 2 > number_max(quota))
         return err_set(error, STINT_E_RANGE,
                        "beside two counts up to %u, 16 bytes cannot number the windows of %llu ns "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads and writes SPECs: `[ALGORITHM] LIMIT/PERIOD [name=value …]`. Decides what the text means;
- * whether such a quota can be kept is stint_quota_check()'s decision.
+ * Reads and writes SPECs: `[ALGORITHM] LIMIT/PERIOD [name=value …]`. Only the meaning of the text;
+ * stint_quota_check() decides whether such a quota can be enforced.
  */
 #include "algorithm/spec.h"
 
@@ -46,7 +46,7 @@ static const char *const when_full_names[] = {
     [STINT_FULL_ALLOW - 1] = "allow",
 };
 
-/* What is being read: the quota so far, and a piece of the text. */
+/* The parser: the quota so far, and the text. */
 struct reader {
     struct stint_quota quota;
     struct stint_error *error;
@@ -58,7 +58,7 @@ struct reader {
     bool is_calendar;
 };
 
-/* ---- Sentences ------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 /* A piece of the user's text that is safe to repeat: short, and without control characters. */
 struct shown {
@@ -236,7 +236,7 @@ static int read_align(struct reader *reader, struct span value)
     return STINT_OK;
 }
 
-/* Two digits below `end` at text[at]; -1 if they are not there. */
+/* Two digits below `end` at text[at]; -1 if there are none. */
 static int two_digits(struct span text, size_t at, int end)
 {
     int64_t value = at + 2 <= text.len ? digits_value(span_of(text.ptr + at, 2)) : -1;
@@ -391,7 +391,7 @@ static int read_period(struct reader *reader)
     return read_duration(reader, reader->period, &reader->quota.period_ns);
 }
 
-/* The words before the options: the algorithm, if it is there, and LIMIT/PERIOD. */
+/* The words before the options: the algorithm, if given, and LIMIT/PERIOD. */
 static int read_promise(struct reader *reader)
 {
     struct span word = next_word(reader), limit;
@@ -422,7 +422,7 @@ int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_
 {
     struct span text = text_span(spec);
     struct reader reader = {.error = error, .begin = text.ptr, .rest = text};
-    memset(&reader.quota, 0, sizeof(reader.quota)); /* also what lies between the fields */
+    memset(&reader.quota, 0, sizeof(reader.quota)); /* including the padding */
     int code = read_promise(&reader);
     while (code == STINT_OK) {
         struct span word = next_word(&reader);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * States in bytes of the caller's, whatever the algorithm: the public calls for whoever keeps the
- * bytes alone. Sharing them between threads is the store's business.
+ * Caller-owned states, under any algorithm: the public calls for bytes that one thread uses. The
+ * table shares states between threads.
  */
 #include "algorithm/algorithm.h"
 
@@ -135,7 +135,7 @@ static bool is_never_used(const struct stint_quota *quota, const void *state)
     return true;
 }
 
-/* What a state means does not depend on where it is kept, nor on what new ones begin with. */
+/* The meaning of a state does not depend on its table policy, nor on what new ones begin with. */
 static bool states_mean_the_same(const struct stint_quota *a, const struct stint_quota *b)
 {
     struct stint_quota like_a = *b;
@@ -154,8 +154,8 @@ void stint_state_convert(const struct stint_quota *from, const void *from_state,
         return;
     }
     /*
-     * Units that are over by now are not carried, so the new state is not to be asked for earlier:
-     * a caller whose clock is behind would find them neither here nor there.
+     * Units that are over by now are not carried, so the new state must not decide earlier: a
+     * caller whose clock is behind would find them in neither state.
      */
     uint64_t at_ns = min_u64(max_u64(now_ns, own_ns(from, from_state)), STINT_NOW_MAX);
     bool keeps_time = to->limit > 0 && !is_never_used(from, from_state);

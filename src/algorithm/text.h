@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Terminated text where a length is wanted, by memchr: this layer calls nothing but mem…(). */
+/* The length of a terminated text, by memchr(): this layer calls only mem…() functions. */
 #ifndef STINT_ALGORITHM_TEXT_H
 #define STINT_ALGORITHM_TEXT_H
 
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* memchr() reads up to the terminator only, however far it is allowed to go. */
+/* memchr() reads only up to the terminator, whatever its limit. */
 static inline struct span text_span(const char *text)
 {
     const char *end = memchr(text, '\0', PTRDIFF_MAX);

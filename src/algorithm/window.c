@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The algorithm of `window`: a strict sliding window in 8 or 16 bytes. Decides from one packed
- * state; who swaps it in is not its business.
+ * The algorithm `window`: a strict sliding window in 8 or 16 bytes. Decides on one packed state;
+ * the caller swaps it in.
  *
  * The period W is cut into M slots, the limit N into bunches of q = ceil(N/M) units, of which the
  * last is short where q does not divide N. A unit is taken from the bunch in use; when that is
@@ -10,28 +10,28 @@
  * last M+1 slots: at most N are ever admitted in W.
  *
  * A denial is justified because bunches are used one after the other: only the oldest can hold
- * units that are older than its charged slot says, at most q-1 of them.
+ * units that are older than its charged slot, at most q-1 of them.
  *
- * A refund takes recorded units away. What has to stay true is that for every slot s, the units
- * recorded in s and later are at least as many as those in use that were taken in s and later.
- * Taking away the oldest recorded units keeps that true whichever live use is given back; taking
- * away units of slot r does so if the use was made in r or later. A use older than M slots is no
- * longer recorded, and giving it back would free another's units.
+ * A refund removes recorded units. It must stay true that for every slot s, the units recorded in s
+ * and later are at least as many as those in use that were taken in s and later. Removing the
+ * oldest recorded units keeps that true whichever live use is given back; removing units of slot r
+ * does so if the use was made in r or later. A use older than M slots is no longer recorded, and
+ * giving it back would free the units of another.
  *
- * A charge is recorded whether it fits or not. What does not fit takes the place of the oldest
- * units: whole bunches are emptied and charged again, to the newest slot. How many were emptied is
- * kept, and until the oldest bunch that is left comes back, all their units count as used: they are
- * no younger than that bunch, and some of them may be alive as long. So what the newest bunch has
- * left is not free, but the next charge fills it; and a refund, which takes away the oldest units,
- * first lowers that number. Used in all are the units in the bunches and those displaced: exactly
- * as many as really were, where all bunches are whole.
+ * A charge is recorded whether it fits or not. What does not fit displaces the oldest units: whole
+ * bunches are emptied and charged again, to the newest slot. Their number is kept, and until the
+ * oldest bunch that is left comes back, all their units count as used: they are no younger than
+ * that bunch, and some of them may last as long. So what the newest bunch has left is not free, but
+ * the next charge fills it; and a refund, which removes the oldest units, first lowers that number.
+ * Used in all are the units in the bunches and those displaced: exactly as many as really were,
+ * where all bunches are whole.
  */
 #include "algorithm/window.h"
 
 #include <assert.h>
 
 #define WINDOW_SLOTS_MIN 10
-#define WINDOW8_SLOTS_MAX 12 /* finer ones take 16 bytes */
+#define WINDOW8_SLOTS_MAX 12 /* higher resolutions take 16 bytes */
 #define WINDOW_SLOTS_COARSE 16
 #define WINDOW_FINE_LIMIT_MAX 393216
 #define WINDOW_FINE_PERIOD_MIN_NS (2 * NS_PER_MS)
@@ -77,7 +77,7 @@ static inline uint64_t window_expires_at(const struct stint_quota *quota,
 {
     if (window->string == 0)
         return 0;
-    /* Emptied by refunds: like new, except that its own time does not go back. */
+    /* Emptied by refunds: a new state, except that its own time does not go back. */
     if (window_stars(quota, window) == 0)
         return window_slot_start(quota, window->slot);
     uint64_t age = window_string_newest_age(window->string);
@@ -85,9 +85,9 @@ static inline uint64_t window_expires_at(const struct stint_quota *quota,
 }
 
 /*
- * Whether string, place and rest can stand beside each other, and all that follows is safe: one bar
- * for each slot; no more whole bunches than there are, and one short one where there is one; the
- * bunch in use is in use; and what displaced others has left no bunch free.
+ * Whether string, place and rest are consistent, so that all that follows is safe: one bar for each
+ * slot; no more whole bunches than there are, and one short one where there is one; the bunch in
+ * use is in use; and no bunch is free while others are displaced.
  */
 static inline bool window_fits_together(const struct stint_quota *quota,
                                         const struct window *window)
@@ -106,8 +106,8 @@ static inline bool window_fits_together(const struct stint_quota *quota,
 }
 
 /*
- * Brings the state to the slot of now; a state that is later stays where it is. One that no use can
- * have left behind is full from now on: others may write where it stands. True if it was such.
+ * Advances the state to the slot of now; a state that is later is not changed. A state that no use
+ * can have written becomes full from now on: its memory may be damaged. True if it was such.
  */
 static inline bool window_age(const struct stint_quota *quota, struct window *window,
                               uint64_t now_slot)
@@ -173,7 +173,7 @@ static void window_displace(const struct stint_quota *quota, struct window *wind
     window->displaced++;
 }
 
-/* Records units whether they fit or not; at most as many turns as there are bunches. */
+/* Records units whether they fit or not; loops at most once per bunch. */
 static void window_charge(const struct stint_quota *quota, struct window *window, uint32_t units)
 {
     uint64_t displaced = window->displaced;
@@ -197,7 +197,7 @@ static void window_charge(const struct stint_quota *quota, struct window *window
 static uint64_t window_free_at(const struct stint_quota *quota, const struct window *window,
                                uint32_t cost)
 {
-    /* What was displaced comes back with the oldest bunch at the latest. */
+    /* Displaced units come back with the oldest bunch at the latest. */
     uint32_t stars = window_stars(quota, window);
     uint32_t missing = (uint32_t)sub_floor(cost, window_empty(quota, window));
     struct window_string_walk walk = window_string_walk(window->string);
@@ -211,7 +211,7 @@ static uint64_t window_free_at(const struct stint_quota *quota, const struct win
     return window_slot_end(quota, window->slot - window_bars(quota) + walk.bars);
 }
 
-/* Returns how many units came back; see the banner for what is safe. */
+/* Returns how many units came back; the top of this file explains what is safe. */
 static uint32_t window_refund(const struct stint_quota *quota, struct window *window,
                               const struct stint_ask *ask)
 {
@@ -224,7 +224,7 @@ static uint32_t window_refund(const struct stint_quota *quota, struct window *wi
     uint32_t left = ask->cost, stars = window_stars(quota, window);
     if (window->displaced > 0) {
         if (window->displaced == window_displaced_max(quota))
-            return 0; /* that many or more */
+            return 0; /* the number is saturated */
         uint32_t back = (uint32_t)min_u64(window->displaced, left / quota->derived.bunch);
         window->displaced -= back;
         left -= back * quota->derived.bunch;
@@ -271,7 +271,7 @@ static inline struct stint_decision window_answer(const struct stint_quota *quot
     };
 }
 
-/* The answer to a cost that is not free now. */
+/* The refusal of a cost that is not free now. */
 static struct stint_decision window_refuse(const struct stint_quota *quota,
                                            const struct window *window, uint64_t now_ns,
                                            uint32_t cost)
@@ -283,7 +283,7 @@ static struct stint_decision window_refuse(const struct stint_quota *quota,
     return decision;
 }
 
-/* All verbs but take: changes *window; *store says whether the change is to be kept. */
+/* All verbs but take: changes *window; *store is whether to keep the change. */
 static __attribute__((noinline)) struct stint_decision
 window_ask_slow(const struct stint_quota *quota, struct window *window, const struct stint_ask *ask,
                 bool *store)
@@ -320,8 +320,8 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
 }
 
 /*
- * All N units, charged to the first slot that comes back at until_ns or later. An instant that no
- * now can reach is as good as the last one.
+ * All N units, charged to the first slot that comes back at until_ns or later. An instant above
+ * STINT_NOW_MAX is the same as that.
  */
 static struct window window_full(const struct stint_quota *quota, uint64_t until_ns)
 {
@@ -337,7 +337,7 @@ static struct window window_full(const struct stint_quota *quota, uint64_t until
 
 /*
  * A unit may be as late as the last instant of its slot, even where that is later than now: a
- * caller whose clock is ahead may have taken it.
+ * caller whose clock is fast may have taken it.
  */
 static size_t window_held(const struct stint_quota *quota, struct window *window, uint64_t now_ns,
                           struct held_run *runs)
@@ -395,9 +395,9 @@ static inline struct word16 window16_pack(const struct stint_quota *quota,
 }
 
 /*
- * The denial that is given most: no bunch has come back since the state was written, and the next
- * one to come back is enough. Then the state need not be brought to the slot of now to be read.
- * False, and nothing said, where it is not as simple as that.
+ * The most frequent denial: no bunch has come back since the state was written, and the next one to
+ * come back is enough. Then the state can be read without advancing it to the slot of now. False,
+ * and nothing written, in all other cases.
  */
 static inline bool window_deny_quick(const struct stint_quota *quota, const struct window *window,
                                      uint64_t now_ns, uint32_t cost,
@@ -559,9 +559,9 @@ void window16_pass(const struct stint_quota *quota, struct word16 *state, uint64
     *state = window16_pack(quota, &window);
 }
 
-/* ---- What is a state ------------------------------------------------------------------------- */
+/* ---- Valid states ---------------------------------------------------------------------------- */
 
-/* None of the slots with stars lies before time began, and none after now. */
+/* None of the slots with stars lies before time 0, and none after now. */
 static bool window_is_valid(const struct stint_quota *quota, const struct window *window,
                             uint64_t now_ns)
 {
@@ -583,26 +583,26 @@ bool window8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t 
 bool window16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
 {
     struct window window = window16_unpack(quota, state);
-    struct word16 packed = window16_pack(quota, &window); /* differs where the slot has no room */
+    struct word16 packed = window16_pack(quota, &window); /* differs if the slot does not fit */
     return packed.lo == state.lo && packed.hi == state.hi &&
            window_is_valid(quota, &window, now_ns);
 }
 
-/* ---- What fits ------------------------------------------------------------------------------- */
+/* ---- Layout ---------------------------------------------------------------------------------- */
 
 /* How the bits of a state are shared out for a limit, a resolution and a period. */
 struct window_layout {
     uint32_t bunch, bunches;
     unsigned remainder_bits, place_bits;
-    unsigned slot_bits;      /* 0 where nothing is left for it */
+    unsigned slot_bits;      /* 0: no bits are left for it */
     unsigned displaced_bits; /* of them, those that no slot number needs */
 };
 
 /*
  * Bits that hold every slot number: 51 + bit_length(M) - bit_length(W in us), because a now is
- * below 2^59 and a microsecond is more than 2^9 ns. It is as plain as that because the scripts for
- * stores work it out too. Where more are needed than there are, all but one still do: half the
- * range is left over.
+ * below 2^59 and a microsecond is more than 2^9 ns. The formula is simple because the Lua scripts
+ * compute it too. Where more are needed than there are, all but one are enough: half the range is
+ * left over.
  */
 static unsigned window_displaced_bits(const struct window_layout *layout, uint64_t period_ns,
                                       uint32_t resolution)

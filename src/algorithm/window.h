@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part of `window` that nearly every decision takes, inline: how a state is unpacked, and a
- * take from the bunch in use. window.c has the algorithm as a whole, and says why it is right.
+ * The inline part of `window` that nearly every decision takes: unpacking a state, and a take from
+ * the bunch in use. window.c has the whole algorithm, and the reasons why it is right.
  */
 #ifndef STINT_ALGORITHM_WINDOW_H
 #define STINT_ALGORITHM_WINDOW_H
@@ -17,8 +17,8 @@ struct window {
     uint64_t string; /* window_string.h */
     uint64_t slot;   /* the newest slot's number: floor(time * M / W) */
     uint32_t rest;   /* units left of the bunch in use, which is the newest star */
-    uint32_t place;  /* of the short bunch among the stars, the oldest being 1; 0 = none alive */
-    /* Bunches that charges have displaced, as long as none has come back; 0 while one is free. */
+    uint32_t place;  /* position of the short bunch among the stars, oldest = 1; 0: not there */
+    /* Bunches that charges have displaced and that have not returned; 0 while one is free. */
     uint32_t displaced;
 };
 
@@ -37,7 +37,7 @@ static inline uint32_t window_bars(const struct stint_quota *quota)
     return quota->resolution + 1;
 }
 
-/* What the short bunch holds; q where all are alike, and then its place is not kept. */
+/* Units of the short bunch; q where all are alike, and then its position is not kept. */
 static inline uint32_t window_short(const struct stint_quota *quota)
 {
     return quota->limit - quota->derived.bunch * (quota->derived.bunches - 1);
@@ -57,7 +57,7 @@ static inline uint32_t window_empty(const struct stint_quota *quota, const struc
     return (uint32_t)(quota->limit - used);
 }
 
-/* Units that a caller could take now: what displaced others has left less than a bunch empty. */
+/* Units that a caller could take now: displaced bunches leave less than one bunch empty. */
 static inline uint32_t window_free(const struct stint_quota *quota, const struct window *window)
 {
     return window->displaced > 0 ? 0 : window_empty(quota, window);
@@ -76,8 +76,8 @@ static inline uint64_t window_mask(unsigned bits)
 }
 
 /*
- * The highest bits that are there for a slot's number are never needed for one, and hold
- * `displaced`. Where all of them are set, that many bunches were displaced or more.
+ * The highest bits of a slot's number are never needed for it, and hold `displaced`. If all of them
+ * are set, that many bunches were displaced or more.
  */
 static inline unsigned window_displaced_at(const struct stint_quota *quota)
 {
@@ -105,7 +105,7 @@ static inline struct window window8_unpack(const struct stint_quota *quota, uint
     };
 }
 
-/* lo, from bit 0: string, rest, high part of slot. hi: low part of slot, place, the store's 16. */
+/* lo, from bit 0: string, rest, high part of slot. hi: low part of slot, place, the table's 16. */
 static inline struct window window16_unpack(const struct stint_quota *quota, struct word16 state)
 {
     unsigned rest_at = window_string_bits(quota);
@@ -124,9 +124,9 @@ static inline struct window window16_unpack(const struct stint_quota *quota, str
 /* ---- The quick take -------------------------------------------------------------------------- */
 
 /*
- * A take of 1 unit or more where now is in the newest slot, to which the bunch in use is charged
- * already, and that has enough left. Then only `rest` changes: the state loses `cost` at its place.
- * False, and nothing done, where it is not as simple as that.
+ * A take of 1 unit or more where now is in the newest slot, the bunch in use is charged to that
+ * slot already, and it has enough left. Then only `rest` changes: `cost` is subtracted from its
+ * bits. False, and nothing changed, in all other cases.
  *
  * `past` is how far now is past the start of the newest slot, in M-ths of a nanosecond; a now
  * before it wraps around to more than W. The slot ends (W - past) / M after now, and what was
@@ -170,7 +170,7 @@ static inline bool window16_take_quick(const struct stint_quota *quota, struct w
     return true;
 }
 
-/* A take as a whole, decided in one piece. */
+/* A whole take in one function. */
 void window8_take(const struct stint_quota *quota, uint64_t *state, uint64_t now_ns, uint32_t cost,
                   struct stint_decision *decision);
 void window16_take(const struct stint_quota *quota, struct word16 *state, uint64_t now_ns,

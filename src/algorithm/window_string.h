@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The string of bars and stars in which a window remembers its bunches: for each of its slots,
- * oldest first, a bar (1) followed by a star (0) for every bunch charged to that slot. It knows
- * neither time nor units.
+ * The string of bars and stars that records a window's bunches: for each of its slots, oldest
+ * first, a bar (1) followed by a star (0) for every bunch charged to that slot. It contains neither
+ * time nor units.
  *
- * The newest slot ends at bit 0. The highest set bit is the oldest bar, so the string knows its own
- * length, and the number of stars is the length without the bars. At most 2 * WINDOW_SLOTS_MAX + 1
- * bits are in use.
+ * The newest slot ends at bit 0. The highest set bit is the oldest bar, so the string contains its
+ * own length, and the number of stars is the length without the bars.
+ * At most 2 * WINDOW_SLOTS_MAX + 1 bits are in use.
  */
 #ifndef STINT_ALGORITHM_WINDOW_STRING_H
 #define STINT_ALGORITHM_WINDOW_STRING_H
@@ -29,14 +29,14 @@ static inline unsigned window_string_stars(uint64_t string, unsigned bars)
     return bit_length(string) - bars;
 }
 
-/* How many slots before the newest one the newest star lies; meaningless without stars. */
+/* How many slots before the newest one the newest star lies; undefined without stars. */
 static inline unsigned window_string_newest_age(uint64_t string)
 {
     return (unsigned)__builtin_ctzll(~string);
 }
 
 /*
- * Moves the newest star to the newest slot. The string ends in a star and n bars, 0 1…1, and is to
+ * Moves the newest star to the newest slot. The string ends in a star and n bars, 0 1…1, and must
  * end in 1…1 0: that adds 2^n - 1, and 2^n is its lowest clear bit.
  */
 static inline uint64_t window_string_touch(uint64_t string)
@@ -53,7 +53,7 @@ static inline uint64_t window_string_age(uint64_t string, unsigned bars, uint64_
         *stars_dropped = window_string_stars(string, bars);
         return window_string_empty(bars);
     }
-    /* Left-aligned, whole runs of bars go at once; a turn is only needed where stars follow. */
+    /* Left-aligned, whole runs of bars are dropped at once; only stars need a loop. */
     unsigned left = (unsigned)n_slots, len = bit_length(string);
     uint64_t aligned = string << (64 - len);
     unsigned run = (unsigned)__builtin_clzll(~aligned);
@@ -72,7 +72,7 @@ static inline uint64_t window_string_age(uint64_t string, unsigned bars, uint64_
     return (aligned >> (64 - len) << n_slots) | window_string_empty((unsigned)n_slots);
 }
 
-/* Takes the stars one by one, oldest first. */
+/* Iterates over the stars, oldest first. */
 struct window_string_walk {
     uint64_t aligned; /* what is left of the string, left-aligned */
     unsigned bars;    /* seen so far: the star lies in this slot, counted from 1 */

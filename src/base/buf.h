@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bounded output: appends text to memory of the caller's, counts what it would have needed. */
+/* Bounded output: appends text to caller-owned memory, and counts what the whole text needs. */
 #ifndef STINT_BASE_BUF_H
 #define STINT_BASE_BUF_H
 
@@ -10,7 +10,7 @@
 struct buf {
     char *text;  /* always terminated if size > 0 */
     size_t size; /* bytes at text */
-    size_t len;  /* bytes appended, also those that did not fit */
+    size_t len;  /* bytes appended, including those that did not fit */
 };
 
 struct buf buf_of(char *text, size_t size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Grows by doubling and moves its content only then, so that each byte is moved once or twice. */
+/* Doubles its memory when full and moves its content only then: each byte moves once or twice. */
 #include "base/byte_queue.h"
 
 #include <assert.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Bytes that are appended at one end and taken at the other: input that waits to be read, output
- * that waits to be sent. Memory grows with what is queued; an empty queue that has grown large
- * gives it back. Zeroed it is empty.
+ * that waits to be sent. Memory grows with what is queued; a large empty queue returns its memory.
+ * A zeroed queue is empty.
  */
 #ifndef STINT_BASE_BYTE_QUEUE_H
 #define STINT_BASE_BYTE_QUEUE_H
@@ -18,10 +18,10 @@ struct byte_queue {
 
 void byte_queue_deinit(struct byte_queue *queue);
 
-/* byte_queue_reserve() where the memory at hand is too small. */
+/* byte_queue_reserve() where the memory is too small. */
 uint8_t *byte_queue_grow(struct byte_queue *queue, size_t n);
 
-/* n writable bytes behind the last queued one; NULL: no memory. Count them with end += n. */
+/* n writable bytes after the last queued one; NULL: no memory. Count them with end += n. */
 static inline uint8_t *byte_queue_reserve(struct byte_queue *queue, size_t n)
 {
     return queue->size - queue->end >= n ? queue->bytes + queue->end : byte_queue_grow(queue, n);
@@ -40,7 +40,7 @@ static inline bool byte_queue_append(struct byte_queue *queue, struct span bytes
     return true;
 }
 
-/* Takes n bytes off the start; an empty queue keeps no more than size_kept bytes of memory. */
+/* Takes n bytes off the start; an empty queue keeps at most size_kept bytes of memory. */
 void byte_queue_take(struct byte_queue *queue, size_t n, size_t size_kept);
 void byte_queue_clear(struct byte_queue *queue, size_t size_kept);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes and their names; the message is made where the fault is seen. */
+/* Codes and their names; the message is written where the error is found. */
 #include "base/err.h"
 
 #include <stdarg.h>

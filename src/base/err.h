@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How this code base speaks of failure.
+ * Errors.
  *
  * A function that can fail returns 0 or a negative enum stint_code and fills a struct stint_error
  * with one message: what was wrong, where, what was expected. The caller forwards both unchanged.
  * Parsers return > 0 for bytes consumed, 0 for "more is needed", < 0 for a code. Denied, full and
- * gone are outcomes of working code and are values, not errors. What only a mistake of ours can
- * bring about is an assert.
+ * gone are normal results and are values, not errors. A state that only a bug in this code can
+ * cause is an assert.
  */
 #ifndef STINT_BASE_ERR_H
 #define STINT_BASE_ERR_H

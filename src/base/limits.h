@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The maximum of everything that has one. What callers see of it stands in stint.h. */
+/* All maximums. Those that callers see are in stint.h. */
 #ifndef STINT_BASE_LIMITS_H
 #define STINT_BASE_LIMITS_H
 
 #include "base/ns.h"
 
-/* Limits, bursts and costs are of at most so many units (docs/decisions/0056). */
+/* The largest limit, burst or cost, in units (docs/decisions/0056). */
 #define UNIT_COUNT_MAX UINT32_MAX
 #define UNIT_COUNT_MAX_TEXT "4294967295"
-/* What an error says after that number. */
+/* Follows that number in error messages. */
 #define UNITS_ADVICE "count in larger units, such as thousands"
 
 #define PERIOD_MIN_NS NS_PER_US
@@ -19,7 +19,7 @@
                                          */
 #define EPOCH_MAX_NS (INT64_C(1) << 62) /* 146 years either side: now and a year can be added */
 #define TABLE_QUOTAS_MAX 32704          /* different ones in a table; ids above: table/intern.h */
-#define BOOK_WAIT_MAX_NS NS_PER_YEAR    /* how far ahead a table books a place */
+#define BOOK_WAIT_MAX_NS NS_PER_YEAR    /* longest wait of a booking in a table */
 #define WINDOW_SLOTS_MAX 24             /* resolution */
 #define BUCKETS_STATE_MAX 4096          /* bytes */
 #define LOG_STATE_MAX 65536             /* bytes */

@@ -9,8 +9,7 @@
 
 #define RESP_DIGITS_MAX 20 /* of a uint64_t */
 
-/* The digits of a text from `at` to `end`, behind those already read. False: there is another byte.
- */
+/* Reads digits from `at` to `end`, appended to those read already. False: another byte is there. */
 static inline bool resp_number_digits(const uint8_t *at, const uint8_t *end, uint64_t *number)
 {
     uint64_t read = *number;
@@ -28,14 +27,14 @@ static inline bool resp_number_digits(const uint8_t *at, const uint8_t *end, uin
 static inline bool resp_number_read(struct span text, uint64_t max, uint64_t *number)
 {
     uint64_t read = 0;
-    if (text.len - 1 >= RESP_DIGITS_MAX) /* none at all is too many, too, and has no pointer */
+    if (text.len - 1 >= RESP_DIGITS_MAX) /* an empty text wraps around, and has no pointer */
         return false;
     const uint8_t *end = text.ptr + text.len;
     if (text.len < RESP_DIGITS_MAX) {
         if (!resp_number_digits(text.ptr, end, &read))
             return false;
     } else {
-        /* Nineteen digits fit in any case, and a number that wraps becomes smaller. */
+        /* Nineteen digits always fit; a number that wraps becomes smaller. */
         if (!resp_number_digits(text.ptr, end - 1, &read) || read > UINT64_MAX / 10)
             return false;
         uint64_t tens = read * 10;
@@ -48,7 +47,7 @@ static inline bool resp_number_read(struct span text, uint64_t max, uint64_t *nu
     return true;
 }
 
-/* From the number of its bits, which is one too few where it has not come to that power of ten. */
+/* From the number of bits: one too few where the number has not reached that power of ten. */
 static inline size_t resp_number_len(uint64_t number)
 {
     static const uint64_t powers[RESP_DIGITS_MAX] = {
@@ -80,8 +79,7 @@ static inline size_t resp_number_len(uint64_t number)
     return tens + (number >= powers[tens]);
 }
 
-/* Writes the digits at `text`, which has room for RESP_DIGITS_MAX; returns the place behind them.
- */
+/* Writes the digits at `text`, which has space for RESP_DIGITS_MAX; returns the end of them. */
 static inline uint8_t *resp_number_write(uint8_t *text, uint64_t number)
 {
     static const char pairs[] = "00010203040506070809101112131415161718192021222324"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads of memory that others may write to at any time: the value that is checked is the one that
- * is used, since the compiler reads no volatile word twice.
+ * Reads of memory that other threads and processes may write to at any time: the value that is
+ * checked is the one that is used, since the compiler reads no volatile word twice.
  */
 #ifndef STINT_BASE_READ_ONCE_H
 #define STINT_BASE_READ_ONCE_H

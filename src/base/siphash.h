@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SipHash-1-3 with a 128-bit result: a pseudorandom function, so that whoever chooses keys cannot
- * make them collide. Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; the 128-bit
- * form is the authors' of 2014.
+ * SipHash-1-3 with a 128-bit result: a pseudorandom function, so that a client that chooses keys
+ * cannot make them collide. Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012; the
+ * 128-bit form is by the same authors, 2014.
  */
 #ifndef STINT_BASE_SIPHASH_H
 #define STINT_BASE_SIPHASH_H

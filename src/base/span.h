@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A borrowed piece of memory: pointer and length, never a terminator. */
+/* A borrowed piece of memory: pointer and length, without a terminator. */
 #ifndef STINT_BASE_SPAN_H
 #define STINT_BASE_SPAN_H
 
@@ -22,13 +22,13 @@ static inline struct span span_of_text(const char *text)
     return (struct span){(const uint8_t *)text, strlen(text)};
 }
 
-/* An empty span may point nowhere, and C has no NULL + 0: these two leave such a pointer alone. */
+/* An empty span may have a NULL pointer, and C does not allow NULL + 0. */
 static inline const uint8_t *span_end(struct span span)
 {
     return span.len > 0 ? span.ptr + span.len : span.ptr;
 }
 
-/* What stands behind the first `n` bytes, at most all of them. */
+/* The bytes after the first `n`; empty if there are no more than n. */
 static inline struct span span_after(struct span span, size_t n)
 {
     if (n >= span.len)
@@ -38,11 +38,11 @@ static inline struct span span_after(struct span span, size_t n)
 
 static inline int span_equals(struct span a, const char *text)
 {
-    /* An empty span may point nowhere. */
+    /* An empty span may have a NULL pointer. */
     return a.len == strlen(text) && (a.len == 0 || memcmp(a.ptr, text, a.len) == 0);
 }
 
-/* What is in front of the next blank, which is cut off with it. */
+/* Cuts off the text before the next blank, together with that blank. */
 static inline struct span span_cut_word(struct span *rest)
 {
     size_t len = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A sequence of 64-bit numbers from any seed: Steele, Lea and Flood's splitmix64, "Fast splittable
- * pseudorandom number generators", 2014. For jitter and for seeding others; nothing secret.
+ * pseudorandom number generators", 2014. For jitter and for seeds; never for secrets.
  */
 #ifndef STINT_BASE_SPLITMIX_H
 #define STINT_BASE_SPLITMIX_H

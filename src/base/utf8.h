@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* UTF-8 in bytes that may be any. */
+/* UTF-8 in arbitrary bytes. */
 #ifndef STINT_BASE_UTF8_H
 #define STINT_BASE_UTF8_H
 
@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is put in place of a byte that begins no character: U+FFFD. */
+/* Replaces a byte that begins no character: U+FFFD. */
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
-/* Bytes of the character that begins at `text`, by RFC 3629; 0 if none is in the `len` bytes, of
-   which there is one at the least. */
+/* Bytes of the character that begins at `text`, by RFC 3629; 0 if there is none. len is at least
+   1. */
 static inline size_t utf8_length(const uint8_t *text, size_t len)
 {
     uint8_t lead = text[0];
@@ -29,7 +29,7 @@ static inline size_t utf8_length(const uint8_t *text, size_t len)
     return overlong || surrogate || beyond ? 0 : need;
 }
 
-/* The character of `n` bytes that begins at `text`; n is what utf8_length() has said. */
+/* The character of `n` bytes that begins at `text`; n is from utf8_length(). */
 static inline uint32_t utf8_code_point(const uint8_t *text, size_t n)
 {
     uint32_t code = n == 1 ? text[0] : text[0] & (0x7fu >> n);
@@ -39,9 +39,9 @@ static inline uint32_t utf8_code_point(const uint8_t *text, size_t n)
 }
 
 /*
- * Whether a character steers a terminal or is not seen on it: controls, marks that turn the
- * direction of what follows, separators of lines, characters without width. A text that others
- * wrote could pass for another one with them.
+ * Whether a character controls a terminal or is invisible on it: control characters, marks that
+ * change the direction of text, line separators, characters without width. With them untrusted
+ * text could look like another text.
  */
 static inline bool utf8_is_hidden(uint32_t code)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arithmetic whose intermediates pass 64 bits. With a 128-bit type where the compiler has one, by
- * halves where it has not (32-bit targets); both give the same results and are tested against each
+ * Arithmetic whose intermediate results exceed 64 bits. Uses a 128-bit type where the compiler has
+ * one, else 64-bit halves (32-bit targets); both give the same results and are tested against each
  * other.
  */
 #ifndef STINT_BASE_WIDE_INT_H
@@ -40,7 +40,7 @@ static inline struct wide wide_mul(uint64_t a, uint64_t b)
     return (struct wide){a_hi * b_hi + (mid >> 32) + (mid2 >> 32), (mid2 << 32) | (uint32_t)low};
 }
 
-/* floor(n / d), or UINT64_MAX where it does not fit 64 bits. Long division, a bit at a time. */
+/* floor(n / d), or UINT64_MAX where it does not fit 64 bits. Long division, bit by bit. */
 static inline uint64_t wide_div(struct wide n, uint64_t d)
 {
     if (n.hi >= d)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keys from IP addresses, so that one host is one key however its address is written. */
+/* Keys from IP addresses: one host is one key, however its address is written. */
 #include "base/err.h"
 
 #include <arpa/inet.h>
@@ -7,7 +7,7 @@
 
 #define ADDRESS_MAX 128 /* a full IPv6 address, a zone, brackets and a port */
 
-/* Cuts brackets, a port and a zone off; false for what cannot be an address. */
+/* Removes brackets, a port and a zone; false for what cannot be an address. */
 static bool bare_address(char *text, const char *address, size_t len)
 {
     if (len == 0 || len >= ADDRESS_MAX || memchr(address, '\0', len) != NULL)
@@ -23,7 +23,7 @@ static bool bare_address(char *text, const char *address, size_t len)
     } else {
         char *colon = strchr(text, ':');
         if (colon != NULL && strchr(colon + 1, ':') == NULL)
-            *colon = '\0'; /* one colon is a port; IPv6 has two at least */
+            *colon = '\0'; /* one colon is a port; IPv6 has at least two */
     }
     char *zone = strchr(text, '%');
     if (zone != NULL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The verbs over one or several quotas; what a list shares stands in list.c. */
+/* The verbs over one or several quotas; list.c has what they share over lists. */
 #include "limiter/list.h"
 
 #include "base/wide_int.h"
@@ -37,7 +37,7 @@ struct stint_decision stint_take_upto(struct stint_table *table, const struct st
     if (most > 0)
         return list_take_upto(&list, most);
     for (size_t i = 0; i < list.n_parts; i++)
-        list.parts[i].cost = 0; /* the least is granted: nothing from any */
+        list.parts[i].cost = 0; /* nothing is granted */
     list_ask(&list, STINT_PEEK, 0);
     return list_sum(&list);
 }
@@ -52,7 +52,7 @@ struct stint_decision stint_peek(struct stint_table *table, const struct stint_i
     return list_sum(&list);
 }
 
-/* charge and refund move units in every part, and tell the least that any moved. */
+/* charge and refund move units in every part, and return the least that any moved. */
 static struct stint_decision move_all(struct stint_table *table, const struct stint_item *items,
                                       size_t n_items, uint8_t verb, uint64_t at_ns, uint64_t now_ns)
 {

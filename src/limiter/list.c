@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All or nothing without locks. First every quota is asked and nothing charged: in quiet times a
- * refusal is found here, and leaves no trace. Then each is charged in turn; if one refuses after
- * all, because somebody else was faster, the charges before it are taken back: bit by bit where
- * nothing has happened since, else as a refund. Others may meanwhile see units as taken that are
- * not, never the reverse, and nobody waits for anybody.
+ * All or nothing without locks. First every quota is peeked at and nothing charged: usually this
+ * finds a refusal, which then leaves no trace. Then each is charged in turn. If one refuses after
+ * all, because another caller was faster, the charges before it are taken back: bit by bit if the
+ * state has not changed since, else as a refund. Others may meanwhile see units as taken that are
+ * not, never the reverse, and no caller waits for another.
  */
 #include "limiter/list.h"
 
@@ -134,7 +134,7 @@ struct stint_decision list_sum(const struct list *list)
     return sum;
 }
 
-/* Gives back what part of a refused request was charged. */
+/* Gives back what a part of a refused request was charged. */
 static void take_back(const struct list *list, struct list_part *part, uint32_t units)
 {
     uint32_t returned = 0;
@@ -186,7 +186,7 @@ struct stint_decision list_take(struct list *list)
     return list_sum(list);
 }
 
-/* How often one unit of each of its equal items fits a part: what a peek leaves, and itself. */
+/* How often one unit of each of its equal items fits a part: what a peek leaves, and that one. */
 static uint32_t space_in(struct list *list, struct list_part *part)
 {
     struct stint_decision peek = ask_part(list, part, STINT_PEEK, part->times, 0);
@@ -194,9 +194,9 @@ static uint32_t space_in(struct list *list, struct list_part *part)
 }
 
 /*
- * When a charge is refused that a peek had found room for, somebody else took units meanwhile, and
- * the next look shows less; or the list stands in its own way: two of its keys in the last free
- * place, two of its quotas on one state. Then half is tried, and in the end nothing is granted.
+ * If a charge is refused after a peek that allowed it, another caller took units meanwhile, and the
+ * next peek shows less; or the list conflicts with itself: two of its keys need the last free slot,
+ * or two of its quotas share a state. Then half is tried, and in the end nothing is granted.
  */
 struct stint_decision list_take_upto(struct list *list, uint32_t most)
 {

@@ -10,13 +10,13 @@
 /* One quota of a request, equal ones merged. */
 struct list_part {
     const struct stint_quota *quota;
-    const void *key; /* NULL where the hash is all there is of it */
+    const void *key; /* NULL if only the hash is known */
     size_t key_len;
     struct hash128 hash;
     uint32_t cost;   /* the sum over equal ones */
     uint32_t times;  /* how many were equal */
     uint8_t index;   /* of the first of them in the request */
-    uint64_t holder; /* concurrency: what take wrote */
+    uint64_t holder; /* concurrency: the value that take returned */
     struct undo undo;
     struct stint_decision decision;
 };
@@ -25,7 +25,7 @@ struct list {
     struct stint_table *table;
     struct list_part parts[STINT_ITEMS_MAX];
     size_t n_parts;
-    uint8_t part_of[STINT_ITEMS_MAX]; /* by list_init(): which part each item has become */
+    uint8_t part_of[STINT_ITEMS_MAX]; /* set by list_init(): the part of each item */
     size_t n_items;
     uint64_t now_ns;
     bool is_hashed; /* by list_init_hashed() */
@@ -35,13 +35,12 @@ struct list {
 bool list_init(struct list *list, struct stint_table *table, const struct stint_item *items,
                size_t n_items, uint64_t now_ns);
 
-/* The same for states whose hashes are known, none of them twice; keys are not looked for blocks.
- */
+/* The same for states whose hashes are known, all different; blocks of keys are not checked. */
 void list_init_hashed(struct list *list, struct stint_table *table, uint64_t now_ns);
 void list_add_hashed(struct list *list, const struct stint_quota *quota, struct hash128 hash,
                      uint32_t cost);
 
-/* Asks every part with its own cost and `verb`, charging nothing back; keeps the decisions. */
+/* Runs `verb` on every part with its own cost, charging nothing back; keeps the decisions. */
 void list_ask(struct list *list, uint8_t verb, uint64_t at_ns);
 
 /* The same for one part. */
@@ -50,10 +49,10 @@ struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb
 /* Gives back what the first n parts were charged, each its own cost. */
 void list_take_back(struct list *list, size_t n);
 
-/* Whether a has a smaller share of its limit left than b; a limit of 0 has none. */
+/* Whether a has a smaller share of its limit left than b; under a limit of 0 it is none. */
 bool list_has_less(const struct stint_decision *a, const struct stint_decision *b);
 
-/* One decision out of those of all parts: docs/semantics.md, 3.2. */
+/* Combines the decisions of all parts: docs/semantics.md, 3.2. */
 struct stint_decision list_sum(const struct list *list);
 
 /* Takes every part's cost, or none. */

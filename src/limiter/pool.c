@@ -10,12 +10,12 @@
 
 #define KEYS_DEFAULT 1024
 #define POOL_TWEAK                                                                                 \
-    UINT64_C(0x6c6f6f70) /* names of pools and keys are hashed apart from all rules */
+    UINT64_C(0x6c6f6f70) /* separates hashes of pools' and keys' names from all rules */
 #define LOCK_WRITER (UINT32_C(1) << 31)
 
 /* ---- The lock -------------------------------------------------------------------------------- */
 
-/* Who writes goes first: else a pool that is always asked could never be changed. */
+/* Writers go first: otherwise a pool in constant use could never be changed. */
 void pool_lock_shared(struct stint_pool *pool)
 {
     for (;;) {
@@ -46,7 +46,7 @@ static void lock_alone(struct stint_pool *pool)
             break;
         sched_yield();
     }
-    /* acquire: the readers who are gone have read. */
+    /* acquire: the readers that have left have read. */
     while (__atomic_load_n(&pool->lock, __ATOMIC_ACQUIRE) != LOCK_WRITER)
         sched_yield();
 }
@@ -58,7 +58,7 @@ static void unlock_alone(struct stint_pool *pool)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-/* 0 where a name is none; *len tells how long it is, at most one too long. */
+/* 0 for a valid name; *len is its length, at most one too long. */
 static int check_name(const char *name, size_t least, size_t *len, const char *whose,
                       struct stint_error *error)
 {
@@ -76,7 +76,7 @@ static int check_name(const char *name, size_t least, size_t *len, const char *w
     return 0;
 }
 
-/* Each name behind its length, so that no two lists of names are the same bytes. */
+/* Each name follows its length, so that no two lists of names are the same bytes. */
 static struct hash128 hash_names(const struct stint_pool *pool, const char *name, size_t len)
 {
     unsigned char bytes[2 * (STINT_POOL_NAME_MAX + 1)];
@@ -89,7 +89,7 @@ static struct hash128 hash_names(const struct stint_pool *pool, const char *name
     return siphash13_128(pool->table->region.fixed.hash_key, POOL_TWEAK, bytes, n + len);
 }
 
-/* Apart from a key of the caller's under the same quota: nobody knows the bytes that are hashed. */
+/* Separate from keys of callers under the same quota: no caller can choose these bytes. */
 static struct hash128 hash_state(const struct stint_pool *pool, const struct pool_key *key,
                                  const struct stint_quota *quota)
 {
@@ -118,7 +118,7 @@ static int compare_ages(const struct pool_key *a, const struct pool_key *b)
     return a->age < b->age ? -1 : a->age > b->age;
 }
 
-/* The first place whose key is not before this one. */
+/* The position of the first key that is not before this one. */
 static size_t place_of(struct pool_key *const *keys, size_t n, const struct pool_key *key,
                        pool_compare *compare)
 {
@@ -171,7 +171,7 @@ struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct sti
     return key;
 }
 
-/* `by` is 1 or -1: a key comes or goes. */
+/* `by` is 1 to add a key, -1 to remove it. */
 static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
 {
     for (uint32_t pass = 1; pass <= STINT_POOL_WEIGHT_MAX; pass++)
@@ -274,7 +274,7 @@ void stint_pool_close(struct stint_pool *pool)
 
 /* ---- Adding and removing --------------------------------------------------------------------- */
 
-/* A key of a pool is never forgotten for another key's sake: there are few, and they are known. */
+/* Keys of a pool are few and configured: none is evicted for another key. */
 static int own_quota(struct stint_pool *pool, const struct stint_quota *quota,
                      struct stint_quota *own, struct stint_error *error)
 {
@@ -341,7 +341,7 @@ static int make_key(struct stint_pool *pool, const struct stint_pool_key *from,
     return code;
 }
 
-/* The name that a removed key of the same name left, rather than one more. */
+/* Reuses the name that a removed key of the same name left. */
 static void take_old_name(struct stint_pool *pool, struct pool_key *key)
 {
     struct pool_name **at = &pool->old_names;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of a key pool share. pool.c has the list of keys; pool_next.c chooses one of them;
- * pool_cooldown.c knows what reports make of a key. Every key has a state of its own.
+ * pool_cooldown.c applies reports. Every key has a state of its own.
  *
- * The list is this process's own. next, report and the like read it with the lock held for reading,
- * add and remove change it. Nothing in the region waits for the lock: whoever is killed with it
- * takes it along.
+ * The list belongs to this process. next, report and the like hold the lock for reading, add and
+ * remove change the list. Nothing in the region waits for the lock: a process that is killed with
+ * it takes it along.
  */
 #ifndef STINT_LIMITER_POOL_H
 #define STINT_LIMITER_POOL_H
@@ -13,19 +13,19 @@
 #include "limiter/list.h"
 #include "table/pool_records.h"
 
-/* Answers point to it, and may be read when the key is gone: it stays until the pool is closed. */
+/* Answers point to it, also after the key was removed: it stays until the pool is closed. */
 struct pool_name {
     struct pool_name *after; /* among those of removed keys */
     char text[];
 };
 
 /*
- * Until when there is no unit, as a failed take of one has found: not to be tried again before. It
- * holds as long as nothing has returned to the pool: `sum` is the record's count of returns then,
- * plus the instants, so that words of two threads that were mixed up do not match.
+ * The time before which there is no unit, as a failed take of one has returned: the key is not
+ * tried before. It is valid as long as nothing has returned to the pool: `sum` is the record's
+ * count of returns then, plus the instants, so that words mixed from two threads do not match.
  */
 struct pool_wait {
-    uint64_t until_ns, reset_ns, sum; /* reset_ns: when the key is as never used */
+    uint64_t until_ns, reset_ns, sum; /* reset_ns: when the key equals a new one */
 };
 
 struct pool_key {
@@ -35,7 +35,7 @@ struct pool_key {
     uint64_t age; /* keys that were added before, ever */
     uint32_t weight, n_quotas;
     struct hash128 hash;                          /* of the pool's name and the key's */
-    struct hash128 states[STINT_POOL_QUOTAS_MAX]; /* where its states are */
+    struct hash128 states[STINT_POOL_QUOTAS_MAX]; /* the hashes of its states */
     struct stint_quota quotas[];                  /* n_quotas of them */
 };
 
@@ -44,14 +44,14 @@ struct stint_pool {
     struct pool_record *record; /* in the region */
     struct pool_wait wait;      /* of all keys */
     uint32_t first_back;        /* the key that ends it, in the order of age */
-    uint32_t lock;              /* LOCK_WRITER, and how many read */
+    uint32_t lock;              /* LOCK_WRITER, and the number of readers */
     uint8_t order;              /* enum stint_pool_order */
     size_t n_keys, keys_max;
     struct pool_key **by_name, **by_age;
     struct pool_key **by_turn; /* the heaviest first, then by name */
     uint64_t *round;           /* [w]: turns of a round in its first w passes; see pool_next.c */
     uint64_t ages;
-    struct pool_name *old_names; /* of removed keys; a key of the same name takes its own again */
+    struct pool_name *old_names; /* of removed keys; a key of the same name reuses its own */
     size_t name_len;
     char name[STINT_POOL_NAME_MAX];
 };
@@ -59,21 +59,20 @@ struct stint_pool {
 void pool_lock_shared(struct stint_pool *pool);
 void pool_unlock_shared(struct stint_pool *pool);
 
-/* NULL, with a message, where there is none of this name. */
+/* NULL, with an error, if there is none of this name. */
 struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct stint_error *error);
-/* What stint_pool_report() refuses of any pool. */
+/* The checks of stint_pool_report() that hold for any pool. */
 int pool_check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns,
                       struct stint_error *error);
 
-/* Where in the order of age a key is that is not younger than this, if there is one. */
+/* The index, in the order of age, of the first key that is not younger than this. */
 size_t pool_age_index(const struct stint_pool *pool, uint64_t age);
 
 /* One decision of all the key's quotas, all or nothing; the verbs are those of list.h. */
 struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
                                    uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns);
 
-/* ---- pool_cooldown.c ----------------------------------------------------------------------------
- */
+/* ---- pool_cooldown.c ------------------------------------------------------------------------- */
 
 struct pool_cooldown {
     uint64_t ends_ns; /* 0: it may be used; STINT_NEVER_NS: out */
@@ -82,7 +81,7 @@ struct pool_cooldown {
 };
 struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool_key *key,
                                       uint64_t now_ns);
-/* Lifts STINT_POOL_OUT, and nothing else. */
+/* Ends STINT_POOL_OUT, and nothing else. */
 void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key, uint64_t now_ns);
 
 #endif

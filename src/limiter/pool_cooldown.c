@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What reports make of a key, in one word that all processes share (table/cooldown.h):
+ * The effect of reports on a key, in one word that all processes share (table/cooldown.h):
  *
  *   an instant, in units of 2^16 ns, rounded up; 11 bits of length; 5 bits of failures in turn
  *
  * The key is cooling down until the instant, less the time for which its failures are remembered:
- * as long as the last back-off of so many failures. So the word is over, and its place free, when
- * there is nothing to remember. The length is how long a bench was asked for, to 3 %, whatever is
- * left of it: a far side that always says the same length says nothing new while the key cools, and
- * so trying a key again, which is cooling down, never keeps it there longer.
+ * as long as the last back-off of so many failures. So the word expires, and its slot is free, when
+ * there is nothing to remember. The length is the cooldown that was reported, to 3 %, whatever is
+ * left of it: an upstream that always reports the same length changes nothing while the key cools
+ * down, so trying a key again during its cooldown never extends it.
  *
- * Every report is one swap of the word that it was worked out from.
+ * Every report is one swap of the word from which it was computed.
  */
 #include "limiter/pool.h"
 
@@ -40,7 +40,7 @@ static uint64_t back_off_ns(uint64_t failures)
                          : min_u64(BACK_OFF_FIRST_NS << (failures - 1), BACK_OFF_MAX_NS);
 }
 
-/* A length with its first 6 binary digits: a longer one never has a lower code. */
+/* A length by its first 6 binary digits: a longer one never has a lower code. */
 static uint64_t length_code(uint64_t length_ns)
 {
     unsigned bits = bit_length(length_ns);
@@ -105,7 +105,7 @@ static int report(struct stint_pool *pool, const struct pool_key *key, int outco
             return 0;
         enum cooldown_swap done = cooldown_swap(pool->table, key->hash, word, after, now_ns);
         if (done == COOLDOWN_SWAPPED)
-            pool_record_count_return(pool->record); /* the key is back earlier, or later */
+            pool_record_count_return(pool->record); /* the key returns earlier, or later */
         if (done != COOLDOWN_CHANGED)
             return done == COOLDOWN_SWAPPED ? 0 : STINT_E_FULL;
     }

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which key may be used now, or when. Choosing is trying: keys are asked in the pool's order, each
- * once, with one take over all its quotas; the first that is charged is the answer. So there is no
- * moment at which a key is chosen and not charged.
+ * Which key may be used now, or when. Choosing is trying: keys are tried in the pool's order, each
+ * once, with one take over all its quotas; the first that is charged is the answer. So a key is
+ * never chosen without being charged.
  *
  * Turns of a round: pass 1 has every key, pass 2 those of weight 2 and more, and so on; within a
  * pass the heaviest come first, then names decide. So a pass is the beginning of `by_turn`, and
- * `round[w]` says how many turns the first w passes have. Who is passed over for want of units
+ * `round[w]` is how many turns the first w passes have. A key that is passed over for want of units
  * loses the turn.
  *
- * A take of one unit that failed says until when the next one will: so long is the key passed over,
- * and once all have failed the pool as a whole, unless something returns (struct pool_wait). So an
- * ask of a pool that is used up costs no more than a look at one key.
+ * A take of one unit that failed returns when the next one will succeed: until then the key is
+ * passed over, and once all have failed the pool as a whole, unless something returns (struct
+ * pool_wait). So a request to a pool that is used up costs no more than reading one key.
  */
 #include "limiter/pool.h"
 
 #include "base/wide_int.h"
 #include "table/cooldown.h"
 
-#define CLAIMS_MAX 64 /* after so many others who were faster, one turn is as good as another */
+#define CLAIMS_MAX 64 /* lost races for a turn; after as many, any turn is good */
 
 struct choice {
     struct stint_pool *pool;
@@ -26,14 +26,14 @@ struct choice {
     uint64_t now_ns;            /* the effective time */
     const struct pool_key *key; /* the answer; NULL: none so far */
     struct stint_decision decision;
-    uint64_t wait_ns; /* none: the least of all that were tried */
+    uint64_t wait_ns; /* if none: the least of all that were tried */
     bool probe;
     bool some_serve;  /* a key that is not cooling down could serve this cost, only later */
-    bool uses_waits;  /* one unit, and nothing is to be known of cooling down keys */
+    bool uses_waits;  /* one unit, and no report about cooling down keys is needed */
     uint64_t returns; /* as counted before the first key was tried */
     const struct pool_key *least;   /* whose wait is wait_ns */
-    bool is_known;                  /* of that key, which was not asked */
-    const struct pool_key *nearest; /* the cooling down key that has room and is back first */
+    bool is_known;                  /* of that key, which was not tried */
+    const struct pool_key *nearest; /* the cooling down key that has units and is back first */
     uint64_t nearest_ns;
 };
 
@@ -101,14 +101,14 @@ static bool pass_waiting(struct choice *choice, const struct pool_key *key)
     return wait.until_ns != 0;
 }
 
-/* What is told of a pool that is used up: how the key stands that is back first. */
+/* Returns, for a pool that is used up, the decision of the key that is back first. */
 static void tell_wait(struct choice *choice)
 {
     const struct pool_key *key = choice->least;
     struct pool_wait wait = wait_of(choice, &key->wait);
     bool is_plain = key->n_quotas == 1 && wait.until_ns != 0 &&
                     !cooldown_any(choice->pool->table, choice->now_ns);
-    if (is_plain) /* what has not one unit has none */
+    if (is_plain) /* a key without one unit has none */
         choice->decision = (struct stint_decision){
             .stored = 1,
             .limit = most_units(&key->quotas[0]),
@@ -193,7 +193,7 @@ static bool try_from(struct choice *choice, size_t from, size_t to, size_t *at)
     return false;
 }
 
-/* The pass that turn `turn` of a round is in: the first that ends behind it. */
+/* The pass of turn `turn` of a round: the first that ends after it. */
 static uint32_t pass_of(const struct stint_pool *pool, uint64_t turn)
 {
     uint32_t low = 1, high = STINT_POOL_WEIGHT_MAX;
@@ -208,9 +208,8 @@ static uint32_t pass_of(const struct stint_pool *pool, uint64_t turn)
 }
 
 /*
- * From the turn that it is on to the end of its pass; then those of the next pass who were not
- * asked yet; then, as the next round begins with everybody, the rest. Returns the turn after the
- * one that was taken.
+ * From the current turn to the end of its pass; then the keys of the next pass that were not tried;
+ * then, as the next round begins with all keys, the rest. Returns the turn after the one taken.
  */
 static uint64_t try_turns(struct choice *choice, uint64_t turn)
 {
@@ -231,8 +230,9 @@ static uint64_t try_turns(struct choice *choice, uint64_t turn)
 }
 
 /*
- * A turn is claimed first, so that callers who come at the same time begin at different keys; it is
- * put back if nobody has a unit. Whoever is overtaken there loses an order of turns, not a unit.
+ * A turn is claimed first, so that callers that come at the same time begin at different keys; it
+ * is put back if no key has a unit. A caller that loses a race there loses an order of turns, not a
+ * unit.
  */
 static void choose_by_turns(struct choice *choice)
 {
@@ -261,14 +261,14 @@ static void choose_first(struct choice *choice)
             return;
 }
 
-/* The used share of the quota that has least left, in 1/2^32; the peek speaks of after the take. */
+/* The used share of the quota with the least left, in 1/2^32; the peek is of after the take. */
 static uint64_t used_share(const struct stint_decision *peek, uint32_t cost)
 {
     uint64_t left = min_u64((uint64_t)peek->remaining + cost, peek->limit);
     return ((peek->limit - left) << 32) / (peek->limit > 0 ? peek->limit : 1);
 }
 
-/* All are looked at, one is charged. If somebody else was faster there, the first that has room. */
+/* All are peeked at, one is charged. If another caller was faster there, the first with units. */
 static void choose_least_used(struct choice *choice)
 {
     const struct stint_pool *pool = choice->pool;
@@ -291,7 +291,7 @@ static void choose_least_used(struct choice *choice)
         choose_first(choice);
 }
 
-/* ---- The answer ------------------------------------------------------------------------------ */
+/* ---- The result ------------------------------------------------------------------------------ */
 
 static void choose_key(struct choice *choice)
 {

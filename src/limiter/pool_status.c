@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* How each key of a pool stands; nothing is taken, and nobody is kept waiting by who looks. */
+/* The status of each key of a pool; nothing is taken, and no caller waits meanwhile. */
 #include "limiter/pool.h"
 
 #include "base/wide_int.h"
 
 #include <string.h>
 
-/* What one unit of the key would be told, with how much it has left. */
+/* The decision of one unit of the key, with how much it has left. */
 static struct stint_decision stands(struct stint_pool *pool, const struct pool_key *key,
                                     uint64_t now_ns)
 {
@@ -48,7 +48,7 @@ static const struct pool_key *from_age(const struct stint_pool *pool, uint64_t a
     return at < pool->n_keys ? pool->by_age[at] : NULL;
 }
 
-/* The visitor may ask, add and remove: the list is not held while it is called. */
+/* The callback may use the pool: the list is not locked while it runs. */
 void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
                      bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg)
 {

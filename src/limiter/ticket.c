@@ -3,14 +3,15 @@
  * Tickets: what a reservation, a booking or a hold was charged, kept in a ring in the region until
  * it is settled, cancelled or over.
  *
- * A ticket over a list takes as many slots in a row as it has quotas, all with one nonce. The nonce
- * of the first is what makes it good once: whoever swaps it for 0 may act on the ticket. A writer
- * zeroes the nonce before it writes and sets it last. A writer who is stopped there for a whole
- * turn of the ring writes into a ticket of somebody else, so a reader also checks a sum of what it
- * has read: a ticket that is not whole is gone, and stays charged as estimated.
+ * A ticket over a list takes as many consecutive slots as it has quotas, all with one nonce. The
+ * nonce of the first makes it valid once: the thread that swaps it for 0 may act on the ticket. A
+ * writer zeroes the nonce before it writes and sets it last. A writer that is stopped there for a
+ * whole turn of the ring writes into another ticket, so a reader also checks a sum of what it has
+ * read: a ticket that is not whole is gone, and stays charged as estimated.
  *
  * A reservation that is never settled is closed once its deadline has passed: by stint_expire(), or
  * by the reservation that takes its slot. Both win the nonce first, as a settle does, so units come
+ * back at most once; if the process ends in between, they stay charged.
  * back at most once; a process that expires in between leaves them charged.
  */
 #include "limiter/ticket.h"
@@ -22,7 +23,7 @@
 #define TICKET_TWEAK UINT64_C(0x74656b636974)
 #define TICKET_WORDS (TICKET_SIZE / 8)
 #define READS_MAX 1000     /* of a ticket that is being renewed meanwhile */
-#define EXPIRE_READS_MAX 8 /* one that is being renewed is not over, and a damaged one is none */
+#define EXPIRE_READS_MAX 8 /* a ticket that is being renewed is not over; a damaged one is none */
 #define PARTS_MAX (STINT_ITEMS_MAX + TICKET_SHADOWS_MAX)
 
 enum ticket_kind { KIND_CHARGE, KIND_BOOKING, KIND_HOLD };
@@ -36,8 +37,7 @@ struct ticket_part {
     uint16_t quota_id;
     uint8_t kind;    /* enum ticket_kind */
     uint8_t n_parts; /* of the whole ticket */
-    /* A file of a version before on_expiry has zeros where it says nothing but `times`, `number`.
-     */
+    /* In files from before on_expiry these bytes are 0, except `times` and `number`. */
     uint8_t times;  /* equal items that were merged into this part */
     uint8_t action; /* enum stint_expiry, of this part */
     uint16_t kept_low;
@@ -76,7 +76,7 @@ static void write_part(uint64_t *slot, const struct ticket_part *part)
     union ticket_words from = {.part = *part};
     for (int i = 1; i < TICKET_WORDS; i++)
         __atomic_store_n(&slot[i], from.words[i], __ATOMIC_RELAXED);
-    /* release: whoever sees the nonce sees the ticket. */
+    /* release: a reader that sees the nonce sees the ticket. */
     __atomic_store_n(&slot[0], from.words[0], __ATOMIC_RELEASE);
 }
 
@@ -102,11 +102,11 @@ static bool read_part(const struct stint_table *table, struct stint_ticket ticke
 
 enum slot_holds { HOLDS_NO_HEAD, HOLDS_OPEN_HEAD, HOLDS_OVER_HEAD };
 
-/* What a slot seems to hold of a ticket that was not settled: a hint, before more is read of it. */
+/* A hint of what a slot holds of a ticket that was not settled, before more of it is read. */
 static enum slot_holds look_at_slot(const uint64_t *slot, uint64_t now_ns, uint64_t *nonce)
 {
     union ticket_words seen;
-    /* relaxed: nothing is done to what was read. */
+    /* relaxed: nothing is changed by what was read. */
     for (int i = 0; i < TICKET_WORDS; i++)
         seen.words[i] = __atomic_load_n(&slot[i], __ATOMIC_RELAXED);
     *nonce = seen.part.nonce;
@@ -118,14 +118,14 @@ static enum slot_holds look_at_slot(const uint64_t *slot, uint64_t now_ns, uint6
 static bool expire(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns);
 
 /*
- * Empties n slots for a new ticket. A reservation that still stood there and whose deadline has
- * passed becomes what was said when it was made. One that is not over is closed as estimated, and
- * counted where its first part stood: the others keep their nonces when it is settled.
+ * Empties n slots for a new ticket. A reservation that is still there and whose deadline has passed
+ * is closed as its expiry was set. One that is not over is closed as estimated, and counted where
+ * its first part was: the others keep their nonces when it is settled.
  */
 static uint64_t clear_slots(struct stint_table *table, size_t n, uint64_t now_ns)
 {
     uint64_t *next = &table->region.header->ticket_next;
-    /* relaxed: the number only says whose the slots are. */
+    /* relaxed: the number only assigns the slots. */
     uint64_t first = __atomic_fetch_add(next, n, __ATOMIC_RELAXED);
     for (size_t i = 0; i < n; i++) {
         uint64_t *slot = ticket_slot(table, first + i);
@@ -145,7 +145,7 @@ static bool holds_places(const struct stint_quota *quota)
     return quota->algorithm == STINT_CONCURRENCY;
 }
 
-/* A ticket has one end: where no lifetime is given, that of the longest lease among its holds. */
+/* A ticket has one end: without a lifetime, that of the longest lease among its holds. */
 static uint64_t life_of(const struct ticket_entry *entries, size_t n, uint64_t lifetime_ns)
 {
     uint64_t life_ns = lifetime_ns;
@@ -201,7 +201,7 @@ static struct stint_ticket issue(struct stint_table *table, enum ticket_kind kin
 }
 
 /*
- * A ticket over a list takes as many slots as the list has quotas: all the ring may have too few.
+ * A ticket over a list takes as many slots as the list has quotas: the whole ring may have too few.
  * It names each quota by its entry.
  */
 static bool can_issue(const struct list *list)
@@ -227,8 +227,7 @@ void reservation_init(struct reservation *reservation)
     reservation->n_entries = 0;
 }
 
-/* Equal items keep what each of them keeps; the part's action is that of the one that keeps least.
- */
+/* Equal items keep what each keeps; the part's action is that of the item that keeps least. */
 static void add_kept(struct ticket_entry *entry, uint32_t kept, uint32_t cost)
 {
     entry->kept += (uint32_t)min_u64(kept, cost);
@@ -321,8 +320,8 @@ struct stint_decision stint_reserve(struct stint_table *table, const struct stin
 
 /*
  * A booking over several quotas would have to start everywhere at once, and a log cannot be charged
- * for later than its own first free place without another look: lists are for gcra alone, whose
- * debt is the same whenever it is used.
+ * later than its own first free time without a second look: lists are for gcra alone, whose debt is
+ * the same whenever it is used.
  */
 static bool can_book(const struct list *list)
 {
@@ -369,7 +368,7 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
 
 /* ---- Settling -------------------------------------------------------------------------------- */
 
-/* The parts of a ticket that stands in the ring, whole; their number, or GONE. */
+/* The parts of a whole ticket in the ring; returns their number, or GONE. */
 static int read_parts(const struct stint_table *table, struct stint_ticket ticket,
                       struct ticket_part *parts, int tries)
 {
@@ -390,7 +389,7 @@ static int read_ticket(struct stint_table *table, struct stint_ticket ticket, ui
     return n > 0 && parts[0].deadline_ns <= now_ns ? STINT_E_GONE : n;
 }
 
-/* Of all who try, one gets the ticket. */
+/* Of all callers that try, one wins the ticket. */
 static bool win(struct stint_table *table, struct stint_ticket ticket)
 {
     uint64_t nonce = ticket.nonce;
@@ -424,11 +423,11 @@ static struct stint_decision move_part(struct stint_table *table, const struct t
     return table_ask_hash(table, quota, hash, &ask, NULL, NULL);
 }
 
-/* What is answered of several parts: the least that any moved, of shadows only where all are. */
+/* The result over several parts: the least that any moved; shadows count only without others. */
 struct closing {
     struct stint_decision sum;
     bool has_any, has_live;
-    bool is_gone; /* all that the ticket held were places, and they were free before */
+    bool is_gone; /* the ticket held only concurrency units, which were free before */
 };
 
 static void add_closed(struct closing *closing, const struct ticket_part *part,
@@ -490,7 +489,7 @@ int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t
     return end_closing(&closing, decision);
 }
 
-/* ---- Never settled --------------------------------------------------------------------------- */
+/* ---- Expiry ---------------------------------------------------------------------------------- */
 
 static bool has_charges(const struct ticket_part *parts, int n)
 {
@@ -500,7 +499,7 @@ static bool has_charges(const struct ticket_part *parts, int n)
     return false;
 }
 
-/* What a part gives back. Places are not given back: they are free when their lease ends. */
+/* What a part gives back. Concurrency units are free when their lease ends instead. */
 static void expire_part(struct stint_table *table, const struct ticket_part *part, uint64_t now_ns)
 {
     uint32_t kept = part->kept_low | (uint32_t)part->kept_high << 16;
@@ -525,12 +524,12 @@ static bool expire(struct stint_table *table, struct stint_ticket ticket, uint64
         if (parts[i].kind == KIND_CHARGE && parts[i].action > action)
             action = parts[i].action;
     }
-    action = (uint8_t)min_u64(action, STINT_EXPIRY_RELEASE); /* what a damaged byte says */
+    action = (uint8_t)min_u64(action, STINT_EXPIRY_RELEASE); /* it may come from a damaged file */
     table_count(&table_counters(table)->reservations_expired[action], 1);
     return true;
 }
 
-/* One pass over the ring goes on from call to call. */
+/* A pass over the ring continues from call to call. */
 static uint64_t sweep(struct stint_table *table, uint64_t now_ns, uint64_t slots_max)
 {
     struct sweep *sweep = &table->process->sweep;
@@ -547,7 +546,7 @@ static uint64_t sweep(struct stint_table *table, uint64_t now_ns, uint64_t slots
     if (sweep->next < end)
         return end - sweep->next;
     sweep->next = 0;
-    /* Reservations made meanwhile by callers whose clocks are behind are looked for once more. */
+    /* Later passes find reservations made meanwhile by callers whose clocks are behind. */
     __atomic_store_n(&sweep->done_ns, sub_floor(sweep->began_ns, table_grace_ns(table)),
                      __ATOMIC_RELAXED);
     return 0;
@@ -563,7 +562,7 @@ uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots
         return 0;
     uint32_t *is_at_work = &table->process->sweep.is_at_work;
     if (__atomic_exchange_n(is_at_work, 1, __ATOMIC_ACQUIRE) != 0)
-        return 0; /* another thread is at it */
+        return 0; /* another thread does it */
     uint64_t left = sweep(table, now_ns, slots_max);
     __atomic_store_n(is_at_work, 0, __ATOMIC_RELEASE);
     return left;
@@ -571,13 +570,13 @@ uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots
 
 /* ---- Renewing -------------------------------------------------------------------------------- */
 
-/* One word of a ticket in the ring; a swap, since the slot may have gone to another ticket. */
+/* One word of a ticket in the ring; a swap, since the slot may belong to another ticket by now. */
 static void set_word(uint64_t *slot, int word, uint64_t old, uint64_t new)
 {
     __atomic_compare_exchange_n(&slot[word], &old, new, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
-/* Moves the end of one part; whoever reads the ticket meanwhile finds its sum wrong, and waits. */
+/* Moves the end of one part; a concurrent reader of the ticket finds its sum wrong, and waits. */
 static void rewrite_part(struct stint_table *table, uint64_t *slot, const struct ticket_part *old,
                          uint64_t holder, uint64_t deadline_ns)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reserving in steps, for callers that charge more than the list that decides: limits that are not
- * enforced are charged once the others have allowed, and one ticket is of all of them.
+ * enforced are charged once the others have allowed, and one ticket covers all of them.
  */
 #ifndef STINT_LIMITER_TICKET_H
 #define STINT_LIMITER_TICKET_H
@@ -11,17 +11,16 @@
 
 #define TICKET_SHADOWS_MAX STINT_ITEMS_MAX
 
-/* Units of one state that a ticket is of. */
+/* Units of one state that a ticket covers. */
 struct ticket_entry {
     const struct stint_quota *quota;
     struct hash128 hash;
-    uint64_t
-        at_ns; /* when they were charged; of a booking, when it starts; of places, the holder */
+    uint64_t at_ns; /* when they were charged; of a booking, its start; of a hold, the holder */
     uint32_t units;
     uint32_t kept;   /* that stay charged if the ticket is never settled: at most `units` */
     uint32_t times;  /* equal items that were merged into this entry */
     uint32_t action; /* enum stint_expiry */
-    bool is_shadow;  /* no say in what a settle answers, where others have */
+    bool is_shadow;  /* does not affect the result of a settle, if other entries are there */
 };
 
 struct reservation {
@@ -30,12 +29,10 @@ struct reservation {
     struct ticket_entry entries[STINT_ITEMS_MAX + TICKET_SHADOWS_MAX];
 };
 
-/* Which of the words keep, release and floor a number of units to keep stands for. */
+/* The enum stint_expiry (keep, release or floor) of a number of units to keep. */
 enum stint_expiry expiry_action(uint32_t kept);
 
-/* What a settle asks of an algorithm: units that were charged and not used go back, more is charged
- * now.
- */
+/* What a settle requests of an algorithm: unused units go back, or more are charged now. */
 static inline struct stint_ask ticket_settling(uint32_t charged, uint64_t used, uint64_t charged_ns,
                                                uint64_t now_ns)
 {
@@ -47,18 +44,18 @@ static inline struct stint_ask ticket_settling(uint32_t charged, uint64_t used, 
                               .verb = is_back ? STINT_REFUND : STINT_CHARGE};
 }
 
-/* No list, nothing charged yet. */
+/* Without a list, nothing charged yet. */
 void reservation_init(struct reservation *reservation);
 /*
  * Takes what is to be reserved, as stint_reserve_expiring(). False: the request can never be
- * allowed, and nothing was asked. `list` stays until the ticket is issued.
+ * allowed, and nothing was decided. `list` must last until the ticket is issued.
  */
 bool reservation_take(struct reservation *reservation, struct list *list,
                       const struct stint_item *items, const uint32_t *kept,
                       struct stint_decision *decision);
 /*
- * Units of a limit that is not enforced, which are charged already; at_ns: when, or the holder of
- * places. What is beyond TICKET_SHADOWS_MAX is left out.
+ * Units of a limit that is not enforced, which are charged already; at_ns: when, or the holder.
+ * Those beyond TICKET_SHADOWS_MAX are left out.
  */
 void reservation_add_shadow(struct reservation *reservation, const struct stint_quota *quota,
                             struct hash128 hash, uint32_t units, uint32_t kept, uint64_t at_ns);

@@ -2,12 +2,12 @@
 /*
  * Keys by how much they are used, in bounded memory.
  *
- * Scores grow rather than decay: what comes later counts for more, by a factor that doubles every
- * half-life, so that an old score needs no touching (Cormode et al., "Forward Decay", 2009). Where
- * the factor gets large, all scores are scaled down. A new key that finds no place takes that of
- * the least of a few, together with its score (Metwally, Agrawal, El Abbadi, "Efficient computation
- * of frequent and top-k elements in data streams", 2005), so that a key that is used often is found
- * however many others come by.
+ * Scores grow instead of decaying: a later unit counts for more, by a factor that doubles every
+ * half-life, so that an old score needs no update (Cormode et al., "Forward Decay", 2009). When the
+ * factor gets large, all scores are scaled down. A new key without a free slot replaces the least
+ * of a few, and takes over its score (Metwally, Agrawal, El Abbadi, "Efficient computation of
+ * frequent and top-k elements in data streams", 2005), so that a key that is used often is found
+ * however many others there are.
  */
 #include "limiter/top.h"
 
@@ -23,15 +23,15 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define TOP_WAYS 8                         /* among which the least makes room */
-#define TOP_STEPS 6000                     /* time goes by in these: so many to a half-life */
+#define TOP_WAYS 8                         /* slots of a set; a new key replaces the least */
+#define TOP_STEPS 6000                     /* steps of time in a half-life */
 #define TOP_STEP_GROWTH 1.0001155312033088 /* of the factor: 2 to the power of 1 / TOP_STEPS */
 #define TOP_FACTOR_MAX 1e100
 #define TOP_HALF_LIFE_NS (UINT64_C(60) * NS_PER_S)
 #define TOP_KEYS_DEFAULT 1024
 #define LN2 0.693147180559945
 
-/* What is looked at to find a key, or the least of some: apart from the rest, in two lines. */
+/* What a search for a key, or for the least, reads: apart from the rest, in two lines. */
 struct top_set {
     _Alignas(128) uint64_t ids[TOP_WAYS]; /* 0: free */
     double units[TOP_WAYS];
@@ -46,8 +46,8 @@ struct top_entry {
 };
 
 struct stint_top {
-    /* In lines of its own, since each list is another thread's. 1: a reading waits for it; a note
-     * does not, and is left out then. */
+    /* In lines of its own, since each list belongs to another thread. 1: a reading waits for it; a
+     * note does not wait, and is left out. */
     _Alignas(128) uint32_t held;
     size_t n_sets;
     uint64_t half_life_ns, step_ns;
@@ -61,13 +61,13 @@ struct stint_top {
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 /*
- * One for all lists of the process, or equal keys of two could not be added up. Drawn with the
- * first list; false: the system gives no random bytes.
+ * One for all lists of the process, so that equal keys of two lists can be added up. Drawn with the
+ * first list; false: the system returns no random bytes.
  */
 static bool copy_secret(uint64_t secret[2])
 {
     static uint64_t drawn[2];
-    static uint32_t state; /* 0: not drawn, 1: being drawn, 2: it is there */
+    static uint32_t state; /* 0: not drawn, 1: being drawn, 2: drawn */
     uint32_t is_new = 0;
     while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != 2) {
         is_new = 0;
@@ -138,7 +138,7 @@ void stint_top_close(struct stint_top *top)
 
 static bool try_hold(struct stint_top *top)
 {
-    /* acquire: what the last holder wrote is seen. */
+    /* acquire: what the last holder wrote is visible. */
     return __atomic_exchange_n(&top->held, 1, __ATOMIC_ACQUIRE) == 0;
 }
 
@@ -191,7 +191,7 @@ static uint64_t id_of(const struct stint_top *top, const struct top_use *use)
     return id | (id == 0);
 }
 
-/* What is kept of a key, and of its labels. */
+/* Stores the kept part of a key, and of its labels. */
 static void write_text(struct top_entry *entry, const struct top_use *use)
 {
     size_t at = 0;
@@ -212,7 +212,7 @@ static void write_text(struct top_entry *entry, const struct top_use *use)
     entry->text_len = (uint16_t)(at + kept);
 }
 
-/* The way of an id in its set; that of the least, made its own, if it is new. */
+/* The index of an id in its set; a new id replaces the least. */
 static size_t way_of(struct top_set *set, struct top_entry *entries, uint64_t id,
                      const struct top_use *use)
 {
@@ -224,7 +224,7 @@ static size_t way_of(struct top_set *set, struct top_entry *entries, uint64_t id
             least = way;
     }
     set->ids[least] = id;
-    /* It takes over the score that it displaces: it may have been used as often. */
+    /* It takes over the score that it replaces: it may have been used as often. */
     entries[least].over_by = set->units[least];
     entries[least].denied = 0;
     write_text(&entries[least], use);
@@ -261,7 +261,7 @@ void stint_top_note(struct stint_top *top, const void *key, size_t key_len, uint
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* A key of one list, or of all once they are added up; and where its text stands. */
+/* A key of one list, or of all once they are added up; and a pointer to its text. */
 struct top_found {
     uint64_t id;
     double units, denied, over_by, units_per_s, denied_per_s;
@@ -270,7 +270,7 @@ struct top_found {
     size_t index;
 };
 
-/* What is used at the time of the reading counts 1. */
+/* Collects scores, scaled so that a use at the time of the reading counts 1. */
 static size_t collect(struct stint_top *top, uint64_t now_ns, struct top_found *found)
 {
     const double per_s = LN2 / ((double)top->half_life_ns / (double)NS_PER_S);
@@ -303,7 +303,7 @@ static int by_id(const void *a, const void *b)
     return x->id != y->id ? (x->id < y->id ? -1 : 1) : 0;
 }
 
-/* Adds up those of one id; how many there are then. */
+/* Adds up the entries of each id; returns how many remain. */
 static size_t merge(struct top_found *found, size_t n)
 {
     size_t merged = 0;
@@ -344,7 +344,7 @@ static int by_denied(const void *a, const void *b)
     return by_score(x->denied, y->denied, x, y);
 }
 
-/* False if the key has lost its place meanwhile. */
+/* False if the key was replaced meanwhile. */
 static bool describe(const struct top_found *found, struct stint_top_key *key)
 {
     struct stint_top *top = found->top;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists of the keys used most, as a server has them: a key may be of a kind, such as the rule that
- * it is asked under, and two labels stand before its text. stint.h says what a list is.
+ * Lists of the keys used most, as a server has them: a key may have a kind, such as its rule, and
+ * two labels before its text. stint.h describes a list.
  */
 #ifndef STINT_LIMITER_TOP_H
 #define STINT_LIMITER_TOP_H
@@ -15,9 +15,9 @@
 
 /* One use of a key. */
 struct top_use {
-    uint64_t kind;                  /* keys of two kinds are two */
+    uint64_t kind;                  /* equal keys of two kinds are different */
     const char *labels[TOP_LABELS]; /* kept as "LABEL\0LABEL\0KEY", each cut. NULL: only the key */
-    size_t label_sizes[TOP_LABELS]; /* with their ends, at most TOP_LABEL_SIZE */
+    size_t label_sizes[TOP_LABELS]; /* with their terminators, at most TOP_LABEL_SIZE */
     struct span key;
     size_t key_max; /* bytes of it that are kept */
     uint64_t units;

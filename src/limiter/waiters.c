@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A bounded FIFO of callers who wait for units. Time is an argument; nothing sleeps here. */
+/* A bounded FIFO of callers that wait for units. Time is an argument; nothing sleeps here. */
 #include "table/table.h"
 
 #include "base/wide_int.h"
@@ -11,8 +11,8 @@
 struct waiter {
     uint64_t deadline_ns;
     uint32_t cost;
-    uint32_t before, after; /* in the line, or in the list of free places */
-    uint32_t turn;          /* counted up at each use, so that an old id names nobody */
+    uint32_t before, after; /* in the line, or in the list of free entries */
+    uint32_t turn;          /* counted up at each use, so that an old id matches no waiter */
     bool waits;
 };
 
@@ -101,7 +101,7 @@ int stint_waiters_cancel(struct stint_waiters *waiters, uint64_t id)
     return 0;
 }
 
-/* The first in line whose deadline has passed; works out the earliest deadline on the way. */
+/* The first in line whose deadline has passed; also recomputes the earliest deadline. */
 static uint32_t find_expired(struct stint_waiters *waiters, uint64_t now_ns)
 {
     uint64_t earliest_ns = STINT_NEVER_NS;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Blocked keys: a small table of its own in the region, so that a flood of other keys evicts none.
- * An entry is (tag, instant). The latest instant of all stands in the header: tables without a
- * block, or whose blocks are over, never look here.
+ * An entry is (tag, instant). The header has the latest instant of all: a table without blocks, or
+ * whose blocks have all expired, never searches here.
  */
 #include "table/blocks.h"
 
 #include "base/wide_int.h"
 
-#define BLOCK_TWEAK UINT64_C(0x6b636f6c62) /* keys of blocks are hashed apart from all rules */
+#define BLOCK_TWEAK UINT64_C(0x6b636f6c62) /* separates hashes of blocked keys from all rules */
 
 static const struct stint_quota block_policy = {.when_full = STINT_FULL_DENY};
 
@@ -54,7 +54,7 @@ CAS16_TARGET static bool put(struct asking *asking, const struct seen *seen, uin
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns)
 {
     struct asking asking = blocks_asking(table, hash, now_ns);
-    /* Before the block is there: nobody misses one that is. */
+    /* Before the block is written, so that no reader skips an existing block. */
     region_raise(&table->region.header->blocks_until_ns, until_ns);
     for (;;) {
         struct seen seen = slots_find(asking.slots, &asking.home);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The places of blocks, in which benches stand too: pairs of a tag word and a word that is worth
- * nothing from the instant on that it says. Which of the two it is, the id in the tag word tells.
+ * The slots of blocks and of cooldowns: pairs of a tag word and a word that holds an instant, and
+ * expires then. The id in the tag word is that of a block or of a cooldown.
  */
 #ifndef STINT_TABLE_BLOCKS_H
 #define STINT_TABLE_BLOCKS_H
@@ -11,12 +11,12 @@
 #define BLOCK_ID 1
 #define COOLDOWN_ID 2
 
-/* For putting a word there: where no place is free, that is said, and nobody's word goes. */
+/* For writing a word: where no slot is free, that is returned, and no other word is evicted. */
 struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint64_t now_ns);
 
 /*
- * Puts a pending slot into the best place there is; false where there is none. The caller looks for
- * the key once more anyway, and so tries a lost race again.
+ * Puts a pending slot into the best place; false if there is none. The caller searches for the key
+ * once more anyway, and so repeats a lost race.
  */
 bool blocks_publish(const struct asking *asking, uint32_t id);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* States of 8 and 16 bytes that a caller keeps: the algorithm, in a loop around one swap. */
+/* Caller-owned states of 8 and 16 bytes: the algorithm, in a loop around one swap. */
 #include "algorithm/quick.h"
 #include "table/slot/cas16.h"
 
@@ -7,14 +7,14 @@ void stint_cell8_init(const struct stint_quota *quota, struct stint_cell8 *cell,
 {
     uint64_t state = 0;
     stint_state_init(quota, &state, now_ns);
-    /* release: whoever learns of the cell sees it made. */
+    /* release: a thread that learns of the cell sees it initialised. */
     __atomic_store_n(&cell->word, state, __ATOMIC_RELEASE);
 }
 
 struct stint_decision stint_cell8_ask(const struct stint_quota *quota, struct stint_cell8 *cell,
                                       const struct stint_ask *ask)
 {
-    /* relaxed throughout: the word is all there is, and the swap confirms what was read. */
+    /* relaxed throughout: there is no data beside the word, and the swap confirms what was read. */
     struct stint_ask own = *ask;
     own.verb = algorithm_own_verb(quota, ask->verb);
     uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
@@ -69,7 +69,7 @@ CAS16_TARGET struct stint_decision stint_cell16_ask(const struct stint_quota *qu
         decision.stored = 1;
         struct pair after = {state.lo, state.hi};
         if (pair_equals(after, before)) {
-            /* Nothing to swap, and so nothing that confirms the two halves: look again. */
+            /* Nothing to swap, so nothing confirms that the two halves match: read again. */
             if (pair_equals(cas16_load(at), before))
                 return decision;
             continue;

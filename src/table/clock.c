@@ -30,7 +30,7 @@ int64_t clock_wall_ns(void)
     return wall_s * (int64_t)NS_PER_S + t.tv_nsec;
 }
 
-/* Hash of a short file of /proc, beside a number; 0 where there is no such file. */
+/* Hash of a short file of /proc together with a number; 0 where there is no such file. */
 static uint64_t hash_of(const char *path, uint64_t number)
 {
     static const uint64_t no_secret[2] = {0, 0};
@@ -48,7 +48,7 @@ uint64_t clock_boot_id(void)
     return hash_of("/proc/sys/kernel/random/boot_id", 0);
 }
 
-/* The number of a namespace that is gone may be that of a new one: its offsets count as well. */
+/* A new namespace may reuse the number of an old one: its offsets are hashed as well. */
 uint64_t clock_space_id(void)
 {
     struct stat status;

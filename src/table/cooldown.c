@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading and swapping the words of cooling down keys, in the places of blocks. */
+/* Reads and swaps the words of keys that cool down, in the slots of blocks. */
 #include "table/cooldown.h"
 
 #include "base/wide_int.h"
@@ -27,7 +27,7 @@ enum cooldown_swap cooldown_swap(struct stint_table *table, struct hash128 hash,
                                  uint64_t after, uint64_t now_ns)
 {
     struct asking asking = blocks_asking(table, hash, now_ns);
-    /* Before the bench is there: nobody misses one that is. */
+    /* Before the cooldown is written, so that no reader skips an existing one. */
     region_raise(&table->region.header->cooldowns_until_ns, after);
     for (;;) {
         struct seen seen = slots_find(asking.slots, &asking.home);

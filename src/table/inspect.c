@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in a table: figures, every live state, one key. */
+/* The content of a table: counters, every live state, one key. */
 #include "table/slot/entry.h"
 
 #include "table/blocks.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* The live state in a slot; false for an empty, dead or pending one. */
+/* The live state in a slot; false for an empty, expired or pending one. */
 static bool read_live(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
     return entry_read(asking, seen, state) && entry_expires_at(state) > asking->ask.now_ns;
@@ -27,7 +27,7 @@ static bool is_live(struct asking *asking, const struct seen *seen)
     return read_live(asking, seen, &state);
 }
 
-/* Of every set; or of so many, evenly spread, and for all as many as there would be then. */
+/* Counts every set; or sets_max sets, evenly spread, and extrapolates. */
 static uint64_t count_live(const struct stint_table *table, enum slot_class class, uint64_t now_ns,
                            uint64_t sets_max)
 {
@@ -142,12 +142,12 @@ int stint_find(const struct stint_table *table, const struct stint_quota *quota,
         return STINT_E_GONE;
     if (quota->derived.checked == 1 && quota->algorithm == STINT_GCRA &&
         intern_is_fallback(&table->intern, (uint32_t)(seen.pair.first & TAG_ID_MASK)))
-        state.quota = quota; /* the one that is known */
+        state.quota = quota; /* instead of the fallback quota */
     describe(&seen, &state, now_ns, entry);
     return 0;
 }
 
-/* The key's state as it stands under a quota of this table; never used where it cannot be read. */
+/* The key's state under a quota of this table; never used where it cannot be read. */
 static void copy_state(struct asking *asking, const struct stint_quota *own, unsigned char *bytes)
 {
     struct entry_state found;

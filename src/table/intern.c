@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interning quotas: append-only, lock-free, bounded. An entry is never used again for another
- * quota: a thread of any process may still be about to write its id into a slot.
+ * Interning quotas: append-only, lock-free, bounded. An entry is never reused for another quota: a
+ * thread of any process may still be about to write its id into a slot.
  */
 #include "table/intern.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define INDEX_TWEAK UINT64_C(0x71756f746173)
-/* A stand-in divides a capacity into this many units; a quota of half as many has no more units. */
+/* A fallback divides a capacity into this many units; a quota of half as many has no more units. */
 #define FALLBACK_UNITS_LOG2 31
 
 static uint32_t index_size(uint32_t max)
@@ -76,7 +76,7 @@ void intern_close(struct intern *intern)
     free(intern->index);
 }
 
-/* Whether the flags are such: reading any other byte as one is not defined. */
+/* Whether the bytes of flags are 0 or 1: reading any other byte as bool is undefined. */
 static bool has_flags(const struct stint_quota *quota)
 {
     unsigned char count_denied, initial_set;
@@ -85,7 +85,7 @@ static bool has_flags(const struct stint_quota *quota)
     return count_denied <= 1 && initial_set <= 1;
 }
 
-/* Whether the table has a place for states of this quota: what decides counts on it. */
+/* Whether the table has slots for states of this quota: decisions rely on it. */
 static bool has_place(const struct intern *intern, const struct stint_quota *quota)
 {
     const struct class_layout *wide = &intern->region->fixed.classes[CLASS_WIDE];
@@ -94,12 +94,12 @@ static bool has_place(const struct intern *intern, const struct stint_quota *quo
 }
 
 /*
- * A checked copy of what slot i holds, with this table's epoch; false for what is no quota, or none
- * of this table.
+ * A checked copy of slot i, with this table's epoch; false for what is no quota, or none of this
+ * table.
  */
 static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quota *copy)
 {
-    /* acquire: the quota was written before the slot was called ready. */
+    /* acquire: the quota was written before the slot was marked ready. */
     if (__atomic_load_n(&intern->slots[i].state, __ATOMIC_ACQUIRE) != QUOTA_SLOT_READY)
         return false;
     memcpy(copy, &intern->slots[i].quota, sizeof(*copy));
@@ -118,7 +118,7 @@ const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id)
     struct quota_slot *copy = &intern->copies[id - 1];
     struct stint_quota quota;
     for (;;) {
-        /* acquire: the copy was written before it was called ready. */
+        /* acquire: the copy was written before it was marked ready. */
         uint64_t state = __atomic_load_n(&copy->state, __ATOMIC_ACQUIRE);
         if (state == QUOTA_SLOT_READY)
             return &copy->quota;
@@ -137,7 +137,7 @@ const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id)
 
 /* ---- The index ------------------------------------------------------------------------------- */
 
-/* Keyed: clients choose parameters, and shall not choose where these fall. */
+/* Keyed, so that clients that choose parameters cannot choose their position here. */
 static uint32_t index_start(const struct intern *intern, const struct stint_quota *quota)
 {
     const uint64_t *params_hash = quota->derived.params_hash;
@@ -150,10 +150,10 @@ static void enter(struct intern *intern, uint32_t id)
 {
     const struct stint_quota *quota = intern_quota(intern, id);
     if (quota == NULL)
-        return; /* being written by another process: a quota missed here is interned twice */
+        return; /* another process is writing it: a quota missed here is interned twice */
     for (uint32_t at = index_start(intern, quota);; at++) {
         uint16_t seen = 0;
-        /* release: what was read of the entry comes before. */
+        /* release: the entry was read before. */
         if (__atomic_compare_exchange_n(&intern->index[at & intern->index_mask], &seen,
                                         (uint16_t)id, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED) ||
             seen == id)
@@ -161,7 +161,7 @@ static void enter(struct intern *intern, uint32_t id)
     }
 }
 
-/* Enters what others have interned meanwhile. */
+/* Indexes the quotas that other processes have interned since. */
 static void catch_up(struct intern *intern)
 {
     /* acquire: pairs with nothing that must be seen; a quota missed here is interned twice. */
@@ -170,7 +170,7 @@ static void catch_up(struct intern *intern)
     uint32_t from = __atomic_load_n(&intern->indexed, __ATOMIC_RELAXED);
     for (uint32_t i = from; i < to; i++)
         enter(intern, i + 1);
-    /* relaxed: where two threads were at it, what is entered again stands there already. */
+    /* relaxed: if two threads index at once, the second finds each entry there already. */
     if (from < to)
         __atomic_store_n(&intern->indexed, to, __ATOMIC_RELAXED);
 }
@@ -191,13 +191,13 @@ static uint32_t find_id(struct intern *intern, const struct stint_quota *quota)
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
 /*
- * Two processes that intern the same quota at the same moment may give it two ids. Nothing
- * depends on there being one: equal parameters read each other's states.
+ * Two processes that intern the same quota at the same time may give it two ids. That is harmless:
+ * equal parameters read each other's states.
  */
 static uint32_t append(struct intern *intern, const struct stint_quota *quota, uint32_t max)
 {
     uint64_t *next = &intern->region->header->quotas;
-    /* relaxed: the number only reserves a place; the place's own state orders what is in it. */
+    /* relaxed: the number only reserves an entry; the entry's own state orders its content. */
     uint64_t i = __atomic_load_n(next, __ATOMIC_RELAXED);
     do {
         if (i >= max)
@@ -209,7 +209,7 @@ static uint32_t append(struct intern *intern, const struct stint_quota *quota, u
     slot->quota = *quota;
     slot->quota.epoch_ns = 0;
     slot->quota.rule = 0; /* shared by all rules with these parameters */
-    /* release: whoever sees it ready sees the quota. */
+    /* release: a reader that sees it ready sees the quota. */
     __atomic_store_n(&slot->state, QUOTA_SLOT_READY, __ATOMIC_RELEASE);
     return (uint32_t)i + 1;
 }
@@ -236,7 +236,7 @@ static uint32_t entry_id(struct intern *intern, const struct stint_quota *quota,
         if (id != 0)
             enter(intern, id);
     }
-    /* The copy is what decides: another may have written to the region in between. */
+    /* The copy decides: another process may have written to the region in between. */
     const struct stint_quota *known = id != 0 ? intern_quota(intern, id) : NULL;
     if (known == NULL || !intern_same_params(known, quota))
         return 0;
@@ -275,7 +275,7 @@ void intern_repair(struct intern *intern)
         if (intern_quota(intern, i + 1) != NULL)
             used = i + 1;
         else
-            slot->state = QUOTA_SLOT_EMPTY; /* damaged, or its writer died */
+            slot->state = QUOTA_SLOT_EMPTY; /* damaged, or its writer ended */
     }
     if (intern->region->header->quotas != used)
         intern->region->header->quotas = used;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quotas under small numbers. The parameters stand once in the region, shared by all that are
- * equal; a slot names them by its id of 15 bits. Every process keeps its own checked copies, so
- * that nothing read from shared memory is trusted at decision time.
+ * Quotas under small numbers. The region holds equal parameters once; a slot refers to them by an
+ * id of 15 bits. Every process keeps its own checked copies, so that no decision trusts data read
+ * from shared memory.
  */
 #ifndef STINT_TABLE_INTERN_H
 #define STINT_TABLE_INTERN_H
@@ -23,7 +23,7 @@
 
 enum quota_slot_state {
     QUOTA_SLOT_EMPTY = 0,
-    QUOTA_SLOT_WRITING = 1, /* stays so if its writer expires: one place lost, nothing else */
+    QUOTA_SLOT_WRITING = 1, /* stays so if its writer ends: one entry is lost, nothing else */
     QUOTA_SLOT_READY = 2,
 };
 
@@ -42,8 +42,8 @@ struct intern {
     struct quota_slot *slots;  /* in the region; id 1 is slots[0] */
     struct quota_slot *copies; /* this process's own, by the same index */
     uint32_t max;
-    uint32_t reserved; /* of them, for intern_keep() alone */
-    /* This process's own index of them, by a keyed hash; an id, or 0 for a free place. */
+    uint32_t reserved; /* entries for intern_keep() alone */
+    /* This process's own index of them, by a keyed hash; an id, or 0 for a free entry. */
     uint16_t *index;
     uint32_t index_mask;
     uint32_t indexed; /* entries that were entered in it */
@@ -54,17 +54,16 @@ struct intern {
 int intern_open(struct intern *intern, const struct region *region, struct stint_error *error);
 void intern_close(struct intern *intern);
 
-/* The id of a checked quota's entry, made if new; it may be a reserved one. 0: none is free. */
+/* The id of a checked quota's entry, created if new; may be a reserved one. 0: none is free. */
 uint32_t intern_keep(struct intern *intern, const struct stint_quota *quota);
 
 uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota);
 uint32_t intern_entry_id_slow(struct intern *intern, const struct stint_quota *quota);
 
-/* The quota of an id; NULL for an id that no quota has (a damaged slot). */
+/* The quota of an id; NULL for an id without a quota (a damaged slot). */
 const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id);
 
-/* Forgets entries that are no quotas, and how many are in use is counted anew. Nobody else has it.
- */
+/* Drops entries that are no quotas, and recounts those in use. No other process has the region. */
 void intern_repair(struct intern *intern);
 
 /* The longest period of all quotas; 0 without any. */
@@ -77,14 +76,14 @@ static inline bool intern_same_params(const struct stint_quota *a, const struct 
 }
 
 /*
- * An id under which states of a checked quota can be stored: that of its entry, made if new, or the
- * one that replaces it. 0: there is neither.
+ * An id under which states of a checked quota can be stored: that of its entry, created if new, or
+ * its fallback id. 0: there is neither.
  */
 static inline uint32_t intern_id(struct intern *intern, const struct stint_quota *quota)
 {
     const uint64_t *hash = quota->derived.params_hash;
     struct quota_cache *cached = &intern->cache[hash[0] % QUOTA_CACHE_SIZE];
-    /* relaxed: an entry half of one writer and half of another fails the comparison. */
+    /* relaxed: an entry mixed from two writers fails the comparison. */
     uint64_t first = __atomic_load_n(&cached->hash_first, __ATOMIC_RELAXED);
     uint64_t second = __atomic_load_n(&cached->hash_second_and_id, __ATOMIC_RELAXED);
     if (first == hash[0] && ((second ^ hash[1]) & ~QUOTA_ID_MASK) == 0)
@@ -96,7 +95,7 @@ static inline const struct stint_quota *intern_quota(struct intern *intern, uint
 {
     if (id - 1 < intern->max) {
         struct quota_slot *copy = &intern->copies[id - 1];
-        /* acquire: the copy was written before it was called ready. */
+        /* acquire: the copy was written before it was marked ready. */
         if (__atomic_load_n(&copy->state, __ATOMIC_ACQUIRE) == QUOTA_SLOT_READY)
             return &copy->quota;
     }
@@ -104,24 +103,24 @@ static inline const struct stint_quota *intern_quota(struct intern *intern, uint
 }
 
 /*
- * An id that replaces the id of a gcra quota without an entry. Many quotas share it: a TAT
- * means the same under every rate. The stand-in's own parameters serve those who find a state and
- * do not know its quota. They are cautious: they give the state no fewer units, and a capacity that
- * is no smaller, than its quota does, and the state is never evicted.
+ * A fallback id: that of a gcra quota without an entry. Many quotas share it: a TAT means the same
+ * under every rate. The fallback quota serves readers that find a state and do not know its quota.
+ * Its parameters are conservative: they give the state no fewer units, and no smaller capacity,
+ * than its own quota does, and the state is never evicted.
  */
 static inline bool intern_is_fallback(const struct intern *intern, uint32_t id)
 {
     return id > TABLE_QUOTAS_MAX && id > intern->max;
 }
 
-/* The id of a checked quota's entry, made if new; 0 if none is free. */
+/* The id of a checked quota's entry, created if new; 0 if none is free. */
 static inline uint32_t intern_entry_id(struct intern *intern, const struct stint_quota *quota)
 {
     uint32_t id = intern_id(intern, quota);
     return intern_is_fallback(intern, id) ? intern_entry_id_slow(intern, quota) : id;
 }
 
-/* The quota to decide by, for a checked quota with this id. */
+/* The quota that decides, for a checked quota with this id. */
 static inline const struct stint_quota *intern_algorithm(struct intern *intern, uint32_t id,
                                                          const struct stint_quota *quota)
 {

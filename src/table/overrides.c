@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Overrides: a small hashed table whose writers take turns by an owner word, while readers need
- * none. A place becomes valid by one swap of its pair, after the rest of it is written; another
- * quota for a key is written to another place before the older one goes.
+ * Overrides: a small hashed table. Writers take turns by an owner word; readers need none. An entry
+ * becomes valid by one swap of its pair, after the rest of it is written. Another quota for a key
+ * is written to another entry before the older one is removed.
  */
 #include "table/overrides.h"
 
@@ -10,10 +10,10 @@
 
 #include <string.h>
 
-#define OVERRIDE_TWEAK UINT64_C(0x6f76657272) /* the sum of a place is hashed apart from keys */
-#define TRIES 100 /* of OWNER_PATIENCE_NS each, until a writer is taken to be stopped */
+#define OVERRIDE_TWEAK UINT64_C(0x6f76657272) /* separates sums from hashes of keys */
+#define TRIES 100 /* of OWNER_PATIENCE_NS each, until a writer counts as stopped */
 #define PLACES_PER_SET 8
-#define SETS 2 /* in which a key may stand */
+#define SETS 2 /* in which a key may be */
 #define CANDIDATES (SETS * PLACES_PER_SET)
 
 struct override {
@@ -24,7 +24,7 @@ struct override {
 
 _Static_assert(sizeof(struct override) == OVERRIDE_SIZE, "the region counts on it");
 
-/* Twice as many places as keys: of two sets, one then has a free place. */
+/* Twice as many entries as keys: of two sets, one then has a free entry. */
 uint64_t overrides_places(const struct region_fixed *fixed)
 {
     uint64_t sets = ((uint64_t)fixed->overrides_max * 2 + PLACES_PER_SET - 1) / PLACES_PER_SET;
@@ -38,7 +38,7 @@ static struct override *place_at(const struct stint_table *table, uint64_t place
     return &places[place];
 }
 
-/* The CANDIDATES places of a key. */
+/* The CANDIDATES entries of a key. */
 struct candidates {
     struct override *set[SETS];
 };
@@ -77,7 +77,7 @@ static uint64_t check_of(const struct stint_table *table, const struct override 
 
 /* ---- Readers --------------------------------------------------------------------------------- */
 
-/* The place of a key, and its pair as it was seen; NULL: the key has none. */
+/* The entry of a key, and its pair as it was read; NULL: the key has none. */
 static struct override *find(const struct stint_table *table, struct hash128 hash,
                              const struct override *but, struct pair *pair)
 {
@@ -93,13 +93,13 @@ static struct override *find(const struct stint_table *table, struct hash128 has
 
 static uint64_t moves(const struct stint_table *table)
 {
-    /* acquire: what is read after it is as new as the move, or the next look counts another. */
+    /* acquire: what is read after it is as new as the move, or the next read counts another. */
     return __atomic_load_n(&table->region.header->overrides_moves, __ATOMIC_ACQUIRE);
 }
 
 /*
- * Like find(), while others write. A pair that moves may come to a place that was looked at before,
- * and be gone from the one that is looked at after; but then the move is counted before it went.
+ * As find(), while another process writes. A pair that moves may come to an entry that was read
+ * already, and leave one that is read later; but the move is counted before the pair leaves.
  */
 static bool find_moving(const struct stint_table *table, struct hash128 hash, struct pair *pair)
 {
@@ -128,12 +128,12 @@ bool overrides_find(struct stint_table *table, struct hash128 hash, uint64_t rul
     return true;
 }
 
-/* A place as it stood at one moment; false: it is free, or was being written. */
+/* An entry, read consistently; false: it is free, or was being written. */
 static bool read_place(const struct stint_table *table, uint64_t place, struct override *read)
 {
     struct override *at = place_at(table, place);
     read->pair = cas16_load_stable(&at->pair);
-    /* relaxed: the sum says whether the words belong together. */
+    /* relaxed: the sum shows whether the words belong together. */
     read->rule = __atomic_load_n(&at->rule, __ATOMIC_RELAXED);
     read->check = __atomic_load_n(&at->check, __ATOMIC_RELAXED);
     return !is_free(read->pair) && read->check == check_of(table, read);
@@ -168,7 +168,7 @@ static void count_anew(struct stint_table *table)
     __atomic_store_n(&table->region.header->overrides, count, __ATOMIC_RELAXED);
 }
 
-/* One writer at a time; the count of one who died at work may be off. */
+/* One writer at a time; the count of one that was killed at work may be off. */
 static int enter(struct stint_table *table, uint64_t *mine, struct stint_error *error)
 {
     uint64_t *owner = &table->region.header->overrides_owner;
@@ -194,7 +194,7 @@ CAS16_TARGET static void clear(struct stint_table *table, struct override *place
     add_count(table, -1);
 }
 
-/* Counted before it is there, gone before it is not counted: overrides_any() misses none. */
+/* Counted before it is written, removed before it is uncounted: overrides_any() misses none. */
 CAS16_TARGET static void put(struct stint_table *table, struct override *place,
                              const struct override *made)
 {
@@ -233,9 +233,9 @@ static int replace(struct stint_table *table, struct hash128 hash, const struct 
         return err_set(error, STINT_E_FULL, "%u keys have quotas of their own, and no more may",
                        overrides_space(table));
     put(table, place, made);
-    /* release: whoever sees a place cleared below sees this, and looks for the new one again. */
+    /* release: a reader that sees an entry cleared below sees this, and searches again. */
     __atomic_fetch_add(&table->region.header->overrides_moves, 1, __ATOMIC_RELEASE);
-    /* More than one, where somebody died between these two steps. */
+    /* More than one, if a process ended between these two steps. */
     while ((old = find(table, hash, place, &seen)) != NULL)
         clear(table, old);
     return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Quotas of single keys, set at run time in place of their rule's, and kept in the region: they
- * hold for all who share the table, and over restarts.
+ * hold for all processes that share the table, and over restarts.
  *
- * A key is named by its hash under its rule (table_hash() of a quota with that rule). What the key
- * has used goes with it: the quota that is found has the same `rule`, and so the next grant carries
- * the state, as stint_set_quota() says. There is no undo of that; set the older quota instead.
+ * A key is named by its hash under its rule (table_hash() of a quota with that rule). Its use is
+ * kept: the override has the same `rule`, so the next grant carries the state, as stint_set_quota()
+ * describes. There is no undo; set the older quota instead.
  */
 #ifndef STINT_TABLE_OVERRIDES_H
 #define STINT_TABLE_OVERRIDES_H
@@ -15,21 +15,19 @@
 /* Whether any key has a quota of its own: one load, for each decision. */
 static inline bool overrides_any(const struct stint_table *table)
 {
-    /* relaxed: whoever sets one and then asks has told the asker by other means. */
+    /* relaxed: a caller that sets one, and then decides elsewhere, synchronises by other means. */
     return __atomic_load_n(&table->region.header->overrides, __ATOMIC_RELAXED) != 0;
 }
 
 /*
  * Sets a key's quota, which must have `rule` (not 0) and be accepted by the table. STINT_E_FULL for
- * one key too many, or one quota; STINT_E_BUSY when a process was stopped in the act of setting
- * another; STINT_E_MISMATCH for a quota without a rule, or that the table does not accept.
+ * one key too many, or one quota; STINT_E_BUSY when a process was stopped while it set another;
+ * STINT_E_MISMATCH for a quota without a rule, or one that the table does not accept.
  */
 int overrides_set(struct stint_table *table, struct hash128 hash, const struct stint_quota *quota,
                   struct stint_error *error);
 
-/*
- * The key goes by its rule's quota again. STINT_E_GONE if it had no other; STINT_E_BUSY as above.
- */
+/* Returns the key to its rule's quota. STINT_E_GONE if it had no other; STINT_E_BUSY as above. */
 int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_error *error);
 
 /* The key's own quota, with `rule` set. False: it has none. Lock-free. */
@@ -38,10 +36,10 @@ bool overrides_find(struct stint_table *table, struct hash128 hash, uint64_t rul
 
 uint32_t overrides_space(const struct stint_table *table);
 
-/* At an opening, nobody else there: forgets those whose quota nobody knows, and counts anew. */
+/* At an opening by a single process: drops overrides whose quota is not known, and recounts. */
 void overrides_repair(struct stint_table *table);
 
-/* Place `place` as it may stand in a copy of the table. */
+/* Entry `place` as it may be in a copy of the table. */
 #define OVERRIDE_SIZE 32
 uint64_t overrides_places(const struct region_fixed *fixed);
 void overrides_copy(const struct stint_table *table, uint64_t place, void *to);

@@ -16,7 +16,7 @@ static uint64_t check_of(const struct stint_table *table, struct pair name)
     return siphash13_128(table->region.fixed.hash_key, 0, words, sizeof(words)).lo | 1;
 }
 
-/* Of this name; else, if `claims`, the first free one, made its own. */
+/* The record of this name; else, if `claims`, the first free one, claimed. */
 CAS16_TARGET static struct pool_record *find(struct stint_table *table, struct pair name,
                                              bool claims)
 {
@@ -32,8 +32,8 @@ CAS16_TARGET static struct pool_record *find(struct stint_table *table, struct p
 }
 
 /*
- * All records are looked at before one is claimed. Two that claim the same name meet: each goes
- * from the first on, and none that was taken becomes free.
+ * All records are searched before one is claimed. Two callers that claim the same name meet: each
+ * searches from the first record on, and no claimed record becomes free.
  */
 int pool_record_open(struct stint_table *table, struct hash128 name, struct pool_record **record,
                      struct stint_error *error)
@@ -45,12 +45,12 @@ int pool_record_open(struct stint_table *table, struct hash128 name, struct pool
     if (*record == NULL)
         return err_set(error, STINT_E_FULL, "the table knows %u pools already",
                        table->region.fixed.pools_max);
-    /* relaxed: of use after all that have the table open are gone. */
+    /* relaxed: used only after all processes that have the table open have ended. */
     __atomic_store_n(&(*record)->check, check_of(table, pair), __ATOMIC_RELAXED);
     return 0;
 }
 
-/* A record that was damaged is some pool's, which will come and begin with its first turn. */
+/* A damaged record is dropped: its pool makes a new one, and begins with the first turn. */
 void pool_records_repair(struct stint_table *table)
 {
     for (uint32_t i = 0; i < table->region.fixed.pools_max; i++) {

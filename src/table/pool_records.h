@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What processes share of a key pool beside the states of its keys: whose turn it is, and how often
- * something came back that may end a wait. A record is found by the pool's name, and keeps it.
+ * What processes share of a key pool beside the states of its keys: the next turn, and how often
+ * something returned that may end a wait. A record is found by the pool's name, and keeps it.
  */
 #ifndef STINT_TABLE_POOL_RECORDS_H
 #define STINT_TABLE_POOL_RECORDS_H
@@ -9,19 +9,19 @@
 #include "table/table.h"
 
 struct pool_record {
-    struct pair name; /* its hash; 0, 0: no pool's yet */
-    uint64_t turn;    /* of a round: which is next. Any number is one */
+    struct pair name; /* its hash; 0, 0: free */
+    uint64_t turn;    /* the next turn of a round. Any value is valid */
     uint64_t returns; /* units that were given back, and changed reports */
-    uint64_t check;   /* of the name; 0: its maker died before */
+    uint64_t check;   /* of the name; 0: its creator ended before it was written */
     uint64_t unused[3];
 };
 _Static_assert(sizeof(struct pool_record) == POOL_RECORD_SIZE, "regions count on it");
 
-/* The record of a pool, made if new; its name is hashed by the caller. */
+/* The record of a pool, created if new; the caller hashes its name. */
 int pool_record_open(struct stint_table *table, struct hash128 name, struct pool_record **record,
                      struct stint_error *error);
 
-/* The turn that is next, and moving it on: false if another was faster. */
+/* Reads the next turn, and advances it: false if another caller was faster. */
 static inline uint64_t pool_record_turn(const struct pool_record *record)
 {
     /* relaxed: a turn orders nothing else. */
@@ -36,7 +36,7 @@ static inline bool pool_record_turn_on(struct pool_record *record, uint64_t from
 
 static inline uint64_t pool_record_returns(const struct pool_record *record)
 {
-    /* acquire: of what has returned by then, the states are seen. */
+    /* acquire: the states that had returned by then are visible. */
     return __atomic_load_n(&record->returns, __ATOMIC_ACQUIRE);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers to requests with an id, in sets of REQUESTS_WAYS. Whoever looks at a set holds its owner
- * word, for less than a microsecond. The state of a record is zeroed before the record is written,
- * and set last: who is killed in between leaves a free place.
+ * Answers to requests with an id, in sets of REQUESTS_WAYS. A thread that reads a set holds its
+ * owner word, for less than a microsecond. The state of a record is zeroed before the record is
+ * written, and set last: a process that is killed in between leaves a free record.
  */
 #include "table/requests.h"
 
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#define REQUEST_TWEAK UINT64_C(0x72657175657374) /* ids are hashed apart from keys */
+#define REQUEST_TWEAK UINT64_C(0x72657175657374) /* separates hashes of ids from those of keys */
 #define TRIES 10 /* of OWNER_PATIENCE_NS each, for a set whose owner is stopped */
 
 enum request_state { REQUEST_FREE = 0, REQUEST_CLAIMED = 1, REQUEST_ANSWERED = 2 };
@@ -30,7 +30,7 @@ struct request_record {
 };
 
 struct request_set {
-    uint64_t owner; /* owner word of whoever looks at the set */
+    uint64_t owner; /* owner word of the process that works on the set */
     uint64_t no_use;
     uint32_t tags[REQUESTS_WAYS]; /* part of each hash, so that a search touches one line */
     struct request_record records[REQUESTS_WAYS];
@@ -77,13 +77,13 @@ struct hash128 requests_hash(const struct stint_table *table, const void *bytes,
 
 /* ---- Records --------------------------------------------------------------------------------- */
 
-/* Word by word, since a copy of the table is made meanwhile; the state last. */
+/* Word by word, since the table may be copied meanwhile; the state last. */
 static void write_record(struct request_record *to, const struct request_record *from)
 {
     uint64_t words[RECORD_WORDS], *target = (uint64_t *)(void *)to;
     memcpy(words, from, sizeof(words));
-    /* release, all of them: it is free before a word of it is written, and whole before it is not.
-     */
+    /* release, all of them: the record is free before any word changes, and whole before it is
+     * marked as used. */
     __atomic_store_n(&target[0], 0, __ATOMIC_RELEASE);
     for (size_t i = 1; i < RECORD_WORDS; i++)
         __atomic_store_n(&target[i], words[i], __ATOMIC_RELEASE);
@@ -94,7 +94,7 @@ static void read_record(const struct request_record *from, struct request_record
 {
     uint64_t words[RECORD_WORDS] = {0};
     const uint64_t *source = (const uint64_t *)(const void *)from;
-    /* relaxed: under the owner word nobody writes; a copy looks at the sum. */
+    /* relaxed: no process writes while we hold the owner word; a copy checks the sum. */
     for (size_t i = 0; i < RECORD_WORDS; i++)
         words[i] = __atomic_load_n(&source[i], __ATOMIC_RELAXED);
     memcpy(to, words, sizeof(*to));
@@ -110,7 +110,7 @@ static bool is_live(const struct request_record *record, uint64_t now_ns)
     return state_of(record) != REQUEST_FREE && record->expires_ns > now_ns;
 }
 
-/* ---- Whose turn it is ------------------------------------------------------------------------ */
+/* ---- Owner words ----------------------------------------------------------------------------- */
 
 static bool enter(struct stint_table *table, struct request_set *set, uint64_t *mine)
 {
@@ -140,7 +140,7 @@ static struct request_record *find(struct request_set *set, const struct request
     return NULL;
 }
 
-/* A free place, or that of the oldest answer; NULL where all are claimed. */
+/* A free record, or that of the oldest answer; NULL where all are claimed. */
 static struct request_record *choose(struct stint_table *table, struct request_set *set,
                                      uint64_t now_ns)
 {
@@ -178,7 +178,7 @@ static void claim_record(struct stint_table *table, struct request_set *set,
     *claim = (struct requests_claim){number * REQUESTS_WAYS + way, nonce};
 }
 
-/* The sum proves nothing about who wrote it: what others use as an index is looked at as well. */
+/* The sum does not show who wrote the record: values used as an index are checked as well. */
 static bool is_whole_answer(const struct stint_table *table, const struct request_record *record)
 {
     const struct stint_decision *decision = &record->answer.decision;
@@ -186,7 +186,7 @@ static bool is_whole_answer(const struct stint_table *table, const struct reques
            decision->outcome <= STINT_NEVER && decision->binding < STINT_ITEMS_MAX;
 }
 
-/* What a record of the same id means to who comes with it now. */
+/* The meaning of a record for a request that comes with its id now. */
 static enum requests_found judge(struct stint_table *table, const struct request_record *record,
                                  const struct requests_ask *ask)
 {
@@ -205,7 +205,7 @@ static enum requests_found begin(struct stint_table *table, struct request_set *
     struct request_record *record = find(set, ask), seen;
     enum requests_found found = REQUESTS_NEW;
     if (record != NULL) {
-        read_record(record, &seen); /* what is judged is what is answered */
+        read_record(record, &seen); /* the copy is both checked and returned */
         found = judge(table, &seen, ask);
         if (found == REQUESTS_SAME)
             *answer = seen.answer;
@@ -236,7 +236,7 @@ enum requests_found requests_begin(struct stint_table *table, const struct reque
 
 /* ---- End ------------------------------------------------------------------------------------- */
 
-/* Answers a claim, or drops it where there is no answer. */
+/* Records the answer of a claim, or drops the claim where there is no answer. */
 static bool end(struct stint_table *table, const struct requests_claim *claim,
                 const struct requests_answer *answer)
 {
@@ -270,7 +270,7 @@ bool requests_drop(struct stint_table *table, const struct requests_claim *claim
     return end(table, claim, NULL);
 }
 
-/* ---- The whole of it ------------------------------------------------------------------------- */
+/* ---- The whole table ------------------------------------------------------------------------- */
 
 uint64_t requests_space(const struct stint_table *table)
 {
@@ -282,7 +282,7 @@ static uint64_t count_set(const struct request_set *set, uint64_t now_ns)
     uint64_t count = 0;
     for (unsigned way = 0; way < REQUESTS_WAYS; way++) {
         const struct request_record *record = &set->records[way];
-        /* relaxed: it only counts. */
+        /* relaxed: only counted. */
         uint64_t state = __atomic_load_n(&record->state, __ATOMIC_RELAXED);
         count += (state & STATE_MASK_LOW) == REQUEST_ANSWERED &&
                  __atomic_load_n(&record->expires_ns, __ATOMIC_RELAXED) > now_ns;

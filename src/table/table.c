@@ -38,7 +38,7 @@ uint64_t table_latest_ns(const struct stint_table *table, uint64_t now_ns)
 uint64_t table_nonce(struct stint_table *table)
 {
     uint64_t *next = &table->process->nonce;
-    /* relaxed: a number is unique however its drawing is ordered. */
+    /* relaxed: a number is unique in any order. */
     uint64_t nonce = __atomic_load_n(next, __ATOMIC_RELAXED);
     for (;;) {
         uint64_t mine = nonce;
@@ -54,7 +54,7 @@ uint64_t table_nonce(struct stint_table *table)
 uint64_t table_self(struct stint_table *table)
 {
     uint64_t *known = &table->process->owner;
-    /* relaxed: every thread of the process works out the same. */
+    /* relaxed: every thread of the process computes the same. */
     uint64_t owner = __atomic_load_n(known, __ATOMIC_RELAXED);
     if (owner == 0) {
         owner = owner_self();
@@ -149,7 +149,7 @@ static bool start(struct asking *asking, struct stint_table *table, const struct
     return asking->quota != NULL;
 }
 
-/* The class decides at the effective time; waits are told from the caller's own. */
+/* The class decides at the effective time; waits are relative to the caller's own. */
 static struct stint_decision decide(struct asking *asking, const struct stint_ask *ask,
                                     uint64_t effective_ns)
 {
@@ -210,8 +210,8 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
         ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision))
         return decision;
     /*
-     * What has flowed back since a grant comes back no more. A caller whose clock is behind would
-     * take too little of it off, and get for a unit what others have used since.
+     * What has flowed back since a grant cannot be refunded. A caller whose clock is behind would
+     * subtract too little, and get units that others have used since.
      */
     if (ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK)
         effective_ns = min_u64(max_u64(effective_ns, table_mark(table)), STINT_NOW_MAX);
@@ -275,7 +275,7 @@ bool table_renew(struct stint_table *table, const struct stint_quota *quota, str
     return start_holder(&asking, table, quota, hash, now_ns) && wide_renew(&asking, holder);
 }
 
-/* For looking at a key in a class; false if the table has none of it. */
+/* For reading a key in a class; false if the table has no slots of it. */
 static bool look_in_class(struct asking *asking, struct stint_table *table, int class,
                           struct hash128 hash)
 {
@@ -318,10 +318,10 @@ void table_forget(struct stint_table *table, const struct stint_quota *quota, st
 }
 
 /*
- * Charges runs to the key's state under `to`, past any block. False if it has no place. A run may
- * be dated later than anybody has come with yet (the end of its slot): it is charged at the latest
- * time known then, and the mark stays where it is. Whoever could move it to the future could make
- * states of others die.
+ * Charges runs to the key's state under `to`, ignoring any block. False if it has no slot. A run
+ * may be dated later than any now so far (the end of its slot): it is charged at the latest time
+ * known then, and the mark stays. A caller that could move the mark to the future could make states
+ * of others expire.
  */
 static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
                         struct hash128 hash, const struct held_run *runs, size_t n_runs,

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two calls that are made most: one take on one key, and many of them with their memory fetched
- * ahead. A key that has a valid slot under the same quota, in a table without blocks, is decided
- * here in a few lines; all else goes the long way through table.c.
+ * The two most frequent calls: one take on one key, and many of them with their memory prefetched.
+ * A key that has a valid slot under the same quota, in a table without blocks, is decided here in a
+ * few lines; everything else goes through table.c.
  */
 #include "algorithm/quick.h"
 #include "table/table.h"
 
-/* What a key on its way carries stays in registers only if all of its way is one function. */
+/* The values of a lookup stay in registers only if all of it is one function. */
 #define INLINE __attribute__((always_inline))
-#define BATCH 32 /* hashes kept ahead; more than a core has misses under way */
+#define BATCH 32 /* hashes computed in advance; more than a core's outstanding cache misses */
 
-/* A key on its way: who it is, and where it is sought. */
+/* A lookup: the key, and where it is searched for. */
 struct taking {
     const struct stint_quota *quota; /* the caller's */
     const struct stint_quota *copy;  /* this table's own, or the caller's: intern_algorithm() */
@@ -26,7 +26,7 @@ static bool is_plain(const struct stint_quota *quota, size_t key_len)
     return key_len <= STINT_KEY_MAX && quota->derived.checked == 1 && !quota->initial_set;
 }
 
-/* Fetches the key's lines. False where only the long way leads on. */
+/* Prefetches the key's lines. False if the key must go through table.c. */
 INLINE static inline bool set_out_hashed(struct taking *taking, struct stint_table *table,
                                          const struct stint_quota *quota, struct hash128 hash)
 {
@@ -62,7 +62,7 @@ CAS16_TARGET INLINE static inline bool hit8(const struct taking *taking, const s
             return false;
         algorithm8_take(taking->copy, &after, now_ns, cost, decision);
         if (after == before.second) {
-            /* Nothing to swap, and so nothing that confirms the two halves: look again. */
+            /* Nothing to swap, so nothing confirms that the two halves match: read again. */
             if (pair_equals(cas16_load(seen->at), before))
                 return true;
         } else if (cas16(seen->at, before, (struct pair){before.first, after})) {
@@ -71,7 +71,7 @@ CAS16_TARGET INLINE static inline bool hit8(const struct taking *taking, const s
     }
 }
 
-/* The generation in the state's mark must be that of the pair; place16.c explains. */
+/* The generation in the state's mark must be that of the pair; see place16.c. */
 CAS16_TARGET INLINE static inline bool hit16(const struct taking *taking, const struct seen *seen,
                                              uint64_t now_ns, uint32_t cost,
                                              struct stint_decision *decision)

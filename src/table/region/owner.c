@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Owner words: taking, robbing the dead, giving back. */
+/* Owner words: taking, taking over from ended processes, giving back. */
 #define _GNU_SOURCE
 #include "table/region/owner.h"
 
@@ -19,7 +19,7 @@
 #define PID_BITS 22
 #define SPINS 64
 
-/* Start time of a process: field 22 of its stat, counted behind the name, which may hold spaces. */
+/* Start time of a process: field 22 of its stat, counted after the name, which may hold spaces. */
 static uint64_t start_time(pid_t pid)
 {
     char path[64], text[1024];
@@ -66,7 +66,7 @@ bool owner_has_ended(uint64_t word)
 
 static bool swap_word(uint64_t *word, uint64_t seen, uint64_t mine)
 {
-    /* acquire: what the last owner wrote to the state is seen by the next. */
+    /* acquire: the next owner sees what the last one wrote to the state. */
     return __atomic_compare_exchange_n(word, &seen, mine, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
 }

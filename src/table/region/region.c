@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Maps regions, makes their files whole or not at all, and carries their time over restarts.
+ * Maps regions, creates their files whole or not at all, and carries their time over restarts.
  *
- * A file's byte 0 is locked for reading by everybody who has it open, so that the one who gets it
- * for writing knows to be alone; byte 1 is locked for writing by whoever opens or leaves. The locks
+ * Every process that has a file open holds a read lock on byte 0, so that the one that gets the
+ * write lock is alone; a process that opens or leaves holds a write lock on byte 1. The locks
  * belong to the open file and end with it, also by kill -9.
  */
 #define _GNU_SOURCE
@@ -47,7 +47,7 @@ uint64_t region_checksum(const struct region_fixed *fixed)
     return siphash13_128(secret, 0, fixed, sizeof(*fixed)).lo;
 }
 
-/* The header of a new region; everything behind it is zero, which is "never used". */
+/* The header of a new region; all bytes after it are zero, which is "never used". */
 static int format(struct region_header *header, const struct region_fixed *fixed,
                   const struct stint_table_options *options, struct stint_error *error)
 {
@@ -149,8 +149,8 @@ int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
 }
 
 /*
- * The whole file under another name, then linked to its own: nobody ever sees half of one. *made
- * stays false where somebody else was faster.
+ * Writes the whole file under another name, then links it to its own: no process sees a part of
+ * it. *made stays false if another process was faster.
  */
 static int make_file(const char *path, const struct stint_table_options *options, bool *made,
                      struct stint_error *error)
@@ -186,7 +186,7 @@ static int make_file(const char *path, const struct stint_table_options *options
 static int open_or_make(struct region *region, const struct stint_table_options *options,
                         struct stint_error *error)
 {
-    /* O_NONBLOCK: a named pipe is refused, not waited for. */
+    /* O_NONBLOCK: a named pipe is refused instead of waited for. */
     int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK;
     region->fd = open(options->path, flags);
     if (region->fd < 0 && errno == ENOENT && !options->must_exist && !options->read_only) {
@@ -198,7 +198,7 @@ static int open_or_make(struct region *region, const struct stint_table_options 
     return region->fd < 0 ? system_error(error, "open", options->path) : 0;
 }
 
-/* Reads what is written once, and checks it. */
+/* Reads the part that is written once, and checks it. */
 static int check_file(struct region *region, const struct stint_table_options *options,
                       struct stint_error *error)
 {
@@ -246,8 +246,8 @@ static int other_time_space(const char *path, struct stint_error *error)
 }
 
 /*
- * After a reboot, region time goes on by the wall clock since the last heartbeat. A last heartbeat
- * in the future (the wall clock was set back) counts as no time away.
+ * After a reboot, region time continues by the wall clock since the last heartbeat. If the last
+ * heartbeat is in the future (the wall clock was set back), no time has passed.
  */
 static void carry_time(struct region *region)
 {
@@ -265,7 +265,7 @@ static void carry_time(struct region *region)
     header->heartbeat_wall_ns = wall;
 }
 
-/* In another time namespace CLOCK_BOOTTIME says another time. What is not known is no other. */
+/* In another time namespace CLOCK_BOOTTIME differs. An unknown namespace counts as the same. */
 static bool is_other_time_space(const struct region_header *header)
 {
     uint64_t ours = clock_space_id();
@@ -273,8 +273,8 @@ static bool is_other_time_space(const struct region_header *header)
 }
 
 /*
- * The only user may set right what depends on this boot and these namespaces. The clock of another
- * time namespace is like that of another boot, but nothing was lost on the way.
+ * A sole user may set what depends on this boot and these namespaces. The clock of another time
+ * namespace is like that of another boot, but no state was lost in between.
  */
 static int enter(struct region *region, const char *path, struct stint_error *error)
 {
@@ -389,7 +389,7 @@ uint64_t region_now(const struct region *region)
 {
     struct region_header *header = region->header;
     if (region->fixed.clock == STINT_CLOCK_VIRTUAL)
-        /* acquire: whoever sees a time set by another thread sees what it did before. */
+        /* acquire: a reader of a time set by another thread sees what that thread did before. */
         return __atomic_load_n(&header->virtual_now_ns, __ATOMIC_ACQUIRE);
     int64_t offset = header->clock_offset_ns;
     uint64_t now = clock_boot_ns() + (uint64_t)offset;
@@ -399,7 +399,7 @@ uint64_t region_now(const struct region *region)
     return now;
 }
 
-/* The last to leave says that nothing is lost: states are on disk, and time up to now is known. */
+/* The last to leave marks the file as clean: states are on disk, and time up to now is known. */
 static void leave(struct region *region)
 {
     struct region_header *header = region->header;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one piece of memory that a table lives in: its layout, how it is mapped, made, checked and
+ * The one piece of memory that holds a table: its layout, how it is mapped, created, checked and
  * left. It holds no pointers, so that it means the same in every process and after a restart.
  *
  *   header | interned quotas | tickets | pools | overrides | answers to ids
  *          | sets of class 8 | class 16 | wide | blocks
  *
- * A set is WAYS slots. A slot is a pair of words that is swapped in one step; what stands in the
- * pair, and where the state is, slots.h says.
+ * A set is WAYS slots. A slot is a pair of words that is swapped in one step; slots.h describes the
+ * content of the pair, and where the state is.
  */
 #ifndef STINT_TABLE_REGION_REGION_H
 #define STINT_TABLE_REGION_REGION_H
@@ -27,7 +27,7 @@ enum slot_class {
     CLASS_8,      /* the pair is (tag, state) */
     CLASS_16,     /* the pair is (tag, generation); 16 bytes of state apart */
     CLASS_WIDE,   /* the pair is (tag, generation); lock word and bytes apart */
-    CLASS_BLOCKS, /* as class 8; until when a key is blocked, or one of a pool cooling down */
+    CLASS_BLOCKS, /* as class 8; until when a key is blocked, or a pool's key cools down */
     CLASSES,
 };
 
@@ -42,7 +42,7 @@ struct class_layout {
     uint32_t state_size;   /* bytes a state may have */
 };
 
-/* Written once, when the region is made, and covered by a checksum. */
+/* Written once, when the region is created, and covered by a checksum. */
 struct region_fixed {
     uint64_t magic;
     uint32_t version;
@@ -69,30 +69,30 @@ struct region_counters {
     uint64_t expiry_kept_units;
 };
 
-/* Lines of 128 bytes: who writes often must not take the line of who reads. */
+/* Lines of 128 bytes: frequent writers must not invalidate the lines of readers. */
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 struct region_header {
     struct region_fixed fixed;
     uint64_t fixed_checksum;
     /* The latest now seen, written at most once a millisecond, read by every decision: a line of
-     * its own, together with what is as good as constant. */
+     * its own, together with values that rarely change. */
     _Alignas(128) uint64_t mark_ns;
-    uint64_t blocks_until_ns;    /* no block ends later: most tables never look for one */
-    uint64_t cooldowns_until_ns; /* the same for the benches of pools */
-    uint64_t booked_until_ns;    /* no booked place begins later */
+    uint64_t blocks_until_ns;    /* no block ends later: most tables never search for one */
+    uint64_t cooldowns_until_ns; /* the same for the cooldowns of pools */
+    uint64_t booked_until_ns;    /* no booking begins later */
     int64_t epoch_ns;            /* wall clock at region time 0 */
-    uint64_t overrides;          /* keys with a quota of their own: as good as constant too */
+    uint64_t overrides;          /* keys with a quota of their own; changes rarely too */
     uint64_t overrides_moves;    /* counts those that moved to another place */
-    /* How region time goes on: written at open, once a second, and at close. */
+    /* How region time continues: written at open, once a second, and at close. */
     _Alignas(128) int64_t clock_offset_ns; /* region time - CLOCK_BOOTTIME */
     uint64_t heartbeat_ns;
     int64_t heartbeat_wall_ns;
     uint64_t boot_id;
     uint64_t virtual_now_ns;
     uint64_t clean;      /* 1: closed by its last user */
-    uint64_t pid_space;  /* PID namespace of those who use it */
+    uint64_t pid_space;  /* PID namespace of the processes that use it */
     uint64_t filled;     /* times that an unclean boot made all live states full */
-    uint64_t time_space; /* time namespace of those who use it; 0: not known */
+    uint64_t time_space; /* time namespace of these processes; 0: not known */
     _Alignas(128) uint64_t nonce_next;
     uint64_t ticket_next;
     uint64_t quotas;            /* entries in use, ready or being written */
@@ -104,22 +104,22 @@ struct region_header {
 struct region {
     struct region_header *header;
     /*
-     * This process's own copy of what is written once, checked when it was made: others can write
-     * to the header, so where parts lie and how large they are is never read there again.
+     * This process's own copy of the part that is written once, checked when it was copied: other
+     * processes can write to the header, so offsets and sizes are never read there again.
      */
     struct region_fixed fixed;
-    int64_t epoch_ns; /* the same of the header's */
+    int64_t epoch_ns; /* a copy of the header's */
     size_t map_size;
     int fd; /* -1 for memory without a file */
     bool huge_pages, made, read_only;
-    bool alone;       /* nobody else had it open */
+    bool alone;       /* no other process had it open */
     bool after_crash; /* a reboot passed without a clean close */
     uint8_t memory;
 };
 
 /*
- * Maps an existing region or makes one. While another process opens or leaves it, waits. Others
- * wait in turn until region_settle(), so that what after_crash asks for is done before they decide.
+ * Maps an existing region or creates one. Waits while another process opens or leaves it. Other
+ * processes wait until region_settle(), so that the repair after a crash ends before they decide.
  */
 int region_open(struct region *region, const struct stint_table_options *options,
                 struct stint_error *error);
@@ -127,25 +127,25 @@ void region_settle(struct region *region);
 void region_close(struct region *region);
 
 /*
- * A new file beside the one it is to become, under a name that nobody else has: what others of the
- * same process are making, or left behind when they were killed, is in nobody's way. Its
+ * Creates a new file beside the path that it will replace, under a name that no other process and
+ * no other thread uses; files left behind by killed processes do not matter. Returns its
  * descriptor, or a negative code.
  */
 #define REGION_PATH_SPACE 4096
 int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
                          struct stint_error *error);
 
-/* Region time now by the real clock, and the heartbeat that lets it go on after a reboot. */
+/* Region time now by the real clock, and the heartbeat by which it continues after a reboot. */
 uint64_t region_now(const struct region *region);
 
 /*
- * A page of this process's own that a child gets empty, so that it never passes for its parent.
- * NULL if the system refuses.
+ * A page of this process's own that is empty in a forked child, so that the child never acts as its
+ * parent. NULL if the system refuses.
  */
 void *region_map_private(struct stint_error *error);
 void region_unmap_private(void *page);
 
-/* Checksum of what is written once. */
+/* Checksum of the part that is written once. */
 uint64_t region_checksum(const struct region_fixed *fixed);
 
 static inline void *region_at(const struct region *region, uint64_t offset)
@@ -154,8 +154,8 @@ static inline void *region_at(const struct region *region, uint64_t offset)
 }
 
 /*
- * Raises an instant of the header that never goes back. release: whoever acquires it sees what was
- * done before, and what it announces is published only after.
+ * Raises an instant of the header that never decreases. release: a thread that acquires it sees
+ * what was done before; what it announces is published only after.
  */
 static inline void region_raise(uint64_t *instant, uint64_t to_ns)
 {

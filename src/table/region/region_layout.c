@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sizes and places of the parts of a region. */
+/* Sizes and offsets of the parts of a region. */
 #include "table/region/region_layout.h"
 
 #include "base/limits.h"
@@ -32,17 +32,17 @@
 #define REQUEST_SETS_MAX (REQUESTS_MAX / REQUESTS_MEAN)
 #define PAIRS_SIZE (WAYS * sizeof(struct pair))
 #define LINE_SIZE (HALF_WAYS * sizeof(struct pair))
-/* Answers for each REQUESTS_WAYS places: where as many are kept as were asked for, one set in 16
- * has more than it has places, and an answer goes early. */
+/* Mean answers per set of REQUESTS_WAYS slots: with as many answers as were configured, one set
+ * in 16 has more answers than slots, and drops one early. */
 #define REQUESTS_MEAN 8
-#define LOCK_SIZE 16 /* a wide state's lock word; keeps the bytes after it aligned to 16 */
+#define LOCK_SIZE 16 /* a wide state's owner word; keeps the bytes after it aligned to 16 */
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {
     return (n + to - 1) / to * to;
 }
 
-/* Enough sets that `keys` live keys fill three quarters: one in 10^5 then finds no free place. */
+/* Enough sets that `keys` live keys fill three quarters: one in 10^5 then finds no free slot. */
 static uint64_t sets_for(uint64_t keys)
 {
     uint64_t sets = (keys + WAYS * 3 / 4 - 1) / (WAYS * 3 / 4);
@@ -51,8 +51,8 @@ static uint64_t sets_for(uint64_t keys)
 
 /*
  * A set begins with its pairs, followed by its states. In class 16 each half of the pairs, one
- * line, is followed by its own states, the line beside it, which the processor fetches along with
- * it. The number of sets and the size of a state are given; returns where the class ends.
+ * cache line, is followed by its own states, the adjacent line, which the processor fetches with
+ * it. The number of sets and the size of a state are given; returns the end of the class.
  */
 static uint64_t place_class(struct class_layout *layout, enum slot_class class, uint64_t offset)
 {
@@ -71,7 +71,7 @@ static uint64_t place_class(struct class_layout *layout, enum slot_class class, 
     return round_up(offset + layout->sets * layout->set_size, REGION_PAGE);
 }
 
-/* Where everything lies follows from how much there is of it. */
+/* Computes all offsets from the counts. */
 static void place_parts(struct region_fixed *fixed)
 {
     uint64_t at = round_up(sizeof(struct region_header), REGION_PAGE);
@@ -155,7 +155,7 @@ int region_layout(struct region_fixed *fixed, const struct stint_table_options *
     return 0;
 }
 
-/* Whether there can be so much of everything. */
+/* Whether all counts are within their ranges. */
 static bool counts_fit(const struct region_fixed *fixed)
 {
     static const uint32_t state_sizes[CLASSES] = {
@@ -176,8 +176,8 @@ static bool counts_fit(const struct region_fixed *fixed)
 }
 
 /*
- * A checksum without a secret proves nothing about who wrote it, and every access to the region
- * follows these numbers: they are believed where they are what would have been worked out here.
+ * A checksum without a secret does not show who wrote it, and every access to the region uses these
+ * numbers: they are accepted only if they equal those computed here.
  */
 static bool parts_fit(const struct region_fixed *fixed)
 {

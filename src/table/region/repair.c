@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What opening makes of the slots of a file, when nobody else has it open. Then nobody is at work:
- * new keys who had not got anywhere are forgotten, owners are dead.
+ * Repairs the slots of a file at its opening, when no other process has it open. Then no process is
+ * at work: new keys that are not settled are dropped, and all owners have ended.
  *
- * A file may come back with flipped bits, and the algorithms count on what stands in a state. So
- * every state is looked at once: one that no use can have left behind is full for one period, as
- * nobody knows what was in it. After a boot before which nobody closed the table, that is true of
- * all that live. A slot whose quota nobody knows is empty: nobody can ask for it.
+ * A file may come back with flipped bits, and the algorithms rely on valid states. So every state
+ * is checked once: one that no use can have written becomes full for one period, since its true
+ * content is not known. After a boot before which the table was not closed, the same is done to all
+ * live states. A slot whose quota is not known is emptied: no request can refer to it.
  */
 #include "table/region/repair.h"
 
@@ -18,20 +18,20 @@
 #include <string.h>
 
 struct mending {
-    struct asking asking;  /* ask.now_ns: nobody has asked later */
-    uint64_t asked_max_ns; /* the latest time that can stand in a state */
+    struct asking asking;  /* ask.now_ns: no decision was later */
+    uint64_t asked_max_ns; /* the latest time that a state can hold */
     bool after_crash;
 };
 
 enum found {
     FOUND_WHOLE,
-    FOUND_HALF_DONE, /* its owner died at work */
+    FOUND_HALF_DONE, /* its owner ended at work */
     FOUND_DAMAGED,
 };
 
-/* ---- What stands in a slot ------------------------------------------------------------------- */
+/* ---- The content of a slot ------------------------------------------------------------------- */
 
-/* A slot that was published and has no state of its key's yet, rather than a flipped bit. */
+/* A slot that was published and has no state of its key yet, rather than a flipped bit. */
 static bool is_new_key(const struct mending *mending, const struct seen *seen)
 {
     const struct slots *slots = mending->asking.slots;
@@ -45,8 +45,8 @@ static bool is_new_key(const struct mending *mending, const struct seen *seen)
 }
 
 /*
- * A frozen state is one that is handed from its key to itself: it says until when the key is full,
- * and may outlive every state of the quota in the tag by what the other quota's are like.
+ * A frozen state is one that is handed from its key to itself: it holds the time until which the
+ * key is full, and may outlive every state of the tag's quota, since the other quota differs.
  */
 static enum found find16(const struct mending *mending, const struct seen *seen,
                          const struct stint_quota *quota)
@@ -83,7 +83,7 @@ static enum found find(const struct mending *mending, const struct seen *seen,
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
 
-/* ---- What becomes of it ---------------------------------------------------------------------- */
+/* ---- Repair ---------------------------------------------------------------------------------- */
 
 static void empty(const struct mending *mending, const struct seen *seen)
 {
@@ -97,7 +97,7 @@ static void empty(const struct mending *mending, const struct seen *seen)
 static void fill(struct mending *mending, struct seen *seen, const struct stint_quota *quota)
 {
     uint64_t until_ns = add_sat(mending->asking.ask.now_ns, quota->period_ns);
-    if (quota->limit == 0) { /* of which nothing can be full */
+    if (quota->limit == 0) { /* such a state cannot be full */
         empty(mending, seen);
         return;
     }
@@ -106,7 +106,7 @@ static void fill(struct mending *mending, struct seen *seen, const struct stint_
     entry_fill(&mending->asking, seen, quota, until_ns);
 }
 
-/* After a crash: the live are full for one period. A frozen state says so itself. */
+/* After a crash: live states are full for one period. A frozen state holds its own time. */
 static void fill_live(struct mending *mending, struct seen *seen, const struct stint_quota *quota)
 {
     struct entry_state state;
@@ -125,8 +125,8 @@ static void fill_live(struct mending *mending, struct seen *seen, const struct s
 }
 
 /*
- * Somebody died while a key was on its way to another class: it may have arrived or not, and the
- * quota is not known. So it stays as it is; after a crash it is full for the longest period of all.
+ * A process ended while a key moved to another class: the move may be complete or not, and the
+ * quota is not known. So the slot stays; after a crash it is full for the longest of all periods.
  */
 static void repair_frozen(struct mending *mending, struct seen *seen)
 {
@@ -158,7 +158,7 @@ static void repair_slot(struct mending *mending, struct seen *seen)
     struct stint_table *table = mending->asking.table;
     struct pair *state = seen->state;
     if (seen->pair.first == 0) {
-        /* Frozen by one who died: the next key must not be held to be full until that instant. */
+        /* Frozen by an ended process: the next key must not count as full until that instant. */
         if (mending->asking.slots->class == CLASS_16 && state->first != 0 &&
             state_leaves(*state, seen->pair.second))
             state->first = 0;
@@ -192,7 +192,7 @@ static void repair_slot(struct mending *mending, struct seen *seen)
         wide_free(seen, algorithm_wide_expires_at(quota, wide_bytes(seen)));
 }
 
-/* Until when a block holds is its user's to say; that the latest is known is what it takes. */
+/* The user chooses how long a block lasts, so any time is valid; the latest is recorded. */
 static void repair_block(struct mending *mending, const struct seen *seen, uint64_t *latest_ns)
 {
     if (seen->pair.first == 0)

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One set as it may stand in a file: every slot valid and whole, or empty. */
+/* Copies one set: every slot valid and whole, or empty. */
 static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
 {
     struct entry_state state;
@@ -60,7 +60,7 @@ static void copy_words(void *to, const void *from, size_t size)
     uint64_t *target = to;
     const uint64_t *source = from;
     for (size_t i = 0; i < size / sizeof(*target); i++)
-        /* relaxed: what must not be older than what, the order of the copying says. */
+        /* relaxed: the order in which parts are copied defines what must not be older. */
         target[i] = __atomic_load_n(&source[i], __ATOMIC_RELAXED);
 }
 
@@ -121,7 +121,7 @@ static int write_quotas(const struct stint_table *table, FILE *file)
         const struct quota_slot *from = &table->intern.slots[i];
         struct quota_slot slot;
         memset(&slot, 0, sizeof(slot));
-        /* acquire: the quota was written before the slot was called ready. */
+        /* acquire: the quota was written before the slot was marked ready. */
         if (__atomic_load_n(&from->state, __ATOMIC_ACQUIRE) == QUOTA_SLOT_READY) {
             slot.state = QUOTA_SLOT_READY;
             memcpy(&slot.quota, &from->quota, sizeof(slot.quota));
@@ -131,7 +131,7 @@ static int write_quotas(const struct stint_table *table, FILE *file)
     return code;
 }
 
-/* Its numbers, marks and ends may be later than anything in the copy, never earlier. */
+/* Counters, the mark and ends may be later than anything in the copy, never earlier. */
 static int write_header(const struct stint_table *table, FILE *file)
 {
     struct region_header header;
@@ -146,10 +146,10 @@ static int write_header(const struct stint_table *table, FILE *file)
 }
 
 /*
- * Others decide meanwhile. Each ticket and each answer in the copy has its charge there, since it
- * was issued after it; each state and each override has its quota, and no time, block or number is
- * later than the header says. A pool that closes meanwhile is copied as it was before: its units
- * stand in its pair.
+ * Other processes decide meanwhile. Each ticket and each answer in the copy has its charge there,
+ * since it was issued after the charge; each state and each override has its quota, and no time,
+ * block or number is later than in the header. A pool that closes meanwhile is copied as it was
+ * before: its units are in its pair.
  */
 static int write_table(const struct stint_table *table, FILE *file)
 {

@@ -2,14 +2,14 @@
 /*
  * Two adjacent 64-bit words that are swapped in one step, and how they are read.
  *
- * The builtin __sync_bool_compare_and_swap on 16 bytes is used rather than __atomic or _Atomic,
- * because those call libatomic, which may take a lock. On x86-64 it wants the cx16 target, given
- * here per function (CAS16_TARGET) so that no build flag is needed. Loads are two 8-byte loads: a
- * load by cmpxchg16b would write the line, and a denied key must stay readable by all cores. What
- * such a load saw is confirmed by the swap that follows, or by reading twice (cas16_load_stable).
+ * The builtin __sync_bool_compare_and_swap on 16 bytes is used instead of __atomic or _Atomic,
+ * because those call libatomic, which may take a lock. On x86-64 it needs the cx16 target, set here
+ * per function (CAS16_TARGET) so that no build flag is needed. Loads are two 8-byte loads: a load
+ * by cmpxchg16b would write the line, and a denied key must stay readable by all cores. The swap
+ * that follows confirms such a load, or a second read does (cas16_load_stable).
  *
  * Where the machine has no 16-byte swap (or STINT_NO_CAS16 is defined), a small pool of spin locks
- * stands in. A thread that expires inside one would block others, so tables that other processes
+ * replaces it. A thread that ends inside one would block others, so tables that other processes
  * could share are refused there (CAS16_LOCK_FREE is 0).
  */
 #ifndef STINT_TABLE_SLOT_CAS16_H
@@ -55,9 +55,9 @@ CAS16_TARGET static inline bool cas16(struct pair *at, struct pair expected, str
 
 /*
  * seq_cst, so that a scan after a publishing swap sees every swap before it; free on x86-64. The
- * second half first: where it is a generation, a torn read then joins a generation with the tag of
- * the same or a later one, whose state no longer bears that generation's mark. The other way round,
- * an old tag with a new generation would charge one key, or one algorithm, in the state of another.
+ * second half is read first: if it is a generation, a torn read then combines it with the tag of
+ * the same or a later one, whose state no longer has that generation's mark. In the other order, an
+ * old tag with a new generation would charge one key, or one algorithm, in the state of another.
  */
 static inline struct pair cas16_load(const struct pair *at)
 {
@@ -77,7 +77,7 @@ extern uint32_t cas16_locks[CAS16_LOCKS];
 static inline uint32_t *cas16_lock(const struct pair *at)
 {
     uint32_t *lock = &cas16_locks[((uintptr_t)at >> 4) % CAS16_LOCKS];
-    /* acquire: what the last holder wrote is seen. */
+    /* acquire: what the last holder wrote is visible. */
     while (__atomic_exchange_n(lock, 1, __ATOMIC_SEQ_CST) != 0) {
     }
     return lock;
@@ -94,7 +94,7 @@ static inline bool cas16(struct pair *at, struct pair expected, struct pair desi
     uint32_t *lock = cas16_lock(at);
     bool equal = at->first == expected.first && at->second == expected.second;
     if (equal) {
-        /* release: some look at one half alone, without the lock. */
+        /* release: some readers read one half alone, without the lock. */
         __atomic_store_n(&at->second, desired.second, __ATOMIC_RELEASE);
         __atomic_store_n(&at->first, desired.first, __ATOMIC_RELEASE);
     }
@@ -117,7 +117,7 @@ static inline bool pair_equals(struct pair a, struct pair b)
     return a.first == b.first && a.second == b.second;
 }
 
-/* The two words as they stood together at one moment. */
+/* The two words as they were together at one time. */
 static inline struct pair cas16_load_stable(const struct pair *at)
 {
     struct pair seen = cas16_load(at);

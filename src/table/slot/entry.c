@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading whole states, one slot at a time, while others decide. */
+/* Reads whole states, one slot at a time, while other threads decide. */
 #include "table/slot/entry.h"
 
 #include "base/wide_int.h"
 
 struct asking entry_looking(const struct stint_table *table, enum slot_class class, uint64_t now_ns)
 {
-    /* Reading a wide state takes its owner word, which is no change of the table's meaning. */
+    /* Reading a wide state takes its owner word; that does not change the table's content. */
     struct stint_table *mutable_table = (struct stint_table *)(uintptr_t)table;
     return (struct asking){
         .table = mutable_table, .slots = &table->slots[class], .ask = {.now_ns = now_ns}};
@@ -55,8 +55,7 @@ static bool is_valid(const struct asking *asking, const struct entry_state *stat
     return algorithm_wide_is_valid(state->quota, state->as.bytes, asked_max_ns);
 }
 
-/* What opening repairs in a table is left as it is in one that may only be read, and passed over.
- */
+/* Skips what an opening would repair: a table that is opened read-only is not changed. */
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
     uint64_t tag_word = seen->pair.first;
@@ -111,7 +110,7 @@ CAS16_TARGET bool entry_forget(struct asking *asking, const struct seen *seen,
     if (state->class == CLASS_WIDE)
         return wide_forget_same(asking, seen, state->as.bytes);
     if (state->class == CLASS_16) {
-        /* Given away to nobody: a charge that is under way fails, and is decided anew. */
+        /* The generation advances without a new key: a charge under way fails, and is repeated. */
         uint64_t next = seen->pair.second + 1;
         struct pair gone = {0, state_mark(next) | STATE_FROZEN};
         if (!cas16(seen->state, state->held, gone))
@@ -128,7 +127,7 @@ void entry_fill(struct asking *asking, const struct seen *seen, const struct sti
     struct held_run full = {asking->ask.now_ns, quota->burst};
     struct pair *word = seen->state;
     if (asking->slots->class == CLASS_8) {
-        /* gcra says "full" with a debt of one capacity; the others with a fill. */
+        /* gcra represents "full" by a debt of one capacity; the others have a fill. */
         seen->at->second = quota->algorithm == STINT_GCRA ? algorithm8_carry(quota, &full, 1)
                                                           : algorithm8_fill(quota, until_ns);
     } else if (asking->slots->class == CLASS_16) {

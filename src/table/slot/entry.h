@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A private copy of one slot's state with its quota: for looking inside, carrying over, repairing.
- */
+/* A private copy of one slot's state with its quota: for inspection, carrying over, repair. */
 #ifndef STINT_TABLE_SLOT_ENTRY_H
 #define STINT_TABLE_SLOT_ENTRY_H
 
@@ -8,7 +7,7 @@
 
 struct entry_state {
     const struct stint_quota *quota;
-    struct pair held; /* class 16: as it stands beside the tag */
+    struct pair held; /* class 16: as it is beside the tag */
     uint8_t class;
     union {
         uint64_t word8;
@@ -17,24 +16,24 @@ struct entry_state {
     } as;
 };
 
-/* The quota of a slot's tag; NULL where it is none of this class, or has states too wide for it. */
+/* The quota of a slot's tag; NULL if it is none of this class, or has states too wide for it. */
 const struct stint_quota *entry_quota(const struct asking *asking, uint64_t tag_word);
 
 /*
- * The latest time that can stand in a state, if nobody asked later than now. What was carried over
- * from another quota was charged at its latest possible time, which under a window is the end of
- * its slot, and of a booked place its start: at most a period of that quota ahead.
+ * The latest time that a state can hold, if no decision was later than now. Units carried over from
+ * another quota were charged at their latest possible time, which under a window is the end of its
+ * slot, and of a booking its start: at most a period of that quota after now.
  */
 uint64_t entry_asked_max_ns(const struct stint_table *table, uint64_t now_ns);
 
-/* For looking at the slots of a class at a time, in a table that others go on using. */
+/* For reading the slots of a class at a time, in a table that others use meanwhile. */
 struct asking entry_looking(const struct stint_table *table, enum slot_class class,
                             uint64_t now_ns);
 
 /* False if the slot holds no valid state, or changed while it was read. */
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state);
 
-/* How things stand, as struct stint_entry tells it. */
+/* The state with nothing taken, as struct stint_entry describes it. */
 struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns);
 uint64_t entry_expires_at(const struct entry_state *state);
 
@@ -44,11 +43,11 @@ size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_
 /* Forgets the state in a slot; false if it is no longer the one that was read. */
 bool entry_forget(struct asking *asking, const struct seen *seen, const struct entry_state *state);
 
-/* Makes the state in a slot full until an instant. For a table that nobody else has open. */
+/* Makes the state in a slot full until an instant. For a sole user of the table. */
 void entry_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                 uint64_t until_ns);
 
-/* Writes a copied wide state into a slot's memory that nobody shares. */
+/* Writes a copied wide state into unshared memory of a slot. */
 void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state);
 
 #endif

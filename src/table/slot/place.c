@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which slot a new key takes. Two hashed sets: the first while half of it is free, then the one
+ * Chooses the slot of a new key. Two hashed sets: the first while half of it is free, then the one
  * with more free slots. At three quarters full 82 % of the keys are in their first set, where one
- * line is read to find them, and one key in 14,000 finds all its places taken.
+ * line is read to find them, and one key in 14,000 finds all its slots taken.
  *
- * Of the free slots those that were never used go first, then those whose state died long ago: a
- * key that comes back after its state has died finds its slot as it left it, and a new key costs
+ * Of the free slots those that were never used are taken first, then those whose state expired long
+ * ago: a key that returns after its state has expired finds its slot unchanged, and a new key costs
  * twice as much.
  *
  * A live state under `inherit` or `deny` never leaves its slot. Under `inherit` a new key is denied
@@ -15,7 +15,7 @@
 
 #include <assert.h>
 
-/* By when its state expires: nothing is lost with a dead one. */
+/* Sets when the state expires: nothing is lost with an expired one. */
 static void appraise_life(const struct asking *asking, uint64_t expires_at_ns, struct place *place)
 {
     place->expires_at_ns = add_sat(expires_at_ns, table_grace_ns(asking->table));
@@ -29,7 +29,7 @@ static void appraise_life(const struct asking *asking, uint64_t expires_at_ns, s
     }
 }
 
-/* A cost of 0 says how a state stands: the decision of any other counts what it would take. */
+/* A cost of 0 shows how a state stands: any other decision includes what it would take. */
 static struct stint_ask how_it_stands(const struct asking *asking)
 {
     return (struct stint_ask){.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
@@ -75,7 +75,7 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
         return;
     }
     if ((place->state.second & ~STATE_MASK) != state_mark(generation)) {
-        place->worth = WORTH_EMPTY; /* damaged: nobody can ask for it */
+        place->worth = WORTH_EMPTY; /* damaged: no request can refer to it */
         return;
     }
     struct word16 state = {place->state.first, place->state.second & STATE_MASK};
@@ -96,9 +96,9 @@ static void appraise_wide(const struct asking *asking, const struct stint_quota 
 }
 
 /*
- * The slot and, in class 16, the state that goes with it: the generation must be the same before
- * and after the state was read, or the state might be that of the next one to have the slot, and
- * freezing it would rob a key that has just come.
+ * The slot and, in class 16, its state: the generation must be the same before and after the state
+ * was read. Otherwise the state might be that of the next key in the slot, and freezing it would
+ * take the slot from a key that has just come.
  */
 static void look(const struct slots *slots, uint8_t *set, unsigned way, struct place *place)
 {
@@ -110,7 +110,7 @@ static void look(const struct slots *slots, uint8_t *set, unsigned way, struct p
     } while (!pair_equals(cas16_load(place->seen.at), place->seen.pair));
 }
 
-/* What stands in one slot, and until when. */
+/* The content of one slot, and until when it lasts. */
 static struct place appraise(const struct asking *asking, uint8_t *set, unsigned way)
 {
     const struct slots *slots = asking->slots;
@@ -159,7 +159,7 @@ static bool is_better(const struct place *a, const struct place *b)
     return a->worth == WORTH_EVICT && a->share < b->share;
 }
 
-/* The best of a set, looking where the key would be looked for first; counts the free ones. */
+/* The best of a set, by the order in which the key is searched; counts the free ones. */
 static struct place choose_in_set(const struct asking *asking, uint8_t *set, unsigned *free_slots)
 {
     struct place best = {.seen = {.at = NULL}, .worth = WORTH_KEEP};
@@ -177,7 +177,7 @@ static struct place choose_in_set(const struct asking *asking, uint8_t *set, uns
     return best;
 }
 
-/* Both have free slots: the living are spread, and the dead left alone while there is room. */
+/* Both have free slots: spreads live states, and spares expired ones while there is space. */
 static bool prefers_second(const struct place *first, const struct place *second,
                            const unsigned free_slots[2])
 {
@@ -213,7 +213,7 @@ void place_count(const struct asking *asking, const struct place *place)
     }
 }
 
-/* The decision for a new key with no place, by its quota's when_full; `fresh` is what it would be.
+/* The decision for a new key without a slot, by its quota's when_full; `fresh` is what it would be.
  */
 static struct stint_decision decide_when_full(const struct asking *asking,
                                               const struct place *place,
@@ -250,7 +250,7 @@ enum new_key admit_new_key(struct asking *asking, bool charges, struct place *pl
     if (asks)
         *place = place_choose(asking);
     if (charges && place->seen.at != NULL)
-        return NEW_KEY_PUBLISHES; /* and looks for the key in other classes then */
+        return NEW_KEY_PUBLISHES; /* and searches the other classes then */
     switch (rule_look(asking, decision)) {
     case RULE_ALONE:
         if (asks && place->seen.at == NULL)
@@ -268,7 +268,7 @@ enum new_key admit_new_key(struct asking *asking, bool charges, struct place *pl
         *place = place_choose(asking);
     if (place->seen.at != NULL)
         return NEW_KEY_PUBLISHES;
-    /* Its units stay where they are, so it must be full here: they are over within one period. */
+    /* Its units stay elsewhere, so it must be full here: they are over within one period. */
     rule_refuse(asking, add_sat(asking->ask.now_ns, asking->quota->period_ns), decision);
     return NEW_KEY_DECIDED;
 }

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Deciding on states of 16 bytes, which stand apart from the tag, each swapped in one step of its
- * own. What keeps them together is the generation: the pair of the tag counts it in 64 bits, the
- * state carries its last 15.
+ * Deciding on states of 16 bytes, which are apart from the tag, each swapped in one step of its
+ * own. The generation connects them: the pair of the tag counts it in 64 bits, the state has its
+ * last 15.
  *
- * A slot is handed over in four steps, each of which fails if anybody was faster:
- *   1. the state is frozen, marked with the next generation: no charge can land any more;
+ * A slot is handed over in four steps, each of which fails if another thread was faster:
+ *   1. the state is frozen, marked with the next generation: no charge can succeed any more;
  *   2. the pair becomes (new tag, pending, next generation): published;
  *   3. the frozen state becomes the new key's first state;
  *   4. the pair loses "pending": valid.
- * Whoever expires in between leaves a slot that the next asker of the same key goes on with, or
- * that any new key takes. When a key's own quota changes its parameters, the slot is handed from
- * the key to itself, and the frozen state says until when the old units lived: were the changer to
- * die there, the key would be full until then, not new.
+ * A thread that ends in between leaves a slot that the next request for the same key continues
+ * with, or that any new key takes. When a key's own quota changes its parameters, the slot is
+ * handed from the key to itself, and the frozen state holds the end of the old units: if the thread
+ * that changes it ends there, the key is full until then, not new.
  */
 #include "table/region/owner.h"
 #include "table/slot/rule.h"
 
-#define CHANGER_PATIENCE 200 /* times to let others run before going on for one */
+#define CHANGER_PATIENCE 200 /* times to let others run before finishing another's change */
 
 static struct pair pack(struct word16 word, uint64_t generation)
 {
@@ -34,7 +34,7 @@ static bool word_equals(struct word16 a, struct word16 b)
     return a.lo == b.lo && a.hi == b.hi;
 }
 
-/* Step 1: the state of slot `seen` is `state`; what comes of it is full until until_ns. */
+/* Step 1: the state of slot `seen` is `state`; its successor is full until until_ns. */
 CAS16_TARGET static bool freeze(const struct seen *seen, struct pair state, uint64_t until_ns)
 {
     uint64_t next = seen->pair.second + 1;
@@ -42,7 +42,7 @@ CAS16_TARGET static bool freeze(const struct seen *seen, struct pair state, uint
     return cas16(seen->state, state, frozen);
 }
 
-/* Steps 1 and 2: slot `seen`, whose state was `state`, to the asking key, full until until_ns. */
+/* Steps 1 and 2: hands slot `seen`, whose state was `state`, to the key, full until until_ns. */
 CAS16_TARGET static bool publish(const struct asking *asking, const struct seen *seen,
                                  struct pair state, uint64_t until_ns)
 {
@@ -61,8 +61,8 @@ CAS16_TARGET static void make_valid(const struct seen *pending)
 }
 
 /*
- * Steps 3 and 4 for a pending slot of the asking key: its state becomes `after`, which was charged
- * upon `before`. After step 3 the charge stands: where step 4 fails, another asker has done it.
+ * Steps 3 and 4 for a pending slot of the key: its state becomes `after`, which was charged upon
+ * `before`. After step 3 the charge stands: where step 4 fails, another thread has done it.
  */
 CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *pending,
                                 struct pair frozen, struct word16 before, struct word16 after)
@@ -79,8 +79,8 @@ CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *
 }
 
 /*
- * Whoever hands a slot from a key to itself needs a few swaps for it, and is only helped, at the
- * price of a key that is full for a while, when that takes so long that it may be dead.
+ * A thread that hands a slot from a key to itself needs a few swaps. Another finishes for it, at
+ * the price of a key that is full for a while, only when it takes so long that it may have ended.
  */
 static bool changer_is_slow(const struct seen *seen, struct pair held)
 {
@@ -93,7 +93,7 @@ static bool changer_is_slow(const struct seen *seen, struct pair held)
     return true;
 }
 
-/* Steps 3 and 4 for a changer who may be dead: full until all that it was carrying is over. */
+/* Steps 3 and 4 for a changer that may have ended: full until all that it carried is over. */
 static void finish_for_changer(const struct asking *asking, const struct seen *pending,
                                struct pair frozen)
 {
@@ -109,7 +109,7 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
     finish(&changer, pending, frozen, full, full);
 }
 
-/* A live state is gone once it is frozen, whether this key or another comes to have the slot. */
+/* A live state is lost once it is frozen, whether this key or another gets the slot. */
 CAS16_TARGET static bool publish_place(const struct asking *asking, struct place *place)
 {
     bool evicts = place->worth == WORTH_EVICT;
@@ -164,7 +164,7 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
     return true;
 }
 
-/* A pending slot of this key, whoever published it: decide, settle, finish. False: begin again. */
+/* A pending slot of this key, by any publisher: decide, settle, finish. False: begin again. */
 CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *seen,
                                      struct stint_decision *decision)
 {
@@ -190,9 +190,9 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
     *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, before) && asking->rule == 0)
-        return true; /* nothing to charge: the slot stays as it was found */
+        return true; /* nothing to charge: the slot stays as it was */
     if (!table_same_algorithm(asking, seen->pair.first)) {
-        publish(asking, seen, held, 0); /* under our own algorithm, lest the tag name another's */
+        publish(asking, seen, held, 0); /* under our algorithm, so that the tag has its quota */
         return false;
     }
     if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || table_catch_up(asking))
@@ -200,8 +200,7 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
     return finish(asking, seen, held, before, after);
 }
 
-/* The key's state was written under other parameters: carried over by handing the slot to itself.
- */
+/* The key's state has other parameters: carries it over by handing the slot to itself. */
 CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen, struct pair held,
                                  struct stint_decision *decision)
 {
@@ -242,7 +241,7 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
         return false;
     }
     if ((held.second & ~STATE_MASK) != state_mark(generation)) {
-        /* Handed over meanwhile; or, if the pair still stands, damaged: give the slot up. */
+        /* Handed over meanwhile; or, if the pair is the same, damaged: empty the slot. */
         if (pair_equals(cas16_load_stable(seen->at), seen->pair) &&
             pair_equals(cas16_load_stable(seen->state), held))
             slots_withdraw(asking->slots, seen);
@@ -293,7 +292,7 @@ CAS16_TARGET bool place16_freeze(struct asking *asking, struct seen *seen, struc
 CAS16_TARGET void place16_put_back(struct asking *asking, const struct seen *gone,
                                    uint64_t tag_word, struct pair held)
 {
-    /* The key's own quota again, as when that hands the slot from the key to itself. */
+    /* The tag has the key's own quota again, as when that hands the slot from the key to itself. */
     struct seen pending = *gone;
     struct pair frozen = cas16_load_stable(gone->state);
     pending.pair.first = tag_word | TAG_PENDING;

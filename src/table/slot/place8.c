@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Deciding on states of 8 bytes, which stand in the slot's pair beside the tag: one swap changes
- * both, so no charge can land on a slot that meanwhile belongs to another key.
+ * Deciding on states of 8 bytes, which are in the slot's pair beside the tag: one swap changes
+ * both, so no charge can reach a slot that belongs to another key by now.
  */
 #include "table/slot/rule.h"
 
-/* The state under the asking quota's algorithm, also where a quota with other parameters wrote it.
- */
+/* The state under the quota's algorithm, also if a quota with other parameters wrote it. */
 static uint64_t read_state(const struct asking *asking, struct pair pair)
 {
     if ((pair.first & TAG_PENDING) != 0)
@@ -24,7 +23,7 @@ static uint64_t read_state(const struct asking *asking, struct pair pair)
     return algorithm8_carry(asking->quota, runs, n_runs);
 }
 
-/* `before` is what the asker would have found in the state if its slot was pending. */
+/* `before` is what the caller would have found in the state if its slot was pending. */
 CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *seen, uint64_t before,
                               uint64_t state)
 {
@@ -40,7 +39,7 @@ CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *se
     return true;
 }
 
-/* A new key publishes its pending slot; what it decides, it decides once it is found there. */
+/* A new key publishes its pending slot; the decision comes once the slot is found there. */
 CAS16_TARGET static bool publish(const struct asking *asking, const struct place *place)
 {
     struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, table_nonce(asking->table)};
@@ -50,7 +49,7 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct place
     return true;
 }
 
-/* True if *decision is made; false if the new key has published and is to be looked for again. */
+/* True if *decision is made; false if the new key has published and must be searched again. */
 static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 {
     for (;;) {
@@ -109,7 +108,7 @@ struct stint_decision place8_ask(struct asking *asking)
         decision = algorithm8_ask(asking->quota, &state, &asking->ask);
         decision.stored = 1;
         if (state == before) {
-            /* Nothing to swap, and so nothing that confirms the two halves: look again. */
+            /* Nothing to swap, so nothing confirms that the two halves match: read again. */
             if (pair_equals(cas16_load(seen.at), seen.pair))
                 return decision;
             continue;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Looking for a rule's key in the other classes, and moving it to the one that asks. */
+/* Searches for a rule's key in the other classes, and moves it to the one that decides. */
 #include "table/slot/rule.h"
 
 #include "base/wide_int.h"
 #include "table/region/owner.h"
 
-#define PATIENCE 200 /* looks at what does not change, before it is taken for a dead thread's */
+#define PATIENCE 200 /* reads without a change, before the writer counts as ended */
 
-/* What the other classes hold of a key; .slots is NULL for what they do not. */
+/* What the other classes hold of a key; .slots is NULL for those without it. */
 struct other {
     const struct slots *slots;
     struct seen seen;
@@ -16,7 +16,7 @@ struct other {
 struct others {
     struct other valid;
     struct other frozen;
-    struct other bound;  /* class 16: on its way to be valid, whoever makes it so */
+    struct other bound;  /* class 16: about to become valid, by any thread */
     struct other before; /* pending, in a class that comes before ours */
     struct other after;
 };
@@ -73,7 +73,7 @@ static struct others scan(const struct asking *asking)
     return others;
 }
 
-/* The same asking, as one of another class. */
+/* The same decision, in another class. */
 static struct asking in_class(const struct asking *asking, const struct slots *slots)
 {
     struct asking other = *asking;
@@ -118,7 +118,7 @@ void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_de
         *decision = algorithm_never(capacity);
 }
 
-/* ---- What is in the way ---------------------------------------------------------------------- */
+/* ---- Conflicts ------------------------------------------------------------------------------- */
 
 uint64_t rule_frozen_until(const struct slots *slots, const struct seen *frozen)
 {
@@ -151,8 +151,7 @@ static bool meet_frozen(struct asking *asking, const struct slots *slots, const 
                         struct stint_decision *decision)
 {
     uint64_t until_ns = add_sat(rule_frozen_until(slots, frozen), table_grace_ns(asking->table));
-    /* What is over goes before anybody else may be valid: its mover may still come to put it back.
-     */
+    /* An expired one goes before another may be valid: its mover may still put it back. */
     if (until_ns <= asking->ask.now_ns || is_valid_beside(asking, slots)) {
         slots_withdraw(slots, frozen);
         return false;
@@ -171,7 +170,7 @@ bool rule_meet(struct asking *asking, const struct seen *frozen, struct stint_de
     return false;
 }
 
-/* True if *decision is made of it, or all is to begin again; *found says which. */
+/* True if *decision is made, or all must begin again; *found is which. */
 static bool is_in_the_way(struct asking *asking, const struct others *others,
                           struct stint_decision *decision, enum rule_found *found)
 {
@@ -190,7 +189,7 @@ static bool is_in_the_way(struct asking *asking, const struct others *others,
     return false;
 }
 
-/* A state that was left to a stuck owner: looked for after the slot, as the block came before. */
+/* A state that was left to a stuck owner: searched after the slot, since the block came first. */
 static bool is_blocked(const struct asking *asking, struct stint_decision *decision)
 {
     uint64_t now_ns = asking->ask.now_ns;
@@ -212,7 +211,7 @@ CAS16_TARGET static bool freeze8(struct rule_move *move, uint64_t until_ns)
     return cas16(move->valid.at, move->valid.pair, move->gone.pair);
 }
 
-/* Later than now, so that no two that stand in one slot for the key are alike. */
+/* Later than now, so that no two frozen pairs of the key in one slot are equal. */
 static bool freeze(struct rule_move *move)
 {
     uint64_t until_ns = max_u64(entry_expires_at(&move->state), move->from.ask.now_ns + 1);
@@ -224,8 +223,7 @@ static bool freeze(struct rule_move *move)
     return wide_freeze(&move->from, &move->gone, move->state.as.bytes, until_ns);
 }
 
-/* What the algorithm of the asking quota makes of units that stand elsewhere; nothing is written.
- */
+/* The decision of the quota's algorithm on units that are elsewhere; nothing is written. */
 static __attribute__((noinline)) struct stint_decision decide_on(const struct asking *asking,
                                                                  const struct rule_move *move)
 {
@@ -245,7 +243,7 @@ static __attribute__((noinline)) struct stint_decision decide_on(const struct as
     return decision;
 }
 
-/* Whether all the units fit the asking algorithm at once: what does not would be forgotten. */
+/* Whether all the units fit the algorithm at once: the others would be forgotten. */
 static bool fits(const struct asking *asking, const struct rule_move *move)
 {
     uint64_t units = 0;
@@ -254,7 +252,7 @@ static bool fits(const struct asking *asking, const struct rule_move *move)
     return units <= most_units(asking->quota);
 }
 
-/* Decides with the units of the other class's valid slot: OTHER if it has to be moved for that. */
+/* Decides with the units of the other class's valid slot: OTHER if it must be moved for that. */
 static enum rule_found read_other(struct asking *asking, const struct other *valid,
                                   struct rule_move *move, struct stint_decision *decision)
 {
@@ -266,7 +264,7 @@ static enum rule_found read_other(struct asking *asking, const struct other *val
         return RULE_AGAIN;
     }
     move->n_runs = entry_runs(&move->state, asking->ask.now_ns, move->runs);
-    if (move->n_runs == 0) { /* a dead state: nothing is lost with it */
+    if (move->n_runs == 0) { /* an expired state: nothing is lost with it */
         if (freeze(move))
             rule_arrived(move);
         return RULE_AGAIN;
@@ -295,7 +293,7 @@ CAS16_TARGET void rule_put_back(struct rule_move *move)
         wide_put_back(&move->from, &move->gone, move->valid.pair, move->state.as.bytes);
 }
 
-/* Apart, for the room that a state takes on the stack. */
+/* A function of its own, because of the stack space of a state. */
 static __attribute__((noinline)) enum rule_found
 look_at(struct asking *asking, const struct other *valid, struct stint_decision *decision)
 {
@@ -324,7 +322,7 @@ enum rule_found rule_arrive(struct asking *asking, const struct seen *mine, stru
     move->from.slots = NULL;
     move->n_runs = 0;
     if (asking->quota->limit == 0)
-        return RULE_ALONE; /* it takes no unit, and none into its state */
+        return RULE_ALONE; /* it takes no unit, and writes none */
     if (slots_settle(asking->slots, &asking->home, mine) != SETTLE_MINE)
         return RULE_AGAIN;
     for (;;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding a key's slot, and making sure that it has only one. */
+/* Finds a key's slot, and ensures that it has only one. */
 #include "table/slot/slots.h"
 
 void slots_open(struct slots *slots, const struct region *region, enum slot_class class)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where keys have their places: two hashed sets of WAYS slots each, per class of state size.
+ * Where keys have their slots: two hashed sets of WAYS slots each, per class of state size.
  *
  * A slot's pair is (tag word, second word). The tag word holds 48 bits of the key's keyed hash, the
- * id of the quota whose algorithm the state obeys, and one bit that says "pending". What the second
- * word is depends on the class: class 8 and blocks: the state itself, so that tag and state change
- * in one step; class 16 and wide:  a generation, counted up each time the slot is handed over. Tag
- * word 0 is an empty slot.
+ * id of the quota whose algorithm the state has, and one bit for "pending". The second word depends
+ * on the class: class 8 and blocks: the state itself, so that tag and state change in one step;
+ * class 16 and wide: a generation, counted up each time the slot is handed over. Tag word 0 is an
+ * empty slot.
  *
  * One key must never have two valid slots, or it would have its limit twice. A new key therefore
- * publishes a *pending* slot first, then looks for others of the same key, and only then makes its
- * own valid (slots_settle). Each publication is unlike any other at that slot (a nonce in class 8,
- * the generation elsewhere), so a late swap by a stalled thread fails. Why two can not both become
- * valid: of two that do, one was published before the other looked; the one that looked saw it
- * valid (then it withdrew), or pending at a lower place (then it withdrew), or pending at a higher
- * place (then it removed it, and the other's last swap failed). A thread that expires leaves at
- * most a pending slot, which anyone may finish or take.
+ * publishes a *pending* slot first, then searches for others of the same key, and only then makes
+ * its own valid (slots_settle). Each publication is unlike any other at that slot (a nonce in class
+ * 8, the generation elsewhere), so a late swap by a stalled thread fails. Proof that two cannot
+ * both become valid: of two that do, one was published before the other searched; the one that
+ * searched saw it valid (then it withdrew), or pending at a lower position (then it withdrew), or
+ * pending at a higher position (then it removed it, and the other's last swap failed). A thread
+ * that ends leaves at most a pending slot, which any thread may finish or take.
  *
  * Under a rule whose quotas have states of different sizes the key must be valid in one class only:
- * rule.h goes on from here.
+ * see rule.h.
  */
 #ifndef STINT_TABLE_SLOT_SLOTS_H
 #define STINT_TABLE_SLOT_SLOTS_H
@@ -29,14 +29,12 @@
 #define TAG_PENDING (UINT64_C(1) << 15)
 #define TAG_ID_MASK (TAG_PENDING - 1)
 #define TAG_HASH_MASK (~UINT64_C(0xffff))
-#define TAG_ABANDONED                                                                              \
-    TAG_PENDING /* no key has tag 0: a wide slot left to an owner who is stuck                     \
-                 */
+#define TAG_ABANDONED TAG_PENDING /* no key has tag 0: a wide slot left to a stuck owner */
 
 /*
- * A slot whose units are on the move to another class (rule.h): pending, without a quota's id.
- * Class 8 says beside it until when they live, in 41 bits of about a millisecond, rounded up, and a
- * nonce.
+ * A slot whose units are on the move to another class (rule.h): pending, without a quota's id. In
+ * class 8 the second word holds the time until which they live, in 41 bits of about a millisecond,
+ * rounded up, and a nonce.
  */
 #define FROZEN_UNIT_LOG2 20
 #define FROZEN_NONCE_BITS 23
@@ -68,7 +66,7 @@ struct slots {
     uint8_t class; /* enum slot_class */
 };
 
-/* The two sets of a key, and its 48 bits in their place of the tag word. */
+/* The two sets of a key, and its 48 bits at their position in the tag word. */
 struct home {
     uint8_t *set[2];
     uint64_t tag;
@@ -99,7 +97,7 @@ static inline struct home slots_home(const struct slots *slots, struct hash128 h
     return home;
 }
 
-/* Whether a tag word bears this tag, in whatever condition its slot is. */
+/* Whether a tag word has this tag, in any state of its slot. */
 static inline bool slots_is_tag(uint64_t tag_word, uint64_t tag)
 {
     return ((tag_word ^ tag) & TAG_HASH_MASK) == 0 && tag_word != 0;
@@ -124,15 +122,15 @@ static inline struct seen slots_see(const struct slots *slots, uint8_t *set, uns
     return seen;
 }
 
-/* The hash says in which half of a set a key is looked for, and put, first. */
+/* The hash selects the half of a set in which a key is searched, and put, first. */
 static inline unsigned slots_first_way(uint64_t tag)
 {
     return (unsigned)(tag >> 16) & HALF_WAYS;
 }
 
 /*
- * Fetches the lines in which a key most likely is, of both sets at once. Always inline: gcc takes a
- * function that only prefetches for one without effect, and drops the call.
+ * Prefetches the lines in which a key most likely is, of both sets at once. Always inline: gcc
+ * assumes that a function that only prefetches has no effect, and removes the call.
  */
 __attribute__((always_inline)) static inline void slots_prefetch(const struct slots *slots,
                                                                  const struct home *home)
@@ -147,8 +145,8 @@ __attribute__((always_inline)) static inline void slots_prefetch(const struct sl
 }
 
 /*
- * The slot in which this very tag word stands. Four in five keys are in their first set, and nearly
- * all in the first half of theirs: one line is read for those, and no other is waited for.
+ * The slot with exactly this tag word. Four in five keys are in their first set, and nearly all in
+ * the first half of theirs: for those one line is read, without waiting for another.
  */
 static inline struct seen slots_find_exact(const struct slots *slots, const struct home *home,
                                            uint64_t tag_word)
@@ -180,17 +178,17 @@ static inline uint64_t state_mark(uint64_t generation)
     return generation << 49;
 }
 
-/* Frozen to be handed over from the generation seen to the next. */
+/* Whether it is frozen, to be handed over from the generation seen to the next. */
 static inline bool state_leaves(struct pair state, uint64_t generation)
 {
     return (state.second & ~STATE_MASK) == (state_mark(generation + 1) | STATE_FROZEN);
 }
 
 /*
- * Whether a pending slot holds what must not be lost: one that is frozen; in class 16 also the
- * first charge of a new key who had settled, or the units of a key that is being handed from
- * itself to itself. It is as good as valid: it gives way to nobody. The latter two are made valid
- * without another look.
+ * Whether a pending slot holds units that must not be lost: a frozen one; in class 16 also the
+ * first charge of a new key that had settled, or the units of a key that is handed from itself to
+ * itself. It counts as valid, and is never removed. The latter two are made valid without another
+ * check.
  */
 bool slots_is_bound(const struct slots *slots, const struct seen *pending);
 
@@ -200,16 +198,16 @@ bool slots_is_whole(const struct slots *slots, const struct seen *valid);
 /* The key's valid slot, or, if it has none, a pending one of its own (.pair.first says which). */
 struct seen slots_find(const struct slots *slots, const struct home *home);
 
-/* A slot of class 16 whose state is given away already: its tag names nobody any more. */
+/* A slot of class 16 whose state is handed over already: its tag belongs to no key any more. */
 bool slots_is_given_away(const struct slots *slots, const struct seen *seen);
 
 enum settle {
-    SETTLE_MINE,  /* nobody else has the key: make it valid now, with this pending pair */
+    SETTLE_MINE,  /* no other slot has the key: make it valid now, with this pending pair */
     SETTLE_OTHER, /* *other is valid, or pending and before mine; mine is withdrawn */
     SETTLE_LOST,  /* my pending slot is gone: begin again */
 };
 
-/* Looks for others of the key that `mine` (pending) is published for; see above. */
+/* Searches for others of the key that `mine` (pending) is published for; see above. */
 enum settle slots_settle(const struct slots *slots, const struct home *home,
                          const struct seen *mine);
 
@@ -218,7 +216,7 @@ bool slots_withdraw(const struct slots *slots, const struct seen *seen);
 
 /*
  * The same for a pending slot that is not bound; false if it became so meanwhile. In class 16 the
- * state is given away first: so a new key who has put its charge there knows that it stands.
+ * state is handed over first: so a new key that has put its charge there knows that it stands.
  */
 bool slots_remove(const struct slots *slots, const struct seen *pending);
 

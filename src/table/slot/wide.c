@@ -2,12 +2,12 @@
 /*
  * Deciding on states wider than 16 bytes: under an owner word instead of a swap.
  *
- * Death at work: whoever finds the owner's process gone takes the word, and the state, which may be
- * half written, becomes full for one period.
- * An owner who lives but is stuck (stopped, swapped out) may come back at any time and write on. So
+ * If the owner's process has ended, the thread that finds this takes the word, and the state, which
+ * may be half written, becomes full for one period.
+ * An owner that runs but is stuck (stopped, swapped out) may continue at any time and write on. So
  * its slot is left to it: the key is blocked for one period, the word is marked as abandoned, the
- * slot loses its tag. Coming back, the owner cannot give the word back, and decides anew; only
- * then, or when it is dead, the slot is free again.
+ * slot loses its tag. When the owner continues, it cannot give the word back, and decides anew;
+ * only then, or when its process has ended, the slot is free again.
  */
 #include "table/slot/rule.h"
 
@@ -18,7 +18,7 @@
 
 struct wide_state {
     uint64_t owner;
-    uint64_t expires_at_ns; /* written by owners, read by new keys who look for a place */
+    uint64_t expires_at_ns; /* written by owners, read for new keys that search for a slot */
     unsigned char bytes[];
 };
 
@@ -27,7 +27,7 @@ static const _Alignas(16) unsigned char never_used[WIDE_STATE_MAX];
 uint64_t wide_expires_at(const struct seen *seen)
 {
     const struct wide_state *wide = seen->state;
-    /* relaxed: a hint, held to account under the owner word before the slot is taken. */
+    /* relaxed: a hint, checked under the owner word before the slot is taken. */
     return __atomic_load_n(&wide->expires_at_ns, __ATOMIC_RELAXED);
 }
 
@@ -43,7 +43,7 @@ static void set_expires_at(struct wide_state *wide, uint64_t expires_at_ns)
     __atomic_store_n(&wide->expires_at_ns, expires_at_ns, __ATOMIC_RELAXED);
 }
 
-/* Back from work: if the slot was abandoned to us meanwhile, it is empty and free from here on. */
+/* After the work: if the slot was abandoned to us meanwhile, it is empty and free from here on. */
 CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
 {
     struct wide_state *wide = seen->state;
@@ -52,13 +52,13 @@ CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
     struct pair now = cas16_load_stable(seen->at);
     struct pair empty = {0, now.second + 1};
     set_expires_at(wide, 0);
-    /* The word first: a slot that looks empty under a word that is held would be tried for ever. */
+    /* The word first: a slot that looks empty under a held word would be tried for ever. */
     owner_give_back(&wide->owner, mine | OWNER_ABANDONED);
     cas16(seen->at, now, empty);
     return false;
 }
 
-/* Whoever abandoned the slot may have been stopped before this. */
+/* The thread that abandoned the slot may have been stopped before this. */
 CAS16_TARGET static void mark_left(const struct seen *seen)
 {
     struct pair left = {TAG_ABANDONED, seen->pair.second + 1};
@@ -66,7 +66,7 @@ CAS16_TARGET static void mark_left(const struct seen *seen)
         cas16(seen->at, seen->pair, left);
 }
 
-/* Leaves the slot to its stuck owner, if the owner does not come back just now. */
+/* Leaves the slot to its stuck owner, unless the owner continues at this time. */
 CAS16_TARGET static void abandon(const struct seen *seen, uint64_t stuck)
 {
     struct wide_state *wide = seen->state;
@@ -78,15 +78,15 @@ CAS16_TARGET static void abandon(const struct seen *seen, uint64_t stuck)
     mark_left(seen);
 }
 
-/* When the last unit that anybody can have charged until now is over. */
+/* When the last unit that can have been charged until now is over. */
 static uint64_t full_until(const struct asking *asking, const struct stint_quota *quota)
 {
     return add_sat(table_latest_ns(asking->table, asking->ask.now_ns), quota->period_ns);
 }
 
 /*
- * The key's owner is stuck: full for one period, elsewhere. The block stays where the owner came
- * back in this moment: another waiter may have abandoned it, and counts on the block.
+ * The key's owner is stuck: full for one period, elsewhere. The block stays if the owner continues
+ * meanwhile: another waiter may have abandoned the slot, and rely on the block.
  */
 static bool displace(struct asking *asking, const struct seen *seen, uint64_t stuck)
 {
@@ -100,9 +100,8 @@ static bool displace(struct asking *asking, const struct seen *seen, uint64_t st
 
 /*
  * The state of a key whose owner was killed at work: full until the last unit that was granted has
- * expired, and at most for one period. The word beside the state says when that is: it is written
- * before an owner ends its work, and until then the caller of that owner has not been granted
- * anything.
+ * expired, and at most for one period. The word beside the state holds that time: an owner writes
+ * it before it ends its work, and until then its caller has no grant.
  */
 static void repair(const struct asking *asking, const struct seen *seen)
 {
@@ -123,8 +122,8 @@ static void repair(const struct asking *asking, const struct seen *seen)
 }
 
 /*
- * Whether nothing is lost with what a place holds; to be asked when its owner word is ours, or that
- * of an owner who is stuck: no other can change the answer then.
+ * Whether nothing is lost with a slot. Call it when its owner word is ours, or that of an owner
+ * that is stuck: no other thread can change the result then.
  */
 static bool is_free(const struct asking *asking, const struct place *place)
 {
@@ -136,7 +135,7 @@ static bool is_free(const struct asking *asking, const struct place *place)
            add_sat(expires_at_ns, table_grace_ns(asking->table)) <= asking->ask.now_ns;
 }
 
-/* How a state stands whose owner word is ours. */
+/* The decision, with nothing taken, of a state whose owner word is ours. */
 static struct stint_decision stands_at(const struct asking *asking, const struct seen *seen,
                                        const struct stint_quota *quota)
 {
@@ -158,7 +157,7 @@ bool wide_stands(const struct asking *asking, const struct seen *seen,
     return give_back(seen, mine) && is_same;
 }
 
-/* Whether a place whose owner word is ours may still be evicted, and what is forgotten then. */
+/* Whether a state whose owner word is ours may still be evicted, and what is forgotten then. */
 static bool may_go(const struct asking *asking, struct place *place)
 {
     uint32_t id = (uint32_t)(place->seen.pair.first & TAG_ID_MASK);
@@ -172,7 +171,7 @@ static bool may_go(const struct asking *asking, struct place *place)
     return place->worth == WORTH_EVICT;
 }
 
-/* Takes a place for the asking key, free or to be evicted, and publishes it as pending. */
+/* Takes a slot for the key, free or to be evicted, and publishes it as pending. */
 CAS16_TARGET static void publish(struct asking *asking, struct place *place)
 {
     struct wide_state *wide = place->seen.state;
@@ -206,8 +205,8 @@ static struct stint_decision deny_for(const struct asking *asking, uint64_t wait
 }
 
 /*
- * Whether a key without a state had one that was left to a stuck owner. To be asked after the state
- * was looked for: the block was made before the slot lost its tag.
+ * Whether a key without a state had one that was left to a stuck owner. Call it after the search
+ * for the state: the block was made before the slot lost its tag.
  */
 static bool is_displaced(const struct asking *asking, struct stint_decision *decision)
 {
@@ -218,14 +217,14 @@ static bool is_displaced(const struct asking *asking, struct stint_decision *dec
     return true;
 }
 
-/* True if *decision is made without a place. */
+/* True if *decision is made without a slot. */
 static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 {
     struct stint_ask peek = asking->ask;
     uint8_t verb = asking->ask.verb;
     peek.verb = STINT_PEEK;
     if (verb == STINT_TAKE_UPTO || verb == STINT_CHARGE)
-        /* More than the limit is no NEVER to these; anything is, under a limit of 0. */
+        /* More than the limit is not NEVER to these; under a limit of 0 any cost is. */
         peek.cost = (uint32_t)min_u64(peek.cost, max_u64(asking->quota->limit, 1));
     if (!place_moves_in(verb))
         peek.cost = 0;
@@ -253,9 +252,9 @@ static struct stint_decision algorithm_of(struct asking *asking, void *bytes)
 }
 
 /*
- * Parameters changed: decides on what the state holds under the new ones, and lets it stand if
+ * Parameters changed: decides on the state's units under the new ones, and keeps the result if
  * units were moved. A refusal leaves the old state: it may hold more than the new algorithm can
- * say.
+ * represent.
  */
 CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct seen *seen)
 {
@@ -280,7 +279,7 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
     return decision;
 }
 
-/* At work on the key's slot, valid or pending. False: begin again. */
+/* Works on the key's slot, valid or pending. False: begin again. */
 CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
                                    struct stint_decision *decision)
 {
@@ -304,12 +303,12 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
     return cas16(seen->at, seen->pair, valid);
 }
 
-/* Takes the owner word of the key's slot; false: begin again, or *refused says why it is denied. */
+/* Takes the owner word of the key's slot; false: begin again, or *refused: it is denied. */
 static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *refused)
 {
     struct wide_state *wide = seen->state;
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), mine);
-    /* Given away while we waited: then whoever is stuck there has nothing of this key's. */
+    /* Handed over while we waited: then its stuck owner has nothing of this key. */
     bool is_ours = pair_equals(cas16_load_stable(seen->at), seen->pair);
     switch (taken) {
     case OWNER_STUCK:
@@ -334,7 +333,7 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
 }
 
 /*
- * At work on a pending slot under a rule: other classes may have the key. False: begin again; else
+ * Works on a pending slot under a rule: other classes may have the key. False: begin again; else
  * the slot is valid, if anything was charged or moved.
  */
 CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *seen,
@@ -357,7 +356,7 @@ CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *
 }
 
 /*
- * Where the slot is valid but was left to us as to a stuck owner, it goes, and what was frozen
+ * If the slot is valid but was left to us as to a stuck owner, it is dropped, and the frozen slot
  * stays frozen: the key is full until that is over.
  */
 static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen *seen,
@@ -504,7 +503,7 @@ CAS16_TARGET bool wide_freeze(struct asking *asking, struct seen *seen, const vo
     return give_back(seen, mine) && frozen;
 }
 
-/* The bytes, too: whoever died while looking for a place here has left them in doubt. */
+/* The bytes, too: a thread that ended during a search for a slot may have left them invalid. */
 CAS16_TARGET void wide_put_back(struct asking *asking, const struct seen *gone, struct pair valid,
                                 const void *bytes)
 {
@@ -534,7 +533,7 @@ bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes)
     struct wide_state *wide = seen->state;
     uint64_t mine;
     if (asking->table->region.read_only) {
-        /* Memory that cannot be written to: what an owner is at work on may come out half done. */
+        /* Read-only memory: a state whose owner is at work may be copied half written. */
         memcpy(bytes, wide->bytes, asking->slots->state_size);
         return pair_equals(cas16_load(seen->at), seen->pair);
     }
@@ -568,7 +567,7 @@ bool wide_is_at_work(const struct seen *seen)
 void wide_free(const struct seen *seen, uint64_t expires_at_ns)
 {
     struct wide_state *wide = seen->state;
-    /* Pages are only written to where something is to be changed: a clean file stays clean. */
+    /* Writes only where something changes: a clean file stays clean. */
     if ((wide->owner & ~OWNER_SEQUENCE_MASK) != 0)
         wide->owner = 0;
     if (wide->expires_at_ns != expires_at_ns)
