@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What pools are asked: the table answers at once, a store through a pending request. */
+/* Calls on pools: the table answers at once, a store through a pending request. */
 #include "service/pools_parts.h"
 
 #include "base/err.h"

@@ -12,7 +12,7 @@
 
 /*
  * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
- * Goes with conn->ops->free(), before its frontend.
+ * Freed by conn->ops->free(), before its frontend.
  */
 struct conn *http_conn_new(struct http_frontend *frontend, struct span peer);
 

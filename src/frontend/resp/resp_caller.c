@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Who a connection belongs to: AUTH, HELLO, and what a reload of the tokens does to it. */
+/* The caller of a connection: AUTH, HELLO, and the effect of a reload of the tokens. */
 #include "frontend/resp/resp_parts.h"
 
 #include "base/number.h"
 
-/* token NULL: nobody, who may do everything where there are no tokens, and else nothing. */
+/* token NULL: not authenticated: all roles where there are no tokens, and otherwise none. */
 static void become(struct resp_conn *conn, const struct access_token *token)
 {
     struct access *tokens = conn->frontend->tokens;
@@ -49,7 +49,7 @@ void resp_caller_forget(struct resp_conn *conn)
     become(conn, NULL);
 }
 
-/* Clients that know a secret alone call the user "default". */
+/* Clients that have only a password send the user name "default". */
 static const struct access_token *find_token(struct resp_call *call, struct span user,
                                              struct span secret)
 {
@@ -102,7 +102,7 @@ struct hello {
     const struct span *name;
 };
 
-/* False: what stands there was refused. */
+/* False: an error was replied. */
 static bool read_hello(struct resp_call *call, struct hello *hello)
 {
     struct resp_writer *out = &call->conn->out;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* STINT.CLOCK: the time that decisions go by; a virtual clock is moved with it. */
+/* STINT.CLOCK: the time of decisions, which it moves under a virtual clock. */
 #include "frontend/resp/resp_parts.h"
 
 #include "algorithm/spec.h"

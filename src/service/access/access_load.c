@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads a file of tokens, a line at a time. */
+/* Reads a file of tokens, line by line. */
 #include "base/err.h"
 #include "service/access/access_set.h"
 
@@ -36,7 +36,7 @@ static unsigned role_named(struct span name)
     return 0;
 }
 
-/* The bytes up to the first of `ends`, taken off `rest` together with that end. */
+/* Takes the bytes up to the first of `ends` off `rest`, together with that character. */
 static struct span cut(struct span *rest, const char *ends)
 {
     size_t len = 0;
@@ -99,7 +99,7 @@ static bool parse_hash(struct span text, uint8_t digest[ACCESS_DIGEST_SIZE])
     return true;
 }
 
-/* Where the reading is, for its messages. */
+/* The current line, for error messages. */
 struct reading {
     const char *path;
     uint32_t line;
@@ -146,7 +146,7 @@ static int keep(const struct reading *reading, struct span name, unsigned roles,
                 const uint8_t digest[ACCESS_DIGEST_SIZE])
 {
     struct access *access = reading->access;
-    /* Room for all at once where the first comes: tokens are pointed to, and never move. */
+    /* Allocates all at once with the first token: tokens are pointed to, and never move. */
     if (access->entries == NULL)
         access->entries = calloc(ACCESS_TOKENS_MAX, sizeof(*access->entries));
     char *copy = malloc(name.len + 1);
@@ -177,7 +177,7 @@ static int read_line(const struct reading *reading, struct span line)
     if (roles == 0)
         return fault(reading, "expected roles after the name: ask, administer or metrics, several "
                               "with commas between them");
-    /* A secret that was pasted here by mistake is not repeated in the message. */
+    /* The message does not repeat the word: it may be a secret that was pasted by mistake. */
     if (!parse_hash(hash, digest))
         return fault(reading, "expected sha256: and 64 hexadecimal digits after the roles; `stint "
                               "token hash` makes them of a secret");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared stores in figures: counted by the worker that asks them, summed when somebody reads. */
+/* Metrics of shared stores: counted by the worker that sends the requests, summed by a reader. */
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "service/metrics/metrics_parts.h"
@@ -68,7 +68,7 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
     return a_ns == 0 ? b_ns : b_ns == 0 ? a_ns : min_u64(a_ns, b_ns);
 }
 
-/* Of the state, that of the worker that fares worst. */
+/* The state is that of the worker with the worst state. */
 static struct backend_metrics sum_of(const struct metrics *metrics, size_t store)
 {
     struct backend_metrics sum = {.asks = 0};
@@ -91,7 +91,7 @@ static struct backend_metrics sum_of(const struct metrics *metrics, size_t store
         sum.expired_release += backend_metric(&from->expired_release);
         sum.expiry_kept_units += backend_metric(&from->expiry_kept_units);
         sum.tickets_dropped += backend_metric(&from->tickets_dropped);
-        /* Each worker sees the same. */
+        /* Each worker sees the same value. */
         sum.failovers = max_u64(sum.failovers, backend_metric(&from->failovers));
         sum.clock_skew_ns = max_u64(sum.clock_skew_ns, backend_metric(&from->clock_skew_ns));
         sum.state = max_u64(sum.state, backend_metric(&from->state));
@@ -157,7 +157,7 @@ void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct 
     }
 }
 
-/* ---- As Prometheus reads them ---------------------------------------------------------------- */
+/* ---- In Prometheus' format ------------------------------------------------------------------- */
 
 struct stores_writing {
     const struct metrics *metrics;
@@ -175,7 +175,7 @@ static void family(const struct stores_writing *writing, const char *name, const
                end, type);
 }
 
-/* stint_NAME{store="…" with its end left open. */
+/* stint_NAME{store="…" without the closing brace. */
 static void begin(const struct stores_writing *writing, const char *name, size_t store)
 {
     page_print(writing->page, "stint_%s{store=\"", name);
@@ -188,7 +188,7 @@ static void end(const struct stores_writing *writing, uint64_t n)
     page_print(writing->page, "} %" PRIu64 "\n", n);
 }
 
-/* One figure of each store; `offset` finds it. */
+/* One metric of each store; `offset` finds it. */
 static void write_one(const struct stores_writing *writing, const char *name, const char *type,
                       const char *help, size_t offset)
 {

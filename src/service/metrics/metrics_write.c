@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Figures as Prometheus reads them: its text format 0.0.4, and OpenMetrics 1.0, which differ in how
- * a counter's family is called and in the last line.
+ * Metrics in Prometheus' text format 0.0.4, and in OpenMetrics 1.0. They differ in the name of a
+ * counter's family and in the last line.
  */
 #include "service/metrics/metrics_parts.h"
 
@@ -48,7 +48,7 @@ void metrics_add_escaped(struct page *page, struct span value)
     }
 }
 
-/* The values of a series as one text, in which no two lists of values are alike. */
+/* The values of a series as one text, which differs for any two lists of values. */
 static void add_values(struct page *page, const char *values)
 {
     const char end[] = {METRICS_VALUE_END, '\0'};
@@ -101,7 +101,7 @@ static void counter(const struct writing *writing, const char *name, const char 
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-/* stint_NAME{domain="…",rule="…"[,value="…"] with its end left open. */
+/* stint_NAME{domain="…",rule="…"[,value="…"] without the closing brace. */
 static void begin_series(const struct writing *writing, const char *name,
                          const struct series *series)
 {
@@ -115,7 +115,7 @@ static void begin_series(const struct writing *writing, const char *name,
     page_add(writing->page, "\"");
 }
 
-/* Rules in force are told from the start, so that a first denial is seen as a rise from 0. */
+/* Rules in force are written from the start, so that a first denial shows as a rise from 0. */
 static bool is_shown(const struct writing *writing, const struct series *series, unsigned outcome,
                      uint64_t n)
 {
@@ -187,10 +187,9 @@ static void write_rules(const struct writing *writing)
     each_series(writing, "detailed_units_total", true, write_units);
 }
 
-/* ---- Frontends
- * ----------------------------------------------------------------------------------- */
+/* ---- Frontends ------------------------------------------------------------------------------- */
 
-/* stint_NAME{frontend="…",OTHER="…"} for each figure that is not 0. */
+/* stint_NAME{frontend="…",OTHER="…"} for each counter that is not 0. */
 static void write_parts(const struct writing *writing, const char *name, unsigned frontend,
                         const char *part, const char *part_name, uint64_t n)
 {
@@ -223,7 +222,7 @@ static void write_requests(const struct writing *writing, const struct frontend_
                         metrics_refusal_names[why], frontends[frontend].refused[why]);
 }
 
-/* One figure of each frontend; `offset` finds it. */
+/* One metric of each frontend; `offset` finds it. */
 static void write_frontends(const struct writing *writing, const struct frontend_metrics *frontends,
                             const char *name, const char *help, size_t offset)
 {
@@ -243,7 +242,7 @@ static void write_connections(const struct writing *writing,
     family(writing, "connections", "gauge", "Connections open now.");
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++) {
         uint64_t opened = frontends[frontend].opened, closed = frontends[frontend].closed;
-        /* The two are read a moment apart. */
+        /* The two counters are not read at the same instant. */
         line(writing, "connections", "frontend", metrics_frontend_names[frontend],
              opened > closed ? opened - closed : 0);
     }
@@ -260,7 +259,7 @@ static void write_connections(const struct writing *writing,
                     offsetof(struct frontend_metrics, bytes_out));
 }
 
-/* ---- The rest -------------------------------------------------------------------------------- */
+/* ---- Other metrics --------------------------------------------------------------------------- */
 
 static void write_durations(const struct writing *writing, const struct total_metrics *total)
 {
@@ -279,7 +278,7 @@ static void write_durations(const struct writing *writing, const struct total_me
     line(writing, "decision_duration_seconds_count", NULL, NULL, count);
 }
 
-/* No label is a text of a client: these are the domains of the rules. */
+/* No label is text of a client: these are the domains of the rules. */
 static void write_unmatched(const struct writing *writing)
 {
     const struct metrics *metrics = writing->metrics;
@@ -335,7 +334,7 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
     line(writing, "table_full_total", "outcome", "allow", info->full_allowed);
 }
 
-/* In the table, and in stores what this server has closed. */
+/* In the table, and in stores those that this server has closed. */
 static void write_expired(const struct writing *writing, const struct stint_table_info *info,
                           const struct total_metrics *total)
 {
