@@ -95,7 +95,7 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
 };
 /* clang-format on */
 
-/* The first command whose name is so long, or RESP_COMMANDS. */
+/* The first command with a name of this length, or RESP_COMMANDS. */
 static size_t first_of(size_t name_len)
 {
     switch (name_len) {
@@ -132,9 +132,9 @@ static inline uint8_t lower(uint8_t c)
 }
 
 /*
- * Eight bytes of a name at once. Where the table has a letter (its bytes with 0x40; a point is
- * below), 0x20 is set in the other's byte: it is then the same for the capital and the small
- * letter, and for nothing else.
+ * Compares eight bytes of a name at once. Where the table has a letter (its bytes with 0x40; a
+ * point is below), 0x20 is set in the other's byte: capital and small letter are then the same, and
+ * no other byte is.
  */
 static inline bool is_same8(const uint8_t *bytes, const char *name)
 {
@@ -147,7 +147,7 @@ static inline bool is_same8(const uint8_t *bytes, const char *name)
 static inline bool is_named(const struct resp_command *command, struct span name)
 {
     size_t at = 0;
-    if (name.len >= 8) /* the first and the last eight; together they are all */
+    if (name.len >= 8) /* the first and the last eight, which overlap or meet */
         return is_same8(name.ptr, command->name) &&
                is_same8(name.ptr + name.len - 8, command->name + name.len - 8);
     while (at < name.len && lower(name.ptr[at]) == (uint8_t)command->name[at])

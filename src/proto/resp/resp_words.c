@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One reader for each word. */
+/* One function for each option. */
 #include "proto/resp/resp_words.h"
 
 #include "base/buf.h"
@@ -52,7 +52,7 @@ static const struct name names[WORDS] = {
 #define TARGET (BIT(WORD_QUOTA) | BIT(WORD_DOMAIN) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
 #define REPEATED (BIT(WORD_QUOTA) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
 
-/* Which words a verb may have, and which it must: one of them. */
+/* Options that a verb accepts, and those of which it requires one. */
 struct grammar {
     unsigned words, needed;
 };
@@ -84,7 +84,7 @@ struct reading {
     size_t n_entries;
     unsigned seen;
     bool cost_seen;
-    int last; /* the word before: a COST behind QUOTA or DESCRIPTOR is of that one */
+    int last; /* the previous option: a COST after QUOTA or DESCRIPTOR applies to it */
     struct stint_error *error;
 };
 
@@ -94,7 +94,7 @@ static int missing(const struct reading *reading, enum word word, const char *wh
                    what);
 }
 
-/* The argument of a word. */
+/* The argument of an option. */
 static int next(struct reading *reading, enum word word, const char *what, struct span *argument)
 {
     if (reading->at == reading->n_args)
@@ -264,7 +264,7 @@ static int read_argument(struct reading *reading, enum word word)
     }
 }
 
-/* Names are capital letters: without 0x20 the other's byte is the same for both of its forms. */
+/* Names are capital letters: without 0x20 a byte is the same for both cases. */
 static inline bool is_named(const struct name *name, struct span text)
 {
     size_t at = 0;
@@ -283,7 +283,7 @@ static enum word find_word(struct span text, unsigned among)
     return WORDS;
 }
 
-/* Appends the names of some words: "QUOTA, DOMAIN or COST". */
+/* Appends the names of some options: "QUOTA, DOMAIN or COST". */
 static int refuse_unknown(const struct reading *reading, unsigned among, struct span text)
 {
     char expected[STINT_ERROR_MAX / 2];
