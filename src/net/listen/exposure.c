@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks at addresses as they were bound, whatever names they were given by. */
+/* Checks addresses as they were bound, not as they were configured. */
 #include "net/listen/exposure.h"
 
 static int check_address(const struct listener *listener, const struct exposure_options *options,

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a server tells of itself while it runs: one line each on standard error, as text or JSON.
+ * The log of a running server: one line for each event on standard error, as text or JSON.
  *
- * Every line is of a kind in the table below, which gives its level, its name and its message;
- * what differs from line to line stands in fields. Lines of a kind that come too fast are held
- * back by a stint_cell8 of that kind; the next line that is let through says how many. Nobody waits
- * for who reads the log: lines that find no room are counted, and told of when there is. Any
- * thread. Fields never hold tokens, keys of TLS, or bytes of requests,
- * but the domain and the keys of descriptors that no rule limits (service/unmatched.h), escaped.
+ * Every line is of a kind in the table below, which gives its level, name and message; fields hold
+ * the varying parts. A stint_cell8 for each kind drops lines that come too fast; the next line has
+ * their number. The log never waits for its reader: lines that cannot be written are counted, and
+ * reported later. Any thread. Fields never contain tokens, TLS keys, or bytes of requests, except
+ * the domain and the keys of descriptors that no rule limits (service/unmatched.h), escaped.
  */
 #ifndef STINT_NET_LOG_LOG_H
 #define STINT_NET_LOG_LOG_H
@@ -92,9 +91,9 @@ struct log;
 
 struct log *log_new(int fd, enum log_format format, enum log_level least); /* NULL: no memory */
 void log_free(struct log *log);
-/* Tells of lines that were lost, if there is room now: to be called now and then. */
+/* Reports lost lines, if a line can be written now: call periodically. */
 void log_flush(struct log *log);
-/* Of the lines that come from now on. */
+/* For the lines from now on. */
 void log_set(struct log *log, enum log_format format, enum log_level least);
 
 void log_write(struct log *log, enum log_kind kind, const struct log_field *fields,

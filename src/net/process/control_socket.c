@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A folder that others can write to lets them put a socket, or a link to one, under the path. In a
- * sticky folder they can do so only before the server does: there the owner of the socket tells.
+ * Users with write access to a folder can put a socket, or a link to one, under the path. In a
+ * sticky folder they can do so only before the server does: there the owner of the socket is
+ * checked.
  */
 #define _GNU_SOURCE
 #include "net/process/control_socket.h"
@@ -82,7 +83,7 @@ int control_bind(const char *path, struct stint_error *error)
     return fd;
 }
 
-/* Of the file at the path; *is_there is false where there is none. */
+/* The owner of the file at the path; *is_there is false if there is none. */
 static int check_socket(const char *path, bool *is_there, struct stint_error *error)
 {
     struct stat status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Capabilities by the system's own calls: libc has them, and no header for them. */
+/* Capabilities by system calls: libc has these, but no header for them. */
 #define _GNU_SOURCE
 #include "net/process/user.h"
 
@@ -35,7 +35,8 @@ static bool set_rights(const struct rights *rights)
     return syscall(SYS_capset, &header, rights->words) == 0;
 }
 
-/* Of what it has, the right to bind a low port; a container may have taken that one, too. */
+/* Keeps of its capabilities the one to bind a low port; a container may have removed that one,
+ * too. */
 static bool keep_right_to_bind(void)
 {
     struct rights had, kept = {0};
