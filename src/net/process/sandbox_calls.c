@@ -105,8 +105,7 @@ static const struct condition conditions[] = {
     ALLOWED_IF("openat", 2, MASKED(WRITES, O_RDONLY)),
     REFUSED_IF("openat", 2, MASKED(O_ACCMODE, O_WRONLY)),
     REFUSED_IF("openat", 2, MASKED(O_ACCMODE, O_RDWR)),
-    /* Threads, no processes. What clone3 is to make, a filter cannot see:
-       it is not there, and libc takes clone. */
+    /* Threads only. A filter cannot see the flags of clone3: without it libc uses clone. */
     ALLOWED_IF("clone", CLONE_FLAGS_ARGUMENT, MASKED(CLONE_THREAD, CLONE_THREAD)),
     {"clone", SCMP_ACT_KILL_PROCESS, 1, {IF(CLONE_FLAGS_ARGUMENT, MASKED(CLONE_THREAD, 0))}},
     /* Only checks whether the owner of a state file is alive; other signals are not allowed. */
