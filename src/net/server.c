@@ -24,11 +24,9 @@
 #include <unistd.h>
 
 #define SECOND_MS 1000
-#define EXPIRE_SLOTS_MAX                                                                           \
-    (UINT64_C(1) << 20)          /* slots of the tickets' ring that are checked each               \
-                                  * second */
-#define STUCK_NS (10 * NS_PER_S) /* time since a worker last ran its loop */
-#define END_MS 2000              /* for workers to close what is open */
+#define EXPIRE_SLOTS_MAX (UINT64_C(1) << 20) /* of the tickets' ring, each second */
+#define STUCK_NS (10 * NS_PER_S)             /* time since a worker last ran its loop */
+#define END_MS 2000                          /* for workers to close what is open */
 
 enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_USR2, SIGNALS };
 static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
@@ -178,8 +176,7 @@ static void tell_worker_changed(void *arg)
 
 /* ---- Reloading ------------------------------------------------------------------------------- */
 
-/* Runs in a thread of its own. All steps that can fail come first; certificates are put in force
- * last. */
+/* Runs in a thread of its own. Steps that can fail come first; certificates are set last. */
 static int load(void *arg, struct stint_error *error)
 {
     struct server *server = arg;
@@ -539,8 +536,7 @@ static struct sandbox_options sandbox_options(const struct server *server)
     };
 }
 
-/* Drops the capability for ports below 1024, and access to files: before there are other
- * threads. */
+/* Drops the capability for low ports, and access to files: before there are other threads. */
 static int give_up_rights(struct server *server, struct stint_error *error)
 {
     struct sandbox_options sandbox = sandbox_options(server);

@@ -230,8 +230,7 @@ static bool flush(struct stream *stream, uint64_t now_ns)
         metrics_bytes(stream->home->options.metrics, stream->home->options.frontend, 0, sent_bytes);
     if (output.len == 0)
         stream->unsent = 0;
-    else if (stream->unsent <= sent_bytes) { /* all bytes that waited are sent: the time limit
-                                              * starts again */
+    else if (stream->unsent <= sent_bytes) { /* all that waited is sent: begin again */
         stream->unsent = output.len;
         stream->unsent_since_ns = now_ns;
     } else
@@ -322,8 +321,7 @@ static bool holds_too_much(const struct stream *stream)
     return memory->most > 0 && memory->held > memory->most && stream->held > HELD_UNCOUNTED;
 }
 
-/* Call after every use of the connection that may change it: sends, then waits for the next
- * event. */
+/* Call after every use of the connection: sends, then waits for the next event. */
 static void settle(struct stream *stream, uint64_t now_ns)
 {
     struct conn *conn = stream->conn;

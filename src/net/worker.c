@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The opening thread sets a worker up, so that it can report errors; the worker's own thread runs
- * it. */
+/* The opening thread sets a worker up, to report errors; the worker's own thread runs it. */
 #define _GNU_SOURCE
 #include "net/worker.h"
 

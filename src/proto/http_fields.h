@@ -28,8 +28,7 @@ unsigned http_style_named(struct span name);
 
 #define HTTP_FIELDS_INTEGER_MAX UINT64_C(999999999999999) /* of structured fields: 15 digits */
 #define HTTP_FIELDS_NAME_MAX 100  /* bytes of a policy's name; the rest is left out */
-#define HTTP_FIELDS_LIST_MAX 1024 /* bytes of a list; items that do not fit are left out of both   \
-                                   */
+#define HTTP_FIELDS_LIST_MAX 1024 /* bytes of a list; items that do not fit are left out */
 
 /* Whole seconds, rounded up, at least 1: Retry-After. */
 uint64_t http_fields_retry_s(uint64_t wait_ns);

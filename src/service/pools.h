@@ -87,8 +87,8 @@ const char *pools_name(const struct pools *pools, size_t index);
  * there is one, once it has used the answer: names of keys are valid as long as the request.
  */
 struct pools_caller {
-    struct backend_pools *const *stores;       /* of this thread, in the order of the names in
-                                                * pools_stores */
+    struct backend_pools *const *stores;       /* of this thread, in the order of
+                                                * pools_stores.names */
     struct pending_requests *pending_requests; /* of this thread */
     uint64_t timeout_ns;
     struct pending *pending; /* NULL: the first call */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One worker's path from a request to its reply: checks the caller, finds the rules, runs the
- * verb. */
+/* One worker's path from a request to its reply: the caller's rights, the rules, the verb. */
 #include "service/service_parts.h"
 
 #include "base/err.h"
@@ -221,8 +220,7 @@ uint64_t service_retry_at(const struct request *request, const struct reply *rep
     if (request->wait_ns == 0 || reply->error != REPLY_DECIDED ||
         reply->decision.outcome != STINT_DENY)
         return 0;
-    /* Others may be faster at that time: then the request is decided again, until it may not
-     * wait. */
+    /* Others may be faster at that time: then the request is decided again, within its limit. */
     uint64_t again_ns = add_sat(now_ns, max_u64(reply->decision.retry_after_ns, 1));
     return again_ns <= patience_ends_ns ? again_ns : 0;
 }

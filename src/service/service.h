@@ -35,8 +35,7 @@ struct server_state_options {
     bool has_virtual_clock;       /* decisions use the table's time, which callers move */
     bool shadow_mode;             /* every rule is in shadow mode */
     bool quota_mode;              /* every rule is in quota mode */
-    bool charges_hits;            /* Envoy's hits are charged where their rule does not say
-                                   * otherwise */
+    bool charges_hits;            /* Envoy's hits are charged where their rule has no setting */
     bool checks_debt;             /* a check passes until more than the limit is used */
     unsigned metrics_names;       /* bits of enum metrics_names. Default METRICS_NAMES_STINT */
     unsigned near_thousandths;    /* metrics_count_hits() */
@@ -48,8 +47,7 @@ struct server_state;
 
 int server_state_open(struct server_state **server_state,
                       const struct server_state_options *options, struct stint_error *error);
-void server_state_close(struct server_state *server_state); /* after all services; NULL is
-                                                             * allowed */
+void server_state_close(struct server_state *server_state); /* after all services; may be NULL */
 
 /*
  * Replaces the rules in force, from any thread: each service uses the new ones from its next

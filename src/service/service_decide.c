@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests on items and descriptors: from the request to the inputs, the evaluation, the
- * statuses. */
+/* Requests on items and descriptors: the inputs, the evaluation, the statuses. */
 #include "service/service_parts.h"
 
 #include "base/err.h"

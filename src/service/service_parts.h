@@ -73,8 +73,7 @@ bool service_is_shared(struct service *service, const struct request *request, u
  */
 bool service_begin_pending(struct service *service, const struct request *request,
                            struct reply *reply);
-/* Call after the evaluation: false where there is no decision (yet), and the reply has the
- * reason. */
+/* Call after the evaluation: false where the reply has the reason why there is no decision. */
 bool service_end_pending(struct service *service, struct reply *reply);
 /* The hash of a request's id and that of its body, the same at every node. False: no memory. */
 bool service_shared_id(const struct request *request, const struct caller *caller,

@@ -85,8 +85,7 @@ static uint32_t stride_for(uint64_t asked)
     return stride;
 }
 
-/* How many requests to skip before the next note: 0 … 2 (stride - 1), so that no pattern escapes
- * it. */
+/* How many requests to skip before the next note: 0 … 2 (stride - 1), without a pattern. */
 static uint32_t draw_gap(struct worker *worker)
 {
     worker->random = worker->random * 1664525u + 1013904223u;

@@ -41,8 +41,7 @@ void grpc_call_enlist(struct grpc_call *call, enum grpc_list list)
 
 void grpc_call_cut(struct grpc_call *call)
 {
-    /* The call waits for nothing more. Its stream may stay open until the socket takes the
-     * output. */
+    /* The call waits for nothing more, even if its stream stays open until all is sent. */
     grpc_call_enlist(call, GRPC_CLOSING);
     nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
 }

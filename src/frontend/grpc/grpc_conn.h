@@ -51,8 +51,8 @@ struct grpc_frontend_options {
 
 struct grpc_frontend *
 grpc_frontend_new(const struct grpc_frontend_options *options); /* NULL: no memory */
-void grpc_frontend_free(struct grpc_frontend *frontend);        /* after its connections; NULL is
-                                                                 * allowed */
+void grpc_frontend_free(struct grpc_frontend *frontend);        /* after its connections; may be
+                                                                 * NULL */
 /* From now on health reports NOT_SERVING. */
 void grpc_frontend_drain(struct grpc_frontend *frontend);
 

@@ -25,24 +25,19 @@
 #define GRPC_NOTICE_NS NS_PER_S         /* longest wait for the answer to the first GOAWAY */
 #define GRPC_ABUSE_NS (10 * NS_PER_S)   /* in which the bucket of idle frames refills */
 #define GRPC_WINDOW (1 << 20)           /* bytes of unread requests, of one connection */
-#define GRPC_HELD_MESSAGES                                                                         \
-    4                      /* of full size: the limit of all incomplete ones                       \
-                            * together */
-#define GRPC_HELD_TOTAL 64 /* the same, of all connections of a frontend */
-#define GRPC_SCARCE_OUTPUT                                                                         \
-    16384 /* limit of a connection, while a frontend holds more                                    \
-           * than that */
-#define GRPC_SMALL_MESSAGE                                                                         \
-    16384                               /* of a call that needs no token; twice that is kept of    \
-                                         * it */
+#define GRPC_HELD_MESSAGES 4            /* of full size: limit of incomplete ones */
+#define GRPC_HELD_TOTAL 64              /* the same, of all connections of a frontend */
+#define GRPC_SCARCE_OUTPUT 16384        /* of a connection, while a frontend holds more */
+#define GRPC_SMALL_MESSAGE 16384        /* of a call that needs no token */
 #define GRPC_ENDLESS_CALLS 16           /* Watch and reflection, of one connection */
 #define GRPC_SLICE 1024                 /* bytes read before their output is written */
 #define GRPC_TURN 500                   /* units of work, about 1 µs each, in one turn */
-#define GRPC_SILENCE_NS (60 * NS_PER_S) /* of a peer that watches, until it has to answer a PING   \
-                                         */
-#define GRPC_FREE_CALLS 4096            /* kept by a frontend for reuse */
-#define GRPC_ANSWER_SPACE 120           /* an answer up to this size needs no memory of its own */
-#define GRPC_SECRET_MAX 128             /* bytes of a secret that a connection remembers */
+#define GRPC_SILENCE_NS                                                                            \
+    (60 * NS_PER_S)           /* of a peer that watches, until it has to answer a PING             \
+                               */
+#define GRPC_FREE_CALLS 4096  /* kept by a frontend for reuse */
+#define GRPC_ANSWER_SPACE 120 /* an answer up to this size needs no memory of its own */
+#define GRPC_SECRET_MAX 128   /* bytes of a secret that a connection remembers */
 
 struct grpc_frontend {
     struct grpc_frontend_options options;
@@ -155,8 +150,7 @@ struct grpc_conn {
     uint64_t heard_ns;   /* when the last bytes came */
     uint64_t idle_debt_ns, idle_seen_ns;
     uint64_t age_at_ns, grace_at_ns, notice_at_ns, watch_at_ns; /* STINT_NEVER_NS: not set */
-    struct http2_frames frames;                                 /* of the bytes fed to the
-                                                                 * session */
+    struct http2_frames frames;                                 /* of the bytes fed so far */
     uint64_t frame_since_ns;                                    /* when the open frame began */
     uint64_t waits_end_ns; /* the earliest end of a call that waits for a store; STINT_NEVER_NS */
     uint8_t leaving;       /* enum grpc_leaving */

@@ -19,8 +19,7 @@
 #define SIZE_KEPT 1024 /* bytes of memory that an empty queue keeps */
 #define REQUEST_SIZE_KEPT 4096
 #define REQUESTS_KEPT 8         /* by a worker, for the next requests */
-#define WAITING_INPUT_MAX 16384 /* bytes after a request that waits, above which no more are read  \
-                                 */
+#define WAITING_INPUT_MAX 16384 /* bytes after a request that waits; then no more are read */
 
 struct http_conn {
     struct conn conn;

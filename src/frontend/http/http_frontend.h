@@ -98,8 +98,7 @@ void http_exchange_page(struct http_exchange *exchange, const char *type);
 void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
                         const char *text);
 
-/* Passes frontend->call to the service. False: no reply yet, answer->again_at_ns or ->pending is
- * set. */
+/* Calls the service. False: no reply yet, answer->again_at_ns or ->pending is set. */
 bool http_exchange_ask(struct http_exchange *exchange);
 /* Answers with the decision in frontend->reply; `write` writes the body. */
 void http_exchange_reply(struct http_exchange *exchange, const char *type,

@@ -31,8 +31,7 @@ struct resp_frontend;
  */
 struct resp_frontend *resp_frontend_new(struct service *service, struct access_now *access,
                                         const struct resp_limits *limits);
-void resp_frontend_free(struct resp_frontend *frontend); /* after its connections; NULL is
-                                                          * allowed */
+void resp_frontend_free(struct resp_frontend *frontend); /* after its connections; may be NULL */
 
 /*
  * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.

@@ -73,8 +73,7 @@ static unsigned section_of(struct span name)
                                           : 0;
 }
 
-/* Scanning a table takes a while: only if the section is named, by a caller that may read
- * metrics. */
+/* Scanning a table takes a while: only on request, for a caller that may read metrics. */
 void resp_info(struct resp_call *call)
 {
     unsigned sections = call->n_args == 1 ? SECTION_SERVER | SECTION_RULES : 0;

@@ -40,8 +40,7 @@ struct resp_frontend {
 struct resp_pending_requests {
     struct pending **ring; /* of RESP_PENDING_MAX; NULL until one is needed */
     unsigned first, n;
-    bool lacks_first;          /* the command at the head waits for a time, without a pending
-                                * request */
+    bool lacks_first;          /* the command at the head waits for a time, not for a store */
     size_t bytes;              /* of their commands */
     struct resp_reader reader; /* of the command after them */
 };
@@ -55,8 +54,7 @@ struct resp_conn {
     struct byte_queue input; /* an incomplete command, or complete ones that wait */
     struct resp_writer out;
     size_t sent;                      /* bytes of out that are sent */
-    const struct resp_bounds *bounds; /* until the client is authenticated: those for
-                                       * unauthenticated clients */
+    const struct resp_bounds *bounds; /* until the client is authenticated */
     struct access *tokens;            /* the set in which `token` was found, with a reference */
     const struct access_token *token;
     struct caller caller;
@@ -84,8 +82,7 @@ struct resp_call {
     size_t n_args;
     uint64_t now_ns; /* of decisions */
     uint64_t io_now_ns;
-    struct pending *pending; /* of the command, which is re-evaluated; the function that uses it
-                              * sets NULL */
+    struct pending *pending; /* of the command; the function that uses it sets NULL */
     bool is_ahead;           /* earlier ones wait: only a store request may be sent, and no reply */
     bool has_waited;         /* it now waits for a store */
 };
@@ -106,8 +103,7 @@ static inline void resp_call_begin(struct resp_call *call)
     call->conn->was_asked = true;
 }
 
-/* Instead of a reply: decides the command again at that time. False where it may not wait any
- * more. */
+/* Instead of a reply: decides the command again then. False where it may not wait any more. */
 bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns);
 /* ---- resp_prefetch.c: commands that wait for stores ---------------------------------------------
  */

@@ -139,8 +139,7 @@ void resp_prefetch_look(struct resp_conn *conn, uint64_t now_ns)
             resp_reader_next(&pending_requests->reader, span_of(input->bytes + at, input->end - at),
                              conn->bounds, &conn->frontend->argv);
         if (len < 0)
-            pending_requests->reader = (struct resp_reader){0}; /* the error is replied when it
-                                                                 * is the first */
+            pending_requests->reader = (struct resp_reader){0}; /* the error is replied later */
         if (len <= 0 || !begin(conn, now_ns))
             return;
         pending_requests->bytes += (size_t)len;

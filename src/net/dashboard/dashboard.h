@@ -10,8 +10,7 @@
 
 extern const unsigned char dashboard_html[];
 extern const size_t dashboard_html_len;
-/* The Content-Security-Policy of the page, terminated: it lists the hashes of all scripts and
- * styles. */
+/* The Content-Security-Policy of the page, terminated: has the hashes of all scripts and styles. */
 extern const unsigned char dashboard_policy[];
 
 #endif

@@ -39,8 +39,7 @@ function percent(part, whole) {
     return whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "";
 }
 
-// Control characters and invalid text are shown by number; `\` too, so that the output is
-// unambiguous.
+// Control characters and invalid text are shown by number; `\` too, to avoid ambiguity.
 function printable(text) {
     return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\\]/g,
         (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
@@ -140,8 +139,7 @@ function drawRules(rules) {
 
 // ---- Tables -------------------------------------------------------------------------------------
 
-// Each row is a list of texts, the first of them names; a shortened name has the whole name as a
-// title.
+// Each row is a list of texts, the first of them names; a shortened name has a title.
 function fillRows(body, rows, nameColumns) {
     body.replaceChildren(...rows.map((row) => {
         const line = document.createElement("tr");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The main thread checks for changes, which is cheap; another thread reads the files, which is
- * not. */
+/* The main thread checks for changes, which is cheap; another thread reads the files. */
 #define _GNU_SOURCE
 #include "net/file/watch.h"
 

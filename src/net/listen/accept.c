@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One accept4() for each connection; whether it is served, and by which frontend, is decided
- * later. */
+/* One accept4() for each connection; whether and how it is served is decided later. */
 #define _GNU_SOURCE
 #include "net/listen/accept.h"
 

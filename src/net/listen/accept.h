@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Accepts the connections of one listening socket in a worker's loop, through the connection
- * limiter. If the process has no free descriptor, accepting pauses; clients wait in the queue. One
- * thread.
+ * limiter. Without a free descriptor accepting pauses; clients wait in the queue. One thread.
  */
 #ifndef STINT_NET_LISTEN_ACCEPT_H
 #define STINT_NET_LISTEN_ACCEPT_H

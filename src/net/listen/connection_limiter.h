@@ -27,8 +27,7 @@ struct connection_slot; /* the slot of an address */
 struct connection_limiter *
 connection_limiter_new(const struct connection_limits *limits); /* NULL: no memory */
 void connection_limiter_free(
-    struct connection_limiter *connection_limiter); /* after all connections have left; NULL is
-                                                     * allowed */
+    struct connection_limiter *connection_limiter); /* after all have left; NULL is allowed */
 
 /* Open connections stay open, also if the new limits are lower. */
 void connection_limiter_set_limits(struct connection_limiter *connection_limiter,

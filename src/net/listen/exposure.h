@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether listening sockets may be served: depends on which clients can connect, and on tokens and
- * certificates. */
+/* Whether listening sockets may be served: by possible clients, and by tokens and certificates. */
 #ifndef STINT_NET_LISTEN_EXPOSURE_H
 #define STINT_NET_LISTEN_EXPOSURE_H
 

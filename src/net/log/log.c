@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines are assembled in one buffer and written whole, under a lock that is never held for a
- * wait. */
+/* Lines are assembled in one buffer and written whole, under a lock that is held briefly. */
 #define _GNU_SOURCE
 #include "net/log/log.h"
 

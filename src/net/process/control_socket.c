@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Users with write access to a folder can put a socket, or a link to one, under the path. In a
- * sticky folder they can do so only before the server does: there the owner of the socket is
- * checked.
+ * sticky folder they can do so only before the server: there the socket's owner is checked.
  */
 #define _GNU_SOURCE
 #include "net/process/control_socket.h"

@@ -11,8 +11,7 @@
 struct handover {
     struct handover_options options;
     uv_poll_t control;
-    uv_poll_t started;                            /* signals the end of a successor that this
-                                                   * process has started */
+    uv_poll_t started;                            /* signals the end of our own successor */
     int control_fd, predecessor_fd;               /* -1: none */
     struct successor *successors[SUCCESSORS_MAX]; /* in the order in which they came; then NULL */
     size_t open_handles;

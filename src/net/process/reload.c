@@ -105,8 +105,8 @@ struct reload *reload_new(const struct reload_options *options)
 void reload_close(struct reload *reload)
 {
     pthread_mutex_lock(&reload->lock);
-    bool closes = !reload->is_closed && !reload->is_running; /* otherwise it is closed at the end
-                                                              * of the reload */
+    bool closes = !reload->is_closed && !reload->is_running; /* otherwise the reload's end closes
+                                                              * it */
     reload->is_closed = true;
     pthread_mutex_unlock(&reload->lock);
     if (closes)

@@ -13,10 +13,9 @@
 struct reload;
 
 struct reload_options {
-    uv_loop_t *loop;                                   /* its thread opens, closes, and runs the
-                                                        * callbacks */
-    int (*load)(void *arg, struct stint_error *error); /* in another thread */
-    void (*began)(void *arg);                          /* in the loop */
+    uv_loop_t *loop;                                                     /* runs all but load() */
+    int (*load)(void *arg, struct stint_error *error);                   /* in another thread */
+    void (*began)(void *arg);                                            /* in the loop */
     void (*ended)(void *arg, int code, const struct stint_error *error); /* in the loop */
     void *arg;
 };

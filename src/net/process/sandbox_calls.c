@@ -127,8 +127,7 @@ static const struct condition without_connections[] = {
     {"connect", SCMP_ACT_ERRNO(EPERM), 0, {IF(0, EQUALS(0))}},
 };
 
-/* With connections to stores. The resolver asks the kernel for this machine's addresses
- * (AF_NETLINK). */
+/* For stores. The resolver asks the kernel for this machine's addresses (AF_NETLINK). */
 static const struct condition with_connections[] = {
     ALLOWED_IF("socket", 0, EQUALS(AF_UNIX)),
     ALLOWED_IF("socket", 0, EQUALS(AF_INET)),
@@ -143,8 +142,7 @@ static int fail(const char *what, int code, struct stint_error *error)
                    strerror(code < 0 ? -code : code));
 }
 
-/* A name that is unknown on this processor or to this library needs no rule: the default is
- * strict. */
+/* A name unknown on this processor or to this library needs no rule: the default is strict. */
 static int add(scmp_filter_ctx filter, const char *call, uint32_t action, unsigned n_arguments,
                const struct scmp_arg_cmp *arguments, struct stint_error *error)
 {
@@ -208,8 +206,7 @@ int sandbox_calls(bool connects, struct stint_error *error)
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 #define ADD_ALL(calls, action) add_all(filter, calls, N(calls), action, error)
 
-    /* Newer calls than this list fail as on an old kernel; libc and libuv have fallbacks for
-     * them. */
+    /* Newer calls fail as on an old kernel; libc and libuv have fallbacks for them. */
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     if (filter == NULL)
         return fail("memory", ENOMEM, error);

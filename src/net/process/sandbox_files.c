@@ -39,8 +39,7 @@ static const char *const of_the_system[] = {
     "/etc/crypto-policies", /* GnuTLS reads its policy at each reload */
     "/etc/gnutls",
     "/etc/localtime",
-    "/proc", /* to check the owner of a state file; the memory of other processes is not
-              * accessible */
+    "/proc", /* to check a state file's owner; other processes' memory is not accessible */
     "/sys/devices/system/cpu",
     "/usr/share/crypto-policies",
     "/usr/share/zoneinfo",

@@ -35,8 +35,7 @@ static bool set_rights(const struct rights *rights)
     return syscall(SYS_capset, &header, rights->words) == 0;
 }
 
-/* Keeps of its capabilities the one to bind a low port; a container may have removed that one,
- * too. */
+/* Keeps the capability to bind a low port, unless a container has removed that one, too. */
 static bool keep_right_to_bind(void)
 {
     struct rights had, kept = {0};

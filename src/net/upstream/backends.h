@@ -48,8 +48,7 @@ struct stores_options {
     void (*skewed)(void *arg, uint64_t skew_ns);
     void (*damaged)(void *arg, uint64_t states); /* memcached: so many states were damaged */
     void *skewed_arg;                            /* of both */
-    /* A store was unavailable for a second, with the reason; NULL: it is available again. May be
-     * NULL */
+    /* A store was unavailable for a second, and why; NULL: it is available again. May be NULL */
     void (*unavailable)(void *arg, size_t index, const char *why);
     void *unavailable_arg;
 };

@@ -76,8 +76,7 @@ static bool inflater_begin(struct grpc_zip *zip)
     return zip->has_inflater;
 }
 
-/* Doubles the space, up to one byte more than is allowed: if that is filled, the output is too
- * long. */
+/* Doubles the space, up to one byte more than is allowed, which detects too long an output. */
 static bool space_double(struct zip_space *space, size_t max)
 {
     size_t size = space->size <= max / 2 ? 2 * space->size : max + 1;

@@ -26,12 +26,10 @@ void reflection_set_free(struct reflection_set *set);
 
 /* The index of a file, or REFLECTION_NONE. */
 size_t reflection_file_named(const struct reflection_set *set, struct span name);
-/* The file of a message, field, enum, enum value, service or method, such as
- * "grpc.health.v1.Health.Check". */
+/* The file of any symbol: a message, field, enum, enum value, service or method. */
 size_t reflection_file_defining(const struct reflection_set *set, struct span symbol);
 
-/* The indices of a file and of all its imports, each once, the file itself first; returns their
- * number. */
+/* The indices of a file, first, and of all its imports, each once; returns their number. */
 size_t reflection_files_of(const struct reflection_set *set, size_t file,
                            size_t indices[REFLECTION_FILES_MAX]);
 

@@ -15,8 +15,7 @@
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* Each of these returns NULL without memory, and accepts NULL for a value that could not be
- * made. */
+/* Each of these returns NULL without memory, and accepts NULL for a missing value. */
 
 static Pb__Value *value_of(struct rls_arena *arena, Pb__Value__KindCase kind)
 {

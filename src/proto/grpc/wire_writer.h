@@ -20,8 +20,7 @@ struct wire_writer {
 void wire_write_number(struct wire_writer *writer, unsigned field, uint64_t number);
 /* An empty value is left out. */
 void wire_write_bytes(struct wire_writer *writer, unsigned field, struct span bytes);
-/* Writes the prefix of a message that was just written, which ends where the writer was before
- * it. */
+/* The prefix of a message that was just written, which ends where the writer was before. */
 void wire_write_head(struct wire_writer *writer, unsigned field, const uint8_t *end);
 
 #endif

@@ -43,8 +43,7 @@ static struct field_head field_head_at(const struct http_request *request, size_
     return head;
 }
 
-/* One bit of 64, by length and first letter: most names that are looked up share it with no
- * field. */
+/* One bit of 64, by length and first letter: most names that are looked up match no field. */
 static uint64_t name_bit(const char *name, size_t len)
 {
     return UINT64_C(1) << ((len * 8 + (len > 0 ? (uint8_t)name[0] | 0x20u : 0)) % 64);

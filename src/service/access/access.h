@@ -71,8 +71,7 @@ void access_roles_text(unsigned roles, char text[ACCESS_ROLES_SIZE]);
 unsigned access_roles_parse(struct span text);
 bool access_name_is_valid(struct span name);
 
-/* A new secret, printable: "stint_" and 256 random bits. False if the system has no random
- * bytes. */
+/* A new secret, printable: "stint_" and 256 random bits. False if the system has none. */
 bool access_secret_new(char text[ACCESS_SECRET_SIZE]);
 /* "sha256:…" of a secret, as in the file. */
 void access_hash_text(struct span secret, char text[ACCESS_HASH_TEXT_SIZE]);
@@ -104,8 +103,7 @@ static inline uint8_t access_keep_peer(char to[ACCESS_PEER_MAX], struct span pee
 /* ---- Secrets from clients -------------------------------------------------------------------- */
 
 struct access_guess_options {
-    /* Wrong secrets per minute of one address, above which its secrets are not checked; 0: no
-     * limit */
+    /* Wrong secrets per minute of one address until its secrets are not checked; 0: no limit */
     unsigned per_minute;
     /* A secret was wrong, or was not checked; `address` as in service/access/guesses.h. Any
      * thread */

@@ -23,8 +23,7 @@ bool guesses_may(const struct guesses *guesses, struct span peer, uint64_t now_n
 /* Counts a wrong secret. */
 void guesses_count(struct guesses *guesses, struct span peer, uint64_t now_ns);
 
-/* The text that the address is counted under: "192.0.2.7", "2001:db8::", "unix". Returns its
- * length. */
+/* The text that the address is counted under: "192.0.2.7", "2001:db8::", "unix"; its length. */
 size_t guesses_address(struct span peer, char text[GUESSES_ADDRESS_SIZE]);
 
 #endif

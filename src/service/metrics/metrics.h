@@ -38,8 +38,7 @@ enum metrics_event {
     METRICS_REPLAYED,       /* replies repeated for a request with the same id */
     METRICS_BANS,           /* keys blocked for repeated denials */
     METRICS_ALL_SHADOW,     /* requests that were allowed, since every rule is in shadow mode */
-    METRICS_BANS_LOST,      /* keys that were not blocked, since the table had no free space for
-                             * the block */
+    METRICS_BANS_LOST,      /* keys not blocked, as the table had no free space for it */
     /* Reservations in backends that were not settled by their deadline. */
     METRICS_EXPIRED_FLOOR,
     METRICS_EXPIRED_RELEASE,
@@ -93,8 +92,7 @@ void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct 
  */
 struct metrics_bound;
 struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *rules);
-void metrics_unbind(struct metrics_bound *bound); /* no worker may use it any more; NULL is
-                                                   * allowed */
+void metrics_unbind(struct metrics_bound *bound); /* after the last use by a worker; may be NULL */
 
 /* ---- Counting by a worker -------------------------------------------------------------------- */
 
@@ -134,8 +132,7 @@ struct metrics_hits {
 bool metrics_counts_hits(const struct metrics_worker *worker);
 void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
                   const struct rule *rule, const struct metrics_hits *hits);
-/* Descriptors that matched no rule in a domain of the rules, or, with SIZE_MAX, in an unknown
- * domain. */
+/* Descriptors that matched no rule in a known domain, or, with SIZE_MAX, in an unknown one. */
 void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
                        size_t domain, uint64_t n);
 void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times);

@@ -120,8 +120,7 @@ static uint64_t id_of(const char *domain, const char *path)
     return siphash13_128(no_secret, id, path, strlen(path)).lo;
 }
 
-/* Updates the text and the flags, which may have changed. Without memory the text stays as it
- * was. */
+/* Updates the text and the flags, which may have changed. Without memory the text is kept. */
 static void note_entries(struct series *series, const struct rule *rule)
 {
     if (rule->metric == NULL ||
@@ -223,8 +222,7 @@ static struct series **detail_place(struct series **details, uint64_t id)
     }
 }
 
-/* A value as text that no other value has: invisible bytes and backslashes are written as
- * numbers. */
+/* A value as text that no other value has: writes invisible bytes and backslashes as numbers. */
 static struct span printable(struct span value, char text[4 * VALUE_MAX])
 {
     size_t len = 0;
