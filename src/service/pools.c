@@ -354,7 +354,7 @@ static int new_in_store(const struct pools *pools, const struct definition *defi
     if (code != 0)
         return code;
     if (given->order > STINT_LEAST_USED)
-        return err_set(error, STINT_E_RANGE, "the order of a pool is none");
+        return err_set(error, STINT_E_RANGE, "unknown order of a pool");
     *made = pool_in_store_new(&pools->stores, store, &name, given->order);
     if (*made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a pool");

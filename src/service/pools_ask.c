@@ -55,7 +55,7 @@ int pools_give_back(struct pools *pools, struct pools_caller *caller, struct spa
     if (code == STINT_E_GONE)
         err_set(error, code, "the pool has no key %s", name.text);
     else if (code != 0)
-        err_set(error, code, "now is later than there is");
+        err_set(error, code, "now is later than the largest time");
     return code;
 }
 

@@ -275,13 +275,13 @@ static int send(struct pool_in_store *pool, struct pools_caller *caller,
 {
     struct backend_pools *pools = caller->stores != NULL ? caller->stores[pool->store] : NULL;
     if (pools == NULL)
-        return err_set(error, STINT_E_SYSTEM, "the store of the pool cannot be asked here");
+        return err_set(error, STINT_E_SYSTEM, "the store of the pool is not available here");
     pthread_mutex_lock(&pool->lock);
     struct roster *roster = roster_ref(pool->roster);
     pthread_mutex_unlock(&pool->lock);
     struct pool_pending *asked = begin(caller, pools, roster, ask->now_ns);
     if (asked == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
+        return err_set(error, STINT_E_SYSTEM, "no memory for a store request");
     ask->list = roster->list;
     ask->deadline_ns = asked->pending->deadline_ns;
     pools->ops->ask(pools, ask, &asked->op);
@@ -298,7 +298,7 @@ int pool_in_store_ask(struct pool_in_store *pool, struct pools_caller *caller,
         return code;
     struct pending_extra *extra = caller->pending->extra;
     if (extra == NULL || extra->free != free_pool_pending)
-        return err_set(error, STINT_E_SYSTEM, "another request was asked");
+        return err_set(error, STINT_E_SYSTEM, "the request differs from the pending one");
     *answer = &pool_pending_of(extra)->op.answer;
     switch ((*answer)->outcome) {
     case BACKEND_WAITS:

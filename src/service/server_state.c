@@ -159,7 +159,7 @@ uint64_t server_state_generation(const struct server_state *server_state)
 static bool open_parts(struct server_state *server_state,
                        const struct server_state_options *options, struct stint_error *error)
 {
-    err_set(error, STINT_E_SYSTEM, "no memory for the figures of %u workers", options->workers);
+    err_set(error, STINT_E_SYSTEM, "no memory for the metrics of %u workers", options->workers);
     server_state->metrics = metrics_new(options->workers);
     server_state->pools = pools_new(options->table);
     server_state->unmatched = unmatched_new();

@@ -58,7 +58,7 @@ static int fill(struct service *service, const struct request *request, uint64_t
     evaluation_begin(&service->evaluation, now_ns);
     if (n == 0)
         return err_set(error, STINT_E_SYNTAX,
-                       "nothing is asked: a quota and a key, or descriptors are needed");
+                       "the request is empty: expected a quota and a key, or descriptors");
     if (n > TARGETS_MAX || (request->n_items > 0 && request->n_descriptors > 0))
         return err_set(error, STINT_E_RANGE,
                        "a request has 1 to %d quotas, or descriptors, but not both", TARGETS_MAX);
@@ -99,9 +99,10 @@ static struct stint_decision block(struct evaluation *evaluation, const struct r
 {
     int code = evaluation_block(evaluation, request->lifetime_ns);
     if (code == STINT_E_FULL)
-        service_refuse_as(reply, REPLY_FULL, "as many keys as the table has room for are blocked");
+        service_refuse_as(reply, REPLY_FULL, "the table has no free space for another blocked key");
     else if (code != 0)
-        service_refuse_as(reply, REPLY_BAD_REQUEST, "the block would end later than there is time");
+        service_refuse_as(reply, REPLY_BAD_REQUEST,
+                          "the end of the block is later than the largest time");
     return allowed();
 }
 

@@ -113,7 +113,7 @@ bool service_begin_pending(struct service *service, const struct request *reques
     struct pending *pending = pending_of(service, request);
     if (pending == NULL || !add_id(service, request, pending)) {
         service_drop(service, pending);
-        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory to ask the store");
+        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for a store request");
         return false;
     }
     pending_rewind(pending);
@@ -134,7 +134,7 @@ static void refuse_fault(const struct evaluation *evaluation, struct reply *repl
     if (evaluation->fault == BACKEND_GONE)
         message = SERVICE_GONE;
     service_refuse_as(reply, (enum reply_error)errors[evaluation->fault],
-                      message != NULL ? message : "the store cannot be asked");
+                      message != NULL ? message : "the store is unavailable");
 }
 
 bool service_end_pending(struct service *service, struct reply *reply)
@@ -148,7 +148,7 @@ bool service_end_pending(struct service *service, struct reply *reply)
         evaluation->is_waiting = evaluation->is_too_early = true; /* no store request was sent */
     if (pending->is_lost && evaluation->fault == 0) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "the quotas of the request have changed while it was asked";
+        evaluation->fault_message = "the quotas of the request have changed during its evaluation";
     }
     if (evaluation->fault == 0 && evaluation->is_waiting && !evaluation->is_too_early) {
         begin_wait(service, pending, reply);

@@ -7,7 +7,7 @@
 
 #include <gnutls/gnutls.h>
 
-#define HOLDS_NO_PLACE "the ticket holds no place: only those of concurrency quotas are renewed"
+#define HOLDS_NO_PLACE "the ticket has no lease: only tickets of concurrency quotas can be renewed"
 
 /* ---- In the table ---------------------------------------------------------------------------- */
 
@@ -78,7 +78,7 @@ static void ask_store(struct service *service, const struct request *request, ui
     evaluation_begin(&service->evaluation, now_ns);
     if (request->id.len > 0) {
         service_refuse_as(reply, REPLY_BAD_REQUEST,
-                          "a ticket of a store is good once by itself: expected no id");
+                          "a ticket of a store can be used only once: expected no id");
         return;
     }
     if (add_ticket(service, request, &error) != 0) {

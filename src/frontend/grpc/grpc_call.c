@@ -151,7 +151,7 @@ bool grpc_call_keep(struct grpc_call *call, struct span bytes)
     struct grpc_bytes *input = &call->input;
     if (conn->held_bytes + bytes.len > held_max(conn)) {
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
-                           "too much of this connection's calls is unfinished");
+                           "the incomplete calls of this connection hold too much memory");
         grpc_call_drop_input(call);
         return false;
     }
@@ -258,7 +258,7 @@ void grpc_call_ask(struct grpc_call *call, struct span bytes)
     if (!read_message(call, bytes, &message))
         ;
     else if (call->ends_ns <= call->conn->now_ns)
-        grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "it came too late to be decided");
+        grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "the request came too late to be decided");
     else if (grpc_conn_is_full(call->conn))
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "the answers of this connection's calls are not read");

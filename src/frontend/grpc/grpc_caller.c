@@ -96,7 +96,7 @@ bool grpc_caller_admit(struct grpc_call *call)
     renew_token(call);
     if (call->conn->frontend->tokens == NULL || call->token != NULL)
         return true;
-    const char *why = "a token is wanted: authorization: Bearer SECRET";
+    const char *why = "a token is required: authorization: Bearer SECRET";
     if ((call->said & GRPC_SAID_TOO_OFTEN) != 0)
         why = "too many wrong secrets came from this address: wait a minute";
     else if ((call->said & GRPC_SAID_SECRET) != 0)

@@ -12,7 +12,7 @@ static void end_endless(struct grpc_conn *conn, enum grpc_list list)
     for (struct grpc_call *call = conn->first[list], *next; call != NULL; call = next) {
         next = call->next;
         if (call->is_endless)
-            grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: ask on another one");
+            grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: retry on another one");
     }
 }
 

@@ -80,7 +80,7 @@ void grpc_watch_begin(struct grpc_call *call, bool is_known)
     look_again(conn, conn->now_ns + GRPC_WATCH_NS);
     look_again(conn, call->ends_ns);
     if (conn->leaving == GRPC_LEAVES)
-        grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: ask on another one");
+        grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: retry on another one");
 }
 
 /* Checks that a silent peer is still connected: it must answer a PING with any frame. */

@@ -241,7 +241,7 @@ bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
     struct span secret = bearer_secret(exchange->message);
     if (secret.ptr == NULL)
         return refuse_sender(exchange, 401, "Bearer realm=\"stint\"",
-                             "a token is wanted: Authorization: Bearer SECRET");
+                             "a token is required: Authorization: Bearer SECRET");
     const struct access_login login = {
         .secret = secret,
         .peer = exchange->message->peer,
@@ -359,7 +359,7 @@ static void refuse_path(struct http_exchange *exchange, unsigned methods)
         span_equals(exchange->message->method, "OPTIONS"))
         methods = ANY; /* "OPTIONS *" is about the whole server */
     if (methods == 0) {
-        http_exchange_refuse(exchange, 404, "no such path; /openapi.json has those that there are");
+        http_exchange_refuse(exchange, 404, "no such path; /openapi.json lists all paths");
         return;
     }
     http_answer_add(exchange->answer, "Allow", allow_text(methods));

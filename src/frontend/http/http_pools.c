@@ -210,7 +210,7 @@ static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *an
     }
     size_t start = out.len;
     http_text_add(&out, "{\"type\":\"about:blank\",\"title\":\"Too Many Requests\",\"status\":429,"
-                        "\"detail\":\"No key is free; wait_ms says when the first is.\",");
+                        "\"detail\":\"No key is free; wait_ms is the time until one is.\",");
     write_answer(&out, answer);
     answer_body(ask, 429, &out);
     ask->exchange->answer->body = span_of(out.text + start, out.len - start);

@@ -83,7 +83,8 @@ void resp_auth(struct resp_call *call)
         return;
     }
     if (conn->tokens == NULL) {
-        resp_write_error(&conn->out, "ERR", "no tokens are configured: everybody may ask");
+        resp_write_error(&conn->out, "ERR",
+                         "no tokens are configured: no authentication is needed");
         return;
     }
     struct span user = call->n_args == 3 ? call->args[1] : span_of(NULL, 0);
@@ -112,7 +113,7 @@ static bool read_hello(struct resp_call *call, struct hello *hello)
         return false;
     }
     if (hello->version < 2 || hello->version > 3) {
-        resp_write_error(out, "NOPROTO", "unsupported protocol version: 2 and 3 are spoken");
+        resp_write_error(out, "NOPROTO", "unsupported protocol version: expected 2 or 3");
         return false;
     }
     while (at < call->n_args) {
@@ -166,7 +167,7 @@ void resp_hello(struct resp_call *call)
             return;
     }
     if (token == NULL && conn->tokens != NULL) {
-        resp_write_error(&conn->out, "NOAUTH", "say first who you are: HELLO 3 AUTH user secret");
+        resp_write_error(&conn->out, "NOAUTH", "Authentication required: HELLO 3 AUTH user secret");
         return;
     }
     if (hello.name != NULL && !resp_set_name(call, *hello.name))

@@ -19,7 +19,7 @@ static int move(const struct resp_call *call, struct stint_error *error)
     if (!resp_word_is(word, "ADVANCE"))
         return resp_refuse_word("SET ns or ADVANCE time", word, error);
     if (spec_parse_duration(text, &ns) != 0)
-        return resp_refuse_word("a time like 10m or 1h30m behind ADVANCE", text, error);
+        return resp_refuse_word("a time like 10m or 1h30m after ADVANCE", text, error);
     return server_clock_advance(clock, ns, error);
 }
 

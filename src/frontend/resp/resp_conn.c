@@ -60,7 +60,7 @@ static void answer_call(struct resp_call *call)
     } else if (!resp_command_takes(call->command, call->n_args)) {
         resp_about_arity(&conn->out, call->command);
     } else if (!conn->is_known && (call->command->flags & RESP_FLAG_NO_AUTH) == 0) {
-        resp_write_error(&conn->out, "NOAUTH", "say first who you are: AUTH secret");
+        resp_write_error(&conn->out, "NOAUTH", "Authentication required.");
     } else {
         answers[resp_command_id(call->command)](call);
     }

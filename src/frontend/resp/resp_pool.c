@@ -86,7 +86,7 @@ static int read_words(const struct resp_call *call, size_t at, unsigned among,
             continue;
         }
         if (at == call->n_args)
-            return err_set(error, STINT_E_SYNTAX, "behind %s its argument is missing", names[word]);
+            return err_set(error, STINT_E_SYNTAX, "after %s its argument is missing", names[word]);
         int code = read_word(words, word, call->args[at++], error);
         if (code != STINT_OK)
             return code;

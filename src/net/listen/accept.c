@@ -50,8 +50,8 @@ static void refuse(const struct acceptor_options *options, int fd,
     bool is_full = answer == CONNECTION_LIMIT_TOTAL;
     log_line(options->log, LOG_REFUSED, LOG_TEXT("frontend", port_name(options->listener->port)),
              LOG_TEXT("peer", endpoint_text(peer, address)),
-             LOG_TEXT("reason", is_full ? "as many connections as there may be"
-                                        : "as many connections as one address may have"));
+             LOG_TEXT("reason", is_full ? "the limit of connections is reached"
+                                        : "the limit of connections of one address is reached"));
     metrics_refused(options->metrics, port_frontend(options->listener->port),
                     is_full ? METRICS_REFUSED_TOTAL : METRICS_REFUSED_ADDRESS);
     close(fd);

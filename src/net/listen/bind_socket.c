@@ -17,7 +17,7 @@ static int fail(const struct endpoint *endpoint, struct stint_error *error)
     int code = errno == EADDRINUSE ? STINT_E_BUSY : STINT_E_SYSTEM;
     return err_set(error, code, "cannot listen at %s: %s",
                    endpoint_text((const struct sockaddr *)&endpoint->address, text),
-                   errno == EADDRINUSE ? "somebody else does already" : strerror(errno));
+                   errno == EADDRINUSE ? "the address is in use; choose another" : strerror(errno));
 }
 
 static int close_and_fail(int fd, const struct endpoint *endpoint, struct stint_error *error)

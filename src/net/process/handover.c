@@ -66,7 +66,7 @@ static const struct {
     {REFUSED_VERSION, "it is of another version; stop it first"},
     {REFUSED_STATE, "its state is another file, or was replaced or deleted, and each would grant "
                     "all limits; stop it first"},
-    {REFUSED_BUSY, "too many processes ask for its sockets; try again"},
+    {REFUSED_BUSY, "too many processes request its sockets; try again"},
     {REFUSED_LATE, "this process took too long"},
     {REFUSED_TAKEN, "another process took over from it"},
 };
@@ -74,7 +74,7 @@ static const struct {
 static int refused(const struct handover *handover, const struct message *message,
                    struct stint_error *error)
 {
-    const char *reason = "it does not say why";
+    const char *reason = "it gives no reason";
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
         if (message_has_word(message, reasons[i].word))
             reason = reasons[i].reason;

@@ -171,8 +171,7 @@ static void answer(struct successor *successor)
         leave(successor);
     else if (!message_is(message, MESSAGE_TAKE) || stage != SUCCESSOR_CONNECTED) {
         successor->stage = SUCCESSOR_TAKES; /* a request has come, even if an unknown one */
-        end_successor(successor, REFUSED_VERSION,
-                      "the process that was to take over speaks another version");
+        end_successor(successor, REFUSED_VERSION, "the successor has another version");
     } else if (has_other_state(successor)) {
         successor->stage = SUCCESSOR_TAKES;
         end_successor(successor, REFUSED_STATE,
@@ -256,7 +255,7 @@ static void on_control(uv_poll_t *poll, int status, int events)
         return;
     }
     log_line(handover->options.log, LOG_HANDOVER_FAILED,
-             LOG_TEXT("reason", "a process of another user asked for the sockets"),
+             LOG_TEXT("reason", "a process of another user requested the sockets"),
              LOG_NUMBER("user", (uint64_t)peer.uid));
     refuse_fd(fd, REFUSED_USER);
     close(fd);

@@ -26,7 +26,7 @@ bool sandbox_is_built(void)
 
 static int not_built(struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYSTEM, "a build with sanitizers runs in no sandbox");
+    return err_set(error, STINT_E_SYSTEM, "a build with sanitizers cannot run in a sandbox");
 }
 
 /* SANDBOX_ON returns the error; SANDBOX_AUTO continues without the part. */

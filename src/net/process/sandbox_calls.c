@@ -229,7 +229,7 @@ int sandbox_calls(bool connects, struct stint_error *error)
         code = add_signals(filter, error);
     if (code == 0) {
         int loaded = seccomp_load(filter);
-        code = loaded == 0 ? 0 : fail("the kernel refuses it", loaded, error);
+        code = loaded == 0 ? 0 : fail("the kernel rejects it", loaded, error);
     }
     seccomp_release(filter);
     return code;

@@ -194,7 +194,7 @@ int sandbox_files(const struct sandbox_paths *paths, struct stint_error *error)
 {
     long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1)
-        return fail("the kernel has it not, or not switched on", error);
+        return fail("the kernel lacks it, or it is disabled", error);
     struct landlock_ruleset_attr attr = {.handled_access_fs = rights_of_version(version)};
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
     if (ruleset < 0)

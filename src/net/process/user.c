@@ -58,7 +58,7 @@ int user_become(const char *name, struct stint_error *error)
     if (user == NULL)
         return err_set(error, STINT_E_MISMATCH, "user: there is no '%s' here", name);
     if (user->pw_uid == 0)
-        return err_set(error, STINT_E_MISMATCH, "user: expected one who is not root, not '%s'",
+        return err_set(error, STINT_E_MISMATCH, "user: expected a user other than root, not '%s'",
                        name);
     if (user->pw_uid == geteuid() && user->pw_uid == getuid())
         return 0;

@@ -24,7 +24,7 @@
  */
 #define QUIET_REPLIES 4
 #define UNAVAILABLE_TOLD_NS NS_PER_S /* shorter outages are not reported */
-#define REFUSES "it refuses what it is asked, or does not answer in time"
+#define REFUSES "it rejects requests, or does not answer in time"
 
 /* One configured store. */
 struct chain {

@@ -146,7 +146,7 @@ static bool read_unicode(struct parse *parse, uint8_t *out, size_t *len)
 {
     int32_t unit = read_unit(parse);
     if (unit < 0)
-        return fail(parse, "expected four hexadecimal digits behind \\u");
+        return fail(parse, "expected four hexadecimal digits after \\u");
     uint32_t code = (uint32_t)unit;
     if (code >= 0xd800 && code < 0xe000) {
         int32_t low = code < 0xdc00 ? read_unit(parse) : -1;
@@ -166,7 +166,7 @@ static bool read_escape(struct parse *parse, uint8_t *out, size_t *len)
     const char *name =
         parse->end - parse->at < 2 || parse->at[1] == '\0' ? NULL : strchr(names, parse->at[1]);
     if (name == NULL)
-        return fail(parse, "an escape that there is not");
+        return fail(parse, "an unknown escape");
     out[(*len)++] = (uint8_t)bytes[name - names];
     parse->at += 2;
     return true;
@@ -321,7 +321,7 @@ static bool read_number_into(struct parse *parse, struct http_json_node *node)
         fraction = span_of(++parse->at, 0);
         fraction.len = skip_digits(parse);
         if (fraction.len == 0)
-            return fail(parse, "expected digits behind the point");
+            return fail(parse, "expected digits after the point");
     }
     if ((is_at(parse, 'e') || is_at(parse, 'E')) && !read_exponent(parse, &exponent))
         return false;
@@ -455,6 +455,6 @@ int http_json_parse(struct http_json *json, struct span bytes, struct stint_erro
     skip_blanks(&parse);
     if (parse.at == parse.end)
         return 0;
-    parse.fault = "something behind the object";
+    parse.fault = "extra text after the object";
     return tell_fault(&parse, error);
 }

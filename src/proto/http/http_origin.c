@@ -207,8 +207,8 @@ static int choose_field(const char **name, const char *first, const char *second
     bool has_second = message->field(message->field_arg, second, 0).ptr != NULL;
     if (has_first && has_second)
         return err_set(error, STINT_E_MISMATCH,
-                       "both %s and %s came: the proxy is to send one of them, or http.%s says "
-                       "which one counts",
+                       "both %s and %s came: the proxy must send only one of them; otherwise set "
+                       "http.%s",
                        first, second, what);
     *name = has_first ? first : has_second ? second : NULL;
     return 0;
@@ -242,7 +242,8 @@ static int find_one(struct span *value, const char *name, const char *first, con
     if (found.ptr == NULL)
         return 0;
     if (message->field(message->field_arg, name, 1).ptr != NULL)
-        return err_set(error, STINT_E_MISMATCH, "%s came twice: the proxy is to replace it", name);
+        return err_set(error, STINT_E_MISMATCH,
+                       "%s came twice: the proxy must replace the client's field", name);
     *value = found;
     return 0;
 }

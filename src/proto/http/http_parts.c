@@ -102,7 +102,7 @@ static int parse_argument(struct part *part, char *argument, struct stint_error 
 {
     const char *kind = kind_names[part->kind];
     if (argument == NULL || argument[0] == '\0')
-        return err_set(error, STINT_E_SYNTAX, "%s: expected \"%s:\" and what is meant", kind, kind);
+        return err_set(error, STINT_E_SYNTAX, "%s: expected \"%s:\" and a value", kind, kind);
     if (part->kind == PATH_PREFIX) {
         if (argument[0] != '/')
             return err_set(error, STINT_E_SYNTAX, "path_prefix:%.100s: expected a '/' first",

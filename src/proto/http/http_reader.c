@@ -297,7 +297,7 @@ static size_t scan_line(struct http_reader *reader, const char *line, size_t len
     size_t plain_len = cr != NULL ? (size_t)(cr - line) : text_len;
     bool ends_in_cr = cr != NULL || (was_cr && text_len == 0);
     if (is_start && reader->has_begun && (*line == ' ' || *line == '\t')) {
-        *fault = "a field's value goes on in a second line";
+        *fault = "a field's value continues in a second line";
         return 0;
     }
     *fault = "expected CR LF at the end of each line";
@@ -409,7 +409,7 @@ static enum http_event read_head(struct http_reader *reader, struct span bytes, 
     if (reader->status == 0 && fault != NULL)
         refuse(reader, 400, fault);
     else if (reader->status == 0 && (*used != len || reader->is_head_whole != is_end))
-        refuse(reader, 400, "the request line or a field cannot be read");
+        refuse(reader, 400, "the request line or a field is invalid");
     else if (reader->status == 0 && !is_end && reader->head_bytes == reader->limits->head_bytes)
         refuse(reader, reader->has_begun ? 431 : 414,
                "line and fields are longer than http_header_size");

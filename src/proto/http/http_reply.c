@@ -275,9 +275,9 @@ static void write_denial(struct http_text *out, const struct request *request,
                   "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\""
                   ",\"title\":\"Quota exceeded\",\"status\":429,\"detail\":\"");
     if (reply->decision.outcome == STINT_NEVER)
-        http_text_add(out, "So many units never fit the quota.");
+        http_text_add(out, "The cost is larger than the quota ever allows.");
     else
-        http_text_add(out, "The units are not free now; retry_after_ms says when they are.");
+        http_text_add(out, "The units are not free now; retry after retry_after_ms.");
     http_text_add(out, "\",");
     write_violated(out, request, reply);
     http_text_add(out, ",");

@@ -8,10 +8,10 @@
 #define FAULTS 9
 
 static const char *const messages[FAULTS] = {
-    [-RESP_ERROR_COUNT] = "behind '*' a number of arguments within the limit was expected",
-    [-RESP_ERROR_NO_BULK] = "an argument was expected to begin with '$'",
-    [-RESP_ERROR_LENGTH] = "behind '$' a length within the limit was expected",
-    [-RESP_ERROR_NO_END] = "CR LF was expected behind an argument",
+    [-RESP_ERROR_COUNT] = "expected a number of arguments within the limit after '*'",
+    [-RESP_ERROR_NO_BULK] = "expected an argument that begins with '$'",
+    [-RESP_ERROR_LENGTH] = "expected a length within the limit after '$'",
+    [-RESP_ERROR_NO_END] = "expected CR LF after an argument",
     [-RESP_ERROR_TOO_LONG] = "too big request",
     [-RESP_ERROR_QUOTES] = "unbalanced quotes in request",
     [-RESP_ERROR_HTTP] = "this port does not speak HTTP",

@@ -90,7 +90,7 @@ struct reading {
 
 static int missing(const struct reading *reading, enum word word, const char *what)
 {
-    return err_set(reading->error, STINT_E_SYNTAX, "behind %s %s is missing", names[word].text,
+    return err_set(reading->error, STINT_E_SYNTAX, "after %s %s is missing", names[word].text,
                    what);
 }
 
@@ -208,7 +208,7 @@ static int read_to(struct reading *reading)
     struct span *quota = &reading->request->quota;
     int code = next(reading, WORD_TO, "a spec", quota);
     if (code == STINT_OK && quota->len == 0)
-        return err_set(reading->error, STINT_E_SYNTAX, "behind TO a spec is missing");
+        return err_set(reading->error, STINT_E_SYNTAX, "after TO a spec is missing");
     return code;
 }
 
@@ -223,7 +223,7 @@ static int read_on_expiry(struct reading *reading)
     if (resp_word_is(text, "KEEP"))
         units = STINT_KEEP_ALL;
     else if (!resp_word_is(text, "RELEASE") && !resp_number_read(text, UINT32_MAX, &units))
-        return resp_refuse_word("keep, release or a number of units (0 to 4294967295) behind "
+        return resp_refuse_word("keep, release or a number of units (0 to 4294967295) after "
                                 "ON_EXPIRY",
                                 text, reading->error);
     request->has_on_expiry = true;
@@ -305,11 +305,11 @@ static int check_target(const struct reading *reading)
     bool has_domain = (reading->seen & BIT(WORD_DOMAIN)) != 0;
     if (request->n_items > 0 && (has_domain || request->n_descriptors > 0))
         return err_set(reading->error, STINT_E_SYNTAX,
-                       "QUOTA and DOMAIN are two ways to say whom it is asked of: only one");
+                       "QUOTA and DOMAIN exclude each other: give one of them");
     if (request->n_items == 0 && !has_domain)
         return err_set(reading->error, STINT_E_SYNTAX, "QUOTA or DOMAIN is missing");
     if (has_domain && request->n_descriptors == 0)
-        return err_set(reading->error, STINT_E_SYNTAX, "behind DOMAIN a DESCRIPTOR is missing");
+        return err_set(reading->error, STINT_E_SYNTAX, "after DOMAIN a DESCRIPTOR is missing");
     return STINT_OK;
 }
 

@@ -28,7 +28,7 @@ enum access_role {
 
 #define ACCESS_NAME_MAX 64       /* bytes: letters, digits and . _ - */
 #define ACCESS_TOKENS_MAX 1000   /* each search compares all of them */
-#define ACCESS_SECRET_MIN 32     /* bytes of a secret that the command line is asked to hash */
+#define ACCESS_SECRET_MIN 32     /* bytes of a secret that `stint token hash` accepts */
 #define ACCESS_SECRET_SIZE 50    /* of the text of a new secret, with its terminator */
 #define ACCESS_HASH_TEXT_SIZE 72 /* "sha256:", 64 digits, a terminator */
 

@@ -129,12 +129,12 @@ static int check_new(const struct reading *reading, struct span name,
     for (size_t i = 0; i < access->count; i++) {
         const struct access_entry *entry = &access->entries[i];
         if (span_equals(name, entry->name))
-            return err_set(reading->error, STINT_E_SYNTAX, "%s:%u: the name %s stands on line %u",
+            return err_set(reading->error, STINT_E_SYNTAX, "%s:%u: the name %s is also on line %u",
                            reading->path, reading->line, entry->name, entry->line);
         if (memcmp(entry->digest, digest, ACCESS_DIGEST_SIZE) == 0)
             return err_set(reading->error, STINT_E_SYNTAX,
-                           "%s:%u: the same secret stands on line %u", reading->path, reading->line,
-                           entry->line);
+                           "%s:%u: the same secret is also on line %u", reading->path,
+                           reading->line, entry->line);
     }
     if (access->count == ACCESS_TOKENS_MAX)
         return err_set(reading->error, STINT_E_SYNTAX, "%s:%u: more than %d tokens", reading->path,
@@ -201,8 +201,9 @@ int access_load(struct access **access, const char *path, struct span text,
         code = read_line(&reading, cut(&text, "\n"));
     }
     if (code == 0 && reading.access->count == 0)
-        code = err_set(error, STINT_E_SYNTAX, "%s:%u: there is no token here: nobody could ask",
-                       path, reading.line);
+        code = err_set(error, STINT_E_SYNTAX,
+                       "%s:%u: the file has no token: every request would be rejected", path,
+                       reading.line);
     if (code != 0) {
         access_unref(reading.access);
         return code;

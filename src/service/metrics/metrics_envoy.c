@@ -15,8 +15,8 @@
 static const struct {
     const char *name, *help;
 } hit_names[METRICS_HITS] = {
-    [HITS_TOTAL] = {"total_hits", "Units asked for."},
-    [HITS_OVER] = {"over_limit", "Units denied, or that would be but for shadow mode."},
+    [HITS_TOTAL] = {"total_hits", "Units requested."},
+    [HITS_OVER] = {"over_limit", "Units denied, or over the limit in shadow mode."},
     [HITS_NEAR] = {"near_limit", "Units granted near the limit."},
     [HITS_WITHIN] = {"within_limit", "Units granted."},
     [HITS_SHADOW] = {"shadow_mode", "Units over limit, and granted in shadow mode."},

@@ -74,7 +74,7 @@ struct series {
 
 struct metrics_bound {
     size_t n, n_domains;
-    uint32_t numbers[]; /* of series, by rule->index, and behind them by domain */
+    uint32_t numbers[]; /* of series, by rule->index, followed by those by domain */
 };
 
 struct metrics_sample {

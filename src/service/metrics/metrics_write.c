@@ -171,7 +171,7 @@ static void each_series(const struct writing *writing, const char *name, bool wi
 
 static void write_rules(const struct writing *writing)
 {
-    family(writing, "decisions", "counter", "Descriptors decided, by what became of them.");
+    family(writing, "decisions", "counter", "Descriptors decided, by outcome.");
     each_series(writing, "decisions_total", false, write_outcomes);
     family(writing, "units", "counter", "Units granted.");
     each_series(writing, "units_total", false, write_units);
@@ -181,7 +181,7 @@ static void write_rules(const struct writing *writing)
     if (writing->metrics->details == NULL)
         return;
     family(writing, "detailed_decisions", "counter",
-           "The same by value, for rules that ask for it.");
+           "The same by value, for rules that show values.");
     each_series(writing, "detailed_decisions_total", true, write_outcomes);
     family(writing, "detailed_units", "counter", "Units granted by value.");
     each_series(writing, "detailed_units_total", true, write_units);
@@ -209,7 +209,7 @@ static void write_requests(const struct writing *writing, const struct frontend_
         for (int verb = 0; verb < REQUEST_VERBS; verb++)
             write_parts(writing, "requests_total", frontend, "verb", request_verb_name(verb),
                         frontends[frontend].verbs[verb]);
-    family(writing, "request_errors", "counter", "Requests answered with an error, by its kind.");
+    family(writing, "request_errors", "counter", "Requests answered with an error, by kind.");
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         for (unsigned error = 1; error < METRICS_ERRORS; error++)
             write_parts(writing, "request_errors_total", frontend, "error",
@@ -248,10 +248,11 @@ static void write_connections(const struct writing *writing,
     }
     write_frontends(writing, frontends, "connections_opened", "Connections accepted.",
                     offsetof(struct frontend_metrics, opened));
-    write_frontends(writing, frontends, "malformed", "Bytes that were no request of the protocol.",
+    write_frontends(writing, frontends, "malformed",
+                    "Inputs that were not a valid request of the protocol.",
                     offsetof(struct frontend_metrics, malformed));
     write_frontends(writing, frontends, "wrong_secrets",
-                    "Secrets that no token has, or that came after too many wrong ones.",
+                    "Wrong secrets, and secrets rejected after too many wrong ones.",
                     offsetof(struct frontend_metrics, wrong_secrets));
     write_frontends(writing, frontends, "received_bytes", "Bytes received.",
                     offsetof(struct frontend_metrics, bytes_in));
@@ -265,7 +266,7 @@ static void write_durations(const struct writing *writing, const struct total_me
 {
     uint64_t count = 0;
     family(writing, "decision_duration_seconds", "histogram",
-           "How long decisions took, of those that were timed.");
+           "Durations of the decisions that were measured.");
     for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
         char bound[32] = "+Inf";
         count += total->buckets[i];
@@ -283,7 +284,7 @@ static void write_unmatched(const struct writing *writing)
 {
     const struct metrics *metrics = writing->metrics;
     family(writing, "unmatched_descriptors", "counter",
-           "Descriptors that met no rule of their domain.");
+           "Descriptors that matched no rule of their domain.");
     for (size_t i = 0; i < metrics->n_series; i++) {
         const struct series *series = metrics->series[i];
         uint64_t n = series->is_domain ? metrics_sum_series(metrics, series->number).units : 0;
@@ -300,10 +301,10 @@ static void write_events(const struct writing *writing, const struct total_metri
     counter(writing, "all_shadow_requests",
             "Requests that were allowed, since every rule is in shadow mode.",
             total->events[METRICS_ALL_SHADOW]);
-    counter(writing, "replayed_answers", "Answers given again to a request with the same id.",
+    counter(writing, "replayed_answers", "Replies repeated for a request with the same id.",
             total->events[METRICS_REPLAYED]);
     counter(writing, "bans", "Keys blocked for repeated denials.", total->events[METRICS_BANS]);
-    counter(writing, "bans_lost", "Keys not blocked, for want of room among the blocks.",
+    counter(writing, "bans_lost", "Keys not blocked, as the table had no free space for blocks.",
             total->events[METRICS_BANS_LOST]);
 }
 
@@ -314,15 +315,15 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
            "Keys with a live state, by its size in bytes; estimated from a sample of the table.");
     for (int i = 0; i < 3; i++)
         line(writing, "table_keys", "size", sizes[i], info->live[i]);
-    family(writing, "table_places", "gauge", "Places for keys, by the size of their states.");
+    family(writing, "table_places", "gauge", "Slots for keys, by the size of their states.");
     for (int i = 0; i < 3; i++)
         line(writing, "table_places", "size", sizes[i], info->slots[i]);
     family(writing, "evictions", "counter",
-           "States whose slots were given to other keys: expired ones, and live ones.");
+           "States whose slots were reused for other keys: expired ones, and live ones.");
     line(writing, "evictions_total", "lossless", "true", info->evictions_lossless);
     line(writing, "evictions_total", "lossless", "false", info->evictions_evict);
     family(writing, "forgotten_units", "counter",
-           "Units that evicted states still held: their keys may use so many more.");
+           "Units that evicted states still counted: their keys may use so many more.");
     line(writing, "forgotten_units_total", NULL, NULL, info->forgotten_units);
     family(
         writing, "table_full", "counter",
@@ -348,14 +349,14 @@ static void write_expired(const struct writing *writing, const struct stint_tabl
                                           [STINT_EXPIRY_FLOOR] = "floor",
                                           [STINT_EXPIRY_RELEASE] = "release"};
     family(writing, "reservations_expired", "counter",
-           "Reservations that were not settled by their deadline, by what became of them.");
+           "Reservations that were not settled by their deadline, by outcome.");
     for (unsigned i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
         line(writing, "reservations_expired_total", "action", actions[i], counts[i]);
     counter(writing, "expiry_kept_units",
-            "Units of these that were to be released, which could not be given back.",
+            "Units of these that were to be released, but could not be returned.",
             info->expiry_kept_units + total->events[METRICS_EXPIRY_KEPT_UNITS]);
     counter(writing, "expiries_lost",
-            "Reservations in stores that stay charged as estimated, too many being open.",
+            "Reservations in stores that stay charged as estimated, as too many were open.",
             total->events[METRICS_EXPIRIES_LOST]);
 }
 
@@ -369,20 +370,21 @@ static void write_table(const struct writing *writing, const struct total_metric
     write_table_fill(writing, &info);
     gauge(writing, "table_bytes", "Memory of the table.", info.bytes);
     gauge(writing, "table_quotas", "Different quotas known to the table.", info.quotas);
-    gauge(writing, "table_quotas_max", "Different quotas the table has entries for.",
+    gauge(writing, "table_quotas_max", "Different quotas that the table can hold.",
           info.quotas_max);
     gauge(writing, "blocked_keys", "Keys blocked now.", info.blocked);
     gauge(writing, "overrides", "Keys with a quota of their own.", info.overrides);
-    gauge(writing, "kept_answers", "Answers kept for retries.", info.requests);
-    counter(writing, "answers_dropped", "Kept answers that went before their time.",
+    gauge(writing, "kept_answers", "Replies kept for retries.", info.requests);
+    counter(writing, "answers_dropped", "Kept replies that were dropped before they expired.",
             info.requests_dropped);
-    counter(writing, "tickets_dropped", "Reservations closed as estimated, the ring being full.",
+    counter(writing, "tickets_dropped", "Reservations closed as estimated, as the ring was full.",
             info.tickets_dropped);
     write_expired(writing, &info, total);
     counter(writing, "undo_kept_units",
-            "Units charged by a list that was refused, which could not be given back.",
+            "Units charged by a denied list of quotas that could not be returned.",
             info.undo_kept_units);
-    counter(writing, "owners_displaced", "States taken over from who died or was stuck.",
+    counter(writing, "owners_displaced",
+            "States whose lock was taken over from a process that had ended or was stuck.",
             info.owners_displaced);
     counter(writing, "states_damaged", "States found damaged when the table was opened.",
             info.states_damaged);
@@ -394,13 +396,12 @@ static void write_config(const struct writing *writing)
     gauge(writing, "config_generation", "How often rules were put in force.",
           writing->facts->generation);
     gauge(writing, "rules", "Rules in force.", writing->facts->rules);
-    gauge(writing, "clock_virtual",
-          "1: decisions go by a virtual clock, for tests; 0: by a real one.",
+    gauge(writing, "clock_virtual", "1: decisions use a virtual clock, for tests; 0: a real one.",
           writing->facts->has_virtual_clock);
     family(writing, "config_reloads", "counter", "Reloads of the rules, by result.");
     line(writing, "config_reloads_total", "result", "success", metrics->reloads[true]);
     line(writing, "config_reloads_total", "result", "failure", metrics->reloads[false]);
-    gauge(writing, "config_last_reload_successful", "Whether the last reload worked.",
+    gauge(writing, "config_last_reload_successful", "Whether the last reload succeeded.",
           metrics->reload_fault[0] == '\0');
     family(writing, "build_info", "gauge", "The version of the program.");
     line(writing, "build_info", "version", stint_version(), 1);
