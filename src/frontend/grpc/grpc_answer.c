@@ -177,7 +177,7 @@ void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char
     if (call->is_ended)
         return;
     call->is_ended = true;
-    /* The time limit of the call is over: a limit of its own applies to reading the rest. */
+    /* Watch and reflection calls had no time limit: one begins now, for reading the rest. */
     if (call->list != GRPC_TIMED) {
         call->begun_ns = call->conn->now_ns;
         grpc_call_enlist(call, GRPC_TIMED);

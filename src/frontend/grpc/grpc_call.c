@@ -58,7 +58,7 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
         if (call == NULL)
             return NULL;
     }
-    /* The caller writes the new bytes before they are read. */
+    /* `space` is not cleared: it is written before it is read. */
     memset(call, 0, offsetof(struct grpc_call, space));
     call->conn = conn;
     call->id = id;

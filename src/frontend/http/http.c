@@ -414,7 +414,7 @@ void http_frontend_ask(struct http_frontend *frontend, const struct http_message
     answer->again_at_ns = answer->look_at_ns = 0;
     answer->pending = NULL;
     answer_message(&exchange);
-    /* The repeated request had another result, since tokens or routes have changed. */
+    /* Not used by this call, since tokens or routes have changed. */
     service_drop(frontend->options.service, exchange.pending);
 }
 

@@ -57,7 +57,7 @@ static inline bool grpc_method_asks(unsigned method)
 /* grpc-timeout: at most eight digits and one of H M S m u n. False for anything else. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns);
 
-/* grpc-message: a message with all but printable ASCII as %XX. %XX is never cut. */
+/* grpc-message: all but printable ASCII as %XX. Text that does not fit is cut, not within %XX. */
 size_t grpc_message_write(char *text, size_t size, struct span message);
 
 /* ---- Messages -------------------------------------------------------------------------------- */
