@@ -307,7 +307,7 @@ static void test_a_part_that_is_none_is_refused(void **state)
         {"", "expected header:NAME"},
         {"path,", "expected header:NAME"},
         {"path:/a", "expected header:NAME"},
-        {"header", "header: expected \"header:\" and what is meant"},
+        {"header", "header: expected \"header:\" and a value"},
         {"header:", "header: expected \"header:\""},
         {"path_prefix:a", "path_prefix:a: expected a '/' first"},
         {"constant:k", "constant:k: expected KEY=VALUE"},
