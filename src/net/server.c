@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The main thread: its loop serves nobody, so what is done here keeps no request waiting. */
+/* The main thread: its loop serves no connections, so its work delays no request. */
 #define _GNU_SOURCE
 #include "net/server.h"
 
@@ -24,9 +24,9 @@
 #include <unistd.h>
 
 #define SECOND_MS 1000
-#define EXPIRE_SLOTS_MAX (UINT64_C(1) << 20) /* of the ring of tickets, each second */
-#define STUCK_NS (10 * NS_PER_S)             /* since a worker was in its loop last */
-#define END_MS 2000                          /* that workers have to close what is open */
+#define EXPIRE_SLOTS_MAX (UINT64_C(1) << 20) /* of the tickets' ring, each second */
+#define STUCK_NS (10 * NS_PER_S)             /* time since a worker last ran its loop */
+#define END_MS 2000                          /* for workers to close what is open */
 
 enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_USR2, SIGNALS };
 static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
@@ -34,7 +34,7 @@ static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
 struct server {
     struct server_options options;
     struct server_options next_options; /* read by a reload, not yet in force */
-    uint64_t connections_possible;      /* by the descriptors that there may be */
+    uint64_t connections_possible;      /* by the limit of descriptors */
     uv_loop_t loop;
     uv_signal_t signals[SIGNALS];
     uv_async_t worker_changed;
@@ -48,8 +48,8 @@ struct server {
     struct handover *handover;
     struct worker *workers[WORKERS_MAX];
     unsigned n_workers;
-    uint64_t tickets[WORKERS_MAX]; /* each worker's: the reload it waits for; 0: none */
-    bool are_stuck[WORKERS_MAX];   /* as was told */
+    uint64_t tickets[WORKERS_MAX]; /* by worker: the reload that it waits for; 0: none */
+    bool are_stuck[WORKERS_MAX];   /* as reported in the log */
     struct eviction_report evictions;
     uint64_t watchdog_ms;
     enum worker_stage stage;
@@ -93,7 +93,7 @@ static void on_patience_over(uv_timer_t *timer)
 {
     struct server *server = timer->data;
     if (server->stage == WORKER_ENDS)
-        _exit(1); /* a worker is stuck: nothing more can be waited for */
+        _exit(1); /* a worker is stuck: do not wait any longer */
     if (server->stage == WORKER_LINGERS) {
         drain(server);
         return;
@@ -117,7 +117,7 @@ static void close_if_open(uv_handle_t *handle)
         uv_close(handle, NULL);
 }
 
-/* A further signal to end is not to kill a process that is about to end as it should. */
+/* A second signal must not kill a process that is ending normally. */
 static void ignore_signals(void)
 {
     sigset_t ends;
@@ -127,7 +127,7 @@ static void ignore_signals(void)
     pthread_sigmask(SIG_BLOCK, &ends, NULL);
 }
 
-/* After it the loop returns. */
+/* Afterwards the loop returns. */
 static void close_handles(struct server *server)
 {
     ignore_signals();
@@ -147,8 +147,9 @@ static void close_handles(struct server *server)
 }
 
 /*
- * A successor has copies of the listening sockets. Ours would keep their addresses, and let clients
- * wait in queues that nobody empties, should it die while our last connections linger here.
+ * A successor has copies of the listening sockets. If it were killed while our last connections
+ * linger here, our copies would keep the addresses, and clients would wait in queues that no
+ * process accepts from.
  */
 static void let_go_of_listeners(struct server *server)
 {
@@ -175,14 +176,14 @@ static void tell_worker_changed(void *arg)
 
 /* ---- Reloading ------------------------------------------------------------------------------- */
 
-/* In a thread of the pool. Whatever can fail comes first; certificates are put in force last. */
+/* Runs in a thread of its own. Steps that can fail come first; certificates are set last. */
 static int load(void *arg, struct stint_error *error)
 {
     struct server *server = arg;
     struct server_options *next = &server->next_options;
     struct tls *tls = NULL;
     *next = server->options;
-    server_state_free_retired(server->options.server_state); /* before there are more */
+    server_state_free_retired(server->options.server_state); /* before more are added */
     int code = server->options.load(server->options.arg, next, error);
     if (code == 0 && next->tls != NULL)
         code = tls_load(&tls, next->tls, error);
@@ -230,7 +231,7 @@ static void begin_watching(struct server *server)
     });
 }
 
-/* Of the options those that may be other ones; what they pointed to is gone with the next load. */
+/* Copies the options that may change; the next load frees what they point to. */
 static void use_next_options(struct server *server)
 {
     const struct server_options *next = &server->next_options;
@@ -275,8 +276,8 @@ static void reload(void *arg)
 }
 
 /*
- * A worker must not wait for a file: STINT_E_BUSY says that it is to ask again soon. What one
- * caller asked for is told to whoever of this worker asks first when it is done.
+ * A worker must not wait for a file: STINT_E_BUSY means that it is to call again soon. The first
+ * caller in this worker to call after the end gets the result.
  */
 static int reload_for_worker(void *arg, unsigned worker, struct stint_error *error)
 {
@@ -291,7 +292,7 @@ static int reload_for_worker(void *arg, unsigned worker, struct stint_error *err
     return code;
 }
 
-/* ---- Signals and seconds --------------------------------------------------------------------- */
+/* ---- Signals and timers ---------------------------------------------------------------------- */
 
 static void on_end_signal(struct server *server)
 {
@@ -327,7 +328,7 @@ static bool are_workers_alive(struct server *server, uint64_t now_ns)
     return are_alive;
 }
 
-/* Also keeps the table's time going where nobody asks: it is remembered over a crash. */
+/* Also advances the table's time while no request comes: it is stored for the case of a crash. */
 static void on_second(uv_timer_t *timer)
 {
     struct server *server = timer->data;
@@ -361,7 +362,7 @@ static bool is_ready(void *arg)
            (!server->options.needs_rules || has_rules(server->options.server_state));
 }
 
-/* ---- The sockets go to another process ------------------------------------------------------- */
+/* ---- Handover to another process ------------------------------------------------------------- */
 
 static void on_handed_over(void *arg, int successor)
 {
@@ -375,9 +376,9 @@ static void on_handed_over(void *arg, int successor)
         move_to(server, WORKER_LINGERS, server->options.drain_ns / NS_PER_MS);
 }
 
-/* ---- The beginning --------------------------------------------------------------------------- */
+/* ---- Start ----------------------------------------------------------------------------------- */
 
-/* Fewer connections where there are not descriptors for all. */
+/* Lowers the number of connections if there are not enough descriptors. */
 static void limit_connections(struct server *server)
 {
     struct connection_limits *connection_limiter = &server->options.connection_limits;
@@ -472,7 +473,7 @@ static int open_workers(struct server *server, struct stint_error *error)
     return 0;
 }
 
-/* From the thread of the worker whose client moved the clock. */
+/* Called in the thread of the worker whose client moved the clock. */
 static void tell_clock_moved(void *arg)
 {
     struct server *server = arg;
@@ -535,7 +536,7 @@ static struct sandbox_options sandbox_options(const struct server *server)
     };
 }
 
-/* What ports below 1024 needed is given up, and files: before there are other threads. */
+/* Drops the capability for low ports, and access to files: before there are other threads. */
 static int give_up_rights(struct server *server, struct stint_error *error)
 {
     struct sandbox_options sandbox = sandbox_options(server);
@@ -552,8 +553,8 @@ static void begin_workers(struct server *server)
 }
 
 /*
- * Everything is open. A predecessor accepts until this process serves: whatever can fail does so
- * before, and a kill at any instant leaves one of the two.
+ * Everything is open. A predecessor accepts until this process serves: all steps that can fail come
+ * before that, and a kill at any time leaves one of the two.
  */
 static int begin(struct server *server, struct stint_error *error)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server as a process: opens the sockets, starts the workers, and stays with signals, reloads,
- * the watchdog and the handing over of sockets, until it is told to end. Decisions are made by the
- * workers' services; what the server state, the table and the tokens are, the caller has made.
+ * The server process: opens the sockets, starts the workers, and then handles signals, reloads, the
+ * watchdog and handovers, until it is to end. The workers' services make the decisions; the caller
+ * makes the server state, the table and the tokens.
  */
 #ifndef STINT_NET_SERVER_H
 #define STINT_NET_SERVER_H
@@ -25,39 +25,39 @@ struct server_options {
     struct server_state *server_state;
     struct access_now *access;
     unsigned auth_guesses; /* wrong secrets of one address a minute; 0: no limit */
-    bool has_tokens; /* else nobody but this machine may reach the server, unless is_insecure */
+    bool has_tokens;       /* otherwise only this machine may connect, unless is_insecure */
     bool is_insecure;
-    bool needs_rules; /* is ready only while there are rules */
+    bool needs_rules; /* ready only while there are rules */
     const struct http_config *site;
     unsigned workers;
     const struct endpoint *endpoints[PORTS];
     size_t n_endpoints[PORTS];
-    const struct tls_paths *tls; /* NULL: none; needed where a port with TLS is wanted */
+    const struct tls_paths *tls; /* NULL: none; needed for a port with TLS */
     struct connection_limits connection_limits;
     struct stream_limits stream_limits; /* of RESP and gRPC */
     struct stream_limits http_stream_limits;
-    size_t memory_most; /* that connections hold for their peers, in all; 0: no limit */
+    size_t memory_most; /* held by all connections for their peers; 0: no limit */
     struct resp_limits resp_limits;
     struct http_limits http_limits;
     struct grpc_limits grpc_limits;
-    struct rls_form grpc_form;                /* of what gRPC is answered with */
-    const struct store_config *store_configs; /* that rules may name, in their order */
+    struct rls_form grpc_form;                /* of gRPC responses */
+    const struct store_config *store_configs; /* stores that rules may name, in their order */
     size_t n_store_configs;
-    struct evaluation_stores evaluation_stores; /* of the workers, but for the stores themselves */
-    uint64_t drain_ns;   /* how long connections have to end, once the server is to */
-    const char *control; /* path of the socket by which another process takes over. NULL: none */
+    struct evaluation_stores evaluation_stores; /* of the workers, except the stores themselves */
+    uint64_t drain_ns;   /* time limit for connections, once the server is to end */
+    const char *control; /* path of the control socket for successors. NULL: none */
     bool replaces;       /* takes over from the process at `control`, if there is one */
-    struct respawn_helper *respawn_helper; /* what SIGUSR2 asks for a successor. NULL: nobody */
+    struct respawn_helper *respawn_helper; /* starts a successor on SIGUSR2. NULL: no successor */
     enum sandbox_mode sandbox;
     /* Files and folders; where one changes, load() is called. */
     const char *const *watched;
     size_t n_watched;
-    uint64_t watch_ns; /* how often they are looked at, beside being told; 0: not watched at all */
+    uint64_t watch_ns; /* interval of checks, beside kernel events; 0: not watched at all */
     /*
-     * Reads anew whatever files say, and puts nothing in force yet. What follows from it of these
-     * options goes to `next`: tls, limits of connections and streams, drain_ns and what is watched
-     * are looked at; what they point to is to last until load() is called after a use(). use() puts
-     * in force what was read last. Both in one thread beside the server's, one after the other.
+     * load() reads all files again, and puts nothing in force. It sets the options that follow from
+     * them in `next`: only tls, limits of connections and streams, drain_ns and what is watched are
+     * used; their pointers must stay valid until the load() that follows a use(). use() puts the
+     * last result in force. Both run in one thread beside the server's, one after the other.
      */
     int (*load)(void *arg, struct server_options *next, struct stint_error *error);
     int (*use)(void *arg, struct stint_error *error);
@@ -66,8 +66,8 @@ struct server_options {
 };
 
 /*
- * Serves until SIGTERM or SIGINT, or until another process has taken over. 0, or why it could not
- * begin: STINT_E_BUSY for an address in use, STINT_E_MISMATCH for one that needs tokens,
+ * Serves until SIGTERM or SIGINT, or until another process has taken over. 0, or the reason why it
+ * could not start: STINT_E_BUSY for an address in use, STINT_E_MISMATCH for one that needs tokens,
  * STINT_E_SYSTEM, STINT_E_SYNTAX.
  */
 int server_run(const struct server_options *options, struct stint_error *error);

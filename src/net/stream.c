@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A stream polls its socket and reads and writes it itself: with uv_tcp each would keep a buffer to
- * be written from, and TCP and Unix sockets would differ.
+ * A stream polls its socket and reads and writes it directly: with uv_tcp each stream would keep an
+ * output buffer, and TCP and Unix sockets would need separate code.
  */
 #define _GNU_SOURCE
 #include "net/stream.h"
@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 #define READ_SIZE 65536
-/* What one stream may leave unsent and still be read from. */
+/* A stream with more unsent bytes is not read. */
 #define UNSENT_MAX 65536
-#define FAREWELL_NS NS_PER_S      /* how long a peer has to close its side */
-#define FAREWELL_READS 64         /* and how many reads it may cause meanwhile */
+#define FAREWELL_NS NS_PER_S      /* time for a peer to close its side */
+#define FAREWELL_READS 64         /* reads at most meanwhile */
 #define TURN_NS (200 * NS_PER_US) /* of one connection; and of all with work left, together */
-#define HELD_UNCOUNTED 16384      /* bytes that a connection may hold however much all hold */
+#define HELD_UNCOUNTED 16384      /* bytes that a connection may hold regardless of the total */
 
-/* The same in the kernel: without it the send buffer of one client that does not read takes MiB. */
+/* Limits the kernel's send buffer: otherwise that of a client that does not read takes MiB. */
 #define NOTSENT_MAX 131072
 
 struct stream {
@@ -35,17 +35,17 @@ struct stream {
     struct stream *next, *prev;
     struct stream *next_ready; /* with work left */
     struct timer timer;
-    uint64_t active_ns;     /* when it last was busy or had an answer to send */
-    uint64_t busy_since_ns; /* when the request that is not yet whole began; 0: there is none */
+    uint64_t active_ns;     /* time of the last work or output */
+    uint64_t busy_since_ns; /* when the incomplete request began; 0: there is none */
     uint64_t unsent_since_ns;
-    size_t unsent;             /* of what waited then, what waits still */
-    uint64_t farewell_ends_ns; /* 0: not yet */
-    size_t held;               /* as counted in the memory of all */
+    size_t unsent;             /* of the bytes that waited then, those that still wait */
+    uint64_t farewell_ends_ns; /* 0: not set */
+    size_t held;               /* counted in the memory of all connections */
     unsigned farewell_reads;
     int fd;
-    int events;     /* that are polled for */
+    int events;     /* polled for */
     bool is_at_end; /* the peer sends no more */
-    bool is_ready;  /* stands among those with work left */
+    bool is_ready;  /* in the list of those with work left */
     bool is_closing;
 };
 
@@ -56,9 +56,9 @@ struct streams {
     struct timer_queue timer_queue;
     struct stream *ready, **ready_end; /* in the order of their turns */
     uint64_t turn_ends_ns;
-    uv_idle_t idle; /* runs once in each round of the loop, while any is ready */
+    uv_idle_t idle; /* runs once in each round of the loop, while a stream is ready */
     uv_timer_t timer;
-    uint64_t timer_at_ns; /* when it goes off; STINT_NEVER_NS: it does not */
+    uint64_t timer_at_ns; /* STINT_NEVER_NS: not set */
     struct timing_turn turn;
     uint8_t bytes[READ_SIZE];
 };
@@ -161,14 +161,14 @@ static void count_refused(const struct stream *stream, enum metrics_refusal why)
     metrics_refused(stream->home->options.metrics, stream->home->options.frontend, why);
 }
 
-/* ---- When to look at a stream though nothing comes ------------------------------------------- */
+/* ---- Deadlines ------------------------------------------------------------------------------- */
 
 static uint64_t after(uint64_t since_ns, uint64_t limit_ns)
 {
     return limit_ns == 0 ? STINT_NEVER_NS : since_ns + limit_ns;
 }
 
-/* When the patience with the peer ends. */
+/* The time limit for the peer. */
 static uint64_t patience_ends(const struct stream *stream, uint64_t conn_deadline_ns)
 {
     const struct stream_limits *limits = &stream->home->options.limits;
@@ -176,7 +176,7 @@ static uint64_t patience_ends(const struct stream *stream, uint64_t conn_deadlin
         return after(stream->unsent_since_ns, limits->write_ns);
     if (stream->busy_since_ns == 0)
         return after(stream->active_ns, limits->idle_ns);
-    /* Busy without a deadline: it is the peer who keeps the request waiting. */
+    /* Busy without a deadline: the request waits for the peer. */
     return conn_deadline_ns == STINT_NEVER_NS ? after(stream->busy_since_ns, limits->request_ns)
                                               : STINT_NEVER_NS;
 }
@@ -192,12 +192,12 @@ static void arm_timer(struct streams *streams, uint64_t at_ns, uint64_t now_ns)
 }
 
 /*
- * A later instant than the one in the heap is left for when that comes: a request that is answered
- * at once moves no timer and nothing in the heap.
+ * A later time than the one in the heap is set only when that comes: a request that is answered at
+ * once changes neither a timer nor the heap.
  */
 static void look_again_at(struct stream *stream, uint64_t at_ns, uint64_t now_ns)
 {
-    if (at_ns <= now_ns) /* what was not ready though it was due: not again in this round */
+    if (at_ns <= now_ns) /* it was due and not ready: not again in this round */
         at_ns = now_ns + 1;
     if (stream->timer.place != 0 && stream->timer.at_ns <= at_ns)
         return;
@@ -208,7 +208,7 @@ static void look_again_at(struct stream *stream, uint64_t at_ns, uint64_t now_ns
 
 /* ---- Sending and receiving ------------------------------------------------------------------- */
 
-/* Sends what the socket takes. False if the stream is to end. */
+/* Sends as much as the socket accepts. False if the stream is to end. */
 static bool flush(struct stream *stream, uint64_t now_ns)
 {
     struct conn *conn = stream->conn;
@@ -230,7 +230,7 @@ static bool flush(struct stream *stream, uint64_t now_ns)
         metrics_bytes(stream->home->options.metrics, stream->home->options.frontend, 0, sent_bytes);
     if (output.len == 0)
         stream->unsent = 0;
-    else if (stream->unsent <= sent_bytes) { /* all that waited is gone: the time begins anew */
+    else if (stream->unsent <= sent_bytes) { /* all that waited is sent: begin again */
         stream->unsent = output.len;
         stream->unsent_since_ns = now_ns;
     } else
@@ -321,7 +321,7 @@ static bool holds_too_much(const struct stream *stream)
     return memory->most > 0 && memory->held > memory->most && stream->held > HELD_UNCOUNTED;
 }
 
-/* After every call that may have changed the connection: sends, then waits for what comes next. */
+/* Call after every use of the connection: sends, then waits for the next event. */
 static void settle(struct stream *stream, uint64_t now_ns)
 {
     struct conn *conn = stream->conn;
@@ -355,7 +355,7 @@ static void settle(struct stream *stream, uint64_t now_ns)
     look_again_at(stream, deadline_ns < patience_ns ? deadline_ns : patience_ns, now_ns);
 }
 
-/* The peer may have closed its side only: what it asked is answered. */
+/* The peer may have closed only its sending side: its requests are answered. */
 static void at_end(struct stream *stream, uint64_t now_ns)
 {
     stream->is_at_end = true;
@@ -403,7 +403,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
     settle(stream, now_ns);
 }
 
-/* Those with work left take turns, one after the other, until the time for all of them is over. */
+/* Streams with work left take turns, until the time for all of them is over. */
 static void on_idle(uv_idle_t *idle)
 {
     struct streams *streams = idle->data;
@@ -420,7 +420,7 @@ static void on_idle(uv_idle_t *idle)
         uv_idle_stop(idle);
 }
 
-/* The peer took too long: it is answered where its protocol has something to say. */
+/* The peer was too slow: it gets the protocol's error, if there is one. */
 static void end_late(struct stream *stream, uint64_t now_ns)
 {
     struct conn *conn = stream->conn;
@@ -466,8 +466,7 @@ static void look_at_timer(uv_timer_t *timer)
         arm_timer(streams, first->at_ns, now_ns);
 }
 
-/* The connection has moved on by itself: looked at with the loop's next turn, once for all of it.
- */
+/* The connection changed outside a call: checked once, in the loop's next turn. */
 static void on_woken(void *owner, uint64_t now_ns)
 {
     struct stream *stream = owner;
@@ -479,9 +478,9 @@ static void on_woken(void *owner, uint64_t now_ns)
     arm_timer(stream->home, now_ns, now_ns);
 }
 
-/* ---- The set --------------------------------------------------------------------------------- */
+/* ---- All streams ----------------------------------------------------------------------------- */
 
-/* Fails where the socket is none of TCP, whose buffer does not grow. */
+/* Fails for Unix sockets, whose buffers do not grow. */
 static void bound_unsent(int fd)
 {
     int max = NOTSENT_MAX;
@@ -552,7 +551,7 @@ void streams_drain(struct streams *streams)
         next = stream->next;
         if (stream->farewell_ends_ns != 0)
             continue;
-        /* What the peer sent already was asked, though nobody has read it. */
+        /* The peer's bytes in the socket are requests, too, even if they were not read yet. */
         if ((stream->events & UV_READABLE) != 0 && !receive(stream, &now_ns))
             continue;
         stream->conn->ops->drain(stream->conn, now_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Times one batch in many. */
+/* Measures one batch of many. */
 #define _GNU_SOURCE
 #include "net/timing.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long decisions take. A reading of the clock costs as much as a decision: of what comes in,
- * one batch in TIMING_EVERY is timed, from its bytes to its answers.
+ * The duration of decisions. A reading of the clock costs as much as a decision: one batch of
+ * TIMING_EVERY is measured, from its input to its output.
  */
 #ifndef STINT_NET_TIMING_H
 #define STINT_NET_TIMING_H
@@ -15,8 +15,8 @@ struct timing_turn {
 };
 
 struct timing {
-    uint64_t began_ns; /* 0: this one is not timed */
-    uint64_t decided;  /* before it */
+    uint64_t began_ns; /* 0: this one is not measured */
+    uint64_t decided;  /* the count before it */
 };
 
 struct timing timing_begin(struct timing_turn *turn, const struct metrics_worker *metrics);

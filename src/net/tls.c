@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Certificates are read and checked once, by whoever loads them: a handshake reads no file. */
+/* Certificates are read and checked once, when they are loaded: a handshake reads no file. */
 #define _GNU_SOURCE
 #include "net/tls.h"
 
@@ -88,7 +88,7 @@ int tls_load(struct tls **tls, const struct tls_paths *paths, struct stint_error
 
 struct tls *tls_ref(struct tls *tls)
 {
-    /* Relaxed: whoever has a reference to copy keeps it alive meanwhile. */
+    /* relaxed: the caller already has a reference */
     if (tls != NULL)
         atomic_fetch_add_explicit(&tls->refs, 1, memory_order_relaxed);
     return tls;
@@ -96,7 +96,7 @@ struct tls *tls_ref(struct tls *tls)
 
 void tls_unref(struct tls *tls)
 {
-    /* Acquire and release: what others did with it comes before it is freed. */
+    /* acq_rel: all uses come before it is freed. */
     if (tls == NULL || atomic_fetch_sub_explicit(&tls->refs, 1, memory_order_acq_rel) > 1)
         return;
     if (tls->key != NULL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GnuTLS between two pieces of memory: what it pulls was just fed, what it pushes is the output. */
+/* GnuTLS between two buffers: it pulls from the fed bytes, and pushes to the output. */
 #define _GNU_SOURCE
 #include "net/tls_conn.h"
 
@@ -14,11 +14,11 @@ struct tls_conn {
     struct conn conn;
     struct tls_conn_options options;
     gnutls_session_t session;
-    struct span fed; /* what is left of it during a feed */
-    uint8_t *output; /* records; none is kept while there are none */
+    struct span fed; /* the unread part during a feed */
+    uint8_t *output; /* records; not allocated while there are none */
     size_t output_at, output_len, output_size;
     bool is_handshaken, is_over;
-    bool is_woken; /* the inner connection is: to be woken */
+    bool is_woken; /* the inner connection needs a call of wake() */
 };
 
 static struct tls_conn *tls_of(struct conn *conn)
@@ -31,7 +31,7 @@ static const struct tls_conn *tls_of_const(const struct conn *conn)
     return (const struct tls_conn *)conn;
 }
 
-/* ---- GnuTLS's side --------------------------------------------------------------------------- */
+/* ---- Callbacks of GnuTLS --------------------------------------------------------------------- */
 
 static ssize_t pull(gnutls_transport_ptr_t transport, void *bytes, size_t size)
 {
@@ -81,7 +81,7 @@ static void fail(struct tls_conn *tls, int code)
     tls->is_over = true;
 }
 
-/* GnuTLS refuses a client that offers other protocols; one that offers none is refused here. */
+/* GnuTLS rejects a client that offers other protocols; one that offers none is rejected here. */
 static bool speaks_protocol(const struct tls_conn *tls)
 {
     gnutls_datum_t chosen;
@@ -117,7 +117,7 @@ static void decrypt(struct tls_conn *tls, uint64_t now_ns)
         if (len > 0)
             inner->ops->feed(inner, span_of(text, (size_t)len), now_ns);
         else if (len == 0) {
-            inner->ops->drain(inner, now_ns); /* the peer says no more, and may listen still */
+            inner->ops->drain(inner, now_ns); /* the peer sends no more, but may still read */
             break;
         } else if (len == GNUTLS_E_AGAIN)
             break;
@@ -145,7 +145,7 @@ static void encrypt(struct tls_conn *tls, uint64_t now_ns)
     }
 }
 
-/* What the inner connection has to say is encrypted when the socket's owner looks: once for all. */
+/* Output of the inner connection is encrypted once, when the socket's owner fetches the output. */
 static void on_woken(void *owner, uint64_t now_ns)
 {
     struct tls_conn *tls = owner;
@@ -159,7 +159,7 @@ static bool turn_is_over(void *owner)
     return conn_turn_is_over(&tls->conn);
 }
 
-/* ---- The socket's side ----------------------------------------------------------------------- */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 static void tls_feed(struct conn *conn, struct span bytes, uint64_t now_ns)
 {
@@ -225,7 +225,7 @@ static void tls_wake(struct conn *conn, uint64_t now_ns)
         encrypt(tls, now_ns);
 }
 
-/* During a handshake TLS has nothing to say. */
+/* During a handshake TLS has no error reply. */
 static void tls_expire(struct conn *conn, uint64_t now_ns)
 {
     struct tls_conn *tls = tls_of(conn);
@@ -245,7 +245,7 @@ static bool tls_is_over(const struct conn *conn)
 static void tls_drain(struct conn *conn, uint64_t now_ns)
 {
     struct tls_conn *tls = tls_of(conn);
-    if (!tls->is_handshaken) { /* nothing was asked */
+    if (!tls->is_handshaken) { /* no request has come */
         tls->is_over = true;
         return;
     }

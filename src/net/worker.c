@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Set up by the thread that opens it, so that what fails is told; then run by its own. */
+/* The opening thread sets a worker up, to report errors; the worker's own thread runs it. */
 #define _GNU_SOURCE
 #include "net/worker.h"
 
@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #define BEAT_MS 500
-#define STORES_DRAIN_NS (500 * NS_PER_MS) /* to give back what is leased */
-#define GRPC_PROTOCOL "h2"                /* as ALPN calls it */
+#define STORES_DRAIN_NS (500 * NS_PER_MS) /* to return leased units */
+#define GRPC_PROTOCOL "h2"                /* in ALPN */
 #define HTTP_PROTOCOL "http/1.1"
 
 struct worker {
@@ -34,22 +34,22 @@ struct worker {
     struct service *service;
     struct resp_frontend *resp;
     struct grpc_frontend *grpc; /* NULL, as its streams: no such port */
-    struct http_frontend *http; /* as well */
+    struct http_frontend *http; /* the same */
     struct streams *streams, *grpc_streams, *http_streams;
     struct stream_memory memory;
     struct tls *tls;
     struct acceptor **acceptors;
     size_t n_acceptors;
-    enum worker_stage stage; /* what the loop has come to */
-    uint64_t clock_seen_ns;  /* the time of decisions when the loop looked last */
-    /* Release and acquire: whoever sees a stage or a time sees what led to it. */
+    enum worker_stage stage; /* the stage that the loop has reached */
+    uint64_t clock_seen_ns;  /* the time of decisions when the loop last checked */
+    /* Release and acquire: a thread that sees a stage or a time also sees the writes before it. */
     _Atomic(enum worker_stage) wanted_stage;
     _Atomic(struct tls *) new_tls; /* exchanged, so that one thread has each reference */
-    _Atomic(struct stream_limits *) new_stream_limits; /* as well */
+    _Atomic(struct stream_limits *) new_stream_limits; /* the same */
     _Atomic uint64_t beat_ns;
     atomic_bool accepts_no_more, has_ended;
-    bool is_open;        /* the handles of the loop are */
-    bool is_giving_back; /* the stores are drained */
+    bool is_open;        /* the handles of the loop are open */
+    bool is_giving_back; /* the stores are being drained */
     bool has_given_back;
 };
 
@@ -66,7 +66,7 @@ static uint64_t io_now(const struct worker *worker)
     return server_clock_io_now(server_state_clock(worker->options.server_state));
 }
 
-/* The address without a port, IPv4 as itself where it comes over IPv6; empty: a Unix socket. */
+/* The address without a port, IPv4 over IPv6 as IPv4; empty: a Unix socket. */
 static struct span address_text(const struct sockaddr *peer, char text[ENDPOINT_TEXT_SIZE])
 {
     char written[INET6_ADDRSTRLEN];
@@ -146,7 +146,7 @@ static void close_acceptors(struct worker *worker, bool empties_queues)
     worker->n_acceptors = 0;
 }
 
-/* After it the loop has no handle left, and returns. */
+/* Afterwards the loop has no handle left, and returns. */
 static void close_handles(struct worker *worker)
 {
     worker->is_open = false;
@@ -155,7 +155,7 @@ static void close_handles(struct worker *worker)
     streams_end(worker->grpc_streams);
     streams_end(worker->http_streams);
     service_stop_expiring(worker->service);
-    stores_close(worker->stores); /* nobody is left who has asked them */
+    stores_close(worker->stores); /* no user of them is left */
     worker->stores = NULL;
     uv_close((uv_handle_t *)&worker->message, NULL);
     uv_close((uv_handle_t *)&worker->beat, NULL);
@@ -170,7 +170,7 @@ static void end_if_empty(void *arg)
         uv_async_send(&worker->message);
 }
 
-/* Connections of gRPC do not end by themselves; told to go away, their clients make new ones. */
+/* gRPC connections do not end by themselves; after GOAWAY their clients open new ones. */
 static void drain_grpc(struct worker *worker)
 {
     if (worker->grpc == NULL)
@@ -191,7 +191,7 @@ static void linger(struct worker *worker)
 
 static void drain(struct worker *worker, bool empties_queues)
 {
-    /* Whoever waited in a queue was promised an answer by the kernel. */
+    /* The kernel has already accepted the connections in the queue. */
     close_acceptors(worker, empties_queues);
     streams_drain(worker->streams);
     drain_grpc(worker);
@@ -207,7 +207,7 @@ static void on_given_back(void *arg)
     uv_async_send(&worker->message);
 }
 
-/* Whether it may close; else it is called again once it may. */
+/* Whether it may close; if not, it is called again when it may. */
 static bool has_given_back(struct worker *worker)
 {
     if (worker->stores == NULL || worker->has_given_back)
@@ -255,7 +255,7 @@ static void renew_stream_limits(struct worker *worker)
     free(limits);
 }
 
-/* Also between two messages: another process that has the table open may move its clock. */
+/* Also called between two messages: another process with the same table may move its clock. */
 static void look_at_clock(struct worker *worker)
 {
     uint64_t now_ns = server_clock_now(server_state_clock(worker->options.server_state), 0);
@@ -273,7 +273,7 @@ static void on_message(uv_async_t *message)
         return;
     renew_tls(worker);
     renew_stream_limits(worker);
-    service_renew_rules(worker->service); /* what is no longer in force can be freed */
+    service_renew_rules(worker->service); /* rules that are no longer in force can be freed */
     look_at_clock(worker);
     move_on(worker);
 }
@@ -293,7 +293,7 @@ static void on_beat(uv_timer_t *beat)
     look_at_clock(worker);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
 static bool is_own(const struct worker *worker, const struct listener *listener)
 {
@@ -424,7 +424,7 @@ static void log_skew(void *arg, uint64_t skew_ns)
     log_line(worker->options.log, LOG_CLOCK_AHEAD, LOG_NUMBER("ahead_ms", skew_ns / NS_PER_MS));
 }
 
-/* Each worker has connections of its own; the first tells for all, or there would be many lines. */
+/* Each worker has connections of its own; only the first logs, to avoid repeated lines. */
 static void log_damage(void *arg, uint64_t states)
 {
     struct worker *worker = arg;
@@ -478,7 +478,7 @@ static int open_stores(struct worker *worker, struct stint_error *error)
     return 0;
 }
 
-/* What is opened here stands on a loop that has not run; free_worker() lets it run to its end. */
+/* All handles opened here are in a loop that has not run; free_worker() lets it run to its end. */
 static int set_up(struct worker *worker, struct stint_error *error)
 {
     uv_async_init(&worker->loop, &worker->message, on_message);
@@ -518,7 +518,7 @@ static void tear_down(struct worker *worker)
 static void *run(void *arg)
 {
     struct worker *worker = arg;
-    char name[16]; /* as top and debuggers show it */
+    char name[16]; /* as shown by top and debuggers */
     struct buf buf = buf_of(name, sizeof(name));
     buf_add(&buf, "worker %u", worker->options.index);
     pthread_setname_np(pthread_self(), name);
@@ -596,7 +596,7 @@ void worker_set_stream_limits(struct worker *worker, const struct stream_limits 
 {
     struct stream_limits *copy = malloc(sizeof(*copy));
     if (copy == NULL)
-        return; /* those in force stay: nobody is served worse by them */
+        return; /* the current ones stay in force */
     *copy = *limits;
     free(atomic_exchange_explicit(&worker->new_stream_limits, copy, memory_order_acq_rel));
     if (!worker_has_ended(worker))

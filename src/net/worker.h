@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One thread of the server: a loop, the sockets it accepts from, and the connections it serves.
- * Workers share the server state, the gate and the log, and nothing else; what the server tells a
- * worker goes through worker_move_to() and worker_set_tls(), from any thread.
+ * Workers share only the server state, the connection limiter and the log; the server controls a
+ * worker with worker_move_to() and worker_set_tls(), from any thread.
  */
 #ifndef STINT_NET_WORKER_H
 #define STINT_NET_WORKER_H
@@ -18,11 +18,11 @@
 #include "net/upstream/backends.h"
 #include "service/access/access.h"
 
-/* Each stage is of no return to an earlier one. */
+/* A worker never returns to an earlier stage. */
 enum worker_stage {
     WORKER_SERVES,
-    WORKER_LINGERS, /* others accept now; serves those who are connected until they go */
-    WORKER_DRAINS,  /* answers what was asked, then closes */
+    WORKER_LINGERS, /* does not accept; serves open connections until they end */
+    WORKER_DRAINS,  /* answers the requests that came, then closes */
     WORKER_ENDS,    /* closes */
 };
 
@@ -31,7 +31,7 @@ struct worker_options {
     struct server_state *server_state;
     struct access_now *access;
     const struct http_config *site;
-    const struct listeners *listeners; /* serves those that are its own, and all workers' */
+    const struct listeners *listeners; /* serves its own, and those of all workers */
     struct connection_limiter *connection_limiter;
     struct log *log;
     struct tls *tls; /* NULL: none. The worker takes a reference */
@@ -39,12 +39,12 @@ struct worker_options {
     struct http_limits http_limits;
     struct stream_limits stream_limits; /* of RESP and gRPC */
     struct stream_limits http_stream_limits;
-    size_t memory_most; /* that connections hold for their peers; 0: no limit */
+    size_t memory_most; /* held by connections for their peers; 0: no limit */
     struct grpc_limits grpc_limits;
     struct rls_form grpc_form;
     const struct store_config *store_configs; /* n_store_configs of them; outlive the worker */
     size_t n_store_configs;
-    struct evaluation_stores evaluation_stores; /* but for the stores themselves, which it opens */
+    struct evaluation_stores evaluation_stores; /* except the stores themselves, which it opens */
     int (*reload)(void *arg, unsigned worker, struct stint_error *error); /* POST /v1/reload */
     bool (*is_ready)(void *arg);
     void (*changed)(void *arg); /* accepts no more, or has ended. From the worker's thread */
@@ -53,19 +53,19 @@ struct worker_options {
 
 struct worker;
 
-/* Starts the thread, which waits for worker_begin(): what the process gives up, it gives up, too.
- */
+/* Starts the thread, which waits for worker_begin(): privileges that the process drops also apply
+ * to it. */
 int worker_open(struct worker **worker, const struct worker_options *options,
                 struct stint_error *error);
-/* Lets it serve; also before it is told to end. */
+/* Lets it serve; also call it before the worker is to end. */
 void worker_begin(struct worker *worker);
-/* Waits for the thread to end, and frees it; NULL is fine. */
+/* Waits for the thread to end, and frees it; NULL is allowed. */
 void worker_close(struct worker *worker);
 
 void worker_move_to(struct worker *worker, enum worker_stage stage);
-/* The time of decisions was moved: requests that wait for it are asked again. Any thread. */
+/* The time of decisions was moved: requests that wait for it are decided again. Any thread. */
 void worker_clock_moved(struct worker *worker);
-/* Those who come from now on are met with these certificates. Takes over the reference. */
+/* For connections from now on. Takes over the reference. */
 void worker_set_tls(struct worker *worker, struct tls *tls);
 /* For all connections of RESP, from now on. Copied. */
 void worker_set_stream_limits(struct worker *worker, const struct stream_limits *limits);
@@ -73,7 +73,7 @@ void worker_set_stream_limits(struct worker *worker, const struct stream_limits 
 /* False: its listening sockets may be closed. */
 bool worker_accepts(const struct worker *worker);
 bool worker_has_ended(const struct worker *worker);
-/* When it was in its loop last: at most half a second ago, unless it is stuck. */
+/* When it last ran its loop: at most half a second ago, unless it is stuck. */
 uint64_t worker_beat_ns(const struct worker *worker);
 
 #endif

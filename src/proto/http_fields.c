@@ -87,13 +87,13 @@ static void write_standing(struct http_text *text, const struct reply_status *st
         write_parameter(text, ";t=", seconds_up(after_ns));
 }
 
-/* Names are of any length, and what a client takes as a field is not. */
+/* Names have any length, and clients limit the length of a field. */
 static struct span short_name(struct span name)
 {
     return span_of(name.ptr, name.len <= HTTP_FIELDS_NAME_MAX ? name.len : HTTP_FIELDS_NAME_MAX);
 }
 
-/* Whether one quota is nearer to its end than another: it denies, or less of it is left. */
+/* Whether one quota is closer to its limit than another: it denies, or less of it is left. */
 static bool is_nearer(const struct reply_status *a, const struct reply_status *b)
 {
     bool a_denies = a->decision.outcome != STINT_ALLOW,
@@ -104,7 +104,7 @@ static bool is_nearer(const struct reply_status *a, const struct reply_status *b
            (uint64_t)b->decision.remaining * a->decision.limit;
 }
 
-/* The statuses that are told: the binding one, then those nearest to their end. */
+/* The statuses to write: the binding one, then those closest to their limits. */
 static size_t told_in_order(const struct reply *reply, size_t order[DESCRIPTORS_MAX])
 {
     size_t n = 0, binding = reply->decision.binding;
@@ -149,7 +149,7 @@ static const char *write_number(struct http_text *text, uint64_t number)
     return http_text_end(text, start);
 }
 
-/* Two Lists of RFC 9651, with an item for each quota that is told. Both have the same ones. */
+/* Two Lists of RFC 9651, with an item for each written quota. Both have the same quotas. */
 static void add_draft_11(struct http_answer *answer, struct http_text *text,
                          const struct request *request, const struct reply *reply)
 {
@@ -176,7 +176,7 @@ static void add_draft_11(struct http_answer *answer, struct http_text *text,
     http_answer_add(answer, "RateLimit", copy_list(text, &standings));
 }
 
-/* The older forms speak of one quota: when it resets, or when to come back. */
+/* The older forms describe one quota: when it resets, or when to retry. */
 static void add_numbers(struct http_answer *answer, struct http_text *text, unsigned styles,
                         const struct reply *reply)
 {

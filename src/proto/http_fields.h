@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The header fields that tell a caller how he stands: values as bytes, whoever sends them.
+ * The header fields that report a caller's quotas: values as bytes, for any sender.
  *
- * draft-ietf-httpapi-ratelimit-headers-11 has structured fields, one item for each quota that was
- * asked; the older forms have bare numbers, those of the binding quota. Quotas that are not
- * enforced (shadow_mode, replaced) are not told.
+ * draft-ietf-httpapi-ratelimit-headers-11 has structured fields, one item for each quota of the
+ * request; the older forms have only numbers, those of the binding quota. Quotas that are not
+ * enforced (shadow_mode, replaced) are not written.
  */
 #ifndef STINT_PROTO_HTTP_FIELDS_H
 #define STINT_PROTO_HTTP_FIELDS_H
@@ -28,29 +28,30 @@ unsigned http_style_named(struct span name);
 
 #define HTTP_FIELDS_INTEGER_MAX UINT64_C(999999999999999) /* of structured fields: 15 digits */
 #define HTTP_FIELDS_NAME_MAX 100  /* bytes of a policy's name; the rest is left out */
-#define HTTP_FIELDS_LIST_MAX 1024 /* bytes of a list; items that do not fit are told in neither */
+#define HTTP_FIELDS_LIST_MAX 1024 /* bytes of a list; items that do not fit are left out */
 
 /* Whole seconds, rounded up, at least 1: Retry-After. */
 uint64_t http_fields_retry_s(uint64_t wait_ns);
 
 /*
- * How long until `remaining` of this status next grows: for requests that wants_growth. False where
- * nothing is used, or where it never does.
+ * The time until `remaining` of this status next grows: for requests with wants_growth. False where
+ * nothing is used, or where it never grows.
  */
 bool http_fields_grows_after(const struct reply_status *status, uint64_t *after_ns);
 
 /*
- * Adds the fields of a decided reply to the answer, their values in `text`: the styles', and
- * Retry-After where the answer's status, already set, refuses what may be had later. The request
- * gives quotas that callers brought along their names; for `t` of draft-11 it wants_growth.
+ * Adds the fields of a decided reply to the answer, with their values in `text`: those of the
+ * styles, and Retry-After where the answer's status, already set, denies a request that may be
+ * allowed later. The request gives names to quotas without a rule; `t` of draft-11 needs
+ * wants_growth.
  */
 void http_fields_write(struct http_answer *answer, struct http_text *text, unsigned styles,
                        const struct request *request, const struct reply *reply);
 
-/* The name that a status is told under: its rule's name or path, or the SPEC that was asked. */
+/* The name of a status: its rule's name or path, or the SPEC of the request. */
 struct span http_fields_policy(const struct request *request, const struct reply *reply,
                                size_t index);
-/* Whether a status is one of a quota that is enforced, and so is told. */
+/* Whether a status belongs to an enforced quota, and so is written. */
 bool http_fields_is_told(const struct reply_status *status);
 
 /* name and value must outlive the answer. At most HTTP_ANSWER_FIELDS_MAX; more are dropped. */

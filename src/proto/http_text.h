@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text of bounded size, written by hand: answers are made for every request, and printf would cost
- * more than the decision. What does not fit is dropped whole, and remembered: see is_full.
+ * Text of bounded size, written without printf: answers are made for every request, and printf
+ * would cost more than the decision. Text that does not fit is dropped whole, and is_full is set.
  */
 #ifndef STINT_PROTO_HTTP_TEXT_H
 #define STINT_PROTO_HTTP_TEXT_H
@@ -12,8 +12,8 @@
 
 struct http_text {
     char *text;
-    size_t size, len; /* len < size: there is always room for a terminator */
-    bool is_full;     /* something did not fit; nothing was written from then on */
+    size_t size, len; /* len < size: there is always space for a terminator */
+    bool is_full;     /* a text did not fit; nothing was written from then on */
 };
 
 struct http_text http_text_at(char *text, size_t size); /* size at least 1 */
@@ -30,17 +30,17 @@ static inline void http_text_bytes(struct http_text *out, const void *bytes, siz
 }
 
 void http_text_u64(struct http_text *out, uint64_t number);
-/* Terminates what was written since `start` and returns it; goes on behind the terminator. */
+/* Terminates the text written since `start` and returns it; continues after the terminator. */
 const char *http_text_end(struct http_text *out, size_t start);
 
-/* In quotes, escaped; bytes that are not UTF-8 become U+FFFD, as JSON has no others. */
+/* In quotes, escaped; bytes that are not UTF-8 become U+FFFD, which JSON requires. */
 void http_text_json(struct http_text *out, struct span string);
-/* A String of RFC 9651 (structured fields): bytes that it cannot have become '?'. */
+/* A String of RFC 9651 (structured fields): bytes that it cannot contain become '?'. */
 void http_text_sf_string(struct http_text *out, struct span string);
 /* Number of ms, rounded up; `null` for STINT_NEVER_NS. */
 void http_text_json_ms(struct http_text *out, uint64_t ns);
 
-/* For text that is known where it is written: its length is, too. */
+/* For string literals: their length is a constant. */
 #define http_text_add(out, literal) http_text_bytes(out, "" literal, sizeof(literal) - 1)
 
 static inline void http_text_span(struct http_text *out, struct span span)

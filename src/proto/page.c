@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Growing text: doubles what it has; once it failed it stays as it is. */
+/* Growing text: doubles its capacity; after a failure it stays unchanged. */
 #include "proto/page.h"
 
 #include <stdarg.h>
@@ -52,7 +52,7 @@ void page_print(struct page *page, const char *format, ...)
     size_t left = page->size - page->len;
     int len = vsnprintf(left > 0 ? page->text + page->len : NULL, left, format, args);
     va_end(args);
-    /* vsnprintf wants room for a terminator too. */
+    /* vsnprintf also needs space for a terminator. */
     if (len >= 0 && (size_t)len >= left && make_space(page, (size_t)len + 1))
         vsnprintf(page->text + page->len, page->size - page->len, format, again);
     va_end(again);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Text of any length that is put together to be sent: grows as it is appended to, up to a maximum.
- */
+/* Text that is assembled to be sent: grows as it is appended to, up to a maximum. */
 #ifndef STINT_PROTO_PAGE_H
 #define STINT_PROTO_PAGE_H
 
@@ -15,7 +14,7 @@
 struct page {
     char *text; /* not terminated */
     size_t len, size;
-    bool failed; /* no memory, or more than PAGE_MAX: what stands here is not whole */
+    bool failed; /* no memory, or more than PAGE_MAX: the text is incomplete */
 };
 
 void page_add(struct page *page, const char *text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A table of entries that are found by the ids of their tickets, which are random. */
+/* A hash table of tickets by their ids, which are random. */
 #include "service/expiries.h"
 
 #include "decide/evaluation_ticket.h"

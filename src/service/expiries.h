@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tickets of stores that one worker gave, and of which something is to come back if they are never
- * settled: found again by their ids while they are open, and by time once they are over. One
- * thread.
+ * Tickets of backends that one worker issued, and that return units if they are never settled.
+ * Found by id while they are open, and by time once they have expired. One thread.
  */
 #ifndef STINT_SERVICE_EXPIRIES_H
 #define STINT_SERVICE_EXPIRIES_H
@@ -11,7 +10,7 @@
 
 #include <stdbool.h>
 
-#define EXPIRIES_MAX 65536u /* open at once; those beyond stay charged as estimated */
+#define EXPIRIES_MAX 65536u /* open at once; further ones stay charged as estimated */
 #define EXPIRIES_NONE UINT32_MAX
 
 struct expiry {
@@ -19,20 +18,20 @@ struct expiry {
     uint32_t len;
     uint32_t next; /* of those with the same home, or of the free ones */
     uint64_t due_ns, give_up_ns;
-    bool is_asked; /* the store is: it is not to be asked again */
+    bool is_asked; /* a store request is pending: do not send another */
 };
 
 /* Zeroed is empty. */
 struct expiries {
     struct expiry *entries;
-    uint32_t *homes;   /* by id: the first of each; as many as entries */
+    uint32_t *homes;   /* by id: the first of each chain; as many as entries */
     uint32_t capacity; /* a power of two, or 0 */
     uint32_t free;
     uint32_t n_open;
 };
 
 void expiries_deinit(struct expiries *expiries);
-/* Copies the ticket. False: no memory, or EXPIRIES_MAX of them. */
+/* Copies the ticket. False: no memory, or EXPIRIES_MAX tickets are open. */
 bool expiries_add(struct expiries *expiries, struct span ticket, uint64_t due_ns,
                   uint64_t give_up_ns);
 /* The entry of a ticket's id; EXPIRIES_NONE. */

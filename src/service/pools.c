@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pools by name. They are only ever added, so whoever looks one up needs no lock; definitions are
- * changed by one thread at a time.
+ * Pools by name. Pools are only ever added, so a lookup needs no lock; one thread at a time changes
+ * definitions.
  */
 #include "service/pools_parts.h"
 
@@ -44,7 +44,7 @@ void pools_set_stores(struct pools *pools, const struct pools_stores *stores)
 
 size_t pools_count(const struct pools *pools)
 {
-    /* acquire: a pool that is counted is there. */
+    /* acquire: a pool that is counted is complete. */
     return __atomic_load_n(&pools->n_pools, __ATOMIC_ACQUIRE);
 }
 
@@ -122,8 +122,8 @@ static int parse_key(struct parsed_key *parsed, const struct pools_key *from,
 
 /* ---- Definitions ----------------------------------------------------------------------------- */
 
-/* A quota as it stands in a pool: nobody's state goes for another's. What a store can keep, it is
- * asked with all keys. */
+/* Checks a quota for a key of a pool; each key has a state of its own. Whether a store can keep it
+ * is checked with all keys. */
 static int own_quota(const struct pools *pools, bool is_in_store, struct stint_quota *quota,
                      struct stint_error *error)
 {
@@ -155,7 +155,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*left)->name.text, (*right)->name.text);
 }
 
-/* Everything that can be known of a definition before the first key is touched. */
+/* All checks of a definition that are possible before the first key is touched. */
 static int parse_definition(const struct pools *pools, const struct pools_definition *definition,
                             struct parsed_key *keys, struct parsed_key **by_name,
                             struct stint_error *error)
@@ -189,7 +189,7 @@ static bool is_same_key(const struct pool_key *stands, const struct stint_pool_k
     return true;
 }
 
-/* The first key of a pool that the definition does not have so; false if all are. */
+/* The first key of a pool that differs from the definition; false if all are the same. */
 static bool find_other(struct stint_pool *pool, struct parsed_key **by_name, size_t n_keys,
                        struct pools_name *name)
 {
@@ -217,7 +217,7 @@ static bool has_key(struct stint_pool *pool, const char *name)
     return has;
 }
 
-/* Others may add and remove keys meanwhile: what they do is not undone, and nothing waits. */
+/* Other threads may add and remove keys meanwhile: their changes stay, and no thread waits. */
 static int apply(struct stint_pool *pool, const struct parsed_key *keys,
                  struct parsed_key **by_name, size_t n_keys, uint64_t now_ns,
                  struct stint_error *error)
@@ -235,7 +235,7 @@ static int apply(struct stint_pool *pool, const struct parsed_key *keys,
 static void count_one(struct pools *pools, const struct pools_name *name)
 {
     pools->names[pools->n_pools] = *name;
-    /* release: whoever counts it finds it. */
+    /* release: a thread that counts the pool finds it complete. */
     __atomic_store_n(&pools->n_pools, pools->n_pools + 1, __ATOMIC_RELEASE);
 }
 
@@ -261,7 +261,7 @@ static int open_pool(struct pools *pools, const struct pools_definition *definit
     return 0;
 }
 
-/* Which keys a definition has, with which quotas and weights. */
+/* A hash of the keys of a definition, with their quotas and weights. */
 static struct hash128 mark_of(struct parsed_key **by_name, size_t n_keys)
 {
     struct hash128 mark = {n_keys, 0};
@@ -291,12 +291,12 @@ static int check_fits(const struct stint_pool *pool, const struct pools_definiti
     return 0;
 }
 
-/* What all that is asked of a definition is done with. */
+/* The state that all steps of one definition share. */
 struct definition {
     const struct pools_definition *given;
     struct parsed_key *keys, **by_name;
     uint64_t now_ns;
-    bool is_made; /* else looked at alone */
+    bool is_made; /* false: the definition is only checked */
 };
 
 static bool is_same_mark(struct hash128 a, struct hash128 b)
@@ -341,7 +341,7 @@ static int find_store(const struct pools *pools, struct span name, size_t *store
                    len, (const char *)name.ptr);
 }
 
-/* One like that which is defined, which nobody has seen yet. */
+/* A new pool like the definition, which no other thread can see yet. */
 static int new_in_store(const struct pools *pools, const struct definition *definition,
                         struct pool_in_store **made, struct stint_error *error)
 {
@@ -354,7 +354,7 @@ static int new_in_store(const struct pools *pools, const struct definition *defi
     if (code != 0)
         return code;
     if (given->order > STINT_LEAST_USED)
-        return err_set(error, STINT_E_RANGE, "the order of a pool is none");
+        return err_set(error, STINT_E_RANGE, "unknown order of a pool");
     *made = pool_in_store_new(&pools->stores, store, &name, given->order);
     if (*made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a pool");
@@ -431,7 +431,7 @@ static int check_or_define(struct pools *pools, struct definition *definition,
     size_t n_keys = definition->given->n_keys;
     if (n_keys > STINT_POOL_KEYS_MAX)
         return err_set(error, STINT_E_RANGE, "a pool has at most %d keys", STINT_POOL_KEYS_MAX);
-    /* One more than there are: no keys at all is a pool, too. */
+    /* One more than the count, as a pool may have no keys. */
     definition->keys = calloc(n_keys + 1, sizeof(*definition->keys));
     definition->by_name = calloc(n_keys + 1, sizeof(struct parsed_key *));
     int code = STINT_E_SYSTEM;
@@ -461,7 +461,7 @@ int pools_define(struct pools *pools, const struct pools_definition *definition,
     return check_or_define(pools, &made, error);
 }
 
-/* ---- Keys that come and go ------------------------------------------------------------------- */
+/* ---- Adding and removing keys ---------------------------------------------------------------- */
 
 static int add_in_store(struct pools *pools, size_t at, struct parsed_key *key,
                         struct stint_error *error)
@@ -490,7 +490,7 @@ int pools_add(struct pools *pools, struct span pool, const struct pools_key *key
                : stint_pool_add(pools->pools[at], &parsed.key, now_ns, error);
 }
 
-/* Its bench is lifted first: without an answer the key stays. */
+/* Ends the key's cooldown first: if the store does not answer, the key stays. */
 static int remove_in_store(struct pools *pools, struct pools_caller *caller, size_t at,
                            const struct pools_name *key, uint64_t now_ns, struct stint_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What pools are asked: the table answers at once, a store through a pending request. */
+/* Calls on pools: the table answers at once, a store through a pending request. */
 #include "service/pools_parts.h"
 
 #include "base/err.h"
@@ -55,7 +55,7 @@ int pools_give_back(struct pools *pools, struct pools_caller *caller, struct spa
     if (code == STINT_E_GONE)
         err_set(error, code, "the pool has no key %s", name.text);
     else if (code != 0)
-        err_set(error, code, "now is later than there is");
+        err_set(error, code, "now is later than the largest time");
     return code;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pool whose states are in a store. Its keys are a roster, which is replaced as a whole: who has
- * asked with one keeps it until the answer has been used. A store that has said that no key is free
- * is not asked again before one is, or for a second: that answer is its dearest.
+ * A pool whose states are in a store. Its keys are a roster, which is replaced as a whole; a
+ * pending request keeps its roster until the answer has been used. After a store's reply that no
+ * key is free, it gets no request before one is free, at most for a second: that reply costs the
+ * store most.
  */
 #include "service/pools_parts.h"
 
@@ -24,11 +25,11 @@ struct roster {
     struct parsed_key keys[];
 };
 
-/* What the store has said of a next, for all that ask the same. */
+/* The store's last reply to next, for all callers with the same request. */
 struct denial {
     uint32_t cost;
     bool probe;
-    uint64_t from_ns, until_ns; /* equal: none */
+    uint64_t from_ns, until_ns; /* equal: there is no such reply */
     struct stint_pool_answer answer;
 };
 
@@ -37,12 +38,12 @@ struct pool_in_store {
     size_t store;
     uint8_t order;
     struct pools_name name;
-    pthread_mutex_t lock; /* of all below, for moments */
+    pthread_mutex_t lock; /* of all below, held briefly */
     struct roster *roster;
     struct denial denial;
 };
 
-/* One ask: it has the memory of its answer. */
+/* One store request, with the memory of its answer. */
 struct pool_pending {
     struct pending_extra extra;
     struct pending *pending;
@@ -57,13 +58,13 @@ struct pool_pending {
 static struct roster *roster_ref(struct roster *roster)
 {
     __atomic_add_fetch(&roster->refs, 1,
-                       __ATOMIC_RELAXED); /* relaxed: who has one keeps it alive */
+                       __ATOMIC_RELAXED); /* relaxed: the caller already has a reference */
     return roster;
 }
 
 static void roster_unref(struct roster *roster)
 {
-    /* acq_rel: who frees it comes after everybody who used it. */
+    /* acq_rel: all uses of the roster come before it is freed. */
     if (roster == NULL || __atomic_sub_fetch(&roster->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     if (roster->list != NULL)
@@ -71,7 +72,7 @@ static void roster_unref(struct roster *roster)
     free(roster);
 }
 
-/* Without a list, and with room for as many keys. */
+/* Without a list, and with memory for as many keys. */
 static struct roster *roster_new(const struct pools_stores *stores, size_t n_keys,
                                  struct stint_error *error)
 {
@@ -120,7 +121,7 @@ static void forget_denial(struct pool_in_store *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* In the place of the one that there is, if a store can keep it; it is let go if not. */
+/* Replaces the current roster, if the store can keep the new one; otherwise frees the new one. */
 static int put_in_force(struct pool_in_store *pool, struct roster *roster,
                         struct stint_error *error)
 {
@@ -243,7 +244,7 @@ static void take_answer(struct backend_pool_op *op, uint64_t now_ns)
     pending_answered(((struct pool_pending *)op->arg)->pending, now_ns);
 }
 
-/* The roster is the pending request's. */
+/* The pending request owns the roster. */
 static struct pool_pending *begin(struct pools_caller *caller, struct backend_pools *pools,
                                   struct roster *roster, uint64_t now_ns)
 {
@@ -274,13 +275,13 @@ static int send(struct pool_in_store *pool, struct pools_caller *caller,
 {
     struct backend_pools *pools = caller->stores != NULL ? caller->stores[pool->store] : NULL;
     if (pools == NULL)
-        return err_set(error, STINT_E_SYSTEM, "the store of the pool cannot be asked here");
+        return err_set(error, STINT_E_SYSTEM, "the store of the pool is not available here");
     pthread_mutex_lock(&pool->lock);
     struct roster *roster = roster_ref(pool->roster);
     pthread_mutex_unlock(&pool->lock);
     struct pool_pending *asked = begin(caller, pools, roster, ask->now_ns);
     if (asked == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
+        return err_set(error, STINT_E_SYSTEM, "no memory for a store request");
     ask->list = roster->list;
     ask->deadline_ns = asked->pending->deadline_ns;
     pools->ops->ask(pools, ask, &asked->op);
@@ -297,7 +298,7 @@ int pool_in_store_ask(struct pool_in_store *pool, struct pools_caller *caller,
         return code;
     struct pending_extra *extra = caller->pending->extra;
     if (extra == NULL || extra->free != free_pool_pending)
-        return err_set(error, STINT_E_SYSTEM, "another request was asked");
+        return err_set(error, STINT_E_SYSTEM, "the request differs from the pending one");
     *answer = &pool_pending_of(extra)->op.answer;
     switch ((*answer)->outcome) {
     case BACKEND_WAITS:
@@ -351,7 +352,7 @@ static void keep_denial(struct pool_in_store *pool, const struct stint_pool_ask 
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Whoever has asked with a roster that is no longer in force says nothing of the one that is. */
+/* A reply for a roster that is no longer in force is not valid for the current one. */
 static bool is_in_force(struct pool_in_store *pool, const struct pools_caller *caller)
 {
     pthread_mutex_lock(&pool->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The virtual time itself is in the table: other processes that have it open see it, too. */
+/* The virtual time itself is in the table, so other processes that have it open see it, too. */
 #include "service/server_clock.h"
 
 #include "base/wide_int.h"
@@ -50,8 +50,8 @@ static int refuse_real(struct stint_error *error)
 }
 
 /*
- * Under the lock. One call may only finish a pass that began before the move: after a second one
- * all that ended by now is closed.
+ * The lock is held. The first call may only finish a pass that began before the move; after the
+ * second all reservations that expired by now are closed.
  */
 static void move_to(struct server_clock *clock, uint64_t now_ns)
 {

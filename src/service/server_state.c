@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the workers share. Rules change hands under a lock that no request waits for: a service
- * keeps a reference of its own, and looks at one number to know that others are in force. To free
- * 100,000 rules takes milliseconds: the last reference to rules is the server state's, never a
- * worker's.
+ * The state that workers share. Rules are exchanged under a lock that no request waits for: a
+ * service keeps a reference of its own, and compares one number to detect new rules. Freeing
+ * 100,000 rules takes milliseconds, so the server state holds the last reference, never a worker.
  */
 #include "service/server_state.h"
 
@@ -30,8 +29,8 @@ static int store_accepts_rule(const struct server_state *server_state, const str
     return code;
 }
 
-/* Whether the stores that rules name can keep states of their quotas; else the first that cannot.
- */
+/* Whether the stores that rules name can keep states of their quotas; otherwise reports the first
+ * that cannot. */
 static int stores_accept(const struct server_state *server_state, const struct rules *rules,
                          struct stint_error *error)
 {
@@ -68,14 +67,14 @@ static struct ruleset *ruleset_new(struct server_state *server_state, struct rul
 
 struct ruleset *ruleset_ref(struct ruleset *ruleset)
 {
-    if (ruleset != NULL) /* relaxed: whoever has one keeps it alive */
+    if (ruleset != NULL) /* relaxed: the caller already has a reference */
         __atomic_add_fetch(&ruleset->refs, 1, __ATOMIC_RELAXED);
     return ruleset;
 }
 
 void ruleset_unref(struct ruleset *ruleset)
 {
-    /* acq_rel: who frees it comes after everybody who used it. */
+    /* acq_rel: all uses of the rules come before they are freed. */
     if (ruleset == NULL || __atomic_sub_fetch(&ruleset->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     metrics_unbind(ruleset->bound);
@@ -109,7 +108,7 @@ int server_state_set_rules(struct server_state *server_state, struct rules *rule
     server_state->ruleset->next = server_state->retired;
     server_state->retired = server_state->ruleset;
     server_state->ruleset = ruleset;
-    /* release: whoever sees the number finds these rules, or later ones. */
+    /* release: a thread that sees the number finds these rules, or later ones. */
     __atomic_add_fetch(&server_state->generation, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&server_state->lock);
     server_state_free_retired(server_state);
@@ -122,8 +121,8 @@ void server_state_free_retired(struct server_state *server_state)
     pthread_mutex_lock(&server_state->lock);
     for (struct ruleset **at = &server_state->retired; *at != NULL;) {
         struct ruleset *ruleset = *at;
-        /* acquire: it is freed after all that workers did with it. Only who has a reference to what
-         * is no longer in force takes another. */
+        /* acquire: all workers' uses come before it is freed. Only a thread that has a reference to
+         * rules no longer in force takes another. */
         if (__atomic_load_n(&ruleset->refs, __ATOMIC_ACQUIRE) > 1) {
             at = &ruleset->next;
             continue;
@@ -160,7 +159,7 @@ uint64_t server_state_generation(const struct server_state *server_state)
 static bool open_parts(struct server_state *server_state,
                        const struct server_state_options *options, struct stint_error *error)
 {
-    err_set(error, STINT_E_SYSTEM, "no memory for the figures of %u workers", options->workers);
+    err_set(error, STINT_E_SYSTEM, "no memory for the metrics of %u workers", options->workers);
     server_state->metrics = metrics_new(options->workers);
     server_state->pools = pools_new(options->table);
     server_state->unmatched = unmatched_new();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What services see of the server state: the rules in force and what they all count in. */
+/* The server state as services see it: the rules in force and what all services count in. */
 #ifndef STINT_SERVICE_SERVER_STATE_H
 #define STINT_SERVICE_SERVER_STATE_H
 
@@ -12,7 +12,7 @@
 
 #include <pthread.h>
 
-/* Rules, and where their figures stand: they come and go together. */
+/* Rules and the numbers of their metrics, exchanged together. */
 struct ruleset {
     unsigned refs;
     struct ruleset *next;        /* of the retired */
@@ -25,7 +25,7 @@ struct server_state {
     store_accepts *store_accepts; /* NULL: there are no stores */
     void *store_arg;
     struct metrics *metrics;
-    struct top_keys *top_keys; /* NULL: nobody counts */
+    struct top_keys *top_keys; /* NULL: not counted */
     struct pools *pools;
     struct unmatched *unmatched;
     struct server_clock clock;
@@ -33,15 +33,15 @@ struct server_state {
     unsigned workers;
     bool shadow_mode, quota_mode, charges_hits, checks_debt;
     bool began_with_rules;
-    pthread_mutex_t lock; /* of the rulesets, while they change hands */
+    pthread_mutex_t lock; /* of the rulesets, while they are exchanged */
     struct ruleset *ruleset;
-    struct ruleset *retired; /* no longer in force; each with a reference of the server state's */
-    uint64_t generation;     /* raised after the ruleset was put in place */
+    struct ruleset *retired; /* no longer in force; the server state has a reference to each */
+    uint64_t generation;     /* raised after the ruleset is in force */
 };
 
 /* The rules in force, with a reference; *generation is at most theirs. */
 struct ruleset *server_state_ruleset(struct server_state *server_state, uint64_t *generation);
-struct ruleset *ruleset_ref(struct ruleset *ruleset); /* NULL is fine */
+struct ruleset *ruleset_ref(struct ruleset *ruleset); /* NULL is allowed */
 void ruleset_unref(struct ruleset *ruleset);
 
 #endif

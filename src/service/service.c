@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One worker's way from a request to its reply: who may ask, which rules hold, which verb it is. */
+/* One worker's path from a request to its reply: the caller's rights, the rules, the verb. */
 #include "service/service_parts.h"
 
 #include "base/err.h"
@@ -56,7 +56,7 @@ unsigned service_worker(const struct service *service)
     return service->worker;
 }
 
-/* ---- Refusing -------------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------- */
 
 void service_refuse_as(struct reply *reply, enum reply_error why, const char *message)
 {
@@ -81,7 +81,7 @@ void service_refuse(struct reply *reply, const struct stint_error *error)
     }
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 void service_renew_rules(struct service *service)
 {
@@ -96,7 +96,7 @@ static unsigned role_for(unsigned verb)
     return request_is_administrative((int)verb) ? ACCESS_ADMINISTER : ACCESS_ASK;
 }
 
-/* Field by field: a reply is large, and most of it is not looked at. */
+/* Sets single members: a reply is large, and most of it is not read. */
 static void begin(struct reply *reply, uint64_t now_ns)
 {
     reply->error = REPLY_DECIDED;
@@ -137,7 +137,7 @@ void service_answer(struct service *service, const struct request *request, uint
     }
 }
 
-/* It goes on under the rules that it was begun under. */
+/* The evaluation continues under the rules with which it began. */
 static void go_on(struct service *service, const struct request *request, uint64_t now_ns,
                   struct reply *reply)
 {
@@ -165,7 +165,7 @@ static void answer_once(struct service *service, const struct request *request,
         service_once(service, request, caller, now_ns, reply);
 }
 
-/* Of the others nothing can be begun before its turn: they act at once. */
+/* The other verbs act at once, so they cannot begin before their turn. */
 static bool may_be_ahead(const struct service *service, const struct request *request)
 {
     static const uint32_t verbs = 1u << REQUEST_TAKE | 1u << REQUEST_TAKE_UPTO |
@@ -199,7 +199,7 @@ void service_ask(struct service *service, const struct request *request,
         return;
     }
     if (may_ask(request, caller, reply)) {
-        /* The shortest way is for what is asked most. */
+        /* The most frequent case takes the shortest path. */
         if (request->verb == REQUEST_THROTTLE && request->id.len == 0 && request->pending == NULL)
             service_throttle(service, request, now_ns, reply);
         else
@@ -220,7 +220,7 @@ uint64_t service_retry_at(const struct request *request, const struct reply *rep
     if (request->wait_ns == 0 || reply->error != REPLY_DECIDED ||
         reply->decision.outcome != STINT_DENY)
         return 0;
-    /* Others may be faster once it is time: then it is asked again, for as long as there is. */
+    /* Others may be faster at that time: then the request is decided again, within its limit. */
     uint64_t again_ns = add_sat(now_ns, max_u64(reply->decision.retry_after_ns, 1));
     return again_ns <= patience_ends_ns ? again_ns : 0;
 }

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Where a request becomes a reply: rules, table, bans, overrides, ids and figures joined.
- *
- * One `struct server_state` is shared by all workers; each worker has a `struct service` of its
- * own, which holds what must not be shared to be fast (parsed SPECs, scratch for keys and statuses,
- * its part of the figures). A service belongs to one thread.
- */
+/* From a request to a reply: joins rules, table, bans, overrides, ids and metrics. */
 #ifndef STINT_SERVICE_SERVICE_H
 #define STINT_SERVICE_SERVICE_H
 
@@ -13,13 +7,13 @@
 #include "decide/reply.h"
 #include "decide/request.h"
 
-struct access;   /* service/access/access.h: who may ask for what; NULL: everybody for everything */
-struct metrics;  /* service/metrics/metrics.h */
-struct top_keys; /* service/top_keys.h: keys asked and denied most */
-struct unmatched; /* service/unmatched.h: what no rule limits, for the log */
+struct access;    /* service/access/access.h: tokens; NULL: no token is needed */
+struct metrics;   /* service/metrics/metrics.h */
+struct top_keys;  /* service/top_keys.h: keys requested and denied most */
+struct unmatched; /* service/unmatched.h: names that no rule limits, for the log */
 struct pools;     /* service/pools.h: key pools by name */
 struct pools_caller;
-struct server_clock; /* service/server_clock.h: the time of I/O and that of decisions */
+struct server_clock; /* service/server_clock.h: the times of I/O and of decisions */
 
 #define WORKERS_MAX 64
 
@@ -36,16 +30,16 @@ struct server_state_options {
     unsigned workers;               /* 1 … WORKERS_MAX */
     uint64_t id_lifetime_ns;        /* how long an id is remembered. Default 10 min */
     size_t top_keys_max;            /* names kept by `top`. Default 1,024; 0 = default */
-    uint64_t top_keys_half_life_ns; /* of their scores. Default 1 min */
+    uint64_t top_keys_half_life_ns; /* half-life of their scores. Default 1 min */
     bool without_top_keys;
-    bool has_virtual_clock;       /* decisions go by the table's time, which callers move */
+    bool has_virtual_clock;       /* decisions use the table's time, which callers move */
     bool shadow_mode;             /* every rule is in shadow mode */
     bool quota_mode;              /* every rule is in quota mode */
-    bool charges_hits;            /* Envoy's hits are charged where their rule does not say */
+    bool charges_hits;            /* Envoy's hits are charged where their rule has no setting */
     bool checks_debt;             /* a check passes until more than the limit is used */
     unsigned metrics_names;       /* bits of enum metrics_names. Default METRICS_NAMES_STINT */
     unsigned near_thousandths;    /* metrics_count_hits() */
-    store_accepts *store_accepts; /* asked with all rules that name stores. NULL: there are none */
+    store_accepts *store_accepts; /* checks all rules that name stores. NULL: there are none */
     void *store_arg;
 };
 
@@ -53,19 +47,19 @@ struct server_state;
 
 int server_state_open(struct server_state **server_state,
                       const struct server_state_options *options, struct stint_error *error);
-void server_state_close(struct server_state *server_state); /* after all services; NULL is fine */
+void server_state_close(struct server_state *server_state); /* after all services; may be NULL */
 
 /*
- * Puts other rules in the place of those in force, from any thread: each service goes by them from
- * its next request on. States of rules whose identity is the same go on. The server state takes a
- * reference. Else the old rules stay in force: STINT_E_FULL or STINT_E_MISMATCH where the table
- * cannot hold states of all their quotas, STINT_E_SYSTEM without memory.
+ * Replaces the rules in force, from any thread: each service uses the new ones from its next
+ * request on. States of rules with the same identity continue. The server state takes a reference.
+ * On error the old rules stay in force: STINT_E_FULL or STINT_E_MISMATCH where the table cannot
+ * hold states of all quotas, STINT_E_SYSTEM without memory.
  */
 int server_state_set_rules(struct server_state *server_state, struct rules *rules,
                            struct stint_error *error);
 /*
- * Frees rules that are no longer in force and that no service uses; takes its time with many, so it
- * is for a thread that serves nobody.
+ * Frees rules that are no longer in force and that no service uses. Slow with many rules, so call
+ * it from a thread that serves no connections.
  */
 void server_state_free_retired(struct server_state *server_state);
 struct rules *server_state_rules(
@@ -82,15 +76,15 @@ struct top_keys *server_state_top_keys(struct server_state *server_state);
 struct pools *server_state_pools(struct server_state *server_state);
 struct unmatched *server_state_unmatched(struct server_state *server_state);
 /*
- * Whether what decides is there, for every frontend that tells its health: `is_ready` of the server
- * (NULL: it is), and each store that is needed.
+ * Whether the server can decide, for every frontend that reports health: `is_ready` of the server
+ * (NULL: true), and each needed store.
  */
 bool server_state_is_ready(const struct server_state *server_state, bool (*is_ready)(void *arg),
                            void *arg);
 
-/* What a request is done on behalf of. */
+/* The caller of a request. */
 struct caller {
-    const char *name; /* of the token; "" where nobody is asked who he is */
+    const char *name; /* of the token; "" where no token is needed */
     unsigned roles;   /* bits of enum access_role: service/access/access.h */
     uint8_t frontend; /* enum metrics_frontend: which port it came through */
 };
@@ -102,42 +96,41 @@ struct service *service_new(struct server_state *server_state,
 void service_free(struct service *service);
 struct server_state *service_server_state(const struct service *service);
 unsigned service_worker(const struct service *service);
-/* As its next request would: lets rules go that are no longer in force, where nobody asks. */
+/* As its next request would: releases rules that are no longer in force, while no request comes. */
 void service_renew_rules(struct service *service);
 
-/* Answers at once. `wait_ns` is not looked at here: see service_retry_at(). */
+/* Answers at once. `wait_ns` is not used here: see service_retry_at(). */
 void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply);
 
-/* Before the first request; without it everything is in the table. The stores outlive it. */
+/* Call before the first request; otherwise all states are in the table. The stores outlive it. */
 void service_set_stores(struct service *service, const struct evaluation_stores *stores);
 
 /*
- * A request that was answered REPLY_WAITS has a pending request on its way. Whoever asked keeps all
- * that the request points to, says what is to be called once the answers have come (never from
- * within service_ask()), and then asks the same request again with request->pending. Or he drops
- * it: units may have been charged then.
+ * A request with the reply REPLY_WAITS has a pending request. The caller keeps everything that the
+ * request points to, sets a callback for the time when all answers have come (never called from
+ * within service_ask()), and then repeats the same request with request->pending. Or the caller
+ * drops it: units may have been charged then.
  */
 void service_on_answers(struct pending *pending, void (*done)(void *arg, uint64_t now_ns),
                         void *arg);
-void service_drop(struct service *service, struct pending *pending); /* NULL is fine */
+void service_drop(struct service *service, struct pending *pending); /* NULL is allowed */
 
 /*
- * To be called now and then: closes reservations in stores that were never settled, and of which
- * something is to come back. Those that are left at the end stay charged as estimated, unless some
- * server is asked to settle them; stop before the stores are closed.
+ * Call periodically: closes reservations in stores that were never settled and have units to
+ * return. Reservations left at the end stay charged as estimated, unless some server settles them
+ * late. Stop before the stores are closed.
  */
 void service_expire(struct service *service, uint64_t now_ns);
 void service_stop_expiring(struct service *service);
 
-/* What a pool is asked with on behalf of this service. NULL: no pending request, it is asked first.
- */
+/* The caller for calls on pools by this service. NULL: no pending request, the first call. */
 void service_pools_caller(struct service *service, struct pending *pending,
                           struct pools_caller *caller);
 
 /*
- * For a request that may wait, first asked at asked_ns and answered with `reply` at now: when to
- * ask again, or 0 if the reply stands (allowed, never, or not before the caller's patience ends).
+ * For a request that may wait, first decided at asked_ns and answered with `reply` at now: the time
+ * to decide again, or 0 if the reply is final (allowed, never, or too late for the caller).
  */
 uint64_t service_retry_at(const struct request *request, const struct reply *reply,
                           uint64_t asked_ns, uint64_t now_ns);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What a decision adds to the figures of its worker, and to the list of keys asked most. */
+/* Counts a decision in the worker's metrics, and in the list of most requested keys. */
 #include "service/service_parts.h"
 
-#define NAME_MAX_BYTES 128 /* what the figures keep of a name, and more than the list does */
+#define NAME_MAX_BYTES 128 /* bytes of a name that the metrics keep, more than the list does */
 
-/* A key as people know it: the values of its descriptor, or the bytes of an item's key. */
+/* The name of a key for output: the values of its descriptor, or the bytes of an item's key. */
 struct name {
     uint8_t bytes[NAME_MAX_BYTES];
     size_t len;
@@ -34,7 +34,7 @@ static struct span name_of(struct name *name, const struct request *request, siz
     return span_of(name->bytes, name->len);
 }
 
-/* No value begins another one. */
+/* No value is the beginning of another. */
 static void append_value(struct name *name, struct span value)
 {
     size_t from = name->len;
@@ -44,7 +44,7 @@ static void append_value(struct name *name, struct span value)
             name->bytes[i] = ' ';
 }
 
-/* The values that a rule's metrics show, one behind the other; a NULL ptr: none. */
+/* The values that a rule's metrics show, one after another; a NULL ptr: none. */
 static struct span shown_values(struct name *name, const struct request *request, size_t i,
                                 const struct rule *rule)
 {
@@ -77,14 +77,14 @@ static enum metrics_outcome outcome_of(const struct target *target)
                                                     : METRICS_NEVER;
 }
 
-/* Only what decides, or moves units as if it had. */
+/* Only verbs that decide, or move units as a decision does. */
 static bool is_counted(unsigned verb)
 {
     return verb == REQUEST_TAKE || verb == REQUEST_TAKE_UPTO || verb == REQUEST_RESERVE ||
            verb == REQUEST_BOOK || verb == REQUEST_CHARGE;
 }
 
-/* Units as envoyproxy/ratelimit has them; what nothing limits it does not count either. */
+/* Units as envoyproxy/ratelimit counts them. Like it, unlimited requests are not counted. */
 static void count_hits(struct service *service, const struct target *target, struct span value)
 {
     const struct rule *rule = target->rule;
@@ -132,7 +132,7 @@ static void count_target(struct service *service, const struct request *request,
     top_keys_note(service->server_state->top_keys, service->worker, &ask);
 }
 
-/* What allows everything, since a domain or a key is another one than the rules have. */
+/* Counts descriptors that everything allows, since the rules have another domain or key. */
 static void note_unmatched(struct service *service, const struct request *request)
 {
     const struct evaluation *evaluation = &service->evaluation;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests on items and on descriptors: made a question, asked, and told in statuses. */
+/* Requests on items and descriptors: the inputs, the evaluation, the statuses. */
 #include "service/service_parts.h"
 
 #include "base/err.h"
@@ -8,7 +8,7 @@
 
 #define LIFETIME_DEFAULT_NS (10 * NS_PER_MIN)
 
-/* ---- Filling --------------------------------------------------------------------------------- */
+/* ---- Inputs ---------------------------------------------------------------------------------- */
 
 static int add_items(struct service *service, const struct request *request,
                      struct stint_error *error)
@@ -58,7 +58,7 @@ static int fill(struct service *service, const struct request *request, uint64_t
     evaluation_begin(&service->evaluation, now_ns);
     if (n == 0)
         return err_set(error, STINT_E_SYNTAX,
-                       "nothing is asked: a quota and a key, or descriptors are needed");
+                       "the request is empty: expected a quota and a key, or descriptors");
     if (n > TARGETS_MAX || (request->n_items > 0 && request->n_descriptors > 0))
         return err_set(error, STINT_E_RANGE,
                        "a request has 1 to %d quotas, or descriptors, but not both", TARGETS_MAX);
@@ -69,7 +69,7 @@ static int fill(struct service *service, const struct request *request, uint64_t
     return code;
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Evaluation ------------------------------------------------------------------------------ */
 
 static bool holds_places(const struct evaluation *evaluation)
 {
@@ -80,7 +80,7 @@ static bool holds_places(const struct evaluation *evaluation)
     return false;
 }
 
-/* Holders have a lease to go by; all others need a time. */
+/* For holders the lease gives the time; all others need one. */
 static uint64_t lifetime_of(const struct request *request, const struct evaluation *evaluation)
 {
     if (request->lifetime_ns > 0 || holds_places(evaluation))
@@ -88,7 +88,7 @@ static uint64_t lifetime_of(const struct request *request, const struct evaluati
     return LIFETIME_DEFAULT_NS;
 }
 
-/* Of verbs that change something, and decide nothing. */
+/* Verbs that change something, and decide nothing. */
 static struct stint_decision allowed(void)
 {
     return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
@@ -99,9 +99,10 @@ static struct stint_decision block(struct evaluation *evaluation, const struct r
 {
     int code = evaluation_block(evaluation, request->lifetime_ns);
     if (code == STINT_E_FULL)
-        service_refuse_as(reply, REPLY_FULL, "as many keys as the table has room for are blocked");
+        service_refuse_as(reply, REPLY_FULL, "the table has no free space for another blocked key");
     else if (code != 0)
-        service_refuse_as(reply, REPLY_BAD_REQUEST, "the block would end later than there is time");
+        service_refuse_as(reply, REPLY_BAD_REQUEST,
+                          "the end of the block is later than the largest time");
     return allowed();
 }
 
@@ -120,7 +121,7 @@ static struct stint_decision set_quota(struct service *service, const struct req
     return allowed();
 }
 
-/* A ticket names the quotas of this table by their entries: a gcra quota needs one, too. */
+/* A ticket names the quotas of this table by their entries, so a gcra quota needs an entry, too. */
 static bool has_entries(struct service *service, struct reply *reply)
 {
     const struct evaluation *evaluation = &service->evaluation;
@@ -183,7 +184,7 @@ static struct stint_decision ask(struct service *service, const struct request *
     }
 }
 
-/* ---- Telling --------------------------------------------------------------------------------- */
+/* ---- Statuses -------------------------------------------------------------------------------- */
 
 static uint8_t when_full(const struct evaluation *evaluation, const struct target *target)
 {
@@ -261,7 +262,7 @@ void service_show_again(struct service *service, const struct request *request, 
     struct stint_error error;
     if (request->n_items + request->n_descriptors == 0 ||
         fill(service, request, now_ns, &error) != 0)
-        return; /* there are none, or the rules are others by now */
+        return; /* there are none, or other rules are in force by now */
     struct evaluation *evaluation = &service->evaluation;
     for (size_t i = 0; i < evaluation->n_targets; i++)
         evaluation->targets[i].cost = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reservations in stores that were never settled. The worker that gave the ticket asks the store to
- * close it soon after its deadline; so does any server that is asked to settle it late. The store
- * closes a ticket once, for any caller. docs/decisions/0057.
+ * Reservations in stores that were never settled. Soon after the deadline, the worker that issued
+ * the ticket sends the store a request to close it; so does any server that is asked to settle it
+ * late. The store closes a ticket once, for any caller. docs/decisions/0057.
  */
 #include "service/service_parts.h"
 
@@ -11,12 +11,12 @@
 
 #include <stdlib.h>
 
-#define AGAIN_NS NS_PER_S /* after a store that could not be asked */
+#define AGAIN_NS NS_PER_S /* after a failed store request */
 
-/* What is on its way to a store. */
+/* A store request that closes a ticket. */
 struct expiring {
     struct service *service;
-    struct pending *pending; /* NULL: nothing is */
+    struct pending *pending; /* NULL: the entry is free */
     uint32_t at;             /* of the worker's expiries */
 };
 
@@ -40,7 +40,7 @@ void service_expect_expiry(struct service *service, const struct request *reques
     size_t len = evaluation_ticket_write(evaluation, bytes);
     if (expiries_find(&service->expiries, evaluation_ticket_id(span_of(bytes, len))) !=
         EXPIRIES_NONE)
-        return; /* a retry was given the same ticket */
+        return; /* a retry returned the same ticket */
     uint64_t due_ns = add_sat(now_ns, evaluation->ticket_ns);
     if (!expiries_add(&service->expiries, span_of(bytes, len), due_ns,
                       add_sat(due_ns, evaluation->longer_ns)))
@@ -56,7 +56,7 @@ void service_expect_no_expiry(struct service *service, struct span ticket)
 
 static void on_answers(void *arg, uint64_t now_ns);
 
-/* What the store said, or that it is to be asked again. */
+/* Handles the store's reply, or schedules another attempt. */
 static void end(struct expiring *expiring, const struct stint_decision *decision,
                 const struct evaluation_expired *expired, uint64_t now_ns)
 {
@@ -68,7 +68,7 @@ static void end(struct expiring *expiring, const struct stint_decision *decision
     service_count_expired(service, expired);
     if (is_early || (fault != 0 && fault != BACKEND_GONE && fault != BACKEND_REFUSED)) {
         entry->due_ns = add_sat(now_ns, is_early ? decision->retry_after_ns : AGAIN_NS);
-        if (is_early) /* it was renewed elsewhere */
+        if (is_early) /* it was renewed by another server */
             entry->give_up_ns = max_u64(entry->give_up_ns, add_sat(entry->due_ns, AGAIN_NS));
         if (entry->due_ns < entry->give_up_ns)
             return;
@@ -85,7 +85,7 @@ static void run(struct expiring *expiring, struct pending *pending, uint64_t now
     struct stint_decision decision = {.outcome = STINT_DENY};
     evaluation_begin(evaluation, now_ns);
     if (evaluation_add_ticket(evaluation, span_of(entry->ticket, entry->len), NULL) != 0) {
-        evaluation->fault = BACKEND_GONE; /* the store is none of this server's any more */
+        evaluation->fault = BACKEND_GONE; /* the store is no longer configured */
     } else {
         pending_rewind(pending);
         pending->done = NULL;
@@ -131,7 +131,7 @@ void service_expire(struct service *service, uint64_t now_ns)
                                                                  service->stores.timeout_ns)
                                                    : NULL;
         if (pending == NULL)
-            return; /* the rest comes next time */
+            return; /* the rest follows next time */
         entry->is_asked = true;
         expiring->service = service;
         expiring->at = at;

@@ -2,9 +2,9 @@
 /*
  * Requests with an id: charged once, however often they come.
  *
- * An id is the caller's own, and belongs to what it is asked of: a domain, the quotas of items, or
- * CL.THROTTLE. Everything else a request says is its body, and must be the same in a retry. What
- * charged nothing is not kept: a request that was denied may be made again with its id.
+ * An id belongs to its caller and to the target of the request: a domain, the quotas of items, or
+ * CL.THROTTLE. All other parts of the request are its body, and must be the same in a retry.
+ * Replies that charged nothing are not kept: a denied request may be repeated with its id.
  */
 #include "service/service_parts.h"
 
@@ -13,12 +13,12 @@
 
 #include <gnutls/crypto.h>
 
-/* ---- What a request says, as one number ------------------------------------------------------ */
+/* ---- A request as one number ----------------------------------------------------------------- */
 
 /*
- * Each piece is hashed with what came before it, so that no two lists of pieces are one. What a
- * table keeps is hashed with its secret. What a store keeps must be the same at every node: there
- * is no secret that they share, so it takes a hash that nobody can turn round.
+ * Each piece is hashed with the pieces before it, so that different lists of pieces differ. Hashes
+ * for a table use its secret. Hashes for a store must be the same at every node: the nodes share no
+ * secret, so these use a hash that cannot be inverted.
  */
 struct digest {
     const struct stint_table *table;
@@ -80,7 +80,7 @@ static void add_body(struct digest *digest, const struct request *request)
         request->ticket.nonce,
     };
     add(digest, numbers, sizeof(numbers));
-    if (request->has_on_expiry) /* else the bodies of before stay the same */
+    if (request->has_on_expiry) /* otherwise bodies stay as in earlier versions */
         add_number(digest, (uint64_t)request->kept_units + 1);
     add_span(digest, request->key);
     add_span(digest, request->quota);
@@ -119,7 +119,7 @@ static struct hash128 id_of(const struct service *service, const struct request 
     return requests_hash(service->table, &digest.sum, sizeof(digest.sum));
 }
 
-/* Of the id with a caller, of the body without. False: no memory. */
+/* Hashes the id with the caller, and the body without it. False: no memory. */
 static bool hash_for_stores(uint8_t sum[32], const struct request *request,
                             const struct caller *caller)
 {
@@ -162,7 +162,7 @@ static void answer_again(struct service *service, const struct request *request,
     service_show_again(service, request, now_ns, reply);
 }
 
-/* Verbs that move units did so unless they were denied; the others did if they are no error. */
+/* Verbs that move units did so unless they were denied; the others did unless they failed. */
 static bool is_worth_keeping(const struct reply *reply)
 {
     return reply->error == REPLY_DECIDED && reply->decision.outcome == STINT_ALLOW;
@@ -176,7 +176,7 @@ static void record(struct service *service, const struct requests_claim *claim,
         .ticket = reply->has_ticket ? reply->ticket : (struct stint_ticket){0, 0},
         .at_ns = reply->at_ns,
     };
-    /* Where the claim is lost a retry is told BUSY or is new: that is all there is to say. */
+    /* If the claim is lost, a retry gets BUSY or is decided as new: no other report is possible. */
     if (is_worth_keeping(reply))
         requests_end(service->table, claim, &answer);
     else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of a service share. */
+/* Shared by the files of a service. */
 #ifndef STINT_SERVICE_SERVICE_PARTS_H
 #define STINT_SERVICE_SERVICE_PARTS_H
 
@@ -22,39 +22,39 @@ struct service {
     struct ruleset *ruleset;
     struct evaluation evaluation;
     struct reply_status statuses[TARGETS_MAX];
-    struct evaluation_stores stores; /* none: all zero */
+    struct evaluation_stores stores; /* no stores: all zero */
     struct pending_requests pending_requests;
-    const struct caller *caller; /* of the request that is asked */
+    const struct caller *caller; /* of the current request */
     struct ruleset
-        *borrowed; /* that the statuses of a pending request's reply point into; NULL: none */
-    uint8_t id[BACKEND_ID_LEN];            /* of the request that is asked */
-    uint8_t ticket[TICKET_BYTES_MAX];      /* of a store: that a request names */
-    char ticket_text[SERVICE_TICKET_TEXT]; /* the same, that a reply gives */
+        *borrowed; /* the rules that the reply of a pending request points into; NULL: none */
+    uint8_t id[BACKEND_ID_LEN];            /* of the current request */
+    uint8_t ticket[TICKET_BYTES_MAX];      /* of a store: from a request */
+    char ticket_text[SERVICE_TICKET_TEXT]; /* the same, in a reply */
     struct expiries expiries;
     struct expiring *expiring; /* SERVICE_EXPIRING_MAX of them; NULL: there are no stores */
     struct throttle_cache throttles;
     struct spec_cache specs;
 };
 
-/* Makes *reply an error; which one, the code says. */
+/* Makes *reply an error that follows from the code. */
 void service_refuse(struct reply *reply, const struct stint_error *error);
 /* The same with a message of the caller's. */
 void service_refuse_as(struct reply *reply, enum reply_error why, const char *message);
 
-/* Answers any verb, without looking at who asks, or at its id. */
+/* Answers any verb. Does not check the caller's roles or the id. */
 void service_answer(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply);
-/* The same for a request with an id: once, and from memory after that. */
+/* The same for a request with an id: decides once, and repeats the stored reply after that. */
 void service_once(struct service *service, const struct request *request,
                   const struct caller *caller, uint64_t now_ns, struct reply *reply);
 
-/* Figures, and who is asked most: of the question that was just answered, of a throttle. */
+/* Counts the metrics and the top keys: of the last evaluation, of a throttle. */
 void service_count_evaluation(struct service *service, const struct request *request,
                               const struct reply *reply);
 void service_count_throttle(struct service *service, const struct request *request,
                             const struct reply *reply);
 
-/* CL.THROTTLE and what else there is to its keys: THROTTLE, FORGET, FIND. */
+/* CL.THROTTLE and the other verbs on its keys: THROTTLE, FORGET, FIND. */
 void service_throttle(struct service *service, const struct request *request, uint64_t now_ns,
                       struct reply *reply);
 void service_forget(struct service *service, const struct request *request, uint64_t now_ns,
@@ -65,19 +65,17 @@ void service_find(struct service *service, const struct request *request, uint64
 /* ---- service_pending.c: requests that ask stores ----------------------------------------------
  */
 
-/* Whether it is for a store to tell a request's id from others: then service_once() is not asked.
- */
+/* Whether a store identifies requests by their id: then service_once() is not called. */
 bool service_is_shared(struct service *service, const struct request *request, uint64_t now_ns);
 /*
- * Before the question, which is filled, is asked: gives it a pending request where it needs one.
- * False: it is not to be asked, and the reply says why.
+ * Call after the inputs are filled and before the evaluation: gives it a pending request where it
+ * needs one. False: do not evaluate; the reply has the reason.
  */
 bool service_begin_pending(struct service *service, const struct request *request,
                            struct reply *reply);
-/* After it: false where there is no decision (yet), and the reply says so. */
+/* Call after the evaluation: false where the reply has the reason why there is no decision. */
 bool service_end_pending(struct service *service, struct reply *reply);
-/* What tells a request's id from others, and what it is about, at every node alike. False: no
- * memory. */
+/* The hash of a request's id and that of its body, the same at every node. False: no memory. */
 bool service_shared_id(const struct request *request, const struct caller *caller,
                        uint8_t id[BACKEND_ID_LEN], uint64_t *body);
 
@@ -85,26 +83,26 @@ bool service_shared_id(const struct request *request, const struct caller *calle
 /* Verbs on tickets: SETTLE, CANCEL, RENEW. */
 void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply);
-/* After a reserve or a book in a store that has a ticket: its text. */
+/* The text of the ticket after a reserve or a book in a store, if there is one. */
 void service_tell_ticket(struct service *service, struct reply *reply);
 
 /* ---- service_expire.c: tickets of stores that are never settled ------------------------------ */
 
-#define SERVICE_EXPIRING_MAX 64 /* asked of the stores at once */
+#define SERVICE_EXPIRING_MAX 64 /* store requests at once */
 struct expiring;
 bool service_init_expiring(struct service *service); /* false: no memory */
-/* After a reserve that gave a ticket of a store: closes it once it is over. */
+/* After a reserve that returned a ticket of a store: closes it once it has expired. */
 void service_expect_expiry(struct service *service, const struct request *request, uint64_t now_ns);
-/* It was settled or cancelled, or is gone. */
+/* The ticket was settled or cancelled, or is gone. */
 void service_expect_no_expiry(struct service *service, struct span ticket);
 void service_count_expired(struct service *service, const struct evaluation_expired *expired);
 
-/* All verbs that are asked of items or of descriptors. */
+/* All verbs on items or descriptors. */
 void service_decide(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply);
 /*
- * Statuses for an answer that was given before: the one that decided as it did then, the others as
- * they stand now.
+ * Statuses for a repeated reply: the binding one as it was decided then, the others as they are
+ * now.
  */
 void service_show_again(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests whose states are in shared stores: what they have to ask is a pending request, with
- * which the same request is asked again once the answers are there.
+ * Requests whose states are in shared stores. Their store requests belong to a pending request,
+ * with which the same request is evaluated again once the answers are there.
  */
 #include "service/service_parts.h"
 
@@ -40,8 +40,8 @@ void service_pools_caller(struct service *service, struct pending *pending,
                                     .pending = pending};
 }
 
-/* Of a pending request that waited the reply points into its rules: they stay until the next one.
- */
+/* The reply of a pending request that waited points into its rules: they stay until the next
+ * one. */
 static void end_pending(struct service *service, struct pending *pending)
 {
     ruleset_unref(service->borrowed);
@@ -57,7 +57,7 @@ static bool deferred(struct service *service, const struct request *request, str
     return false;
 }
 
-/* What nobody else says: who has it may settle what it is of. */
+/* A ticket has no other secret: its owner may settle the reservation. */
 static bool make_ticket_id(struct pending *pending)
 {
     if (!pending->has_id)
@@ -89,7 +89,7 @@ static struct pending *pending_of(struct service *service, const struct request 
                              service->stores.timeout_ns);
 }
 
-/* The references of rules are counted for all workers: only who waits takes one. */
+/* All workers share the reference counts of rules: only a request that waits takes a reference. */
 static void begin_wait(struct service *service, struct pending *pending, struct reply *reply)
 {
     if (pending->rules == NULL)
@@ -105,7 +105,7 @@ bool service_begin_pending(struct service *service, const struct request *reques
     if (!evaluation_asks_stores(evaluation)) {
         if (request->is_ahead)
             return deferred(service, request, reply);
-        service_drop(service, request->pending); /* the key has been given a quota elsewhere */
+        service_drop(service, request->pending); /* another server has given the key a quota */
         return true;
     }
     if (request->is_ahead && evaluation_asks_table(evaluation))
@@ -113,7 +113,7 @@ bool service_begin_pending(struct service *service, const struct request *reques
     struct pending *pending = pending_of(service, request);
     if (pending == NULL || !add_id(service, request, pending)) {
         service_drop(service, pending);
-        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory to ask the store");
+        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for a store request");
         return false;
     }
     pending_rewind(pending);
@@ -134,7 +134,7 @@ static void refuse_fault(const struct evaluation *evaluation, struct reply *repl
     if (evaluation->fault == BACKEND_GONE)
         message = SERVICE_GONE;
     service_refuse_as(reply, (enum reply_error)errors[evaluation->fault],
-                      message != NULL ? message : "the store cannot be asked");
+                      message != NULL ? message : "the store is unavailable");
 }
 
 bool service_end_pending(struct service *service, struct reply *reply)
@@ -145,10 +145,10 @@ bool service_end_pending(struct service *service, struct reply *reply)
     if (pending == NULL)
         return true;
     if (evaluation->is_ahead && !evaluation->is_waiting)
-        evaluation->is_waiting = evaluation->is_too_early = true; /* it asked nobody */
+        evaluation->is_waiting = evaluation->is_too_early = true; /* no store request was sent */
     if (pending->is_lost && evaluation->fault == 0) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "the quotas of the request have changed while it was asked";
+        evaluation->fault_message = "the quotas of the request have changed during its evaluation";
     }
     if (evaluation->fault == 0 && evaluation->is_waiting && !evaluation->is_too_early) {
         begin_wait(service, pending, reply);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The keys of CL.THROTTLE. One decision with nothing around it: this is what is asked most. */
+/* The keys of CL.THROTTLE. One decision without extra work: this is the most frequent request. */
 #include "service/service_parts.h"
 
 #include "base/limits.h"
@@ -7,20 +7,20 @@
 #include "base/wide_int.h"
 #include "table/table.h"
 
-/* A store keeps time in microseconds, rounded up. */
+/* A store counts time in microseconds, rounded up. */
 static uint64_t excess_in_store(const struct throttle_entry *entry)
 {
     return (entry->excess_ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
 }
 
-/* What is no more than the excess above a whole number of seconds is that many. */
+/* A duration above whole seconds by no more than the excess is rounded down to them. */
 static uint64_t whole_seconds(uint64_t wait_ns, uint64_t excess_ns)
 {
     uint64_t above_ns = wait_ns % NS_PER_S;
     return above_ns <= excess_ns && above_ns < wait_ns ? wait_ns - above_ns : wait_ns;
 }
 
-/* What is answered to a decision. Of max_burst -1, which looks on only: that nothing fits. */
+/* The reply to a decision. For max_burst -1, which only peeks: that nothing fits. */
 static void throttle_end(struct service *service, const struct request *request, uint64_t excess_ns,
                          struct reply *reply)
 {
@@ -92,8 +92,8 @@ void service_throttle(struct service *service, const struct request *request, ui
 }
 
 /*
- * For asking after a key in a store, whatever its state was made under: a state is an instant, and
- * under this quota none is too far away to be told.
+ * For looking up a key in a store, whatever quota its state was made under: a state is an instant,
+ * and under this quota every instant can be represented.
  */
 static const struct stint_quota *long_quota(struct stint_quota *quota)
 {
@@ -137,7 +137,7 @@ void service_find(struct service *service, const struct request *request, uint64
     reply->expires_after_ns = reply->found ? sub_floor(entry.expires_at_ns, now_ns) : 0;
 }
 
-/* The state goes, a block of the key stays: to lift that is for administrators. */
+/* Removes the state but not a block of the key: only administrators lift a block. */
 void service_forget(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply)
 {

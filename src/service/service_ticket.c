@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Verbs on tickets: whoever has one needs no key. */
+/* Verbs on tickets: a ticket replaces the key. */
 #include "service/service_parts.h"
 
 #include "base/err.h"
@@ -7,7 +7,7 @@
 
 #include <gnutls/gnutls.h>
 
-#define HOLDS_NO_PLACE "the ticket holds no place: only those of concurrency quotas are renewed"
+#define HOLDS_NO_PLACE "the ticket has no lease: only tickets of concurrency quotas can be renewed"
 
 /* ---- In the table ---------------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ void service_tell_ticket(struct service *service, struct reply *reply)
     gnutls_free(text.data);
 }
 
-/* Fills the question with what the ticket is of; the keys stay where they are in it. */
+/* Fills the inputs from the ticket; the keys point into it. */
 static int add_ticket(struct service *service, const struct request *request,
                       struct stint_error *error)
 {
@@ -53,7 +53,7 @@ static int add_ticket(struct service *service, const struct request *request,
                                   .size = (unsigned)request->ticket_text.len};
     if (request->ticket_text.len > SERVICE_TICKET_TEXT || gnutls_base64_decode2(&text, &bytes) != 0)
         return err_set(error, STINT_E_SYNTAX, "expected a ticket as a reply gave it");
-    size_t len = min_u64(bytes.size, sizeof(service->ticket)); /* what is longer is none either */
+    size_t len = min_u64(bytes.size, sizeof(service->ticket)); /* longer text is no valid ticket */
     memcpy(service->ticket, bytes.data, len);
     gnutls_free(bytes.data);
     return evaluation_add_ticket(evaluation, span_of(service->ticket, len), error);
@@ -78,7 +78,7 @@ static void ask_store(struct service *service, const struct request *request, ui
     evaluation_begin(&service->evaluation, now_ns);
     if (request->id.len > 0) {
         service_refuse_as(reply, REPLY_BAD_REQUEST,
-                          "a ticket of a store is good once by itself: expected no id");
+                          "a ticket of a store can be used only once: expected no id");
         return;
     }
     if (add_ticket(service, request, &error) != 0) {

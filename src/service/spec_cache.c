@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parsing a SPEC once for as long as it is asked under. */
+/* Parses a SPEC once for as long as requests use it. */
 #include "service/spec_cache.h"
 
 #include "base/err.h"
@@ -30,7 +30,7 @@ static int check_text(struct span text, struct stint_error *error)
     return 0;
 }
 
-/* An entry is called filled last: one that could not be parsed is nobody's. */
+/* The name is set last: an entry that failed to parse stays without one. */
 static const struct stint_quota *fill(struct spec_entry *entry, struct stint_table *table,
                                       struct span text, struct stint_error *error)
 {
@@ -49,7 +49,7 @@ const struct stint_quota *spec_cache_find(struct spec_cache *cache, struct stint
 {
     if (check_text(text, error) != 0)
         return NULL;
-    /* Most requests ask under the SPEC of the one before: that is found without its hash. */
+    /* Most requests use the same SPEC as the one before, which is found without hashing it. */
     struct spec_entry *entry = &cache->entries[cache->last];
     if (is_of(entry, text))
         return &entry->quota;

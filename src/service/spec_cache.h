@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SPECs that were parsed before: callers who bring their quotas along bring the same few. Found by
- * their text, byte by byte. A service has one; what is new takes the place of what it falls upon.
+ * Parsed SPECs: callers that send quotas with their requests use the same few. Found by their text,
+ * byte by byte. A service has one cache; a new SPEC replaces the one in its slot.
  */
 #ifndef STINT_SERVICE_SPEC_CACHE_H
 #define STINT_SERVICE_SPEC_CACHE_H
@@ -10,7 +10,7 @@
 #include "stint.h"
 
 #define SPEC_CACHE_SIZE 256
-#define SPEC_TEXT_MAX 200 /* bytes: no SPEC that says everything once is longer */
+#define SPEC_TEXT_MAX 200 /* bytes: no SPEC with each setting once is longer */
 
 struct spec_entry {
     size_t text_len; /* 0: empty */
@@ -19,7 +19,7 @@ struct spec_entry {
 };
 
 struct spec_cache {
-    uint64_t secret[2]; /* who chooses texts shall not choose where they fall */
+    uint64_t secret[2]; /* so that clients that choose texts cannot choose their slots */
     size_t last;        /* the entry that was found last */
     struct spec_entry entries[SPEC_CACHE_SIZE];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From max_burst, count and period to a gcra quota, once for each set of numbers. */
+/* Converts max_burst, count and period to a gcra quota, once for each set of numbers. */
 #include "service/throttle_cache.h"
 
 #include "algorithm/gcra.h"
@@ -9,11 +9,11 @@
 #include "table/table.h"
 
 #define PERIOD_MAX_S ((uint64_t)INT64_MAX / NS_PER_S)
-#define EXCESS_MAX_NS (NS_PER_MS - 1) /* below this redis-cell rounds nothing up, either */
+#define EXCESS_MAX_NS (NS_PER_MS - 1) /* below this redis-cell does not round up, either */
 
 static size_t place_of(const struct request_throttle *throttle)
 {
-    /* Nothing hostile: what lands in one place is worked out again, which is all. */
+    /* No secret is needed: sets of numbers in one slot are only converted again. */
     uint64_t mixed = (uint64_t)throttle->max_burst * UINT64_C(0x9e3779b97f4a7c15) +
                      throttle->count_per_period * UINT64_C(0xbf58476d1ce4e5b9) +
                      throttle->period_s * UINT64_C(0x94d049bb133111eb);
@@ -27,7 +27,7 @@ static bool is_same(const struct request_throttle *a, const struct request_throt
 }
 
 /*
- * A rate is a ratio: where a quota has no place for its numbers, both are made smaller by as much,
+ * A rate is a ratio: where a quota cannot hold its numbers, both are divided by the same factor,
  * and the period is rounded up.
  */
 static void reduce(uint64_t *count, uint64_t *period_ns)
@@ -67,9 +67,9 @@ static int make_quota(struct throttle_entry *entry, struct stint_error *error)
 }
 
 /*
- * A client of redis-cell counts in seconds, so the sum of what was taken is to be rounded, not the
- * time of each unit: 3 of 3 per 10 s come back after 10 s, and not a tick later, which would be 11.
- * The sum of all that fits at once is too long by this.
+ * A client of redis-cell counts in seconds, so the sum of the units' times must be rounded, not the
+ * time of each unit: 3 of 3 per 10 s return after 10 s, and not one tick later, which would round
+ * up to 11. The sum for the largest cost that fits is too long by this.
  */
 static uint64_t excess_of(const struct throttle_entry *entry)
 {

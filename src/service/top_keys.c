@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A list of keys for each worker, read together. A worker that is asked a lot notes one request of
- * several, with that many times its units.
+ * A list of keys for each worker, read together. A busy worker notes one request of several, with
+ * its units multiplied by as many.
  */
 #include "service/top_keys.h"
 
@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-#define EPOCH_NS (100 * NS_PER_MS) /* how often it is found out how much is asked */
-#define NOTES_PER_EPOCH 500        /* of one worker, about */
+#define EPOCH_NS (100 * NS_PER_MS) /* how often the rate of requests is measured */
+#define NOTES_PER_EPOCH 500        /* of one worker, on average */
 #define STRIDE_MAX 64
 #define DOMAIN_SIZE sizeof(((struct top_key *)NULL)->domain)
 #define RULE_SIZE sizeof(((struct top_key *)NULL)->rule)
@@ -21,8 +21,8 @@ _Static_assert(DOMAIN_SIZE + RULE_SIZE + TOP_KEYS_NAME_MAX <= STINT_TOP_KEY_MAX,
 /* What one worker notes. */
 struct worker {
     _Alignas(64) struct stint_top *top;
-    uint32_t until_next; /* requests that are not noted before the next that is */
-    uint32_t stride;     /* requests that a note stands for, on average */
+    uint32_t until_next; /* requests that are not noted before the next note */
+    uint32_t stride;     /* requests that a note represents, on average */
     uint32_t random;
     uint64_t epoch_ns, asked_in_epoch;
 };
@@ -85,7 +85,7 @@ static uint32_t stride_for(uint64_t asked)
     return stride;
 }
 
-/* How many go by before the next note: 0 … 2 (stride - 1), so that no rhythm escapes it. */
+/* How many requests to skip before the next note: 0 … 2 (stride - 1), without a pattern. */
 static uint32_t draw_gap(struct worker *worker)
 {
     worker->random = worker->random * 1664525u + 1013904223u;
@@ -97,7 +97,7 @@ static void count_epoch(struct worker *worker, uint64_t now_ns)
 {
     if (now_ns < worker->epoch_ns + EPOCH_NS)
         return;
-    /* An epoch that nobody asked in for long says nothing of now: begin with every request. */
+    /* After a long epoch without requests the rate is unknown: begin with every request. */
     bool is_old = now_ns >= worker->epoch_ns + 2 * EPOCH_NS;
     worker->stride = is_old ? 1 : stride_for(worker->asked_in_epoch);
     worker->epoch_ns = now_ns;

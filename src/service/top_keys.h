@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which keys are asked most, and denied most, by name, in bounded memory: a list of stint.h, with
- * keys told apart by their rules.
+ * The keys requested most and denied most, by name, in bounded memory: a list of stint.h, in which
+ * rules distinguish keys.
  *
- * Each worker notes for itself; a reading adds up what the workers kept. Names stay in memory as
- * they came, the first TOP_KEYS_NAME_MAX bytes; whoever prints them escapes them.
+ * Each worker notes for itself; a reader adds up the lists. Names are kept unescaped, their first
+ * TOP_KEYS_NAME_MAX bytes; output has to escape them.
  */
 #ifndef STINT_SERVICE_TOP_KEYS_H
 #define STINT_SERVICE_TOP_KEYS_H
@@ -25,7 +25,7 @@ struct top_keys;
  * TOP_KEYS_HALF_LIFE_NS. NULL: no memory.
  */
 struct top_keys *top_keys_new(unsigned workers, size_t keys, uint64_t half_life_ns);
-void top_keys_free(struct top_keys *top_keys); /* NULL is fine */
+void top_keys_free(struct top_keys *top_keys); /* NULL is allowed */
 uint64_t top_keys_half_life_ns(const struct top_keys *top_keys);
 
 /* One request for a key. */
@@ -33,31 +33,31 @@ struct top_keys_ask {
     const struct rule *rule; /* NULL: a quota that the caller brought along */
     struct span key;         /* as people know it: the values of the descriptor, or the item's key.
                                 rule and key together are what is counted */
-    uint32_t units;          /* asked for; 0 counts as 1 */
+    uint32_t units;          /* requested; 0 counts as 1 */
     bool denied;
-    uint64_t now_ns; /* a time of one clock, for all */
+    uint64_t now_ns; /* a time of one clock, the same for all */
 };
 
-/* The calls for one worker are for one thread at a time. */
+/* One thread at a time for each worker. */
 void top_keys_note(struct top_keys *top_keys, unsigned worker, const struct top_keys_ask *ask);
 
-/* A key as it stands at the time of the reading. Scores count units asked, those denied too. */
+/* A key at the time of the reading. Scores count requested units, also denied ones. */
 struct top_key {
     char domain[64]; /* "" where there was no rule; cut where they are longer */
     char rule[96];   /* its path */
     uint8_t name[TOP_KEYS_NAME_MAX];
     uint8_t name_len;
     bool cut;             /* the name was longer */
-    double asked, denied; /* units, each halved for every half-life since it came */
-    double over_by;       /* of `asked`, at most so much was of other keys */
-    double asked_per_s;   /* what a steady caller would ask to have this score */
+    double asked, denied; /* units, halved for every half-life since the request */
+    double over_by;       /* at most this part of `asked` belongs to other keys */
+    double asked_per_s;   /* the steady rate that gives this score */
     double denied_per_s;
-    uint64_t last_asked_ns; /* when it was asked last */
+    uint64_t last_asked_ns; /* time of the last request */
 };
 
 /*
- * The first of all keys by score, the greatest first; their number, at most `most`. Any thread,
- * while workers go on noting.
+ * Writes the keys with the greatest scores, in descending order; returns their number, at most
+ * `most`. Any thread, while workers go on noting.
  */
 size_t top_keys_read(struct top_keys *top_keys, enum top_keys_order order, uint64_t now_ns,
                      struct top_key *keys, size_t most);

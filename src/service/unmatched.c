@@ -37,7 +37,7 @@ void unmatched_free(struct unmatched *unmatched)
 static uint64_t id_of(enum unmatched_kind kind, struct span domain,
                       const struct descriptor *descriptor)
 {
-    /* Without a secret: two names that were made to fall together are one line less. */
+    /* No secret: names chosen to collide cost one line of the log. */
     static const uint64_t no_secret[2] = {0, 0};
     uint64_t id = siphash13_128(no_secret, kind, domain.ptr, domain.len).lo;
     for (size_t i = 0; kind == UNMATCHED_DESCRIPTOR && i < descriptor->n_entries; i++)
@@ -47,11 +47,11 @@ static uint64_t id_of(enum unmatched_kind kind, struct span domain,
     return id | (id == 0);
 }
 
-/* Also where there is no room left: then nothing is to be done for it. */
+/* Also true where no slot is free: then the name is not recorded. */
 static bool is_known(const struct unmatched_list *list, uint64_t id)
 {
     for (size_t i = 0; i < UNMATCHED_MAX; i++) {
-        /* relaxed: at worst the lock is taken to see that it is there. */
+        /* relaxed: at worst the lock is taken to find that it is there. */
         uint64_t other = __atomic_load_n(&list->ids[i], __ATOMIC_RELAXED);
         if (other == id || other == 0)
             return other == id;
@@ -96,7 +96,7 @@ void unmatched_note(struct unmatched *unmatched, enum unmatched_kind kind, struc
     pthread_mutex_unlock(&unmatched->lock);
 }
 
-/* What other rules do not know is told again. */
+/* Under new rules all names may be reported again. */
 static void forget(struct unmatched *unmatched)
 {
     for (size_t kind = 0; kind < UNMATCHED_KINDS; kind++) {

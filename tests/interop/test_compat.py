@@ -235,7 +235,7 @@ def test_options_and_files_are_stronger(tmp_path):
 @pytest.mark.parametrize("env, said", [
     ({"PORT": "http"}, "PORT: expected a port from 0 to 65535, not 'http'"),
     ({"GRPC_PORT": "65536"}, "GRPC_PORT: expected a port"),
-    ({"HOST": "example.org"}, "HOST: 'example.org:8080' is no place to listen"),
+    ({"HOST": "example.org"}, "HOST: 'example.org:8080' is not an address to listen at"),
     ({"SHADOW_MODE": "yes"}, "SHADOW_MODE: expected true or false, not 'yes'"),
     ({"GRPC_SERVER_USE_TLS": ""}, "GRPC_SERVER_USE_TLS: expected true or false, not ''"),
     ({"GRPC_MAX_CONNECTION_AGE": "soon"}, "GRPC_MAX_CONNECTION_AGE: expected a time"),

@@ -107,7 +107,7 @@ def test_faults_of_the_config_have_their_place(tmp_path, text, line, column, sai
 @pytest.mark.parametrize("args, env, said", [
     (["--kees", "1"], {}, "did you mean '--keys'?"),
     (["--workers", "many"], {}, "--workers: expected a whole number"),
-    (["--resp", "localhost:1"], {}, "--resp: 'localhost:1' is no place to listen"),
+    (["--resp", "localhost:1"], {}, "--resp: 'localhost:1' is not an address to listen at"),
     (["--log-level", "loud"], {}, "--log-level cannot be 'loud'"),
     ([], {"STINT_WORKERS": "many"}, "STINT_WORKERS: expected a whole number"),
 ])
@@ -137,7 +137,7 @@ def test_the_documents_table_is_the_programs():
 def test_a_port_in_use_is_told():
     with Server() as server:
         told = serve("--resp", f"127.0.0.1:{server.resp}", "--http", "off")
-        assert f"cannot listen at 127.0.0.1:{server.resp}: somebody else does already" in told
+        assert f"cannot listen at 127.0.0.1:{server.resp}: the address is in use; " in told
 
 
 def test_a_fault_in_the_rules_is_told_with_its_place(tmp_path):
@@ -202,7 +202,7 @@ def test_ipv6_and_unix_sockets(tmp_path):
                 local.connect(str(path))
                 assert Resp(local).throttle("k", 100, 1, 3600)[0] == 0
         told = serve("--resp", f"unix:{path}", "--http", "off")
-        assert "somebody else does already" in told
+        assert "the address is in use; choose another" in told
     assert not path.exists()
 
 

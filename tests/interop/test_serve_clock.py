@@ -282,7 +282,7 @@ def test_several_who_advance_it_add_up(server):
 
 
 def test_the_server_says_that_its_clock_is_virtual(server):
-    assert "warn clock_virtual: limits go by a virtual clock" in server.log
+    assert "warn clock_virtual: limits use a virtual clock" in server.log
     with server.connect() as link:
         assert "clock:virtual\r\n" in link.ask("INFO", "server")
     link = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)

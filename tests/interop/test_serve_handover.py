@@ -113,7 +113,7 @@ def test_a_successor_that_fails_changes_nothing(tmp_path):
             [STINT, "serve", "--state", state, "--replace", "--resp", f"127.0.0.1:{server.resp}",
              "--http", f"127.0.0.1:{taken.getsockname()[1]}"], capture_output=True, timeout=30)
         taken.close()
-        assert done.returncode == 1 and b"somebody else does already" in done.stderr
+        assert done.returncode == 1 and b"the address is in use; choose another" in done.stderr
         server.wait_for("handover_failed")
         for _ in range(20):
             assert server.connect().ask("PING") == "PONG"

@@ -350,7 +350,7 @@ def test_another_user_gets_no_socket(folder):
         done = subprocess.run(["/usr/bin/python3", "-c", code, f"{state}.control"], user=NOBODY,
                               timeout=60)
         assert done.returncode == 0
-        server.wait_for('another user asked for the sockets" user=65534')
+        server.wait_for('another user requested the sockets" user=65534')
         assert serves(server)
 
 

@@ -90,7 +90,7 @@ def test_a_store_that_is_away_is_told_of_everywhere(server, redis):
         server, 'stint_store_errors_total{store="main",reason="stopped"}'))[1] > 0, "at once")
     status, text = until(lambda: (take(server)[0], get(server, "/readyz"))[1]
                          if "main" in get(server, "/readyz")[1] else None, "it is named")
-    assert status == 200 and text.startswith("ready\nstore main: away for ")
+    assert status == 200 and text.startswith("ready\nstore main: unavailable for ")
     host, port = server.frontends["resp"][0].rsplit(":", 1)
     with client_library.Redis(host, int(port)) as client:
         info = client.execute_command("INFO", "stores")

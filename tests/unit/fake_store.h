@@ -281,7 +281,7 @@ static inline void fake_take_ask(struct backend *store, const struct backend_req
     op->answer.outcome = BACKEND_WAITS;
     if (fake->is_failing) {
         op->answer.outcome = BACKEND_FAILED;
-        op->answer.error = "the store cannot be asked";
+        op->answer.error = "the store is unavailable";
     } else if (fake->is_prompt) {
         fake_fill(fake, kept, &op->answer);
     } else {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Frames that cost their sender little and the server something, in a bucket that leaks: each adds
- * so much time to a debt, time and answered calls take it away.
+ * A leaky bucket for frames that cost their sender little and the server something: each frame adds
+ * time to a debt; passing time and answered calls reduce it.
  */
 #include "frontend/grpc/grpc_parts.h"
 
-/* What an honest client sends beside a call: updates of two windows, a ping, and one to spare. */
+/* Frames beside a call of a normal client: updates of two windows, a ping, and one to spare. */
 #define FRAMES_OF_A_CALL 4
 
 static uint64_t cost_ns(const struct grpc_conn *conn)
@@ -15,7 +15,7 @@ static uint64_t cost_ns(const struct grpc_conn *conn)
 
 void grpc_abuse_end(struct grpc_conn *conn)
 {
-    /* What comes behind this frame is not looked at any more. */
+    /* Input after this frame is ignored. */
     nghttp2_session_terminate_session(conn->session, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 

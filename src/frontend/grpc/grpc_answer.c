@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a call is answered: fields, messages, trailers. A response without a message is trailers
- * alone. nghttp2 fetches the messages when the peer's windows have room for them.
+ * The response to a call: fields, messages, trailers. A response without a message consists of
+ * trailers only. nghttp2 fetches the messages when the peer's windows have space for them.
  */
 #include "frontend/grpc/grpc_parts.h"
 
@@ -16,7 +16,7 @@
     }
 #define MESSAGE_MAX 1024 /* bytes of grpc-message */
 
-/* No table of the peer's is filled with what is said once. */
+/* Fields with text that does not repeat are not added to the peer's table. */
 static nghttp2_nv field_of(const char *name, const char *value)
 {
     return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name),
@@ -91,7 +91,7 @@ static void submit_trailers(struct grpc_call *call)
     call->conn->answers_early |= !call->is_at_end;
 }
 
-/* nghttp2 asks for what is to be sent next. */
+/* Called by nghttp2 for the next bytes to send. */
 static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *bytes, size_t size,
                            uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
@@ -132,7 +132,7 @@ static void submit_fields(struct grpc_call *call, bool is_compressed)
                             &provider);
 }
 
-/* Where there is no memory for it, as it is. */
+/* Without memory for compression, the message is sent uncompressed. */
 static bool compress(struct grpc_frontend *frontend, struct span *message)
 {
     if (frontend->zip == NULL)
@@ -162,7 +162,7 @@ bool grpc_answer_add(struct grpc_call *call, struct span message)
     return true;
 }
 
-/* NULL where there is none, or no memory for it. */
+/* NULL where there is no message, or no memory for it. */
 static char *copy_of(const char *message)
 {
     size_t size = message != NULL ? strlen(message) + 1 : 0;
@@ -177,7 +177,7 @@ void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char
     if (call->is_ended)
         return;
     call->is_ended = true;
-    /* However long it went on, what is left of it has to be read in time. */
+    /* Watch and reflection calls had no time limit: one begins now, for reading the rest. */
     if (call->list != GRPC_TIMED) {
         call->begun_ns = call->conn->now_ns;
         grpc_call_enlist(call, GRPC_TIMED);

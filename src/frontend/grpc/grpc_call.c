@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What comes of a call. A message that arrives in one piece is read where it lies; else its pieces
- * are kept until it is whole. Nothing is decided before the request has ended, so that a call that
- * is taken back charges nobody.
+ * The input of calls. A message that arrives in one piece is read in place; otherwise its pieces
+ * are kept until it is complete. A request is decided only after its end, so that a cancelled call
+ * charges nothing.
  */
 #include "frontend/grpc/grpc_parts.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define WORK_BYTES 64 /* of a message, for a unit of work */
+#define WORK_BYTES 64 /* of a message, for one unit of work */
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ void grpc_call_enlist(struct grpc_call *call, enum grpc_list list)
 
 void grpc_call_cut(struct grpc_call *call)
 {
-    /* Until its stream is closed, which may wait for the socket, the call waits for nothing. */
+    /* The call waits for nothing more, even if its stream stays open until all is sent. */
     grpc_call_enlist(call, GRPC_CLOSING);
     nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
 }
@@ -58,7 +58,7 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
         if (call == NULL)
             return NULL;
     }
-    /* Its room is written before it is read. */
+    /* `space` is not cleared: it is written before it is read. */
     memset(call, 0, offsetof(struct grpc_call, space));
     call->conn = conn;
     call->id = id;
@@ -123,7 +123,7 @@ static bool asks_once(const struct grpc_call *call)
     return call->method != GRPC_REFLECTION && call->method != GRPC_REFLECTION_ALPHA;
 }
 
-/* What can be told from a message's first bytes is told at once, and what is kept is bounded. */
+/* Checks a message's first bytes as soon as they come; the memory kept is bounded. */
 static void look_at_input(struct grpc_call *call)
 {
     struct grpc_frame frame;
@@ -136,7 +136,7 @@ static void look_at_input(struct grpc_call *call)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
 }
 
-/* Little where all connections together hold much. */
+/* A low limit where all connections together hold much memory. */
 static size_t held_max(const struct grpc_conn *conn)
 {
     size_t message_bytes = conn->frontend->limits.message_bytes;
@@ -151,7 +151,7 @@ bool grpc_call_keep(struct grpc_call *call, struct span bytes)
     struct grpc_bytes *input = &call->input;
     if (conn->held_bytes + bytes.len > held_max(conn)) {
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
-                           "too much of this connection's calls is unfinished");
+                           "the incomplete calls of this connection hold too much memory");
         grpc_call_drop_input(call);
         return false;
     }
@@ -232,7 +232,7 @@ bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, str
     return code >= 0;
 }
 
-/* The one message of a call that has ended; false: the call was refused. */
+/* The only message of a call after its end; false: the call was rejected. */
 static bool read_message(struct grpc_call *call, struct span bytes, struct span *message)
 {
     call->conn->work += 1 + bytes.len / WORK_BYTES;
@@ -258,7 +258,7 @@ void grpc_call_ask(struct grpc_call *call, struct span bytes)
     if (!read_message(call, bytes, &message))
         ;
     else if (call->ends_ns <= call->conn->now_ns)
-        grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "it came too late to be decided");
+        grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "the request came too late to be decided");
     else if (grpc_conn_is_full(call->conn))
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "the answers of this connection's calls are not read");

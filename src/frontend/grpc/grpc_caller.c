@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * On whose behalf a call is made: the token of "authorization: Bearer SECRET". A connection
- * remembers the secret that it had last, for as long as the tokens stay the same.
+ * The caller of a gRPC call: the token of "authorization: Bearer SECRET". A connection remembers
+ * its last secret for as long as the tokens stay the same.
  */
 #include "frontend/grpc/grpc_parts.h"
 
@@ -12,13 +12,13 @@ static void renew_tokens(struct grpc_frontend *frontend)
     struct access_now *now = frontend->options.access;
     if (now == NULL || access_now_generation(now) == frontend->generation)
         return;
-    /* Read first: a set that comes in between is looked at again with the next call. */
+    /* Read first: if the set changes in between, the next call checks again. */
     frontend->generation = access_now_generation(now);
     access_unref(frontend->tokens);
     frontend->tokens = access_now_get(now);
 }
 
-/* What stands behind "Bearer ", in any case; NULL ptr: nothing. */
+/* The text after "Bearer ", in any case; NULL ptr: none. */
 static struct span bearer_secret(struct span authorization)
 {
     static const char scheme[] = "bearer ";
@@ -70,7 +70,7 @@ void grpc_caller_take(struct grpc_call *call, struct span authorization)
     struct grpc_frontend *frontend = call->conn->frontend;
     renew_tokens(frontend);
     struct span secret = bearer_secret(authorization);
-    /* One is looked at, however many there are. */
+    /* Only the first one is checked, however many there are. */
     if (frontend->tokens == NULL || secret.ptr == NULL || (call->said & GRPC_SAID_SECRET) != 0)
         return;
     call->said |= GRPC_SAID_SECRET;
@@ -79,7 +79,7 @@ void grpc_caller_take(struct grpc_call *call, struct span authorization)
         call->tokens = access_ref(frontend->tokens);
 }
 
-/* Another set may have come since: then it is the same token of that one, or nobody's. */
+/* The set may have changed since: finds the same token in the new one; none if it was removed. */
 static void renew_token(struct grpc_call *call)
 {
     struct grpc_frontend *frontend = call->conn->frontend;
@@ -96,7 +96,7 @@ bool grpc_caller_admit(struct grpc_call *call)
     renew_token(call);
     if (call->conn->frontend->tokens == NULL || call->token != NULL)
         return true;
-    const char *why = "a token is wanted: authorization: Bearer SECRET";
+    const char *why = "a token is required: authorization: Bearer SECRET";
     if ((call->said & GRPC_SAID_TOO_OFTEN) != 0)
         why = "too many wrong secrets came from this address: wait a minute";
     else if ((call->said & GRPC_SAID_SECRET) != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The frontend, and a connection as its socket sees it. */
+/* The frontend, and the operations of a connection. */
 #include "frontend/grpc/grpc_parts.h"
 
 #include "base/wide_int.h"
@@ -8,10 +8,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define KEPT_BYTES 4096 /* an empty buffer that is larger is given back */
-#define STREAM_BYTES                                                                               \
-    384 /* of nghttp2 for each stream: itself, its place in maps, frames to send                   \
-         */
+#define KEPT_BYTES 4096  /* an empty buffer above this size is freed */
+#define STREAM_BYTES 384 /* of nghttp2 for each stream: itself, map entries, frames to send */
 
 static struct grpc_conn *grpc_of(struct conn *conn)
 {
@@ -28,7 +26,7 @@ static size_t unsent(const struct grpc_conn *conn)
     return conn->out.len - conn->sent;
 }
 
-/* What may be unsent or unread; little where all connections together hold much. */
+/* The limit of unsent or unread bytes; low where all connections together hold much memory. */
 static size_t output_max(const struct grpc_conn *conn)
 {
     const struct grpc_frontend *frontend = conn->frontend;
@@ -79,7 +77,7 @@ void grpc_count_malformed(const struct grpc_frontend *frontend)
         metrics_malformed(frontend->metrics, METRICS_GRPC);
 }
 
-/* ---- What goes out --------------------------------------------------------------------------- */
+/* ---- Output ---------------------------------------------------------------------------------- */
 
 static void break_off(struct grpc_conn *conn)
 {
@@ -124,7 +122,7 @@ static bool write_frames(struct grpc_conn *conn)
 
 void grpc_conn_settle(struct grpc_conn *conn)
 {
-    /* Whoever speaks something else is not answered with frames. */
+    /* A peer that does not speak HTTP/2 gets no frames. */
     if (conn->is_over || !conn->has_begun || !write_frames(conn))
         return;
     if (!nghttp2_session_want_read(conn->session) && !nghttp2_session_want_write(conn->session)) {
@@ -160,11 +158,11 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     grpc_conn_settle(conn);
 }
 
-/* ---- What comes in --------------------------------------------------------------------------- */
+/* ---- Input ----------------------------------------------------------------------------------- */
 
 /*
- * Reads slice by slice and writes what each has caused, until the turn is over or the output is
- * full; returns what is left.
+ * Reads slice by slice and writes the output of each, until the turn is over or the output is full;
+ * returns the unread bytes.
  */
 static struct span take_turn(struct grpc_conn *conn, struct span bytes)
 {
@@ -180,7 +178,7 @@ static struct span take_turn(struct grpc_conn *conn, struct span bytes)
     return bytes;
 }
 
-/* For the next turn; the socket is not read meanwhile. */
+/* Keeps bytes for the next turn; the socket is not read meanwhile. */
 static void keep_rest(struct grpc_conn *conn, struct span bytes)
 {
     if (bytes.len == 0 || conn->is_over)
@@ -232,8 +230,8 @@ static bool is_over(const struct conn *base)
 }
 
 /*
- * What is not yet HTTP/2 is half a request, too, and so is a frame or a block of header fields
- * that has not ended, also where it belongs to no call.
+ * An incomplete preface, frame or header block is an incomplete request, too, even if it belongs to
+ * no call.
  */
 static bool is_busy(const struct conn *base)
 {
@@ -243,7 +241,7 @@ static bool is_busy(const struct conn *base)
             http2_frames_are_open(&conn->frames));
 }
 
-/* ---- When nothing comes ---------------------------------------------------------------------- */
+/* ---- Deadlines ------------------------------------------------------------------------------- */
 
 static uint64_t call_ends_ns(const struct grpc_conn *conn)
 {
@@ -251,7 +249,7 @@ static uint64_t call_ends_ns(const struct grpc_conn *conn)
     return oldest != NULL ? oldest->begun_ns + conn->frontend->limits.call_ns : STINT_NEVER_NS;
 }
 
-/* While input waits for its turn, or for room for its answers, the peer may have sent the rest. */
+/* While input waits for its turn, or for space for its replies, the peer may have sent the rest. */
 static uint64_t frame_ends_ns(const struct grpc_conn *conn)
 {
     bool is_late = http2_frames_are_open(&conn->frames) && conn->rest.len == 0;
@@ -268,7 +266,7 @@ static uint64_t deadline(const struct conn *base)
                    min_u64(min_u64(conn->waits_end_ns, call_ends_ns(conn)), frame_ends_ns(conn)));
 }
 
-/* Nothing behind a frame without an end can be read. */
+/* Input after an incomplete frame cannot be read. */
 static void end_late_frame(struct grpc_conn *conn)
 {
     if (frame_ends_ns(conn) > conn->now_ns)
@@ -337,7 +335,7 @@ static void drain(struct conn *base, uint64_t now_ns)
     grpc_conn_settle(conn);
 }
 
-/* ---- One more, one less ---------------------------------------------------------------------- */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
 static size_t held(const struct conn *base)
 {
@@ -394,8 +392,7 @@ struct conn *grpc_conn_new(struct grpc_frontend *frontend, struct span peer, uin
     return &conn->conn;
 }
 
-/* ---- The frontend
- * -------------------------------------------------------------------------------- */
+/* ---- The frontend ---------------------------------------------------------------------------- */
 
 static size_t or_default(size_t limit, size_t otherwise)
 {
@@ -428,7 +425,7 @@ struct grpc_frontend *grpc_frontend_new(const struct grpc_frontend_options *opti
     struct metrics *metrics = server_state_metrics(service_server_state(options->service));
     if (metrics != NULL)
         frontend->metrics = metrics_worker(metrics, service_worker(options->service));
-    frontend->generation = UINT64_MAX; /* of none: the first look gets the tokens */
+    frontend->generation = UINT64_MAX; /* of no set: the first check gets the tokens */
     frontend->rls = rls_call_new();
     if (frontend->rls == NULL || !grpc_session_prepare(frontend)) {
         grpc_frontend_free(frontend);

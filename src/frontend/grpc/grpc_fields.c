@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The header fields of a call. Each is understood as it comes, and nothing is kept of those that
- * gRPC does not know.
+ * The header fields of a call. Each is parsed when it comes; fields that gRPC does not know are not
+ * kept.
  */
 #include "frontend/grpc/grpc_parts.h"
 
@@ -10,7 +10,7 @@ static uint8_t lower(uint8_t byte)
     return byte >= 'A' && byte <= 'Z' ? (uint8_t)(byte | 0x20) : byte;
 }
 
-/* application/grpc, with +proto or parameters; other encodings of messages are not spoken. */
+/* application/grpc, with +proto or parameters; other message encodings are not supported. */
 static bool is_grpc(struct span type)
 {
     static const char name[] = "application/grpc", proto[] = "+proto";

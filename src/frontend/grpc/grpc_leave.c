@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a connection ends: one GOAWAY that forbids nothing yet, then, when the peer has seen it, one
- * that names the last call that is taken, then the end of the calls.
+ * The end of a connection: a first GOAWAY that still permits all calls; after the peer has seen it,
+ * a second that names the last accepted call; then the end of the calls.
  */
 #include "frontend/grpc/grpc_parts.h"
 
@@ -12,7 +12,7 @@ static void end_endless(struct grpc_conn *conn, enum grpc_list list)
     for (struct grpc_call *call = conn->first[list], *next; call != NULL; call = next) {
         next = call->next;
         if (call->is_endless)
-            grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: ask on another one");
+            grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: retry on another one");
     }
 }
 
@@ -29,7 +29,7 @@ void grpc_leave_now(struct grpc_conn *conn)
     nghttp2_submit_goaway(conn->session, NGHTTP2_FLAG_NONE,
                           nghttp2_session_get_last_proc_stream_id(conn->session), NGHTTP2_NO_ERROR,
                           NULL, 0);
-    /* These would go on for as long as somebody wants to know. */
+    /* These have no end of their own. */
     grpc_watch_look(conn);
     end_endless(conn, GRPC_WATCHING);
     end_endless(conn, GRPC_TIMED);
@@ -40,8 +40,8 @@ void grpc_leave_begin(struct grpc_conn *conn)
     if (conn->leaving != GRPC_STAYS || conn->is_broken)
         return;
     /*
-     * Who has just connected is told behind our first frames, once his are there: cut off before
-     * them he would take it for a server that is out of order, and fail what he wanted to ask.
+     * A new peer gets GOAWAY after our first frames, once its own have come: a client that is cut
+     * off earlier treats the server as broken, and fails its calls.
      */
     conn->leaving = GRPC_NOTICED;
     conn->notice_at_ns = conn->now_ns + GRPC_NOTICE_NS;
@@ -49,7 +49,7 @@ void grpc_leave_begin(struct grpc_conn *conn)
     nghttp2_submit_ping(conn->session, NGHTTP2_FLAG_NONE, NULL);
 }
 
-/* Connections that were made at once are not to be made anew at once. */
+/* Connections that were made at the same time should not all be remade at the same time. */
 uint64_t grpc_leave_age(struct grpc_frontend *frontend, uint64_t now_ns)
 {
     const uint64_t secret[2] = {service_worker(frontend->options.service), frontend->n_opened++};

@@ -27,7 +27,7 @@ static enum grpc_status status_of(enum reply_error error)
     }
 }
 
-/* ---- Methods that ask the limiter ------------------------------------------------------------ */
+/* ---- Methods of the limiter ------------------------------------------------------------------ */
 
 static int read_request(struct grpc_call *call, struct span message, const struct request **request,
                         struct stint_error *error)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reflection: a call that asks and is answered as often as the peer likes. A message is answered
- * when the answer before it is read, so that a call holds one answer at most.
+ * Reflection: a call with any number of requests and answers. A message is answered when the answer
+ * before it is read, so that a call holds one answer at most.
  */
 #include "frontend/grpc/grpc_parts.h"
 
 #define WORK 2          /* units, of an answer */
-#define WORK_BYTES 4096 /* of one, for a unit more */
+#define WORK_BYTES 4096 /* of an answer, for one more unit */
 
 static void answer(struct grpc_call *call, struct span message)
 {
@@ -56,7 +56,7 @@ void grpc_reflection_ask(struct grpc_call *call)
 
 void grpc_reflection_next(struct grpc_call *call)
 {
-    /* The time begins anew, in which the peer has to ask again. */
+    /* The time limit for the next request begins. */
     call->begun_ns = call->conn->now_ns;
     grpc_call_enlist(call, GRPC_TIMED);
     grpc_reflection_ask(call);

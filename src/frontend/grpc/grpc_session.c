@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Frames, as nghttp2 tells of them: which call they are of, and what they cost. */
+/* nghttp2's callbacks: find the call of a frame, and count its cost. */
 #include "frontend/grpc/grpc_parts.h"
 
-/* Fields of one call beyond so many times the limit are no mistake. */
+/* A header this many times larger than the limit is an attack, not a mistake. */
 #define BOMB 4
 
 static struct grpc_call *find_call(struct grpc_conn *conn, int32_t id)
@@ -112,7 +112,7 @@ static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void
         if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
             end_of_call(conn, frame);
         else if (frame->hd.length > 0 && frame->hd.length == frame->data.padlen)
-            grpc_abuse_count(conn); /* empty, for all its length */
+            grpc_abuse_count(conn); /* empty, despite its length */
         break;
     case NGHTTP2_HEADERS:
         take_fields(conn, frame);
@@ -122,7 +122,7 @@ static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void
             grpc_leave_now(conn);
         break;
     case NGHTTP2_GOAWAY:
-        /* It will ask no more: there is nothing to wait for. */
+        /* The peer makes no more calls: there is nothing to wait for. */
         if (conn->leaving == GRPC_NOTICED)
             grpc_leave_now(conn);
         conn->is_left = true;
@@ -133,7 +133,7 @@ static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void
     return 0;
 }
 
-/* An answer is all gone: of what is still asked, the peer is told that nobody listens to it. */
+/* A whole answer was sent: tells the peer to stop the rest of its request. */
 static int sent_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     struct grpc_conn *conn = arg;
@@ -174,7 +174,7 @@ bool grpc_session_prepare(struct grpc_frontend *frontend)
     options = frontend->options_of_session;
     nghttp2_option_set_no_closed_streams(options, 1);
     nghttp2_option_set_max_reserved_remote_streams(options, 0);
-    /* Both are counted here, by what the frontend was told; nghttp2 is not to be quicker. */
+    /* The frontend enforces both limits itself; nghttp2 must not do it first. */
     nghttp2_option_set_max_outbound_ack(options, 2 * frontend->limits.idle_frames + 16);
     nghttp2_option_set_stream_reset_rate_limit(options, UINT64_MAX, UINT64_MAX);
     return true;
@@ -197,7 +197,7 @@ bool grpc_session_open(struct grpc_conn *conn)
                                                  GRPC_WINDOW) == 0;
 }
 
-/* GOAWAY of a session that nghttp2 says must not be touched any more. */
+/* Writes GOAWAY for a session that must not be used any more. */
 static void send_goaway(struct grpc_conn *conn, uint8_t code)
 {
     const uint8_t frame[17] = {0, 0, 8, NGHTTP2_GOAWAY, [16] = code};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls whose answer a store has. Each keeps the bytes of its message, for they are read again when
- * the store has answered: what was read of them was the fallback room that all calls share.
+ * Calls that wait for a store. Each keeps the bytes of its message, as they are parsed again when
+ * the store has answered: the parsed request is in memory that all calls share.
  */
 #include "frontend/grpc/grpc_parts.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Health, as whoever watches it is told: at once, then whenever it has changed. Changes between two
- * messages that the peer's window has room for are told as one.
+ * Watched health: a message at once, then after every change. Changes between two messages that the
+ * peer's window has space for are sent as one.
  */
 #include "frontend/grpc/grpc_parts.h"
 
@@ -19,7 +19,7 @@ static enum health_status health_of(const struct grpc_call *call)
     return call->watches_known ? grpc_health(call->conn->frontend) : HEALTH_SERVICE_UNKNOWN;
 }
 
-/* A change that there is no memory for is told at the next look. */
+/* If there is no memory for a message, the next check sends it. */
 bool grpc_watch_next(struct grpc_call *call)
 {
     uint8_t message[HEALTH_MESSAGE_MAX];
@@ -34,7 +34,7 @@ bool grpc_watch_next(struct grpc_call *call)
     return true;
 }
 
-/* For so long that the call ends. */
+/* After this time without reading, the call ends. */
 static bool is_unread(const struct grpc_call *call)
 {
     return !call->is_ended && call->answer.len > 0 &&
@@ -80,10 +80,10 @@ void grpc_watch_begin(struct grpc_call *call, bool is_known)
     look_again(conn, conn->now_ns + GRPC_WATCH_NS);
     look_again(conn, call->ends_ns);
     if (conn->leaving == GRPC_LEAVES)
-        grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: ask on another one");
+        grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: retry on another one");
 }
 
-/* Whether a peer that only listens is still there: a PING asks, and any frame is an answer. */
+/* Checks that a silent peer is still connected: it must answer a PING with any frame. */
 static void look_for_peer(struct grpc_conn *conn)
 {
     uint64_t silent_ns = conn->now_ns - conn->heard_ns;

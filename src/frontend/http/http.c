@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* gmtime_r */
-/* The frontend: finds the route of a message, whether its sender may go there, and calls it. */
+/* The frontend: finds the route of a message, checks its sender's rights, and calls the handler. */
 #include "frontend/http/http.h"
 
 #include "frontend/http/http_frontend.h"
@@ -17,22 +17,22 @@
 
 enum method { GET = 1, POST = 2, PUT = 4, DELETE = 8, ANY = 16 };
 
-#define ROLE_NONE 0u         /* needs no token, and answers at any host name */
-#define ROLE_PAGE (1u << 30) /* needs no token, or has several roles and looks itself */
-#define ROLE_AUTH (1u << 31) /* ACCESS_ASK, or a proxy that is trusted */
-#define HOST_SHOWN_MAX 100   /* bytes of a host in the message that refuses it */
+#define ROLE_NONE 0u         /* needs no token, and accepts any host name */
+#define ROLE_PAGE (1u << 30) /* needs no token, or checks several roles itself */
+#define ROLE_AUTH (1u << 31) /* ACCESS_ASK, or a trusted proxy */
+#define HOST_SHOWN_MAX 100   /* bytes of a host in the message of the rejection */
 
 struct route {
     const char *path;
     uint8_t methods; /* bits of enum method; GET is HEAD too */
-    bool is_prefix;  /* holds what is below it */
-    bool wants_json; /* a body has to say that it is: browsers ask before they send that */
+    bool is_prefix;  /* includes all paths below it */
+    bool wants_json; /* a body must have the type JSON: browsers send a preflight before that */
     unsigned role;
     void (*answer)(struct http_exchange *exchange);
     int verb;
 };
 
-/* What is asked most stands first. */
+/* The most frequent routes come first. */
 static const struct route routes[] = {
     {"/auth", ANY, false, false, ROLE_AUTH, http_auth, REQUEST_TAKE},
     {"/v1/take", POST, false, true, ACCESS_ASK, http_verb, REQUEST_TAKE},
@@ -71,7 +71,7 @@ static const struct route routes[] = {
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 
-/* ---- Texts of answers ------------------------------------------------------------------------ */
+/* ---- Text of answers ------------------------------------------------------------------------- */
 
 struct http_text http_frontend_text(struct http_frontend *frontend)
 {
@@ -141,20 +141,20 @@ void http_exchange_page(struct http_exchange *exchange, const char *type)
     http_answer_add(exchange->answer, "Content-Type", type);
 }
 
-/* ---- Who asks -------------------------------------------------------------------------------- */
+/* ---- The caller ------------------------------------------------------------------------------ */
 
 static void renew_access(struct http_frontend *frontend)
 {
     struct access_now *now = frontend->options.access;
     if (now == NULL || access_now_generation(now) == frontend->access_generation)
         return;
-    /* Read first: a set that comes in between is looked at again with the next request. */
+    /* Read first: if the set changes in between, the next request checks again. */
     frontend->access_generation = access_now_generation(now);
     access_unref(frontend->access);
     frontend->access = access_now_get(now);
 }
 
-/* What stands behind "Bearer ", in any case; NULL ptr: nothing. */
+/* The text after "Bearer ", in any case; NULL ptr: none. */
 static struct span bearer_secret(const struct http_message *message)
 {
     static const char scheme[] = "bearer ";
@@ -179,8 +179,8 @@ static bool refuse_sender(struct http_exchange *exchange, unsigned status, const
 }
 
 /*
- * Whether a trusted proxy asks /auth, which may pass on the Host of its client. A page whose name
- * is pointed here has this server's port in its Host, where sites have none: that is not believed.
+ * Whether a trusted proxy calls /auth, which may pass on the Host of its client. In a DNS rebinding
+ * attack, Host has this server's port, which sites of a proxy do not have: that is rejected.
  */
 static bool is_proxy_s_host(const struct http_exchange *exchange, unsigned role, struct span host)
 {
@@ -188,7 +188,7 @@ static bool is_proxy_s_host(const struct http_exchange *exchange, unsigned role,
            http_auth_is_trusted(exchange);
 }
 
-/* Most requests name the host of the one before. */
+/* Most requests name the same host as the one before. */
 static bool is_known_host(struct http_frontend *frontend, struct span host)
 {
     if (host.len == frontend->host_len && memcmp(host.ptr, frontend->host, host.len) == 0)
@@ -203,8 +203,8 @@ static bool is_known_host(struct http_frontend *frontend, struct span host)
 }
 
 /*
- * A server without tokens trusts those who reach its port, and a page whose name is pointed at that
- * port would be one of them. Browsers do not reach Unix sockets.
+ * A server without tokens trusts all clients that reach its port, and a page could become one by
+ * DNS rebinding. Browsers do not reach Unix sockets.
  */
 static bool admit_host(struct http_exchange *exchange, unsigned role)
 {
@@ -241,7 +241,7 @@ bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
     struct span secret = bearer_secret(exchange->message);
     if (secret.ptr == NULL)
         return refuse_sender(exchange, 401, "Bearer realm=\"stint\"",
-                             "a token is wanted: Authorization: Bearer SECRET");
+                             "a token is required: Authorization: Bearer SECRET");
     const struct access_login login = {
         .secret = secret,
         .peer = exchange->message->peer,
@@ -266,7 +266,7 @@ bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
                          "the token's roles do not allow this");
 }
 
-/* ---- Where it goes --------------------------------------------------------------------------- */
+/* ---- Routes ---------------------------------------------------------------------------------- */
 
 static unsigned method_bit(struct span method)
 {
@@ -287,7 +287,7 @@ static bool route_has(const struct route *route, struct span path)
     return memcmp(path.ptr, route->path, len) == 0;
 }
 
-/* Below a prefix each path has its own; one that there is not, the answer that says so. */
+/* Below a prefix each path has its own handler; for an unknown path, it replies that. */
 static unsigned methods_of(const struct route *route, struct span path, unsigned asked)
 {
     if (!route->is_prefix)
@@ -296,7 +296,7 @@ static unsigned methods_of(const struct route *route, struct span path, unsigned
     return method != NULL ? method_bit(span_of_text(method)) : route->methods & asked;
 }
 
-/* The route, or NULL; *methods gets all that its path has. */
+/* The route, or NULL; *methods gets all methods of the path. */
 static const struct route *find_route(struct span path, unsigned method, unsigned *methods)
 {
     *methods = 0;
@@ -334,9 +334,9 @@ static bool says_json(const struct http_message *message)
 }
 
 /*
- * Whether a page of another origin has sent what can change something: all but GET, and /auth,
- * which takes units with any method. A proxy that asks /auth may pass on what its client's browser
- * has said, and adds fields that no page can.
+ * Whether a page of another origin has sent a request that can change something: all but GET, and
+ * /auth, which takes units with any method. A proxy that calls /auth may pass on the fields of its
+ * client's browser, and adds fields that no page can send.
  */
 static bool refuse_page(struct http_exchange *exchange, const struct route *route, unsigned method)
 {
@@ -357,9 +357,9 @@ static void refuse_path(struct http_exchange *exchange, unsigned methods)
 {
     if (span_equals(exchange->message->target, "*") &&
         span_equals(exchange->message->method, "OPTIONS"))
-        methods = ANY; /* it asks about the whole server */
+        methods = ANY; /* "OPTIONS *" is about the whole server */
     if (methods == 0) {
-        http_exchange_refuse(exchange, 404, "no such path; /openapi.json has those that there are");
+        http_exchange_refuse(exchange, 404, "no such path; /openapi.json lists all paths");
         return;
     }
     http_answer_add(exchange->answer, "Allow", allow_text(methods));
@@ -414,7 +414,7 @@ void http_frontend_ask(struct http_frontend *frontend, const struct http_message
     answer->again_at_ns = answer->look_at_ns = 0;
     answer->pending = NULL;
     answer_message(&exchange);
-    /* What was answered in another way than before, since tokens have changed, or bodies. */
+    /* Not used by this call, since tokens or routes have changed. */
     service_drop(frontend->options.service, exchange.pending);
 }
 

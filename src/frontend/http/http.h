@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What HTTP requests are answered with: finds out who asks and for what (proto/http_…), asks the
- * service, the pools and the figures, and writes the answer. Knows no socket: whoever reads HTTP
- * hands over a message that was read whole.
+ * Answers HTTP requests: finds the caller and the target (proto/http_…), calls the service, the
+ * pools and the metrics, and writes the answer. Uses no socket: the caller passes a complete
+ * message.
  */
 #ifndef STINT_FRONTEND_HTTP_HTTP_H
 #define STINT_FRONTEND_HTTP_HTTP_H
@@ -12,26 +12,26 @@
 #include "service/service.h"
 
 /*
- * What all workers share: how /auth makes descriptors of a request, whom it believes, and which
- * fields it answers with. Made once and never changed. Texts are copied.
+ * Settings that all workers share: how /auth makes descriptors of a request, which proxies it
+ * trusts, and which fields it answers with. Immutable. Texts are copied.
  */
 struct http_config;
 
 struct http_config_options {
-    const char *domain; /* that /auth asks where its query names none. NULL: it must */
+    const char *domain; /* for /auth requests whose query has none. NULL: the query must have one */
     const char *const
         *descriptors;     /* one text each: "address/32/64, path". proto/http/http_parts.h */
     size_t n_descriptors; /* none: [address] */
-    const char *const *trusted_proxies; /* "10.0.0.0/8", "::1", "unix": whose word is taken for
-                                           what follows. None: nobody's */
+    const char *const *trusted_proxies; /* "10.0.0.0/8", "::1", "unix": their fields are trusted.
+                                         * None: no proxy is */
     size_t n_trusted_proxies;
-    /* Host names that are answered without tokens. proto/http/http_browser.h */
+    /* Host names that are accepted without tokens. proto/http/http_browser.h */
     const char *const *hosts;
     size_t n_hosts;
-    /* In which fields they tell of the request they have. NULL: the names in
+    /* The fields in which proxies describe their request. NULL: the names in
      * proto/http/http_origin.h */
     const char *address_field, *uri_field, *method_field;
-    const char *metrics_path; /* where /metrics is found, too. NULL: nowhere */
+    const char *metrics_path; /* a second path of /metrics. NULL: none */
     unsigned deny_status;     /* of /auth: 400 … 599. 0 = 429 */
     unsigned styles;       /* bits of enum http_style (proto/http_fields.h); 0 = HTTP_STYLE_DRAFT_11
                             */
@@ -42,16 +42,16 @@ struct http_config_options {
 /* STINT_E_SYNTAX or STINT_E_RANGE with a message that names the text. */
 int http_config_new(struct http_config **site, const struct http_config_options *options,
                     struct stint_error *error);
-void http_config_free(struct http_config *site); /* NULL is fine */
+void http_config_free(struct http_config *site); /* NULL is allowed */
 
 /* One worker's. */
 struct http_frontend;
 
-/* What one client may send, and leave unread. 0 is the default. */
+/* Limits of what one client may send, and leave unread. 0 is the default. */
 struct http_limits {
     size_t header_bytes; /* of a request's line and fields. Default 8 KiB */
     size_t body_bytes;   /* of a request's body. Default 64 KiB */
-    size_t output_bytes; /* unread, above which nothing is answered. Default 256 KiB */
+    size_t output_bytes; /* unread, above which no request is answered. Default 256 KiB */
 };
 
 struct rls_form;
@@ -60,11 +60,11 @@ struct http_frontend_options {
     struct service *service;
     struct http_limits limits;
     const struct http_config *site;  /* outlives the frontend */
-    const struct rls_form *rls_form; /* of /json's answers. NULL: statuses alone */
-    /* The tokens in force, looked at with each request. NULL, or without tokens: nobody is asked.
-     */
+    const struct rls_form *rls_form; /* of /json's answers. NULL: statuses only */
+    /* The tokens in force, checked for each request. NULL, or without tokens: no token is
+     * needed. */
     struct access_now *access;
-    /* POST /v1/reload. STINT_E_BUSY: not done yet, to be called again soon. NULL: 501 */
+    /* POST /v1/reload. STINT_E_BUSY: not done yet, call again soon. NULL: 501 */
     int (*reload)(void *arg, struct stint_error *error);
     bool (*is_ready)(void *arg); /* /readyz. NULL: until drained */
     void *arg;                   /* of both */
@@ -75,23 +75,21 @@ http_frontend_new(const struct http_frontend_options *options); /* NULL: no memo
 void http_frontend_free(struct http_frontend *frontend);
 
 /*
- * Answers a message at the time of I/O now_ns. It was first asked at asked_ns, a time of decisions
- * (service/server_clock.h): a later call with the same asked_ns is for a request that waits. The
- * answer stands in memory of the frontend's, until its next call. Where answer->again_at_ns or
- * ->look_at_ns is not 0 there is none yet, and the message is to be asked again then. The same
- * where answer->pending is not NULL: once service_on_answers() says so, with message->pending; or
- * the pending request is to be dropped, service_drop().
+ * Answers a message at the time of I/O now_ns. asked_ns, a time of decisions
+ * (service/server_clock.h), is the time of the first call; later calls with the same asked_ns are
+ * for a request that waits. The answer is in memory of the frontend, until its next call. Where
+ * answer->again_at_ns or ->look_at_ns is not 0, there is no answer yet: repeat the call at that
+ * time. The same where answer->pending is not NULL: repeat the call after the callback of
+ * service_on_answers(), with message->pending; or drop the pending request, service_drop().
  */
 void http_frontend_ask(struct http_frontend *frontend, const struct http_message *message,
                        uint64_t asked_ns, uint64_t now_ns, struct http_answer *answer);
-/*
- * The answer to what never became a message that can be read: too large, no length, not supported.
- */
+/* The answer to input that is not a valid message: too large, no length, not supported. */
 void http_frontend_refuse(struct http_frontend *frontend, unsigned status, const char *detail,
                           struct http_answer *answer);
-/* What the Date field says from now on: seconds since 1970. Until it is set there is no field. */
+/* Sets the Date field: seconds since 1970. Until then there is no such field. */
 void http_frontend_set_date(struct http_frontend *frontend, int64_t now_s);
-/* From now on /readyz says no, and each answer ends its connection. */
+/* From now on /readyz reports that the server is not ready, and each answer ends its connection. */
 void http_frontend_drain(struct http_frontend *frontend);
 
 #endif

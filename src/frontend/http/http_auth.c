@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* /auth: a proxy asks whether the request it has may pass. Status and fields are all it looks at.
- */
+/* /auth: a proxy checks whether its request may pass. It uses only the status and the fields. */
 #include "frontend/http/http_frontend.h"
 
 bool http_auth_is_trusted(const struct http_exchange *exchange)
@@ -19,7 +18,7 @@ bool http_auth_is_forwarded(const struct http_exchange *exchange)
     return http_browser_is_forwarded(exchange->message, &fields);
 }
 
-/* ?deny_status=N, or what is configured; 0: it is no status to deny with. */
+/* ?deny_status=N, or the configured one; 0: an invalid status. */
 static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *space)
 {
     struct span text;
@@ -36,7 +35,7 @@ static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *
     return status >= HTTP_DENY_STATUS_MIN && status <= HTTP_DENY_STATUS_MAX ? status : 0;
 }
 
-/* ?domain=NAME, or what is configured. False: neither is there. */
+/* ?domain=NAME, or the configured one. False: there is none. */
 static bool find_domain(const struct http_exchange *exchange, struct http_text *arena,
                         struct span *domain)
 {
@@ -52,7 +51,7 @@ static bool find_domain(const struct http_exchange *exchange, struct http_text *
     return true;
 }
 
-/* Reads ?domain=NAME&deny_status=N; false where the answer is a refusal. */
+/* Reads ?domain=NAME&deny_status=N; false where the answer is a rejection. */
 static bool read_query(struct http_exchange *exchange, struct http_text *arena,
                        unsigned *deny_status)
 {
@@ -64,13 +63,13 @@ static bool read_query(struct http_exchange *exchange, struct http_text *arena,
     if (*deny_status == 0)
         http_exchange_refuse(exchange, 400, "deny_status: expected 400 to 599");
     else if (!find_domain(exchange, arena, &exchange->frontend->call.request.domain))
-        http_exchange_refuse(exchange, 400, "no domain: ask /auth?domain=NAME, or set http.domain");
+        http_exchange_refuse(exchange, 400, "no domain: use /auth?domain=NAME, or set http.domain");
     else
         return true;
     return false;
 }
 
-/* Fills frontend->call; false where the answer is a refusal, or there is nothing to ask. */
+/* Fills frontend->call; false where the answer is complete: a rejection, or no descriptors. */
 static bool describe(struct http_exchange *exchange, unsigned *deny_status)
 {
     struct http_frontend *frontend = exchange->frontend;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* /v1/clock: the time that decisions go by; a virtual clock is moved with it. */
+/* /v1/clock: the time of decisions, which a POST moves under a virtual clock. */
 #include "frontend/http/http_frontend.h"
 
 #include "algorithm/spec.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is configured of HTTP: checked once, before anybody is answered. */
+/* The HTTP settings: checked once, before the first request. */
 #include "base/err.h"
 #include "frontend/http/http_frontend.h"
 

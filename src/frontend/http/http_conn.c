@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests are read from the bytes as they are fed. What cannot be read yet (a request before it
- * waits, the output is full, or the turn is over) is kept, and no more is fed meanwhile. A request
- * that is read or waits has memory of its own; an idle connection has none.
+ * Requests are read directly from the fed bytes. Bytes that cannot be read yet (an earlier request
+ * waits, the output is full, or the turn is over) are kept, and no more are fed meanwhile. A
+ * request that is read or waits has memory of its own; an idle connection has none.
  */
 #include "frontend/http/http_conn.h"
 
@@ -19,19 +19,19 @@
 #define SIZE_KEPT 1024 /* bytes of memory that an empty queue keeps */
 #define REQUEST_SIZE_KEPT 4096
 #define REQUESTS_KEPT 8         /* by a worker, for the next requests */
-#define WAITING_INPUT_MAX 16384 /* bytes behind a request that waits, above which none is read */
+#define WAITING_INPUT_MAX 16384 /* bytes after a request that waits; then no more are read */
 
 struct http_conn {
     struct conn conn;
     struct http_frontend *frontend;
     struct http_reader reader;
-    struct http_request *request; /* that is read, or waits. NULL: none */
-    struct byte_queue input;      /* what came and is not read */
+    struct http_request *request; /* being read, or waiting. NULL: none */
+    struct byte_queue input;      /* bytes that were not read yet */
     struct byte_queue out;
     struct pending *pending; /* of a request that waits for a store; NULL: none */
     /* By the time of decisions. */
-    uint64_t asked_ns; /* when the request that waits was asked first */
-    uint64_t again_ns; /* when it is asked again; STINT_NEVER_NS: at no set time */
+    uint64_t asked_ns; /* time of the first call for the request that waits */
+    uint64_t again_ns; /* time of the next; STINT_NEVER_NS: no set time */
     uint64_t look_ns;  /* the same by the time of I/O */
     bool was_asked;    /* asked_ns is set */
     bool is_draining, is_over;
@@ -123,7 +123,7 @@ static void send_answer(struct http_conn *conn, const struct http_answer *answer
     drop_request(conn);
 }
 
-/* The answer to what cannot be read as a request, or took too long to come. */
+/* The answer to input that is no valid request, or that took too long to come. */
 static void refuse(struct http_conn *conn, unsigned status, const char *detail)
 {
     struct http_answer answer;
@@ -133,7 +133,7 @@ static void refuse(struct http_conn *conn, unsigned status, const char *detail)
 
 static void on_answers(void *arg, uint64_t now_ns);
 
-/* False: there is no answer yet. What may not wait any more is asked again at once. */
+/* False: there is no answer yet. A request that may not wait any more is decided at once. */
 static bool ask(struct http_conn *conn, struct http_message *message, uint64_t now_ns,
                 struct http_answer *answer)
 {
@@ -181,14 +181,14 @@ static bool may_read(const struct http_conn *conn)
     return !conn->is_over && !waits(conn) && !is_full(conn);
 }
 
-/* Handles what the reader found; `is_last`: no byte follows it. */
+/* Handles the reader's event; `is_last`: no byte follows it. */
 static void handle(struct http_conn *conn, enum http_event event, bool is_last, uint64_t now_ns)
 {
     switch (event) {
     case HTTP_EVENT_NONE:
         break;
     case HTTP_EVENT_HEAD:
-        /* A body that is on its way was sent without waiting for it. */
+        /* The client sends the body without waiting for 100 Continue. */
         if (conn->request->wants_continue && is_last && !http_writer_continue(&conn->out))
             conn->is_over = true;
         break;
@@ -201,7 +201,7 @@ static void handle(struct http_conn *conn, enum http_event event, bool is_last, 
     }
 }
 
-/* Reads and answers what it may of these bytes; how many it is done with. */
+/* Reads and answers these bytes as far as possible; returns how many it used. */
 static size_t serve(struct http_conn *conn, struct span bytes, uint64_t now_ns)
 {
     size_t done = 0;
@@ -219,10 +219,10 @@ static size_t serve(struct http_conn *conn, struct span bytes, uint64_t now_ns)
     return done;
 }
 
-/* After every step: whether the connection is over, and what memory it can give back. */
+/* After every step: checks whether the connection is over, and frees memory. */
 static void settle(struct http_conn *conn)
 {
-    /* A connection that drains has now answered all that it was asked, or goes on later. */
+    /* A connection that drains has now answered all requests that it may. */
     if (conn->is_draining && byte_queue_len(&conn->input) == 0 && !waits(conn))
         conn->is_over = true;
     if (conn->is_over)
@@ -247,7 +247,7 @@ static void on_answers(void *arg, uint64_t now_ns)
     conn_wake(&conn->conn, now_ns);
 }
 
-/* ---- What the socket's owner calls ----------------------------------------------------------- */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
@@ -280,7 +280,7 @@ static bool has_work(const struct conn *base)
     return byte_queue_len(&conn->input) > 0 && may_read(conn);
 }
 
-/* While a request waits, bytes are read on up to a bound: a client that leaves is noticed. */
+/* While a request waits, bytes are still read, up to a limit, to notice that the client closes. */
 static bool is_backpressured(const struct conn *base)
 {
     const struct http_conn *conn = http_of_const(base);

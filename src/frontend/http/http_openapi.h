@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* docs/openapi.json, put into the program when it is built. */
+/* docs/openapi.json, built into the program. */
 #ifndef STINT_FRONTEND_HTTP_HTTP_OPENAPI_H
 #define STINT_FRONTEND_HTTP_HTTP_OPENAPI_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is only looked at: health, figures, rules, keys asked most, the dashboard; and reload. */
+/* Pages that are only read: health, metrics, rules, top keys, the dashboard; and reload. */
 #include "base/ns.h"
 #include "frontend/http/http_frontend.h"
 #include "frontend/http/http_openapi.h"
@@ -10,7 +10,7 @@
 
 #define TOP_DEFAULT 10
 #define TOP_MAX 1000
-#define RELOAD_LOOK_NS (5 * NS_PER_MS) /* how often a request looks whether it is done */
+#define RELOAD_LOOK_NS (5 * NS_PER_MS) /* how often a request checks whether the reload is done */
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
 static struct page *empty_page(struct http_exchange *exchange)
@@ -40,7 +40,7 @@ static bool is_ready(const struct http_exchange *exchange)
                                  frontend->options.arg);
 }
 
-/* Stores that are away are named; only one that is needed makes the server unready. */
+/* Names the unavailable stores; only a needed one makes the server not ready. */
 void http_page_ready(struct http_exchange *exchange)
 {
     const struct metrics *metrics = server_state_metrics(server_state_of(exchange));
@@ -56,14 +56,14 @@ void http_page_ready(struct http_exchange *exchange)
         exchange->answer->status = 503;
 }
 
-/* envoyproxy/ratelimit's. */
+/* The answer of envoyproxy/ratelimit. */
 void http_page_healthcheck(struct http_exchange *exchange)
 {
     bool ready = is_ready(exchange);
     http_exchange_text(exchange, ready ? 200 : 500, TEXT_PLAIN, ready ? "OK" : "");
 }
 
-/* ---- Figures --------------------------------------------------------------------------------- */
+/* ---- Metrics --------------------------------------------------------------------------------- */
 
 static struct metrics_facts facts_of(const struct http_exchange *exchange)
 {
@@ -139,7 +139,7 @@ void http_page_envoy_stats(struct http_exchange *exchange)
     http_exchange_page(exchange, TEXT_PLAIN);
 }
 
-/* ---- Keys asked most ------------------------------------------------------------------------- */
+/* ---- Top keys -------------------------------------------------------------------------------- */
 
 static void add_json(struct page *page, const char *name, struct span text)
 {
@@ -161,7 +161,7 @@ static void add_top_key(struct page *page, const struct top_key *key)
                key->denied_per_s);
 }
 
-/* ?n=10, ?order=asked or denied. False: the answer says what was expected. */
+/* ?n=10, ?order=asked or denied. False: the answer reports what was expected. */
 static bool read_top_query(struct http_exchange *exchange, size_t *n, enum top_keys_order *order)
 {
     struct span query = exchange->target.query, name, value;
@@ -213,7 +213,7 @@ void http_page_top(struct http_exchange *exchange)
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-/* One line as envoyproxy/ratelimit has it, and what it has not behind. */
+/* One line as in envoyproxy/ratelimit, with additional fields at its end. */
 static void add_rule(struct page *page, const struct rule *rule)
 {
     static const char *const units[] = {"",    "SECOND", "MINUTE", "HOUR",
@@ -267,7 +267,7 @@ void http_page_reload(struct http_exchange *exchange)
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }
 
-/* ---- Pages of the program's own -------------------------------------------------------------- */
+/* ---- Built-in pages -------------------------------------------------------------------------- */
 
 void http_page_dashboard(struct http_exchange *exchange)
 {

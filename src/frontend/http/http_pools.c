@@ -7,7 +7,7 @@
 #include "service/pools.h"
 
 #define PREFIX_LEN (sizeof("/v1/pools/") - 1)
-#define STATUS_TEXT_SIZE 2048 /* of one key: its name, escaped, and figures */
+#define STATUS_TEXT_SIZE 2048 /* of one key: its name, escaped, and numbers */
 
 /* Rows of pool_members, as bits. */
 enum pool_member_bit {
@@ -200,7 +200,7 @@ static void write_answer(struct http_text *out, const struct stint_pool_answer *
     http_text_add(out, "}");
 }
 
-/* No key is free: a problem that says when one is. */
+/* No key is free: a problem with the time when one is. */
 static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *answer)
 {
     struct http_text out = http_frontend_text(ask->exchange->frontend);
@@ -210,7 +210,7 @@ static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *an
     }
     size_t start = out.len;
     http_text_add(&out, "{\"type\":\"about:blank\",\"title\":\"Too Many Requests\",\"status\":429,"
-                        "\"detail\":\"No key is free; wait_ms says when the first is.\",");
+                        "\"detail\":\"No key is free; wait_ms is the time until one is.\",");
     write_answer(&out, answer);
     answer_body(ask, 429, &out);
     ask->exchange->answer->body = span_of(out.text + start, out.len - start);
@@ -342,7 +342,7 @@ static const struct pool_route pool_routes[] = {
     {"remove", "POST", ACCESS_ADMINISTER, KEY, KEY, pool_remove},
 };
 
-/* ---- The way there --------------------------------------------------------------------------- */
+/* ---- Routes ---------------------------------------------------------------------------------- */
 
 /* "/v1/pools/NAME/VERB": NULL if there is no such verb, or no name. */
 static const struct pool_route *find_pool_route(struct span path, struct span *name)
@@ -385,9 +385,8 @@ static int read_body(struct pool_ask *ask, const struct pool_route *route,
     return code;
 }
 
-/* The pending request stays with the exchange until it has been answered, or is what the answer
- * waits for.
- */
+/* The pending request stays with the exchange until it has been answered, or becomes that of the
+ * answer that waits. */
 static void answer_ask(struct pool_ask *ask, const struct pool_route *route)
 {
     struct stint_error error = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The verbs of /v1, envoyproxy's /json, and how a decision is asked for and told. */
+/* The verbs of /v1, envoyproxy's /json, and the call and reply of a decision. */
 #include "frontend/http/http_frontend.h"
 
 #include "proto/http/http_rls.h"

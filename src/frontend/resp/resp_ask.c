@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands that are requests: what the service answers, or the wait for it. */
+/* Commands that are requests: the service's reply, or the wait for it. */
 #include "frontend/resp/resp_parts.h"
 
 #include "base/ns.h"
@@ -43,7 +43,7 @@ static bool ask(struct resp_call *call, struct request *request, struct reply *r
     return !resp_call_waits(call, reply);
 }
 
-/* Of a command whose turn it is not, in its turn. */
+/* Runs a prefetched command in its turn. */
 static void refuse(struct resp_call *call, const struct stint_error *error)
 {
     if (!call->is_ahead)
@@ -112,8 +112,8 @@ void resp_answer_request(struct resp_call *call)
 /* ---- The keys of CL.THROTTLE ----------------------------------------------------------------- */
 
 /*
- * How many of the keys had a state; -1 if that was refused, and answered, or is not known yet. A
- * command that had to wait goes on at the key it was waiting for.
+ * How many of the keys had a state; -1 if there was an error, which was replied, or if the result
+ * is not known yet. A suspended command continues at the key that it waited for.
  */
 static int64_t count_found(struct resp_call *call, enum request_verb verb)
 {

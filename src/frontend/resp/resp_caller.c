@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Who a connection belongs to: AUTH, HELLO, and what a reload of the tokens does to it. */
+/* The caller of a connection: AUTH, HELLO, and the effect of a reload of the tokens. */
 #include "frontend/resp/resp_parts.h"
 
 #include "base/number.h"
 
-/* token NULL: nobody, who may do everything where there are no tokens, and else nothing. */
+/* token NULL: not authenticated: all roles where there are no tokens, and otherwise none. */
 static void become(struct resp_conn *conn, const struct access_token *token)
 {
     struct access *tokens = conn->frontend->tokens;
@@ -49,7 +49,7 @@ void resp_caller_forget(struct resp_conn *conn)
     become(conn, NULL);
 }
 
-/* Clients that know a secret alone call the user "default". */
+/* Clients that have only a password send the user name "default". */
 static const struct access_token *find_token(struct resp_call *call, struct span user,
                                              struct span secret)
 {
@@ -83,7 +83,8 @@ void resp_auth(struct resp_call *call)
         return;
     }
     if (conn->tokens == NULL) {
-        resp_write_error(&conn->out, "ERR", "no tokens are configured: everybody may ask");
+        resp_write_error(&conn->out, "ERR",
+                         "no tokens are configured: no authentication is needed");
         return;
     }
     struct span user = call->n_args == 3 ? call->args[1] : span_of(NULL, 0);
@@ -102,7 +103,7 @@ struct hello {
     const struct span *name;
 };
 
-/* False: what stands there was refused. */
+/* False: an error was replied. */
 static bool read_hello(struct resp_call *call, struct hello *hello)
 {
     struct resp_writer *out = &call->conn->out;
@@ -112,7 +113,7 @@ static bool read_hello(struct resp_call *call, struct hello *hello)
         return false;
     }
     if (hello->version < 2 || hello->version > 3) {
-        resp_write_error(out, "NOPROTO", "unsupported protocol version: 2 and 3 are spoken");
+        resp_write_error(out, "NOPROTO", "unsupported protocol version: expected 2 or 3");
         return false;
     }
     while (at < call->n_args) {
@@ -166,7 +167,7 @@ void resp_hello(struct resp_call *call)
             return;
     }
     if (token == NULL && conn->tokens != NULL) {
-        resp_write_error(&conn->out, "NOAUTH", "say first who you are: HELLO 3 AUTH user secret");
+        resp_write_error(&conn->out, "NOAUTH", "Authentication required: HELLO 3 AUTH user secret");
         return;
     }
     if (hello.name != NULL && !resp_set_name(call, *hello.name))

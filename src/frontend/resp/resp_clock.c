@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* STINT.CLOCK: the time that decisions go by; a virtual clock is moved with it. */
+/* STINT.CLOCK: the time of decisions, which it moves under a virtual clock. */
 #include "frontend/resp/resp_parts.h"
 
 #include "algorithm/spec.h"
@@ -19,7 +19,7 @@ static int move(const struct resp_call *call, struct stint_error *error)
     if (!resp_word_is(word, "ADVANCE"))
         return resp_refuse_word("SET ns or ADVANCE time", word, error);
     if (spec_parse_duration(text, &ns) != 0)
-        return resp_refuse_word("a time like 10m or 1h30m behind ADVANCE", text, error);
+        return resp_refuse_word("a time like 10m or 1h30m after ADVANCE", text, error);
     return server_clock_advance(clock, ns, error);
 }
 

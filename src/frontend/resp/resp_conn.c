@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes in, bytes out. Commands are read where they lie in the fed bytes; what is not answered (the
- * tail of a command, or whole ones behind one that waits) is kept in the input.
+ * Bytes in, bytes out. Commands are read directly from the fed bytes; unanswered bytes (the start
+ * of a command, or complete ones after one that waits) are kept in the input.
  */
 #include "frontend/resp/resp_parts.h"
 
@@ -13,14 +13,13 @@
 #define ARGUMENT_BYTES_DEFAULT ((size_t)128 << 10)
 #define OUTPUT_BYTES_DEFAULT ((size_t)256 << 10)
 
-/* Of an unauthenticated client, so that whoever has no token cannot make the server keep much for
- * him. */
+/* Limits for an unauthenticated client, so that it cannot make the server hold much memory. */
 #define UNAUTHENTICATED_ARGUMENTS 10
 #define UNAUTHENTICATED_ARGUMENT_BYTES 4096
 #define UNAUTHENTICATED_REQUEST_BYTES 16384
 
-#define TURN_COMMANDS 16 /* between two looks whether the turn is over */
-#define KEPT_BYTES 4096  /* an empty buffer that is larger is given back */
+#define TURN_COMMANDS 16 /* between two checks whether the turn is over */
+#define KEPT_BYTES 4096  /* an empty buffer above this size is freed */
 
 static struct resp_conn *resp_of(struct conn *conn)
 {
@@ -48,7 +47,7 @@ static bool may_answer(const struct resp_conn *conn)
            unsent(conn) <= conn->frontend->output_bytes;
 }
 
-/* ---- Answering ------------------------------------------------------------------------------- */
+/* ---- Replies --------------------------------------------------------------------------------- */
 
 static void (*const answers[RESP_COMMANDS])(struct resp_call *call);
 
@@ -61,11 +60,11 @@ static void answer_call(struct resp_call *call)
     } else if (!resp_command_takes(call->command, call->n_args)) {
         resp_about_arity(&conn->out, call->command);
     } else if (!conn->is_known && (call->command->flags & RESP_FLAG_NO_AUTH) == 0) {
-        resp_write_error(&conn->out, "NOAUTH", "say first who you are: AUTH secret");
+        resp_write_error(&conn->out, "NOAUTH", "Authentication required.");
     } else {
         answers[resp_command_id(call->command)](call);
     }
-    /* Who may ask has changed, say: units may have been charged. */
+    /* For example, the caller's roles have changed: units may have been charged. */
     service_drop(conn->frontend->service, call->pending);
     if (!call->is_ahead && !resp_conn_is_suspended(conn))
         conn->was_asked = false;
@@ -90,7 +89,7 @@ static void end_with_fault(struct resp_conn *conn, long fault)
     conn->is_over = true;
 }
 
-/* Answers what it may of these bytes, which begin at a command; how many it is done with. */
+/* Answers these bytes, which begin at a command, as far as possible; returns how many it used. */
 static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
 {
     struct resp_argv *argv = &conn->frontend->argv;
@@ -135,7 +134,7 @@ bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
     return true;
 }
 
-/* ---- What is kept ---------------------------------------------------------------------------- */
+/* ---- Buffers --------------------------------------------------------------------------------- */
 
 static void keep(struct resp_conn *conn, struct span bytes)
 {
@@ -148,7 +147,7 @@ static void serve_input(struct resp_conn *conn, uint64_t now_ns)
     if (waiting(conn) > 0)
         byte_queue_take(&conn->input, serve(conn, byte_queue_span(&conn->input), now_ns),
                         KEPT_BYTES);
-    /* A connection that drains has now answered all it was asked, if nothing else holds it back. */
+    /* A connection that drains has now answered all commands, unless something else delays it. */
     if (conn->is_draining && may_answer(conn) && !conn->has_yielded)
         conn->is_over = true;
     if (conn->is_over)
@@ -164,7 +163,7 @@ void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns)
     conn_wake(&conn->conn, now_ns);
 }
 
-/* ---- What the socket's owner calls ----------------------------------------------------------- */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
@@ -211,7 +210,7 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     }
 }
 
-/* Also while a command waits and many have come behind it: they are not to fill the memory. */
+/* Also while a command waits and many follow it: they must not fill the memory. */
 static bool is_backpressured(const struct conn *base)
 {
     const struct resp_conn *conn = resp_of_const(base);
@@ -257,7 +256,7 @@ static bool is_over(const struct conn *base)
     return resp_of_const(base)->is_over;
 }
 
-/* A command that waits is answered with what can be said now. */
+/* A command that waits gets the best reply possible now. */
 static void drain(struct conn *base, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
@@ -320,8 +319,7 @@ struct conn *resp_conn_new(struct resp_frontend *frontend, struct span peer)
     return &conn->conn;
 }
 
-/* ---- Frontends
- * ----------------------------------------------------------------------------------- */
+/* ---- Frontends ------------------------------------------------------------------------------- */
 
 static size_t or_default(size_t limit, size_t otherwise)
 {
@@ -359,7 +357,7 @@ struct resp_frontend *resp_frontend_new(struct service *service, struct access_n
     frontend->clock = server_state_clock(service_server_state(service));
     frontend->throttle.verb = REQUEST_THROTTLE;
     frontend->access = access;
-    frontend->generation = UINT64_MAX; /* of none: the first look gets the tokens */
+    frontend->generation = UINT64_MAX; /* of no set: the first check gets the tokens */
     set_bounds(frontend, limits != NULL ? limits : &defaults);
     frontend->argv.args = calloc(frontend->bounds.arguments, sizeof(*frontend->argv.args));
     frontend->argv.space = malloc(RESP_LINE_MAX);
@@ -380,7 +378,7 @@ void resp_frontend_free(struct resp_frontend *frontend)
     free(frontend);
 }
 
-/* ---- The table ------------------------------------------------------------------------------- */
+/* ---- The command table ----------------------------------------------------------------------- */
 
 static void command(struct resp_call *call)
 {

@@ -2,9 +2,9 @@
 /*
  * RESP connections, as docs/protocol.md describes them: commands in, replies out, in their order.
  *
- * A frontend is what all connections of one worker share: the service that is asked, the limits,
- * and room for the command being read. So an idle connection holds a few hundred bytes and no
- * buffer. A frontend and its connections belong to the thread of its service.
+ * All connections of one worker share a frontend: the service, the limits, and memory for the
+ * command being read. So an idle connection holds a few hundred bytes and no buffer. A frontend and
+ * its connections belong to the thread of its service.
  */
 #ifndef STINT_FRONTEND_RESP_RESP_CONN_H
 #define STINT_FRONTEND_RESP_RESP_CONN_H
@@ -13,9 +13,9 @@
 #include "service/access/access.h"
 #include "service/service.h"
 
-#define RESP_ARGUMENTS_MAX 4096 /* that `arguments` may be set to */
+#define RESP_ARGUMENTS_MAX 4096 /* the largest value of `arguments` */
 
-/* What one client may send, and leave unread. 0 is the default. */
+/* Limits of what one client may send, and leave unread. 0 is the default. */
 struct resp_limits {
     size_t request_bytes;  /* of one command with all its arguments. Default 1 MiB */
     size_t argument_bytes; /* of one argument. Default 128 KiB: a key may have 64 KiB */
@@ -26,17 +26,16 @@ struct resp_limits {
 struct resp_frontend;
 
 /*
- * access: the tokens in force, looked at anew with each feed, so that a reload of them reaches
- * those who are connected; NULL, or without tokens: nobody is asked who he is. limits may be NULL.
- * NULL: no memory.
+ * access: the tokens in force, checked at each feed, so that a reload also applies to open
+ * connections; NULL, or without tokens: no token is needed. limits may be NULL. NULL: no memory.
  */
 struct resp_frontend *resp_frontend_new(struct service *service, struct access_now *access,
                                         const struct resp_limits *limits);
-void resp_frontend_free(struct resp_frontend *frontend); /* after its connections; NULL is fine */
+void resp_frontend_free(struct resp_frontend *frontend); /* after its connections; may be NULL */
 
 /*
  * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
- * Goes with conn->ops->free().
+ * Freed by conn->ops->free().
  */
 struct conn *resp_conn_new(struct resp_frontend *frontend, struct span peer);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* INFO and CONFIG GET: what clients and benchmarks want to know before they begin. */
+/* INFO and CONFIG GET, which clients and benchmarks call first. */
 #include "frontend/resp/resp_parts.h"
 
 #include "proto/page.h"
 #include "proto/resp/resp_about.h"
 
-/* The version of Redis whose shapes COMMAND and HELLO have: clients compare it. */
+/* The version of Redis that COMMAND and HELLO follow: clients compare it. */
 #define REDIS_VERSION "7.0.0"
 
 enum section { SECTION_SERVER = 1, SECTION_RULES = 2, SECTION_TABLE = 4, SECTION_STORES = 8 };
@@ -73,7 +73,7 @@ static unsigned section_of(struct span name)
                                           : 0;
 }
 
-/* To look a table over takes a while: only where somebody names it who may read figures. */
+/* Scanning a table takes a while: only on request, for a caller that may read metrics. */
 void resp_info(struct resp_call *call)
 {
     unsigned sections = call->n_args == 1 ? SECTION_SERVER | SECTION_RULES : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of a RESP connection share. */
+/* Shared by the files of a RESP connection. */
 #ifndef STINT_FRONTEND_RESP_RESP_PARTS_H
 #define STINT_FRONTEND_RESP_RESP_PARTS_H
 
@@ -20,29 +20,29 @@
 struct resp_frontend {
     struct service *service;
     struct server_clock *clock;
-    struct access_now *access; /* NULL: nobody is asked who he is */
-    struct access *tokens;     /* the set in force when it was last looked at; NULL: none */
+    struct access_now *access; /* NULL: no token is needed */
+    struct access *tokens;     /* the set in force at the last check; NULL: none */
     uint64_t generation;       /* of tokens */
     struct resp_bounds bounds, unauthenticated_bounds;
     size_t output_bytes;
     uint64_t n_opened;
-    struct resp_argv argv; /* of the command that is being answered */
+    struct resp_argv argv; /* of the current command */
     struct resp_lists lists;
-    struct request throttle; /* CL.THROTTLE, but for its arguments */
+    struct request throttle; /* CL.THROTTLE, except its arguments */
     struct reply reply;
 };
 
 /*
  * Pending requests of the commands at the head of the input, one for each, in their order: the
- * first command waits for its store, and those behind it are on their way already.
+ * first command waits for its store, and the store requests of the next ones are already sent.
  * docs/decisions/0036.
  */
 struct resp_pending_requests {
     struct pending **ring; /* of RESP_PENDING_MAX; NULL until one is needed */
     unsigned first, n;
-    bool lacks_first;          /* the command at the head waits for a time, and has none */
+    bool lacks_first;          /* the command at the head waits for a time, not for a store */
     size_t bytes;              /* of their commands */
-    struct resp_reader reader; /* of the command behind them */
+    struct resp_reader reader; /* of the command after them */
 };
 
 #define RESP_PENDING_MAX 256 /* a power of two */
@@ -51,30 +51,30 @@ struct resp_conn {
     struct conn conn;
     struct resp_frontend *frontend;
     struct resp_reader reader;
-    struct byte_queue input; /* an unfinished command, or whole ones that have to wait */
+    struct byte_queue input; /* an incomplete command, or complete ones that wait */
     struct resp_writer out;
-    size_t sent;                      /* bytes of out that are gone */
-    const struct resp_bounds *bounds; /* of an unauthenticated client, until he says who he is */
+    size_t sent;                      /* bytes of out that are sent */
+    const struct resp_bounds *bounds; /* until the client is authenticated */
     struct access *tokens;            /* the set in which `token` was found, with a reference */
     const struct access_token *token;
     struct caller caller;
     uint64_t id;
     struct resp_pending_requests pending_requests;
-    size_t keys_done; /* of the command at the head, if it asks its keys one after the other */
+    size_t keys_done; /* of the command at the head, if it handles its keys one after another */
     int64_t keys_found;
     /* By the time of decisions. */
-    uint64_t asked_ns;    /* when the command at the head of the input was asked first */
-    uint64_t retry_at_ns; /* when it is asked again; STINT_NEVER_NS: it is not waiting */
+    uint64_t asked_ns;    /* time of the first call for the command at the head of the input */
+    uint64_t retry_at_ns; /* time of the next; STINT_NEVER_NS: it is not waiting */
     bool was_asked;       /* asked_ns is set */
-    bool has_yielded;     /* its turn was over with whole commands left */
-    bool is_known;        /* may ask; else only what has RESP_FLAG_NO_AUTH */
+    bool has_yielded;     /* its turn was over with complete commands left */
+    bool is_known;        /* authenticated; otherwise only commands with RESP_FLAG_NO_AUTH */
     bool is_draining, is_over;
     uint8_t name_len, peer_len;
     char name[RESP_NAME_MAX];
-    char peer[ACCESS_PEER_MAX]; /* its address; none: a Unix socket */
+    char peer[ACCESS_PEER_MAX]; /* its address; empty: a Unix socket */
 };
 
-/* One command on its way. */
+/* One command and its context. */
 struct resp_call {
     struct resp_conn *conn;
     const struct resp_command *command;
@@ -82,9 +82,9 @@ struct resp_call {
     size_t n_args;
     uint64_t now_ns; /* of decisions */
     uint64_t io_now_ns;
-    struct pending *pending; /* of the command, which is asked again; whoever uses it sets NULL */
-    bool is_ahead;   /* others before it wait: only a store may be asked, nothing answered */
-    bool has_waited; /* it waits for a store now */
+    struct pending *pending; /* of the command; the function that uses it sets NULL */
+    bool is_ahead;           /* earlier ones wait: only a store request may be sent, and no reply */
+    bool has_waited;         /* it now waits for a store */
 };
 
 /* Whether the command at the head waits for its store. */
@@ -95,7 +95,7 @@ static inline bool resp_conn_is_suspended(const struct resp_conn *conn)
     return conn->retry_at_ns != STINT_NEVER_NS || resp_prefetch_waits(conn);
 }
 
-/* Of a command that may wait: notes when it was asked first. */
+/* For a command that may wait: records the time of the first call. */
 static inline void resp_call_begin(struct resp_call *call)
 {
     if (!call->conn->was_asked)
@@ -103,20 +103,20 @@ static inline void resp_call_begin(struct resp_call *call)
     call->conn->was_asked = true;
 }
 
-/* Instead of an answer: asks the command again then. False where it is not to wait any more. */
+/* Instead of a reply: decides the command again then. False where it may not wait any more. */
 bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns);
 /* ---- resp_prefetch.c: commands that wait for stores ---------------------------------------------
  */
 
-/* What a request of this command is asked with. */
+/* The caller for a request of this command. */
 void resp_call_prepare(struct resp_call *call, struct request *request);
-/* Whether the reply is none, as a store was asked, or as it is not its turn. */
+/* Whether there is no reply: a store request was sent, or the command has to wait for its turn. */
 bool resp_call_waits(struct resp_call *call, const struct reply *reply);
 /* The command waits for a pending request that it has begun in its turn. */
 void resp_call_await(struct resp_call *call, struct pending *pending);
-/* The pending request of the command at the head, which can go on; NULL: it has none. */
+/* The pending request of the command at the head, which can continue; NULL: it has none. */
 struct pending *resp_prefetch_take(struct resp_conn *conn, size_t command_len);
-/* Begins what may be begun of the commands behind one that waits. */
+/* Begins those commands after a waiting one that can be prefetched. */
 void resp_prefetch_look(struct resp_conn *conn, uint64_t now_ns);
 void resp_prefetch_free(struct resp_conn *conn);
 /* resp_conn.c */
@@ -124,12 +124,12 @@ void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns);
 
 /* An error whose word follows from its code. */
 void resp_call_refuse(struct resp_call *call, const struct stint_error *error);
-/* Whether the caller has one of these roles; else that was answered. */
+/* Whether the caller has one of these roles; otherwise an error was replied. */
 bool resp_call_may(struct resp_call *call, unsigned roles);
 
-/* Looks whether the tokens in force are still those by which the caller is known. */
+/* Checks whether the tokens in force still include the caller's token. */
 void resp_caller_renew(struct resp_conn *conn);
-/* Forgets who he is, as at the beginning of a connection. */
+/* Removes the authentication, as at the beginning of a connection. */
 void resp_caller_forget(struct resp_conn *conn);
 
 /* ---- Commands, by the file that answers them ------------------------------------------------- */
@@ -145,7 +145,7 @@ void resp_quit(struct resp_call *call);
 void resp_reset(struct resp_call *call);
 void resp_select(struct resp_call *call);
 void resp_client(struct resp_call *call);
-/* Takes a name, or refuses one that cannot be printed; false: that was answered. */
+/* Sets a name, or rejects one that is not printable; false: an error was replied. */
 bool resp_set_name(struct resp_call *call, struct span name);
 
 /* resp_info.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* STINT.POOL: which key of a pool may be used now, and what became of it. */
+/* STINT.POOL: finds a usable key of a pool, and records the result of its use. */
 #include "frontend/resp/resp_parts.h"
 
 #include "base/ns.h"
@@ -10,7 +10,7 @@
 #include "proto/resp/resp_words.h"
 #include "service/pools.h"
 
-/* Words behind the pool and its key, in any order, each once. */
+/* Options after the pool and its key, in any order, each once. */
 struct pool_words {
     uint64_t cost, at_ns, wait_ns, weight;
     bool probe;
@@ -86,7 +86,7 @@ static int read_words(const struct resp_call *call, size_t at, unsigned among,
             continue;
         }
         if (at == call->n_args)
-            return err_set(error, STINT_E_SYNTAX, "behind %s its argument is missing", names[word]);
+            return err_set(error, STINT_E_SYNTAX, "after %s its argument is missing", names[word]);
         int code = read_word(words, word, call->args[at++], error);
         if (code != STINT_OK)
             return code;
@@ -106,7 +106,7 @@ static struct pools_caller caller_of(const struct resp_call *call)
     return caller;
 }
 
-/* False: not yet, the command waits. Else the pending request stays with it until it has been
+/* False: not yet, the command waits. Otherwise the pending request stays with it until it has been
  * answered. */
 static bool is_answered(struct resp_call *call, const struct pools_caller *caller, int code)
 {
@@ -151,7 +151,7 @@ static void write_next(struct resp_writer *out, const struct stint_pool_answer *
     pair(out, "reset_after_ms", resp_reply_ms(next->decision.reset_after_ns));
 }
 
-/* When to ask again, or 0: a key was found, or none will be while the caller is patient. */
+/* When to try again, or 0: a key was found, or none will be free in time. */
 static uint64_t retry_at(const struct resp_call *call, const struct pool_words *words,
                          const struct stint_pool_answer *next)
 {
@@ -253,7 +253,7 @@ static bool count_key(const struct stint_pool_status *status, void *arg)
 
 struct listing {
     struct resp_writer *out;
-    size_t left; /* as many as were announced: another thread may add one meanwhile */
+    size_t left; /* the announced number: another thread may add a key meanwhile */
 };
 
 static void write_status(struct resp_writer *out, const struct stint_pool_status *status)
@@ -300,7 +300,7 @@ static void pool_status(struct resp_call *call)
     resp_write_array(out, n);
     if (n > 0)
         pools_each(pools_of(call), &caller, call->args[2], call->now_ns, list_key, &listing, NULL);
-    /* Keys that were removed since they were counted. */
+    /* Fills up for keys that were removed since they were counted. */
     for (; listing.left > 0; listing.left--)
         resp_write_null(out);
 }
@@ -344,7 +344,7 @@ static void pool_remove(struct resp_call *call)
 struct pool_command {
     const char *name;
     void (*run)(struct resp_call *call);
-    size_t args_min, args_max; /* with STINT.POOL and the name */
+    size_t args_min, args_max; /* including STINT.POOL and the name */
     unsigned role;
 };
 

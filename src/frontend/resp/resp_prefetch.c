@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commands that wait for stores. Answers go out in the order of the commands, but the commands of a
- * pipeline are not to wait for each other: while the first waits, those behind it are begun as far
- * as they ask stores as well. Each is read and asked again when it is the first.
+ * Commands that wait for stores. Replies are sent in the order of the commands, but the commands of
+ * a pipeline do not wait for each other's stores: while the first waits, those after it are begun
+ * if they need stores as well. Each is read and decided again when it is the first.
  */
 #include "frontend/resp/resp_parts.h"
 
@@ -36,7 +36,7 @@ void resp_call_prepare(struct resp_call *call, struct request *request)
     call->pending = NULL;
 }
 
-/* The command at the head has the first place, whatever was begun behind it. */
+/* The command at the head uses the first entry, even if later commands were begun before it. */
 static void add(struct resp_call *call, struct pending *pending)
 {
     struct resp_pending_requests *pending_requests = &call->conn->pending_requests;
@@ -69,7 +69,7 @@ void resp_call_await(struct resp_call *call, struct pending *pending)
 bool resp_call_waits(struct resp_call *call, const struct reply *reply)
 {
     if (reply->error != REPLY_WAITS)
-        return call->is_ahead; /* whatever it would be answered, it is told in its turn */
+        return call->is_ahead; /* its reply is written in its turn */
     resp_call_await(call, reply->pending);
     return true;
 }
@@ -100,7 +100,7 @@ void resp_prefetch_free(struct resp_conn *conn)
     pending_requests->n = 0;
 }
 
-/* ---- Looking ahead --------------------------------------------------------------------------- */
+/* ---- Prefetching ----------------------------------------------------------------------------- */
 
 static bool may_begin(const struct resp_conn *conn, const struct resp_command *command,
                       size_t n_args)
@@ -109,7 +109,7 @@ static bool may_begin(const struct resp_conn *conn, const struct resp_command *c
            resp_is_request(command);
 }
 
-/* False: the command stays for when it is the first. */
+/* False: the command is handled when it is the first. */
 static bool begin(struct resp_conn *conn, uint64_t now_ns)
 {
     struct resp_argv *argv = &conn->frontend->argv;
@@ -139,7 +139,7 @@ void resp_prefetch_look(struct resp_conn *conn, uint64_t now_ns)
             resp_reader_next(&pending_requests->reader, span_of(input->bytes + at, input->end - at),
                              conn->bounds, &conn->frontend->argv);
         if (len < 0)
-            pending_requests->reader = (struct resp_reader){0}; /* told when it is the first */
+            pending_requests->reader = (struct resp_reader){0}; /* the error is replied later */
         if (len <= 0 || !begin(conn, now_ns))
             return;
         pending_requests->bytes += (size_t)len;

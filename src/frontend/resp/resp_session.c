@@ -90,7 +90,7 @@ static void reply_info(struct resp_call *call)
     resp_write_verbatim(&conn->out, span_of(text, buf.len));
 }
 
-/* What a client library calls itself is of no use here, but has to be taken. */
+/* The names of client libraries are accepted, and not used. */
 static bool is_library_word(struct span word)
 {
     return resp_word_is(word, "LIB-NAME") || resp_word_is(word, "LIB-VER");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* STINT.TOP: the keys that are asked for, or denied, most. */
+/* STINT.TOP: the keys requested or denied most. */
 #include "frontend/resp/resp_parts.h"
 
 #include "base/number.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Asks /v1/stats and /v1/top each second and shows what they say. Nothing is put into the page but
-// as text: keys are whatever strangers sent.
+// Requests /v1/stats and /v1/top each second and shows the results. All text goes into the page as
+// text nodes: keys come from untrusted clients.
 "use strict";
 
 const PERIOD_MS = 1000;
@@ -10,7 +10,7 @@ const byId = (id) => document.getElementById(id);
 
 const view = { paused: false, token: sessionStorage.getItem("token") || "", before: null, charts: {} };
 
-// ---- Numbers for people -------------------------------------------------------------------------
+// ---- Formatting numbers -------------------------------------------------------------------------
 
 function count(n) {
     return n < 1e4 ? String(Math.round(n)) : n.toLocaleString("en", { notation: "compact",
@@ -39,7 +39,7 @@ function percent(part, whole) {
     return whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "";
 }
 
-// Control characters and what is no text are shown by number; `\` too, so that nothing is ambiguous.
+// Control characters and invalid text are shown by number; `\` too, to avoid ambiguity.
 function printable(text) {
     return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\\]/g,
         (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
@@ -69,7 +69,7 @@ function paint(chart) {
 
 // ---- Charts -------------------------------------------------------------------------------------
 
-// Colours are asked for at each drawing, since the theme may have changed.
+// Colours are read at each drawing, since the theme may have changed.
 function dataset(label, tone, filled) {
     return { label, data: [], borderWidth: filled ? 1.5 : 0, pointRadius: 0, fill: filled || false,
         borderColor: () => colour(tone), backgroundColor: () => colour(tone) + (filled ? "66" : "") };
@@ -139,7 +139,7 @@ function drawRules(rules) {
 
 // ---- Tables -------------------------------------------------------------------------------------
 
-// Each row is a list of texts, the first of them names; a name that is cut has all of it as a title.
+// Each row is a list of texts, the first of them names; a shortened name has a title.
 function fillRows(body, rows, nameColumns) {
     body.replaceChildren(...rows.map((row) => {
         const line = document.createElement("tr");
@@ -154,7 +154,7 @@ function fillRows(body, rows, nameColumns) {
     }));
 }
 
-// What was counted since the last look, by the second, for rules as the server counts them.
+// Counts since the last request, per second, for rules as the server counts them.
 function withRates(stats) {
     const before = view.before;
     const seconds = before ? stats.now_s - before.now_s : 0;
@@ -185,9 +185,9 @@ function showKeys(id, keys, order) {
         rate(key[other + "_per_s"])]), 2);
 }
 
-// ---- The rest -----------------------------------------------------------------------------------
+// ---- Other parts --------------------------------------------------------------------------------
 
-// Of a large table a sample is looked at: one key that was seen stands for keys_step.
+// A large table is sampled: one key of the sample represents keys_step.
 function keysText(table) {
     if (table.keys_step > 1 && table.keys === 0)
         return "fewer than " + count(3 * table.keys_step);

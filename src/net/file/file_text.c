@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads until the end, whatever size the file system tells. */
+/* Reads until the end, whatever size the file system reports. */
 #define _GNU_SOURCE
 #include "net/file/file_text.h"
 
@@ -14,8 +14,8 @@
 
 #define PIPEFS_MAGIC 0x50495045 /* linux/magic.h */
 
-/* Made by pipe(), not found in a folder: its other end is somebody's who has handed this one over.
- */
+/* An anonymous pipe, made by pipe(): the process that made it has passed it on, so it has a
+ * writer. */
 static bool is_handed_over(int fd, const struct stat *status)
 {
     struct statfs system;

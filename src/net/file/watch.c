@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looking is cheap and done by the main thread; reading the files is not, and done elsewhere. */
+/* The main thread checks for changes, which is cheap; another thread reads the files. */
 #define _GNU_SOURCE
 #include "net/file/watch.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Whoever writes several files is given time to finish. */
+/* A delay, so that a change of several files can finish. */
 #define SETTLE_MS 100
 #define PATH_SIZE 4096
 
@@ -24,10 +24,10 @@ struct watch {
     uv_fs_event_t *events;
     size_t n_events;
     size_t open_handles;
-    uint64_t print; /* of all paths, when they were looked at last */
+    uint64_t print; /* a fingerprint of all paths at the last check */
 };
 
-/* ---- What things look like ------------------------------------------------------------------- */
+/* ---- Fingerprints ---------------------------------------------------------------------------- */
 
 static uint64_t print_of(const char *path, const struct stat *status)
 {
@@ -53,7 +53,7 @@ static uint64_t print_of_folder(const char *path)
         char name[PATH_SIZE];
         struct stat status;
         snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
-        /* A sum: the order in which a folder is read says nothing. */
+        /* A sum, as the order of a folder's entries has no meaning. */
         if (entry->d_name[0] != '.' && stat(name, &status) == 0)
             print += print_of(name, &status);
     }
@@ -75,7 +75,7 @@ static uint64_t print_of_all(const struct watch *watch)
     return print;
 }
 
-/* ---- When to look ---------------------------------------------------------------------------- */
+/* ---- When to check --------------------------------------------------------------------------- */
 
 static void look(uv_timer_t *timer)
 {
@@ -94,7 +94,7 @@ static void on_event(uv_fs_event_t *event, const char *name, int events, int sta
     uv_timer_start(&watch->settle, look, SETTLE_MS, 0);
 }
 
-/* The folder in which a change of the path shows. */
+/* The folder to watch for changes of the path. */
 static void folder_of(const char *path, char folder[PATH_SIZE])
 {
     struct stat status;

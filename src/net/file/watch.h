@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tells when a file, or one in a folder, is another than before: by inode, size and time, of what
- * the name leads to. The kernel's word that something happened there is a reason to look at once;
- * where it says nothing (a symlink swapped far away, a network file system) looking now and then
- * finds out. The thread of the loop.
+ * Reports when a file, or one in a folder, has changed: by inode, size and time of the target of
+ * the path. A kernel event there causes a check at once; where the kernel reports nothing (a
+ * symlink changed elsewhere, a network file system), a periodic check finds the change. Used in the
+ * thread of the loop.
  */
 #ifndef STINT_NET_FILE_WATCH_H
 #define STINT_NET_FILE_WATCH_H
@@ -18,7 +18,7 @@ struct watch;
 
 struct watch_options {
     uv_loop_t *loop;
-    const char *const *paths; /* copied; those past WATCH_PATHS_MAX are only looked at */
+    const char *const *paths; /* copied; those past WATCH_PATHS_MAX are only checked periodically */
     size_t n_paths;
     uint64_t every_ns;
     struct log *log;
@@ -27,7 +27,7 @@ struct watch_options {
 };
 
 struct watch *watch_new(const struct watch_options *options); /* NULL: no memory */
-/* Freed by the loop; NULL is fine. */
+/* Freed by the loop; NULL is allowed. */
 void watch_close(struct watch *watch);
 
 #endif

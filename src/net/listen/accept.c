@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One accept4() for each connection: whether and by whom it is served is decided after it. */
+/* One accept4() for each connection; whether and how it is served is decided later. */
 #define _GNU_SOURCE
 #include "net/listen/accept.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ACCEPTS_AT_ONCE 64 /* then the other sockets have their turn */
+#define ACCEPTS_AT_ONCE 64 /* before other sockets have their turn */
 #define PAUSE_MS 100
 
 struct acceptor {
@@ -50,14 +50,14 @@ static void refuse(const struct acceptor_options *options, int fd,
     bool is_full = answer == CONNECTION_LIMIT_TOTAL;
     log_line(options->log, LOG_REFUSED, LOG_TEXT("frontend", port_name(options->listener->port)),
              LOG_TEXT("peer", endpoint_text(peer, address)),
-             LOG_TEXT("reason", is_full ? "as many connections as there may be"
-                                        : "as many connections as one address may have"));
+             LOG_TEXT("reason", is_full ? "the limit of connections is reached"
+                                        : "the limit of connections of one address is reached"));
     metrics_refused(options->metrics, port_frontend(options->listener->port),
                     is_full ? METRICS_REFUSED_TOTAL : METRICS_REFUSED_ADDRESS);
     close(fd);
 }
 
-/* False where there is nothing more to accept now. */
+/* False where no more connections can be accepted now. */
 static bool accept_one(struct acceptor *acceptor)
 {
     const struct acceptor_options *options = &acceptor->options;
@@ -68,7 +68,7 @@ static bool accept_one(struct acceptor *acceptor)
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             pause_accepting(acceptor);
-        /* Connections that failed while they waited are told by their own errors. */
+        /* accept4() reports errors of connections that failed in the queue. */
         return errno == ECONNABORTED || errno == EINTR || errno == EPROTO;
     }
     struct connection_slot *slot;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Accepts the connections of one listening socket in a worker's loop, past the gate. Where the
- * process has no descriptor left, accepting pauses; those who wait stay in the queue. One thread.
+ * Accepts the connections of one listening socket in a worker's loop, through the connection
+ * limiter. Without a free descriptor accepting pauses; clients wait in the queue. One thread.
  */
 #ifndef STINT_NET_LISTEN_ACCEPT_H
 #define STINT_NET_LISTEN_ACCEPT_H
@@ -15,7 +15,7 @@
 
 struct acceptor;
 
-/* What is spoken at a port, with or without TLS. */
+/* The protocol of a port, with or without TLS. */
 enum metrics_frontend port_frontend(enum port port);
 
 struct acceptor_options {
@@ -24,7 +24,7 @@ struct acceptor_options {
     struct connection_limiter *connection_limiter;
     struct metrics_worker *metrics;
     struct log *log;
-    /* Owns the descriptor, which does not block, and the seat. */
+    /* Takes over the descriptor, which does not block, and the limiter's slot. */
     void (*accepted)(void *arg, enum port port, int fd, const struct sockaddr *peer,
                      struct connection_slot *slot);
     void *arg;
@@ -32,9 +32,9 @@ struct acceptor_options {
 
 /* NULL: no memory, or the loop cannot poll the socket. */
 struct acceptor *acceptor_new(const struct acceptor_options *options);
-/* Accepts what is in the queue now, without waiting for more. */
+/* Accepts the connections that are in the queue now, without waiting for more. */
 void acceptor_empty_queue(struct acceptor *acceptor);
-/* Leaves the socket open; freed by the loop. NULL is fine. */
+/* Leaves the socket open; freed by the loop. NULL is allowed. */
 void acceptor_close(struct acceptor *acceptor);
 
 #endif

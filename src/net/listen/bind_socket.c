@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sockets are bound by one thread, before there are others: the umask is the process's. */
+/* One thread binds all sockets, before there are others: the umask belongs to the process. */
 #define _GNU_SOURCE
 #include "net/listen/bind_socket.h"
 
@@ -17,7 +17,7 @@ static int fail(const struct endpoint *endpoint, struct stint_error *error)
     int code = errno == EADDRINUSE ? STINT_E_BUSY : STINT_E_SYSTEM;
     return err_set(error, code, "cannot listen at %s: %s",
                    endpoint_text((const struct sockaddr *)&endpoint->address, text),
-                   errno == EADDRINUSE ? "somebody else does already" : strerror(errno));
+                   errno == EADDRINUSE ? "the address is in use; choose another" : strerror(errno));
 }
 
 static int close_and_fail(int fd, const struct endpoint *endpoint, struct stint_error *error)
@@ -51,7 +51,7 @@ static bool listens_anywhere_v6(const struct endpoint *endpoint)
     return v6->sin6_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
 }
 
-/* ":7379" is for IPv4 too, whatever net.ipv6.bindv6only says. */
+/* ":7379" includes IPv4, regardless of net.ipv6.bindv6only. */
 static bool prepare_tcp(int fd, const struct endpoint *endpoint)
 {
     int off = 0;
@@ -61,8 +61,8 @@ static bool prepare_tcp(int fd, const struct endpoint *endpoint)
 }
 
 /*
- * Another server of the same user that shares its sockets would not mind a further one: the kernel
- * would give each a part of the connections. One that does not share finds out.
+ * Another server of the same user that shares its sockets would permit a further one, and the
+ * kernel would give each a part of the connections. A bind without sharing detects that.
  */
 static int probe_tcp(const struct endpoint *endpoint, struct stint_error *error)
 {
@@ -89,7 +89,7 @@ bool bind_socket_is_shareable(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, &len) == 0 && on != 0;
 }
 
-/* Makes room for a Unix socket: removes one that nobody listens at. */
+/* Removes a Unix socket without a listener from the path. */
 static int remove_stale(const struct endpoint *endpoint, struct stint_error *error)
 {
     const struct sockaddr_un *address = (const void *)&endpoint->address;

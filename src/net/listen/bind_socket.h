@@ -6,8 +6,8 @@
 #include "net/listen/endpoint.h"
 
 /*
- * The descriptor, or STINT_E_BUSY where somebody listens there already, STINT_E_SYSTEM. A Unix
- * socket that nobody listens at is replaced; a path that is no socket is left alone.
+ * The descriptor, or STINT_E_BUSY where the address is in use, STINT_E_SYSTEM. A Unix socket
+ * without a listener is replaced; a path that is not a socket is left unchanged.
  */
 int bind_socket(const struct endpoint *endpoint, struct stint_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A hash table of addresses in chains; a seat is the entry of its address, shared by all of it. */
+/* A hash table of addresses in chains; all connections of an address share its entry, the slot. */
 #define _GNU_SOURCE
 #include "net/listen/connection_limiter.h"
 
@@ -24,9 +24,9 @@ struct connection_limiter {
     struct connection_limits limits;
     pthread_mutex_t lock;
     size_t connections;
-    uint64_t hash_key[2]; /* chance: nobody can aim at one chain */
+    uint64_t hash_key[2]; /* random: clients cannot choose addresses of one chain */
     struct connection_slot *chains[CONNECTION_LIMITER_CHAINS];
-    struct connection_slot local; /* of everybody who has no address */
+    struct connection_slot local; /* of all peers without an address */
 };
 
 struct connection_limiter *connection_limiter_new(const struct connection_limits *limits)
@@ -59,7 +59,7 @@ void connection_limiter_free(struct connection_limiter *connection_limiter)
     free(connection_limiter);
 }
 
-/* False for a peer without an address of IP. IPv4 counts as itself where it comes over IPv6. */
+/* False for a peer without an IP address. IPv4 over IPv6 counts as IPv4. */
 static bool read_address(const struct sockaddr *peer, struct connection_slot *slot)
 {
     if (peer->sa_family == AF_INET) {
@@ -88,7 +88,7 @@ static struct connection_slot **find_chain(struct connection_limiter *connection
     return &connection_limiter->chains[hash.lo % CONNECTION_LIMITER_CHAINS];
 }
 
-/* The seat of the address, made if there is none; NULL: no memory. */
+/* The slot of the address, made if there is none; NULL: no memory. */
 static struct connection_slot *find_slot(struct connection_limiter *connection_limiter,
                                          const struct sockaddr *peer)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How many connections there may be, in all and of one address. One gate for all workers; asked
- * once when a connection comes and once when it goes, under a lock. Any thread.
+ * Limits the number of connections, in all and of one address. All workers share one limiter; it is
+ * called when a connection opens and when it closes, under a lock. Any thread.
  */
 #ifndef STINT_NET_LISTEN_CONNECTION_LIMITER_H
 #define STINT_NET_LISTEN_CONNECTION_LIMITER_H
@@ -22,18 +22,18 @@ enum connection_limiter_answer {
 };
 
 struct connection_limiter;
-struct connection_slot; /* what one connection takes up */
+struct connection_slot; /* the slot of an address */
 
 struct connection_limiter *
 connection_limiter_new(const struct connection_limits *limits); /* NULL: no memory */
 void connection_limiter_free(
-    struct connection_limiter *connection_limiter); /* after all have left; NULL is fine */
+    struct connection_limiter *connection_limiter); /* after all have left; NULL is allowed */
 
-/* Who is in stays in, also where there may be fewer now. */
+/* Open connections stay open, also if the new limits are lower. */
 void connection_limiter_set_limits(struct connection_limiter *connection_limiter,
                                    const struct connection_limits *limits);
 
-/* On CONNECTION_ADMITTED *seat is to be given to connection_limiter_leave(), once. */
+/* On CONNECTION_ADMITTED pass *slot to connection_limiter_leave(), once. */
 enum connection_limiter_answer
 connection_limiter_enter(struct connection_limiter *connection_limiter, const struct sockaddr *peer,
                          struct connection_slot **slot);

@@ -15,10 +15,11 @@
 
 static int refuse(struct stint_error *error, const char *text)
 {
-    return err_set(error, STINT_E_SYNTAX,
-                   "'%s' is no place to listen: expected ADDRESS:PORT such as 127.0.0.1:7379, "
-                   "[::1]:7379 or :7379, unix:/PATH[,mode=0660], or off",
-                   text);
+    return err_set(
+        error, STINT_E_SYNTAX,
+        "'%s' is not an address to listen at: expected ADDRESS:PORT such as 127.0.0.1:7379, "
+        "[::1]:7379 or :7379, unix:/PATH[,mode=0660], or off",
+        text);
 }
 
 static bool parse_number(const char *text, int base, unsigned long max, unsigned long *number)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a server listens, as people write it: "127.0.0.1:7379", "[::1]:7379", ":7379" (every
- * address, IPv6 and IPv4), "unix:/run/stint/resp.sock,mode=0660", "off". Names are not looked up:
- * what a server listens at is not to depend on somebody's answer.
+ * Where a server listens, in its text form: "127.0.0.1:7379", "[::1]:7379", ":7379" (every address,
+ * IPv6 and IPv4), "unix:/run/stint/resp.sock,mode=0660", "off". Host names are not accepted: the
+ * addresses must not depend on a name service.
  */
 #ifndef STINT_NET_LISTEN_ENDPOINT_H
 #define STINT_NET_LISTEN_ENDPOINT_H
@@ -24,11 +24,11 @@ struct endpoint {
 /* STINT_E_SYNTAX or STINT_E_RANGE, with a message that quotes the text. */
 int endpoint_parse(struct endpoint *endpoint, const char *text, struct stint_error *error);
 
-/* As endpoint_parse() reads it, without the mode; returns `text`. */
+/* In the form that endpoint_parse() reads, without the mode; returns `text`. */
 const char *endpoint_text(const struct sockaddr *address, char text[ENDPOINT_TEXT_SIZE]);
 
 bool endpoint_is_off(const struct endpoint *endpoint);
-/* Whether only this machine reaches it: Unix sockets, 127.0.0.0/8, ::1. */
+/* Whether only this machine can connect to it: Unix sockets, 127.0.0.0/8, ::1. */
 bool endpoint_is_local(const struct sockaddr *address);
 
 #endif

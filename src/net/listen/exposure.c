@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks at addresses as they were bound, whatever names they were given by. */
+/* Checks addresses as they were bound, not as they were configured. */
 #include "net/listen/exposure.h"
 
 static int check_address(const struct listener *listener, const struct exposure_options *options,
@@ -12,8 +12,8 @@ static int check_address(const struct listener *listener, const struct exposure_
     endpoint_text(address, text);
     if (!options->is_insecure)
         return err_set(error, STINT_E_MISMATCH,
-                       "%s can be reached from other machines, and without tokens anybody there "
-                       "may ask and administer: give --tokens FILE, or --insecure if that is meant",
+                       "%s can be reached from other machines, and without tokens any client there "
+                       "may use every command: give --tokens FILE, or --insecure to allow that",
                        text);
     log_line(options->log, LOG_INSECURE, LOG_TEXT("address", text));
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which sockets there are to be, and whose each is; bind_socket.c binds one. */
+/* Which sockets are needed, and which worker each belongs to; bind_socket.c binds one. */
 #define _GNU_SOURCE
 #include "net/listen/listener.h"
 
@@ -48,7 +48,7 @@ static int add(struct listeners *listeners, enum port port, int fd, struct stint
     if (getsockname(fd, (struct sockaddr *)&listener->address, &listener->address_len) != 0)
         return err_set(error, STINT_E_SYSTEM, "port %s: descriptor %d is no socket",
                        port_name(port), fd);
-    /* Connections inherit it: no call for each of them. */
+    /* Connections inherit it, which saves a call for each. */
     int on = 1;
     if (listener->address.ss_family != AF_UNIX)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -62,7 +62,7 @@ static uint16_t port_number(const struct sockaddr *address)
                : ((const struct sockaddr_in *)(const void *)address)->sin_port;
 }
 
-/* Whether a socket that is bound there is what was asked for; port 0 asks for any. */
+/* Whether the bound socket matches the endpoint; port 0 matches any. */
 static bool is_wanted(const struct endpoint *wanted, const struct sockaddr_storage *bound)
 {
     const struct sockaddr *a = (const void *)&wanted->address, *b = (const void *)bound;
@@ -80,7 +80,7 @@ static bool is_wanted(const struct endpoint *wanted, const struct sockaddr_stora
                               &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr);
 }
 
-/* Shares the sockets of one endpoint out: the listeners from `first` on. */
+/* Assigns the sockets of one endpoint, the listeners from `first` on, to workers. */
 static void share_out(struct listeners *listeners, size_t first, unsigned workers)
 {
     size_t n_sockets = listeners->n_all - first;
@@ -88,7 +88,7 @@ static void share_out(struct listeners *listeners, size_t first, unsigned worker
         listeners->all[first + i].worker = (uint32_t)(i % workers);
 }
 
-/* Has each worker a socket of its own, beside the one that is there at `first`. */
+/* Gives each worker a socket of its own, beside the one at `first`. */
 static int bind_others(struct listeners *listeners, size_t first, unsigned workers,
                        struct stint_error *error)
 {
@@ -108,7 +108,7 @@ static int bind_others(struct listeners *listeners, size_t first, unsigned worke
     return 0;
 }
 
-/* Takes those of the descriptors that are bound to the endpoint; sets them to -1. */
+/* Takes the descriptors that are bound to the endpoint; sets them to -1. */
 static int take_given(struct listeners *listeners, enum port port, const struct endpoint *endpoint,
                       struct listener_given *given, size_t n_given, struct stint_error *error)
 {

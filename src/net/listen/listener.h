@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sockets that a server listens with: bound by itself, given by systemd, or taken over from the
- * process that served before.
+ * The listening sockets of a server: bound by itself, passed by systemd, or taken over from the
+ * previous process.
  *
- * Of a TCP address that it binds itself each worker has a socket of its own (SO_REUSEPORT), so that
- * the kernel spreads connections and no worker wakes for another's. A Unix socket or a socket that
- * systemd bound is one descriptor, which all workers poll. Sockets that are handed on are never
- * closed while others may wait in their queues: a worker may have several of one address.
+ * For a TCP address that the server binds itself, each worker has a socket of its own
+ * (SO_REUSEPORT), so that the kernel spreads connections and no worker wakes for another's. A Unix
+ * socket or a socket of systemd is one descriptor, which all workers poll. Sockets that are handed
+ * over are never closed while clients may wait in their queues: a worker may have several of one
+ * address.
  */
 #ifndef STINT_NET_LISTEN_LISTENER_H
 #define STINT_NET_LISTEN_LISTENER_H
 
 #include "net/listen/endpoint.h"
 
-/* What is spoken at a port. */
+/* The protocol of a port. */
 enum port {
     PORT_RESP,
     PORT_RESP_TLS,
@@ -30,9 +31,9 @@ enum port {
 struct listener {
     enum port port;
     int fd;
-    uint32_t worker;                 /* whose it is, or LISTENER_ALL_WORKERS */
+    uint32_t worker;                 /* the worker that serves it, or LISTENER_ALL_WORKERS */
     bool is_activated;               /* systemd bound it, and keeps it */
-    bool owns_path;                  /* a Unix socket whose path goes when the server does */
+    bool owns_path;                  /* a Unix socket whose path is removed when the server ends */
     struct sockaddr_storage address; /* as bound: with the port that was chosen for port 0 */
     socklen_t address_len;
 };
@@ -42,36 +43,36 @@ struct listeners {
     size_t n_all;
 };
 
-/* A descriptor from elsewhere, under the name by which the port is known. */
+/* A descriptor from systemd or a predecessor, with the name of its port. */
 struct listener_given {
     int fd;
-    bool is_activated; /* stands instead of what is configured for its port */
+    bool is_activated; /* replaces the configured endpoint of its port */
     enum port port;
 };
 
 struct listeners_wanted {
-    const struct endpoint *endpoints[PORTS]; /* those that are off are passed over */
+    const struct endpoint *endpoints[PORTS]; /* those that are off are skipped */
     size_t n_endpoints[PORTS];
     unsigned workers;
-    const struct listener_given *given; /* used where the address is wanted, else closed */
+    const struct listener_given *given; /* used where an endpoint matches, otherwise closed */
     size_t n_given;
 };
 
-/* "resp", "resp-tls", …, "grpc-tls": as systemd's FileDescriptorName= and logs have it. */
+/* "resp", "resp-tls", …, "grpc-tls": for systemd's FileDescriptorName= and logs. */
 const char *port_name(enum port port);
-/* False for a name that is no port's. */
+/* False for an unknown name. */
 bool port_of_name(const char *name, enum port *port);
 bool port_is_tls(enum port port);
 
 /*
- * Opens all of them, or none: STINT_E_BUSY for an address in use, STINT_E_SYSTEM. What was given
- * is owned from here on.
+ * Opens all of them, or none: STINT_E_BUSY for an address in use, STINT_E_SYSTEM. Takes over the
+ * given descriptors.
  */
 int listeners_open(struct listeners *listeners, const struct listeners_wanted *wanted,
                    struct stint_error *error);
-/* From here on the server is the one whose sockets these are, or no longer. */
+/* Sets whether this server owns the paths of its sockets. */
 void listeners_own_paths(struct listeners *listeners, bool owns);
-/* Closes the sockets, and removes the paths of those that are owned. */
+/* Closes the sockets, and removes the owned paths. */
 void listeners_close(struct listeners *listeners);
 
 #endif

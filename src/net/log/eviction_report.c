@@ -7,7 +7,7 @@
 void eviction_report_init(struct eviction_report *report, const struct stint_table *table)
 {
     const struct region_counters *counters = table_counters(table);
-    /* relaxed: the one may be a few evictions ahead of the other; the next line has them. */
+    /* relaxed: one may include more evictions than the other; the next line has them. */
     report->evictions = __atomic_load_n(&counters->evictions_evict, __ATOMIC_RELAXED);
     report->units = __atomic_load_n(&counters->forgotten_units, __ATOMIC_RELAXED);
     report->next_ns = 0;

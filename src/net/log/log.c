@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines are made in one piece of memory and written whole, under a lock that nobody waits in. */
+/* Lines are assembled in one buffer and written whole, under a lock that is held briefly. */
 #define _GNU_SOURCE
 #include "net/log/log.h"
 
@@ -17,14 +17,13 @@
 #include <time.h>
 
 #define LOG_FIELDS_MAX 16
-#define END_MS 1000 /* that a reader has to let us tell what was lost */
-/* A kind may say 20 lines at once, and one in a second after that. */
+#define END_MS 1000 /* for a slow reader, to report lost lines at the end */
+/* A kind may write 20 lines at once, and one a second after that. */
 #define LOG_QUOTA "gcra 60/1m burst=20"
 
 struct log_of_kind {
     struct stint_cell8 lines;
-    _Atomic uint64_t
-        held_back; /* relaxed: a figure for people, whom one line more or less misses */
+    _Atomic uint64_t held_back; /* relaxed: an approximate count is enough */
 };
 
 struct log {
@@ -32,9 +31,9 @@ struct log {
     struct log_of_kind kinds[LOG_KIND_COUNT];
     pthread_mutex_t lock; /* of what follows, up to the next blank line */
     struct log_out out;
-    uint64_t lost; /* lines that found no room, and were not told of yet */
+    uint64_t lost; /* lines that could not be written, and were not reported yet */
 
-    /* relaxed: of lines that are written while they change, each is of one format or the other. */
+    /* relaxed: a line that is written during a change has one format or the other. */
     _Atomic(enum log_format) format;
     _Atomic(enum log_level) least;
 };
@@ -74,7 +73,7 @@ void log_set(struct log *log, enum log_format format, enum log_level least)
     atomic_store_explicit(&log->least, least, memory_order_relaxed);
 }
 
-/* Text comes from files and peers: no byte of it may end the line, or steer a terminal. */
+/* Text comes from files and peers: none of its bytes may end the line, or control a terminal. */
 static void add_escaped(struct buf *buf, const char *text)
 {
     const uint8_t *c = (const uint8_t *)text;
@@ -86,7 +85,7 @@ static void add_escaped(struct buf *buf, const char *text)
             buf_add(buf, "\\%c", (char)code);
         else if (code == 0xfffd || (utf8_is_hidden(code) && code <= 0xffff))
             buf_add(buf, "\\u%04x", (unsigned)code);
-        else if (utf8_is_hidden(code)) /* as JSON writes what does not fit 16 bits */
+        else if (utf8_is_hidden(code)) /* as JSON writes code points above 16 bits */
             buf_add(buf, "\\u%04x\\u%04x", 0xd800u + ((code - 0x10000) >> 10),
                     0xdc00u + ((code - 0x10000) & 0x3ff));
         else
@@ -170,7 +169,7 @@ static size_t make_line(const struct log *log, char *text, enum log_kind kind,
     bool is_json = atomic_load_explicit(&log->format, memory_order_relaxed) == LOG_FORMAT_JSON;
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
-    /* Room for what ends the line stays free, however long its fields are. */
+    /* Bytes for the end of the line stay free, however long its fields are. */
     struct buf buf = buf_of(text, LOG_LINE_MAX - 8);
     add_head(&buf, is_json, kind, &wall);
     for (size_t i = 0; i < n_fields; i++) {
@@ -190,7 +189,7 @@ static size_t make_line(const struct log *log, char *text, enum log_kind kind,
     return buf.len;
 }
 
-/* With the lock. False while there is no room even for the number of lines that were lost. */
+/* The lock is held. False while not even the count of lost lines can be written. */
 static bool tell_lost(struct log *log)
 {
     char text[LOG_LINE_MAX];

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a server tells of itself while it runs: one line each on standard error, as text or JSON.
+ * The log of a running server: one line for each event on standard error, as text or JSON.
  *
- * Every line is of a kind in the table below, which gives its level, its name and its message;
- * what differs from line to line stands in fields. Lines of a kind that come too fast are held
- * back by a stint_cell8 of that kind; the next line that is let through says how many. Nobody waits
- * for who reads the log: lines that find no room are counted, and told of when there is. Any
- * thread. Fields never hold tokens, keys of TLS, or bytes of requests,
- * but the domain and the keys of descriptors that no rule limits (service/unmatched.h), escaped.
+ * Every line is of a kind in the table below, which gives its level, name and message; fields hold
+ * the varying parts. A stint_cell8 for each kind drops lines that come too fast; the next line has
+ * their number. The log never waits for its reader: lines that cannot be written are counted, and
+ * reported later. Any thread. Fields never contain tokens, TLS keys, or bytes of requests, except
+ * the domain and the keys of descriptors that no rule limits (service/unmatched.h), escaped.
  */
 #ifndef STINT_NET_LOG_LOG_H
 #define STINT_NET_LOG_LOG_H
@@ -24,52 +23,53 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(STATE_FILLED, WARN, "state_filled",                                                          \
       "the machine went down uncleanly: every live key is full for one period")                    \
     X(CLOCK_VIRTUAL, WARN, "clock_virtual",                                                        \
-      "limits go by a virtual clock, which callers move: for tests only")                          \
+      "limits use a virtual clock, which callers move: for tests only")                            \
     X(DESCRIPTORS_FEW, WARN, "descriptors_few",                                                    \
-      "fewer connections are possible than asked for: raise the limit of open files")              \
-    X(INSECURE, WARN, "insecure", "anybody who reaches this address may ask and administer")       \
-    X(RUNS_AS_ROOT, WARN, "runs_as_root", "serving as root: --user NAME would not")                \
-    X(SANDBOXED, INFO, "sandboxed", "gave up what serving does not need")                          \
-    X(SANDBOX_LACKS, WARN, "sandbox_lacks", "a part of the sandbox is not to be had here")         \
+      "fewer connections are possible than configured: raise the limit of open files")             \
+    X(INSECURE, WARN, "insecure", "any client that reaches this address may use every command")    \
+    X(RUNS_AS_ROOT, WARN, "runs_as_root", "serving as root: set --user NAME")                      \
+    X(SANDBOXED, INFO, "sandboxed", "dropped privileges that serving does not need")               \
+    X(SANDBOX_LACKS, WARN, "sandbox_lacks", "a part of the sandbox is not available here")         \
     X(RULES_LACK, ERROR, "rules_lack", "serving without rules: a file cannot be used")             \
     X(RULES_EMPTY, WARN, "rules_empty", "serving without limits: there are no rules")              \
     X(COMPAT_IGNORED, WARN, "compat_ignored",                                                      \
-      "variables of envoyproxy/ratelimit that mean nothing here")                                  \
+      "variables of envoyproxy/ratelimit that have no effect here")                                \
     X(COMPAT_LOCAL, WARN, "compat_local",                                                          \
-      "this machine alone is listened to: --insecure or --tokens would open the ports")            \
+      "only this machine can connect: --insecure or --tokens opens the ports")                     \
     X(ACCEPT_PAUSED, WARN, "accept_paused", "no descriptor or memory is left: accepting pauses")   \
     X(REFUSED, WARN, "refused", "connection refused")                                              \
     X(CONNECTION_ENDED, DEBUG, "connection_ended", "connection ended")                             \
     X(TLS_FAILED, INFO, "tls_failed", "TLS failed")                                                \
-    X(AUTH_FAILED, WARN, "auth_failed", "a secret that no token has, or after too many of them")   \
-    X(RELOADED, INFO, "reloaded", "settings, rules, tokens and certificates read anew")            \
-    X(RULES_WARNING, WARN, "rules_warning", "rules that are perhaps not meant so")                 \
-    X(NEEDS_RESTART, WARN, "needs_restart", "settings that are as they were until a restart")      \
+    X(AUTH_FAILED, WARN, "auth_failed", "a wrong secret, or one after too many wrong ones")        \
+    X(RELOADED, INFO, "reloaded", "settings, rules, tokens and certificates reloaded")             \
+    X(RULES_WARNING, WARN, "rules_warning", "rules that may contain a mistake")                    \
+    X(NEEDS_RESTART, WARN, "needs_restart", "changed settings that need a restart")                \
     X(RELOAD_FAILED, ERROR, "reload_failed", "nothing was changed: a file cannot be used")         \
-    X(WATCH_FAILED, WARN, "watch_failed", "changes are noticed only by looking")                   \
+    X(WATCH_FAILED, WARN, "watch_failed", "changes are found only by periodic checks")             \
     X(DOMAIN_UNKNOWN, WARN, "domain_unknown",                                                      \
       "requests in a domain that no file of rules has: they are not limited")                      \
     X(UNMATCHED, INFO, "unmatched", "descriptors that no rule matches: they are not limited")      \
     X(TABLE_FULL, WARN, "table_full",                                                              \
       "states were evicted and the use of their keys forgotten: raise keys, keys16 or keys_wide, " \
       "or choose --table-full inherit")                                                            \
-    X(WORKER_STUCK, ERROR, "worker_stuck", "a worker does not come back to its loop")              \
+    X(WORKER_STUCK, ERROR, "worker_stuck", "a worker does not return to its loop")                 \
     X(CLOCK_AHEAD, WARN, "clock_ahead",                                                            \
       "another server's clock is ahead: on memcached, limits hold in windows shorter by that")     \
     X(STATE_DAMAGED, ERROR, "state_damaged",                                                       \
       "states in memcached were damaged: their keys are denied as if all units were used now")     \
-    X(STORE_AWAY, WARN, "store_away", "a store cannot be asked: rules do as on_store_error says")  \
-    X(STORE_BACK, INFO, "store_back", "a store that could not be asked can be asked again")        \
+    X(STORE_AWAY, WARN, "store_away",                                                              \
+      "a store is unavailable: on_store_error of the rules applies")                               \
+    X(STORE_BACK, INFO, "store_back", "a store is available again")                                \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
     X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
     X(CONTROL_EXPOSED, WARN, "control_exposed",                                                    \
       "this process cannot be replaced: others could change its control socket")                   \
     X(PREDECESSOR_LOST, WARN, "predecessor_lost",                                                  \
-      "the process that served ended, or does not answer: serving without its word")               \
+      "the previous process ended, or does not answer: serving without its reply")                 \
     X(TAKEN_OVER, INFO, "taken_over", "took the sockets of another process")                       \
-    X(LINES_LOST, WARN, "lines_lost", "nobody read the log, and lines of it found no room")        \
-    X(DRAINING, INFO, "draining", "accepting no more, answering what was asked")                   \
-    X(DRAIN_LATE, WARN, "drain_late", "connections are cut: the time to drain is over")            \
+    X(LINES_LOST, WARN, "lines_lost", "the log was not read, and lines of it were lost")           \
+    X(DRAINING, INFO, "draining", "accepting no more connections, answering open requests")        \
+    X(DRAIN_LATE, WARN, "drain_late", "open connections are closed: the time to drain is over")    \
     X(STOPPED, INFO, "stopped", "stopped")
 
 enum log_kind {
@@ -92,9 +92,9 @@ struct log;
 
 struct log *log_new(int fd, enum log_format format, enum log_level least); /* NULL: no memory */
 void log_free(struct log *log);
-/* Tells of lines that were lost, if there is room now: to be called now and then. */
+/* Reports lost lines, if a line can be written now: call periodically. */
 void log_flush(struct log *log);
-/* Of the lines that come from now on. */
+/* For the lines from now on. */
 void log_set(struct log *log, enum log_format format, enum log_level least);
 
 void log_write(struct log *log, enum log_kind kind, const struct log_field *fields,

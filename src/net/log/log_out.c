@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * O_NONBLOCK belongs to the open file, which the shell and others share with us: a pipe or terminal
- * is opened once more, and a socket asked not to wait each time. What is neither is asked whether
- * it has room.
+ * O_NONBLOCK belongs to the open file, which the shell and others share: a pipe or terminal is
+ * opened again, and a socket gets a flag with each write. Other descriptors are polled for space.
  */
 #define _GNU_SOURCE
 #include "net/log/log_out.h"
@@ -55,7 +54,7 @@ static ssize_t write_now(const struct log_out *out, const char *text, size_t len
     return write(out->fd, text, len);
 }
 
-/* How much of it was written; all of it where nobody is left to be told. */
+/* How many bytes were written; all of them if the reader is gone. */
 static size_t write_some(const struct log_out *out, const char *text, size_t len)
 {
     size_t done = 0;

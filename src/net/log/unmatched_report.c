@@ -4,7 +4,7 @@
 #include "service/service.h"
 #include "service/unmatched.h"
 
-#define AND_OTHERS "others are counted in the metrics, and not told here until a reload"
+#define AND_OTHERS "others are only counted in the metrics until a reload"
 
 void unmatched_report(struct server_state *server_state, struct log *log)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reports in the log which domains and keys of requests no rule limits: each once. */
+/* Logs which domains and keys of requests no rule limits: each once. */
 #ifndef STINT_NET_LOG_UNMATCHED_REPORT_H
 #define STINT_NET_LOG_UNMATCHED_REPORT_H
 
@@ -7,7 +7,7 @@
 
 struct server_state;
 
-/* To be called now and then. */
+/* Call periodically. */
 void unmatched_report(struct server_state *server_state, struct log *log);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A folder that others can write to lets them put a socket, or a link to one, under the path. In a
- * sticky folder they can do so only before the server does: there the owner of the socket tells.
+ * Users with write access to a folder can put a socket, or a link to one, under the path. In a
+ * sticky folder they can do so only before the server: there the socket's owner is checked.
  */
 #define _GNU_SOURCE
 #include "net/process/control_socket.h"
@@ -76,13 +76,13 @@ int control_bind(const char *path, struct stint_error *error)
         fd = bind_socket(&endpoint, error);
     if (fd == STINT_E_BUSY)
         return err_set(error, fd,
-                       "control: somebody serves at %s already; --replace takes over from it, "
+                       "control: a server runs at %s already; --replace takes over from it, "
                        "another --control serves beside it",
                        path);
     return fd;
 }
 
-/* Of the file at the path; *is_there is false where there is none. */
+/* The owner of the file at the path; *is_there is false if there is none. */
 static int check_socket(const char *path, bool *is_there, struct stint_error *error)
 {
     struct stat status;
@@ -99,7 +99,7 @@ static int check_socket(const char *path, bool *is_there, struct stint_error *er
         return err_set(
             error, STINT_E_MISMATCH,
             "control: the socket %s belongs to user %u, expected user %u or root; start as "
-            "the user who serves (--user)",
+            "the user of the server (--user)",
             path, (unsigned)status.st_uid, (unsigned)geteuid());
     return 0;
 }
@@ -112,7 +112,7 @@ static int check_peer(int fd, const char *path, struct stint_error *error)
     return err_set(
         error, STINT_E_MISMATCH,
         "control: the process at %s runs as user %d, expected user %u or root; start as the "
-        "user who serves (--user)",
+        "user of the server (--user)",
         path, (int)peer.uid, (unsigned)geteuid());
 }
 

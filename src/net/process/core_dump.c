@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Two ways: the limit is for files that the kernel writes; a core_pattern that is a program gets a
- * dump whatever the limit, unless the process is not dumpable. The hard limit stays, so that a
- * successor may be configured otherwise.
+ * dump regardless of the limit, unless the process is not dumpable. The hard limit is unchanged, so
+ * that a successor may have another setting.
  */
 #define _GNU_SOURCE
 #include "net/process/core_dump.h"

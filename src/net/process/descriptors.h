@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Raises their limit as far as the system allows. How many connections that leaves room for. */
+/* Raises their limit as far as the system allows. Returns how many connections are possible. */
 uint64_t descriptors_for_connections(unsigned workers);
 
 #endif

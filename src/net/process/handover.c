@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The life of both sides, and what the new process does. */
+/* Setup and end of both sides, and the side of the new process. */
 #define _GNU_SOURCE
 #include "net/process/control_socket.h"
 #include "net/process/handover_parts.h"
@@ -27,7 +27,7 @@ void handover_on_closed(uv_handle_t *handle)
 }
 
 /*
- * The path is left alone where it is another process's: of one that has taken over, or is about to
+ * The path is left unchanged if it belongs to another process, which has taken over, or is about to
  * and may outlive this one.
  */
 void handover_close(struct handover *handover)
@@ -57,7 +57,7 @@ struct message_state handover_state(const struct handover *handover)
     return (struct message_state){.device = status.st_dev, .inode = status.st_ino};
 }
 
-/* ---- What the predecessor says --------------------------------------------------------------- */
+/* ---- Replies of the predecessor -------------------------------------------------------------- */
 
 static const struct {
     const char *word, *reason;
@@ -66,7 +66,7 @@ static const struct {
     {REFUSED_VERSION, "it is of another version; stop it first"},
     {REFUSED_STATE, "its state is another file, or was replaced or deleted, and each would grant "
                     "all limits; stop it first"},
-    {REFUSED_BUSY, "too many processes ask for its sockets; try again"},
+    {REFUSED_BUSY, "too many processes request its sockets; try again"},
     {REFUSED_LATE, "this process took too long"},
     {REFUSED_TAKEN, "another process took over from it"},
 };
@@ -74,7 +74,7 @@ static const struct {
 static int refused(const struct handover *handover, const struct message *message,
                    struct stint_error *error)
 {
-    const char *reason = "it does not say why";
+    const char *reason = "it gives no reason";
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
         if (message_has_word(message, reasons[i].word))
             reason = reasons[i].reason;
@@ -101,7 +101,7 @@ static void keep_listener(const struct message *message, int fd, struct listener
     if (*n_given < most && port_of_name(name, &port))
         given[(*n_given)++] = (struct listener_given){.fd = fd, .port = port};
     else
-        close(fd); /* a port that this version does not have */
+        close(fd); /* a port that this version does not know */
 }
 
 static int receive_all(struct handover *handover, struct listener_given *given, size_t most,
@@ -136,7 +136,7 @@ int handover_take(struct handover *handover, struct listener_given *given, size_
     message_prepare(handover->predecessor_fd);
     struct message take = message_of(MESSAGE_TAKE, NULL);
     take.state = handover_state(handover);
-    /* Where that fails, there may be a reason to read. */
+    /* If sending fails, the predecessor may have sent a reason. */
     message_send(handover->predecessor_fd, &take, -1);
     return receive_all(handover, given, most, n_given, error);
 }
@@ -158,8 +158,8 @@ int handover_prepare(struct handover *handover, struct stint_error *error)
 }
 
 /*
- * Two that serve by one table grant nothing twice, and none that serves is the greater harm: where
- * the predecessor has ended, or does not answer, this process goes on.
+ * Two servers that share one table never grant a unit twice, and no server at all is worse: if the
+ * predecessor has ended, or does not answer, this process continues.
  */
 static int replace_predecessor(struct handover *handover, struct stint_error *error)
 {

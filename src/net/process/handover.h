@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How one process takes the place of another without a connection being refused: over a Unix socket
- * the old process sends copies of its listening sockets, the new one serves beside it and says so,
- * and only then does the old one stop to accept. A new process that ends before it has said so
- * changes nothing. Each side trusts processes of its own user, and root's; both must keep their
- * limits in the same file.
+ * Replaces one process by another without refusing a connection: over a Unix socket the old process
+ * sends copies of its listening sockets, the new one begins to serve and reports it, and only then
+ * does the old one stop accepting. A new process that ends before that changes nothing. Each side
+ * trusts processes of its own user, and root's; both must keep their limits in the same file.
  */
 #ifndef STINT_NET_PROCESS_HANDOVER_H
 #define STINT_NET_PROCESS_HANDOVER_H
@@ -29,28 +28,28 @@ struct handover_options {
 };
 
 struct handover *handover_new(const struct handover_options *options); /* NULL: no memory */
-/* Freed by the loop; NULL is fine. */
+/* Freed by the loop; NULL is allowed. */
 void handover_close(struct handover *handover);
 
 /*
- * Asks the process that serves at the path for its sockets, and appends them. 0 also where there is
+ * Requests the sockets of the process that serves at the path, and appends them. 0 also if there is
  * none. Blocks, for seconds at most.
  */
 int handover_take(struct handover *handover, struct listener_given *given, size_t most,
                   size_t *n_given, struct stint_error *error);
-/* Has the control socket, bound where it was not taken over. Whatever can fail comes before commit.
- */
+/* Sets up the control socket, bound if it was not taken over. All steps that can fail come before
+ * commit. */
 int handover_prepare(struct handover *handover, struct stint_error *error);
 /*
- * To be called once this process serves: the predecessor, if there is one, stops to accept, and
- * successors are listened to. Fails only where the predecessor goes on serving.
+ * Call once this process serves: the predecessor, if there is one, stops accepting, and successors
+ * can connect. Fails only if the predecessor continues to serve.
  */
 int handover_commit(struct handover *handover, struct stint_error *error);
 
-/* Whether a successor has the sockets, and may live on when this process ends. */
+/* Whether a successor has the sockets, and may continue when this process ends. */
 bool handover_is_under_way(const struct handover *handover);
 
-/* Has a program started that is to take over. */
+/* Starts a program that is to take over. */
 int handover_start_successor(struct handover *handover, struct stint_error *error);
 
 #endif

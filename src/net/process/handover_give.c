@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the old process does. Several processes may ask at once, and each has its time: one that
- * hangs keeps no other from taking over. Nothing here waits, as the loop also ends the process.
+ * The side of the old process. Several processes may connect at once, each with its own time limit:
+ * one that hangs does not block the others. Nothing here waits, as the loop also ends the process.
  */
 #define _GNU_SOURCE
 #include "net/process/control_socket.h"
@@ -13,11 +13,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ASK_MS 5000    /* from connecting to having asked, and to having taken what was sent */
-#define SERVE_MS 30000 /* from there to serving */
+#define ASK_MS 5000    /* to send the request, and to read the sockets */
+#define SERVE_MS 30000 /* from then to serving */
 
 enum successor_stage {
-    SUCCESSOR_CONNECTED, /* has asked for nothing yet */
+    SUCCESSOR_CONNECTED, /* has requested nothing yet */
     SUCCESSOR_TAKES,     /* is sent the sockets */
     SUCCESSOR_STARTS,    /* has them */
 };
@@ -35,7 +35,7 @@ struct successor {
     unsigned open_handles;
 };
 
-/* ---- Ends of a successor's connection -------------------------------------------------------- */
+/* ---- End of a successor's connection --------------------------------------------------------- */
 
 static void on_successor_closed(uv_handle_t *handle)
 {
@@ -62,15 +62,15 @@ static void remove_successor(struct successor *successor)
     close(successor->fd);
 }
 
-/* What the buffer of the socket does not take is not missed: the connection ends behind it. */
+/* Bytes that do not fit the socket's buffer are dropped: the connection ends after them. */
 static void refuse_fd(int fd, const char *word)
 {
     struct message refused = message_of(MESSAGE_REFUSED, word);
     message_send(fd, &refused, -1);
 }
 
-/* One that has asked for nothing, such as a server that looks whether the path is in use, is no
- * failure. */
+/* A peer that requests nothing, such as a server that checks whether the path is in use, is not
+ * reported as a failure. */
 static void end_successor(struct successor *successor, const char *word, const char *reason)
 {
     if (successor->stage != SUCCESSOR_CONNECTED && reason != NULL)
@@ -94,7 +94,7 @@ bool handover_is_under_way(const struct handover *handover)
     return false;
 }
 
-/* ---- What a successor gets ------------------------------------------------------------------- */
+/* ---- Messages to a successor ----------------------------------------------------------------- */
 
 static void on_successor(uv_poll_t *poll, int status, int events);
 
@@ -140,7 +140,7 @@ static void send_sockets(struct successor *successor)
     uv_timer_start(&successor->patience, on_patience_over, SERVE_MS, 0);
 }
 
-/* By which both would keep limits of their own. */
+/* Different state files: each process would keep limits of its own. */
 static bool has_other_state(const struct successor *successor)
 {
     struct message_state ours = handover_state(successor->handover);
@@ -170,9 +170,8 @@ static void answer(struct successor *successor)
     if (message_is(message, MESSAGE_SERVING) && stage == SUCCESSOR_STARTS)
         leave(successor);
     else if (!message_is(message, MESSAGE_TAKE) || stage != SUCCESSOR_CONNECTED) {
-        successor->stage = SUCCESSOR_TAKES; /* has asked, if for something unknown */
-        end_successor(successor, REFUSED_VERSION,
-                      "the process that was to take over speaks another version");
+        successor->stage = SUCCESSOR_TAKES; /* a request has come, even if an unknown one */
+        end_successor(successor, REFUSED_VERSION, "the successor has another version");
     } else if (has_other_state(successor)) {
         successor->stage = SUCCESSOR_TAKES;
         end_successor(successor, REFUSED_STATE,
@@ -204,9 +203,9 @@ static void on_successor(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* ---- Who asks -------------------------------------------------------------------------------- */
+/* ---- New connections ------------------------------------------------------------------------- */
 
-/* One that connected and asks for nothing gives way; false where all places are in use. */
+/* Closes a connection without a request to free its entry; false if all entries are in use. */
 static bool make_space(struct handover *handover)
 {
     if (handover->successors[SUCCESSORS_MAX - 1] == NULL)
@@ -256,7 +255,7 @@ static void on_control(uv_poll_t *poll, int status, int events)
         return;
     }
     log_line(handover->options.log, LOG_HANDOVER_FAILED,
-             LOG_TEXT("reason", "a process of another user asked for the sockets"),
+             LOG_TEXT("reason", "a process of another user requested the sockets"),
              LOG_NUMBER("user", (uint64_t)peer.uid));
     refuse_fd(fd, REFUSED_USER);
     close(fd);
@@ -281,9 +280,9 @@ void handover_stop_listening(struct handover *handover)
     handover->control_fd = -1;
 }
 
-/* ---- A successor of our own ------------------------------------------------------------------ */
+/* ---- A successor started by this process ----------------------------------------------------- */
 
-/* By then it has taken over, or it cannot any more. */
+/* It has taken over by then, or never will. */
 static void on_started_ended(uv_poll_t *poll, int status, int events)
 {
     struct handover *handover = poll->data;

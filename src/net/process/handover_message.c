@@ -93,7 +93,7 @@ bool message_receive(int socket_fd, struct message *message, int *fd)
     return false;
 }
 
-/* recv() without room for descriptors: the kernel closes those that come. */
+/* recv() without a buffer for descriptors: the kernel closes those that come. */
 enum message_progress message_read(int socket_fd, struct message *message, size_t *len)
 {
     ssize_t got = recv(socket_fd, (char *)message + *len, sizeof(*message) - *len, MSG_DONTWAIT);

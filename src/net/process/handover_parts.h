@@ -6,22 +6,22 @@
 #include "net/process/handover.h"
 #include "net/process/handover_message.h"
 
-#define SUCCESSORS_MAX 8 /* processes that ask at once */
+#define SUCCESSORS_MAX 8 /* processes connected at once */
 
 struct handover {
     struct handover_options options;
     uv_poll_t control;
-    uv_poll_t started;                            /* the end of a successor that we had started */
+    uv_poll_t started;                            /* signals the end of our own successor */
     int control_fd, predecessor_fd;               /* -1: none */
     struct successor *successors[SUCCESSORS_MAX]; /* in the order in which they came; then NULL */
     size_t open_handles;
     bool owns_path, is_listening, is_closing, has_started, is_done;
 };
 
-/* What identifies the file that keeps the limits. */
+/* Identifies the file that keeps the limits. */
 struct message_state handover_state(const struct handover *handover);
 
-/* Begins and ends to answer successors. */
+/* Begins and ends listening for successors. */
 void handover_listen(struct handover *handover);
 void handover_stop_listening(struct handover *handover);
 void handover_close_successors(struct handover *handover);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* libsystemd does the talking. */
+/* Calls libsystemd. */
 #define _GNU_SOURCE
 #include "net/process/notify.h"
 
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Told apart from the names of .socket units: these are used only where they are still wanted. */
+/* Differs from the names of .socket units: these are used only if an endpoint matches. */
 #define STORED_PREFIX "stored-"
 
 void notify_ready(void)
@@ -62,7 +62,7 @@ void notify_store(const struct listeners *listeners)
     }
 }
 
-/* Drops all stored ones of a name: those in use are stored anew. */
+/* Removes all stored descriptors of a name: those in use are stored again. */
 static void forget_stored(const char *name)
 {
     sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One reading at a time: a request while one is under way is answered by the next. Each has a
- * thread of its own and no other of a pool: libc keeps memory for each thread that allocates, and
- * readings in turn use what the one before has left.
+ * One reload at a time: a request during a reload is answered by the next one. Each has its own
+ * thread, not one of a pool: libc keeps memory for each thread that allocates, and consecutive
+ * threads reuse the memory of the one before.
  */
 #define _GNU_SOURCE
 #include "net/process/reload.h"
@@ -12,13 +12,13 @@
 
 struct reload {
     struct reload_options options;
-    uv_async_t message; /* there is something to begin, or to end */
-    pthread_t thread;   /* of the reading, where has_thread */
+    uv_async_t message; /* a reload is to begin, or has ended */
+    pthread_t thread;   /* of the reload, where has_thread */
     bool has_thread;
     pthread_mutex_t lock; /* of what follows */
     uint64_t asked, began, ended;
     bool is_running, is_loaded, is_closed;
-    int code; /* of the reading that ended last */
+    int code; /* of the last reload */
     struct stint_error error;
 };
 
@@ -105,7 +105,8 @@ struct reload *reload_new(const struct reload_options *options)
 void reload_close(struct reload *reload)
 {
     pthread_mutex_lock(&reload->lock);
-    bool closes = !reload->is_closed && !reload->is_running; /* else it is closed at its end */
+    bool closes = !reload->is_closed && !reload->is_running; /* otherwise the reload's end closes
+                                                              * it */
     reload->is_closed = true;
     pthread_mutex_unlock(&reload->lock);
     if (closes)

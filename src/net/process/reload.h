@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads files anew in a thread of its own, so that no loop waits for it. Whoever asks gets a
- * number, and finds out by it what came of a reading that began after he asked.
+ * Reads files again in a thread of its own, so that no loop waits for it. A request returns a
+ * number, which identifies the result of a reload that began after the request.
  */
 #ifndef STINT_NET_PROCESS_RELOAD_H
 #define STINT_NET_PROCESS_RELOAD_H
@@ -13,21 +13,21 @@
 struct reload;
 
 struct reload_options {
-    uv_loop_t *loop;                                   /* its thread opens, closes, and is told */
-    int (*load)(void *arg, struct stint_error *error); /* in another thread */
-    void (*began)(void *arg);                          /* in the loop */
+    uv_loop_t *loop;                                                     /* runs all but load() */
+    int (*load)(void *arg, struct stint_error *error);                   /* in another thread */
+    void (*began)(void *arg);                                            /* in the loop */
     void (*ended)(void *arg, int code, const struct stint_error *error); /* in the loop */
     void *arg;
 };
 
 struct reload *reload_new(const struct reload_options *options); /* NULL: no memory */
-/* No more may be asked. A reading that has begun is waited for by the loop. */
+/* No more requests are accepted. The loop waits for a running reload. */
 void reload_close(struct reload *reload);
-void reload_free(struct reload *reload); /* when the loop has run; NULL is fine */
+void reload_free(struct reload *reload); /* after the loop has run; NULL is allowed */
 
 /* Any thread. */
 uint64_t reload_ask(struct reload *reload);
-/* False while it is not yet known. Any thread. */
+/* False while the result is not known. Any thread. */
 bool reload_result(struct reload *reload, uint64_t asked, int *code, struct stint_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Both sides of a pair of sockets: one byte asks for a start, one tells of an end. */
+/* Both sides of a socket pair: one byte requests a start, one reports the end of the child. */
 #define _GNU_SOURCE
 #include "net/process/respawn_helper.h"
 
@@ -19,12 +19,12 @@ struct respawn_helper {
     int fd;
 };
 
-/* ---- In the process that starts -------------------------------------------------------------- */
+/* ---- In the helper --------------------------------------------------------------------------- */
 
 struct duty {
     char *const *argv;
-    int server, children; /* the server's word, and signals of those that ended */
-    sigset_t signals;     /* as they were blocked before, and are for who is started */
+    int server, children; /* requests of the server, and signals of ended children */
+    sigset_t signals;     /* blocked before; restored in the child */
 };
 
 static void start(const struct duty *duty)
@@ -49,7 +49,7 @@ static void tell_ends(const struct duty *duty)
             _exit(0);
 }
 
-/* Signals are for the server: a terminal or systemd tells them to both. */
+/* Signals are for the server: a terminal or systemd sends them to both. */
 static _Noreturn void be_respawn_helper(struct duty *duty)
 {
     sigset_t all, child;
@@ -58,7 +58,7 @@ static _Noreturn void be_respawn_helper(struct duty *duty)
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &all, &duty->signals);
     prctl(PR_SET_NAME, "stint respawn helper");
-    /* Whatever else was inherited is not to stay open because of us. */
+    /* Other inherited descriptors must not stay open in this process. */
     duty->server = dup2(duty->server, STDERR_FILENO + 1);
     close_range(STDERR_FILENO + 2, ~0u, 0);
     duty->children = signalfd(-1, &child, SFD_CLOEXEC);

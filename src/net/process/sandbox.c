@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which parts of the sandbox are entered, and what becomes of one that the system does not have. */
+/* Which parts of the sandbox are entered, and the result if the system lacks one. */
 #define _GNU_SOURCE
 #include "net/process/sandbox.h"
 
@@ -26,10 +26,10 @@ bool sandbox_is_built(void)
 
 static int not_built(struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYSTEM, "a build with sanitizers runs in no sandbox");
+    return err_set(error, STINT_E_SYSTEM, "a build with sanitizers cannot run in a sandbox");
 }
 
-/* SANDBOX_ON ends here with the error; SANDBOX_AUTO goes on without the part. */
+/* SANDBOX_ON returns the error; SANDBOX_AUTO continues without the part. */
 static int entered(const struct sandbox_options *options, int code, const char *part,
                    struct stint_error *error)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a server gives up once everything is open: files other than those that it reads anew
- * (Landlock), and system calls that serving does not need (seccomp). Whoever made it run code of
- * his finds no program to start, nobody to connect to (but where the server has shared stores), and
- * no file to write. There is no way back, for no thread.
+ * The privileges that a server drops once everything is open: access to files other than those that
+ * it reads again (Landlock), and system calls that serving does not need (seccomp). Code that an
+ * attacker runs in it cannot start a program, connect to other hosts (unless the server has shared
+ * stores), or write a file. This cannot be undone, in any thread.
  */
 #ifndef STINT_NET_PROCESS_SANDBOX_H
 #define STINT_NET_PROCESS_SANDBOX_H
@@ -14,8 +14,8 @@
 
 enum sandbox_mode {
     SANDBOX_OFF,
-    SANDBOX_AUTO, /* as much as the system lets one; what is lacking is logged */
-    SANDBOX_ON,   /* all of it, or there is no server */
+    SANDBOX_AUTO, /* all parts that the system supports; missing ones are logged */
+    SANDBOX_ON,   /* all parts, otherwise the server does not start */
 };
 
 struct sandbox_options {
@@ -24,33 +24,33 @@ struct sandbox_options {
     size_t n_read_paths;
     const char *control; /* path of a socket that is bound and removed; NULL: none */
     const struct listeners *listeners;
-    bool connects; /* it has shared stores, by names that are looked up */
+    bool connects; /* it has shared stores, whose names are resolved */
     struct log *log;
 };
 
 /*
- * While there is one thread: what it starts is bound by it, other threads are not. From here on
- * only sockets are made, at their paths, and only what was named is read.
+ * Call while there is one thread: threads that it starts are restricted, others are not. From here
+ * on only sockets are created, at their paths, and only the named files are read.
  */
 int sandbox_enter_files(const struct sandbox_options *options, struct stint_error *error);
-/* Last of all, for all threads that there are. */
+/* Call last, for all existing threads. */
 int sandbox_enter_calls(const struct sandbox_options *options, struct stint_error *error);
 
-/* ---- Parts, without regard to the mode: STINT_E_SYSTEM where the kernel cannot --------------- */
+/* ---- Parts, regardless of the mode: STINT_E_SYSTEM where the kernel lacks it ----------------- */
 
-/* A build with sanitizers cannot be in one: they look at other processes' memory, and at files. */
+/* Builds with sanitizers cannot use it: they read other processes' memory, and files. */
 bool sandbox_is_built(void);
 
 struct sandbox_paths {
     const char *const *read;
     size_t n_read;
-    const char *const *sockets; /* made and removed */
+    const char *const *sockets; /* created and removed */
     size_t n_sockets;
-    bool resolves; /* names of other machines */
+    bool resolves; /* resolves host names */
 };
 
 int sandbox_files(const struct sandbox_paths *paths, struct stint_error *error);
-/* connects: to others, of every address family that there is in TCP, and to Unix sockets. */
+/* connects: outgoing connections, in every TCP address family, and to Unix sockets. */
 int sandbox_calls(bool connects, struct stint_error *error);
 
 #endif

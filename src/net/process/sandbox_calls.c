@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The system calls that are left to a server that serves, as a filter of the kernel's (seccomp).
- * docs/decisions/0028 says why some that are not among them end the process and others only fail.
+ * The system calls that a running server keeps, as a filter of the kernel (seccomp).
+ * docs/decisions/0028 explains why some of the others end the process and the rest only fail.
  */
 #define _GNU_SOURCE
 #include "net/process/sandbox.h"
@@ -18,13 +18,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Lists and tables are read as such. */
+/* The formatter would spread lists and tables over many lines. */
 /* clang-format off */
-/* Old ones stand beside their successors: which of them a libc calls, differs by processor. */
+/* Old calls are listed with their successors: which of them libc uses depends on the processor. */
 static const char *const allowed[] = {
-    /* Memory; what concerns code of programs is below. */
+    /* Memory; executable memory is below. */
     "brk", "madvise", "mremap", "msync", "munmap",
-    /* Threads; how they begin is below. */
+    /* Threads; their creation is below. */
     "exit", "exit_group", "futex", "futex_time64", "getpid", "gettid", "membarrier",
     "restart_syscall", "rseq", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn",
     "sched_getaffinity", "sched_yield", "set_robust_list", "sigaltstack", "sigreturn", "wait4",
@@ -33,23 +33,23 @@ static const char *const allowed[] = {
     "clock_getres", "clock_getres_time64", "clock_gettime", "clock_gettime64", "clock_nanosleep",
     "clock_nanosleep_time64", "getcpu", "getrandom", "getrusage", "gettimeofday", "nanosleep",
     "sysinfo", "time", "times", "uname",
-    /* Who the process is. */
+    /* The identity of the process. */
     "getegid", "getegid32", "geteuid", "geteuid32", "getgid", "getgid32", "getuid", "getuid32",
-    /* Files: those that are read anew, and the paths of sockets that go at the end. */
+    /* Files: those that are read again, and the paths of sockets that are removed at the end. */
     "access", "close", "faccessat", "faccessat2", "fcntl", "fcntl64", "fdatasync", "fstat",
     "fstat64", "fstatat64", "fsync", "getcwd", "getdents", "getdents64", "lseek", "_llseek",
     "lstat", "lstat64", "newfstatat", "pread64", "pwrite64", "read", "readlink",
     "readlinkat", "readv", "stat", "stat64", "statx", "unlink", "unlinkat", "write", "writev",
-    /* Waiting for something to happen. */
+    /* Waiting for events. */
     "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait",
     "eventfd", "eventfd2", "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch",
     "pipe", "pipe2", "poll", "ppoll", "ppoll_time64",
-    /* Sockets that are there; which may be made is below. */
+    /* Existing sockets; new ones are below. */
     "accept", "accept4", "getpeername", "getsockname", "getsockopt", "recv", "recvfrom", "recvmsg",
     "send", "sendmsg", "sendto", "setsockopt", "shutdown",
 };
 
-/* Nothing that the server is linked with tries these: who does is not the server any more. */
+/* No library of the server uses these: a process that does runs foreign code. */
 static const char *const deadly[] = {
     "acct", "add_key", "adjtimex", "bpf", "capset", "chroot", "clock_adjtime", "clock_settime",
     "create_module", "delete_module", "execve", "execveat", "finit_module", "fork", "fsconfig",
@@ -62,10 +62,10 @@ static const char *const deadly[] = {
     "swapon", "umount", "umount2", "unshare", "userfaultfd", "vfork", "vhangup",
 };
 
-/* None comes in at another port than before. */
+/* No new listening address. */
 static const char *const refused[] = {"bind", "listen"};
 
-/* Where connections go out: also what libc's resolver asks with. */
+/* For outgoing connections: also used by libc's resolver. */
 static const char *const of_connections[] = {"connect", "recvmmsg", "sendmmsg"};
 
 #ifdef __s390__
@@ -81,7 +81,7 @@ struct condition {
     struct scmp_arg_cmp arguments[2];
 };
 
-/* A comparison of an argument, as the initialisers below have it. */
+/* A comparison of an argument, for the initialisers below. */
 #define IF(argument, ...) {.arg = (argument), __VA_ARGS__}
 #define EQUALS(value) .op = SCMP_CMP_EQ, .datum_a = (value)
 #define DIFFERS(value) .op = SCMP_CMP_NE, .datum_a = (value)
@@ -91,25 +91,24 @@ struct condition {
 #define WRITES (O_ACCMODE | O_CREAT | O_TRUNC)
 
 static const struct condition conditions[] = {
-    /* Memory is never both data that came from somewhere and code. */
+    /* Memory is never both writable and executable. */
     ALLOWED_IF("mmap", 2, MASKED(PROT_EXEC, 0)),
     REFUSED_IF("mmap", 2, MASKED(PROT_EXEC, PROT_EXEC)),
     ALLOWED_IF("mmap2", 2, MASKED(PROT_EXEC, 0)),
     REFUSED_IF("mmap2", 2, MASKED(PROT_EXEC, PROT_EXEC)),
     ALLOWED_IF("mprotect", 2, MASKED(PROT_EXEC, 0)),
     REFUSED_IF("mprotect", 2, MASKED(PROT_EXEC, PROT_EXEC)),
-    /* Files are read. What is written to was open before. */
+    /* Files are opened for reading. Files for writing were opened before. */
     ALLOWED_IF("open", 1, MASKED(WRITES, O_RDONLY)),
     REFUSED_IF("open", 1, MASKED(O_ACCMODE, O_WRONLY)),
     REFUSED_IF("open", 1, MASKED(O_ACCMODE, O_RDWR)),
     ALLOWED_IF("openat", 2, MASKED(WRITES, O_RDONLY)),
     REFUSED_IF("openat", 2, MASKED(O_ACCMODE, O_WRONLY)),
     REFUSED_IF("openat", 2, MASKED(O_ACCMODE, O_RDWR)),
-    /* Threads, no processes. What clone3 is to make, a filter cannot see:
-       it is not there, and libc takes clone. */
+    /* Threads only. A filter cannot see the flags of clone3: without it libc uses clone. */
     ALLOWED_IF("clone", CLONE_FLAGS_ARGUMENT, MASKED(CLONE_THREAD, CLONE_THREAD)),
     {"clone", SCMP_ACT_KILL_PROCESS, 1, {IF(CLONE_FLAGS_ARGUMENT, MASKED(CLONE_THREAD, 0))}},
-    /* Whether the owner of a state lives; telling anybody anything is not meant by that. */
+    /* Only checks whether the owner of a state file is alive; other signals are not allowed. */
     ALLOWED_IF("kill", 1, EQUALS(0)),
     REFUSED_IF("kill", 1, DIFFERS(0)),
     ALLOWED_IF("prctl", 0, EQUALS(PR_SET_NAME)),
@@ -120,15 +119,15 @@ static const struct condition conditions[] = {
     {"prlimit64", SCMP_ACT_ALLOW, 2, {IF(0, EQUALS(0)), IF(2, EQUALS(0))}},
 };
 
-/* No connection goes out. */
+/* Without outgoing connections. */
 static const struct condition without_connections[] = {
-    /* A message to systemd goes from a socket of its own. */
+    /* A message to systemd uses a socket of its own. */
     {"socket", SCMP_ACT_ALLOW, 2, {IF(0, EQUALS(AF_UNIX)), IF(1, MASKED(0xf, SOCK_DGRAM))}},
     REFUSED_IF("socket", 0, DIFFERS(AF_UNIX)),
     {"connect", SCMP_ACT_ERRNO(EPERM), 0, {IF(0, EQUALS(0))}},
 };
 
-/* To stores. The resolver asks the kernel which addresses this machine has (AF_NETLINK). */
+/* For stores. The resolver asks the kernel for this machine's addresses (AF_NETLINK). */
 static const struct condition with_connections[] = {
     ALLOWED_IF("socket", 0, EQUALS(AF_UNIX)),
     ALLOWED_IF("socket", 0, EQUALS(AF_INET)),
@@ -143,7 +142,7 @@ static int fail(const char *what, int code, struct stint_error *error)
                    strerror(code < 0 ? -code : code));
 }
 
-/* A name that this processor or this library does not know needs no rule: the default is strict. */
+/* A name unknown on this processor or to this library needs no rule: the default is strict. */
 static int add(scmp_filter_ctx filter, const char *call, uint32_t action, unsigned n_arguments,
                const struct scmp_arg_cmp *arguments, struct stint_error *error)
 {
@@ -173,7 +172,7 @@ static int add_conditions(scmp_filter_ctx filter, const struct condition *rules,
     return code;
 }
 
-/* abort() and assert() send a signal to a thread; to one of this process, and to no other's. */
+/* abort() and assert() send a signal to a thread; only threads of this process are allowed. */
 static int add_signals(scmp_filter_ctx filter, struct stint_error *error)
 {
     const struct scmp_arg_cmp of_ours = IF(0, EQUALS((scmp_datum_t)getpid()));
@@ -188,11 +187,11 @@ static int set_attributes(scmp_filter_ctx filter, struct stint_error *error)
     } attributes[] = {
         {SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS}, /* calls of another word size */
         {SCMP_FLTATR_CTL_NNP, 1},
-        {SCMP_FLTATR_CTL_TSYNC, 1}, /* all threads that there are */
-        /* Kernels before 5.16 slow down whoever has a filter, as if he ran code of unauthenticated
-           clients. */
+        {SCMP_FLTATR_CTL_TSYNC, 1}, /* all existing threads */
+        /* Kernels before 5.16 slow down processes with a filter, by mitigations for untrusted
+         * code. */
         {SCMP_FLTATR_CTL_SSB, 1},
-        {SCMP_FLTATR_CTL_OPTIMIZE, 2}, /* a tree */
+        {SCMP_FLTATR_CTL_OPTIMIZE, 2}, /* a binary tree */
     };
     for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
         int code = seccomp_attr_set(filter, attributes[i].attribute, attributes[i].value);
@@ -207,7 +206,7 @@ int sandbox_calls(bool connects, struct stint_error *error)
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 #define ADD_ALL(calls, action) add_all(filter, calls, N(calls), action, error)
 
-    /* Of what is newer than this list, libc and libuv go without as on a kernel that lacks it. */
+    /* Newer calls fail as on an old kernel; libc and libuv have fallbacks for them. */
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     if (filter == NULL)
         return fail("memory", ENOMEM, error);
@@ -230,7 +229,7 @@ int sandbox_calls(bool connects, struct stint_error *error)
         code = add_signals(filter, error);
     if (code == 0) {
         int loaded = seccomp_load(filter);
-        code = loaded == 0 ? 0 : fail("the kernel refuses it", loaded, error);
+        code = loaded == 0 ? 0 : fail("the kernel rejects it", loaded, error);
     }
     seccomp_release(filter);
     return code;

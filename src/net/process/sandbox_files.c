@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part of the file system that is left to a server that serves (Landlock). A file that is read
- * anew may be another one under its name by then, so that folders are what counts: the one that
- * holds it, and each that holds a link on the way to it.
+ * The part of the file system that a running server can access (Landlock). A file that is read
+ * again may have been replaced under its name, so access is given to folders: the one that contains
+ * it, and each that contains a link on the path to it.
  */
 #define _GNU_SOURCE
 #include "net/process/sandbox.h"
@@ -32,20 +32,20 @@
 #define RIGHT_TRUNCATE (UINT64_C(1) << 14)
 #define RIGHT_IOCTL_DEVICE (UINT64_C(1) << 15)
 
-/* What libraries read when they feel like it: never a secret, and missing here or there. */
+/* Files that libraries may read at any time: never secret, and missing on some systems. */
 static const char *const of_the_system[] = {
     "/dev/null",
     "/dev/urandom",
-    "/etc/crypto-policies", /* GnuTLS asks for its policy at each reload */
+    "/etc/crypto-policies", /* GnuTLS reads its policy at each reload */
     "/etc/gnutls",
     "/etc/localtime",
-    "/proc", /* whether the owner of a state lives; other processes' memory is out of reach */
+    "/proc", /* to check a state file's owner; other processes' memory is not accessible */
     "/sys/devices/system/cpu",
     "/usr/share/crypto-policies",
     "/usr/share/zoneinfo",
 };
 
-/* How names become addresses. Such a file by itself: its folder has others. */
+/* For resolving names. Each file by itself: its folder has others. */
 static const char *const of_the_resolver[] = {
     "/etc/gai.conf",  "/etc/host.conf",   "/etc/hosts",    "/etc/nsswitch.conf",
     "/etc/protocols", "/etc/resolv.conf", "/etc/services",
@@ -63,7 +63,7 @@ static uint64_t rights_of_version(long version)
            (version >= 5 ? RIGHT_IOCTL_DEVICE : 0);
 }
 
-/* Permits what is beneath a path. One that is not there is not missed. */
+/* Permits access beneath a path. A missing path is ignored. */
 static bool permit(int ruleset, const char *path, uint64_t rights)
 {
     struct stat status;
@@ -88,7 +88,7 @@ static bool permit_folder_of(int ruleset, const char *path, uint64_t rights)
     return permit(ruleset, folder, rights);
 }
 
-/* Puts what a link says in the place of its name: "a/link/b" with link -> "c" becomes "a/c/b". */
+/* Replaces a link's name by its target: "a/link/b" with link -> "c" becomes "a/c/b". */
 static bool follow(char path[PATH_MAX], size_t name_end, const char *target)
 {
     char head[PATH_MAX], next[PATH_MAX];
@@ -105,7 +105,7 @@ static bool follow(char path[PATH_MAX], size_t name_end, const char *target)
     return true;
 }
 
-/* The end of the first name in the path that is a link, and where it points; 0: none is. */
+/* The end of the first name in the path that is a link, and its target; 0: there is none. */
 static size_t find_link(const char *path, char target[PATH_MAX])
 {
     for (const char *end = path; *end != '\0';) {
@@ -123,8 +123,8 @@ static size_t find_link(const char *path, char target[PATH_MAX])
 }
 
 /*
- * A link in the root folder is a part of how the system is laid out, and nobody swaps it; to have
- * all beneath its folder read would be to have no rule.
+ * A link in the root folder is part of the system's layout, and is not replaced; access to all
+ * beneath its folder would disable the sandbox.
  */
 static bool permit_links(int ruleset, char path[PATH_MAX])
 {
@@ -147,7 +147,7 @@ static bool permit_file(int ruleset, const char *given)
     char path[PATH_MAX];
     struct stat status;
     if (snprintf(path, sizeof(path), "%s", given) >= (int)sizeof(path))
-        return true; /* nobody can open it either */
+        return true; /* it cannot be opened later, either */
     if (!permit_links(ruleset, path))
         return false;
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
@@ -155,7 +155,7 @@ static bool permit_file(int ruleset, const char *given)
     return permit_folder_of(ruleset, path, MAY_READ);
 }
 
-/* A folder may be one of links to files elsewhere. */
+/* A folder may contain links to files elsewhere. */
 static bool permit_reading(int ruleset, const char *path)
 {
     bool is_permitted = permit_file(ruleset, path);
@@ -194,7 +194,7 @@ int sandbox_files(const struct sandbox_paths *paths, struct stint_error *error)
 {
     long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1)
-        return fail("the kernel has it not, or not switched on", error);
+        return fail("the kernel lacks it, or it is disabled", error);
     struct landlock_ruleset_attr attr = {.handled_access_fs = rights_of_version(version)};
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
     if (ruleset < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Capabilities by the system's own calls: libc has them, and no header for them. */
+/* Capabilities by system calls: libc has these, but no header for them. */
 #define _GNU_SOURCE
 #include "net/process/user.h"
 
@@ -35,7 +35,7 @@ static bool set_rights(const struct rights *rights)
     return syscall(SYS_capset, &header, rights->words) == 0;
 }
 
-/* Of what it has, the right to bind a low port; a container may have taken that one, too. */
+/* Keeps the capability to bind a low port, unless a container has removed that one, too. */
 static bool keep_right_to_bind(void)
 {
     struct rights had, kept = {0};
@@ -58,7 +58,7 @@ int user_become(const char *name, struct stint_error *error)
     if (user == NULL)
         return err_set(error, STINT_E_MISMATCH, "user: there is no '%s' here", name);
     if (user->pw_uid == 0)
-        return err_set(error, STINT_E_MISMATCH, "user: expected one who is not root, not '%s'",
+        return err_set(error, STINT_E_MISMATCH, "user: expected a user other than root, not '%s'",
                        name);
     if (user->pw_uid == geteuid() && user->pw_uid == getuid())
         return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whom the server runs as. Root becomes somebody else before a file is opened, so that what can be
- * read at the beginning can be read again later; until its sockets are bound it keeps the one right
- * that ports below 1024 need.
+ * The user of the server. A process of root changes its user before it opens a file, so that files
+ * readable at the start can be read again later. Until its sockets are bound it keeps the one
+ * capability that ports below 1024 need.
  */
 #ifndef STINT_NET_PROCESS_USER_H
 #define STINT_NET_PROCESS_USER_H
@@ -10,11 +10,11 @@
 #include "base/err.h"
 
 /*
- * For a process with one thread. 0 also where it is that user already; STINT_E_MISMATCH for one
- * that is not known, is root, or whom a process that is not root's cannot become.
+ * For a process with one thread. 0 also if it runs as that user already; STINT_E_MISMATCH for a
+ * user that is unknown, is root, or that a process not of root cannot change to.
  */
 int user_become(const char *name, struct stint_error *error);
-/* Gives up every right beyond a user's, and looks whether they are gone. Root keeps its own. */
+/* Drops all capabilities, and checks that. Root keeps its own. */
 int user_settle(struct stint_error *error);
 
 #endif

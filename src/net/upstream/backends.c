@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each chain is made from its end: what stands in front comes to own what is behind it. */
+/* Each chain is made from its end: a layer owns the next one. */
 #define _GNU_SOURCE
 #include "net/upstream/backends.h"
 
@@ -17,22 +17,22 @@
 #include <stdlib.h>
 
 #define TICK_MS 1000
-#define REPLY_NS (50 * NS_PER_MS) /* what a store takes where nothing is said */
+#define REPLY_NS (50 * NS_PER_MS) /* the default time for a reply */
 /*
- * A few callers who ask one after the other may all be waiting for a master that is gone, while the
- * others are well: each of their turns is as long as a reply may take.
+ * A few consecutive callers may all wait for a master that has failed, while the other masters
+ * work: each of them waits as long as a reply may take.
  */
 #define QUIET_REPLIES 4
-#define UNAVAILABLE_TOLD_NS NS_PER_S /* what is over sooner is nobody's business */
-#define REFUSES "it refuses what it is asked, or does not answer in time"
+#define UNAVAILABLE_TOLD_NS NS_PER_S /* shorter outages are not reported */
+#define REFUSES "it rejects requests, or does not answer in time"
 
 /* One configured store. */
 struct chain {
     struct stores *home;
     /* The end of the chain; the other is NULL. */
     struct backend *redis, *memcached;
-    struct backend *lease; /* NULL: there is none, nor its timer */
-    struct backend *front; /* NULL: there is none */
+    struct backend *lease; /* NULL: neither a lease layer nor its timer */
+    struct backend *front; /* NULL: no front */
     bool is_told_unavailable;
     uv_timer_t lease_timer;
 };
@@ -206,8 +206,8 @@ static struct backend *stores_chain(struct stores *stores, size_t index)
         return NULL;
     }
     /*
-     * What leases promise rests on scripts: memcached has none. They stand in front: units that are
-     * held are handed out also while the front lets nobody through.
+     * Leases need scripts, which memcached lacks. They come before the front: leased units are also
+     * granted while the front lets no request through.
      */
     struct backend *front = is_memcached ? chain->front : new_lease(chain, index, chain->front);
     if (front == NULL)
@@ -238,7 +238,7 @@ void stores_pool_list_free(struct backend_pool_list *list)
     redis_backend_pool_list_free(list);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
 static void show_metrics(struct chain *chain, struct backend_metrics *metrics)
 {
@@ -268,14 +268,14 @@ static void on_tick(uv_timer_t *tick)
     }
 }
 
-/* Why the last connection was lost or not to be had; "" if none was. */
+/* The last connection error; "" if there was none. */
 static const char *fault_of(const struct chain *chain)
 {
     return chain->redis != NULL ? redis_backend_error(chain->redis)
                                 : memcached_backend_fault(chain->memcached);
 }
 
-/* Whoever has made the front's figures knows since when; why, the connections alone. */
+/* Reports an outage and its end: the front's metrics have the time, the connections the reason. */
 static void tell_unavailable(struct stores *stores, size_t index)
 {
     struct chain *chain = &stores->chains[index];
@@ -388,7 +388,7 @@ void stores_drain(struct stores *stores, uint64_t deadline_ns, void (*done)(void
     on_drained(stores);
 }
 
-/* ---- What there is --------------------------------------------------------------------------- */
+/* ---- Access ---------------------------------------------------------------------------------- */
 
 struct backend *const *stores_all(const struct stores *stores)
 {

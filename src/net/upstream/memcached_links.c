@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One upstream a server. The store ends all of it, so nothing here outlives it but handles. */
+/* One upstream for each server. Freeing the backend frees everything here except handles. */
 #define _GNU_SOURCE
 #include "net/upstream/memcached_links.h"
 
@@ -12,12 +12,12 @@
 #include <stdlib.h>
 
 #define ASKS_MAX_DEFAULT 4096
-#define ASK_BYTES 512 /* of one command, about */
+#define ASK_BYTES 512 /* of one command, approximately */
 
 struct memcached_links {
     struct memcached_io io;
     struct memcached_links_options options;
-    struct backend *store; /* NULL: it is not made yet, or has ended */
+    struct backend *store; /* NULL: not made yet, or freed */
     struct memcached_conn *conns[STORE_HOSTS_MAX];
     struct upstream *upstreams[STORE_HOSTS_MAX];
     unsigned n_servers, n_opened;
@@ -30,7 +30,7 @@ static struct memcached_links *of(struct memcached_io *io)
     return (struct memcached_links *)io;
 }
 
-/* ---- What the store needs -------------------------------------------------------------------- */
+/* ---- Callbacks of the backend ---------------------------------------------------------------- */
 
 static uint64_t io_now(struct memcached_io *io)
 {
@@ -50,7 +50,7 @@ void memcached_links_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_
 {
     int code = gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes.ptr, bytes.len, out);
     (void)arg;
-    if (code != 0) /* there is no key without it, and no other hash would be the same elsewhere */
+    if (code != 0) /* keys need this hash, and every server must use the same */
         abort();
 }
 
@@ -101,7 +101,7 @@ static void io_hurry(struct memcached_io *io)
     arm(of(io));
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
 static void on_closed(uv_handle_t *timer)
 {
@@ -128,7 +128,7 @@ static const struct memcached_io_ops io_ops = {
     .close = io_close,
 };
 
-/* The upstreams' argument is another than the options': a clock of theirs. */
+/* The upstreams' clock needs an argument of its own. */
 static uint64_t upstream_now(void *arg)
 {
     struct memcached_links *links = arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store over memcached with its sockets, in a libuv loop: one connection to each server of its
- * URL, and the timer that wakes it. The thread of the loop.
+ * A memcached backend with its sockets, in a libuv loop: one connection to each server of its URL,
+ * and the timer that wakes it. The thread of the loop.
  */
 #ifndef STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
 #define STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
@@ -11,21 +11,21 @@
 
 #include <uv.h>
 
-/* Zero is the default, but for the first two. */
+/* Zero is the default, except for the first two. */
 struct memcached_links_options {
     uv_loop_t *loop;
-    const struct store_url *url; /* borrowed until the store is freed */
+    const struct store_url *url; /* borrowed until the backend is freed */
     struct upstream_tls *tls;    /* NULL: none. Borrowed as well */
     const char *prefix;          /* of its keys; copied. NULL: MEMCACHED_PREFIX_DEFAULT */
     uint64_t reply_ns;           /* of one command. Default 50 ms */
     uint64_t connect_ns;         /* Default 250 ms */
-    size_t asks_max;             /* that wait at once. Default 4,096 */
+    size_t asks_max;             /* pending at once. Default 4,096 */
     uint64_t seed;               /* of the jitter in backing off and in waiting */
-    uint64_t skew_max_ns;        /* of clocks, before it is told. Default 100 ms */
-    uint64_t (*now)(void *arg);  /* the clock of asks. NULL: uv_hrtime() */
+    uint64_t skew_max_ns;        /* of clocks, before it is reported. Default 100 ms */
+    uint64_t (*now)(void *arg);  /* the clock of store requests. NULL: uv_hrtime() */
     uint64_t (*wall)(void *arg); /* since 1970. NULL: the system's */
     void *now_arg;               /* of both */
-    /* The clock of another node was found to be so far ahead of ours. NULL: not reported. */
+    /* The clock of another node is so far ahead of ours. NULL: not reported. */
     void (*skewed)(void *arg, uint64_t skew_ns);
     /* So many states were damaged. NULL: not reported. */
     void (*damaged)(void *arg, uint64_t states);
@@ -33,12 +33,12 @@ struct memcached_links_options {
 };
 
 /*
- * NULL: no memory, or a prefix that is too long. Connects with the first turn of the loop. Freed by
- * its operations; handles are gone with the next turns.
+ * NULL: no memory, or a prefix that is too long. Connects in the first turn of the loop. Freed by
+ * its operations; handles are freed in the next turns.
  */
 struct backend *memcached_links_new(const struct memcached_links_options *options);
 
-/* By which it shortens names; `arg` is of no use. */
+/* The hash that shortens names; `arg` is not used. */
 void memcached_links_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);
 
 #endif

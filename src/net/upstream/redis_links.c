@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One upstream a connection. Timers are set anew only where they would come too late. */
+/* One upstream for each connection. Timers are changed only if they would fire too late. */
 #define _GNU_SOURCE
 #include "net/upstream/redis_links.h"
 
@@ -14,13 +14,13 @@ struct backend_links {
     struct backend_links_options options;
     struct router *router;
     uv_timer_t timer;
-    uv_idle_t idle;    /* the loop does not wait, */
-    uv_check_t check;  /* but reads, and then the router is woken */
+    uv_idle_t idle;    /* keeps the loop from waiting: it only */
+    uv_check_t check;  /* reads, and then the router is woken */
     uint64_t armed_ns; /* STINT_NEVER_NS: the timer is not set */
     unsigned n_open_handles;
 };
 
-/* One connection, as its upstream knows it. */
+/* One connection, as the argument of its upstream. */
 struct backend_link {
     struct backend_links *home;
     struct upstream *upstream;
@@ -69,7 +69,7 @@ static void on_check(uv_check_t *check)
     arm(links);
 }
 
-/* What has come while this thread was held up has come in time: it is read before. */
+/* Replies that came while this thread was delayed came in time: they are read first. */
 static void on_time(uv_timer_t *timer)
 {
     struct backend_links *links = timer->data;
@@ -155,7 +155,7 @@ static void op_asked(struct dialer *dialer, struct dialled *dialled)
     upstream_asked(link->upstream);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
 static void on_closed(uv_handle_t *handle)
 {

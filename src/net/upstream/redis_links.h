@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sockets of one store over Redis, in a libuv loop: connections for its router as it asks for
- * them, and the timer that wakes it. The thread of the loop.
+ * The sockets of one Redis backend, in a libuv loop: opens connections for its router on request,
+ * and sets the timer that wakes it. The thread of the loop.
  */
 #ifndef STINT_NET_UPSTREAM_REDIS_LINKS_H
 #define STINT_NET_UPSTREAM_REDIS_LINKS_H
@@ -19,11 +19,11 @@ struct backend_links_options {
 };
 
 /*
- * NULL: no memory. For router_new(), which comes to own it; before that, or without it, its
- * operation `free` ends it. Handles are gone with the next turn of the loop.
+ * NULL: no memory. Pass it to router_new(), which takes it over; before that, or without it, its
+ * operation `free` ends it. Handles are freed in the next turn of the loop.
  */
 struct dialer *backend_links_new(const struct backend_links_options *options);
-/* The router that is to be woken: before the loop runs. */
+/* Sets the router to wake: before the loop runs. */
 void backend_links_wake(struct dialer *dialer, struct router *router);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Looks the name up, tries its addresses in turn, and polls the one socket that came of it. */
+/* Resolves the name, tries its addresses in turn, and polls the one connected socket. */
 #define _GNU_SOURCE
 #include "net/upstream/upstream.h"
 
@@ -17,34 +17,34 @@
 
 #define READ_SIZE 16384
 #define FAULT_SIZE 400
-#define READS_MAX 64 /* in a row, of one connection */
+#define READS_MAX 64 /* consecutive reads of one connection */
 
 enum wire_state { WIRE_CONNECTING, WIRE_SHAKING_HANDS, WIRE_OPEN };
 
-/* One socket; what a loop closes it frees later, when the upstream may have another. */
+/* One socket. The loop closes it and frees it later, when the upstream may have another. */
 struct wire {
     uv_poll_t poll;
     struct upstream *home;
     gnutls_session_t session;
     enum wire_state state;
     int fd, events;
-    bool is_stuck; /* GnuTLS keeps a record that the socket did not take */
+    bool is_stuck; /* GnuTLS keeps a record that the socket did not accept */
 };
 
-/* One question to the resolver, which outlives whoever asked. */
+/* A query to the resolver, which may outlive its upstream. */
 struct lookup {
     uv_getaddrinfo_t request;
-    struct upstream *home; /* NULL: nobody wants to know any more */
+    struct upstream *home; /* NULL: the upstream was freed */
 };
 
 struct upstream {
     struct upstream_options options;
     struct wire *wire;
     struct lookup *lookup;
-    struct addrinfo *addresses, *address; /* the one that is tried */
+    struct addrinfo *addresses, *address; /* `address` is the one being tried */
     uv_timer_t timer;
-    uint64_t armed_ns;    /* for when the timer is set; STINT_NEVER_NS: it is not */
-    uv_prepare_t prepare; /* runs before the loop waits, where something was asked */
+    uint64_t armed_ns;    /* the time that the timer is set for; STINT_NEVER_NS: it is not */
+    uv_prepare_t prepare; /* runs before the loop waits, if there is something to send */
     unsigned n_open_handles, losses, losses_told;
     bool was_ready, is_closing;
     uint8_t bytes[READ_SIZE];
@@ -59,7 +59,7 @@ static uint64_t now(const struct upstream *upstream)
                                          : uv_hrtime();
 }
 
-/* ---- The end of a socket --------------------------------------------------------------------- */
+/* ---- Closing a socket ------------------------------------------------------------------------ */
 
 static void free_wire(uv_handle_t *handle)
 {
@@ -110,7 +110,7 @@ static void lose(struct upstream *upstream, const char *why)
     link_lost(upstream->options.link, fault, now(upstream));
 }
 
-/* What happens to a socket before it is connected may go better with the next address. */
+/* After an error before the socket is connected, the next address is tried. */
 static void fail(struct upstream *upstream, const char *why)
 {
     if (upstream->wire->state == WIRE_CONNECTING)
@@ -158,7 +158,7 @@ static bool is_passing(ssize_t code)
            code == GNUTLS_E_WARNING_ALERT_RECEIVED;
 }
 
-/* Bytes, 0 where there are none now, -1 where the socket is lost. */
+/* The number of bytes, 0 if there are none now, -1 if the socket failed. */
 static ssize_t receive(struct upstream *upstream)
 {
     struct wire *wire = upstream->wire;
@@ -190,8 +190,8 @@ static bool passes_tls(struct upstream *upstream, int code)
 }
 
 /*
- * What GnuTLS has taken is sent as far as the link knows, whether the socket has room for it or
- * not: nobody can take it back, as one takes back a command that is late.
+ * The link counts bytes that GnuTLS has accepted as sent, even if the socket has not: a late
+ * command cannot be withdrawn from GnuTLS.
  */
 static bool transmit_tls(struct upstream *upstream, struct span bytes)
 {
@@ -204,7 +204,7 @@ static bool transmit_tls(struct upstream *upstream, struct span bytes)
     return passes_tls(upstream, len > 0 ? gnutls_record_uncork(session, 0) : (int)len);
 }
 
-/* False: no more now, or the socket is lost. */
+/* False: no more now, or the socket failed. */
 static bool transmit(struct upstream *upstream, struct span bytes)
 {
     struct wire *wire = upstream->wire;
@@ -234,7 +234,7 @@ static void flush(struct upstream *upstream)
 static void read_all(struct upstream *upstream)
 {
     ssize_t len;
-    /* A reply of many pieces goes on in the next turn of the loop; records are not polled for. */
+    /* A reply of many pieces continues in the next turn of the loop; records are not polled for. */
     do {
         len = receive(upstream);
         if (len > 0)
@@ -243,7 +243,7 @@ static void read_all(struct upstream *upstream)
              link_wants(upstream->options.link) == LINK_WANTS_NOTHING);
 }
 
-/* What has come while this thread was held up has come in time. */
+/* Replies that came while this thread was delayed came in time. */
 static void read_before_late(struct upstream *upstream)
 {
     const struct link *link = upstream->options.link;
@@ -287,7 +287,7 @@ static void begin_tls(struct upstream *upstream)
         lose(upstream, "no memory for TLS");
 }
 
-/* 0: nothing is wrong with the socket. */
+/* 0: the socket has no error. */
 static int fault_of(const struct wire *wire)
 {
     int why = 0;
@@ -314,7 +314,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
 {
     struct wire *wire = poll->data;
     struct upstream *upstream = wire->home;
-    if (status < 0) { /* EBADF for whatever happened to the socket: it knows better */
+    if (status < 0) { /* EBADF for any error of the socket, which has the exact one */
         int why = fault_of(wire);
         fail_socket(upstream, why != 0 ? why : -status);
     } else if (wire->state == WIRE_CONNECTING)
@@ -326,7 +326,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
     settle(upstream);
 }
 
-/* Begins to connect; false: `errno` says why not. */
+/* Begins to connect; false: the reason is in `errno`. */
 static bool dial(struct upstream *upstream, const struct sockaddr *address, socklen_t len)
 {
     struct wire *wire = calloc(1, sizeof(*wire));
@@ -348,7 +348,7 @@ static bool dial(struct upstream *upstream, const struct sockaddr *address, sock
     return true;
 }
 
-/* The next address, and those behind it; `why` tells of the one before. */
+/* Tries the next address, and those after it; `why` is the error of the one before. */
 static void try_addresses(struct upstream *upstream, const char *why)
 {
     close_wire(upstream);
@@ -416,12 +416,12 @@ static void begin(struct upstream *upstream)
         lose(upstream, strerror(errno));
 }
 
-/* ---- After whatever may have changed something ----------------------------------------------- */
+/* ---- After every event ----------------------------------------------------------------------- */
 
 static void on_time(uv_timer_t *timer)
 {
     struct upstream *upstream = timer->data;
-    upstream->armed_ns = STINT_NEVER_NS; /* it may have come a little early */
+    upstream->armed_ns = STINT_NEVER_NS; /* it may have fired a little early */
     read_before_late(upstream);
     link_wake(upstream->options.link, now(upstream));
     settle(upstream);
@@ -490,7 +490,7 @@ static void on_prepare(uv_prepare_t *prepare)
     settle(prepare->data);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
 struct upstream *upstream_new(const struct upstream_options *options)
 {

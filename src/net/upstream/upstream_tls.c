@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Certificates are read and checked once: connecting again reads no file. */
+/* Certificates are read and checked once: reconnecting reads no file. */
 #define _GNU_SOURCE
 #include "net/upstream/upstream_tls.h"
 
@@ -82,7 +82,7 @@ static bool is_address(const char *host)
     return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
 }
 
-/* The extension is for names alone; addresses are looked for in the certificate all the same. */
+/* The extension is only for names; addresses are compared with the certificate nevertheless. */
 static int set_name(gnutls_session_t session, const char *host)
 {
     if (host[0] == '\0' || is_address(host))

@@ -76,7 +76,7 @@ static uint64_t timeout_unit_ns(uint8_t unit)
     }
 }
 
-/* 99,999,999 hours are past 64 bits of nanoseconds, and as good as never. */
+/* 99,999,999 hours exceed 64 bits of nanoseconds: treated as no deadline. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns)
 {
     uint64_t number = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What gRPC adds to HTTP/2: messages with five bytes before them, compressed or not, statuses in
- * trailers, and deadlines. Bytes only; streams and sessions are frontend/grpc/grpc_conn.h's.
+ * The parts of gRPC above HTTP/2: messages with a prefix of five bytes, compressed or not, statuses
+ * in trailers, and deadlines. Bytes only; streams and sessions are in frontend/grpc/grpc_conn.h.
  */
 #ifndef STINT_PROTO_GRPC_GRPC_H
 #define STINT_PROTO_GRPC_GRPC_H
@@ -28,27 +28,27 @@ enum grpc_status {
     GRPC_UNAUTHENTICATED = 16,
 };
 
-/* "INVALID_ARGUMENT", or "" for a number that is none of these. */
+/* "INVALID_ARGUMENT", or "" for an unknown number. */
 const char *grpc_status_name(int status);
 
-/* What a request asks of the server, by its path. */
+/* The method of a request, by its path. */
 enum grpc_method {
     GRPC_METHOD_NONE = 0, /* UNIMPLEMENTED */
     GRPC_SHOULD_RATE_LIMIT,
-    GRPC_CHECK_RATE_LIMIT, /* Kuadrant's, until GRPC_COMMIT */
+    GRPC_CHECK_RATE_LIMIT, /* Kuadrant's, up to GRPC_COMMIT */
     GRPC_REPORT,
     GRPC_RESERVE,
     GRPC_COMMIT,
     GRPC_HEALTH_CHECK,
-    GRPC_HEALTH_WATCH, /* the only two that answer more than once: this one … */
+    GRPC_HEALTH_WATCH, /* methods with several answers: this one … */
     GRPC_HEALTH_LIST,
-    GRPC_REFLECTION, /* … and these two, which are asked more than once, too */
+    GRPC_REFLECTION, /* … and these two, which also take several requests */
     GRPC_REFLECTION_ALPHA,
 };
 
 /* "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" and so on. */
 enum grpc_method grpc_method_of(struct span path);
-/* Whether it asks the limiter: then it needs a token where there are any. */
+/* Whether it uses the limiter: then it needs a token where there are any. */
 static inline bool grpc_method_asks(unsigned method)
 {
     return method >= GRPC_SHOULD_RATE_LIMIT && method <= GRPC_COMMIT;
@@ -57,7 +57,7 @@ static inline bool grpc_method_asks(unsigned method)
 /* grpc-timeout: at most eight digits and one of H M S m u n. False for anything else. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns);
 
-/* grpc-message: a message with all but printable ASCII as %XX. What does not fit is cut, whole. */
+/* grpc-message: all but printable ASCII as %XX. Text that does not fit is cut, not within %XX. */
 size_t grpc_message_write(char *text, size_t size, struct span message);
 
 /* ---- Messages -------------------------------------------------------------------------------- */
@@ -70,8 +70,8 @@ struct grpc_frame {
 };
 
 /*
- * One message off the front of what came: bytes used, 0 where more is needed, STINT_E_RANGE for one
- * of more than max bytes, which is known from its prefix, STINT_E_SYNTAX for a flag that is none.
+ * Reads one message from the start of the bytes: bytes used, 0 where more are needed, STINT_E_RANGE
+ * for one of more than max bytes (known from its prefix), STINT_E_SYNTAX for an invalid flag.
  */
 int grpc_frame_read(struct span bytes, size_t max, struct grpc_frame *frame,
                     struct stint_error *error);
@@ -80,20 +80,20 @@ void grpc_frame_write(uint8_t prefix[GRPC_PREFIX], bool is_compressed, size_t le
 
 enum grpc_encoding { GRPC_IDENTITY, GRPC_GZIP, GRPC_ENCODING_UNKNOWN };
 enum grpc_encoding grpc_encoding_of(struct span name);
-/* Whether a list as grpc-accept-encoding has it names gzip. */
+/* Whether the value of grpc-accept-encoding contains gzip. */
 bool grpc_accepts_gzip(struct span list);
 
-/* Room for compressing and the reverse, used over and over. NULL: no memory. */
+/* State for compressing and decompressing, reused. NULL: no memory. */
 struct grpc_zip;
 struct grpc_zip *grpc_zip_new(void);
-void grpc_zip_free(struct grpc_zip *zip); /* NULL is fine */
+void grpc_zip_free(struct grpc_zip *zip); /* NULL is allowed */
 /*
- * What a gzip message holds, valid until the next call; at most max bytes: STINT_E_RANGE, as soon
- * as it is known, so that a bomb costs no more than what it may hold. STINT_E_SYNTAX: not gzip.
+ * The content of a gzip message, valid until the next call; at most max bytes. STINT_E_RANGE as
+ * soon as it exceeds that, so that a decompression bomb costs no more. STINT_E_SYNTAX: not gzip.
  */
 int grpc_zip_read(struct grpc_zip *zip, struct span message, size_t max, struct span *plain,
                   struct stint_error *error);
-/* The reverse; false: no memory. */
+/* Compresses; false: no memory. */
 bool grpc_zip_write(struct grpc_zip *zip, struct span plain, struct span *message);
 
 #endif

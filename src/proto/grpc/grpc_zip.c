@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gzip of messages, by zlib. Both streams are made when they are first needed and then only reset;
- * an output that grew past SPACE_KEPT is given back at the next call.
+ * an output that grew past SPACE_KEPT is freed at the next call.
  */
 #include "proto/grpc/grpc.h"
 
@@ -9,12 +9,12 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#define ZLIB_CONST /* what is read is const */
+#define ZLIB_CONST /* zlib's input is const */
 #include <zlib.h>
 
 #define SPACE_FIRST 4096
 #define SPACE_KEPT 65536
-#define GZIP_WINDOW (15 + 16) /* zlib's way to ask for gzip */
+#define GZIP_WINDOW (15 + 16) /* selects gzip in zlib */
 
 struct zip_space {
     uint8_t *bytes;
@@ -56,7 +56,7 @@ static bool space_grow(struct zip_space *space, size_t size)
     return true;
 }
 
-/* Of the first size, or what it has grown to if that is not much. */
+/* Allocates the initial size, or keeps the current one if it is small. */
 static bool space_begin(struct zip_space *space)
 {
     if (space->bytes != NULL && space->size <= SPACE_KEPT)
@@ -76,7 +76,7 @@ static bool inflater_begin(struct grpc_zip *zip)
     return zip->has_inflater;
 }
 
-/* Twice the room, up to one byte more than is allowed: whoever fills that has too much. */
+/* Doubles the space, up to one byte more than is allowed, which detects too long an output. */
 static bool space_double(struct zip_space *space, size_t max)
 {
     size_t size = space->size <= max / 2 ? 2 * space->size : max + 1;
@@ -106,7 +106,7 @@ int grpc_zip_read(struct grpc_zip *zip, struct span message, size_t max, struct 
             return err_set(error, STINT_E_RANGE,
                            "expected a message of at most %zu bytes when it is inflated", max);
         if (code == Z_BUF_ERROR && stream->avail_out == 0)
-            code = Z_OK; /* all was read, and more is to be written */
+            code = Z_OK; /* all was read, and more output follows */
     }
     if (code == Z_MEM_ERROR)
         return err_set(error, STINT_E_SYSTEM, "there is no memory to inflate a message");

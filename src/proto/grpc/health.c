@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Health: one state for the whole server, under the names by which it is asked. */
+/* Health: one state for the whole server, under each of its service names. */
 #include "proto/grpc/health.h"
 
 #include "base/err.h"

@@ -12,14 +12,14 @@ enum health_status {
     HEALTH_UNKNOWN = 0,
     HEALTH_SERVING = 1,
     HEALTH_NOT_SERVING = 2,
-    HEALTH_SERVICE_UNKNOWN = 3, /* of Watch alone */
+    HEALTH_SERVICE_UNKNOWN = 3, /* only for Watch */
 };
 
-#define HEALTH_MESSAGE_MAX 256 /* bytes that any of the answers has at most */
+#define HEALTH_MESSAGE_MAX 256 /* bytes of the largest answer */
 
 /*
- * Services that have a health of their own, which is the server's: "" for all of it, the rate limit
- * service, and "ratelimit", as envoyproxy/ratelimit calls itself.
+ * Services with a health, which is the server's: "" for the whole server, the rate limit service,
+ * and "ratelimit", the name that envoyproxy/ratelimit uses.
  */
 bool health_knows(struct span service);
 
@@ -27,8 +27,8 @@ bool health_knows(struct span service);
 #define HEALTH_REQUEST_MAX 4096 /* bytes of a request */
 
 /*
- * HealthCheckRequest: its service, in `name`; a longer one is cut, and known it is not.
- * STINT_E_SYNTAX for what is no such message, STINT_E_RANGE for one that is too long.
+ * HealthCheckRequest: its service, in `name`; a longer name is cut, and is unknown. STINT_E_SYNTAX
+ * for an invalid message, STINT_E_RANGE for one that is too long.
  */
 int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
                 struct stint_error *error);

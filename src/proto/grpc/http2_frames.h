@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the bytes of an HTTP/2 connection stand between its frames (RFC 9113, 3.4, 4.1 and 4.3):
- * the preface, a frame, or a block of header fields that several frames make up. nghttp2 reports
- * no end of the frames that it skips, so a time limit for a frame cannot be kept by its callbacks.
+ * The position between the frames of an HTTP/2 connection (RFC 9113, 3.4, 4.1 and 4.3): in the
+ * preface, a frame, or a block of header fields that consists of several frames. nghttp2 does not
+ * report the end of frames that it skips, so its callbacks cannot enforce a time limit for a frame.
  */
 #ifndef STINT_PROTO_GRPC_HTTP2_FRAMES_H
 #define STINT_PROTO_GRPC_HTTP2_FRAMES_H
@@ -14,7 +14,7 @@
 #define HTTP2_PREFACE 24
 #define HTTP2_FRAME_HEAD 9
 
-/* All zeros before the first byte. */
+/* Zeroed before the first byte. */
 struct http2_frames {
     uint32_t left; /* bytes of the payload that are still to come */
     uint8_t head[HTTP2_FRAME_HEAD];
@@ -23,10 +23,10 @@ struct http2_frames {
     bool is_in_block; /* HEADERS came without END_HEADERS, and no CONTINUATION with it since */
 };
 
-/* True if some byte of these stands at a boundary: something was completed, or nothing was open. */
+/* True if one of these bytes is at a boundary: it completes an item, or no item was open. */
 bool http2_frames_take(struct http2_frames *frames, struct span bytes);
 
-/* Whether the last byte that came leaves something open: a preface, a frame or a block. */
+/* Whether an item is incomplete after the last byte: a preface, a frame or a block. */
 bool http2_frames_are_open(const struct http2_frames *frames);
 
 #endif

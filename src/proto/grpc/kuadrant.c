@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ReserveRequest and CommitRequest into requests, as proto/grpc/rls_read.c reads Envoy's; the
- * answers.
- */
+/* ReserveRequest and CommitRequest to requests, as proto/grpc/rls_read.c does for Envoy's; the
+ * answers. */
 #include "proto/grpc/kuadrant.h"
 
 #include "base/err.h"
@@ -14,7 +13,7 @@
 
 #include <assert.h>
 
-#define DIGEST_LEN TICKET_HEX_LEN /* of a reservation_id, in front of its ticket */
+#define DIGEST_LEN TICKET_HEX_LEN /* of a reservation_id, before its ticket */
 #define NANOS_MAX 999999999
 
 /* ---- Envoy's messages ------------------------------------------------------------------------ */
@@ -35,7 +34,7 @@ int kuadrant_read_report(struct rls_call *call, struct span message, const struc
     return code;
 }
 
-/* ---- Whose reservation it is ----------------------------------------------------------------- */
+/* ---- The digest of a reservation ------------------------------------------------------------- */
 
 static struct hash128 add_text(struct hash128 sum, struct span text)
 {
@@ -43,7 +42,7 @@ static struct hash128 add_text(struct hash128 sum, struct span text)
     return siphash13_128(secret, text.len, text.ptr, text.len);
 }
 
-/* It keeps no secret: a ticket can be settled by all who have it. */
+/* The digest needs no secret: a ticket can be settled by all who have it. */
 static uint64_t digest_of(const struct request *request)
 {
     struct hash128 domain = add_text((struct hash128){0, 0}, request->domain);
@@ -70,7 +69,7 @@ static void begin(struct rls_call *call, uint8_t verb)
     call->request = (struct request){.verb = verb, .descriptors = call->descriptors};
 }
 
-/* The amount speaks for all descriptors: hits of their own have no say. */
+/* The amount applies to all descriptors: their own hits are ignored. */
 static int add_descriptor(struct rls_call *call, struct span message, struct stint_error *error)
 {
     int code = rls_add_descriptor(call, message, error);
@@ -115,7 +114,7 @@ static int read_ttl(struct ttl *ttl, struct span message, struct stint_error *er
     return field < 0 ? refuse(error, "ReserveRequest") : 0;
 }
 
-/* 0 is that there is none. */
+/* 0 means none. */
 static int take_ttl(struct rls_call *call, const struct ttl *ttl, struct stint_error *error)
 {
     if (ttl->nanos < 0 || ttl->nanos > NANOS_MAX || ttl->seconds < 0 ||
@@ -202,7 +201,7 @@ static int read_commit(struct rls_call *call, struct span message, struct span *
     return code;
 }
 
-/* The ticket, where the descriptors are those that it was reserved for, or none are told. */
+/* The ticket, if the descriptors are those that it was reserved for, or there are none. */
 static int take_id(struct rls_call *call, struct span id, struct stint_error *error)
 {
     struct request *request = &call->request;

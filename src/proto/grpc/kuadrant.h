@@ -3,9 +3,9 @@
  * Kuadrant's rate limit service, v1, as protobuf: Envoy's messages under other verbs, and
  * reservations. Its messages are described in src/proto/grpc/messages/kuadrant/.
  *
- * A reservation_id is a ticket behind 16 digits: a digest of the domain and the descriptors it was
- * made for, in any order of the descriptors. So a Commit that names others is told from one that is
- * meant, by every server, also where the rules have changed in between.
+ * A reservation_id consists of 16 digits and a ticket. The digits are a digest of the domain and
+ * the descriptors it was made for, in any order of the descriptors. So every server detects a
+ * Commit with other descriptors, also after the rules have changed.
  */
 #ifndef STINT_PROTO_GRPC_KUADRANT_H
 #define STINT_PROTO_GRPC_KUADRANT_H
@@ -16,7 +16,8 @@
 #define KUADRANT_TTL_MAX_S (365 * 86400) /* 365 days, as of tickets over HTTP */
 
 /*
- * As rls_read(), and an amount above 4294967295, a ttl below 0 or too long, a reservation_id that
+ * that is invalid, or that is of another domain or other descriptors, is STINT_E_RANGE or
+ * STINT_E_SYNTAX.
  * is none, or that is of another domain or other descriptors, is STINT_E_RANGE or STINT_E_SYNTAX.
  *     check     a peek
  *     report    a charge
@@ -32,7 +33,7 @@ int kuadrant_read_reserve(struct rls_call *call, struct span message,
 int kuadrant_read_commit(struct rls_call *call, struct span message, const struct request **request,
                          struct stint_error *error);
 
-/* Responses to a decided reply of the request that was read, in memory as rls_write() has it. */
+/* Responses to a decided reply of the last request, in memory as in rls_write(). */
 struct span kuadrant_write_reserve(struct rls_call *call, const struct request *request,
                                    const struct reply *reply);
 struct span kuadrant_write_commit(struct rls_call *call, const struct request *request);

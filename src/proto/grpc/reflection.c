@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ServerReflectionRequest to ServerReflectionResponse. There are no extensions to ask for. */
+/* ServerReflectionRequest to ServerReflectionResponse. There are no extensions. */
 #include "proto/grpc/reflection.h"
 
 #include "base/buf.h"
@@ -15,7 +15,7 @@
 #define SERVICES_MAX 8
 #define SERVICE_NAME_MAX 96
 
-/* What an answer is put together of. */
+/* The parts of an answer. */
 struct reflecting {
     const struct reflection_set *set;
     Pb__ServerReflectionResponse response;
@@ -134,8 +134,7 @@ static bool pack(const Pb__ServerReflectionResponse *response, struct reflection
     return true;
 }
 
-/* The descriptions, once for all requests: to read them takes a hundred times as long as to look.
- */
+/* Parses the descriptions once for all requests: that takes a hundred times as long as a lookup. */
 static bool read_set(struct reflection_space *space)
 {
     struct reflection_set *set;

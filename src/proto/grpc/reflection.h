@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * grpc.reflection v1 and v1alpha, which differ in their names alone: what services there are, and
- * the descriptions of their messages, which are made from src/proto/grpc/messages/ when it is
- * built.
+ * grpc.reflection v1 and v1alpha, which differ only in their names: the services, and the
+ * descriptions of their messages, which are compiled from src/proto/grpc/messages/ into the
+ * program.
  */
 #ifndef STINT_PROTO_GRPC_REFLECTION_H
 #define STINT_PROTO_GRPC_REFLECTION_H
@@ -14,16 +14,15 @@
 #define REFLECTION_REQUEST_MAX 16384
 
 /*
- * The answer to one ServerReflectionRequest; an error that the protocol knows (no such file, no
- * such symbol) is an answer, too. In memory that *room grows to.
- * STINT_E_SYNTAX for what is no such message, STINT_E_RANGE for one that is too long,
- * STINT_E_SYSTEM without memory.
+ * The answer to one ServerReflectionRequest; the protocol's errors (unknown file, unknown symbol)
+ * are answers, too. In memory that *room grows to. STINT_E_SYNTAX for an invalid message,
+ * STINT_E_RANGE for one that is too long, STINT_E_SYSTEM without memory.
  */
 struct reflection_set;
 struct reflection_space {
     uint8_t *bytes;
     size_t size;
-    struct reflection_set *set; /* read with the first request; NULL: not yet */
+    struct reflection_set *set; /* parsed at the first request; NULL: not yet */
 };
 int reflection_answer(struct span message, struct reflection_space *space, struct span *answer,
                       struct stint_error *error);

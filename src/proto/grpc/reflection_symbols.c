@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The described files, looked through by name: there are a dozen, and few ask. */
+/* A linear search through the described files: there are about a dozen, and requests are rare. */
 #include "proto/grpc/reflection_symbols.h"
 
 #include "described.pb-c.h"
 
 #include <assert.h>
 
-/* Made of src/proto/grpc/messages/ when the program is built. */
+/* Compiled from src/proto/grpc/messages/ when the program is built. */
 extern const unsigned char reflection_files[];
 extern const size_t reflection_files_len;
 
@@ -45,7 +45,7 @@ static bool is_name(struct span text, ProtobufCBinaryData name)
     return text.len == name.len && memcmp(text.ptr, name.data, name.len) == 0;
 }
 
-/* Whether the symbol lies within the scope of that name; *rest is what stands behind the dot. */
+/* Whether the symbol lies within the scope of that name; *rest is the text after the dot. */
 static bool enters(struct span symbol, ProtobufCBinaryData name, struct span *rest)
 {
     if (symbol.len <= name.len || memcmp(symbol.ptr, name.data, name.len) != 0 ||
@@ -72,7 +72,7 @@ static bool is_in_enums(struct span symbol, Pb__Enum *const *enums, size_t n)
     return false;
 }
 
-/* As deep as our own files nest their messages. */
+/* The depth to which our own files nest messages. */
 static bool is_in_messages(struct span symbol, Pb__Message *const *messages, size_t n)
 {
     struct span rest;
@@ -135,7 +135,7 @@ size_t reflection_files_of(const struct reflection_set *set, size_t file,
         for (size_t i = 0; i < importing->n_dependency; i++) {
             ProtobufCBinaryData name = importing->dependency[i];
             size_t other = reflection_file_named(set, span_of(name.data, name.len));
-            assert(other != REFLECTION_NONE); /* all that is imported is described */
+            assert(other != REFLECTION_NONE); /* all imported files are described */
             if (!is_there[other])
                 indices[n++] = other;
             is_there[other] = true;

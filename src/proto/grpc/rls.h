@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Envoy's rate limit service, v3, as protobuf: a RateLimitRequest into a request, a reply into a
+ * Envoy's rate limit service, v3, as protobuf: a RateLimitRequest to a request, a reply to a
  * RateLimitResponse. The messages are described in src/proto/grpc/messages/ (field numbers as
  * published).
  */
@@ -10,31 +10,31 @@
 #include "proto/grpc/rls_limit.h"
 #include "proto/http_fields.h"
 
-/* A request out of a message, and the room for all that it points to. Used over and over. */
+/* A request parsed from a message, and the memory for all that it points to. Reused. */
 struct rls_call;
 
 struct rls_call *rls_call_new(void);       /* NULL: no memory */
-void rls_call_free(struct rls_call *call); /* NULL is fine */
+void rls_call_free(struct rls_call *call); /* NULL is allowed */
 
 /*
- * The request stands until the next read, and as long as the message does, which its strings are
- * in. Unknown fields are skipped. STINT_E_SYNTAX for what is no such message, an empty domain, no
- * descriptors or a unit that is none; STINT_E_RANGE for more of something than a request may have.
+ * The request is valid until the next read, and as long as the message, which contains its strings.
+ * Unknown fields are skipped. STINT_E_SYNTAX for an invalid message, an empty domain, no
+ * descriptors or an unknown unit; STINT_E_RANGE where a limit of requests is exceeded.
  */
 int rls_read(struct rls_call *call, struct span message, const struct request **request,
              struct stint_error *error);
 
-/* How a response is made. Copied nowhere: it outlives whoever uses it. */
+/* The format of a response. Borrowed: it outlives its users. */
 struct rls_form {
     unsigned styles; /* bits of enum http_style: response_headers_to_add. 0: none */
-    /* In place of the names of draft-03: RateLimit-Limit, -Remaining, -Reset. NULL: those */
+    /* Replace the names of draft-03: RateLimit-Limit, -Remaining, -Reset. NULL: those names */
     const char *limit_field, *remaining_field, *reset_field;
-    bool has_metadata;       /* dynamic_metadata, in the shape that envoyproxy/ratelimit has it */
+    bool has_metadata;       /* dynamic_metadata, in the format of envoyproxy/ratelimit */
     struct span denied_body; /* raw_body of a response over limit. Empty: none */
 };
 
 /*
- * A RateLimitResponse to a decided reply, in memory of the call's until its next write; an empty
+ * A RateLimitResponse for a decided reply, in memory of the call until its next write; an empty
  * span with a NULL ptr where there is no memory for it.
  */
 struct span rls_write(struct rls_call *call, const struct rls_form *form,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One block, and pieces beside it where it is too small; the next block is as large as both. */
+/* One block, and separate pieces where it is too small; the next block is as large as both. */
 #include "proto/grpc/rls_arena.h"
 
 #include <stdalign.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Quotas and decisions in the words of Envoy's rate limit service. */
+/* Quotas and decisions in the terms of Envoy's rate limit service. */
 #include "proto/grpc/rls_limit.h"
 
 #include "base/err.h"
@@ -14,7 +14,7 @@ const char *const rls_unit_names[RULE_WEEK + 1] = {
 
 /* ---- Limits ---------------------------------------------------------------------------------- */
 
-/* The windows of a calendar have no fixed length, but a name. */
+/* Calendar windows have a name, but no fixed length. */
 static int calendar_unit(uint8_t align)
 {
     switch (align) {
@@ -58,7 +58,7 @@ struct rls_limit rls_limit_of(const struct stint_quota *quota)
     return limit;
 }
 
-/* A rule is told as it is written, and what stands in its place for one key as it is. */
+/* A rule's limit is that of its text; an override's limit is that of its quota. */
 static struct rls_limit limit_of_status(const struct reply_status *status)
 {
     const struct rule *rule = status->rule;
@@ -80,7 +80,7 @@ int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t 
                        "expected a unit: SECOND, MINUTE, HOUR, DAY, MONTH or YEAR");
     if (unit_multiplier == 0)
         return err_set(error, STINT_E_SYNTAX, "expected a unit multiplier of 1 or more");
-    /* UINT32_MAX years are past 64 bits: too long is as good as longer. */
+    /* UINT32_MAX years exceed 64 bits: any period that long is equivalent. */
     uint64_t length_ns = rule_unit_ns((int)unit);
     uint64_t period_ns =
         unit_multiplier > UINT64_MAX / length_ns ? UINT64_MAX : unit_multiplier * length_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What Envoy's rate limit service tells of a status and asks by an override, as figures: the one
- * place that knows, for protobuf (proto/grpc/rls.h) and for its JSON (proto/http/http_rls.h) alike.
+ * Conversions between statuses and overrides and the values of Envoy's rate limit service, shared
+ * by protobuf (proto/grpc/rls.h) and its JSON (proto/http/http_rls.h).
  */
 #ifndef STINT_PROTO_GRPC_RLS_LIMIT_H
 #define STINT_PROTO_GRPC_RLS_LIMIT_H
@@ -14,13 +14,13 @@
 enum rls_code { RLS_UNKNOWN = 0, RLS_CODE_OK = 1, RLS_OVER_LIMIT = 2 };
 
 /*
- * RateLimitResponse.RateLimit. A period that is no unit is told as so many of the largest unit that
- * it is a multiple of (a month has 30 days, a year 365): 5 min are MINUTE with a multiplier of 5,
- * 90 s SECOND with 90. What cannot be told so (500 ms, places that are held) has the unit UNKNOWN.
+ * RateLimitResponse.RateLimit. A period that is no unit is given as a multiple of the largest unit
+ * that divides it (a month has 30 days, a year 365): 5 min are MINUTE with a multiplier of 5, 90 s
+ * SECOND with 90. Where no unit divides it (500 ms, held slots) the unit is UNKNOWN.
  */
 struct rls_limit {
     uint32_t requests_per_unit;
-    uint32_t unit_multiplier; /* 1: not told */
+    uint32_t unit_multiplier; /* 1: not given */
     int unit;                 /* enum rule_unit */
     const char *name;         /* of the rule; "" */
 };
@@ -28,7 +28,7 @@ struct rls_limit {
 struct rls_status {
     enum rls_code code;
     bool has_limit;
-    bool has_reset; /* not where nothing is used, nor where it can never be */
+    bool has_reset; /* not where nothing is used, nor where the request can never be allowed */
     uint32_t remaining;
     struct rls_limit limit;
     uint64_t reset_after_ns; /* until `remaining` next grows */
@@ -42,13 +42,13 @@ const char *rls_code_name(enum rls_code code); /* "UNKNOWN", "OK", "OVER_LIMIT" 
 struct rls_status rls_status_of(const struct reply_status *status);
 enum rls_code rls_overall_code(const struct reply *reply);
 
-/* As an override has it, and as statuses tell such a quota. */
+/* The limit of an override, and that of a status with such a quota. */
 struct rls_limit rls_limit_of(const struct stint_quota *quota);
 
 /*
- * RateLimitDescriptor.limit: so many per so many units (1 where it does not say), as a quota
- * without a rule. A unit is one of RULE_SECOND … RULE_YEAR; months have 30 days and years 365.
- * STINT_E_SYNTAX for another, and for 0 units; STINT_E_RANGE for what no quota can keep.
+ * RateLimitDescriptor.limit: so many per so many units (by default 1), as a quota without a rule. A
+ * unit is one of RULE_SECOND … RULE_YEAR; months have 30 days and years 365. STINT_E_SYNTAX for
+ * another, and for 0 units; STINT_E_RANGE for values that no quota can keep.
  */
 int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t unit,
                  uint32_t unit_multiplier, struct stint_error *error);

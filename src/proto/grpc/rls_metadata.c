@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dynamic_metadata, in the shape that envoyproxy/ratelimit gives it: what was asked, and what the
- * rules have to say of it.
+ * dynamic_metadata, in the format of envoyproxy/ratelimit: the request, and the metadata of the
+ * rules.
  */
 #include "proto/grpc/rls_parts.h"
 
@@ -15,7 +15,7 @@
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* Each of these is NULL where there is no memory, and takes NULL for a value that is none. */
+/* Each of these returns NULL without memory, and accepts NULL for a missing value. */
 
 static Pb__Value *value_of(struct rls_arena *arena, Pb__Value__KindCase kind)
 {
@@ -27,7 +27,7 @@ static Pb__Value *value_of(struct rls_arena *arena, Pb__Value__KindCase kind)
     return value;
 }
 
-/* protobuf's strings are UTF-8, and what came need not be: its other bytes become U+FFFD. */
+/* protobuf's strings are UTF-8, and the client's text may not be: invalid bytes become U+FFFD. */
 static bool copy_text(struct rls_arena *arena, struct span text, ProtobufCBinaryData *copy)
 {
     static const char replacement[] = UTF8_REPLACEMENT;
@@ -60,7 +60,7 @@ static Pb__Value *number_value(struct rls_arena *arena, double number)
     return value;
 }
 
-/* A list with room for n. */
+/* A list with capacity for n. */
 static Pb__Value *list_value(struct rls_arena *arena, size_t n)
 {
     Pb__Value *value = value_of(arena, PB__VALUE__KIND_LIST_VALUE);
@@ -81,7 +81,7 @@ static bool add_value(Pb__Value *list, Pb__Value *value)
     return value != NULL;
 }
 
-/* A struct with room for n. */
+/* A struct with capacity for n. */
 static Pb__Struct *struct_of(struct rls_arena *arena, size_t n)
 {
     Pb__Struct *object = rls_arena_take(arena, sizeof(*object));
@@ -115,9 +115,9 @@ static bool add_field(struct rls_arena *arena, Pb__Struct *object, struct span k
     return true;
 }
 
-/* ---- What the rules say ---------------------------------------------------------------------- */
+/* ---- Metadata of the rules ------------------------------------------------------------------- */
 
-/* Those of one level that `all` has are kept, and objects are merged within. */
+/* Members that `all` already has are kept; objects are merged recursively. */
 static bool merge(json_t *all, json_t *more)
 {
     const char *key;
@@ -170,7 +170,7 @@ static Pb__Struct *struct_of_json(struct rls_arena *arena, json_t *json)
         return NULL;
     json_object_keylen_foreach(json, key, len, value)
     {
-        ProtobufCBinaryData copy; /* the JSON is gone when the message is written */
+        ProtobufCBinaryData copy; /* the JSON is freed before the message is written */
         if (!copy_text(arena, span_of(key, len), &copy) ||
             !add_field(arena, object, span_of(copy.data, copy.len), value_of_json(arena, value)))
             return NULL;
@@ -193,7 +193,7 @@ static Pb__Value *list_of_json(struct rls_arena *arena, json_t *json)
     return list;
 }
 
-/* As deep as the rules' files may have it. */
+/* The largest depth in the rules' files. */
 static Pb__Value *value_of_json(struct rls_arena *arena, json_t *json)
 {
     Pb__Value *value;
@@ -218,7 +218,7 @@ static Pb__Value *value_of_json(struct rls_arena *arena, json_t *json)
     }
 }
 
-/* Nothing to say is no field. */
+/* An empty value is left out. */
 static bool add_metadata(struct rls_arena *arena, Pb__Struct *object, const struct reply *reply)
 {
     json_t *all = merged_metadata(reply);
@@ -229,7 +229,7 @@ static bool add_metadata(struct rls_arena *arena, Pb__Struct *object, const stru
     return is_done;
 }
 
-/* ---- What was asked -------------------------------------------------------------------------- */
+/* ---- The request ----------------------------------------------------------------------------- */
 
 static Pb__Value *entry_value(struct rls_arena *arena, const struct descriptor_entry *entry)
 {
@@ -244,7 +244,7 @@ static Pb__Value *entry_value(struct rls_arena *arena, const struct descriptor_e
     return text_value(arena, span_of(text, len));
 }
 
-/* As protobuf's text format has a message. */
+/* In protobuf's text format. */
 static Pb__Value *limit_value(struct rls_arena *arena, const struct stint_quota *quota)
 {
     char text[96];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of rls.h share. Nobody else includes it. */
+/* Shared by the files of rls.h only. */
 #ifndef STINT_PROTO_GRPC_RLS_PARTS_H
 #define STINT_PROTO_GRPC_RLS_PARTS_H
 
@@ -12,7 +12,7 @@
 
 struct rls_call {
     struct request request;
-    uint32_t hits_addend; /* as the message has it; 0 is not told */
+    uint32_t hits_addend; /* as in the message; 0: not given */
     struct rls_arena told;
     uint8_t *packed;
     size_t packed_size;
@@ -29,20 +29,20 @@ static inline ProtobufCBinaryData rls_bytes(struct span span)
     return (ProtobufCBinaryData){.len = span.len, .data = (uint8_t *)(uintptr_t)span.ptr};
 }
 
-/* One more RateLimitDescriptor of the request. */
+/* Reads one more RateLimitDescriptor of the request. */
 int rls_add_descriptor(struct rls_call *call, struct span message, struct stint_error *error);
-/* What every request needs: a domain and descriptors. */
+/* Checks that a request has a domain and descriptors. */
 int rls_check_whole(const struct rls_call *call, struct stint_error *error);
 
-/* Room for a response of so many bytes in call->packed; false: no memory. */
+/* Memory for a response of so many bytes in call->packed; false: no memory. */
 bool rls_make_space(struct rls_call *call, size_t len);
 
 struct Pb__Struct;
 
 /*
  * dynamic_metadata: domain, descriptors, hitsAddend, and the metadata of the rules whose
- * descriptors are within their limits, in memory of the arena's. NULL: no memory. hits_addend is as
- * the message has it; 0 is not told.
+ * descriptors are within their limits, in memory of the arena. NULL: no memory. hits_addend is as
+ * in the message; 0: not given.
  */
 struct Pb__Struct *rls_metadata(struct rls_arena *arena, uint32_t hits_addend,
                                 const struct request *request, const struct reply *reply);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A RateLimitRequest into a request, in one pass and without a copy. What comes twice is joined as
- * proto3 has it: the last of a number or a text counts, a message adds to the one before it, and a
- * list goes on.
+ * A RateLimitRequest to a request, in one pass and without a copy. Repeated fields are joined as in
+ * proto3: the last number or text counts, a message is merged with the one before it, and a list is
+ * extended.
  */
 #include "proto/grpc/rls_parts.h"
 
@@ -35,8 +35,8 @@ static int refuse_message(struct stint_error *error)
 /* ---- Parts of a descriptor ------------------------------------------------------------------- */
 
 /*
- * A field of 32 bits may come as a number of 64. protobuf would let the upper bits go, and a charge
- * of 2^32 + 1 be one of 1.
+ * A field of 32 bits may come as a number of 64. protobuf would drop the upper bits, and a charge
+ * of 2^32 + 1 would become 1.
  */
 static int too_many_units(const char *name, struct stint_error *error)
 {
@@ -103,7 +103,7 @@ static int read_limit(struct limit_told *limit, struct span message, struct stin
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
-/* A descriptor that is being read, and where it goes. */
+/* A descriptor being read, and its destination. */
 struct reading {
     struct rls_call *call;
     size_t index;
@@ -145,7 +145,7 @@ static int take_override(struct reading *reading)
                                fault.message);
 }
 
-/* What can be told of a descriptor only when all of it was read. */
+/* Checks that need the whole descriptor. */
 static int finish_descriptor(struct reading *reading)
 {
     struct descriptor *descriptor = reading->descriptor;
@@ -196,7 +196,7 @@ static int read_descriptor(struct rls_call *call, size_t index, struct span mess
     return code == 0 ? finish_descriptor(&reading) : code;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- The whole message ----------------------------------------------------------------------- */
 
 int rls_add_descriptor(struct rls_call *call, struct span message, struct stint_error *error)
 {

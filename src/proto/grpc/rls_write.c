@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A reply into a RateLimitResponse: what is to be told first, then the bytes, from the last one to
- * the first. dynamic_metadata alone is packed by protobuf-c.
+ * A reply to a RateLimitResponse: first the values, then the bytes, from the last one to the first.
+ * Only dynamic_metadata is packed by protobuf-c.
  */
 #include "proto/grpc/rls_parts.h"
 
@@ -15,7 +15,7 @@
 #define PACKED_FIRST 4096
 #define PACKED_KEPT 65536
 
-/* What a response says beside its statuses. */
+/* The parts of a response beside its statuses. */
 struct response {
     enum rls_code code;
     size_t n_statuses;
@@ -71,7 +71,7 @@ static void write_status(struct wire_writer *writer, const struct rls_status *st
 
 /* ---- Header fields --------------------------------------------------------------------------- */
 
-/* Those of draft-03 may have other names. */
+/* The fields of draft-03 may have other names. */
 static const char *name_of(const struct rls_form *form, const char *name)
 {
     const struct {
@@ -87,7 +87,7 @@ static const char *name_of(const struct rls_form *form, const char *name)
     return name;
 }
 
-/* The answer is one that refuses, so that Retry-After is among its fields. */
+/* The answer has a status that rejects, so that Retry-After is among its fields. */
 void rls_fields(const struct rls_form *form, const struct request *request,
                 const struct reply *reply, struct http_text *text, struct http_answer *answer)
 {
@@ -106,9 +106,9 @@ static void write_field(struct wire_writer *writer, const struct http_answer_fie
     wire_write_bytes(writer, KEY, span_of_text(field->name));
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- The whole message ----------------------------------------------------------------------- */
 
-/* Bytes that a response has at most. */
+/* An upper bound of a response's size in bytes. */
 static size_t most_of(const struct rls_call *call, const struct response *response)
 {
     size_t size = 3 * WIRE_HEAD_MAX + response->raw_body.len + response->metadata_len;
@@ -165,7 +165,7 @@ struct span rls_write(struct rls_call *call, const struct rls_form *form,
     struct response response = {.code = rls_overall_code(reply), .n_statuses = reply->n_statuses};
     for (size_t i = 0; i < reply->n_statuses; i++)
         call->statuses[i] = rls_status_of(&reply->statuses[i]);
-    struct http_answer answer; /* large: only the fields that there are get written */
+    struct http_answer answer; /* large: only the used fields are written */
     if (form->styles != 0) {
         struct http_text text = http_text_at(call->headers, sizeof(call->headers));
         rls_fields(form, request, reply, &text, &answer);

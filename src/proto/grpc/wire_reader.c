@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Field by field through a protobuf message: a tag, and what stands behind it. */
+/* Reads a protobuf message field by field: a tag, and its value. */
 #include "proto/grpc/wire_reader.h"
 
 #include <stdbool.h>
@@ -24,7 +24,7 @@ static bool read_long_varint(struct span *rest, size_t max, uint64_t *number)
     return false;
 }
 
-/* Nearly all of them, tags and lengths above all, are of one byte. */
+/* Nearly all varints, tags and lengths above all, have one byte. */
 static inline bool read_varint(struct span *rest, size_t max, uint64_t *number)
 {
     if (rest->len == 0 || *rest->ptr > 127)

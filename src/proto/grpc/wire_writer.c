@@ -4,7 +4,7 @@
 
 #include "proto/grpc/wire_reader.h"
 
-/* Of at most three bits of type, so that it is one byte. */
+/* Only for field numbers whose tag is one byte. */
 static inline void write_tag(struct wire_writer *writer, unsigned field, enum wire_type type)
 {
     *--writer->at = (uint8_t)(field << 3 | type);

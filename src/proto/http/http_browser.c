@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Origin and Sec-Fetch-Site against Host, and Host against the names that are known. */
+/* Compares Origin and Sec-Fetch-Site with Host, and Host with the known names. */
 #define _GNU_SOURCE
 #include "proto/http/http_browser.h"
 
@@ -8,7 +8,7 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
-#define HOST_TEXT_MAX 253 /* bytes of a name, as DNS has it */
+#define HOST_TEXT_MAX 253 /* bytes of a name, as in DNS */
 
 static struct span find_field(const struct http_message *message, const char *name)
 {
@@ -33,7 +33,7 @@ static bool has_end(struct span text, struct span end)
     return text.len >= end.len && is_same(span_after(text, text.len - end.len), end);
 }
 
-/* ---- Where a request comes from -------------------------------------------------------------- */
+/* ---- The origin of a request ----------------------------------------------------------------- */
 
 struct span http_browser_host(const struct http_message *message)
 {
@@ -56,7 +56,7 @@ static bool is_own_origin(struct span origin, struct span host)
 bool http_browser_is_foreign(const struct http_message *message)
 {
     struct span site = find_field(message, "Sec-Fetch-Site");
-    /* "none": its user has typed the address, or chosen a bookmark. */
+    /* "none": the user has typed the address, or chosen a bookmark. */
     if (site.ptr != NULL && !span_equals(site, "same-origin") && !span_equals(site, "none"))
         return true;
     struct span origin = find_field(message, "Origin");
@@ -77,7 +77,7 @@ bool http_browser_is_forwarded(const struct http_message *message,
     return false;
 }
 
-/* ---- Names of hosts -------------------------------------------------------------------------- */
+/* ---- Host names ------------------------------------------------------------------------------ */
 
 struct http_hosts {
     size_t n_names;
@@ -90,7 +90,7 @@ static bool is_name_byte(char c)
            c == '_' || c == '.';
 }
 
-/* A name, or '*' and what names end with: nothing, or '.' and a name. */
+/* A name, or '*' and a suffix: empty, or '.' and a name. */
 static bool is_pattern(const char *text)
 {
     const char *name = text[0] == '*' ? text + 1 : text;
@@ -136,7 +136,7 @@ void http_hosts_free(struct http_hosts *hosts)
     free(hosts);
 }
 
-/* "host:8080" → "host", "[::1]:8080" → "[::1]"; empty where something else stands behind it. */
+/* "host:8080" → "host", "[::1]:8080" → "[::1]"; empty where the text after it is no port. */
 static struct span without_port(struct span host)
 {
     bool is_bracketed = host.len > 0 && host.ptr[0] == '[';
@@ -179,7 +179,7 @@ bool http_hosts_have(const struct http_hosts *hosts, struct span host)
         return false;
     if (is_address(name))
         return true;
-    if (name.ptr[name.len - 1] == '.') /* of a name that is whole, as DNS writes it */
+    if (name.ptr[name.len - 1] == '.') /* of a fully qualified name in DNS notation */
         name.len--;
     if (fits(name, span_of_text("localhost")) || fits(name, span_of_text("*.localhost")))
         return true;

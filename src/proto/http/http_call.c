@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bodies of /v1: which members each verb has, and what they fill in. */
+/* Bodies of /v1: the members of each verb, and the parts of a request that they set. */
 #include "proto/http/http_call.h"
 
 #include "base/ns.h"
@@ -50,7 +50,7 @@ static const struct verb_members verbs[REQUEST_VERBS] = {
 
 struct reading {
     struct http_call *call;
-    struct descriptor *descriptor; /* the one being read */
+    struct descriptor *descriptor; /* the descriptor being read */
     struct request_item *item;
     struct descriptor_entry *entry;
     struct stint_quota *override;
@@ -144,7 +144,7 @@ static int read_is_refund(void *state, const struct http_json_node *value,
     return http_json_bool(value, place, &reading->descriptor->is_refund, error);
 }
 
-/* A SPEC, checked. */
+/* Reads and checks a SPEC. */
 static int read_spec(struct stint_quota *quota, struct span spec, const struct http_place *place,
                      struct stint_error *error)
 {
@@ -315,7 +315,7 @@ static int read_wait(void *state, const struct http_json_node *value,
     return http_json_ms(value, place, HTTP_WAIT_MAX_MS, &reading->call->request.wait_ns, error);
 }
 
-/* lifetime_ms, max_wait_ms, for_ms: each the one time that its verb has. */
+/* lifetime_ms, max_wait_ms, for_ms: each verb has at most one of these times. */
 static int read_lifetime(void *state, const struct http_json_node *value,
                          const struct http_place *place, struct stint_error *error)
 {
@@ -384,7 +384,7 @@ static const struct http_member call_members[] = {
 };
 #define N_CALL_MEMBERS (sizeof(call_members) / sizeof(call_members[0]))
 
-/* Whom it is asked of, in exactly one of the three ways. */
+/* Checks that exactly one of the three kinds of target is given. */
 static int check_target(struct http_call *call, uint32_t seen, struct stint_error *error)
 {
     struct request *request = &call->request;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A request out of a body, and the room for all that it points to. One is used over and over; what
- * was read into it stands until it is cleared.
+ * A request parsed from a body, and the memory for all that it points to. Reused; the request is
+ * valid until the call is cleared.
  */
 #ifndef STINT_PROTO_HTTP_HTTP_CALL_H
 #define STINT_PROTO_HTTP_HTTP_CALL_H
@@ -18,37 +18,37 @@
 
 struct http_call {
     struct request request;
-    struct http_json json; /* what spans point into, beside the body */
+    struct http_json json; /* spans point into it, or into the body */
     size_t n_entries;
     struct descriptor descriptors[DESCRIPTORS_MAX];
     struct descriptor_entry entries[DESCRIPTORS_MAX * ENTRIES_MAX];
     struct request_item items[STINT_ITEMS_MAX];
     struct stint_quota overrides[DESCRIPTORS_MAX];
-    /* Of POST /json: hitsAddend as the message has it, and what its answer is made of. */
+    /* For POST /json: hitsAddend as in the message, and memory for the answer. */
     uint32_t hits_addend;
     struct rls_arena told;
 };
 
-/* Zeroed is cleared; deinit gives back what it has grown to. */
+/* Zeroed is cleared; deinit frees the memory. */
 void http_call_clear(struct http_call *call);
 void http_call_deinit(struct http_call *call);
 
 /*
  * Reads the body of POST /v1/VERB, or of PUT /v1/overrides for REQUEST_SET_QUOTA, into
- * call->request, verb included. STINT_E_SYNTAX with a message that says where what was expected.
+ * call->request, including the verb. STINT_E_SYNTAX with the position and what was expected there.
  */
 int http_call_read(struct http_call *call, int verb, struct span body, struct stint_error *error);
 
 /*
- * Reads a query: "domain=D&KEY=VALUE&…", one descriptor of all that follows the domain, as GET
- * /v1/explain and DELETE /v1/overrides have it. `text` has room for query.len bytes.
+ * Reads the query of GET /v1/explain and DELETE /v1/overrides: "domain=D&KEY=VALUE&…", one
+ * descriptor of all parameters after the domain. `text` has space for query.len bytes.
  */
 int http_call_query(struct http_call *call, int verb, struct span query, uint8_t *text,
                     struct stint_error *error);
 
 /* ---- For readers of other bodies ------------------------------------------------------------- */
 
-/* A place for one more entry of the descriptor, or NULL with a message. */
+/* A new entry of the descriptor, or NULL with a message. */
 struct descriptor_entry *http_call_entry(struct http_call *call, struct descriptor *descriptor,
                                          const struct http_place *place, struct stint_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Typed reading of JSON, with the place in each fault. */
+/* Typed reading of JSON, with the position in each error. */
 #include "proto/http/http_json.h"
 
 #include "algorithm/nearest.h"
@@ -149,7 +149,7 @@ static int unknown_member(struct span name, const struct http_place *place,
     return http_json_fault(place, message, error);
 }
 
-/* Most names differ in their first letter: those that do are not measured. */
+/* Most names differ in their first letter, so it is compared before the length. */
 static bool is_named(struct span name, const char *text)
 {
     return name.len > 0 && name.ptr[0] == (uint8_t)text[0] && span_equals(name, text);

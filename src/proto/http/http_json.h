@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON of RFC 8259 from unauthenticated clients, into a row of nodes without memory of their own,
- * and typed reading of them: each fault says at which place what was expected. A whole number is
- * one in any spelling, 1.0 and 1e0 too; otherwise nothing is converted: "5" is no number.
+ * JSON of RFC 8259 from untrusted clients, into an array of nodes without memory of their own, and
+ * typed reading of them: each error has the position and what was expected there. A whole number
+ * may have any spelling, 1.0 and 1e0 too; otherwise nothing is converted: "5" is not a number.
  */
 #ifndef STINT_PROTO_HTTP_HTTP_JSON_H
 #define STINT_PROTO_HTTP_HTTP_JSON_H
@@ -12,13 +12,13 @@
 
 #include <stdbool.h>
 
-#define HTTP_JSON_DEPTH_MAX 16   /* objects and arrays within one another */
+#define HTTP_JSON_DEPTH_MAX 16   /* nesting of objects and arrays */
 #define HTTP_JSON_NODES_MAX 8192 /* values and names of members; a request of 32 * 32 has 5,200 */
 
 enum http_json_kind {
-    HTTP_JSON_OBJECT, /* count: members; each is a string node, its name, and its value behind */
+    HTTP_JSON_OBJECT, /* count: members; each is a string node, its name, followed by its value */
     HTTP_JSON_ARRAY,  /* count: elements */
-    HTTP_JSON_STRING, /* text, count: its bytes, escapes followed */
+    HTTP_JSON_STRING, /* text, count: its bytes, without escapes */
     HTTP_JSON_INTEGER,
     HTTP_JSON_REAL, /* not whole, or with an exponent beyond 64 bits */
     HTTP_JSON_TRUE,
@@ -26,7 +26,7 @@ enum http_json_kind {
     HTTP_JSON_NULL,
 };
 
-/* What an object or array holds stands behind its node; `skip` nodes on is what comes after it. */
+/* The content of an object or array follows its node; the next value is `skip` nodes further. */
 struct http_json_node {
     union {
         const uint8_t *text;
@@ -47,15 +47,16 @@ struct http_json {
 void http_json_deinit(struct http_json *json); /* zeroed is empty */
 
 /*
- * The object that the bytes are is nodes[0]; it points into them. STINT_E_SYNTAX for anything else,
- * with line and column: no object, text that is not UTF-8, integers beyond 64 bits, too much depth.
+ * Parses the bytes as an object, nodes[0], which points into them. STINT_E_SYNTAX with line and
+ * column for anything else: no object, text that is not UTF-8, integers beyond 64 bits, too much
+ * depth.
  */
 int http_json_parse(struct http_json *json, struct span bytes, struct stint_error *error);
 
-/* The whole number that a text is as JSON spells numbers, as proto3 has them in strings. */
+/* Reads a whole number in JSON notation from a text, as proto3 allows in strings. */
 bool http_json_number(struct span text, int64_t *number);
 
-/* The first node in an object or array that is not empty, and the one after a node's own. */
+/* The first node in an object or array that is not empty, and the node after another. */
 static inline const struct http_json_node *http_json_first(const struct http_json_node *node)
 {
     return node + 1;
@@ -66,20 +67,20 @@ static inline const struct http_json_node *http_json_after(const struct http_jso
     return node + node->skip;
 }
 
-/* A place in a document, for faults: "descriptors[0].entries[2].value". */
+/* A position in a document, for error messages: "descriptors[0].entries[2].value". */
 struct http_place {
     const struct http_place *in; /* NULL: the document */
     const char *name;            /* NULL: an element of an array */
     size_t index;
 };
 
-/* Sets the message "PLACE: expected …, not a number" and returns STINT_E_SYNTAX. */
+/* Sets the message "POSITION: expected …, not a number" and returns STINT_E_SYNTAX. */
 int http_json_expected(const struct http_place *place, const char *what,
                        const struct http_json_node *found, struct stint_error *error);
-/* The same with a message of its own: "PLACE: SENTENCE". */
+/* The same with another message: "POSITION: MESSAGE". */
 int http_json_fault(const struct http_place *place, const char *message, struct stint_error *error);
 
-/* 0 or a negative code. What a span points to lives as long as the document. */
+/* 0 or a negative code. Spans are valid as long as the document. */
 int http_json_text(const struct http_json_node *value, const struct http_place *place,
                    struct span *text, struct stint_error *error);
 int http_json_u32(const struct http_json_node *value, const struct http_place *place,
@@ -89,14 +90,14 @@ int http_json_ms(const struct http_json_node *value, const struct http_place *pl
                  uint64_t most_ms, uint64_t *ns, struct stint_error *error);
 int http_json_bool(const struct http_json_node *value, const struct http_place *place, bool *yes,
                    struct stint_error *error);
-/* An array of 1 to `most` elements; `what` names them for the fault. */
+/* An array of 1 to `most` elements; `what` names them in the error message. */
 int http_json_array(const struct http_json_node *value, const struct http_place *place, size_t most,
                     const char *what, struct stint_error *error);
-/* The `at` of a reply, a string of digits: it does not fit the numbers of JavaScript. */
+/* The `at` of a reply, a string of digits: the numbers of JavaScript are too small for it. */
 int http_json_stamp(const struct http_json_node *value, const struct http_place *place,
                     uint64_t most_ns, uint64_t *at_ns, struct stint_error *error);
 
-/* A member that is known: read() gets its value; `state` is what http_json_members() was given. */
+/* A known member: read() gets its value; `state` is the argument of http_json_members(). */
 struct http_member {
     const char *name;
     const char *other_name; /* NULL: none */
@@ -105,9 +106,9 @@ struct http_member {
 };
 
 /*
- * Reads each member of an object by its row in the table; `allowed` has a bit for each row that may
- * come (1 << its index). Others are refused by name, and so is one that comes twice. *seen gets the
- * bits of those that came.
+ * Reads each member of an object by its row in the table; `allowed` has a bit for each row that is
+ * allowed (1 << its index). Other members are rejected by name, and so are duplicates. *seen gets
+ * the bits of the members that were read.
  */
 int http_json_members(const struct http_json_node *object, const struct http_place *place,
                       const struct http_member *members, size_t n_members, uint32_t allowed,

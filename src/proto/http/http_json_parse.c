@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON into a row of nodes, in one pass and without recursion.
+ * Parses JSON to an array of nodes, in one pass and without recursion.
  *
- * A parser of our own, as the one that we use elsewhere took three fifths of a POST's time, most of
- * it for memory that is given back at once. docs/decisions/0019; fuzz/http_json.c holds the two
- * against each other.
+ * A parser of our own: the library used elsewhere took three fifths of a POST's time, mostly for
+ * memory that is freed at once. docs/decisions/0019; fuzz/http_json.c compares the two.
  */
 #include "proto/http/http_json.h"
 
@@ -73,7 +72,7 @@ static struct http_json_node *add_node(struct parse *parse, enum http_json_kind 
 
 /* ---- Strings --------------------------------------------------------------------------------- */
 
-/* Goes on to a quote or a backslash; false for what no string holds. */
+/* Advances to a quote or a backslash; false for bytes that no string may contain. */
 static bool skip_plain(struct parse *parse)
 {
     for (;;) {
@@ -102,7 +101,7 @@ static int hex_digit(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The four digits behind "\u", or -1. */
+/* The four digits after "\u", or -1. */
 static int32_t read_unit(struct parse *parse)
 {
     int32_t unit = 0;
@@ -118,7 +117,7 @@ static int32_t read_unit(struct parse *parse)
     return unit;
 }
 
-/* At most four bytes, never more than the escape had. */
+/* At most four bytes, never more than the escape has. */
 static size_t write_utf8(uint8_t *out, uint32_t code)
 {
     if (code < 0x80) {
@@ -147,7 +146,7 @@ static bool read_unicode(struct parse *parse, uint8_t *out, size_t *len)
 {
     int32_t unit = read_unit(parse);
     if (unit < 0)
-        return fail(parse, "expected four hexadecimal digits behind \\u");
+        return fail(parse, "expected four hexadecimal digits after \\u");
     uint32_t code = (uint32_t)unit;
     if (code >= 0xd800 && code < 0xe000) {
         int32_t low = code < 0xdc00 ? read_unit(parse) : -1;
@@ -167,14 +166,14 @@ static bool read_escape(struct parse *parse, uint8_t *out, size_t *len)
     const char *name =
         parse->end - parse->at < 2 || parse->at[1] == '\0' ? NULL : strchr(names, parse->at[1]);
     if (name == NULL)
-        return fail(parse, "an escape that there is not");
+        return fail(parse, "an unknown escape");
     out[(*len)++] = (uint8_t)bytes[name - names];
     parse->at += 2;
     return true;
 }
 
-/* All strings of a document together are shorter than it, so its room never moves while it is read.
- */
+/* All strings of a document together are shorter than it, so their memory never moves while it is
+ * read. */
 static bool make_space(struct parse *parse)
 {
     struct http_json *json = parse->json;
@@ -189,7 +188,7 @@ static bool make_space(struct parse *parse)
     return true;
 }
 
-/* From the opening quote at `from`, read up to its first escape. */
+/* Reads the rest of a string that begins at the quote at `from`, from its first escape on. */
 static bool read_escaped(struct parse *parse, const uint8_t *from, struct http_json_node *node)
 {
     struct http_json *json = parse->json;
@@ -242,7 +241,7 @@ static bool is_at(const struct parse *parse, uint8_t c)
     return parse->at < parse->end && *parse->at == c;
 }
 
-/* The exponent, kept within what no document is long enough to outweigh. */
+/* The exponent, limited to a size that no document is long enough to compensate. */
 static bool read_exponent(struct parse *parse, int64_t *exponent)
 {
     bool is_negative = false;
@@ -264,7 +263,7 @@ static bool read_exponent(struct parse *parse, int64_t *exponent)
 static const char too_big[] =
     "too big an integer; units go up to " UNIT_COUNT_MAX_TEXT ", " UNITS_ADVICE;
 
-/* Summed as a negative number: there is one more of those. */
+/* Summed as a negative number: their range is larger by one. */
 static bool add_digits(int64_t *sum, const uint8_t *digits, size_t n_digits)
 {
     for (size_t i = 0; i < n_digits; i++)
@@ -275,8 +274,8 @@ static bool add_digits(int64_t *sum, const uint8_t *digits, size_t n_digits)
 }
 
 /*
- * 1.0, 10e-1 and 1e0 are the integer 1: what counts is the value. `fraction` are the digits behind
- * the point, and the value is both rows of digits times 10 to the power of exponent - n_fraction.
+ * 1.0, 10e-1 and 1e0 are the integer 1: only the value counts. `fraction` are the digits after the
+ * point. The value is both rows of digits times 10 to the power of exponent - n_fraction.
  */
 static bool whole_value(struct span digits, struct span fraction, int64_t exponent, int64_t *sum)
 {
@@ -322,7 +321,7 @@ static bool read_number_into(struct parse *parse, struct http_json_node *node)
         fraction = span_of(++parse->at, 0);
         fraction.len = skip_digits(parse);
         if (fraction.len == 0)
-            return fail(parse, "expected digits behind the point");
+            return fail(parse, "expected digits after the point");
     }
     if ((is_at(parse, 'e') || is_at(parse, 'E')) && !read_exponent(parse, &exponent))
         return false;
@@ -407,7 +406,7 @@ static bool read_value(struct parse *parse)
     }
 }
 
-/* One step in the innermost open object or array: it ends, or one more value begins. */
+/* One step in the innermost open object or array: its end, or the start of one more value. */
 static bool go_on(struct parse *parse)
 {
     struct http_json_node *in = parse->open[parse->depth - 1];
@@ -456,6 +455,6 @@ int http_json_parse(struct http_json *json, struct span bytes, struct stint_erro
     skip_blanks(&parse);
     if (parse.at == parse.end)
         return 0;
-    parse.fault = "something behind the object";
+    parse.fault = "extra text after the object";
     return tell_fault(&parse, error);
 }

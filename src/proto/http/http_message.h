@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A request and its answer as HTTP has them, before anybody knows what they are about. */
+/* An HTTP request and its answer, without their meaning. */
 #ifndef STINT_PROTO_HTTP_HTTP_MESSAGE_H
 #define STINT_PROTO_HTTP_HTTP_MESSAGE_H
 
@@ -12,11 +12,11 @@ struct pending; /* decide/pending.h */
 /* All borrowed. */
 struct http_message {
     struct span method;
-    struct span target; /* of the request line, as it came: path and query */
+    struct span target; /* of the request line, unchanged: path and query */
     struct span body;   /* empty if there was none */
     struct span peer;   /* the address of the socket's other end as text; empty: a Unix socket */
-    bool is_urgent;     /* to be answered now, also where it asked to wait */
-    /* Of a message that had to wait for a store: what its answer said. The frontend takes it. */
+    bool is_urgent;     /* decide now, even if the request allows a wait */
+    /* The pending request of a message that waits for a store. The frontend takes it. */
     struct pending *pending;
     /*
      * The value of the nth field (from 0) of that name, in any case; an empty span with a NULL ptr
@@ -37,11 +37,11 @@ struct http_answer {
     unsigned status;
     bool ends_connection;
     struct span body;
-    size_t n_fields; /* Content-Type is among them; lengths, Date and Connection are not */
+    size_t n_fields; /* including Content-Type; lengths, Date and Connection are not among them */
     struct http_answer_field fields[HTTP_ANSWER_FIELDS_MAX];
-    uint64_t again_at_ns; /* not 0: no answer yet, to be asked again at this time of decisions */
+    uint64_t again_at_ns; /* not 0: no answer yet; repeat the call at this time of decisions */
     uint64_t look_at_ns;  /* the same at this time of I/O */
-    /* Not NULL: no answer yet; a store was asked. */
+    /* Not NULL: no answer yet; a store request is pending. */
     struct pending *pending;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Trusted networks, and what is to be believed of X-Forwarded-For, Forwarded and their kin. */
+/* Trusted networks, and the trusted parts of X-Forwarded-For, Forwarded and similar fields. */
 #include "proto/http/http_origin.h"
 
 #include <arpa/inet.h>
@@ -19,13 +19,13 @@ struct http_proxies {
 #define ADDRESS_TEXT_MAX 64
 static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
 
-/* The address in 16 bytes, however it is written. False for what is none. */
+/* The address in 16 bytes, for any notation. False if it is invalid. */
 static bool address_bytes(uint8_t bytes[16], struct span text)
 {
     char plain[ADDRESS_TEXT_MAX];
     memcpy(bytes, v4_mapped, sizeof(v4_mapped));
     if (text.len < sizeof(plain)) {
-        /* Four numbers and nothing else is what most are. */
+        /* Most addresses are four numbers and nothing else. */
         memcpy(plain, text.ptr, text.len);
         plain[text.len] = '\0';
         if (inet_pton(AF_INET, plain, bytes + 12) == 1)
@@ -45,7 +45,7 @@ static bool network_holds(const struct network *network, const uint8_t address[1
     return rest == 0 || ((network->bytes[whole] ^ address[whole]) >> (8 - rest)) == 0;
 }
 
-/* The number behind '/': at most `most`, or -1. */
+/* The number after '/': at most `most`, or -1. */
 static int prefix_bits(struct span text, unsigned most)
 {
     unsigned bits = 0;
@@ -136,7 +136,7 @@ static struct span trimmed(struct span text)
     return text;
 }
 
-/* Cuts what stands behind the last `separator` off, and leaves what stands before it. */
+/* Cuts off the text after the last `separator`, and keeps the text before it. */
 static struct span take_last(struct span *list, char separator)
 {
     size_t at = list->len;
@@ -147,7 +147,7 @@ static struct span take_last(struct span *list, char separator)
     return trimmed(last);
 }
 
-/* "for" of an element of Forwarded (RFC 7239); the element itself where it is no such list. */
+/* "for" of an element of Forwarded (RFC 7239); the element itself for other fields. */
 static struct span forwarded_for(struct span element)
 {
     while (element.len > 0) {
@@ -170,9 +170,9 @@ static bool is_address(struct span text)
 }
 
 /*
- * From the socket towards the client: each address was written by the one before it. The first that
- * is not trusted is the client, whose own entries are not believed. What a trusted proxy could not
- * name leaves the address at that proxy.
+ * From the socket towards the client: each address was added by the host before it. The first one
+ * that is not trusted is the client, and the addresses that it sent are ignored. If a trusted proxy
+ * gives no valid address, the result is the address of that proxy.
  */
 static struct span walk_addresses(const struct http_proxies *proxies,
                                   const struct http_message *message, const char *name,
@@ -199,7 +199,7 @@ static struct span walk_addresses(const struct http_proxies *proxies,
     return found;
 }
 
-/* The one of two fields that is there; *name says which. */
+/* The one of two fields that is present; *name is its name. */
 static int choose_field(const char **name, const char *first, const char *second, const char *what,
                         const struct http_message *message, struct stint_error *error)
 {
@@ -207,8 +207,8 @@ static int choose_field(const char **name, const char *first, const char *second
     bool has_second = message->field(message->field_arg, second, 0).ptr != NULL;
     if (has_first && has_second)
         return err_set(error, STINT_E_MISMATCH,
-                       "both %s and %s came: the proxy is to send one of them, or http.%s says "
-                       "which one counts",
+                       "both %s and %s came: the proxy must send only one of them; otherwise set "
+                       "http.%s",
                        first, second, what);
     *name = has_first ? first : has_second ? second : NULL;
     return 0;
@@ -229,7 +229,7 @@ static int find_address(struct http_origin *origin, const struct http_proxies *p
     return 0;
 }
 
-/* Two lines of a field that has one value: one of them is the client's own. */
+/* Two lines of a field with a single value: one of them is the client's own. */
 static int find_one(struct span *value, const char *name, const char *first, const char *second,
                     const char *what, const struct http_message *message, struct stint_error *error)
 {
@@ -242,7 +242,8 @@ static int find_one(struct span *value, const char *name, const char *first, con
     if (found.ptr == NULL)
         return 0;
     if (message->field(message->field_arg, name, 1).ptr != NULL)
-        return err_set(error, STINT_E_MISMATCH, "%s came twice: the proxy is to replace it", name);
+        return err_set(error, STINT_E_MISMATCH,
+                       "%s came twice: the proxy must replace the client's field", name);
     *value = found;
     return 0;
 }

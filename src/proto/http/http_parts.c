@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of parts of a request: read from the configuration, then filled from requests. */
+/* Lists of parts of a request: parsed from the configuration, then filled from requests. */
 #include "proto/http/http_parts.h"
 
 #include "algorithm/nearest.h"
@@ -25,7 +25,7 @@ struct part {
 };
 
 struct part_list {
-    char *text; /* a copy, cut into terminated pieces: what parts point to */
+    char *text; /* a copy, cut into terminated pieces that the parts point to */
     size_t n_parts;
     struct part parts[ENTRIES_MAX];
 };
@@ -35,9 +35,9 @@ struct http_parts {
     struct part_list lists[];
 };
 
-/* ---- Reading lists --------------------------------------------------------------------------- */
+/* ---- Parsing lists --------------------------------------------------------------------------- */
 
-/* Takes the piece up to the next comma, without blanks around it, its backslashes followed. */
+/* Takes the piece up to the next comma, without spaces around it, and removes its backslashes. */
 static char *take_piece(char **rest)
 {
     char *piece = *rest, *in = piece, *out = piece;
@@ -62,7 +62,7 @@ static int bits_of(const char *text, unsigned most)
     return bits <= most && *end == '\0' ? (int)bits : -1;
 }
 
-/* "/24/56", "/24", and "/56" alone where the list went on after a comma. */
+/* "/24/56", "/24", and only "/56" where the list was continued after a comma. */
 static int parse_bits(struct part *part, char *text, bool v6_alone, struct stint_error *error)
 {
     char *second = strchr(text, '/');
@@ -97,12 +97,12 @@ static int kind_of(struct span word)
     return -1;
 }
 
-/* What stands behind the ':' of header, query, path_prefix and constant. */
+/* The text after the ':' of header, query, path_prefix and constant. */
 static int parse_argument(struct part *part, char *argument, struct stint_error *error)
 {
     const char *kind = kind_names[part->kind];
     if (argument == NULL || argument[0] == '\0')
-        return err_set(error, STINT_E_SYNTAX, "%s: expected \"%s:\" and what is meant", kind, kind);
+        return err_set(error, STINT_E_SYNTAX, "%s: expected \"%s:\" and a value", kind, kind);
     if (part->kind == PATH_PREFIX) {
         if (argument[0] != '/')
             return err_set(error, STINT_E_SYNTAX, "path_prefix:%.100s: expected a '/' first",
@@ -220,7 +220,7 @@ void http_parts_free(struct http_parts *parts)
 
 /* ---- Filling them ---------------------------------------------------------------------------- */
 
-/* One request's, worked out once for all lists; the path only if one asks for it. */
+/* Computed once for all lists of a request; the path only if a list needs it. */
 struct source {
     const struct http_message *message;
     const struct http_origin *origin;
@@ -239,7 +239,7 @@ static uint8_t *reserve(struct http_text *text, size_t len)
     return (uint8_t *)text->text + text->len;
 }
 
-/* Lines of one field are one value with commas, by RFC 9110 §5.2. */
+/* Several lines of one field are one value with commas, by RFC 9110 §5.2. */
 static bool header_value(const struct source *source, const char *name, struct span *value)
 {
     const struct http_message *message = source->message;
@@ -282,7 +282,7 @@ static bool path_value(struct source *source, struct span *value)
     return true;
 }
 
-/* "/a" holds "/a" and "/a/b", not "/ab"; "/a/" holds what is below it. */
+/* "/a" includes "/a" and "/a/b", not "/ab"; "/a/" includes everything below it. */
 static bool is_below(struct span path, struct span prefix)
 {
     if (path.len < prefix.len || memcmp(path.ptr, prefix.ptr, prefix.len) != 0)
@@ -302,7 +302,7 @@ static bool prefix_value(struct source *source, const struct part *part, struct 
 
 #define ADDRESS_TEXT_SIZE 46
 
-/* Four numbers as they are written canonically: no text has another one of the same address. */
+/* Four numbers in canonical notation: no other text has the same address. */
 static bool is_plain_v4(struct span text)
 {
     unsigned numbers = 1, number = 0, digits = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the request that a proxy asks about becomes descriptors. Each list makes one, in this order
- * of its parts, with commas between them:
+ * How the request that a proxy describes becomes descriptors. Each list makes one descriptor of its
+ * parts, in this order, with commas between them:
  *
  *     header:NAME           a field of the request; key NAME in small letters
  *     query:NAME            a parameter of its query; key NAME
@@ -12,8 +12,8 @@
  *     constant:KEY=VALUE    these words
  *     KEY=PART              any but constant, under another key
  *
- * "address/24,/56" is "address/24/56". A comma that is meant stands behind a backslash. Where a
- * part is absent from a request, its descriptor is left out, as Envoy does.
+ * "address/24,/56" is "address/24/56". A comma in a value follows a backslash. If a part is absent
+ * from a request, its descriptor is left out, as Envoy does.
  */
 #ifndef STINT_PROTO_HTTP_HTTP_PARTS_H
 #define STINT_PROTO_HTTP_HTTP_PARTS_H
@@ -24,15 +24,15 @@
 
 struct http_parts;
 
-/* STINT_E_SYNTAX or STINT_E_RANGE with a message that names list and part. */
+/* STINT_E_SYNTAX or STINT_E_RANGE with a message that names the list and the part. */
 int http_parts_new(struct http_parts **parts, const char *const *lists, size_t n_lists,
                    struct stint_error *error);
-void http_parts_free(struct http_parts *parts); /* NULL is fine */
+void http_parts_free(struct http_parts *parts); /* NULL is allowed */
 
 struct http_parts_space {
     struct descriptor *descriptors;   /* DESCRIPTORS_MAX */
     struct descriptor_entry *entries; /* DESCRIPTORS_MAX * ENTRIES_MAX */
-    struct http_text *text;           /* for values that stand nowhere else */
+    struct http_text *text;           /* for values that are not part of the message */
 };
 
 /* The number of descriptors; STINT_E_RANGE where `text` is too small. */

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* The scan hands a head to llhttp up to its last byte, and what follows as its body. */
+/* The scan passes a head to llhttp up to its last byte, and the following bytes as its body. */
 #include "proto/http/http_reader.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <strings.h>
 
-#define NO_NAME "a field has no name" /* llhttp lets it pass */
+#define NO_NAME "a field has no name" /* llhttp accepts it */
 #define BODY_TOO_LONG "the body is longer than http_body_size"
 
-/* A chunk's line end, size in four digits and the line end behind its data. */
+/* A chunk's line end, a size of four digits and the line end after its data. */
 #define CHUNK_LINE_BYTES 8
 
 enum reader_state { READER_BEGINS, READER_HEAD, READER_BODY, READER_REFUSED };
 
-/* Of the line that the scan is in. */
+/* States of the scan within a line. */
 enum line_state { LINE_EMPTY, LINE_TEXT, LINE_CR, LINE_EMPTY_CR };
 
 /* ---- A request ------------------------------------------------------------------------------- */
 
-/* What stands before each field's name and value in the request's text. */
+/* The header before each field's name and value in the request's text. */
 struct field_head {
     uint32_t name_len, value_len;
 };
@@ -43,13 +43,13 @@ static struct field_head field_head_at(const struct http_request *request, size_
     return head;
 }
 
-/* One of 64, by length and first letter: what most names that are asked for share with no field. */
+/* One bit of 64, by length and first letter: most names that are looked up match no field. */
 static uint64_t name_bit(const char *name, size_t len)
 {
     return UINT64_C(1) << ((len * 8 + (len > 0 ? (uint8_t)name[0] | 0x20u : 0)) % 64);
 }
 
-/* Most names are not there, and do not come this far. */
+/* Most names are absent, and are rejected before this point. */
 __attribute__((noinline)) static struct span find_nth(const struct http_request *request,
                                                       const char *name, size_t name_len, size_t nth)
 {
@@ -84,7 +84,7 @@ void http_request_message(const struct http_request *request, struct http_messag
     message->field_arg = request;
 }
 
-/* ---- What llhttp finds ----------------------------------------------------------------------- */
+/* ---- Callbacks of llhttp --------------------------------------------------------------------- */
 
 static struct http_reader *reader_of(llhttp_t *parser)
 {
@@ -121,8 +121,7 @@ static void count_field(struct http_reader *reader, size_t name_len, size_t valu
     memcpy(reader->request->text.bytes + reader->field_at, &head, sizeof(head));
 }
 
-/* Fields behind a body (trailers) are read and left out: they must not change what the head says.
- */
+/* Fields after a body (trailers) are read and dropped: they must not change the head. */
 static int on_field_name(llhttp_t *parser, const char *bytes, size_t len)
 {
     static const struct field_head nothing;
@@ -150,7 +149,7 @@ static int on_field_value(llhttp_t *parser, const char *bytes, size_t len)
     return append(reader, bytes, len);
 }
 
-/* Blanks behind a value are not part of it. */
+/* Spaces after a value are not part of it. */
 static int on_field_end(llhttp_t *parser)
 {
     struct http_reader *reader = reader_of(parser);
@@ -174,7 +173,7 @@ static int on_field_end(llhttp_t *parser)
     return 0;
 }
 
-/* ---- What a head may say --------------------------------------------------------------------- */
+/* ---- Checks of a head ------------------------------------------------------------------------ */
 
 static bool equals(struct span text, const char *word)
 {
@@ -182,7 +181,7 @@ static bool equals(struct span text, const char *word)
     return text.len == len && strncasecmp((const char *)text.ptr, word, len) == 0;
 }
 
-/* RFC 3986's characters of a host and a port; brackets and colons are not told apart. */
+/* RFC 3986's characters of a host and a port, including brackets and colons at any position. */
 static bool is_host(struct span host)
 {
     static const char marks[] = "_~!$&'()*+,;=%[]";
@@ -249,7 +248,7 @@ static int on_head(llhttp_t *parser)
         return -1;
     if (parser->content_length > reader->limits->body_bytes)
         return refuse(reader, 413, BODY_TOO_LONG);
-    parser->upgrade = 0; /* an offer that is not taken up */
+    parser->upgrade = 0; /* the upgrade is not accepted */
     return 0;
 }
 
@@ -264,7 +263,7 @@ static int on_body(llhttp_t *parser, const char *bytes, size_t len)
     return append(reader, bytes, len);
 }
 
-/* A chunk that cannot fit is refused before its data comes. */
+/* A chunk that cannot fit is rejected before its data comes. */
 static int on_chunk(llhttp_t *parser)
 {
     struct http_reader *reader = reader_of(parser);
@@ -284,9 +283,9 @@ static int on_whole(llhttp_t *parser)
 /* ---- Line ends ------------------------------------------------------------------------------- */
 
 /*
- * One line's bytes, up to and with its LF where that has come. Returns how many of them may stand
- * in a head. *fault says why the next one may not: CR or LF stands alone, or the line goes on with
- * the field before it.
+ * One line's bytes, up to and including its LF if it has come. Returns how many of them are valid
+ * in a head. *fault is the reason why the next one is not: a single CR or LF, or a line that
+ * continues the field before it.
  */
 static size_t scan_line(struct http_reader *reader, const char *line, size_t len, bool has_end,
                         const char **fault)
@@ -298,7 +297,7 @@ static size_t scan_line(struct http_reader *reader, const char *line, size_t len
     size_t plain_len = cr != NULL ? (size_t)(cr - line) : text_len;
     bool ends_in_cr = cr != NULL || (was_cr && text_len == 0);
     if (is_start && reader->has_begun && (*line == ' ' || *line == '\t')) {
-        *fault = "a field's value goes on in a second line";
+        *fault = "a field's value continues in a second line";
         return 0;
     }
     *fault = "expected CR LF at the end of each line";
@@ -316,7 +315,7 @@ static size_t scan_line(struct http_reader *reader, const char *line, size_t len
     return len;
 }
 
-/* Most lines: whole, not empty, and their one CR stands before their LF. Changes nothing. */
+/* The common case: a complete line, not empty, with its only CR before its LF. Changes nothing. */
 static bool is_plain_line(const struct http_reader *reader, const char *line, size_t len)
 {
     return reader->line == LINE_EMPTY && len > 2 && line[len - 2] == '\r' && *line != ' ' &&
@@ -324,8 +323,8 @@ static bool is_plain_line(const struct http_reader *reader, const char *line, si
 }
 
 /*
- * How many of these bytes belong to the head; *is_end where its last byte is among them. Empty
- * lines before the request line are part of it, and count.
+ * How many of these bytes belong to the head; *is_end if its last byte is among them. Empty lines
+ * before the request line are part of it, and count.
  */
 static size_t scan_head(struct http_reader *reader, struct span bytes, bool *is_end,
                         const char **fault)
@@ -378,7 +377,7 @@ static enum http_event end_refused(struct http_reader *reader)
     return HTTP_EVENT_REFUSED;
 }
 
-/* Has llhttp read these bytes; how many it used. A refusal leaves a status. */
+/* Passes these bytes to llhttp; returns how many it used. An error sets a status. */
 static size_t execute(struct http_reader *reader, struct span bytes)
 {
     llhttp_errno_t code = llhttp_execute(&reader->parser, (const char *)bytes.ptr, bytes.len);
@@ -397,7 +396,7 @@ static size_t execute(struct http_reader *reader, struct span bytes)
     return used;
 }
 
-/* What is wrong is found at the same byte in whatever pieces a head comes. */
+/* An error is found at the same byte, however a head is split into pieces. */
 static enum http_event read_head(struct http_reader *reader, struct span bytes, size_t *used)
 {
     bool is_end;
@@ -410,7 +409,7 @@ static enum http_event read_head(struct http_reader *reader, struct span bytes, 
     if (reader->status == 0 && fault != NULL)
         refuse(reader, 400, fault);
     else if (reader->status == 0 && (*used != len || reader->is_head_whole != is_end))
-        refuse(reader, 400, "the request line or a field cannot be read");
+        refuse(reader, 400, "the request line or a field is invalid");
     else if (reader->status == 0 && !is_end && reader->head_bytes == reader->limits->head_bytes)
         refuse(reader, reader->has_begun ? 431 : 414,
                "line and fields are longer than http_header_size");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HTTP/1.0 and 1.1 requests from bytes that come in pieces of any size. llhttp reads the grammar; a
- * scan of line ends beside it finds where a head ends, and refuses what RFC 9112 lets a recipient
- * forgive: what one recipient forgives and another does not is how requests are smuggled.
+ * HTTP/1.0 and 1.1 requests from bytes in pieces of any size. llhttp parses the grammar; a separate
+ * scan of line ends finds the end of the head, and rejects everything that RFC 9112 lets a
+ * recipient tolerate: differences in tolerance enable request smuggling.
  */
 #ifndef STINT_PROTO_HTTP_HTTP_READER_H
 #define STINT_PROTO_HTTP_HTTP_READER_H
@@ -12,9 +12,9 @@
 
 #include <llhttp/llhttp.h>
 
-/* A request that is read, or was. Zeroed it is empty; used for one request after another. */
+/* A request that is being read, or was read. Zeroed it is empty; reused. */
 struct http_request {
-    struct http_request *next; /* the owner's */
+    struct http_request *next; /* for the owner */
     struct byte_queue text;    /* the target, then each field, then the body */
     uint32_t target_len, body_at;
     uint64_t name_bits; /* of its fields */
@@ -36,10 +36,10 @@ struct http_reader_limits {
 };
 
 enum http_event {
-    HTTP_EVENT_NONE,    /* all bytes are used, the request is not whole */
-    HTTP_EVENT_HEAD,    /* the head is whole, a body follows: the instant for 100 Continue */
-    HTTP_EVENT_MESSAGE, /* the request is whole */
-    HTTP_EVENT_REFUSED, /* status and detail say why. Nothing more can be read */
+    HTTP_EVENT_NONE,    /* all bytes are used, the request is incomplete */
+    HTTP_EVENT_HEAD,    /* the head is complete, a body follows: time for 100 Continue */
+    HTTP_EVENT_MESSAGE, /* the request is complete */
+    HTTP_EVENT_REFUSED, /* status and detail give the reason. Nothing more can be read */
 };
 
 struct http_reader {
@@ -53,9 +53,9 @@ struct http_reader {
     uint8_t state;
     uint8_t line;       /* of the scan */
     bool has_begun;     /* a line that is not empty has come */
-    bool is_field_open; /* the last field's value is not whole */
+    bool is_field_open; /* the last field's value is incomplete */
     bool is_head_whole, is_whole;
-    uint32_t field_at; /* where the last field stands */
+    uint32_t field_at; /* position of the last field */
 };
 
 void http_reader_init(struct http_reader *reader, const struct http_reader_limits *limits);
@@ -66,7 +66,7 @@ void http_reader_init(struct http_reader *reader, const struct http_reader_limit
  */
 enum http_event http_reader_read(struct http_reader *reader, struct span bytes, size_t *used);
 
-/* Whether a request has begun and is not whole. Empty lines before it do not count. */
+/* Whether a request is incomplete. Empty lines before it do not count. */
 bool http_reader_is_within(const struct http_reader *reader);
 
 #endif

@@ -46,7 +46,7 @@ const char *http_status_name(unsigned status)
     return "Error";
 }
 
-/* Whoever only looks is told that he would be denied, and has been served. */
+/* A peek that would be denied is reported as such, but the peek itself succeeds. */
 static bool only_looks(int verb)
 {
     return verb == REQUEST_PEEK || verb == REQUEST_EXPLAIN;
@@ -87,7 +87,7 @@ void http_problem_write(struct http_text *out, unsigned status, const char *deta
     http_text_add(out, "}");
 }
 
-/* A quota without a limit has none to tell. */
+/* An unlimited quota has no limit to report. */
 static void write_units(struct http_text *out, const char *name, uint32_t units, bool unlimited)
 {
     http_text_add_text(out, name);
@@ -125,7 +125,7 @@ static void write_flag(struct http_text *out, const char *name, bool is_set)
     http_text_add(out, "\":true");
 }
 
-/* What EXPLAIN says of the rule beside how it stands. */
+/* The members of EXPLAIN about the rule. */
 static void write_rule(struct http_text *out, const struct rule *rule)
 {
     http_text_add(out, ",\"name\":");
@@ -178,7 +178,7 @@ static void write_explanation(struct http_text *out, const struct reply_status *
     http_text_json_ms(out, status->shadow_over ? status->shadow_retry_after_ns : 0);
 }
 
-/* Why nothing limits it: a name may be mistyped. */
+/* Why no rule applies: a name may be mistyped. */
 static void write_unmatched(struct http_text *out, const struct reply_status *status)
 {
     http_text_add(out, ",\"unmatched\":\"");
@@ -205,7 +205,7 @@ static void write_status(struct http_text *out, const struct request *request,
     http_text_add(out, "}");
 }
 
-/* A single item is told by the decision itself. */
+/* The decision itself describes a single item. */
 static void write_statuses(struct http_text *out, const struct request *request,
                            const struct reply *reply)
 {
@@ -251,7 +251,7 @@ static void write_decision(struct http_text *out, const struct request *request,
     write_statuses(out, request, reply);
 }
 
-/* The names of the quotas that refused. */
+/* The names of the quotas that denied. */
 static void write_violated(struct http_text *out, const struct request *request,
                            const struct reply *reply)
 {
@@ -275,9 +275,9 @@ static void write_denial(struct http_text *out, const struct request *request,
                   "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\""
                   ",\"title\":\"Quota exceeded\",\"status\":429,\"detail\":\"");
     if (reply->decision.outcome == STINT_NEVER)
-        http_text_add(out, "So many units never fit the quota.");
+        http_text_add(out, "The cost is larger than the quota ever allows.");
     else
-        http_text_add(out, "The units are not free now; retry_after_ms says when they are.");
+        http_text_add(out, "The units are not free now; retry after retry_after_ms.");
     http_text_add(out, "\",");
     write_violated(out, request, reply);
     http_text_add(out, ",");

@@ -19,7 +19,7 @@ struct rls_reading {
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* proto3's JSON has numbers also as strings, and null for a default. */
+/* proto3's JSON also permits strings as numbers, and null for a default. */
 static int read_u32(const struct http_json_node *value, const struct http_place *place,
                     uint32_t *number, struct stint_error *error)
 {
@@ -150,7 +150,7 @@ static int read_limit(void *state, const struct http_json_node *value,
     return 0;
 }
 
-/* google.protobuf.UInt64Value: there or not, and 0 asks without taking. */
+/* google.protobuf.UInt64Value: optional, and 0 checks without taking. */
 static int read_descriptor_hits(void *state, const struct http_json_node *value,
                                 const struct http_place *place, struct stint_error *error)
 {
@@ -207,7 +207,7 @@ static int read_domain(void *state, const struct http_json_node *value,
     return read_text(value, place, &reading->call->request.domain, error);
 }
 
-/* Of the request: unset and 0 are 1. */
+/* Of the request: absent and 0 mean 1. */
 static int read_hits(void *state, const struct http_json_node *value,
                      const struct http_place *place, struct stint_error *error)
 {
@@ -247,7 +247,7 @@ int http_rls_read(struct http_call *call, struct span body, struct stint_error *
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-/* proto3 leaves out what is 0 or empty. */
+/* proto3 leaves out values that are 0 or empty. */
 static void write_current_limit(struct http_text *out, const struct rls_limit *limit)
 {
     const char *before = "";
@@ -278,7 +278,7 @@ static void write_current_limit(struct http_text *out, const struct rls_limit *l
     http_text_add(out, "}");
 }
 
-/* A google.protobuf.Duration: 0, 3, 6 or 9 decimals, as few as tell it. */
+/* A google.protobuf.Duration: 0, 3, 6 or 9 decimals, as few as are exact. */
 static void write_duration(struct http_text *out, uint64_t ns)
 {
     char decimals[10] = ".";
@@ -316,7 +316,7 @@ static void write_fields(struct http_text *out, const struct rls_form *form,
 {
     char values[RLS_HEADERS_SIZE];
     struct http_text text = http_text_at(values, sizeof(values));
-    struct http_answer answer; /* large: only the fields that there are get written */
+    struct http_answer answer; /* large: only the used fields are written */
     rls_fields(form, request, reply, &text, &answer);
     for (size_t i = 0; i < answer.n_fields; i++) {
         http_text_add_text(out, i == 0 ? ",\"responseHeadersToAdd\":[" : ",");
@@ -353,7 +353,7 @@ static void write_double(struct http_text *out, double number)
     http_text_bytes(out, text, (size_t)len);
 }
 
-/* As deep as the rules' files may have it. */
+/* The largest depth in the rules' files. */
 static void write_value(struct http_text *out, const Pb__Value *value)
 {
     switch (value->kind_case) {
@@ -403,7 +403,7 @@ static void write_metadata(struct http_text *out, struct http_call *call, const 
     if (metadata != NULL)
         write_struct(out, metadata);
     else
-        out->is_full = true; /* no memory: an answer that cannot be made */
+        out->is_full = true; /* no memory: the answer fails */
 }
 
 void http_rls_write(struct http_text *out, struct http_call *call, const struct rls_form *form,

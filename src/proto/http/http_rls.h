@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * envoyproxy/ratelimit's POST /json: the messages of Envoy's rate limit service as proto3 has them
- * in JSON. Names are taken as they are in the .proto file and in lowerCamelCase, and answered in
- * the latter; fields that have their default are left out.
+ * envoyproxy/ratelimit's POST /json: the messages of Envoy's rate limit service in proto3's JSON.
+ * Names are accepted as in the .proto file and in lowerCamelCase, and written in the latter; fields
+ * with their default value are left out.
  */
 #ifndef STINT_PROTO_HTTP_HTTP_RLS_H
 #define STINT_PROTO_HTTP_HTTP_RLS_H
@@ -14,7 +14,7 @@
 /* A RateLimitRequest, into a REQUEST_TAKE. */
 int http_rls_read(struct http_call *call, struct span body, struct stint_error *error);
 
-/* A RateLimitResponse to the call that was read, with what gRPC is answered beside its statuses. */
+/* A RateLimitResponse to the last call, with the same parts as in gRPC beside its statuses. */
 void http_rls_write(struct http_text *out, struct http_call *call, const struct rls_form *form,
                     const struct reply *reply);
 

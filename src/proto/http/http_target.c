@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Paths and queries of RFC 3986. Escapes that are none stay as they are. */
+/* Paths and queries of RFC 3986. Invalid escapes stay unchanged. */
 #include "proto/http/http_target.h"
 
 static int hex_digit(uint8_t c)
@@ -10,7 +10,7 @@ static int hex_digit(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The byte that "%xx" at `text` stands for, or -1. */
+/* The byte of "%xx" at `text`, or -1. */
 static int escaped_byte(const uint8_t *text, size_t len)
 {
     if (len < 3 || text[0] != '%')
@@ -93,13 +93,13 @@ static size_t drop_segment(const uint8_t *text, size_t len)
 }
 
 /*
- * Follows the segments of a decoded path in place: each is "/" and what stands up to the next one.
- * What is written never passes what is read.
+ * Resolves the segments of a decoded path in place: each is "/" and the text up to the next one.
+ * The write position never passes the read position.
  */
 static size_t follow_segments(uint8_t *text, size_t len)
 {
     size_t out = 0, at = 0;
-    bool ends_open = true; /* the path ends in "/", "/." or "/..": so does what is written */
+    bool ends_open = true; /* the path ends in "/", "/." or "/..": so does the result */
     while (at < len) {
         if (text[at] == '/') {
             at++;
@@ -131,7 +131,7 @@ static size_t follow_segments(uint8_t *text, size_t len)
 size_t http_target_path(struct span path, uint8_t *text)
 {
     if (path.len == 0 || path.ptr[0] != '/') {
-        /* "OPTIONS *", or nothing: no path, and so not ours to follow. */
+        /* "OPTIONS *", or nothing: no path, left unchanged. */
         if (path.len > 0)
             memcpy(text, path.ptr, path.len);
         return path.len;

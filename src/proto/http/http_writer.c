@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The size of a head is known before it is written: one reservation, and no check behind it. */
+/* The size of a head is computed before it is written: one reservation, and no checks after it. */
 #include "proto/http/http_writer.h"
 
 #include "base/number.h"
@@ -34,7 +34,7 @@ static uint8_t *put_field(uint8_t *at, const struct http_answer_field *field,
     return put_literal(at, "\r\n");
 }
 
-/* At least as many bytes as the head takes. Measures the fields. */
+/* An upper bound of the head's size. Measures the fields. */
 static size_t head_size(const struct http_answer *answer, const struct http_framing *framing,
                         struct field_len lens[HTTP_ANSWER_FIELDS_MAX])
 {

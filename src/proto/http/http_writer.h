@@ -6,12 +6,12 @@
 #include "base/byte_queue.h"
 #include "proto/http/http_message.h"
 
-/* What an answer depends on beside itself. */
+/* The parameters of an answer beside itself. */
 struct http_framing {
-    const char *date;      /* as RFC 9110 writes it. NULL: none is sent */
+    const char *date;      /* in the format of RFC 9110. NULL: none is sent */
     bool is_head;          /* the request was HEAD: no body follows */
     bool ends_connection;  /* Connection: close */
-    bool names_keep_alive; /* a client of HTTP/1.0 has asked for it */
+    bool names_keep_alive; /* an HTTP/1.0 client requested it */
 };
 
 /* False: no memory, and nothing was written. */

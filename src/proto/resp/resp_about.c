@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the server says of its commands. */
+/* COMMAND and error messages, from the table of commands. */
 #include "proto/resp/resp_about.h"
 
 #include "base/buf.h"
@@ -63,7 +63,7 @@ static void write_flags(struct resp_writer *writer, uint8_t flags)
             resp_write_simple(writer, flag_names[i].name);
 }
 
-/* Ten elements, the last four of which (categories, tips, key specs, subcommands) are empty. */
+/* Ten elements, of which the last four (categories, tips, key specs, subcommands) are empty. */
 static void write_info(struct resp_writer *writer, const struct resp_command *command)
 {
     resp_write_array(writer, 10);
@@ -77,7 +77,7 @@ static void write_info(struct resp_writer *writer, const struct resp_command *co
         resp_write_array(writer, 0);
 }
 
-/* One argument that reads like the whole syntax: redis-cli shows it as a hint while one types. */
+/* A single argument that contains the whole syntax: redis-cli shows it as a hint. */
 static void write_docs(struct resp_writer *writer, const struct resp_command *command)
 {
     bool has_arguments = command->syntax[0] != '\0';

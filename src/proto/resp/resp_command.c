@@ -25,24 +25,24 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
     [RESP_DEL] = COMMAND("del", -2, WRITE, ALL_KEYS, "key [key ...]",
         "Forgets keys of CL.THROTTLE; how many had a state"),
     [RESP_TTL] = COMMAND("ttl", 2, READONLY | FAST, ONE_KEY, "key",
-        "Seconds until a key of CL.THROTTLE is as never used; -2: it is"),
+        "Seconds until a key of CL.THROTTLE has expired; -2: it has"),
     [RESP_AUTH] = COMMAND("auth", -2, NO_AUTH | FAST, NO_KEYS, "[user] secret",
-        "Says who asks, by a token"),
+        "Authenticates the connection by a token"),
     [RESP_ECHO] = COMMAND("echo", 2, FAST, NO_KEYS, "message", "Sends the message back"),
-    [RESP_INFO] = COMMAND("info", -1, READONLY, NO_KEYS, "[section ...]", "Figures of the server"),
+    [RESP_INFO] = COMMAND("info", -1, READONLY, NO_KEYS, "[section ...]", "Metrics of the server"),
     [RESP_PING] = COMMAND("ping", -1, FAST, NO_KEYS, "[message]", "PONG, or the message"),
     [RESP_PTTL] = COMMAND("pttl", 2, READONLY | FAST, ONE_KEY, "key",
-        "Milliseconds until a key of CL.THROTTLE is as never used; -2: it is"),
+        "Milliseconds until a key of CL.THROTTLE has expired; -2: it has"),
     [RESP_QUIT] = COMMAND("quit", -1, NO_AUTH | FAST, NO_KEYS, "", "Closes the connection"),
     [RESP_HELLO] = COMMAND("hello", -1, NO_AUTH | FAST, NO_KEYS,
-        "[2 | 3 [AUTH user secret] [SETNAME name]]", "What this server is; RESP2 or RESP3"),
+        "[2 | 3 [AUTH user secret] [SETNAME name]]", "Server information; selects RESP2 or RESP3"),
     [RESP_RESET_CONNECTION] = COMMAND("reset", 1, NO_AUTH | FAST, NO_KEYS, "",
-        "The connection as it was at first"),
+        "Resets the connection"),
     [RESP_CLIENT] = COMMAND("client", -2, FAST, NO_KEYS,
         "<ID | INFO | GETNAME | SETNAME name | SETINFO attribute text | NO-EVICT | NO-TOUCH>",
-        "What is known of this connection"),
+        "Information on this connection"),
     [RESP_CONFIG] = COMMAND("config", -2, READONLY, NO_KEYS, "GET pattern [pattern ...]",
-        "Settings that clients ask for"),
+        "Settings that clients read"),
     [RESP_EXISTS] = COMMAND("exists", -2, READONLY | FAST, ALL_KEYS, "key [key ...]",
         "How many of the keys of CL.THROTTLE have a state"),
     [RESP_SELECT] = COMMAND("select", 2, FAST, NO_KEYS, "0", "There is one database, 0"),
@@ -52,11 +52,11 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
         "[COUNT | LIST | INFO [name ...] | DOCS [name ...] | GETKEYS command ...]",
         "This table of commands"),
     [RESP_TOP] = COMMAND("stint.top", -1, READONLY, NO_KEYS, "[n] [ASKED | DENIED]",
-        "Keys that are asked for, or denied, most"),
+        "Keys requested or denied most"),
     [RESP_BOOK] = COMMAND("stint.book", -6, WRITE | MOVABLE, NO_KEYS, TARGET " MAXWAIT ms [ID id]",
-        "Charges a place in the future and says when it starts"),
+        "Books units in the future and returns their start"),
     [RESP_PEEK] = COMMAND("stint.peek", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
-        "What TAKE would say; changes nothing"),
+        "The reply of TAKE; changes nothing"),
     [RESP_POOL] = COMMAND("stint.pool", -2, WRITE, NO_KEYS,
         "<NEXT pool [COST n] [PROBE] [WAIT ms] | GIVEBACK pool key [COST n] [AT stamp] | "
         "REPORT pool key <OK | COOL ms | BACKOFF | OUT> | STATUS pool | LIST | "
@@ -70,15 +70,15 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
     [RESP_BLOCK] = COMMAND("stint.block", -6, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET " FOR ms",
         "Denies the keys for some time, whatever their state"),
     [RESP_CLOCK] = COMMAND("stint.clock", -1, ADMIN | FAST, NO_KEYS, "[SET ns | ADVANCE time]",
-        "The time that decisions go by; moves a virtual clock forward"),
+        "The time of decisions; moves a virtual clock forward"),
     [RESP_RENEW] = COMMAND("stint.renew", 2, WRITE | FAST, NO_KEYS, "ticket",
-        "Moves the end of a lease"),
+        "Extends a lease"),
     [RESP_RESET] = COMMAND("stint.reset", -4, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET,
         "Forgets the keys' states and lifts a block"),
     [RESP_CANCEL] = COMMAND("stint.cancel", -2, WRITE | FAST, NO_KEYS, "ticket [ID id]",
-        "Gives back all that a ticket stands for"),
+        "Returns all units of a ticket"),
     [RESP_CHARGE] = COMMAND("stint.charge", -4, WRITE | MOVABLE, NO_KEYS, TARGET " [ID id]",
-        "Takes without asking"),
+        "Takes units without a check"),
     [RESP_REFUND] = COMMAND("stint.refund", -4, WRITE | MOVABLE, NO_KEYS,
         TARGET " [AT stamp] [ID id]", "Gives back units that were not used"),
     [RESP_SETTLE] = COMMAND("stint.settle", -3, WRITE | FAST, NO_KEYS, "ticket actual [ID id]",
@@ -87,15 +87,15 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
         "Which rules match and how each stands; charges nothing"),
     [RESP_RESERVE] = COMMAND("stint.reserve", -6, WRITE | MOVABLE | BLOCKING, NO_KEYS,
         TARGET " LIFETIME ms [ON_EXPIRY keep|release|n] [WAIT ms] [ID id]",
-        "Charges an estimate and gives a ticket"),
+        "Charges an estimate and returns a ticket"),
     [RESP_SETQUOTA] = COMMAND("stint.setquota", -5, WRITE | ADMIN | MOVABLE, NO_KEYS,
         TARGET " <TO spec | DEFAULT>", "Gives the keys another quota from now on"),
     [RESP_TAKEUPTO] = COMMAND("stint.takeupto", -4, WRITE | MOVABLE | BLOCKING, NO_KEYS,
-        TARGET " [WAIT ms] [ID id]", "Takes as much of the cost as there is"),
+        TARGET " [WAIT ms] [ID id]", "Takes as much of the cost as is free"),
 };
 /* clang-format on */
 
-/* The first command whose name is so long, or RESP_COMMANDS. */
+/* The first command with a name of this length, or RESP_COMMANDS. */
 static size_t first_of(size_t name_len)
 {
     switch (name_len) {
@@ -132,9 +132,9 @@ static inline uint8_t lower(uint8_t c)
 }
 
 /*
- * Eight bytes of a name at once. Where the table has a letter (its bytes with 0x40; a point is
- * below), 0x20 is set in the other's byte: it is then the same for the capital and the small
- * letter, and for nothing else.
+ * Compares eight bytes of a name at once. Where the table has a letter (its bytes with 0x40; a
+ * point is below), 0x20 is set in the other's byte: capital and small letter are then the same, and
+ * no other byte is.
  */
 static inline bool is_same8(const uint8_t *bytes, const char *name)
 {
@@ -147,7 +147,7 @@ static inline bool is_same8(const uint8_t *bytes, const char *name)
 static inline bool is_named(const struct resp_command *command, struct span name)
 {
     size_t at = 0;
-    if (name.len >= 8) /* the first and the last eight; together they are all */
+    if (name.len >= 8) /* the first and the last eight, which overlap or meet */
         return is_same8(name.ptr, command->name) &&
                is_same8(name.ptr + name.len - 8, command->name + name.len - 8);
     while (at < name.len && lower(name.ptr[at]) == (uint8_t)command->name[at])

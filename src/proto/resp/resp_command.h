@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of commands: what a name means, and what COMMAND, COMMAND DOCS and an error say of it.
- * docs/protocol.md is the same for people.
+ * The table of commands: the meaning of a name, and its texts in COMMAND, COMMAND DOCS and errors.
+ * docs/protocol.md describes the same for users.
  */
 #ifndef STINT_PROTO_RESP_RESP_COMMAND_H
 #define STINT_PROTO_RESP_RESP_COMMAND_H
@@ -55,16 +55,16 @@ enum resp_command_flag {
     RESP_FLAG_ADMIN = 4,
     RESP_FLAG_FAST = 8,
     RESP_FLAG_MOVABLE = 16, /* which arguments are keys depends on the words before them */
-    RESP_FLAG_NO_AUTH = 32, /* for those, too, who have not said who they are */
+    RESP_FLAG_NO_AUTH = 32, /* also allowed before authentication */
     RESP_FLAG_BLOCKING = 64,
 };
 
 struct resp_command {
     const char *name;   /* in small letters */
-    const char *syntax; /* behind the name */
+    const char *syntax; /* after the name */
     const char *summary;
     uint8_t name_len;
-    int8_t arity; /* arguments with the name; -n: at least n */
+    int8_t arity; /* arguments including the name; -n: at least n */
     uint8_t flags;
     int8_t first_key, last_key, key_step; /* 0: none, or RESP_FLAG_MOVABLE; last -1: to the end */
 };
@@ -80,7 +80,7 @@ static inline enum resp_command_id resp_command_id(const struct resp_command *co
 
 bool resp_command_takes(const struct resp_command *command, size_t n_arguments);
 
-/* Whether `text` is `word`, which is in capitals or small letters, in any case. */
+/* Whether `text` is `word`, in any case; `word` is in capitals or small letters. */
 bool resp_word_is(struct span text, const char *word);
 
 #endif

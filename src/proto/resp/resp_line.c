@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Inline commands. A line only becomes shorter when its quotes are taken off. */
+/* Inline commands. Removing quotes only shortens a line. */
 #include "proto/resp/resp_line.h"
 
 #include <stdbool.h>
@@ -40,7 +40,7 @@ static uint8_t escaped(uint8_t c)
     }
 }
 
-/* Behind a backslash in double quotes. */
+/* After a backslash in double quotes. */
 static void copy_escaped(struct line *line)
 {
     bool is_hex = line->end - line->at >= 3 && line->at[0] == 'x' && hex_value(line->at[1]) >= 0 &&
@@ -53,7 +53,7 @@ static void copy_escaped(struct line *line)
     }
 }
 
-/* From behind the opening quote to behind the closing one; false if that is missing. */
+/* From after the opening quote to after the closing one; false if that is missing. */
 static bool copy_quoted(struct line *line, uint8_t quote)
 {
     while (line->at < line->end) {
@@ -84,8 +84,8 @@ static bool copy_word(struct line *line)
 }
 
 /*
- * "POST / HTTP/1.1": a page in a browser can send such a line, and behind it a body of commands, to
- * a port on its own machine.
+ * "POST / HTTP/1.1": a page in a browser can send such a line, and then a body of commands, to a
+ * port of its own machine.
  */
 static bool is_http(const struct resp_argv *argv)
 {

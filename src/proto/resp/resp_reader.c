@@ -8,10 +8,10 @@
 #define FAULTS 9
 
 static const char *const messages[FAULTS] = {
-    [-RESP_ERROR_COUNT] = "behind '*' a number of arguments within the limit was expected",
-    [-RESP_ERROR_NO_BULK] = "an argument was expected to begin with '$'",
-    [-RESP_ERROR_LENGTH] = "behind '$' a length within the limit was expected",
-    [-RESP_ERROR_NO_END] = "CR LF was expected behind an argument",
+    [-RESP_ERROR_COUNT] = "expected a number of arguments within the limit after '*'",
+    [-RESP_ERROR_NO_BULK] = "expected an argument that begins with '$'",
+    [-RESP_ERROR_LENGTH] = "expected a length within the limit after '$'",
+    [-RESP_ERROR_NO_END] = "expected CR LF after an argument",
     [-RESP_ERROR_TOO_LONG] = "too big request",
     [-RESP_ERROR_QUOTES] = "unbalanced quotes in request",
     [-RESP_ERROR_HTTP] = "this port does not speak HTTP",
@@ -23,7 +23,7 @@ const char *resp_error_message(long fault)
     return fault < 0 && fault > -FAULTS ? messages[-fault] : "unknown fault";
 }
 
-/* Reads digits, CR, LF at *at and moves it behind them: 1; 0: more is needed; -1: no such thing. */
+/* Reads digits, CR, LF at *at and advances past them: 1; 0: more is needed; -1: invalid. */
 static inline int read_count(struct span bytes, size_t *at, size_t *count)
 {
     const uint8_t *start = bytes.ptr + *at, *end = bytes.ptr + bytes.len, *here = start;
@@ -77,7 +77,7 @@ static inline int read_length(struct span bytes, size_t *at, size_t *len)
     return read_count(bytes, at, len);
 }
 
-/* One argument at *at, which is moved behind it: 1, 0 or a fault. */
+/* One argument at *at, which is advanced past it: 1, 0 or an error. */
 static inline long walk_argument(struct span bytes, size_t *at, const struct resp_bounds *bounds,
                                  struct span *arg)
 {
@@ -102,7 +102,7 @@ static inline long walk_argument(struct span bytes, size_t *at, const struct res
     return 1;
 }
 
-/* From where `reader` stands to the last argument: 1, 0 or a fault. */
+/* From the position of `reader` to the last argument: 1, 0 or an error. */
 static inline long walk_arguments(struct resp_reader *reader, struct span bytes,
                                   const struct resp_bounds *bounds, struct span *args)
 {
@@ -115,7 +115,7 @@ static inline long walk_arguments(struct resp_reader *reader, struct span bytes,
     return code;
 }
 
-/* All of it at once: what usually happens. */
+/* The whole command at once: the usual case. */
 static inline long read_whole(struct resp_reader *reader, struct span bytes,
                               const struct resp_bounds *bounds, struct resp_argv *argv)
 {
@@ -135,8 +135,7 @@ static long read_array(struct resp_reader *reader, struct span bytes,
                        const struct resp_bounds *bounds, struct resp_argv *argv)
 {
     if (reader->at > 0) {
-        /* Where arguments are put is of no matter: the bytes may be elsewhere with the next call.
-         */
+        /* The arguments are not stored: the bytes may have moved at the next call. */
         long code = walk_arguments(reader, bytes, bounds, argv->args);
         if (code <= 0)
             return code;

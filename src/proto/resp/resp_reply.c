@@ -37,8 +37,8 @@ static inline uint64_t seconds_up(uint64_t ns)
 }
 
 /*
- * What is known when this is compiled, and is in every reply, is copied as it stands. The length of
- * a bulk string is checked.
+ * Texts that are constant, and are in every reply, are copied as a whole. The length of a bulk
+ * string is checked.
  */
 #define PUT(at, text) put(at, text, sizeof(text) - 1)
 #define PUT_BULK(at, length, text)                                                                 \
@@ -140,7 +140,7 @@ static void write_stamp(struct resp_writer *writer, unsigned binding, uint64_t a
     writer->len += (size_t)(at - space);
 }
 
-/* What only EXPLAIN says: of the quota and how it was applied, */
+/* The members that only EXPLAIN has: of the quota and how it was applied, */
 #define STANDING ((size_t)7)
 
 static void write_standing(struct resp_writer *writer, const struct reply_status *status)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the service answered, as docs/protocol.md says it is replied. */
+/* The service's replies, in the format of docs/protocol.md. */
 #ifndef STINT_PROTO_RESP_RESP_REPLY_H
 #define STINT_PROTO_RESP_RESP_REPLY_H
 

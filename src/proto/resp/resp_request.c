@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests by position; those with words are read in resp_words.c. */
+/* Arguments by position; resp_words.c reads options. */
 #include "proto/resp/resp_request.h"
 
 #include <assert.h>
@@ -28,7 +28,7 @@ void resp_request_key(struct request *request, enum request_verb verb, struct sp
     *request = (struct request){.verb = (uint8_t)verb, .cost = 1, .key = key};
 }
 
-/* Digits alone, of a number above max: not one that is malformed or below 0. */
+/* Only digits, of a number above max: neither malformed nor below 0. */
 static bool is_larger(struct span text, uint64_t max)
 {
     uint64_t number = 0;
@@ -44,7 +44,7 @@ int resp_refuse_number(const char *what, struct span text, uint64_t min, uint64_
                        struct stint_error *error)
 {
     int shown = text.len < SHOWN_MAX ? (int)text.len : SHOWN_MAX;
-    /* Units are what has this maximum; max_burst is one less. */
+    /* The maximum is that of units; max_burst is one less. */
     bool has_advice = (max == UNIT_COUNT_MAX || max == UNIT_COUNT_MAX - 1) && is_larger(text, max);
     return err_set(error, STINT_E_RANGE,
                    "%s must be a whole number from %llu to %llu, not '%.*s'%s", what,
@@ -83,7 +83,7 @@ static const struct throttle_number throttle_numbers[THROTTLE_NUMBERS] = {
     {"quantity", 0, UINT32_MAX},
 };
 
-/* An integer of 64 bits with or without a sign, as redis-cell reads one. */
+/* An integer of 64 bits with or without a sign, in redis-cell's format. */
 static inline bool read_integer(struct span text, int64_t *number)
 {
     uint64_t magnitude;

@@ -7,7 +7,7 @@
 #include "decide/request.h"
 #include "proto/resp/resp_command.h"
 
-/* How an error of CL.THROTTLE begins that redis-cell has, too, behind the word "Cell". */
+/* The prefix of CL.THROTTLE's errors that redis-cell has, too, after the word "Cell". */
 #define RESP_CELL_ERROR "error: Store error: "
 #define RESP_CELL_USAGE                                                                            \
     RESP_CELL_ERROR                                                                                \
@@ -17,7 +17,7 @@
 #define RESP_TIME_MAX_MS UINT64_C(315360000000) /* LIFETIME, MAXWAIT, FOR: ten years */
 #define RESP_ID_MAX 128
 
-/* Where the lists of a request are put; one is enough for any number of connections. */
+/* Memory for the lists of a request; one is enough for any number of connections. */
 struct resp_lists {
     struct request_item items[STINT_ITEMS_MAX];
     struct descriptor descriptors[DESCRIPTORS_MAX];
@@ -25,23 +25,22 @@ struct resp_lists {
 };
 
 /*
- * The command is a request: not one of the connection, of pools or figures. DEL, UNLINK, EXISTS,
- * TTL and PTTL are requests for one key each: see resp_request_key().
- * args[0] is the command's name, and their number is one that it takes. All that *request points to
- * is in args or in lists. STINT_E_SYNTAX or STINT_E_RANGE with a message that names the command
- * and what was expected.
+ * Parses a command that is a request: not one of the connection, of pools or metrics. DEL, UNLINK,
+ * EXISTS, TTL and PTTL are requests for one key each: see resp_request_key(). args[0] is the
+ * command's name, and the number of args is valid for it. All pointers of *request are into args or
+ * lists. STINT_E_SYNTAX or STINT_E_RANGE with a message that names the command and what was
+ * expected.
  */
 int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,
                       struct resp_lists *lists, struct request *request, struct stint_error *error);
 
 /*
- * CL.THROTTLE alone, for which everything counts: sets only key, cost and throttle of a request
- * that was made once, with the rest of it as it is for each.
+ * Only CL.THROTTLE, for speed: sets key, cost and throttle of a request that was initialised once.
  */
 int resp_request_throttle(const struct span *args, size_t n_args, struct request *request,
                           struct stint_error *error);
 
-/* FORGET or FIND of a key of CL.THROTTLE. */
+/* FORGET or FIND for a key of CL.THROTTLE. */
 void resp_request_key(struct request *request, enum request_verb verb, struct span key);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One reader for each word. */
+/* One function for each option. */
 #include "proto/resp/resp_words.h"
 
 #include "base/buf.h"
@@ -52,7 +52,7 @@ static const struct name names[WORDS] = {
 #define TARGET (BIT(WORD_QUOTA) | BIT(WORD_DOMAIN) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
 #define REPEATED (BIT(WORD_QUOTA) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
 
-/* Which words a verb may have, and which it must: one of them. */
+/* Options that a verb accepts, and those of which it requires one. */
 struct grammar {
     unsigned words, needed;
 };
@@ -84,17 +84,17 @@ struct reading {
     size_t n_entries;
     unsigned seen;
     bool cost_seen;
-    int last; /* the word before: a COST behind QUOTA or DESCRIPTOR is of that one */
+    int last; /* the previous option: a COST after QUOTA or DESCRIPTOR applies to it */
     struct stint_error *error;
 };
 
 static int missing(const struct reading *reading, enum word word, const char *what)
 {
-    return err_set(reading->error, STINT_E_SYNTAX, "behind %s %s is missing", names[word].text,
+    return err_set(reading->error, STINT_E_SYNTAX, "after %s %s is missing", names[word].text,
                    what);
 }
 
-/* The argument of a word. */
+/* The argument of an option. */
 static int next(struct reading *reading, enum word word, const char *what, struct span *argument)
 {
     if (reading->at == reading->n_args)
@@ -208,7 +208,7 @@ static int read_to(struct reading *reading)
     struct span *quota = &reading->request->quota;
     int code = next(reading, WORD_TO, "a spec", quota);
     if (code == STINT_OK && quota->len == 0)
-        return err_set(reading->error, STINT_E_SYNTAX, "behind TO a spec is missing");
+        return err_set(reading->error, STINT_E_SYNTAX, "after TO a spec is missing");
     return code;
 }
 
@@ -223,7 +223,7 @@ static int read_on_expiry(struct reading *reading)
     if (resp_word_is(text, "KEEP"))
         units = STINT_KEEP_ALL;
     else if (!resp_word_is(text, "RELEASE") && !resp_number_read(text, UINT32_MAX, &units))
-        return resp_refuse_word("keep, release or a number of units (0 to 4294967295) behind "
+        return resp_refuse_word("keep, release or a number of units (0 to 4294967295) after "
                                 "ON_EXPIRY",
                                 text, reading->error);
     request->has_on_expiry = true;
@@ -264,7 +264,7 @@ static int read_argument(struct reading *reading, enum word word)
     }
 }
 
-/* Names are capital letters: without 0x20 the other's byte is the same for both of its forms. */
+/* Names are capital letters: without 0x20 a byte is the same for both cases. */
 static inline bool is_named(const struct name *name, struct span text)
 {
     size_t at = 0;
@@ -283,7 +283,7 @@ static enum word find_word(struct span text, unsigned among)
     return WORDS;
 }
 
-/* Appends the names of some words: "QUOTA, DOMAIN or COST". */
+/* Appends the names of some options: "QUOTA, DOMAIN or COST". */
 static int refuse_unknown(const struct reading *reading, unsigned among, struct span text)
 {
     char expected[STINT_ERROR_MAX / 2];
@@ -305,11 +305,11 @@ static int check_target(const struct reading *reading)
     bool has_domain = (reading->seen & BIT(WORD_DOMAIN)) != 0;
     if (request->n_items > 0 && (has_domain || request->n_descriptors > 0))
         return err_set(reading->error, STINT_E_SYNTAX,
-                       "QUOTA and DOMAIN are two ways to say whom it is asked of: only one");
+                       "QUOTA and DOMAIN exclude each other: give one of them");
     if (request->n_items == 0 && !has_domain)
         return err_set(reading->error, STINT_E_SYNTAX, "QUOTA or DOMAIN is missing");
     if (has_domain && request->n_descriptors == 0)
-        return err_set(reading->error, STINT_E_SYNTAX, "behind DOMAIN a DESCRIPTOR is missing");
+        return err_set(reading->error, STINT_E_SYNTAX, "after DOMAIN a DESCRIPTOR is missing");
     return STINT_OK;
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Targets and options: the part of a command that is words with arguments behind them. */
+/* Targets and options: the part of a command that consists of words with arguments. */
 #ifndef STINT_PROTO_RESP_RESP_WORDS_H
 #define STINT_PROTO_RESP_RESP_WORDS_H
 
 #include "proto/resp/resp_request.h"
 
 /*
- * Fills in what the words say, and refuses words that the command does not have, or lacks. lists is
- * NULL for commands without a target.
+ * Sets the members of the request, and rejects options that the command does not have, or lacks.
+ * lists is NULL for commands without a target.
  */
 int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *lists,
                     struct request *request, struct stint_error *error);
 
-/* STINT_E_RANGE and STINT_E_SYNTAX, with what was expected and what stands there. */
+/* STINT_E_RANGE and STINT_E_SYNTAX, with the expected and the actual argument. */
 int resp_refuse_number(const char *what, struct span text, uint64_t min, uint64_t max,
                        struct stint_error *error);
 int resp_refuse_word(const char *expected, struct span text, struct stint_error *error);

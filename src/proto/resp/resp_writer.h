@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The types of RESP, appended to memory that grows and stays: once a connection is warm, a reply
- * allocates nothing. Where there is no memory the writer fails for good, and writes no more: half a
- * reply must not be followed by another.
+ * The types of RESP, appended to memory that grows and is kept: after the first replies of a
+ * connection, no memory is allocated. Without memory the writer fails permanently, and writes no
+ * more: half a reply must not be followed by another.
  */
 #ifndef STINT_PROTO_RESP_RESP_WRITER_H
 #define STINT_PROTO_RESP_RESP_WRITER_H
@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-/* Zeroed, but for the version, it is empty. */
+/* Zeroed, except the version, it is empty. */
 struct resp_writer {
     uint8_t *bytes;
     size_t len, size;
@@ -21,7 +21,7 @@ struct resp_writer {
 
 void resp_writer_deinit(struct resp_writer *writer);
 
-/* n bytes behind those written, to be counted into len by the caller; NULL: none to be had. */
+/* n bytes at the end, to be counted into len by the caller; NULL: no memory. */
 uint8_t *resp_writer_grow(struct resp_writer *writer, size_t n);
 static inline uint8_t *resp_writer_space(struct resp_writer *writer, size_t n)
 {
@@ -41,9 +41,9 @@ void resp_write_simple(struct resp_writer *writer, const char *text); /* +OK; no
 void resp_write_null(struct resp_writer *writer);
 /* A double in RESP3, its text in RESP2; three decimals. */
 void resp_write_double(struct resp_writer *writer, double number);
-/* A text for people: verbatim in RESP3. */
+/* A text for people to read: verbatim in RESP3. */
 void resp_write_verbatim(struct resp_writer *writer, struct span text);
-/* "-WORD message"; control characters of the message become blanks. */
+/* "-WORD message"; control characters of the message become spaces. */
 void resp_write_error(struct resp_writer *writer, const char *word, const char *message);
 
 /* ns as whole ms, rounded up. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tokens in force: what a search compares, and the exchange of one set for another. */
+/* Tokens in force: the search for a secret, and the exchange of one set for another. */
 #include "service/access/access.h"
 
 #include "service/access/access_set.h"
@@ -15,7 +15,7 @@
 struct access *access_ref(struct access *access)
 {
     if (access != NULL)
-        /* relaxed: whoever takes a reference has one already, or the lock of access_now. */
+        /* relaxed: the caller already holds a reference, or the lock of access_now. */
         __atomic_fetch_add(&access->references, 1, __ATOMIC_RELAXED);
     return access;
 }
@@ -43,7 +43,7 @@ const struct access_token *access_find(const struct access *access, struct span 
     const struct access_token *found = NULL;
     if (!digest_of(secret, digest))
         return NULL;
-    /* To the end, also past a match: the time says nothing about where one stood. */
+    /* Always searches to the end, also after a match: the duration does not show the position. */
     for (size_t i = 0; i < access->count; i++) {
         const struct access_entry *entry = &access->entries[i];
         bool same = gnutls_memcmp(entry->digest, digest, sizeof(digest)) == 0;
@@ -69,10 +69,10 @@ const struct access_token *access_again(const struct access *access,
 
 bool access_secret_new(char text[ACCESS_SECRET_SIZE])
 {
-    /* The 64 characters that stand in a URL, a shell and a header field as they are. */
+    /* 64 characters that need no escaping in a URL, a shell or a header field. */
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     static const char prefix[] = "stint_";
-    uint8_t chance[43]; /* 6 bits of each: 258 in all */
+    uint8_t chance[43]; /* random, 6 bits of each: 258 in all */
     if (gnutls_rnd(GNUTLS_RND_KEY, chance, sizeof(chance)) != 0)
         return false;
     size_t len = strlen(prefix);
@@ -103,7 +103,7 @@ struct access_now {
     pthread_mutex_t lock; /* of access, while a reference is taken or the set changes */
     struct access *access;
     uint64_t generation;
-    struct guesses *guesses; /* NULL: not counted */
+    struct guesses *guesses; /* NULL: wrong secrets are not counted */
     struct access_guess_options guess_options;
 };
 
@@ -132,7 +132,7 @@ void access_now_set(struct access_now *now, struct access *access)
     pthread_mutex_lock(&now->lock);
     struct access *old = now->access;
     now->access = access;
-    /* release: whoever sees the new number gets the new set. */
+    /* release: a reader that sees the new number gets the new set. */
     __atomic_fetch_add(&now->generation, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&now->lock);
     access_unref(old);
@@ -148,7 +148,7 @@ struct access *access_now_get(struct access_now *now)
 
 uint64_t access_now_generation(const struct access_now *now)
 {
-    /* acquire: with the release of access_now_set(). */
+    /* acquire: pairs with the release of access_now_set(). */
     return __atomic_load_n(&now->generation, __ATOMIC_ACQUIRE);
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who may ask for what: the tokens of a file, each a name, its roles and the SHA-256 of a secret.
+ * The tokens of a file: each has a name, its roles and the SHA-256 of a secret.
  *
  *     # NAME ROLE[,ROLE] sha256:HEX
  *     shop       ask sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
  *     operations administer,metrics sha256:…
  *
- * A secret is 256 bits of chance (access_secret_new), not a word that a person thought of. Slow,
- * salted hashes are there to make guessing dear; nobody guesses 2^256, and equal secrets do not
- * happen. So one round of SHA-256 keeps the file as safe to lose, and costs a request 300 ns.
+ * A secret is 256 random bits (access_secret_new), not a password. Slow, salted hashes make
+ * guessing expensive; 2^256 secrets cannot be guessed, and equal secrets do not occur. So one round
+ * of SHA-256 protects the file as well, and costs a request 300 ns.
  *
- * A set of tokens is made whole and never changed; any number of threads may read it. The last
- * access_unref() frees it, and with it every token found in it.
+ * A set of tokens is immutable; any number of threads may read it. The last access_unref() frees
+ * it, and every token found in it.
  */
 #ifndef STINT_SERVICE_ACCESS_ACCESS_H
 #define STINT_SERVICE_ACCESS_ACCESS_H
@@ -22,13 +22,13 @@
 enum access_role {
     ACCESS_ASK = 1,        /* decisions: take, peek, settle, … and pools */
     ACCESS_ADMINISTER = 2, /* block, reset, quotas of keys, reload; nothing of ACCESS_ASK */
-    ACCESS_METRICS = 4,    /* figures: /metrics, /v1/stats, STINT.TOP */
+    ACCESS_METRICS = 4,    /* /metrics, /v1/stats, STINT.TOP */
 };
 #define ACCESS_ALL (ACCESS_ASK | ACCESS_ADMINISTER | ACCESS_METRICS)
 
 #define ACCESS_NAME_MAX 64       /* bytes: letters, digits and . _ - */
-#define ACCESS_TOKENS_MAX 1000   /* all are looked at in each search */
-#define ACCESS_SECRET_MIN 32     /* bytes of a secret whose hash is asked for by hand */
+#define ACCESS_TOKENS_MAX 1000   /* each search compares all of them */
+#define ACCESS_SECRET_MIN 32     /* bytes of a secret that `stint token hash` accepts */
 #define ACCESS_SECRET_SIZE 50    /* of the text of a new secret, with its terminator */
 #define ACCESS_HASH_TEXT_SIZE 72 /* "sha256:", 64 digits, a terminator */
 
@@ -41,56 +41,57 @@ struct access;
 struct metrics_worker;
 
 /*
- * The tokens of a file's text, with one reference. STINT_E_SYNTAX for a line that cannot be read, a
- * name or a secret that is there twice, or no token at all: the message begins "PATH:LINE: ".
+ * Parses the tokens of a file's text; the set has one reference. STINT_E_SYNTAX for a line that
+ * cannot be parsed, a name or a secret that occurs twice, or no token at all: the message begins
+ * "PATH:LINE: ".
  */
 int access_load(struct access **access, const char *path, struct span text,
                 struct stint_error *error);
 struct access *access_ref(struct access *access);
-void access_unref(struct access *access); /* NULL is fine */
+void access_unref(struct access *access); /* NULL is allowed */
 
 /*
- * The token of a secret, or NULL; where a name is given it must be that token's. How long it takes
- * depends on how many tokens there are, not on how near a secret comes to one of them.
+ * Returns the token of a secret, or NULL. Where a name is given, it must be that token's. The
+ * duration depends on the number of tokens, not on how similar a secret is to one of them.
  */
 const struct access_token *access_find(const struct access *access, struct span name,
                                        struct span secret);
 
 /*
- * For who was let in by a token of an older set: the same name with the same secret in this one, as
- * it stands now, or NULL: the token was taken away.
+ * For a client that authenticated with an older set: returns the token with the same name and
+ * secret in this set, or NULL where it was removed.
  */
 const struct access_token *access_again(const struct access *access,
                                         const struct access_token *token);
 
-/* "ask,metrics": the roles in words, at `text`, which has room for ACCESS_ROLES_SIZE bytes. */
+/* Writes "ask,metrics", the names of the roles, to `text`, which holds ACCESS_ROLES_SIZE bytes. */
 #define ACCESS_ROLES_SIZE 32
 void access_roles_text(unsigned roles, char text[ACCESS_ROLES_SIZE]);
-/* Reads the same: bits, or 0 for what is no role or none. */
+/* Parses the same text: role bits, or 0 for an unknown role or an empty text. */
 unsigned access_roles_parse(struct span text);
 bool access_name_is_valid(struct span name);
 
-/* A new secret, printable: "stint_" and 256 bits of chance. False if the system has none. */
+/* A new secret, printable: "stint_" and 256 random bits. False if the system has none. */
 bool access_secret_new(char text[ACCESS_SECRET_SIZE]);
-/* "sha256:…" of a secret, as the file has it. */
+/* "sha256:…" of a secret, as in the file. */
 void access_hash_text(struct span secret, char text[ACCESS_HASH_TEXT_SIZE]);
 
 /*
- * The set in force, for a server that reloads it. set() may be called by any thread, and takes over
- * the caller's reference. A reader keeps a reference of its own, and asks access_now_generation()
- * before each request, one load, whether to get() another.
+ * The set in force, for a server that reloads it. Any thread may call set(), which takes over the
+ * caller's reference. A reader keeps a reference of its own. Before each request it compares
+ * access_now_generation(), one load, to know whether to get() another.
  */
 struct access_now;
 
 struct access_now *
 access_now_new(struct access *access);        /* takes over the reference; may be NULL */
-void access_now_free(struct access_now *now); /* NULL is fine */
+void access_now_free(struct access_now *now); /* NULL is allowed */
 void access_now_set(struct access_now *now, struct access *access);
 struct access *access_now_get(struct access_now *now); /* with a reference; NULL: no tokens */
 uint64_t access_now_generation(const struct access_now *now);
 
 #define ACCESS_PEER_MAX 46 /* bytes of an address as text */
-/* Copies an address; what is longer than one is none. Returns its length. */
+/* Copies an address; text that is longer than an address gives "". Returns its length. */
 static inline uint8_t access_keep_peer(char to[ACCESS_PEER_MAX], struct span peer)
 {
     size_t len = peer.len <= ACCESS_PEER_MAX ? peer.len : 0;
@@ -102,26 +103,26 @@ static inline uint8_t access_keep_peer(char to[ACCESS_PEER_MAX], struct span pee
 /* ---- Secrets from clients -------------------------------------------------------------------- */
 
 struct access_guess_options {
-    /* Wrong secrets of one address, beyond which none of it is looked at; 0: no limit */
+    /* Wrong secrets per minute of one address until its secrets are not checked; 0: no limit */
     unsigned per_minute;
-    /* A secret was wrong, or not looked at; `address` as service/access/guesses.h has it. Any
+    /* A secret was wrong, or was not checked; `address` as in service/access/guesses.h. Any
      * thread */
     void (*refused)(void *arg, const char *address, const char *frontend);
     void *arg;
 };
-/* Before the first login; without it wrong secrets are not counted. False: no memory. */
+/* Call before the first login; without it wrong secrets are not counted. False: no memory. */
 bool access_now_count_guesses(struct access_now *now, const struct access_guess_options *options);
 
 struct access_login {
     struct span name, secret;
-    struct span peer;               /* its address as text, else a Unix socket */
+    struct span peer;               /* its address as text; empty: a Unix socket */
     uint8_t frontend;               /* enum metrics_frontend */
     struct metrics_worker *metrics; /* NULL: not counted */
     uint64_t now_ns;
 };
 /*
- * As access_find(), for a client: NULL as well, and *is_slowed, where its address has sent too many
- * wrong ones.
+ * As access_find(), for a client. It also returns NULL, and sets *is_slowed, where the address has
+ * sent too many wrong secrets.
  */
 const struct access_token *access_login(struct access_now *now, const struct access *access,
                                         const struct access_login *login, bool *is_slowed);

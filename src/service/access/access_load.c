@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads a file of tokens, a line at a time. */
+/* Reads a file of tokens, line by line. */
 #include "base/err.h"
 #include "service/access/access_set.h"
 
@@ -36,7 +36,7 @@ static unsigned role_named(struct span name)
     return 0;
 }
 
-/* The bytes up to the first of `ends`, taken off `rest` together with that end. */
+/* Takes the bytes up to the first of `ends` off `rest`, together with that character. */
 static struct span cut(struct span *rest, const char *ends)
 {
     size_t len = 0;
@@ -99,7 +99,7 @@ static bool parse_hash(struct span text, uint8_t digest[ACCESS_DIGEST_SIZE])
     return true;
 }
 
-/* Where the reading is, for its messages. */
+/* The current line, for error messages. */
 struct reading {
     const char *path;
     uint32_t line;
@@ -129,12 +129,12 @@ static int check_new(const struct reading *reading, struct span name,
     for (size_t i = 0; i < access->count; i++) {
         const struct access_entry *entry = &access->entries[i];
         if (span_equals(name, entry->name))
-            return err_set(reading->error, STINT_E_SYNTAX, "%s:%u: the name %s stands on line %u",
+            return err_set(reading->error, STINT_E_SYNTAX, "%s:%u: the name %s is also on line %u",
                            reading->path, reading->line, entry->name, entry->line);
         if (memcmp(entry->digest, digest, ACCESS_DIGEST_SIZE) == 0)
             return err_set(reading->error, STINT_E_SYNTAX,
-                           "%s:%u: the same secret stands on line %u", reading->path, reading->line,
-                           entry->line);
+                           "%s:%u: the same secret is also on line %u", reading->path,
+                           reading->line, entry->line);
     }
     if (access->count == ACCESS_TOKENS_MAX)
         return err_set(reading->error, STINT_E_SYNTAX, "%s:%u: more than %d tokens", reading->path,
@@ -146,7 +146,7 @@ static int keep(const struct reading *reading, struct span name, unsigned roles,
                 const uint8_t digest[ACCESS_DIGEST_SIZE])
 {
     struct access *access = reading->access;
-    /* Room for all at once where the first comes: tokens are pointed to, and never move. */
+    /* Allocates all at once with the first token: tokens are pointed to, and never move. */
     if (access->entries == NULL)
         access->entries = calloc(ACCESS_TOKENS_MAX, sizeof(*access->entries));
     char *copy = malloc(name.len + 1);
@@ -177,7 +177,7 @@ static int read_line(const struct reading *reading, struct span line)
     if (roles == 0)
         return fault(reading, "expected roles after the name: ask, administer or metrics, several "
                               "with commas between them");
-    /* A secret that was pasted here by mistake is not repeated in the message. */
+    /* The message does not repeat the word: it may be a secret that was pasted by mistake. */
     if (!parse_hash(hash, digest))
         return fault(reading, "expected sha256: and 64 hexadecimal digits after the roles; `stint "
                               "token hash` makes them of a secret");
@@ -201,8 +201,9 @@ int access_load(struct access **access, const char *path, struct span text,
         code = read_line(&reading, cut(&text, "\n"));
     }
     if (code == 0 && reading.access->count == 0)
-        code = err_set(error, STINT_E_SYNTAX, "%s:%u: there is no token here: nobody could ask",
-                       path, reading.line);
+        code = err_set(error, STINT_E_SYNTAX,
+                       "%s:%u: the file has no token: every request would be rejected", path,
+                       reading.line);
     if (code != 0) {
         access_unref(reading.access);
         return code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a set of tokens is made of; between the reader of the file and the search alone. */
+/* The layout of a set of tokens, for the reader of the file and the search only. */
 #ifndef STINT_SERVICE_ACCESS_ACCESS_SET_H
 #define STINT_SERVICE_ACCESS_ACCESS_SET_H
 

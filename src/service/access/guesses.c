@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table of 16,384 addresses, 256 KiB. One that finds no place in it is listened to: else an owner
- * of many addresses could shut out all others.
+ * A table of 16,384 addresses, 256 KiB. Where the table has no slot for an address, its secrets are
+ * checked: otherwise an owner of many addresses could lock out all others.
  */
 #include "service/access/guesses.h"
 
@@ -16,7 +16,7 @@
 struct guesses {
     struct stint_table *table;
     struct stint_quota quota;
-    uint64_t calm_at_ns; /* relaxed: when all that is counted is forgotten */
+    uint64_t calm_at_ns; /* relaxed: when all counted secrets are forgotten */
 };
 
 struct guesses *guesses_new(unsigned per_minute)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Wrong secrets, counted for each address that sends them: an IPv4 address, the /64 of an IPv6
- * address, or all Unix sockets as one. An address that has sent too many is not listened to for a
- * while, and others are not affected. The counts are a limit of our own, in a table of its own.
+ * address, or all Unix sockets as one. After too many, the secrets of this address are not checked
+ * for a while; other addresses are not affected. The limit and its table are separate from the
+ * users' quotas.
  */
 #ifndef STINT_SERVICE_ACCESS_GUESSES_H
 #define STINT_SERVICE_ACCESS_GUESSES_H
@@ -15,14 +16,14 @@
 struct guesses;
 
 struct guesses *guesses_new(unsigned per_minute); /* NULL: no memory */
-void guesses_free(struct guesses *guesses);       /* NULL is fine */
+void guesses_free(struct guesses *guesses);       /* NULL is allowed */
 
-/* Whether a secret from this address is to be looked at. Any thread. */
+/* Whether a secret from this address is to be checked. Any thread. */
 bool guesses_may(const struct guesses *guesses, struct span peer, uint64_t now_ns);
-/* It was wrong. */
+/* Counts a wrong secret. */
 void guesses_count(struct guesses *guesses, struct span peer, uint64_t now_ns);
 
-/* What the address is counted under: "192.0.2.7", "2001:db8::", "unix". Returns its length. */
+/* The text that the address is counted under: "192.0.2.7", "2001:db8::", "unix"; its length. */
 size_t guesses_address(struct span peer, char text[GUESSES_ADDRESS_SIZE]);
 
 #endif

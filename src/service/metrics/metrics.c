@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counting: each worker into memory of its own. */
+/* Counting: each worker writes to its own memory. */
 #include "service/metrics/metrics_parts.h"
 
 #include "base/wide_int.h"
@@ -19,7 +19,7 @@ struct metrics_worker *metrics_worker(struct metrics *metrics, unsigned worker)
     return &metrics->workers[worker];
 }
 
-/* Out of line: once for each chunk. */
+/* Not inline: called once for each chunk. */
 static struct series_metrics *make_chunk(struct metrics_worker *worker, uint32_t chunk)
 {
     size_t size = METRICS_CHUNK * sizeof(struct series_metrics);
@@ -27,7 +27,7 @@ static struct series_metrics *make_chunk(struct metrics_worker *worker, uint32_t
     if (made == NULL)
         return NULL;
     memset(made, 0, size);
-    /* release: whoever sums up sees zeros, not what was there before. */
+    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
     __atomic_store_n(&worker->chunks[chunk], made, __ATOMIC_RELEASE);
     return made;
 }
@@ -163,7 +163,7 @@ void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t 
 
 /* ---- Summing --------------------------------------------------------------------------------- */
 
-/* Adds up structs that hold nothing but figures. */
+/* Adds up structs that contain only uint64_t counters. */
 static void add_metrics(void *sum, const void *metrics, size_t size)
 {
     uint64_t *to = sum;
@@ -176,7 +176,7 @@ struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t
 {
     struct series_metrics sum = {.units = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
-        /* acquire: with the release of make_chunk(). */
+        /* acquire: pairs with the release of make_chunk(). */
         const struct series_metrics *chunk =
             __atomic_load_n(&metrics->workers[i].chunks[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
         if (chunk != NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which series is whose: numbers for rules, found again after a reload, and for the values of rules
- * that ask for them. Series are made under the lock and never go; values are found without it.
+ * The numbers of series: for rules, found again after a reload, and for the values of rules that
+ * show them. Series are made under the lock and never freed; values are found without it.
  */
 #include "base/siphash.h"
 #include "base/utf8.h"
@@ -13,7 +13,7 @@
 #define VALUE_MAX 128 /* bytes of a value that are kept */
 #define DETAILS_MAX (METRICS_DETAIL_SLOTS / 2)
 #define OTHER "other"
-#define PORTION 256 /* rules that are bound while workers may wait for the lock */
+#define PORTION 256 /* rules bound under one hold of the lock, so that workers do not wait long */
 
 /* ---- Series ---------------------------------------------------------------------------------- */
 
@@ -54,7 +54,7 @@ static bool has_space(struct metrics *metrics)
     return true;
 }
 
-/* What a series is called. value.ptr is NULL for a rule. */
+/* The labels of a series. value.ptr is NULL for a rule. */
 struct series_name {
     const char *domain, *rule;
     struct span value;
@@ -81,7 +81,7 @@ static struct series *add_series(struct metrics *metrics, uint64_t id, struct se
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-/* The place of an id in the list, or the free one where it belongs. */
+/* The slot of an id in the list, or the free one where it belongs. */
 static uint32_t *place_of(const struct metrics *metrics, uint64_t id)
 {
     size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) % metrics->by_id_space;
@@ -90,7 +90,7 @@ static uint32_t *place_of(const struct metrics *metrics, uint64_t id)
     return &metrics->by_id[at];
 }
 
-/* Room for so many rules more, with as many places free. */
+/* Reserves memory for so many more rules, with as many free slots. */
 static bool widen(struct metrics *metrics, size_t more)
 {
     size_t space = 2 * (metrics->n_series + more) + 1;
@@ -110,8 +110,8 @@ static bool widen(struct metrics *metrics, size_t more)
 }
 
 /*
- * By what the labels say, and not by rule->id, in which there is a name too: under another name it
- * would be a second series with the same labels, and a page with such a pair is refused.
+ * Compares labels, not rule->id, which includes the name. A renamed rule would otherwise be a
+ * second series with the same labels, and Prometheus rejects a page with such a pair.
  */
 static uint64_t id_of(const char *domain, const char *path)
 {
@@ -120,7 +120,7 @@ static uint64_t id_of(const char *domain, const char *path)
     return siphash13_128(no_secret, id, path, strlen(path)).lo;
 }
 
-/* As the rule is written now; its flags may have changed. Without memory it stays as it was. */
+/* Updates the text and the flags, which may have changed. Without memory the text is kept. */
 static void note_entries(struct series *series, const struct rule *rule)
 {
     if (rule->metric == NULL ||
@@ -133,7 +133,7 @@ static void note_entries(struct series *series, const struct rule *rule)
     series->entries = entries;
 }
 
-/* That of a domain has no path. NULL: there is no room for it. */
+/* The series of a domain has no path. NULL: the series are full. */
 static struct series *series_for(struct metrics *metrics, const char *domain, const char *path,
                                  uint64_t binding)
 {
@@ -205,24 +205,24 @@ void metrics_unbind(struct metrics_bound *bound)
 
 static uint64_t detail_id(uint32_t rule_number, struct span value)
 {
-    /* Without a secret: two values that were made to fall together share a figure, no more. */
+    /* No secret: values chosen to collide share a counter, and cause no other harm. */
     static const uint64_t no_secret[2] = {0, 0};
     uint64_t id = siphash13_128(no_secret, rule_number, value.ptr, value.len).lo;
     return id | (id == 0);
 }
 
-/* The place of a value in the list, or the free one where it belongs. */
+/* The slot of a value in the list, or the free one where it belongs. */
 static struct series **detail_place(struct series **details, uint64_t id)
 {
     for (size_t at = id % METRICS_DETAIL_SLOTS;; at = (at + 1) % METRICS_DETAIL_SLOTS) {
-        /* acquire: the series was written before it was put there. */
+        /* acquire: the series was written before the pointer was stored. */
         const struct series *series = __atomic_load_n(&details[at], __ATOMIC_ACQUIRE);
         if (series == NULL || series->id == id)
             return &details[at];
     }
 }
 
-/* A value as text that no other value has: what is not to be seen, and backslashes, by number. */
+/* A value as text that no other value has: writes invisible bytes and backslashes as numbers. */
 static struct span printable(struct span value, char text[4 * VALUE_MAX])
 {
     size_t len = 0;
@@ -257,13 +257,13 @@ static struct series *add_detail(struct metrics *metrics, struct series *rule, u
     if (made != NULL) {
         made->of = rule->number;
         metrics->n_details++;
-        /* release: with the acquire of detail_place(). */
+        /* release: pairs with the acquire of detail_place(). */
         __atomic_store_n(detail_place(metrics->details, id), made, __ATOMIC_RELEASE);
     }
     return made;
 }
 
-/* The lock is held. The last place of a rule is for all other values together. */
+/* The lock is held. The last series of a rule is for all other values together. */
 static uint32_t detail_slow(struct metrics *metrics, uint32_t rule_number, uint64_t id,
                             struct span value)
 {
@@ -283,7 +283,7 @@ static uint32_t detail_slow(struct metrics *metrics, uint32_t rule_number, uint6
     if (found == NULL) {
         found = add_detail(metrics, rule, id, value);
         if (found != NULL)
-            /* relaxed: it only saves the others the way through the lock. */
+            /* relaxed: it only spares later calls the lock. */
             __atomic_store_n(&rule->n_details, rule->n_details + 1, __ATOMIC_RELAXED);
     }
     return found != NULL ? found->number : SERIES_OTHER;
@@ -303,7 +303,7 @@ uint32_t metrics_detail_number(struct metrics *metrics, uint32_t rule_number, st
     return number;
 }
 
-/* ---- The whole of it ------------------------------------------------------------------------- */
+/* ---- All rules ------------------------------------------------------------------------------- */
 
 struct metrics *metrics_new(unsigned workers)
 {

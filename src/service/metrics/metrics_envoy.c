@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The figures that envoyproxy/ratelimit has, under its names: units asked for, by what became of
- * them, for dashboards that know these. Its Prometheus labels are those of its default mapping, but
- * that every entry of a descriptor has one, and not the first two alone.
+ * The metrics of envoyproxy/ratelimit, under its names: requested units by their outcome, for
+ * dashboards that know these. The Prometheus labels are those of its default mapping, except that
+ * every entry of a descriptor has one, not only the first two.
  */
 #include "service/metrics/metrics_parts.h"
 
@@ -15,8 +15,8 @@
 static const struct {
     const char *name, *help;
 } hit_names[METRICS_HITS] = {
-    [HITS_TOTAL] = {"total_hits", "Units asked for."},
-    [HITS_OVER] = {"over_limit", "Units denied, or that would be but for shadow mode."},
+    [HITS_TOTAL] = {"total_hits", "Units requested."},
+    [HITS_OVER] = {"over_limit", "Units denied, or over the limit in shadow mode."},
     [HITS_NEAR] = {"near_limit", "Units granted near the limit."},
     [HITS_WITHIN] = {"within_limit", "Units granted."},
     [HITS_SHADOW] = {"shadow_mode", "Units over limit, and granted in shadow mode."},
@@ -40,17 +40,17 @@ bool metrics_counts_hits(const struct metrics_worker *worker)
     return metrics_has_envoy_names(worker->metrics);
 }
 
-/* Out of line: once for each chunk. */
+/* Not inline: called once for each chunk. */
 static struct hit_metrics *make_hits(struct metrics_worker *worker, uint32_t chunk)
 {
     struct hit_metrics *made = calloc(METRICS_CHUNK, sizeof(*made));
-    /* release: whoever sums up sees zeros, not what was there before. */
+    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
     if (made != NULL)
         __atomic_store_n(&worker->hits[chunk], made, __ATOMIC_RELEASE);
     return made;
 }
 
-/* How many of the units that fit lie beyond the share of the limit that is called near. */
+/* How many of the units that fit lie beyond the near share of the limit. */
 static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits,
                            uint32_t fitted)
 {
@@ -105,8 +105,8 @@ static size_t count_bytes(const char *text, char byte)
 }
 
 /*
- * ':' and '|', which statsd would take for something else, are '_', as theirs has it; dots of
- * values, which would begin another entry, are, too. is_value: not a key.
+ * ':' and '|', which have a meaning in statsd, become '_', as in envoyproxy/ratelimit. Dots of
+ * values, which would begin another entry, do, too. is_value: not a key.
  */
 static void add_text(struct page *page, enum form form, struct span text, bool is_value)
 {
@@ -129,7 +129,7 @@ static void add_text(struct page *page, enum form form, struct span text, bool i
     }
 }
 
-/* One entry: its key, and "_VALUE" where the file or the request gives one. */
+/* One entry: its key, and "_VALUE" where the file or the request has one. */
 static void add_entry(struct page *page, enum form form, size_t number, struct span entry,
                       const struct span *value)
 {
@@ -151,8 +151,8 @@ static void add_entry(struct page *page, enum form form, size_t number, struct s
 }
 
 /*
- * DOMAIN.KEY_VALUE.KEY, or labels. A series of values has each at the entry that shows it; "other",
- * and what was cut for its length, stands behind the last of these entries.
+ * DOMAIN.KEY_VALUE.KEY, or labels. A series of values has each value at the entry that shows it;
+ * "other", and values cut for their length, follow the last of these entries.
  */
 static void add_name(struct page *page, enum form form, const struct metrics *metrics,
                      const struct series *series)
@@ -196,7 +196,7 @@ static struct hit_metrics sum_hits(const struct metrics *metrics, uint32_t numbe
 {
     struct hit_metrics sum = {{0}};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
-        /* acquire: with the release of make_hits(). */
+        /* acquire: pairs with the release of make_hits(). */
         const struct hit_metrics *chunk =
             __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
         for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
@@ -214,7 +214,7 @@ static int by_name(const void *left, const void *right)
     return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
 }
 
-/* key: a, value: b and key: a_b are one name: a page that had it twice would be refused. */
+/* key: a, value: b and key: a_b give one name. A page that contains it twice would be rejected. */
 static void merge_equal(struct table_of_hits *table)
 {
     size_t n = 0;
@@ -229,7 +229,7 @@ static void merge_equal(struct table_of_hits *table)
     table->n = n;
 }
 
-/* A rule that counts by value is told by its values; what it counted without them is, too. */
+/* A rule that counts by value is written by its values, and by its units without a value. */
 static bool is_told(const struct metrics *metrics, const struct series *series,
                     const struct hit_metrics *counts)
 {
@@ -264,10 +264,10 @@ static void free_hits(struct table_of_hits *table)
     free(table->all);
 }
 
-/* ---- What is not of a rule ------------------------------------------------------------------- */
+/* ---- Metrics without a rule ------------------------------------------------------------------ */
 
 struct service_metrics {
-    uint64_t loads[2]; /* failed, worked */
+    uint64_t loads[2]; /* failed, succeeded */
     uint64_t requests, errors, store_errors, all_shadow, domain_unknown;
 };
 
@@ -315,7 +315,7 @@ static void write_one(struct page *page, const char *type, const char *name, con
 void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
                          enum metrics_format format, struct page *page)
 {
-    /* A counter of OpenMetrics has _total at its end, and these have not. */
+    /* A counter of OpenMetrics ends in _total, and these names do not. */
     const char *type = format == METRICS_PROMETHEUS ? "counter" : "unknown";
     struct service_metrics service = service_metrics(metrics, facts);
     struct table_of_hits table;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Figures as one JSON object, for the dashboard and `stint top`: /v1/stats. */
+/* Metrics as one JSON object, for the dashboard and `stint top`: /v1/stats. */
 #include "base/ns.h"
 #include "service/metrics/metrics_parts.h"
 #include "table/table.h"
@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#define RECENT 10 /* seconds that percentiles of durations are told of */
+#define RECENT 10 /* seconds that the percentiles of durations cover */
 #define NUMBER(n) ((json_int_t)(n))
 
 static uint64_t allowed_of(const uint64_t outcomes[METRICS_OUTCOMES])
@@ -22,7 +22,7 @@ static uint64_t denied_of(const uint64_t outcomes[METRICS_OUTCOMES])
 
 /* ---- Rates ----------------------------------------------------------------------------------- */
 
-/* The sample `back` before the latest; NULL where there is none any more. */
+/* The sample `back` before the latest; NULL where it is no longer kept. */
 static const struct metrics_sample *sample_at(const struct metrics *metrics, size_t back)
 {
     if (back >= metrics->n_samples || back >= METRICS_HISTORY)
@@ -35,7 +35,7 @@ static double per_second(uint64_t from, uint64_t to, uint64_t ns)
     return ns > 0 ? (double)(to - from) * (double)NS_PER_S / (double)ns : 0;
 }
 
-/* What was counted between two samples, by the second. */
+/* Counts between two samples, per second. */
 static json_t *rates_json(const struct metrics_sample *from, const struct metrics_sample *to)
 {
     const uint64_t *before = from->total.outcomes, *after = to->total.outcomes;
@@ -72,7 +72,7 @@ static json_t *history_json(const struct metrics *metrics, uint64_t now_ns)
 
 /* ---- Durations ------------------------------------------------------------------------------- */
 
-/* The end of the bucket below which so many thousandths of all stand; null where it has none. */
+/* The end of the bucket that contains this per-mille quantile; null where the bucket has no end. */
 static json_t *percentile(const uint64_t buckets[METRICS_BUCKETS], uint64_t count,
                           unsigned thousandths)
 {
@@ -135,7 +135,7 @@ static json_t *rule_json(const struct ranked *ranked)
     return rule;
 }
 
-/* Rules that anybody has asked, in force or not: those asked most come first. NULL: no memory. */
+/* Rules with requests, in force or not: the most requested first. NULL: no memory. */
 static struct ranked *rank(const struct metrics *metrics, size_t *n)
 {
     struct ranked *ranked = calloc(metrics->n_series, sizeof(*ranked));
@@ -168,7 +168,7 @@ static void add_rules(json_t *object, const struct metrics *metrics)
                         json_integer(n > METRICS_JSON_RULES ? NUMBER(n - METRICS_JSON_RULES) : 0));
 }
 
-/* ---- The rest -------------------------------------------------------------------------------- */
+/* ---- Other metrics --------------------------------------------------------------------------- */
 
 static json_t *totals_json(const struct total_metrics *total)
 {
@@ -223,10 +223,10 @@ static json_t *reloads_json(const struct metrics *metrics, const struct metrics_
                      metrics->reload_fault);
 }
 
-/* How many keys one that was seen stands for, where a table is too large to look at all of it. */
+/* How many keys one sampled key represents, where a table is too large to scan. */
 static uint64_t keys_step(const struct stint_table_info *info)
 {
-    const uint64_t looked_at = METRICS_SETS_LOOKED_AT * UINT64_C(8); /* places in a set */
+    const uint64_t looked_at = METRICS_SETS_LOOKED_AT * UINT64_C(8); /* slots in a set */
     uint64_t step = 1;
     for (size_t i = 0; i < sizeof(info->slots) / sizeof(info->slots[0]); i++) {
         uint64_t own = (info->slots[i] + looked_at - 1) / looked_at;
@@ -282,7 +282,7 @@ void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, st
     pthread_mutex_unlock(&metrics->lock);
     size_t before = page->len;
     json_dump_callback(object, append, page, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    /* No memory for a part of it is no memory for the page. */
+    /* Without memory for a part, the page has failed. */
     page->failed = page->failed || object == NULL || page->len == before;
     json_decref(object);
 }

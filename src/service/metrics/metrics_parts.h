@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What figures are made of; between those who count and those who write them out alone. */
+/* The data structures of the metrics, for the files that count and those that write only. */
 #ifndef STINT_SERVICE_METRICS_METRICS_PARTS_H
 #define STINT_SERVICE_METRICS_METRICS_PARTS_H
 
@@ -9,22 +9,22 @@
 
 #include <pthread.h>
 
-/* Durations up to METRICS_BUCKET_NS << i stand in bucket i, longer ones in the last. */
+/* Durations up to METRICS_BUCKET_NS << i are in bucket i, longer ones in the last. */
 #define METRICS_BUCKET_NS 128
 #define METRICS_BUCKETS 20 /* the last but one: 33 ms */
 #define METRICS_ERRORS (REPLY_UNAVAILABLE + 1)
-#define METRICS_CHUNK 64        /* series whose figures are allocated together */
+#define METRICS_CHUNK 64        /* series whose counters are allocated together */
 #define METRICS_CHUNKS_MAX 4096 /* of a worker */
 #define METRICS_SERIES_MAX (METRICS_CHUNK * METRICS_CHUNKS_MAX)
-#define METRICS_DETAIL_SLOTS 65536 /* of the hashed list of details; half are used */
+#define METRICS_DETAIL_SLOTS 65536 /* slots of the hashed list of details; half are used */
 
-/* One series of each worker: a line. */
+/* One series of each worker: a cache line. */
 struct series_metrics {
     _Alignas(64) uint64_t outcomes[METRICS_OUTCOMES];
     uint64_t units, candidate_over;
 };
 
-/* Units as envoyproxy/ratelimit counts them, in a memory of their own: most have no use for it. */
+/* Units as envoyproxy/ratelimit counts them. Allocated apart: most servers do not use them. */
 enum metrics_hit { HITS_TOTAL, HITS_OVER, HITS_NEAR, HITS_WITHIN, HITS_SHADOW, METRICS_HITS };
 struct hit_metrics {
     uint64_t units[METRICS_HITS];
@@ -35,7 +35,7 @@ struct frontend_metrics {
     uint64_t malformed, wrong_secrets, opened, closed, bytes_in, bytes_out;
 };
 
-/* Sums over all rules and frontends; what is sampled each second. */
+/* Sums over all rules and frontends, sampled each second. */
 struct total_metrics {
     uint64_t outcomes[METRICS_OUTCOMES], units;
     uint64_t events[METRICS_EVENTS];
@@ -43,14 +43,14 @@ struct total_metrics {
 };
 
 /*
- * Written by its worker alone, and so without a locked instruction; relaxed, since no figure says
+ * Written by its worker only, so without a locked instruction; relaxed, since no counter implies
  * anything about another.
  */
 struct metrics_worker {
     _Alignas(128) struct metrics *metrics;
     struct total_metrics total;
     struct frontend_metrics frontends[METRICS_FRONTENDS];
-    struct series_metrics spare; /* counts where there is no memory; never shown */
+    struct series_metrics spare; /* used where there is no memory; never shown */
     struct series_metrics *chunks[METRICS_CHUNKS_MAX]; /* by a series' number; NULL: all are 0 */
     struct hit_metrics *hits[METRICS_CHUNKS_MAX];      /* the same */
 };
@@ -60,21 +60,21 @@ enum {
     SERIES_OTHER = 1,   /* rules past METRICS_SERIES_MAX */
 };
 
-/* What figures are counted for: a rule, or one value of a rule that asks for values. */
+/* The subject of a series: a rule, or one value of a rule that shows values. */
 struct series {
     uint64_t id;
     uint32_t number;
     uint32_t n_details;          /* of a rule */
-    uint64_t in_force;           /* number of the binding that had it last */
+    uint64_t in_force;           /* number of the latest binding that has it */
     char *domain, *rule, *value; /* value: NULL for a rule */
     char *entries;               /* of a rule, as rule.metric; NULL for a value, and without one */
     uint32_t of;                 /* of a value: the number of its rule */
-    bool is_domain;              /* `units` are descriptors in it that met no rule */
+    bool is_domain;              /* `units` are descriptors in it that matched no rule */
 };
 
 struct metrics_bound {
     size_t n, n_domains;
-    uint32_t numbers[]; /* of series, by rule->index, and behind them by domain */
+    uint32_t numbers[]; /* of series, by rule->index, followed by those by domain */
 };
 
 struct metrics_sample {
@@ -89,21 +89,21 @@ struct metrics_store {
 };
 
 struct metrics {
-    pthread_mutex_t lock; /* of all that follows, but what is said to be atomic */
-    unsigned n_workers, names, near_thousandths; /* written before anybody counts */
+    pthread_mutex_t lock; /* of all that follows, except what is marked atomic */
+    unsigned n_workers, names, near_thousandths; /* written before any worker counts */
     struct metrics_worker *workers;
-    struct metrics_store stores[RULES_STORES_MAX]; /* written before anybody counts */
+    struct metrics_store stores[RULES_STORES_MAX]; /* written before any worker counts */
     size_t n_stores;
     struct series **series;
     size_t n_series, series_space;
     uint32_t *by_id; /* hashed list of the numbers + 1 of rules */
     size_t by_id_space;
-    uint64_t bindings;       /* the one that ended last; one at a time goes on beyond it */
-    struct series **details; /* hashed list, its entries atomic; NULL until a rule asks */
+    uint64_t bindings;       /* the last finished one; the next has a number greater by one */
+    struct series **details; /* hashed list, its entries atomic; NULL until a rule shows values */
     size_t n_details;
-    uint64_t reloads[2]; /* failed, worked */
+    uint64_t reloads[2]; /* failed, succeeded */
     uint64_t reloaded_at_ns;
-    char reload_fault[STINT_ERROR_MAX]; /* "" where the last one worked */
+    char reload_fault[STINT_ERROR_MAX]; /* "" where the last one succeeded */
     uint64_t started_ns;
     struct metrics_sample samples[METRICS_HISTORY];
     size_t n_samples; /* in all; the latest is at (n_samples - 1) % METRICS_HISTORY */
@@ -120,33 +120,33 @@ static inline void count_up(uint64_t *metric, uint64_t by)
  */
 uint32_t metrics_detail_number(struct metrics *metrics, uint32_t rule_number, struct span value);
 
-/* The figures of a series, summed over the workers. The lock is held. */
+/* The counters of a series, summed over the workers. The lock is held. */
 struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t number);
 struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend);
 struct total_metrics metrics_sum_total(const struct metrics *metrics);
 
-/* A label's value: any UTF-8; what is none, and what would break a line, is U+FFFD. */
+/* A label's value: any UTF-8. Invalid bytes, and bytes that would break a line, become U+FFFD. */
 void metrics_add_escaped(struct page *page, struct span text);
 /* Under envoyproxy/ratelimit's names. The lock is held. */
 void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
                          enum metrics_format format, struct page *page);
 
-/* To the events: tickets of memcached that had ended, closed by asks for something else. */
+/* Adds to the events: expired tickets of memcached that were closed by other requests. */
 void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total);
-/* Of shared stores; nothing where there are none. No lock is needed. */
+/* Metrics of shared stores; writes nothing where there are none. No lock is needed. */
 void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
                           enum metrics_format format, struct page *page);
 struct json_t;
 struct json_t *metrics_stores_json(const struct metrics *metrics, uint64_t now_ns);
 void metrics_free_stores(struct metrics *metrics);
 
-/* "resp", "allow", …: as labels have them. */
+/* "resp", "allow", …: the values of labels. */
 extern const char *const metrics_frontend_names[METRICS_FRONTENDS];
 extern const char *const metrics_outcome_names[METRICS_OUTCOMES];
 extern const char *const metrics_refusal_names[METRICS_REFUSALS];
 extern const char *const metrics_error_names[METRICS_ERRORS];
 
-/* How many sets of each class are looked at for the live keys of a table: about 100 us. */
+/* How many sets of each class are sampled for the live keys of a table: about 100 us. */
 #define METRICS_SETS_LOOKED_AT 512
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared stores in figures: counted by the worker that asks them, summed when somebody reads. */
+/* Metrics of shared stores: counted by the worker that sends the requests, summed by a reader. */
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "service/metrics/metrics_parts.h"
@@ -68,7 +68,7 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
     return a_ns == 0 ? b_ns : b_ns == 0 ? a_ns : min_u64(a_ns, b_ns);
 }
 
-/* Of the state, that of the worker that fares worst. */
+/* The state is that of the worker with the worst state. */
 static struct backend_metrics sum_of(const struct metrics *metrics, size_t store)
 {
     struct backend_metrics sum = {.asks = 0};
@@ -91,7 +91,7 @@ static struct backend_metrics sum_of(const struct metrics *metrics, size_t store
         sum.expired_release += backend_metric(&from->expired_release);
         sum.expiry_kept_units += backend_metric(&from->expiry_kept_units);
         sum.tickets_dropped += backend_metric(&from->tickets_dropped);
-        /* Each worker sees the same. */
+        /* Each worker sees the same value. */
         sum.failovers = max_u64(sum.failovers, backend_metric(&from->failovers));
         sum.clock_skew_ns = max_u64(sum.clock_skew_ns, backend_metric(&from->clock_skew_ns));
         sum.state = max_u64(sum.state, backend_metric(&from->state));
@@ -138,7 +138,7 @@ void metrics_tell_stores(const struct metrics *metrics, uint64_t now_ns, struct 
     for (size_t i = 0; i < metrics->n_stores; i++) {
         struct backend_metrics sum = sum_of(metrics, i);
         if (sum.unavailable_since_ns > 0)
-            page_print(page, "store %s: away for %.1f s\n", metrics->stores[i].name,
+            page_print(page, "store %s: unavailable for %.1f s\n", metrics->stores[i].name,
                        unavailable_seconds(&sum, now_ns));
     }
 }
@@ -157,7 +157,7 @@ void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct 
     }
 }
 
-/* ---- As Prometheus reads them ---------------------------------------------------------------- */
+/* ---- In Prometheus' format ------------------------------------------------------------------- */
 
 struct stores_writing {
     const struct metrics *metrics;
@@ -175,7 +175,7 @@ static void family(const struct stores_writing *writing, const char *name, const
                end, type);
 }
 
-/* stint_NAME{store="…" with its end left open. */
+/* stint_NAME{store="…" without the closing brace. */
 static void begin(const struct stores_writing *writing, const char *name, size_t store)
 {
     page_print(writing->page, "stint_%s{store=\"", name);
@@ -188,7 +188,7 @@ static void end(const struct stores_writing *writing, uint64_t n)
     page_print(writing->page, "} %" PRIu64 "\n", n);
 }
 
-/* One figure of each store; `offset` finds it. */
+/* One metric of each store; `offset` finds it. */
 static void write_one(const struct stores_writing *writing, const char *name, const char *type,
                       const char *help, size_t offset)
 {
@@ -205,7 +205,7 @@ static void write_one(const struct stores_writing *writing, const char *name, co
 
 static void write_faults(const struct stores_writing *writing)
 {
-    family(writing, "store_errors", "counter", "Asks that a store did not decide, by reason.");
+    family(writing, "store_errors", "counter", "Store requests without a decision, by reason.");
     for (size_t i = 0; i < writing->metrics->n_stores; i++) {
         for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++) {
             begin(writing, "store_errors_total", i);
@@ -246,46 +246,47 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
         return;
     for (size_t i = 0; i < metrics->n_stores; i++)
         sums[i] = sum_of(metrics, i);
-    write_one(&writing, "store_asks", "counter",
-              "Decisions and answers of pools that a store was wanted for.",
+    write_one(&writing, "store_asks", "counter", "Decisions and pool calls that needed a store.",
               offsetof(struct backend_metrics, asks));
     write_faults(&writing);
     family(&writing, "store_latency_seconds", "histogram",
-           "From asking a store to its answer, or to the end of waiting for it.");
+           "Time from a store request to its reply or timeout.");
     for (size_t i = 0; i < metrics->n_stores; i++)
         write_latency(&writing, i);
     write_one(&writing, "store_state", "gauge",
-              "Whether a store is asked (0), probed (1), or not asked for a while (2).",
+              "State of a store's breaker: closed (0), probing (1), open (2).",
               offsetof(struct backend_metrics, state));
-    family(&writing, "store_away_seconds", "gauge", "How long a store could not be asked; 0: now.");
+    family(&writing, "store_away_seconds", "gauge",
+           "How long a store has been unavailable; 0: it is available.");
     for (size_t i = 0; i < metrics->n_stores; i++) {
         begin(&writing, "store_away_seconds", i);
         page_print(page, "} %.3f\n", unavailable_seconds(&sums[i], now_ns));
     }
-    write_one(&writing, "deny_cache_hits", "counter", "Asks denied without the store.",
+    write_one(&writing, "deny_cache_hits", "counter", "Store requests denied by the denial cache.",
               offsetof(struct backend_metrics, denials_hit));
-    write_one(&writing, "store_cautious", "counter",
-              "Asks that met a key without a state after a failover, and were denied or charged.",
-              offsetof(struct backend_metrics, cautious));
+    write_one(
+        &writing, "store_cautious", "counter",
+        "Store requests for a key without a state after a failover, which were denied or charged.",
+        offsetof(struct backend_metrics, cautious));
     write_one(&writing, "lease_units", "gauge", "Units leased from a store and not used yet.",
               offsetof(struct backend_metrics, lease_units));
     write_one(&writing, "store_failovers", "counter",
-              "Servers of a store that began anew, or were replaced.",
+              "Servers of a store that restarted, or were replaced.",
               offsetof(struct backend_metrics, failovers));
     write_one(&writing, "store_conflicts", "counter",
-              "States of memcached that another server changed in between.",
+              "Updates of a state in memcached that conflicted with another server's.",
               offsetof(struct backend_metrics, conflicts));
     write_one(&writing, "store_busy", "counter",
-              "Asks of memcached that other servers were faster than until their time was over.",
+              "Requests to memcached that timed out after repeated conflicts.",
               offsetof(struct backend_metrics, busy));
     write_one(&writing, "store_damaged", "counter",
-              "States of memcached that were damaged, and were replaced by used-up ones.",
+              "States in memcached that were damaged, and were replaced by exhausted ones.",
               offsetof(struct backend_metrics, damaged));
     write_one(&writing, "store_tickets_dropped", "counter",
-              "Reservations over memcached closed as estimated, their key having too many open.",
+              "Reservations over memcached closed as estimated, as their key had too many open.",
               offsetof(struct backend_metrics, tickets_dropped));
     family(&writing, "store_clock_skew_seconds", "gauge",
-           "The most by which the clock of another server on memcached was ahead.");
+           "The largest time by which another server's clock was ahead, over memcached.");
     for (size_t i = 0; i < metrics->n_stores; i++) {
         begin(&writing, "store_clock_skew_seconds", i);
         page_print(page, "} %.6f\n", SECONDS(sums[i].clock_skew_ns));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Figures as Prometheus reads them: its text format 0.0.4, and OpenMetrics 1.0, which differ in how
- * a counter's family is called and in the last line.
+ * Metrics in Prometheus' text format 0.0.4, and in OpenMetrics 1.0. They differ in the name of a
+ * counter's family and in the last line.
  */
 #include "service/metrics/metrics_parts.h"
 
@@ -48,7 +48,7 @@ void metrics_add_escaped(struct page *page, struct span value)
     }
 }
 
-/* The values of a series as one text, in which no two lists of values are alike. */
+/* The values of a series as one text, which differs for any two lists of values. */
 static void add_values(struct page *page, const char *values)
 {
     const char end[] = {METRICS_VALUE_END, '\0'};
@@ -101,7 +101,7 @@ static void counter(const struct writing *writing, const char *name, const char 
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-/* stint_NAME{domain="…",rule="…"[,value="…"] with its end left open. */
+/* stint_NAME{domain="…",rule="…"[,value="…"] without the closing brace. */
 static void begin_series(const struct writing *writing, const char *name,
                          const struct series *series)
 {
@@ -115,7 +115,7 @@ static void begin_series(const struct writing *writing, const char *name,
     page_add(writing->page, "\"");
 }
 
-/* Rules in force are told from the start, so that a first denial is seen as a rise from 0. */
+/* Rules in force are written from the start, so that a first denial shows as a rise from 0. */
 static bool is_shown(const struct writing *writing, const struct series *series, unsigned outcome,
                      uint64_t n)
 {
@@ -171,7 +171,7 @@ static void each_series(const struct writing *writing, const char *name, bool wi
 
 static void write_rules(const struct writing *writing)
 {
-    family(writing, "decisions", "counter", "Descriptors decided, by what became of them.");
+    family(writing, "decisions", "counter", "Descriptors decided, by outcome.");
     each_series(writing, "decisions_total", false, write_outcomes);
     family(writing, "units", "counter", "Units granted.");
     each_series(writing, "units_total", false, write_units);
@@ -181,16 +181,15 @@ static void write_rules(const struct writing *writing)
     if (writing->metrics->details == NULL)
         return;
     family(writing, "detailed_decisions", "counter",
-           "The same by value, for rules that ask for it.");
+           "The same by value, for rules that show values.");
     each_series(writing, "detailed_decisions_total", true, write_outcomes);
     family(writing, "detailed_units", "counter", "Units granted by value.");
     each_series(writing, "detailed_units_total", true, write_units);
 }
 
-/* ---- Frontends
- * ----------------------------------------------------------------------------------- */
+/* ---- Frontends ------------------------------------------------------------------------------- */
 
-/* stint_NAME{frontend="…",OTHER="…"} for each figure that is not 0. */
+/* stint_NAME{frontend="…",OTHER="…"} for each counter that is not 0. */
 static void write_parts(const struct writing *writing, const char *name, unsigned frontend,
                         const char *part, const char *part_name, uint64_t n)
 {
@@ -210,7 +209,7 @@ static void write_requests(const struct writing *writing, const struct frontend_
         for (int verb = 0; verb < REQUEST_VERBS; verb++)
             write_parts(writing, "requests_total", frontend, "verb", request_verb_name(verb),
                         frontends[frontend].verbs[verb]);
-    family(writing, "request_errors", "counter", "Requests answered with an error, by its kind.");
+    family(writing, "request_errors", "counter", "Requests answered with an error, by kind.");
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         for (unsigned error = 1; error < METRICS_ERRORS; error++)
             write_parts(writing, "request_errors_total", frontend, "error",
@@ -223,7 +222,7 @@ static void write_requests(const struct writing *writing, const struct frontend_
                         metrics_refusal_names[why], frontends[frontend].refused[why]);
 }
 
-/* One figure of each frontend; `offset` finds it. */
+/* One metric of each frontend; `offset` finds it. */
 static void write_frontends(const struct writing *writing, const struct frontend_metrics *frontends,
                             const char *name, const char *help, size_t offset)
 {
@@ -243,16 +242,17 @@ static void write_connections(const struct writing *writing,
     family(writing, "connections", "gauge", "Connections open now.");
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++) {
         uint64_t opened = frontends[frontend].opened, closed = frontends[frontend].closed;
-        /* The two are read a moment apart. */
+        /* The two counters are not read at the same instant. */
         line(writing, "connections", "frontend", metrics_frontend_names[frontend],
              opened > closed ? opened - closed : 0);
     }
     write_frontends(writing, frontends, "connections_opened", "Connections accepted.",
                     offsetof(struct frontend_metrics, opened));
-    write_frontends(writing, frontends, "malformed", "Bytes that were no request of the protocol.",
+    write_frontends(writing, frontends, "malformed",
+                    "Inputs that were not a valid request of the protocol.",
                     offsetof(struct frontend_metrics, malformed));
     write_frontends(writing, frontends, "wrong_secrets",
-                    "Secrets that no token has, or that came after too many wrong ones.",
+                    "Wrong secrets, and secrets rejected after too many wrong ones.",
                     offsetof(struct frontend_metrics, wrong_secrets));
     write_frontends(writing, frontends, "received_bytes", "Bytes received.",
                     offsetof(struct frontend_metrics, bytes_in));
@@ -260,13 +260,13 @@ static void write_connections(const struct writing *writing,
                     offsetof(struct frontend_metrics, bytes_out));
 }
 
-/* ---- The rest -------------------------------------------------------------------------------- */
+/* ---- Other metrics --------------------------------------------------------------------------- */
 
 static void write_durations(const struct writing *writing, const struct total_metrics *total)
 {
     uint64_t count = 0;
     family(writing, "decision_duration_seconds", "histogram",
-           "How long decisions took, of those that were timed.");
+           "Durations of the decisions that were measured.");
     for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
         char bound[32] = "+Inf";
         count += total->buckets[i];
@@ -279,12 +279,12 @@ static void write_durations(const struct writing *writing, const struct total_me
     line(writing, "decision_duration_seconds_count", NULL, NULL, count);
 }
 
-/* No label is a text of a client: these are the domains of the rules. */
+/* No label is text of a client: these are the domains of the rules. */
 static void write_unmatched(const struct writing *writing)
 {
     const struct metrics *metrics = writing->metrics;
     family(writing, "unmatched_descriptors", "counter",
-           "Descriptors that met no rule of their domain.");
+           "Descriptors that matched no rule of their domain.");
     for (size_t i = 0; i < metrics->n_series; i++) {
         const struct series *series = metrics->series[i];
         uint64_t n = series->is_domain ? metrics_sum_series(metrics, series->number).units : 0;
@@ -301,10 +301,10 @@ static void write_events(const struct writing *writing, const struct total_metri
     counter(writing, "all_shadow_requests",
             "Requests that were allowed, since every rule is in shadow mode.",
             total->events[METRICS_ALL_SHADOW]);
-    counter(writing, "replayed_answers", "Answers given again to a request with the same id.",
+    counter(writing, "replayed_answers", "Replies repeated for a request with the same id.",
             total->events[METRICS_REPLAYED]);
     counter(writing, "bans", "Keys blocked for repeated denials.", total->events[METRICS_BANS]);
-    counter(writing, "bans_lost", "Keys not blocked, for want of room among the blocks.",
+    counter(writing, "bans_lost", "Keys not blocked, as the table had no free space for blocks.",
             total->events[METRICS_BANS_LOST]);
 }
 
@@ -315,15 +315,15 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
            "Keys with a live state, by its size in bytes; estimated from a sample of the table.");
     for (int i = 0; i < 3; i++)
         line(writing, "table_keys", "size", sizes[i], info->live[i]);
-    family(writing, "table_places", "gauge", "Places for keys, by the size of their states.");
+    family(writing, "table_places", "gauge", "Slots for keys, by the size of their states.");
     for (int i = 0; i < 3; i++)
         line(writing, "table_places", "size", sizes[i], info->slots[i]);
     family(writing, "evictions", "counter",
-           "States whose slots were given to other keys: expired ones, and live ones.");
+           "States whose slots were reused for other keys: expired ones, and live ones.");
     line(writing, "evictions_total", "lossless", "true", info->evictions_lossless);
     line(writing, "evictions_total", "lossless", "false", info->evictions_evict);
     family(writing, "forgotten_units", "counter",
-           "Units that evicted states still held: their keys may use so many more.");
+           "Units that evicted states still counted: their keys may use so many more.");
     line(writing, "forgotten_units_total", NULL, NULL, info->forgotten_units);
     family(
         writing, "table_full", "counter",
@@ -335,7 +335,7 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
     line(writing, "table_full_total", "outcome", "allow", info->full_allowed);
 }
 
-/* In the table, and in stores what this server has closed. */
+/* In the table, and in stores those that this server has closed. */
 static void write_expired(const struct writing *writing, const struct stint_table_info *info,
                           const struct total_metrics *total)
 {
@@ -349,14 +349,14 @@ static void write_expired(const struct writing *writing, const struct stint_tabl
                                           [STINT_EXPIRY_FLOOR] = "floor",
                                           [STINT_EXPIRY_RELEASE] = "release"};
     family(writing, "reservations_expired", "counter",
-           "Reservations that were not settled by their deadline, by what became of them.");
+           "Reservations that were not settled by their deadline, by outcome.");
     for (unsigned i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
         line(writing, "reservations_expired_total", "action", actions[i], counts[i]);
     counter(writing, "expiry_kept_units",
-            "Units of these that were to be released, which could not be given back.",
+            "Units of these that were to be released, but could not be returned.",
             info->expiry_kept_units + total->events[METRICS_EXPIRY_KEPT_UNITS]);
     counter(writing, "expiries_lost",
-            "Reservations in stores that stay charged as estimated, too many being open.",
+            "Reservations in stores that stay charged as estimated, as too many were open.",
             total->events[METRICS_EXPIRIES_LOST]);
 }
 
@@ -370,20 +370,21 @@ static void write_table(const struct writing *writing, const struct total_metric
     write_table_fill(writing, &info);
     gauge(writing, "table_bytes", "Memory of the table.", info.bytes);
     gauge(writing, "table_quotas", "Different quotas known to the table.", info.quotas);
-    gauge(writing, "table_quotas_max", "Different quotas the table has entries for.",
+    gauge(writing, "table_quotas_max", "Different quotas that the table can hold.",
           info.quotas_max);
     gauge(writing, "blocked_keys", "Keys blocked now.", info.blocked);
     gauge(writing, "overrides", "Keys with a quota of their own.", info.overrides);
-    gauge(writing, "kept_answers", "Answers kept for retries.", info.requests);
-    counter(writing, "answers_dropped", "Kept answers that went before their time.",
+    gauge(writing, "kept_answers", "Replies kept for retries.", info.requests);
+    counter(writing, "answers_dropped", "Kept replies that were dropped before they expired.",
             info.requests_dropped);
-    counter(writing, "tickets_dropped", "Reservations closed as estimated, the ring being full.",
+    counter(writing, "tickets_dropped", "Reservations closed as estimated, as the ring was full.",
             info.tickets_dropped);
     write_expired(writing, &info, total);
     counter(writing, "undo_kept_units",
-            "Units charged by a list that was refused, which could not be given back.",
+            "Units charged by a denied list of quotas that could not be returned.",
             info.undo_kept_units);
-    counter(writing, "owners_displaced", "States taken over from who died or was stuck.",
+    counter(writing, "owners_displaced",
+            "States whose lock was taken over from a process that had ended or was stuck.",
             info.owners_displaced);
     counter(writing, "states_damaged", "States found damaged when the table was opened.",
             info.states_damaged);
@@ -395,13 +396,12 @@ static void write_config(const struct writing *writing)
     gauge(writing, "config_generation", "How often rules were put in force.",
           writing->facts->generation);
     gauge(writing, "rules", "Rules in force.", writing->facts->rules);
-    gauge(writing, "clock_virtual",
-          "1: decisions go by a virtual clock, for tests; 0: by a real one.",
+    gauge(writing, "clock_virtual", "1: decisions use a virtual clock, for tests; 0: a real one.",
           writing->facts->has_virtual_clock);
     family(writing, "config_reloads", "counter", "Reloads of the rules, by result.");
     line(writing, "config_reloads_total", "result", "success", metrics->reloads[true]);
     line(writing, "config_reloads_total", "result", "failure", metrics->reloads[false]);
-    gauge(writing, "config_last_reload_successful", "Whether the last reload worked.",
+    gauge(writing, "config_last_reload_successful", "Whether the last reload succeeded.",
           metrics->reload_fault[0] == '\0');
     family(writing, "build_info", "gauge", "The version of the program.");
     line(writing, "build_info", "version", stint_version(), 1);

@@ -459,8 +459,8 @@ static void tokens_say_who_may_ask(void **state)
 {
     (void)state;
     reopen(NULL, tokens_of("ask"));
-    assert_status(call_as(NULL), GRPC_UNAUTHENTICATED, "a token is wanted");
-    assert_status(call_as("Basic YTpi"), GRPC_UNAUTHENTICATED, "a token is wanted");
+    assert_status(call_as(NULL), GRPC_UNAUTHENTICATED, "a token is required");
+    assert_status(call_as("Basic YTpi"), GRPC_UNAUTHENTICATED, "a token is required");
     assert_status(call_as("Bearer nobody"), GRPC_UNAUTHENTICATED, "no such token");
     assert_status(call_as("Bearer " SECRET_M), GRPC_PERMISSION_DENIED, "roles");
     assert_int_equal(left(&calling->s, "k=a"), 3);

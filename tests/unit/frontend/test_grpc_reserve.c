@@ -409,7 +409,7 @@ static void every_method_wants_a_token(void **state)
                                  {NULL, NULL}};
     for (size_t i = 0; i < N(methods); i++) {
         char path[128];
-        assert_status(call_wire(methods[i], &wire), GRPC_UNAUTHENTICATED, "a token is wanted");
+        assert_status(call_wire(methods[i], &wire), GRPC_UNAUTHENTICATED, "a token is required");
         snprintf(path, sizeof(path), KUADRANT "%s", methods[i]);
         struct heard *heard = call_bytes(calling, path, framed(wired(&wire)), more);
         exchange(calling);

@@ -303,7 +303,7 @@ static void what_waits_is_bounded(void **state)
         heard[i] = call_limit(calling, "k=a", NULL);
         exchange(calling);
     }
-    assert_status(heard[4], GRPC_RESOURCE_EXHAUSTED, "too much of this connection's calls");
+    assert_status(heard[4], GRPC_RESOURCE_EXHAUSTED, "the incomplete calls of this connection");
     assert_int_equal(red.n_forgotten, 1);
     fake_let_all(&red, calling->s.now_ns);
     exchange(calling);

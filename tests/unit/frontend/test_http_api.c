@@ -60,7 +60,7 @@ static void test_a_take_is_allowed_until_it_is_denied(void **state)
                   "\n"
                   "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
                   "\"title\":\"Quota exceeded\",\"status\":429,\"detail\":\"The units are not free "
-                  "now; retry_after_ms says when they are.\",\"violated-policies\":[\"per-ip\"],"
+                  "now; retry after retry_after_ms.\",\"violated-policies\":[\"per-ip\"],"
                   "\"outcome\":\"deny\",\"granted\":0,\"limit\":2,\"remaining\":0,"
                   "\"retry_after_ms\":45000,\"reset_after_ms\":45000,\"binding\":0,"
                   "\"at\":\"60015000000001\",\"statuses\":[{\"outcome\":\"deny\",\"granted\":0,"
@@ -81,8 +81,8 @@ static void test_what_never_fits_has_no_retry_after(void **state)
         "RateLimit: \"gcra 5/1s\";r=5\n"
         "\n"
         "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
-        "\"title\":\"Quota exceeded\",\"status\":429,\"detail\":\"So many units never fit "
-        "the quota.\",\"violated-policies\":[\"gcra 5/1s\"],\"outcome\":\"never\","
+        "\"title\":\"Quota exceeded\",\"status\":429,\"detail\":\"The cost is larger "
+        "than the quota ever allows.\",\"violated-policies\":[\"gcra 5/1s\"],\"outcome\":\"never\","
         "\"granted\":0,\"limit\":5,\"remaining\":5,\"retry_after_ms\":null,"
         "\"reset_after_ms\":0,\"binding\":0,\"at\":\"60000000000000\"}");
 }

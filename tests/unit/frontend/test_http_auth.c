@@ -108,7 +108,7 @@ static void test_auth_wants_a_domain_and_may_have_nothing_to_ask(void **state)
     (void)state;
     talk_with(&(struct http_config_options){.descriptors = lists, .n_descriptors = 1}, NULL);
     assert_says(&t, "GET /auth\n", "400\n");
-    assert_says(&t, "GET /auth\n", "no domain: ask /auth?domain=NAME");
+    assert_says(&t, "GET /auth\n", "no domain: use /auth?domain=NAME");
     assert_answer(&t, "GET /auth?domain=shop\n", "200\n\n");
     assert_answer(&t, "GET /auth?domain=other\nX-Api-Key: k\n", "200\n\n");
 }
@@ -270,9 +270,8 @@ static void test_a_pool_hands_out_its_keys(void **state)
     t.s.now_ns += S;
     assert_says(&t, "POST " POOL "next\n",
                 "429\nRetry-After: 59\nContent-Type: application/problem+json\n");
-    assert_non_null(strstr(t.answer,
-                           "\"status\":429,\"detail\":\"No key is free; wait_ms says when "
-                           "the first is.\",\"key\":null,\"wait_ms\":59000,"));
+    assert_non_null(strstr(t.answer, "\"status\":429,\"detail\":\"No key is free; wait_ms is the "
+                                     "time until one is.\",\"key\":null,\"wait_ms\":59000,"));
     assert_null(talk_or_wait(&t, "POST " POOL "next" JSON "{\"wait_ms\":59000}", &again_ns));
     assert_int_equal(again_ns, t.s.now_ns + 59 * S);
     t.asked_ns = 0;

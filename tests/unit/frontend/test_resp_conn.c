@@ -130,7 +130,7 @@ static void a_protocol_error_is_answered_and_ends_it(void **state)
     assert_true(is_over());
     assert_false(is_busy());
     feed("PING\r\n");
-    assert_sent("+PONG\r\n-ERR Protocol error: an argument was expected to begin with '$'\r\n");
+    assert_sent("+PONG\r\n-ERR Protocol error: expected an argument that begins with '$'\r\n");
 }
 
 static void quit_ends_it_and_what_follows_is_not_done(void **state)
@@ -360,7 +360,7 @@ static struct access *tokens_of(const char *first_roles, const char *first_secre
     return access;
 }
 
-#define NOAUTH "-NOAUTH say first who you are: AUTH secret\r\n"
+#define NOAUTH "-NOAUTH Authentication required.\r\n"
 #define NOPERM "-NOPERM the token's roles do not allow this\r\n"
 #define WRONGPASS "-WRONGPASS no token has this name and secret\r\n"
 

@@ -525,7 +525,7 @@ static void test_users_that_cannot_be_meant_are_refused(void **state)
     assert_int_equal(user_become("no such user", &error), STINT_E_MISMATCH);
     assert_string_equal(error.message, "user: there is no 'no such user' here");
     assert_int_equal(user_become("root", &error), STINT_E_MISMATCH);
-    assert_string_equal(error.message, "user: expected one who is not root, not 'root'");
+    assert_string_equal(error.message, "user: expected a user other than root, not 'root'");
 }
 
 int main(void)

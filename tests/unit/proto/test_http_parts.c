@@ -183,8 +183,8 @@ static void test_a_request_that_says_two_things_is_refused(void **state)
     const struct http_origin_fields pinned = {"x-real-ip", "x-forwarded-uri", NULL};
     (void)state;
     assert_string_equal(ADDRESS("X-Forwarded-For: 1.1.1.1\nForwarded: for=2.2.2.2"),
-                        "both X-Forwarded-For and Forwarded came: the proxy is to send one of "
-                        "them, or http.address_field says which one counts");
+                        "both X-Forwarded-For and Forwarded came: the proxy must send only one "
+                        "of them; otherwise set http.address_field");
     assert_string_equal(ADDRESS("X-Original-URI: /a\nX-Original-Method: PUT"), "10.0.0.1 PUT /a");
     assert_string_equal(ADDRESS("X-Forwarded-Uri: /a\nX-Forwarded-Method: PUT"), "10.0.0.1 PUT /a");
     assert_non_null(strstr(ADDRESS("X-Original-URI: /a\nX-Forwarded-Uri: /b"), "http.uri_field"));
@@ -307,7 +307,7 @@ static void test_a_part_that_is_none_is_refused(void **state)
         {"", "expected header:NAME"},
         {"path,", "expected header:NAME"},
         {"path:/a", "expected header:NAME"},
-        {"header", "header: expected \"header:\" and what is meant"},
+        {"header", "header: expected \"header:\" and a value"},
         {"header:", "header: expected \"header:\""},
         {"path_prefix:a", "path_prefix:a: expected a '/' first"},
         {"constant:k", "constant:k: expected KEY=VALUE"},

@@ -239,10 +239,10 @@ static void a_key_may_read_like_a_word(void **state)
 static void a_target_is_whole_and_of_one_kind(void **state)
 {
     (void)state;
-    assert_refused("STINT.TAKE QUOTA 1/1s k QUOTA 1/1s", "behind QUOTA the key is missing");
+    assert_refused("STINT.TAKE QUOTA 1/1s k QUOTA 1/1s", "after QUOTA the key is missing");
     assert_refused("STINT.TAKE COST 2 COST 2", "given twice");
     assert_refused("STINT.TAKE COST 2 WAIT 2", "QUOTA or DOMAIN is missing");
-    assert_refused("STINT.TAKE DOMAIN d ID x", "behind DOMAIN a DESCRIPTOR is missing");
+    assert_refused("STINT.TAKE DOMAIN d ID x", "after DOMAIN a DESCRIPTOR is missing");
     assert_refused("STINT.TAKE DESCRIPTOR 1 a b", "QUOTA or DOMAIN is missing");
     assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 2 a b c", "a key or a value is missing");
     assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 0", "DESCRIPTOR must be a whole number from 1");
@@ -319,9 +319,9 @@ static void what_a_verb_needs_must_be_there(void **state)
     assert_refused("STINT.BLOCK QUOTA 1/1s k COST 5", "FOR is missing");
     assert_refused("STINT.SETQUOTA QUOTA 1/1s k COST 1", "either TO or DEFAULT");
     assert_refused("STINT.SETQUOTA QUOTA 1/1s k TO 2/1s DEFAULT", "either TO or DEFAULT");
-    assert_refused("STINT.SETQUOTA QUOTA 1/1s k TO ''", "behind TO a spec is missing");
+    assert_refused("STINT.SETQUOTA QUOTA 1/1s k TO ''", "after TO a spec is missing");
     assert_refused("STINT.RESERVE ID x QUOTA 1/1s k LIFETIME",
-                   "behind LIFETIME a number is missing");
+                   "after LIFETIME a number is missing");
     assert_refused("STINT.RESERVE QUOTA 1/1s k LIFETIME 0", "LIFETIME must be");
     assert_refused("STINT.TAKE QUOTA 1/1s k WAIT 86400001", "WAIT must be");
     assert_refused("STINT.TAKE QUOTA 1/1s k WAIT 1 WAIT 1", "WAIT is given twice");

@@ -77,8 +77,8 @@ static void test_a_fault_names_its_line_and_what_was_expected(void **state)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"", "nobody could ask"},
-        {"# only words\n\n", "nobody could ask"},
+        {"", "every request would be rejected"},
+        {"# only words\n\n", "every request would be rejected"},
         {"a ask " FIRST "\n\nb! ask " SECOND, "tokens:3: expected a name"},
         {"a", "tokens:1: expected roles"},
         {"a asks " FIRST, "tokens:1: expected roles"},
@@ -89,8 +89,8 @@ static void test_a_fault_names_its_line_and_what_was_expected(void **state)
         {"a ask my-own-password", "tokens:1: expected sha256:"},
         {"a ask " FIRST "0", "tokens:1: expected sha256:"},
         {"a ask " FIRST " more", "tokens:1: expected nothing after"},
-        {"a ask " FIRST "\na ask " SECOND, "tokens:2: the name a stands on line 1"},
-        {"a ask " FIRST "\nb ask " FIRST, "tokens:2: the same secret stands on line 1"},
+        {"a ask " FIRST "\na ask " SECOND, "tokens:2: the name a is also on line 1"},
+        {"a ask " FIRST "\nb ask " FIRST, "tokens:2: the same secret is also on line 1"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_refused(cases[i].text, strlen(cases[i].text), cases[i].message);

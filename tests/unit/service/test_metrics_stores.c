@@ -146,8 +146,8 @@ static void only_a_store_that_is_needed_makes_a_server_unready(void **state)
     assert_false(metrics_has_stores(metrics));
     metrics_tell_stores(metrics, 10 * S, &page);
     page_add_span(&page, span_of("", 1));
-    assert_string_equal(page.text,
-                        "store main: away for 6.0 s\nstore say \"hi\": away for 0.2 s\n");
+    assert_string_equal(
+        page.text, "store main: unavailable for 6.0 s\nstore say \"hi\": unavailable for 0.2 s\n");
     page_free(&page);
 }
 
