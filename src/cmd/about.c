@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the program says of itself: the list of commands, `help` and `version`. */
+/* The list of commands, `help` and `version`. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -73,7 +73,7 @@ static int list_commands(void)
     return CMD_DONE;
 }
 
-/* Says which word is one too many. */
+/* Prints which argument is one too many. */
 static int too_many(const char *name, const char *expected, const char *word)
 {
     print_message("%s takes %s, found '%s'", name, expected, word);

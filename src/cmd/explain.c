@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint explain`: a quota's algorithm, bound and slack; the messages are core's. */
+/* `stint explain`: a quota's algorithm, bound and slack. The messages come from the core. */
 #define _GNU_SOURCE
 #include "algorithm/label.h"
 #include "algorithm/spec.h"
@@ -34,7 +34,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     return 0;
 }
 
-/* Breaks lines between words; the terminal would break them within words. */
+/* Breaks lines between words; a terminal would break within words. */
 static void print_wrapped(const char *text)
 {
     size_t column = 0;

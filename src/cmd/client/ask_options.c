@@ -10,7 +10,7 @@ enum {
     OPTION_QUOTA = 256,
     OPTION_DOMAIN,
     OPTION_JSON,
-    /* Those of reset end here. */
+    /* The options of reset end here. */
     OPTION_COST,
     OPTION_WAIT,
     OPTION_ID,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Chooses the subcommand of a group, or says which there are. */
+/* Chooses the subcommand of a group, or lists the subcommands. */
 #define _GNU_SOURCE
 #include "cmd/lib/group.h"
 

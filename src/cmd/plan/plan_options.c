@@ -50,7 +50,7 @@ static const struct argp_option options_known[] = {
     {0},
 };
 
-/* Calls `add` with each part of a list that commas separate; the list is cut up. */
+/* Calls `add` with each part of a list that commas separate; the list is modified. */
 static void each_part(struct argp_state *state, char *list,
                       void (*add)(struct argp_state *state, char *part))
 {
@@ -58,7 +58,7 @@ static void each_part(struct argp_state *state, char *list,
         add(state, part);
 }
 
-/* Into the order of length. */
+/* Sorts by length. */
 static void add_period(struct argp_state *state, char *part)
 {
     struct plan_options *options = state->input;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint plan` found, in messages and a table. */
+/* The results of `stint plan`, as messages and a table. */
 #define _GNU_SOURCE
 #include "algorithm/spec.h"
 #include "base/buf.h"
@@ -20,7 +20,7 @@ const char *plan_spec(struct plan_spec *spec, const struct stint_quota *quota)
     return spec->text;
 }
 
-/* 0.02 %: parts of a thousandth matter here. */
+/* 0.02 %: hundredths matter here. */
 static const char *share(struct formatted *formatted, uint64_t part, uint64_t whole)
 {
     double percent = whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
@@ -120,7 +120,7 @@ static void print_proposal(const struct plan_report *report, const struct plan_c
     }
 }
 
-/* A limit of what was never seen in full says little. */
+/* A limit over a period that the log does not cover means little. */
 static void print_short(const struct plan_report *report)
 {
     uint64_t length_ns = report->log->last_ns - report->log->first_ns;

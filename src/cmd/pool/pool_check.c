@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Command lines of `stint pool` whose words are right one by one, and wrong together. */
+/* Checks options of `stint pool` that are valid one by one but not together. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/pool/pool.h"
 
-/* Options that would silently do nothing together are a mistake of the caller's. */
+/* Options that would have no effect together are refused. */
 static void check_together(struct argp_state *state, const struct pool_options *options)
 {
     bool has_file = options->keys != NULL && options->keys[0] == '@';
@@ -33,7 +33,7 @@ static void check_together(struct argp_state *state, const struct pool_options *
                           "FILE of --keys @FILE");
 }
 
-/* The words behind the NAME of `report`. */
+/* The words after the NAME of `report`. */
 static void read_outcome(struct argp_state *state, struct pool_options *options)
 {
     static const char *const outcomes[] = {[STINT_POOL_OK] = "ok",

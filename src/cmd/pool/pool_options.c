@@ -129,7 +129,7 @@ static void add_quota(struct argp_state *state, struct pool_options *options, co
     args_add_quota(state, options->quotas, &options->n_quotas, spec);
 }
 
-/* The options that all verbs have. */
+/* The common options of all verbs. */
 static error_t parse_common(int option, char *value, struct argp_state *state)
 {
     static const char *const orders[] = {"round_robin", "fill_first", "least_used", NULL};
@@ -185,7 +185,7 @@ static void add_word(struct argp_state *state, struct pool_options *options, con
     options->words[options->n_words++] = word;
 }
 
-/* 000 is what curl says where no answer came. */
+/* curl prints 000 if it received no answer. */
 static unsigned read_status(struct argp_state *state, const char *text)
 {
     if (strlen(text) != 3 || strspn(text, "0123456789") != 3)
@@ -238,7 +238,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     }
 }
 
-/* Writes the options of some verbs, and an end. */
+/* Writes the options of some verbs, and a terminator. */
 static void choose_options(struct argp_option *chosen, unsigned wanted)
 {
     size_t n_chosen = 0;
