@@ -73,7 +73,7 @@ static const struct argp_option options_known[] = {
 /* By enum stint_verb. */
 static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
 
-/* A picture begins with a key that was never used, and shows what was taken. */
+/* A picture starts with a key that was never used, and shows what was taken. */
 static void check_plot(struct argp_state *state, const struct replay_options *options)
 {
     if (options->plot.format == GNUPLOT_NONE)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads PATH... and prints faults, for the commands on files of rules. */
+/* Reads PATH... and prints errors, for the commands on files of rules. */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_args.h"
 

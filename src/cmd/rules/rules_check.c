@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint rules check`: every fault of every file, before a server sees them. */
+/* `stint rules check`: every error of every file, before a server loads them. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/json_text.h"

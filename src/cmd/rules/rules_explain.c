@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `stint rules explain`: which rules a request would meet, how each stands, and which would deny.
- * What a --state file holds is looked at in a copy, so that nothing of it is ever charged.
+ * `stint rules explain`: which rules a request would match, the state of each, and which would
+ * deny. A --state file is read in a copy, so that nothing in it is ever charged.
  */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_explain_store.h"
@@ -152,7 +152,7 @@ static void widen(struct stint_table_options *options, const struct stint_quota 
         options->wide_size = (uint32_t)max_u64(options->wide_size, size);
 }
 
-/* A table in which nothing was used yet, with room for one request under any of the rules. */
+/* A table of unused states, with capacity for one request under any of the rules. */
 static int open_unused(struct stint_table **table, const struct rules *rules,
                        struct stint_error *error)
 {
@@ -169,7 +169,7 @@ static int open_unused(struct stint_table **table, const struct rules *rules,
     return stint_table_open(table, &options, error);
 }
 
-/* Opens a copy, and gives its name back at once: it goes with the last who has it open. */
+/* Opens a copy, and unlinks it at once: it is removed with the last process that has it open. */
 static int open_copy(struct stint_table **table, const struct stint_table *original,
                      struct stint_error *error)
 {
@@ -207,7 +207,7 @@ static int open_state(struct stint_table **table, const char *path, uint64_t *no
     return code;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 static int print(const struct explain_options *options, const struct rules *rules,
                  const struct evaluation *evaluation, const struct explained_key *keys,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads --rules PATH, as often as it is given. */
+/* Reads --rules PATH, which may be given several times. */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_given.h"
 
