@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint token`: makes secrets for callers of a server, and the lines that its tokens file wants.
- */
+/* `stint token`: creates secrets for clients of a server, and the lines of its tokens file. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -86,7 +85,7 @@ static void print_line(const struct token_options *options, struct span secret)
         puts(hash);
 }
 
-/* The secret is told on standard error, so that `>> tokens` keeps only what belongs there. */
+/* The secret goes to standard error, so that `>> tokens` gets only the line of the file. */
 static int make_new(const struct token_options *options)
 {
     char secret[ACCESS_SECRET_SIZE];

@@ -70,10 +70,7 @@ int ask_answer_read(struct ask_answer *answer, enum ask_verb verb, const struct 
         return 0;
     if (!good && from->status != 429)
         return refused(from, answer->object, error);
-    /*
-     * A 429 without a decision comes from a proxy in between, or from the server's connection
-     * limits.
-     */
+    /* A 429 without a decision comes from a proxy, or from the server's connection limits. */
     if (!read_outcome(answer->object, &answer->outcome))
         return good ? no_decision(from, error) : refused(from, answer->object, error);
     return read_wait(answer) ? 0 : no_decision(from, error);

@@ -44,7 +44,7 @@ static const struct argp_option *find_option(const struct argp_option *options, 
     return NULL;
 }
 
-/* `arg` is the word as it was given, `name` what follows its dashes. */
+/* `arg` is the word as given, `name` the text after its dashes. */
 static void unknown_option(const struct argp_option *options, const char *command, const char *arg,
                            const char *name)
 {

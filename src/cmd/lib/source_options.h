@@ -15,9 +15,7 @@ struct source_options {
     bool sort, strict;
 };
 
-/*
- * These options have the same codes in every command; each command has its own defaults and help.
- */
+/* Codes of these options in every command; defaults and help are the command's own. */
 enum {
     SOURCE_FORMAT = 1024,
     SOURCE_KEY,

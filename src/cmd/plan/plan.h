@@ -59,9 +59,7 @@ struct plan_curve {
     struct plan_proposal proposal;
     struct plan_named *named; /* the keys denied most, most first */
     size_t n_named;
-    /*
-     * For 0 keys touched, at most 1, 2, 5, 10 …: the least quotas, greatest first, all PLAN_FOUND.
-     */
+    /* For 0 keys touched, at most 1, 2, 5 …: the least quotas, greatest first, all PLAN_FOUND. */
     struct plan_proposal points[PLAN_POINTS_MAX];
     size_t n_points;
 };

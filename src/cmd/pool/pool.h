@@ -91,14 +91,9 @@ int pool_session_add(struct pool_session *session, const char *name, struct stin
 
 /* ---- Quotas and weights of keys ---- */
 
-/*
- * Reads --quota-for and --weight; refuses keys without a quota, and a cost that no key can grant.
- */
+/* Reads --quota-for and --weight; refuses keys without a quota, and a cost above all quotas. */
 int pool_own_read(struct pool_session *session, struct stint_error *error);
-/*
- * Writes the quotas of a key by its index, up to STINT_POOL_QUOTAS_MAX: its own, or the common
- * ones.
- */
+/* Writes the quotas of a key by its index, up to STINT_POOL_QUOTAS_MAX: its own, or all's. */
 int pool_own_quotas(const struct pool_session *session, size_t key, struct stint_quota *quotas,
                     size_t *n_quotas, struct stint_error *error);
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * `stint pool status`: the state of each key, as a table, JSON or a picture. Names only, no
- * secrets.
- */
+/* `stint pool status`: the state of each key, by name only: a table, JSON or a picture. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
@@ -87,9 +84,7 @@ static int print_json(const struct pool_session *session, const struct view *vie
                            true);
 }
 
-/*
- * Keys that are out never return by themselves: no time is shown, the bar shows that they are out.
- */
+/* Keys that are out never return by themselves: no time is shown, the bar shows it. */
 static int draw(const struct pool_session *session, const struct view *view)
 {
     struct chart_bar *bars = calloc(view->n_keys, sizeof(*bars));

@@ -104,7 +104,7 @@ static int open_rules(struct replay *replay, struct stint_error *error)
     struct rules_load_options *load = &options->rules.files.load;
     if (options->rules.files.n_paths == 0)
         return 0;
-    if (options->store.text != NULL) { /* which rules that name none are kept in */
+    if (options->store.text != NULL) { /* the store of rules that name none */
         load->stores = store_names;
         load->n_stores = load->default_store = 1;
     }

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The keys with most requests and most denials: exact, since a replay counts every key by its name
- * anyway.
- */
+/* The keys with most requests and denials: exact, as a replay counts every key anyway. */
 #define _GNU_SOURCE
 #include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"

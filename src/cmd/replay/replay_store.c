@@ -176,10 +176,7 @@ int replay_store_decide(struct replay_store *store, const struct replay_store_ev
 
 /* ---- Cleaning up ----------------------------------------------------------------------------- */
 
-/*
- * Deletes key by key. A SCAN for the prefix would pass over all keys of other users, and memcached
- * has none.
- */
+/* Deletes key by key: a SCAN would pass over all other keys, and memcached has none. */
 static int clean_batch(struct replay_store *store, const struct key_set *names, size_t first,
                        size_t n, struct stint_error *error)
 {

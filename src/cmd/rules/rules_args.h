@@ -32,10 +32,7 @@ struct rules_loaded {
     struct rules_diagnostics diagnostics;
 };
 
-/*
- * False if a file cannot be read or there are no rules, which is reported; then there is nothing to
- * free.
- */
+/* False if a file cannot be read or has no rules, which is reported: then free nothing. */
 bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded);
 void rules_loaded_free(struct rules_loaded *loaded);
 

@@ -48,7 +48,7 @@ static void print_rule(const struct target *target, bool is_asked)
     puts(is_asked ? "" : ", which was not asked");
 }
 
-/* What a caller would be told of this one alone. */
+/* The result for a caller if this were the only one. */
 static void print_wait(uint64_t wait_ns)
 {
     struct formatted formatted;

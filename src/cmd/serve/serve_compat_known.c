@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* envoyproxy/ratelimit's variables, all that its settings.go knows, in its order. */
+/* envoyproxy/ratelimit's variables: all of its settings.go, in its order. */
 #include "cmd/serve/serve_compat.h"
 
 #define CONNECTIONS "a worker has one connection to a server, and asks all that waits at once"

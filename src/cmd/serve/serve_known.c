@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of settings: whoever adds one adds a row here, and a field in serve_settings.h. */
+/* The table of settings: a new one needs a row here, and a field in serve_settings.h. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/serve/serve_settings.h"
@@ -261,7 +261,7 @@ const struct setting settings_known[] = {
     CHOICE(log_level, "info", log_levels,
            "Lowest level that is logged: debug, info, warn or error"),
 };
-/* Those that a reload puts in force, or that say what it reads. */
+/* Settings that a reload applies, or that say what it reads. */
 static const char *const live[] = {
     "rules",
     "merge_domains",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The first fault is the server's answer; `stint rules check` tells all of them. */
+/* Reports the first error; `stint rules check` reports all of them. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_load.h"
 
@@ -37,7 +37,7 @@ static void tell_warnings(struct log *log, const struct rules_diagnostics *diagn
     }
 }
 
-/* Limits are not lifted in silence. */
+/* Rules without limits are refused, unless that is allowed. */
 static int check_empty(const struct serve_settings *settings, const struct rules_files *files,
                        const struct rules *rules, struct log *log, struct stint_error *error)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values from text, each by its kind; where the texts come from, serve_config.c and serve.c know.
- */
+/* Parses values, each by its kind; serve_config.c and serve.c find the texts. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_settings.h"
 #include "base/buf.h"

@@ -184,7 +184,7 @@ void sim_options_parse(struct sim_options *options, enum sim_command command, in
     *options = (struct sim_options){
         .seed = 1, .n_seeds = SEEDS_DEFAULT, .decisions_max = DECISIONS_DEFAULT};
     args_parse(command == SIM_RUN ? &run_argp : &compare_argp, argc, argv, options);
-    /* What is drawn from nothing is the same for every seed. */
+    /* Without random numbers the runs of all seeds are the same. */
     if (options->workload.spec.kind == WORKLOAD_LOG)
         options->n_seeds = 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs, one seed after the other, and what has to be said of them beside their figures. */
+/* Runs, one seed after the other, and the warnings beside their metrics. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/format.h"
@@ -13,7 +13,7 @@
 
 #define SPEC_MAX 256
 
-/* Asked now and then by the run; the bar is not worth a look at the clock every time. */
+/* Called now and then by the run; updates the bar only at intervals. */
 static bool goes_on(void *arg, uint64_t decisions, uint64_t now_ns)
 {
     struct sim_work *work = arg;
@@ -71,7 +71,7 @@ void sim_runs_free(struct sim_runs *runs)
     runs->n_done = 0;
 }
 
-/* What is a defect of the limiter, if it ever happens: loudly. */
+/* Defects of the limiter, if there are any: reported loudly. */
 static void name_broken(const struct sim_runs *runs, size_t i, uint64_t seed)
 {
     const struct tally *tally = &runs->tallies[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint sim worst`: lets the search try to pass a quota's bound, for as long as it may. */
+/* `stint sim worst`: searches for requests that exceed a quota's bound, for a limited time. */
 #define _GNU_SOURCE
 #include "cmd/sim/sim_worst.h"
 
@@ -158,7 +158,7 @@ int sim_worst_main(int argc, char **argv)
     struct search_subject subject;
     args_parse(&argp, argc, argv, &parsed);
     search_subject_of(&subject, &parsed.options.quota);
-    /* Before the search: a name that cannot be written to is better known now. */
+    /* Before the search: an error in opening the file is reported at once. */
     if (parsed.options.path != NULL) {
         parsed.options.trace = fopen(parsed.options.path, "we");
         if (parsed.options.trace == NULL) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint store check`: the command line, and which server of a URL is looked at. */
+/* `stint store check`: the command line, and the choice of the server of a URL. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/lib/args.h"
@@ -109,7 +109,7 @@ static struct store_session_options options_of(const struct check *check)
     };
 }
 
-/* The first of the URL's servers that answers; what is told otherwise is of the last. */
+/* Connects to the first of the URL's servers that answers; an error is that of the last one. */
 static int open_any(const struct check *check, struct store_session **session,
                     struct store_findings *findings, struct stint_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads --store URL, the files of its TLS, and how long it may take. */
+/* Reads --store URL, its TLS files and its timeout. */
 #define _GNU_SOURCE
 #include "cmd/store/store_given.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint store script`: the scripts that a store is given, as text for redis-cli. */
+/* `stint store script`: the scripts that servers load into a store, as text for redis-cli. */
 #define _GNU_SOURCE
 #include "backend/script/lua_script.h"
 #include "cmd/lib/args.h"
