@@ -203,7 +203,7 @@ def test_other_answers_say_nothing_of_the_key(tmp_path, status):
     pool.next()
     before = pool.run("status", "--json")
     assert pool.run("report", "a", "--status", status, "--verbose") == (
-        "", f"stint: status {status} says nothing of the key 'a': nothing is done\n")
+        "", f"stint: status {status} has no meaning for the key 'a': nothing is changed\n")
     assert json.loads(pool.run("report", "a", "--status", status, "--json")[0])["reported"] is None
     assert pool.run("status", "--json") == before
 

@@ -19,8 +19,7 @@ static int refused(const struct client_answer *from, const json_t *object,
     const char *message = message_of(object);
     if (message != NULL)
         return err_set(error, STINT_E_SYSTEM, "the server answers %d: %s", from->status, message);
-    return err_set(error, STINT_E_SYSTEM, "the server answers %d, and does not say why",
-                   from->status);
+    return err_set(error, STINT_E_SYSTEM, "the server answers %d, without a reason", from->status);
 }
 
 static int no_decision(const struct client_answer *from, struct stint_error *error)

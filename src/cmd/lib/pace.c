@@ -48,7 +48,7 @@ static const struct argp_option options_known[] = {
     {"linger", OPTION_LINGER, "TIME", 0,
      "Release a batch that is not full TIME after its first line (default: when the input ends)",
      0},
-    {"rest", OPTION_REST, "FILE", 0, "Append lines that cannot be released any more to FILE", 0},
+    {"rest", OPTION_REST, "FILE", 0, "Append lines that can no longer be released to FILE", 0},
     {0},
 };
 
@@ -61,7 +61,7 @@ static void check_batch(struct argp_state *state, struct pace *pace)
         const struct stint_quota *quota = &pace->quotas[i];
         uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
         if (pace->batch > capacity)
-            argp_error(state, "a batch of %zu lines can never fit a quota that gives %lu at once",
+            argp_error(state, "a batch of %zu lines can never fit a quota that grants %lu at once",
                        pace->batch, (unsigned long)capacity);
         pace->items[i] = (struct stint_item){.quota = quota, .key = ""};
     }

@@ -112,7 +112,7 @@ static void print_proposal(const struct plan_report *report, const struct plan_c
         print_found(report, curve);
         break;
     case PLAN_REFUSED:
-        printf("%s in %s: no such quota can be made: %s\n", name, period.text, curve->proposal.why);
+        printf("%s in %s: the quota is not valid: %s\n", name, period.text, curve->proposal.why);
         break;
     case PLAN_NO_LIMIT:
         printf("%s in %s: no limit keeps to the target\n", name, period.text);
@@ -127,7 +127,7 @@ static void print_short(const struct plan_report *report)
     const struct plan_options *options = report->options;
     struct formatted length, period;
     if (options->periods_ns[options->n_periods - 1] > length_ns)
-        printf("\nThe log is of %s only: what it says of %s is what it says of all its time.\n",
+        printf("\nThe log covers only %s, less than %s: the limit is that of the whole log.\n",
                format_duration(&length, length_ns),
                format_duration(&period, options->periods_ns[options->n_periods - 1]));
 }

@@ -184,7 +184,7 @@ static int read_secret(char *text, size_t text_size, struct span *secret, struct
         return err_set(error, STINT_E_SYNTAX, "expected the secret on standard input");
     if (text[0] == ' ' || text[0] == '\t')
         return err_set(error, STINT_E_SYNTAX,
-                       "the secret begins with a blank, which a file of keys cannot tell");
+                       "the secret begins with a blank, which a file of keys cannot represent");
     *secret = span_of(text, len);
     return 0;
 }

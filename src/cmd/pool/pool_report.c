@@ -73,7 +73,7 @@ static void tell(const struct pool_session *session, const struct verdict *verdi
 {
     struct formatted formatted;
     if (verdict->nothing)
-        print_message("status %03u says nothing of the key '%s': nothing is done",
+        print_message("status %03u has no meaning for the key '%s': nothing is changed",
                       session->options->status, status->name);
     else if (status->returns_after_ns == STINT_NEVER_NS)
         print_message("'%s' is %s, until it is reported ok or removed", status->name,

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPACE_LEAST 256 /* keys */
-#define SPACE_TIMES                                                                                \
-    4 /* capacity for keys that are added later, or are removed and still have used units */
+#define SPACE_LEAST 256  /* keys */
+#define SPACE_TIMES 4    /* for keys added later, or removed with units still in use */
 #define QUOTAS_LEAST 256 /* a state for all keys together, for each number of keys */
 
 /* ---- The table ---- */
@@ -52,8 +51,7 @@ static int open_table(struct pool_session *session, struct stint_error *error)
     struct stint_table_options table = {
         .path = options->state,
         .clock = options->has_now ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
-        .skew_max_ns =
-            options->has_now ? 1 : 0, /* in virtual time the clocks of all callers agree */
+        .skew_max_ns = options->has_now ? 1 : 0, /* in virtual time all clocks agree */
         .must_exist = !makes,
         .overrides = 1, /* pools use none, and the file is to be small */
     };

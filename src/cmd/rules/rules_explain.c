@@ -33,24 +33,23 @@ struct explain_options {
 };
 
 static const struct argp_option options_known[] = {
-    {"state", OPTION_STATE, "FILE", 0, "The table whose states count (default: all as never used)",
-     2},
+    {"state", OPTION_STATE, "FILE", 0, "Table with the states (default: all unused)", 2},
     {"prefix", OPTION_PREFIX, "TEXT", 0,
-     "With --store: what its keys begin with (default stint:), as servers have it", 2},
-    {"cost", OPTION_COST, "N", 0, "Units that the request asks for (default 1)", 2},
+     "With --store: prefix of its keys, as in servers (default stint:)", 2},
+    {"cost", OPTION_COST, "N", 0, "Units of the request (default 1)", 2},
     {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 3},
     {0},
 };
 
 static const char doc[] =
-    "Says which rules a request would meet, how each stands, and which would deny; charges "
-    "nothing. A request has one or more descriptors, each a list of KEY=VALUE, with a word `,` "
-    "between two of them.\v"
-    "    stint rules explain --rules limits.yaml api ip=203.0.113.9 , user=42\n\n"
-    "Of a --state FILE a copy is made in $TMPDIR, and looked at: a server may go on with it.\n\n"
-    "With --store URL it is said what each rule's key is called there, as redis-cli wants it, "
-    "which "
-    "server has it, what it holds, and how it stands.\n\n"
+    "Prints which rules a request matches, the state of each, and which would deny; "
+    "charges nothing. A request has one or more descriptors, each a list of KEY=VALUE, "
+    "with a word `,` between two of them.\v    stint rules explain --rules limits.yaml "
+    "api ip=203.0.113.9 , user=42\n\n"
+    "Of a --state FILE a copy is made in $TMPDIR, and read: a server may continue to use "
+    "it.\n\n"
+    "With --store URL it also prints the name of each rule's key there, quoted for "
+    "redis-cli, the server that has it, its content and its state.\n\n"
     "Exit codes: 0 it would be allowed, 3 denied, 1 bad input, 2 bad usage.";
 
 /* ---- The command line ------------------------------------------------------------------------ */

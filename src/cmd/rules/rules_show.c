@@ -343,12 +343,13 @@ static int show(const struct rules_args *args)
 int rules_show_main(int argc, char **argv)
 {
     struct rules_args args;
-    rules_args_read(&args,
-                    "Prints the rules of files as they are understood: each with its quota, the "
-                    "most that it admits in any window, what is beside it and where it stands. "
-                    "PATH is a file, a folder (its *.yaml and *.yml), or - for standard input.\v"
-                    "Exit codes: 0 done, 1 faults or a file that cannot be read, 2 bad usage.",
-                    argc, argv);
+    rules_args_read(
+        &args,
+        "Prints the rules of files as parsed: each with its quota, the most that it admits "
+        "in any window, its other keys and its position. PATH is a file, a folder (its "
+        "*.yaml and *.yml), or - for standard input.\vExit codes: 0 done, 1 errors or a file "
+        "that cannot be read, 2 bad usage.",
+        argc, argv);
     int code = show(&args);
     rules_args_free(&args);
     return code;

@@ -26,13 +26,12 @@ enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_COMPAT, OPTION_SETTIN
 #define LARGE_MEMORY (128 << 10)
 
 static const char doc[] =
-    "Decides for others over RESP and HTTP.\v"
-    "Each option is also a variable, STINT_TLS_KEY for --tls-key, and a line of the file that "
-    "--config names, tls_key. Options are stronger than variables, and these than the file. "
-    "Options that may be given several times are lists: in a variable with ; between the parts.\n"
-    "SIGHUP reads settings, rules, tokens and certificates anew, SIGTERM lets connections finish, "
-    "SIGUSR2 "
-    "starts a successor that takes over.";
+    "Runs a rate limit server for RESP, HTTP and gRPC.\vEach option is also a variable, "
+    "STINT_TLS_KEY for --tls-key, and a line of the file that --config names, tls_key. "
+    "Options override variables, and variables override the file. Options that may be "
+    "given several times are lists: in a variable with ; between the elements.\n"
+    "SIGHUP reads settings, rules, tokens and certificates again, SIGTERM lets "
+    "connections finish, SIGUSR2 starts a successor that takes over.";
 
 /* A list of options made of the table of settings; owns their names and descriptions. */
 struct option_list {
@@ -78,11 +77,11 @@ static void fill_options(struct option_list *list)
     for (size_t i = 0; i < n_settings_known; i++)
         fill_option(list, i);
     list->options[n_settings_known] = (struct argp_option){
-        "config", OPTION_CONFIG, "FILE", 0, "Settings as YAML; --print-config shows how", 0};
+        "config", OPTION_CONFIG, "FILE", 0, "Read settings from a YAML file", 0};
     list->options[n_settings_known + 1] = (struct argp_option){
-        "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and end", 0};
+        "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and exit", 0};
     list->options[n_settings_known + 2] = (struct argp_option){
-        "compat", OPTION_COMPAT, "NAME", 0, "Go by the environment of envoyproxy, too", 0};
+        "compat", OPTION_COMPAT, "NAME", 0, "envoyproxy: read its environment, too", 0};
     list->options[n_settings_known + 3] = (struct argp_option){0};
 }
 
@@ -189,7 +188,7 @@ static int add_stores(struct ground *ground, struct stint_error *error)
                          stores->evaluation.items_on_error == RULE_STORE_ERROR_ERROR;
         if (!metrics_add_store(server_state_metrics(ground->server_state), stores->names.names[i],
                                is_needed))
-            return err_set(error, STINT_E_SYSTEM, "no memory for the figures of stores");
+            return err_set(error, STINT_E_SYSTEM, "no memory for the metrics of stores");
     }
     return 0;
 }
