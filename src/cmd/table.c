@@ -233,8 +233,8 @@ int table_main(int argc, char **argv)
         .options = options_known,
         .parser = parse_option,
         .args_doc = "FILE",
-        .doc = "Says what is in the table FILE: its size and fill, its quotas, and the keys with "
-               "the least left. A table keeps no names of keys, only hashes that are its own."};
+        .doc = "Shows the content of the table FILE: its size and fill, its quotas, and the keys "
+               "with the least left. A table contains no names of keys, only hashes."};
     struct table_options options = {.keys_shown = KEYS_SHOWN};
     struct stint_table_options opening = {.must_exist = true, .read_only = true};
     static struct view view;

@@ -119,8 +119,8 @@ static int hash_input(const struct token_options *options)
     }
     if (len < ACCESS_SECRET_MIN) {
         print_message(
-            "expected a secret of at least %d bytes that nobody can guess, found %zu; `stint token "
-            "new` makes one",
+            "expected a secret of at least %d bytes that cannot be guessed, found %zu; `stint "
+            "token new` makes one",
             ACCESS_SECRET_MIN, len);
         return CMD_BAD_INPUT;
     }
@@ -135,10 +135,10 @@ int token_main(int argc, char **argv)
         .options = options_known,
         .parser = parse_option,
         .args_doc = "new NAME\nhash [NAME]",
-        .doc = "Makes a token for a caller of a server. `new` prints the line for the server's "
+        .doc = "Creates a token for a client of a server. `new` prints the line for the server's "
                "tokens file on standard output, and the secret, once, on standard error. `hash` "
-               "reads a secret from standard input and prints its hash, or the whole line for NAME."
-               "\vstint token new shop --role ask >> tokens"};
+               "reads a secret from standard input and prints its hash, or the whole line for "
+               "NAME.\vstint token new shop --role ask >> tokens"};
     struct token_options options = {.roles = ACCESS_ASK};
     args_parse(&argp, argc, argv, &options);
     return strcmp(options.action, "new") == 0 ? make_new(&options) : hash_input(&options);

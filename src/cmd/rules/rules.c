@@ -15,7 +15,7 @@ int rules_main(int argc, char **argv)
 {
     static const struct cmd_group group = {
         .name = "rules",
-        .summary = "which limits files of rules set, and for whom",
+        .summary = "check, show and explain files of rules",
         .bad_input = "bad input, or errors in files of rules",
         .commands = commands,
     };

@@ -202,7 +202,7 @@ static int check_answers(struct explain_store *store, const struct evaluation *e
     if (evaluation->fault != 0)
         return err_set(error, STINT_E_GONE, "--store: %s",
                        evaluation->fault_message != NULL ? evaluation->fault_message
-                                                         : "it cannot be asked");
+                                                         : "it does not answer");
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (evaluation->targets[i].fallback != FALLBACK_NONE)
             return find_fault(store, &evaluation->targets[i], error);

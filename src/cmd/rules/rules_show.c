@@ -123,10 +123,10 @@ static void print_metadata(const struct rule *rule)
 static void add_unavailable(struct buf *buf, const struct rule_store *store)
 {
     if (store->on_error != RULE_STORE_ERROR_LOCAL) {
-        buf_add(buf, "%s while it cannot be asked", on_store_error_names[store->on_error]);
+        buf_add(buf, "%s while it does not answer", on_store_error_names[store->on_error]);
         return;
     }
-    buf_add(buf, "local while it cannot be asked: this node's share for ");
+    buf_add(buf, "local while it does not answer: this node's share for ");
     spec_format_duration(buf, store->local_for_ns);
     buf_add(buf, ", %s at first, then %s", store->local_empty ? "unused" : "used",
             on_store_error_names[store->local_then]);

@@ -103,9 +103,9 @@ static int agree(const struct redis *redis, struct span *said, struct span own)
         *said = own;
     return said->len == own.len && memcmp(said->ptr, own.ptr, own.len) == 0
                ? 0
-               : refuse(redis, "REDIS_URL",
-                        "all servers are asked as one user, and for one database: expected the "
-                        "same in each URL");
+               : refuse(
+                     redis, "REDIS_URL",
+                     "all servers have the same user and database: expected the same in each URL");
 }
 
 /* HOST:PORT, or redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]; rediss:// is with TLS. */
@@ -210,7 +210,7 @@ static int check_sentinel_auth(const struct redis *redis)
     if (!is_set(auth) || (is_set(redis->auth) && strcmp(auth, redis->auth) == 0))
         return 0;
     return refuse(redis, "REDIS_SENTINEL_AUTH",
-                  "sentinels and master are asked as one user: it differs from REDIS_AUTH");
+                  "sentinels and master have the same user: it differs from REDIS_AUTH");
 }
 
 static int add_redis(struct redis *redis)

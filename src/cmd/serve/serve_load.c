@@ -23,7 +23,7 @@ static int tell_diagnostics(const struct rules_diagnostics *diagnostics, struct 
     buf_add(&message, "%s:%" PRIu32 ":%" PRIu32 ": %s", first->file, first->line, first->column,
             first->message);
     if (n_others > 0)
-        buf_add(&message, " (and %zu more: `stint rules check` tells all)", n_others);
+        buf_add(&message, " (and %zu more: `stint rules check` prints all)", n_others);
     return error->code;
 }
 
@@ -115,9 +115,10 @@ int serve_load(const struct serve_settings *settings, const struct serve_setting
     int code = 0;
     *loaded = (struct serve_loaded){0};
     if (settings->rules.n_texts == 0 && started->rules.n_texts > 0 && !settings->rules_may_be_empty)
-        return err_set(error, STINT_E_MISMATCH,
-                       "rules: the server began with rules, and none are named any more; name "
-                       "some, or allow that with rules_may_be_empty");
+        return err_set(
+            error, STINT_E_MISMATCH,
+            "rules: the server started with rules, and none are given any more; give some, or "
+            "allow that with rules_may_be_empty");
     if (settings->rules.n_texts > 0)
         code = load_rules(settings, started, log, &rules, error);
     if (code == 0)

@@ -48,8 +48,8 @@ int serve_clock_check(const struct serve_settings *settings, struct stint_error 
     if (!serve_has_virtual_clock(settings) || settings->store.n_texts == 0)
         return 0;
     return err_set(error, STINT_E_MISMATCH,
-                   "clock is virtual, and shared stores go by clocks of their own: leave --store "
-                   "out, or --clock virtual");
+                   "clock is virtual, and shared stores have clocks of their own: omit --store or "
+                   "--clock virtual");
 }
 
 uint8_t serve_table_full(const struct serve_settings *settings)

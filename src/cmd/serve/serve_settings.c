@@ -270,7 +270,7 @@ int settings_set(struct settings *settings, size_t index, enum setting_origin or
     return text == NULL ? 0 : set_value(&settings->values, setting, shown, text, error);
 }
 
-/* The elements of a list stand in one text, with ';' between them. */
+/* The elements of a list are in one text, with ';' between them. */
 static int set_joined(struct settings *settings, size_t index, enum setting_origin origin,
                       const char *shown, const char *text, struct stint_error *error)
 {

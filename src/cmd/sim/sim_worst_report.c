@@ -183,8 +183,8 @@ bool sim_worst_report(const struct sim_worst_options *options, const struct sear
     struct formatted units, bound;
     if (result->best.units > subject->bound)
         print_message(
-            "THE STATED BOUND IS BROKEN: a take was admitted that makes %s in a window that by its "
-            "algorithm holds at most %s",
+            "THE STATED BOUND IS BROKEN: a take was admitted that makes %s in a window, and the "
+            "algorithm allows at most %s",
             format_count(&units, result->best.units), format_count(&bound, subject->bound));
     return told;
 }

@@ -150,7 +150,7 @@ static int ask_stats(struct asked *asked, const char *what)
     int code =
         ask(asked, (struct memcached_command){.verb = MEMCACHED_STATS, .key = span_of_text(what)});
     if (code == 0 && asked->outcome == MEMCACHED_REFUSED)
-        store_warn(&asked->findings->common, "it does not tell its figures (stats%s%s)",
+        store_warn(&asked->findings->common, "it refuses to return its metrics (stats%s%s)",
                    what[0] != '\0' ? " " : "", what);
     return code;
 }

@@ -25,11 +25,11 @@
 enum { OPTION_ONCE = 256, OPTION_JSON, OPTION_KEYS, OPTION_ORDER, OPTION_INTERVAL };
 
 static const struct argp_option options_known[] = {
-    {"once", OPTION_ONCE, NULL, 0, "Look once, for as long as --interval, and end", 0},
-    {"json", OPTION_JSON, NULL, 0, "Print each look as one JSON object on a line", 0},
+    {"once", OPTION_ONCE, NULL, 0, "Print the metrics of one --interval, and exit", 0},
+    {"json", OPTION_JSON, NULL, 0, "Print each sample as one JSON object on a line", 0},
     {"keys", OPTION_KEYS, "N", 0, "List N keys (default 10)", 0},
     {"order", OPTION_ORDER, "denied|asked", 0, "Which keys to list (default denied)", 0},
-    {"interval", OPTION_INTERVAL, "DURATION", 0, "How long from one look to the next (default 1s)",
+    {"interval", OPTION_INTERVAL, "DURATION", 0, "Time from one sample to the next (default 1s)",
      0},
     {0},
 };
@@ -137,7 +137,7 @@ int top_main(int argc, char **argv)
         .parser = parse_option,
         .children = client_children,
         .args_doc = "[URL...]",
-        .doc = "Shows what a server does: decisions per second, allowed and denied by rule, the "
+        .doc = "Shows a server's metrics: decisions per second, allowed and denied by rule, the "
                "keys denied or asked most, how long decisions take, how full the table is. Of "
                "several URLs the sums are shown, and which servers did not answer."};
     struct top_options options = {.keys = KEYS_DEFAULT, .interval_ns = NS_PER_S};

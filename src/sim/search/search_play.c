@@ -222,7 +222,7 @@ static uint32_t part_of_cost(const struct search_play *play, const struct search
     return (uint32_t)max_u64(cost, 1);
 }
 
-/* The next instant on a grid since 0. */
+/* The next time on a grid since 0. */
 static uint64_t next_on_grid(const struct search_play *play, const struct search_move *move)
 {
     uint64_t period_ns = play->subject->period_ns;

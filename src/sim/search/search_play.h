@@ -63,7 +63,7 @@ struct search_play {
     size_t oldest;   /* the first request that may lie within the last period */
     size_t largest;  /* the largest grant; n_asks if there is none */
     uint64_t now_ns, latest_ns;
-    uint64_t units, at_ns; /* the most in any window that is judged, and its last instant */
+    uint64_t units, at_ns; /* the most in any window that is judged, and its end */
     uint64_t spread;       /* how much later than its first grant that window's units came */
     size_t n_others;       /* requests that are no takes */
     uint64_t decisions;    /* of all plays */

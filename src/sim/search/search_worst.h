@@ -85,7 +85,7 @@ struct search_best {
     const struct search_ask *asks; /* valid until the next search_…() */
     size_t n_asks;
     uint64_t units; /* the most in use in any window that an admitted take ends */
-    uint64_t at_ns; /* the last instant of that window */
+    uint64_t at_ns; /* the end of that window */
     size_t cut_at;  /* the search was cut off by this limit of requests; else 0 */
 };
 

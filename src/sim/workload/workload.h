@@ -86,7 +86,7 @@ static inline uint32_t sim_event_place(const struct sim_event *event)
 /* A request that will be made, in a heap by time. */
 struct workload_waiting {
     struct sim_event event;
-    uint64_t order; /* of those at one instant: first in, first out */
+    uint64_t order; /* of those at one time: first in, first out */
 };
 
 /* A slot's owner under churn. */
