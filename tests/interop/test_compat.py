@@ -332,7 +332,7 @@ def test_what_belongs_to_their_store():
     ({"REDIS_URL": "r:1", "REDIS_SOCKET_TYPE": "udp"}, "REDIS_SOCKET_TYPE: expected unix, tcp"),
     ({"REDIS_URL": "r:1", "REDIS_TYPE": "ring"}, "REDIS_TYPE: expected SINGLE, CLUSTER or"),
     ({"REDIS_URL": "redis://:hush@a:1,redis://:other@b:1", "REDIS_TYPE": "cluster"},
-     "REDIS_URL: all servers are asked as one user"),
+     "REDIS_URL: all servers have the same user"),
     ({"REDIS_URL": "redis://:hush@"}, "REDIS_URL: '' is no host of a store"),
     ({"REDIS_URL": "redis://:hush@r:1/x"}, "REDIS_URL: '/x' is no database"),
     ({"REDIS_URL": "/r", "REDIS_TLS": "true"}, "REDIS_SOCKET_TYPE: a Unix socket leads to one"),
