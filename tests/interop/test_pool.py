@@ -349,7 +349,7 @@ POOL = ["--state", "S", "--keys", "abc,b", "--quota", "5/1s"]
     (["status", *POOL, "b"], "one argument too many"),
     (["status", *POOL, "--plot", "x.doc"], "--plot cannot be"),
     (["status", *POOL, "--plot", "-", "--json"], "standard output"),
-    (["add", *POOL, "c"], "changed where it stands"),
+    (["add", *POOL, "c"], "change a list in --keys itself"),
 ])
 def test_wrong_usage_is_told(tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
