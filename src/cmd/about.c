@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the program says of itself: the list of commands, `help` and `version`. */
+/* The list of commands, `help` and `version`. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -13,23 +13,23 @@ static int help_main(int argc, char **argv);
 static int version_main(int argc, char **argv);
 
 static const struct cmd cmd_all[] = {
-    {"serve", "decide for others: a server that speaks RESP and HTTP", serve_main},
-    {"top", "what a server does, live in the terminal", top_main},
-    {"token", "make a token for a caller of a server", token_main},
-    {"replay", "decide over yesterday's traffic: who would have been limited?", replay_main},
-    {"plan", "which limits would have touched only the few? From a log", plan_main},
-    {"sim", "what does a quota really do? Simulated, from a seed", sim_main},
-    {"explain", "what a quota promises, in its own numbers", explain_main},
-    {"try", "each Enter is a request, decided here", try_main},
-    {"rules", "which limits do files of rules set, and is there a fault in them?", rules_main},
-    {"pace", "release lines at a quota", pace_main},
-    {"pool", "which of several keys may be used now, or when?", pool_main},
-    {"take", "ask a server for units, for scripts", take_main},
-    {"peek", "ask a server what take would be told", peek_main},
-    {"reset", "let a server forget what a key has used", reset_main},
-    {"rls", "ask Envoy's rate limit service: once, or as a load", rls_main},
-    {"store", "is a Redis or Valkey fit to be shared by servers?", store_main},
-    {"table", "what is inside a table file", table_main},
+    {"serve", "run a rate limit server for RESP, HTTP and gRPC", serve_main},
+    {"top", "show a server's metrics in the terminal", top_main},
+    {"token", "create a token for a client of a server", token_main},
+    {"replay", "apply quotas or rules to a log, and report what would be limited", replay_main},
+    {"plan", "propose limits from an access log", plan_main},
+    {"sim", "simulate quotas, reproducibly from a seed", sim_main},
+    {"explain", "print the guarantees of a quota", explain_main},
+    {"try", "try a quota: each line of input is a request", try_main},
+    {"rules", "check, show and explain files of rules", rules_main},
+    {"pace", "release lines of input at a quota", pace_main},
+    {"pool", "choose the key of a pool that may be used now", pool_main},
+    {"take", "take units from a server, for scripts", take_main},
+    {"peek", "ask a server for the result of take, without taking", peek_main},
+    {"reset", "reset a key on a server", reset_main},
+    {"rls", "call Envoy's rate limit service, once or as a load test", rls_main},
+    {"store", "check whether a Redis, Valkey or memcached can be shared", store_main},
+    {"table", "show the content of a table file", table_main},
     {"help", "this list, or the options of one command", help_main},
     {"version", "the version of program and library", version_main},
     {NULL, NULL, NULL},
@@ -66,14 +66,17 @@ static int list_commands(void)
     puts("stint: a strict rate limiter\n\nUsage: stint COMMAND [OPTION...]\n");
     for (const struct cmd *cmd = cmd_all; cmd->name != NULL; cmd++)
         printf("  %-9s %s\n", cmd->name, cmd->summary);
-    puts("\n`stint help COMMAND` tells the options of one.\n"
-         "A SPEC is a quota in one string, [ALGORITHM] LIMIT/PERIOD [name=value ...], for example\n"
+    puts("\n"
+         "`stint help COMMAND` lists the options of one.\n"
+         "A SPEC is a quota in one string, [ALGORITHM] LIMIT/PERIOD [name=value ...], for "
+         "example\n"
          "'100/60s' or 'gcra 100/1m burst=20'; stint-spec(7) has them all.\n"
-         "Exit codes: 0 done, 1 bad input, 2 bad usage; 3 denied, where a command asks for units.");
+         "Exit codes: 0 done, 1 bad input, 2 bad usage; 3 denied, where a command asks for "
+         "units.");
     return CMD_DONE;
 }
 
-/* Says which word is one too many. */
+/* Prints which argument is one too many. */
 static int too_many(const char *name, const char *expected, const char *word)
 {
     print_message("%s takes %s, found '%s'", name, expected, word);

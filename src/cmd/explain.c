@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint explain`: a quota's algorithm, bound and slack; the messages are core's. */
+/* `stint explain`: a quota's algorithm, bound and slack. The messages come from the core. */
 #define _GNU_SOURCE
 #include "algorithm/label.h"
 #include "algorithm/spec.h"
@@ -34,7 +34,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     return 0;
 }
 
-/* Breaks lines between words; the terminal would break them within words. */
+/* Breaks lines between words; a terminal would break within words. */
 static void print_wrapped(const char *text)
 {
     size_t column = 0;
@@ -113,11 +113,11 @@ int explain_main(int argc, char **argv)
         .parser = parse_option,
         .args_doc = "SPEC",
         .doc =
-            "Says what the quota SPEC allows, the most that it admits in any window, when it "
-            "may deny although there is room, and what it costs in memory.\v"
-            "For example: stint explain window 100/60s\n\n"
-            "With --rules PATH it explains what a request of DOMAIN KEY=VALUE... meets, and with "
-            "--store URL how that stands in a shared store: see stint-rules-explain(1).\n\n"
+            "Prints what the quota SPEC allows, the most that it admits in any window, when it "
+            "may deny although units are free, and its memory.\vFor example: stint explain "
+            "window 100/60s\n\n"
+            "With --rules PATH it explains which rules a request of DOMAIN KEY=VALUE... matches, "
+            "and with --store URL their states in a shared store: see stint-rules-explain(1).\n\n"
             "See stint-spec(7) for SPEC.",
     };
     struct explain_options options = {0};

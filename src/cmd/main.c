@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Keeps the standard streams in order and chooses the subcommand; about.c has the table of them. */
+/* Prepares the standard streams and chooses the subcommand; about.c has the table of commands. */
 #define _GNU_SOURCE
 #include "cmd/lib/bus_error.h"
 #include "cmd/lib/cmd.h"
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 /*
- * Where a standard stream is closed, the next file to be opened would take its place: results would
- * be written into a table. So what cannot be used takes it: an error for whoever reads or writes.
+ * If a standard stream is closed, the next file that is opened would get its number, and results
+ * would be written into a table. So /dev/null, opened the wrong way, replaces it: each use fails.
  */
 static bool fill_closed_streams(void)
 {
@@ -24,7 +24,7 @@ static bool fill_closed_streams(void)
     return true;
 }
 
-/* At the exit, whichever way it was reached: argp prints its help by itself. */
+/* At exit, however it is reached: argp prints its help by itself. */
 static void check_output(void)
 {
     errno = 0;

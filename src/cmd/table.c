@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint table`: looks into a table file without touching it. */
+/* `stint table`: reads a table file without changing it. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -15,7 +15,7 @@
 
 #define KEYS_SHOWN 10
 #define KEYS_MAX (1u << 20)
-#define QUOTAS_MAX 64 /* told apart in the list; the rest is counted together */
+#define QUOTAS_MAX 64 /* listed one by one; further quotas are counted together */
 #define SPEC_MAX 256
 
 struct table_options {
@@ -68,7 +68,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     }
 }
 
-/* Least left as a share of the limit; among equals, the longest until all is as never used. */
+/* Least left as a share of the limit; of equals, the longest until the state is unused. */
 static int by_offence(const void *a, const void *b)
 {
     const struct stint_decision *x = &((const struct stint_entry *)a)->decision;
@@ -99,7 +99,7 @@ static void count_quota(struct view *view, const struct stint_entry *entry)
     view->quotas[i].denying += entry->decision.outcome != STINT_ALLOW;
 }
 
-/* Keeps the worst in a buffer of twice their number, cut to half when it is full. */
+/* Keeps the keys with the least left in a buffer of twice their number, halved when full. */
 static bool visit(const struct stint_entry *entry, void *arg)
 {
     struct view *view = arg;
@@ -233,8 +233,8 @@ int table_main(int argc, char **argv)
         .options = options_known,
         .parser = parse_option,
         .args_doc = "FILE",
-        .doc = "Says what is in the table FILE: its size and fill, its quotas, and the keys with "
-               "the least left. A table keeps no names of keys, only hashes that are its own."};
+        .doc = "Shows the content of the table FILE: its size and fill, its quotas, and the keys "
+               "with the least left. A table contains no names of keys, only hashes."};
     struct table_options options = {.keys_shown = KEYS_SHOWN};
     struct stint_table_options opening = {.must_exist = true, .read_only = true};
     static struct view view;

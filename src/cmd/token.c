@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint token`: makes secrets for callers of a server, and the lines that its tokens file wants.
- */
+/* `stint token`: creates secrets for clients of a server, and the lines of its tokens file. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -86,7 +85,7 @@ static void print_line(const struct token_options *options, struct span secret)
         puts(hash);
 }
 
-/* The secret is told on standard error, so that `>> tokens` keeps only what belongs there. */
+/* The secret goes to standard error, so that `>> tokens` gets only the line of the file. */
 static int make_new(const struct token_options *options)
 {
     char secret[ACCESS_SECRET_SIZE];
@@ -120,8 +119,8 @@ static int hash_input(const struct token_options *options)
     }
     if (len < ACCESS_SECRET_MIN) {
         print_message(
-            "expected a secret of at least %d bytes that nobody can guess, found %zu; `stint token "
-            "new` makes one",
+            "expected a secret of at least %d bytes that cannot be guessed, found %zu; `stint "
+            "token new` makes one",
             ACCESS_SECRET_MIN, len);
         return CMD_BAD_INPUT;
     }
@@ -136,10 +135,10 @@ int token_main(int argc, char **argv)
         .options = options_known,
         .parser = parse_option,
         .args_doc = "new NAME\nhash [NAME]",
-        .doc = "Makes a token for a caller of a server. `new` prints the line for the server's "
+        .doc = "Creates a token for a client of a server. `new` prints the line for the server's "
                "tokens file on standard output, and the secret, once, on standard error. `hash` "
-               "reads a secret from standard input and prints its hash, or the whole line for NAME."
-               "\vstint token new shop --role ask >> tokens"};
+               "reads a secret from standard input and prints its hash, or the whole line for "
+               "NAME.\vstint token new shop --role ask >> tokens"};
     struct token_options options = {.roles = ACCESS_ASK};
     args_parse(&argp, argc, argv, &options);
     return strcmp(options.action, "new") == 0 ? make_new(&options) : hash_input(&options);

@@ -59,7 +59,7 @@ static struct span trim(struct span line)
     return line;
 }
 
-/* Reads TIME, if it is wanted, and COST, if it is there; *cost stays as it is without one. */
+/* Reads TIME, if it is required, and COST, if it is given; without one *cost stays as it is. */
 static int parse_line(struct try *try, struct span line, uint64_t *now_ns, uint32_t *cost,
                       struct stint_error *error)
 {
@@ -114,7 +114,7 @@ static int answer_all(struct try *try, struct stint_error *error)
     return kind < 0 ? kind : 0;
 }
 
-/* A reader_fill: gives every line as soon as it is typed. */
+/* A reader_fill: returns every line as soon as it is typed. */
 static long fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *error)
 {
     (void)arg;

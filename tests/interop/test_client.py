@@ -148,11 +148,11 @@ def test_reset(server):
     (200, {**DENY, "retry_after_ms": "7"}, "application/json", "expected a decision"),
     (200, {**DENY, "retry_after_ms": 2 ** 62}, "application/json", "expected a decision"),
     (200, b"[" * 100000, "application/json", "expected a decision"),
-    (302, b"", "text/html", "302, and does not say why"),
+    (302, b"", "text/html", "302, without a reason"),
     (400, {"title": "Bad Request", "detail": "no such algorithm"}, "application/problem+json",
      "400: no such algorithm"),
     (401, {"title": "Unauthorized"}, "application/problem+json", "401: Unauthorized"),
-    (429, b"slow down", "text/plain", "429, and does not say why"),
+    (429, b"slow down", "text/plain", "429, without a reason"),
     (503, {"detail": "a\x1b[31mb\nc"}, "application/problem+json", r"503: a\x1b[31mb\x0ac"),
 ])
 def test_wrong_answers_are_named(server, status, body, kind, words):

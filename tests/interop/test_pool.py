@@ -203,7 +203,7 @@ def test_other_answers_say_nothing_of_the_key(tmp_path, status):
     pool.next()
     before = pool.run("status", "--json")
     assert pool.run("report", "a", "--status", status, "--verbose") == (
-        "", f"stint: status {status} says nothing of the key 'a': nothing is done\n")
+        "", f"stint: status {status} has no meaning for the key 'a': nothing is changed\n")
     assert json.loads(pool.run("report", "a", "--status", status, "--json")[0])["reported"] is None
     assert pool.run("status", "--json") == before
 
@@ -329,14 +329,14 @@ POOL = ["--state", "S", "--keys", "abc,b", "--quota", "5/1s"]
     (["next", *POOL, "--now", "1", "--wait"], "--wait waits in real time"),
     (["next", *POOL, "--wait", "30s"], "like --wait=30s"),
     (["next", *POOL, "--wait=x"], "must be a length of time"),
-    (["next", *POOL, "--secret"], "a list holds only names"),
+    (["next", *POOL, "--secret"], "a list has only names"),
     (["next", *POOL, "--secret", "--json"], "never has a secret"),
     (["next", *POOL, "--status", "200"], "has no option '--status'"),
     (["next", *POOL, "-v"], "did you mean '--verbose'?"),
     (["report", *POOL], "expected the NAME of a key"),
     (["report", *POOL, "b"], "expected --status CODE, or one of"),
     (["report", *POOL, "b", "cool"], "expected for how long"),
-    (["report", *POOL, "b", "cool", "0s"], "ok ends a cooldown"),
+    (["report", *POOL, "b", "cool", "0s"], "ok ends one"),
     (["report", *POOL, "b", "cool", "long"], "must be a length of time"),
     (["report", *POOL, "b", "fine"], "expected ok, cool, back-off or out"),
     (["report", *POOL, "b", "ok", "5s"], "takes no TIME"),
@@ -349,7 +349,7 @@ POOL = ["--state", "S", "--keys", "abc,b", "--quota", "5/1s"]
     (["status", *POOL, "b"], "one argument too many"),
     (["status", *POOL, "--plot", "x.doc"], "--plot cannot be"),
     (["status", *POOL, "--plot", "-", "--json"], "standard output"),
-    (["add", *POOL, "c"], "changed where it stands"),
+    (["add", *POOL, "c"], "change a list in --keys itself"),
 ])
 def test_wrong_usage_is_told(tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)

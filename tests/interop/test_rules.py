@@ -194,7 +194,7 @@ def test_a_store_is_shown_with_what_holds_while_it_is_away():
     out, _ = stint("rules", "show", "-", given=SHARED)
     assert ("""
   store   fast, as my%20shop/ip, tagged by the first value
-          local while it cannot be asked: this node's share for 10m, used at first, then deny
+          local while it does not answer: this node's share for 10m, used at first, then deny
   lease   strict, at most 3 units for 3s
 """) in out
     assert out.count("  store   ") == 1

@@ -335,5 +335,5 @@ def test_a_shared_store_is_refused_at_the_start(store):
     refused = subprocess.run([STINT, "serve", "--clock", "virtual", "--store", store],
                              capture_output=True, text=True, timeout=20)
     assert refused.returncode == 1
-    assert refused.stderr == ("stint: clock is virtual, and shared stores go by clocks of their "
-                              "own: leave --store out, or --clock virtual\n")
+    assert refused.stderr == ("stint: clock is virtual, and shared stores have clocks of their "
+                              "own: omit --store or --clock virtual\n")

@@ -404,7 +404,7 @@ def test_rules_that_no_setting_names_any_more_lift_no_limit(tmp_path):
     with Server("--config", config) as server, server.connect() as client:
         config.write_text("")
         status, answer = post(server.url("/v1/reload"))
-        assert status >= 400 and "none are named any more" in json.dumps(answer)
+        assert status >= 400 and "none are given any more" in json.dumps(answer)
         assert take(client) == (True, 9)
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint take`, `peek` and `reset`: one question to a server, and its answer as an exit code. */
+/* `stint take`, `peek` and `reset`: one request to a server, with its answer as an exit code. */
 #define _GNU_SOURCE
 #include "cmd/client/ask.h"
 
@@ -26,7 +26,7 @@ static int send(struct client *client, const struct ask_options *options, const 
     return code;
 }
 
-/* Allowed, since nothing limits it: perhaps a name is mistyped. On standard error, for people. */
+/* A warning for people: the request is allowed since no rule limits it; a name may be mistyped. */
 static void tell_unmatched(const struct ask_options *options, const json_t *object)
 {
     size_t i;
@@ -44,7 +44,7 @@ static void tell_unmatched(const struct ask_options *options, const json_t *obje
     }
 }
 
-/* Prints what a script wants to know; an enum cmd_exit. */
+/* Prints what a script needs; returns an enum cmd_exit. */
 static int tell(const struct ask_options *options, const struct ask_answer *answer)
 {
     struct formatted wait;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What a server answered: a decision, or a problem in its own words. */
+/* Reads a server's answer: a decision, or a problem with the server's message. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/client/ask.h"
 
 #include <string.h>
 
-/* A message of the server's, for a person; NULL without one. */
+/* The server's message, for people; NULL without one. */
 static const char *message_of(const json_t *object)
 {
     const char *detail = json_string_value(json_object_get(object, "detail"));
@@ -19,8 +19,7 @@ static int refused(const struct client_answer *from, const json_t *object,
     const char *message = message_of(object);
     if (message != NULL)
         return err_set(error, STINT_E_SYSTEM, "the server answers %d: %s", from->status, message);
-    return err_set(error, STINT_E_SYSTEM, "the server answers %d, and does not say why",
-                   from->status);
+    return err_set(error, STINT_E_SYSTEM, "the server answers %d, without a reason", from->status);
 }
 
 static int no_decision(const struct client_answer *from, struct stint_error *error)
@@ -44,7 +43,7 @@ static bool read_outcome(const json_t *object, uint8_t *outcome)
     return false;
 }
 
-/* A wait is there where it is denied for now, and nowhere else of use. */
+/* A wait is given only if the request is denied for now. */
 static bool read_wait(struct ask_answer *answer)
 {
     const json_t *wait = json_object_get(answer->object, "retry_after_ms");
@@ -70,7 +69,7 @@ int ask_answer_read(struct ask_answer *answer, enum ask_verb verb, const struct 
         return 0;
     if (!good && from->status != 429)
         return refused(from, answer->object, error);
-    /* A 429 without a decision is of somebody in between: a proxy, or the server's own limits. */
+    /* A 429 without a decision comes from a proxy, or from the server's connection limits. */
     if (!read_outcome(answer->object, &answer->outcome))
         return good ? no_decision(from, error) : refused(from, answer->object, error);
     return read_wait(answer) ? 0 : no_decision(from, error);

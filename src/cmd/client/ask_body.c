@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The question as JSON: a quota with its key, or a domain with descriptors. */
+/* The request as JSON: a quota with its key, or a domain with descriptors. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/client/ask.h"
 #include "cmd/lib/descriptor_word.h"
 
-/* Takes the value over. */
+/* Takes ownership of the value. */
 static int put(json_t *object, const char *name, json_t *value, struct stint_error *error)
 {
     if (object != NULL && json_object_set_new(object, name, value) == 0)

@@ -10,7 +10,7 @@ enum {
     OPTION_QUOTA = 256,
     OPTION_DOMAIN,
     OPTION_JSON,
-    /* Those of reset end here. */
+    /* The options of reset end here. */
     OPTION_COST,
     OPTION_WAIT,
     OPTION_ID,
@@ -22,10 +22,10 @@ enum {
          OPTION_DOMAIN,                                                                            \
          "DOMAIN",                                                                                 \
          0,                                                                                        \
-         "Of the server's rules; the arguments are descriptors, NAME=VALUE[,NAME=VALUE...]",       \
+         "Domain of the server's rules; the words are descriptors, NAME=VALUE[,NAME=VALUE...]",    \
          1},                                                                                       \
     {                                                                                              \
-        "json", OPTION_JSON, NULL, 0, "Print what the server answers, on one line", 2              \
+        "json", OPTION_JSON, NULL, 0, "Print the server's answer on one line", 2                   \
     }
 #define COST                                                                                       \
     {                                                                                              \
@@ -35,34 +35,35 @@ enum {
 static const struct argp_option options_of_take[] = {
     WHOM,
     COST,
-    {"wait", OPTION_WAIT, "DURATION", 0, "Let the server wait so long until it is allowed", 1},
+    {"wait", OPTION_WAIT, "DURATION", 0,
+     "Longest time that the server waits until the request is allowed", 1},
     {"id", OPTION_ID, "ID", 0,
-     "Of this request: a retry with the same ID is charged once, and answered alike", 1},
+     "Id of the request: a retry with the same ID is charged once and gets the same answer", 1},
     {0},
 };
 static const struct argp_option options_of_peek[] = {WHOM, COST, {0}};
 static const struct argp_option options_of_reset[] = {WHOM, {0}};
 
 #define EXIT_CODES                                                                                 \
-    "Exit codes: 0 allowed, 3 denied, 1 no decision could be had, 2 bad usage. See "               \
+    "Exit codes: 0 allowed, 3 denied, 1 no decision, 2 bad usage. See "                            \
     "stint-take(1).\n"                                                                             \
-    "(`stint try` and `stint replay` decide by themselves, and ask no server.)"
+    "(`stint try` and `stint replay` decide locally, without a server.)"
 
 static const char doc_of_take[] =
-    "Asks a server for units, for scripts: all of the cost or nothing. Prints nothing where they "
-    "were given; else the wait in seconds, or `never`.\v" EXIT_CODES;
+    "Takes units from a server, for scripts: all of the cost or nothing. Prints nothing "
+    "if they were granted; else the wait in seconds, or `never`.\v" EXIT_CODES;
 static const char doc_of_peek[] =
-    "Asks a server what `stint take` would be told, and takes nothing.\v" EXIT_CODES;
+    "Asks a server for the result of `stint take`, and takes nothing.\v" EXIT_CODES;
 static const char doc_of_reset[] =
-    "Lets a server forget what a key has used, and lifts a block of it.\v"
-    "Exit codes: 0 done, 1 not done, 2 bad usage. See stint-take(1).";
+    "Resets the used units of a key on a server, and lifts its block.\vExit codes: 0 "
+    "done, 1 not done, 2 bad usage. See stint-take(1).";
 
 static void set_quota(struct ask_options *options, struct argp_state *state, const char *spec)
 {
     struct stint_quota quota;
     size_t n_quotas = 0;
     if (options->quota != NULL)
-        argp_error(state, "one --quota is asked at a time; several together are a server's rules");
+        argp_error(state, "expected one --quota; several together need rules on the server");
     args_add_quota(state, &quota, &n_quotas, spec);
     options->quota = spec;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nearest names, and values that several commands read. */
+/* Closest names, and values that several commands read. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 
@@ -34,7 +34,7 @@ const char *args_hint(struct args_hint *hint, const char *prefix, const char *wo
     return hint->text;
 }
 
-/* The option that the word (of `len` bytes) names, in full or by its beginning, as getopt does. */
+/* Finds the option that the word (of `len` bytes) names, in full or by a prefix, as getopt does. */
 static const struct argp_option *find_option(const struct argp_option *options, const char *word,
                                              size_t len)
 {
@@ -44,7 +44,7 @@ static const struct argp_option *find_option(const struct argp_option *options, 
     return NULL;
 }
 
-/* `arg` is the word as it was given, `name` what follows its dashes. */
+/* `arg` is the word as given, `name` the text after its dashes. */
 static void unknown_option(const struct argp_option *options, const char *command, const char *arg,
                            const char *name)
 {
@@ -54,7 +54,7 @@ static void unknown_option(const struct argp_option *options, const char *comman
     for (; options[n_names].name != NULL; n_names++)
         names[n_names] = options[n_names].name;
     names[n_names] = "help";
-    /* There are no letters for options: one is meant to be the first of a name. */
+    /* There are no one-letter options: the letter is taken as the first of a name. */
     const struct argp_option *begun = strlen(name) == 1 ? find_option(options, name, 1) : NULL;
     print_message("%s has no option '%s'; %s", command, arg,
                   args_hint(&hint, "--", begun != NULL ? begun->name : name, names));
@@ -76,14 +76,14 @@ static void check_options(const struct argp_option *options, char **argv)
             name[len] = '\0';
             unknown_option(options, argv[0], *arg, name);
         }
-        /* The next word is this option's value, whatever it looks like. */
+        /* The next word is this option's value, whatever its form. */
         if (option != NULL && option->arg != NULL && (option->flags & OPTION_ARG_OPTIONAL) == 0 &&
             name[len] == '\0' && arg[1] != NULL)
             arg++;
     }
 }
 
-/* The options of the command, and those of the parts that it shares with others. */
+/* Collects the options of the command and of its argp children. */
 static void collect_options(const struct argp *argp, struct argp_option *all)
 {
     size_t n_all = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the command lines of all subcommands have in common. argp reads them; this adds hints. */
+/* Shared by the command lines of all subcommands. argp reads them; this adds hints. */
 #ifndef STINT_CMD_LIB_ARGS_H
 #define STINT_CMD_LIB_ARGS_H
 
@@ -12,19 +12,19 @@ struct args_hint {
 };
 
 /*
- * What a wrong word should have been: the nearest of the names (a list that ends with NULL), or all
- * of them where none is near. `prefix` is printed before each. Returns hint->text.
+ * A hint for an unknown word: the closest of the names (a list that ends with NULL), or all names
+ * if none is close. `prefix` is printed before each. Returns hint->text.
  */
 const char *args_hint(struct args_hint *hint, const char *prefix, const char *word,
                       const char *const *names);
 
 /*
- * Like argp_parse(), but an unknown option is answered with the nearest one. Exits with
- * CMD_BAD_USAGE where the command line is wrong, and with CMD_DONE after --help.
+ * Like argp_parse(), but an unknown option is reported with the closest one. Exits with
+ * CMD_BAD_USAGE if the command line is wrong, and with CMD_DONE after --help.
  */
 void args_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/* The place of a word in a list that ends with NULL; else an argp_error with a hint. */
+/* The index of a word in a list that ends with NULL; else an argp_error with a hint. */
 int args_choice(struct argp_state *state, const char *option, const char *word,
                 const char *const *names);
 
@@ -32,11 +32,11 @@ int args_choice(struct argp_state *state, const char *option, const char *word,
 uint64_t args_duration(struct argp_state *state, const char *option, const char *text);
 uint64_t args_number(struct argp_state *state, const char *option, const char *text, uint64_t max);
 
-/* Appends what one --quota says to a list of up to STINT_ITEMS_MAX; else an argp_error. */
+/* Parses one --quota and appends it to a list of up to STINT_ITEMS_MAX; else an argp_error. */
 void args_add_quota(struct argp_state *state, struct stint_quota *quotas, size_t *n_quotas,
                     const char *spec);
 
-/* Takes the one FILE of a command; an argp_error if there is one already. */
+/* Sets the one FILE of a command; an argp_error if it is already set. */
 void args_file(struct argp_state *state, const char **path, const char *word);
 
 struct args_spec {
@@ -45,8 +45,8 @@ struct args_spec {
 };
 
 /*
- * What a parser of argp returns for the keys that are no option of its own, where the arguments are
- * the words of one SPEC: joins those that the shell has split, and reads them when all are there.
+ * What an argp parser returns for the keys that are no option of its own, if the arguments are the
+ * words of one SPEC: joins the words that the shell has split, and parses them after the last one.
  */
 error_t args_spec(struct args_spec *spec, struct argp_state *state, int key, const char *word);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which file the address belongs to, the kernel says in /proc/self/maps. Only calls that are safe
- * in a signal handler are made; the list is opened before a sandbox may forbid it.
+ * Finds the file of the address in /proc/self/maps. Only calls that are safe in a signal handler
+ * are made. The list is opened before a sandbox can forbid it.
  */
 #define _GNU_SOURCE
 #include "cmd/lib/bus_error.h"
@@ -21,7 +21,7 @@
 
 static int maps_fd = -1;
 
-/* One line of the list at a time, a byte at a time; see proc_pid_maps(5). */
+/* Reads the list line by line, a byte at a time; see proc_pid_maps(5). */
 struct maps_line {
     uint64_t begin, end;
     unsigned field;
@@ -54,7 +54,7 @@ static void add_byte(struct maps_line *line, char c)
     }
 }
 
-/* True if *line is that of the file which is mapped at an address. */
+/* True if *line describes the file that is mapped at an address. */
 static bool find_file(int fd, uint64_t address, struct maps_line *line)
 {
     char part[1024];
@@ -97,7 +97,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     (void)context;
     if (info->si_code != BUS_ADRERR ||
         !find_file(maps_fd, (uint64_t)(uintptr_t)info->si_addr, &line)) {
-        signal(number, SIG_DFL); /* ours to say nothing about: it ends the program on its return */
+        signal(number, SIG_DFL); /* no file of ours: the signal ends the program on return */
         return;
     }
     put(begin, sizeof(begin) - 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Cutting in place: a part is never longer than what it was written as. */
+/* Cutting in place: a part is never longer than its written form. */
 #include "cmd/lib/descriptor_word.h"
 
 #include <stdbool.h>
 
 /*
- * Cuts the first part off a word, up to an `until` or the end; a backslash stands before what is
- * meant as it is. *found says whether `until` was there.
+ * Cuts the first part off a word, up to an `until` or the end; a backslash escapes the next byte.
+ * *found is whether `until` was there.
  */
 static struct span cut(char **word, char until, bool *found)
 {

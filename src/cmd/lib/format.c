@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rounds for the eye; nothing here is read back by a program. */
+/* Rounded for display; programs do not read these numbers. */
 #define _GNU_SOURCE
 #include "cmd/lib/format.h"
 
@@ -42,7 +42,7 @@ const char *format_bytes(struct formatted *formatted, uint64_t bytes)
 const char *format_percent(struct formatted *formatted, uint64_t part, uint64_t whole)
 {
     double percent = whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
-    /* 100.0 % and 0.0 % are said only of all and of nothing. */
+    /* 100.0 % and 0.0 % are printed only for all and for none. */
     if (part > 0 && percent < 0.05)
         snprintf(formatted->text, sizeof(formatted->text), "<0.1 %%");
     else if (part < whole && percent >= 99.95)
@@ -52,7 +52,7 @@ const char *format_percent(struct formatted *formatted, uint64_t part, uint64_t 
     return formatted->text;
 }
 
-/* The two largest units, or one and its decimals below a second. */
+/* The two largest units, or one with decimals below a second. */
 const char *format_duration(struct formatted *formatted, uint64_t ns)
 {
     static const struct {

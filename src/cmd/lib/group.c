@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Chooses the subcommand of a group, or says which there are. */
+/* Chooses the subcommand of a group, or lists the subcommands. */
 #define _GNU_SOURCE
 #include "cmd/lib/group.h"
 
@@ -18,7 +18,8 @@ static int list_subcommands(const struct cmd_group *group)
            group->summary, group->name);
     for (const struct cmd *cmd = group->commands; cmd->name != NULL; cmd++)
         printf("  %-12s %s\n", cmd->name, cmd->summary);
-    printf("\n`stint help %s SUBCOMMAND` tells the options of one.\n"
+    printf("\n"
+           "`stint help %s SUBCOMMAND` lists the options of one.\n"
            "Exit codes: 0 done, 1 %s, 2 bad usage.\n",
            group->name, group->bad_input);
     return CMD_DONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands that are tables of their own subcommands: `stint sim run`, `stint rules check`. */
+/* Commands with a table of subcommands: `stint sim run`, `stint rules check`. */
 #ifndef STINT_CMD_LIB_GROUP_H
 #define STINT_CMD_LIB_GROUP_H
 
@@ -8,7 +8,7 @@
 struct cmd_group {
     const char *name;           /* "sim" */
     const char *summary;        /* "what a quota does, on virtual time" */
-    const char *bad_input;      /* what exit code 1 means */
+    const char *bad_input;      /* the meaning of exit code 1 */
     const struct cmd *commands; /* ends with a name of NULL */
 };
 

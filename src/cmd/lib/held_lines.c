@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Appends behind, drops in front; moves what is left to the front when room is needed. */
+/* Appends at the end, drops at the front; moves the rest to the front when space is needed. */
 #include "cmd/lib/held_lines.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines that were read and not yet released, in one piece of memory, in order. */
+/* Lines that were read and not yet released, in one block of memory, in order. */
 #ifndef STINT_CMD_LIB_HELD_LINES_H
 #define STINT_CMD_LIB_HELD_LINES_H
 
@@ -11,7 +11,7 @@
 
 struct held_lines {
     char *bytes;
-    size_t begin, end, size; /* of what is held */
+    size_t begin, end, size; /* of the held bytes */
     size_t n_lines;          /* that are complete */
     size_t n_partial;        /* bytes behind the last newline */
 };
@@ -20,14 +20,14 @@ void held_lines_deinit(struct held_lines *held);
 
 /* Memory for at least `room` more bytes; NULL if there is none. */
 char *held_lines_space(struct held_lines *held, size_t space);
-/* `n` bytes were written there. */
+/* Adds `n` bytes that were written there. */
 void held_lines_added(struct held_lines *held, size_t n);
 /* Ends a last line that has no newline, at the end of the input. False: no memory. */
 bool held_lines_complete(struct held_lines *held);
 
 /* Bytes of the first n_lines lines, from held->bytes + held->begin on. */
 size_t held_lines_length(const struct held_lines *held, size_t n_lines);
-/* Lets go of the first n_lines lines. */
+/* Drops the first n_lines lines. */
 void held_lines_drop(struct held_lines *held, size_t n_lines);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Plain bytes go straight to the caller's memory; only the first ones are looked at, for gzip. */
+/* Plain bytes go straight into the caller's memory; only the first ones are checked for gzip. */
 #define _GNU_SOURCE
 #include "cmd/lib/input.h"
 
@@ -15,7 +15,7 @@
 
 #define PACKED_SIZE (256u * 1024u)
 #define GZIP_FIRST 0x1f            /* the byte that every member begins with */
-#define GZIP_WINDOW_BITS (15 + 16) /* zlib's way of saying: gzip members, not raw zlib */
+#define GZIP_WINDOW_BITS (15 + 16) /* selects gzip members for zlib, not raw zlib */
 
 static int failed(const struct input *input, const char *what, struct stint_error *error)
 {
@@ -45,7 +45,7 @@ static int begin_inflate(struct input *input, struct stint_error *error)
     return 0;
 }
 
-/* Reads until the two bytes that tell gzip are there; a pipe may bring them one by one. */
+/* Reads until the two bytes that identify gzip are there; a pipe may return them one by one. */
 static int look_at_first_bytes(struct input *input, struct stint_error *error)
 {
     while (input->packed_end < 2) {
@@ -71,7 +71,7 @@ static int open_fd(struct input *input, const char *path, struct stint_error *er
         return failed(input, "open", error);
     if (fstat(input->fd, &stat) == 0 && S_ISREG(stat.st_mode))
         input->size = (uint64_t)stat.st_size;
-    /* A hint only: some files cannot be read ahead. */
+    /* Only a hint: some files cannot be read ahead. */
     (void)posix_fadvise(input->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return 0;
 }
@@ -114,7 +114,7 @@ static int more_packed(struct input *input, struct stint_error *error)
     return n > 0;
 }
 
-/* The offset is that of the first byte that was not taken in. */
+/* The offset of the first byte that was not consumed. */
 static int damaged(const struct input *input, const char *how, struct stint_error *error)
 {
     uint64_t offset = input->bytes_read - (input->packed_end - input->packed_at);
@@ -124,8 +124,8 @@ static int damaged(const struct input *input, const char *how, struct stint_erro
 }
 
 /*
- * One call of inflate() on what is there; returns how many bytes came out of it. What came out
- * before damage is given first: the next call meets the damage again.
+ * One call of inflate() on the available bytes; returns how many bytes it produced. Output before
+ * damage is returned first: the next call finds the damage again.
  */
 static long inflate_some(struct input *input, uint8_t *bytes, size_t size,
                          struct stint_error *error)
@@ -139,7 +139,7 @@ static long inflate_some(struct input *input, uint8_t *bytes, size_t size,
     input->packed_at = input->packed_end - stream->avail_in;
     long n = (long)(size - stream->avail_out);
     input->in_member = result != Z_STREAM_END;
-    /* Logs are appended to and rotated: a file may hold several members. */
+    /* Logs are appended to and rotated, so a file may have several members. */
     if (result == Z_STREAM_END)
         inflateReset(stream);
     if (n > 0 || result == Z_STREAM_END || result == Z_OK || result == Z_BUF_ERROR)
@@ -150,8 +150,8 @@ static long inflate_some(struct input *input, uint8_t *bytes, size_t size,
 }
 
 /*
- * Between two members some writers pad with zeros; those mean nothing. 1 if a member begins, 0 if
- * no bytes are left here, or a negative code.
+ * Some writers pad with zeros between members; these are skipped. 1 if a member begins, 0 if no
+ * bytes are left here, or a negative code.
  */
 static int find_member(struct input *input, struct stint_error *error)
 {
@@ -164,7 +164,7 @@ static int find_member(struct input *input, struct stint_error *error)
                : damaged(input, "what follows its gzip data is none", error);
 }
 
-/* At the end of the file inflate() is asked once more: it holds back what did not fit before. */
+/* At the end of the file inflate() is called once more for output that did not fit before. */
 static long fill_inflated(struct input *input, uint8_t *bytes, size_t size,
                           struct stint_error *error)
 {

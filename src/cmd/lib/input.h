@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens a file or standard input and gives its bytes, inflated where they are gzip. */
+/* Opens a file or standard input and returns its bytes, inflated if they are gzip. */
 #ifndef STINT_CMD_LIB_INPUT_H
 #define STINT_CMD_LIB_INPUT_H
 
@@ -13,10 +13,10 @@ struct z_stream_s;
 struct input {
     const char *name; /* for messages */
     int fd;
-    uint64_t size;       /* bytes of the file; 0 where unknown */
+    uint64_t size;       /* bytes of the file; 0 if unknown */
     uint64_t bytes_read; /* of the file, before inflating */
     uint64_t bytes_given;
-    uint8_t *packed; /* bytes read and not yet given out or inflated */
+    uint8_t *packed; /* bytes read and not yet returned or inflated */
     size_t packed_at, packed_end;
     struct z_stream_s *inflate; /* NULL: the bytes are plain */
     bool in_member;             /* gzip: a member has begun and not ended */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The one thing that a signal may leave behind: a flag that it was there. */
+/* The only effect of the signal handler is a flag. */
 #define _GNU_SOURCE
 #include "cmd/lib/interrupt.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* ^C in a long run: the first ends the work, and what there is so far is printed. */
+/* ^C in a long run: the first one ends the work, and the results so far are printed. */
 #ifndef STINT_CMD_LIB_INTERRUPT_H
 #define STINT_CMD_LIB_INTERRUPT_H
 
 #include <stdbool.h>
 
-/* From here on SIGINT is remembered; a second one ends the program as it always did. */
+/* From here on SIGINT sets a flag; a second one ends the program, as by default. */
 void interrupt_catch(void);
-/* The same of SIGTERM and SIGHUP, and a pipe that nobody reads any more is a fault of writing. */
+/* The same for SIGTERM and SIGHUP; a write to a pipe without a reader becomes a write error. */
 void interrupt_catch_all(void);
 bool interrupt_seen(void);
 

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define READ_SIZE 4096u /* bytes: little is read ahead of what may be released */
+#define READ_SIZE 4096u /* bytes: reads little more than can be released */
 #define BATCH_MAX (1u << 20)
 
 struct pace {
@@ -35,7 +35,7 @@ struct pace {
     uint64_t read_ns;  /* when bytes were last read */
     uint64_t first_ns; /* when the first held line was read */
     bool ended;        /* nothing more is read */
-    sigset_t mask;     /* that lets the signals in */
+    sigset_t mask;     /* the signal mask while the program waits */
 };
 
 static volatile sig_atomic_t signals_seen;
@@ -48,11 +48,11 @@ static const struct argp_option options_known[] = {
     {"linger", OPTION_LINGER, "TIME", 0,
      "Release a batch that is not full TIME after its first line (default: when the input ends)",
      0},
-    {"rest", OPTION_REST, "FILE", 0, "Append lines that cannot be released any more to FILE", 0},
+    {"rest", OPTION_REST, "FILE", 0, "Append lines that can no longer be released to FILE", 0},
     {0},
 };
 
-/* Fills the list for the limiter, and refuses a batch that would wait for ever. */
+/* Fills the list for the limiter, and refuses a batch that would never be allowed. */
 static void check_batch(struct argp_state *state, struct pace *pace)
 {
     if (pace->n_quotas == 0)
@@ -61,7 +61,7 @@ static void check_batch(struct argp_state *state, struct pace *pace)
         const struct stint_quota *quota = &pace->quotas[i];
         uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
         if (pace->batch > capacity)
-            argp_error(state, "a batch of %zu lines can never fit a quota that gives %lu at once",
+            argp_error(state, "a batch of %zu lines can never fit a quota that grants %lu at once",
                        pace->batch, (unsigned long)capacity);
         pace->items[i] = (struct stint_item){.quota = quota, .key = ""};
     }
@@ -100,7 +100,7 @@ static void on_signal(int number)
     signals_seen++;
 }
 
-/* The signals come in only while the program waits, so that none is missed before a wait. */
+/* Signals are delivered only while the program waits, so that none is missed before a wait. */
 static void catch_signals(struct pace *pace)
 {
     struct sigaction catch = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
@@ -114,7 +114,7 @@ static void catch_signals(struct pace *pace)
     sigaction(SIGPIPE, &ignore, NULL);
 }
 
-/* One write that a signal may end. */
+/* One write, which a signal may end. */
 static ssize_t write_some(const struct pace *pace, int fd, const char *bytes, size_t len)
 {
     sigset_t blocked;
@@ -126,7 +126,7 @@ static ssize_t write_some(const struct pace *pace, int fd, const char *bytes, si
     return n;
 }
 
-/* Returns how many bytes were written: all, or fewer where the output or the user ends it. */
+/* Returns how many bytes were written: all, or fewer if the output fails or the user ends it. */
 static size_t write_all(const struct pace *pace, int fd, const char *bytes, size_t len)
 {
     size_t done = 0;
@@ -139,7 +139,7 @@ static size_t write_all(const struct pace *pace, int fd, const char *bytes, size
     return done;
 }
 
-/* Releases the first lines. What a broken output took of a line counts as not released. */
+/* Releases the first lines. A line that a closed output took in part counts as not released. */
 static bool release(struct pace *pace, size_t n_lines)
 {
     struct held_lines *held = &pace->held;
@@ -192,7 +192,7 @@ static bool read_more(struct pace *pace)
     return true;
 }
 
-/* Waits for input, a signal, or the time; STINT_NEVER_NS is without end. */
+/* Waits for input, a signal, or the time; STINT_NEVER_NS is no time limit. */
 static bool wait_ns(struct pace *pace, uint64_t ns, bool wants_input)
 {
     struct pollfd input = {.fd = wants_input ? STDIN_FILENO : -1, .events = POLLIN};
@@ -201,7 +201,7 @@ static bool wait_ns(struct pace *pace, uint64_t ns, bool wants_input)
     return n > 0 ? read_more(pace) : true;
 }
 
-/* Whether the first lines are a batch, and if not, how long until they are one at the latest. */
+/* Whether the first lines are a batch, and if not, the time until they are one at the latest. */
 static bool batch_ready(const struct pace *pace, size_t n_lines, uint64_t now_ns, uint64_t *left_ns)
 {
     *left_ns = STINT_NEVER_NS;
@@ -216,7 +216,7 @@ static bool batch_ready(const struct pace *pace, size_t n_lines, uint64_t now_ns
     return *left_ns == 0;
 }
 
-/* Releases a batch, or waits for what is missing: lines, time, or room in the quota. */
+/* Releases a batch, or waits for what is missing: lines, time, or units of the quota. */
 static bool step(struct pace *pace)
 {
     uint64_t now_ns = stint_now(pace->table), left_ns;
@@ -234,7 +234,7 @@ static bool step(struct pace *pace)
                                            : wait_ns(pace, decision.retry_after_ns, wants_input);
 }
 
-/* Puts what was read and not released where it is not lost. */
+/* Saves the lines that were read and not released. */
 static void save_rest(struct pace *pace)
 {
     struct held_lines *held = &pace->held;
@@ -251,7 +251,7 @@ static void save_rest(struct pace *pace)
                   held->n_lines == 1 ? " was" : "s were",
                   fd == STDERR_FILENO ? "; here they are:" : "");
     size_t len = held_lines_length(held, held->n_lines);
-    signals_seen = 1; /* one more signal, and even this ends */
+    signals_seen = 1; /* from here on one more signal ends the program at once */
     if (write_all(pace, fd, held->bytes + held->begin, len) != len)
         print_message("and could not all be saved: %s", strerror(errno));
     if (fd != STDERR_FILENO)

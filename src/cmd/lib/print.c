@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines of a log, and what servers say, are others': nothing of them may steer the terminal. */
+/* Lines of a log and messages of servers are untrusted: they must not control the terminal. */
 #include "cmd/lib/print.h"
 
 #include "base/utf8.h"
@@ -9,7 +9,7 @@
 
 #define SHOWN_SPACE 16 /* of one character */
 
-/* Shows the character that `text` begins with; returns how many bytes of the text it is. */
+/* Shows the character that `text` begins with; returns its length in bytes. */
 static size_t show(const uint8_t *text, size_t len, char shown[SHOWN_SPACE])
 {
     size_t n = utf8_length(text, len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Work that is done within a second never sees the bar. */
+/* The bar appears only after a second of work. */
 #define _GNU_SOURCE
 #include "cmd/lib/progress.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a command line says of the log or trace that a command reads. */
+/* The log or trace that a command reads, as its command line gives it. */
 #ifndef STINT_CMD_LIB_SOURCE_OPTIONS_H
 #define STINT_CMD_LIB_SOURCE_OPTIONS_H
 
@@ -15,7 +15,7 @@ struct source_options {
     bool sort, strict;
 };
 
-/* Options of that meaning have these codes in every command: defaults and help are its own. */
+/* Codes of these options in every command; defaults and help are the command's own. */
 enum {
     SOURCE_FORMAT = 1024,
     SOURCE_KEY,
@@ -25,7 +25,7 @@ enum {
     SOURCE_STRICT,
 };
 
-/* For one of them, or the FILE of the arguments; ARGP_ERR_UNKNOWN for all else. */
+/* Handles one of them, or the FILE of the arguments; ARGP_ERR_UNKNOWN for all else. */
 error_t source_option(struct source_options *options, int option, char *value,
                       struct argp_state *state);
 

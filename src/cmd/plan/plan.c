@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The worse of both: what could be told is told, whatever became of the rest. */
+/* The worse of both: all reports that are possible are printed. */
 static int worse(int a, int b)
 {
     return a > b ? a : b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `stint plan` and what they hand each other: the options, the log in memory, what was
- * found for each algorithm and period, and the reports.
+ * The parts of `stint plan` and their shared types: the options, the log in memory, the results for
+ * each algorithm and period, and the reports.
  */
 #ifndef STINT_CMD_PLAN_PLAN_H
 #define STINT_CMD_PLAN_PLAN_H
@@ -16,20 +16,20 @@
 #define PLAN_NAMES_DEFAULT 10
 
 struct plan_options {
-    struct source_options source; /* what is said of the log */
+    struct source_options source; /* the options about the log */
     struct plan_target target;
     const char *target_text;
     uint64_t periods_ns[PLAN_PERIODS_MAX]; /* shortest first */
     size_t n_periods;
     enum stint_algorithm algorithms[PLAN_ALGORITHMS_MAX];
     size_t n_algorithms;
-    const char *domain, *out; /* of the file of rules; NULL: none is written */
+    const char *domain, *out; /* of the file of rules; NULL: do not write it */
     size_t names;             /* keys that are named for each proposal */
     struct gnuplot plot;
     bool json;
 };
 
-/* Exits where the command line is wrong. */
+/* Exits if the command line is wrong. */
 void plan_options_parse(struct plan_options *options, int argc, char **argv);
 
 /* ---- The log ---- */
@@ -45,21 +45,21 @@ int plan_log_read(struct plan_log *log, const struct plan_options *options,
                   struct stint_error *error);
 void plan_log_free(struct plan_log *log);
 
-/* ---- What was found ---- */
+/* ---- Results ---- */
 
 struct plan_named {
     uint32_t key;
     uint64_t denied; /* requests */
 };
 
-/* One algorithm over one period: what meets the target, and the curve of what else there is. */
+/* One algorithm over one period: the quota that meets the target, and the curve of other limits. */
 struct plan_curve {
     enum stint_algorithm algorithm;
     uint64_t period_ns;
     struct plan_proposal proposal;
-    struct plan_named *named; /* those denied most, most first */
+    struct plan_named *named; /* the keys denied most, most first */
     size_t n_named;
-    /* Touching no key, at most 1, 2, 5, 10 …: the least quotas, greatest first, all PLAN_FOUND. */
+    /* For 0 keys touched, at most 1, 2, 5 …: the least quotas, greatest first, all PLAN_FOUND. */
     struct plan_proposal points[PLAN_POINTS_MAX];
     size_t n_points;
 };
@@ -67,15 +67,15 @@ struct plan_curve {
 struct plan_result {
     struct plan_curve curves[PLAN_PERIODS_MAX * PLAN_ALGORITHMS_MAX];
     size_t n_curves;
-    bool interrupted; /* the curves are those that were done */
+    bool interrupted; /* only the first curves are complete */
 };
 
-/* 0 or a negative code; in both cases to be freed. */
+/* 0 or a negative code; to be freed in both cases. */
 int plan_search(struct plan_result *result, const struct plan_log *log,
                 const struct plan_options *options, struct stint_error *error);
 void plan_result_free(struct plan_result *result);
 
-/* The proposal for the file of rules: of those found, the one that denies most. NULL: none. */
+/* The proposal for the file of rules: the one found that denies most. NULL: none. */
 const struct plan_curve *plan_chosen(const struct plan_result *result);
 
 /* ---- The reports ---- */
@@ -84,7 +84,7 @@ struct plan_spec {
     char text[96];
 };
 
-/* The quota as a SPEC, in which nothing stands that is the default. Returns spec->text. */
+/* The quota as a SPEC without defaults. Returns spec->text. */
 const char *plan_spec(struct plan_spec *spec, const struct stint_quota *quota);
 
 struct plan_report {
@@ -94,10 +94,10 @@ struct plan_report {
 };
 
 void plan_print_text(const struct plan_report *report);
-/* 0, or -1 where memory did not suffice or standard output takes no more. */
+/* 0, or -1 if there is no memory or standard output cannot be written. */
 int plan_print_json(const struct plan_report *report);
 
-/* These return an enum cmd_exit; what went wrong has been said. */
+/* These return an enum cmd_exit; errors have been reported. */
 int plan_write_rules(const struct plan_report *report);
 int plan_draw(const struct plan_report *report);
 

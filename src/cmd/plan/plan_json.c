@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint plan` found, as one JSON object. */
+/* The results of `stint plan` as one JSON object. */
 #define _GNU_SOURCE
 #include "cmd/lib/json_text.h"
 #include "cmd/plan/plan.h"
@@ -27,7 +27,7 @@ static json_t *named_json(const struct plan_report *report, const struct plan_cu
     return list;
 }
 
-/* Where nothing was found there is no quota, and a message says why. */
+/* Without a result there is no quota, and a message gives the reason. */
 static json_t *proposal_json(const struct plan_report *report, const struct plan_curve *curve)
 {
     if (curve->proposal.found != PLAN_FOUND)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The log of `stint plan` in memory. Its times are those that `stint replay` goes by: late lines
- * are moved to the latest time seen, and 0 is the same midnight, so that the same slots begin at
- * the same instants.
+ * The log of `stint plan` in memory. Its times are those of `stint replay`: late lines are moved to
+ * the latest time seen, and 0 is the same midnight, so that slots begin at the same times.
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define STEP 256 /* events between two looks at the progress */
+#define STEP 256 /* events between two updates of the progress bar */
 
 static int read_all(struct plan_log *log, struct event_list *events, struct replay_source *source,
                     struct stint_error *error)

@@ -19,12 +19,12 @@ enum {
 };
 
 static const char doc[] =
-    "Proposes quotas from real traffic: for each period the least limit that keeps to the target, "
-    "as the engine itself decides over the events of FILE (standard input without one, or for -), "
-    "and how many keys and requests other limits would touch.\v"
-    "A key is touched if it is denied at least once.\n\n"
-    "Memory: some 50 bytes and the name of each different key; 36 bytes for each event while they "
-    "are put in order (48 with --sort), 12 from then on.\n\n"
+    "Proposes quotas from real traffic: for each period the least limit that keeps to "
+    "the target, as the engine itself decides the events of FILE (standard input without "
+    "one, or for -), and how many keys and requests other limits would touch.\vA key is "
+    "touched if it is denied at least once.\n\n"
+    "Memory: some 50 bytes and the name of each different key; 36 bytes for each event "
+    "while they are put in order (48 with --sort), 12 from then on.\n\n"
     "Exit codes: 0 done, 1 bad input, or interrupted, 2 bad usage. See stint-plan(1), "
     "stint-replay(1).";
 
@@ -36,21 +36,21 @@ static const struct argp_option options_known[] = {
     {"periods", OPTION_PERIODS, "LIST", 0, "Lengths of time (default 1s,10s,1m,1h,1d)", 1},
     {"algorithm", OPTION_ALGORITHM, "LIST", 0, "window (default), gcra (with its burst), log", 1},
     {"format", SOURCE_FORMAT, "FORMAT", 0, "combined (access logs; default), trace, or jsonl", 2},
-    {"key", SOURCE_KEY, "EXPR", 0, "What is limited: as for stint replay (default ip, or key)", 2},
+    {"key", SOURCE_KEY, "EXPR", 0, "Key of the limit, as for stint replay (default ip, or key)", 2},
     {"time", SOURCE_TIME, "MEMBER", 0, "jsonl: seconds or RFC 3339 (default time)", 2},
     {"cost", SOURCE_COST, "MEMBER", 0, "jsonl: units of each event (default: 1 each)", 2},
     {"sort", SOURCE_SORT, NULL, 0, "Put the events into the order of time first", 3},
     {"strict", SOURCE_STRICT, NULL, 0, "Stop at the first malformed line", 3},
     {"out", OPTION_OUT, "FILE", 0,
      "Write a file of rules: the proposal that denies most within the target", 4},
-    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "Of the file of rules", 4},
+    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "Domain of the file of rules", 4},
     {"names", OPTION_NAMES, "N", 0, "Name N of the keys that a proposal touches (default 10)", 5},
     {"plot", OPTION_PLOT, "FILE", 0, GNUPLOT_HELP, 5},
     {"json", OPTION_JSON, NULL, 0, "Print one JSON object", 5},
     {0},
 };
 
-/* Calls `add` with each part of a list that commas separate; the list is cut up. */
+/* Calls `add` with each part of a list that commas separate; the list is modified. */
 static void each_part(struct argp_state *state, char *list,
                       void (*add)(struct argp_state *state, char *part))
 {
@@ -58,7 +58,7 @@ static void each_part(struct argp_state *state, char *list,
         add(state, part);
 }
 
-/* Into the order of length. */
+/* Sorts by length. */
 static void add_period(struct argp_state *state, char *part)
 {
     struct plan_options *options = state->input;

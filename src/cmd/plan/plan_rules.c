@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In double quotes YAML takes any text; bytes that are no letters are written as \xHH. */
+/* YAML allows any text in double quotes; bytes that are not UTF-8 are written as \xHH. */
 static void print_quoted(FILE *out, struct span text)
 {
     putc('"', out);
@@ -62,7 +62,7 @@ static void print_limit(FILE *out, const struct stint_quota *quota, int indent)
         fprintf(out, "%*sburst: %" PRIu32 "\n", indent + 2, "", quota->burst);
 }
 
-/* What the reader of the log joins by + are entries within each other; returns the indent. */
+/* Parts that the reader of the log joins by + are nested entries; returns the indent. */
 static int print_entries(FILE *out, const struct source_options *source)
 {
     const char *key = source->key != NULL                 ? source->key

@@ -14,14 +14,14 @@ static bool goes_on(void *arg)
     return !interrupt_seen();
 }
 
-/* ---- Who is touched ---- */
+/* ---- Touched keys ---- */
 
 struct naming {
     struct plan_named *named;
     size_t n, max;
 };
 
-/* A plan_sees: keeps those that are denied most, and of equals those that came first. */
+/* A plan_sees: keeps the keys that are denied most; of equal ones the first. */
 static void name_key(void *arg, uint32_t key, uint64_t requests)
 {
     struct naming *naming = arg;
@@ -70,7 +70,7 @@ static void add_point(struct plan_curve *curve, const struct plan_proposal *poin
         curve->points[curve->n_points++] = *point;
 }
 
-/* Up to a tenth of the keys: what touches more is no limit for the few. */
+/* Up to a tenth of the keys: a limit that touches more is not of interest. */
 static int find_points(struct plan_curve *curve, const struct plan *plan, struct stint_error *error)
 {
     uint64_t keys_max = max_u64(plan->traffic->n_keys / 10, 1);

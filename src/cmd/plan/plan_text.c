@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint plan` found, in messages and a table. */
+/* The results of `stint plan`, as messages and a table. */
 #define _GNU_SOURCE
 #include "algorithm/spec.h"
 #include "base/buf.h"
@@ -20,7 +20,7 @@ const char *plan_spec(struct plan_spec *spec, const struct stint_quota *quota)
     return spec->text;
 }
 
-/* 0.02 %: parts of a thousandth matter here. */
+/* 0.02 %: hundredths matter here. */
 static const char *share(struct formatted *formatted, uint64_t part, uint64_t whole)
 {
     double percent = whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
@@ -112,7 +112,7 @@ static void print_proposal(const struct plan_report *report, const struct plan_c
         print_found(report, curve);
         break;
     case PLAN_REFUSED:
-        printf("%s in %s: no such quota can be made: %s\n", name, period.text, curve->proposal.why);
+        printf("%s in %s: the quota is not valid: %s\n", name, period.text, curve->proposal.why);
         break;
     case PLAN_NO_LIMIT:
         printf("%s in %s: no limit keeps to the target\n", name, period.text);
@@ -120,14 +120,14 @@ static void print_proposal(const struct plan_report *report, const struct plan_c
     }
 }
 
-/* A limit of what was never seen in full says little. */
+/* A limit over a period that the log does not cover means little. */
 static void print_short(const struct plan_report *report)
 {
     uint64_t length_ns = report->log->last_ns - report->log->first_ns;
     const struct plan_options *options = report->options;
     struct formatted length, period;
     if (options->periods_ns[options->n_periods - 1] > length_ns)
-        printf("\nThe log is of %s only: what it says of %s is what it says of all its time.\n",
+        printf("\nThe log covers only %s, less than %s: the limit is that of the whole log.\n",
                format_duration(&length, length_ns),
                format_duration(&period, options->periods_ns[options->n_periods - 1]));
 }

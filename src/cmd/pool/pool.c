@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint pool`: chooses the verb, and opens for it the table and the pool in it. */
+/* `stint pool`: chooses the verb, and opens the table and the pool in it. */
 #define _GNU_SOURCE
 #include "cmd/pool/pool.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `stint pool` and what they hand each other: the options, the session (a table with a
- * pool in it), and the verbs, one file each.
+ * The parts of `stint pool` and their shared types: the options, the session (a table with a pool
+ * in it), and the verbs, one file each.
  */
 #ifndef STINT_CMD_POOL_POOL_H
 #define STINT_CMD_POOL_POOL_H
@@ -32,15 +32,15 @@ struct pool_options {
     const char **weight;    /* NAME=N */
     size_t n_quota_for, n_weight;
     enum stint_pool_order order;
-    uint64_t space; /* keys; 0 = by how many there are */
+    uint64_t space; /* keys; 0 = by the number of keys */
     uint32_t cost;
     bool has_now, has_status, probe, secret, both, wait, json, verbose;
     uint64_t now_ns;                 /* virtual time */
-    uint64_t wait_max_ns;            /* STINT_NEVER_NS: without end */
-    uint64_t granted_at_ns;          /* STINT_NEVER_NS: it was not said */
-    enum stint_pool_outcome outcome; /* what `report` says in a word */
+    uint64_t wait_max_ns;            /* STINT_NEVER_NS: no limit */
+    uint64_t granted_at_ns;          /* STINT_NEVER_NS: not given */
+    enum stint_pool_outcome outcome; /* the words of `report` */
     uint64_t cool_ns;                /* for STINT_POOL_COOL */
-    unsigned status;                 /* of HTTP, in place of a word; 0: no answer came */
+    unsigned status;                 /* of HTTP, instead of a word; 0: no answer was received */
     const char *retry_after;         /* NULL or empty: there was none */
     struct gnuplot plot;
     const char *words[POOL_WORDS_MAX]; /* arguments that are no options */
@@ -50,10 +50,10 @@ struct pool_options {
 /* "next" and so on, by enum pool_verb; ends with NULL. */
 extern const char *const pool_verb_names[];
 
-/* argv[0] is "stint pool VERB". Exits where the command line is wrong. */
+/* argv[0] is "stint pool VERB". Exits if the command line is wrong. */
 void pool_options_parse(struct pool_options *options, enum pool_verb verb, int argc, char **argv);
 void pool_options_deinit(struct pool_options *options);
-/* Refuses, as argp_error() does, words that contradict each other. */
+/* Refuses options that contradict each other, as argp_error() does. */
 void pool_options_check(struct argp_state *state, struct pool_options *options);
 /* Prints the verbs and the options of all of them. */
 void pool_options_help(void);
@@ -71,33 +71,33 @@ struct pool_session {
     struct pool_keys keys;
     struct pool_own_quota *own;
     size_t n_own;
-    uint32_t *weights; /* by index, with one more for the key that `add` adds; 0 = 1 */
+    uint32_t *weights; /* by index, and one more for the key of `add`; 0 = 1 */
     struct stint_table *table;
     struct stint_pool *pool;
-    bool bad_usage; /* what went wrong stands on the command line */
+    bool bad_usage; /* an error is in the command line */
 };
 
-/* Opens all of it. pool_session_close() is due also where a code comes back. */
+/* Opens all of it. Call pool_session_close() after an error, too. */
 int pool_session_open(struct pool_session *session, const struct pool_options *options,
                       struct stint_error *error);
 void pool_session_close(struct pool_session *session);
 /* The table's time: virtual, or that of its clock. */
 uint64_t pool_session_now(const struct pool_session *session);
-/* How the key stands; false for a name that the pool does not hold. */
+/* Finds the key; false for a name that the pool does not have. */
 bool pool_session_status(const struct pool_session *session, const char *name,
                          struct stint_pool_status *status);
-/* Adds a key that --keys does not hold, with the quotas and the weight that the options say. */
+/* Adds a key that --keys does not contain, with the quotas and the weight of the options. */
 int pool_session_add(struct pool_session *session, const char *name, struct stint_error *error);
 
-/* ---- What each key is good for ---- */
+/* ---- Quotas and weights of keys ---- */
 
-/* Reads --quota-for and --weight; refuses keys without a quota, and a cost that no key can give. */
+/* Reads --quota-for and --weight; refuses keys without a quota, and a cost above all quotas. */
 int pool_own_read(struct pool_session *session, struct stint_error *error);
-/* Writes the quotas of a key by its index, up to STINT_POOL_QUOTAS_MAX: its own, or else all's. */
+/* Writes the quotas of a key by its index, up to STINT_POOL_QUOTAS_MAX: its own, or all's. */
 int pool_own_quotas(const struct pool_session *session, size_t key, struct stint_quota *quotas,
                     size_t *n_quotas, struct stint_error *error);
 
-/* ---- The verbs. Each returns its exit code, having said what went wrong ---- */
+/* ---- The verbs. Each returns its exit code after it has reported errors ---- */
 
 int pool_next(struct pool_session *session);
 int pool_report(struct pool_session *session);
@@ -106,10 +106,10 @@ int pool_status(struct pool_session *session);
 int pool_add(struct pool_session *session);
 int pool_remove(struct pool_session *session);
 
-/* Words for standings, as status prints them and --json has them. */
+/* Names of a key's states, as status prints them and --json has them. */
 extern const char *const pool_standing_names[];
 
-/* Whether words for a person are wanted on standard error. */
+/* Whether messages for people are to be printed on standard error. */
 bool pool_is_chatty(const struct pool_options *options);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Delays longer than a table lives are cut to that: what they mean is "not in our time". */
+/* Delays longer than the maximum of a table are cut to it; they mean "not in the near future". */
 #define _GNU_SOURCE
 #include "cmd/pool/pool_after.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Command lines of `stint pool` whose words are right one by one, and wrong together. */
+/* Checks options of `stint pool` that are valid one by one but not together. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/pool/pool.h"
 
-/* Options that would silently do nothing together are a mistake of the caller's. */
+/* Options that would have no effect together are refused. */
 static void check_together(struct argp_state *state, const struct pool_options *options)
 {
     bool has_file = options->keys != NULL && options->keys[0] == '@';
     if (options->state == NULL)
-        argp_error(state, "expected --state FILE, where the pool keeps what was used");
+        argp_error(state, "expected --state FILE, the file with the states of the pool");
     if (options->keys == NULL)
         argp_error(state, "expected --keys, for example --keys a,b,c or --keys @FILE");
     if (has_file && options->keys[1] == '\0')
@@ -21,19 +21,19 @@ static void check_together(struct argp_state *state, const struct pool_options *
     if (options->secret && options->both)
         argp_error(state, "expected --secret or --both, found both of them");
     if ((options->secret || options->both) && !has_file)
-        argp_error(state, "secrets stand in the FILE of --keys @FILE; a list holds only names");
+        argp_error(state, "secrets are in the FILE of --keys @FILE; a list has only names");
     if (options->plot.format == GNUPLOT_TERMINAL && options->json)
         argp_error(state, "--json and --plot - would both use standard output");
     if (options->wait && options->has_now)
-        argp_error(state, "--wait waits in real time; with --now none passes");
+        argp_error(state, "--wait waits in real time, which does not pass with --now");
     if (options->retry_after != NULL && !options->has_status)
         argp_error(state, "--retry-after belongs to an answer; say its --status too");
     if ((options->verb == POOL_ADD || options->verb == POOL_REMOVE) && !has_file)
-        argp_error(state, "a list is changed where it stands, in --keys; this command changes the "
-                          "FILE of --keys @FILE");
+        argp_error(state,
+                   "change a list in --keys itself; this command changes the FILE of --keys @FILE");
 }
 
-/* The words behind the NAME of `report`. */
+/* The words after the NAME of `report`. */
 static void read_outcome(struct argp_state *state, struct pool_options *options)
 {
     static const char *const outcomes[] = {[STINT_POOL_OK] = "ok",
@@ -54,7 +54,7 @@ static void read_outcome(struct argp_state *state, struct pool_options *options)
         argp_error(state, "expected for how long, for example cool 30s");
     options->cool_ns = args_duration(state, "cool", time);
     if (options->cool_ns == 0)
-        argp_error(state, "to cool for no time is nothing; ok ends a cooldown");
+        argp_error(state, "a cooldown must be longer than 0; ok ends one");
 }
 
 static void check_words(struct argp_state *state, struct pool_options *options)

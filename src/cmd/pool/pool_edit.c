@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `stint pool add` and `remove`: change the file of keys, and let those who share the pool know.
+ * `stint pool add` and `remove`: change the file of keys, and notify the processes of the pool.
  *
- * The file is replaced in one step, so that whoever reads it sees the old or the new one, whole;
- * those who change it at the same time take turns. The pool is told before: were it to find a
- * changed list by itself while it is in use, it would have to give nothing for a period.
+ * The file is replaced in one step, so that readers see the old or the new one, whole; writers take
+ * turns. The pool is updated first: if it found a changed list by itself while it is in use, it
+ * would have to grant nothing for one period.
  */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
@@ -25,12 +25,12 @@
 #define SECRET_MAX 65536u /* bytes */
 
 struct edit {
-    const char *given;       /* the path as it was given, for messages */
-    char path[PATH_MAX];     /* where the file really is */
+    const char *given;       /* the path as given, for messages */
+    char path[PATH_MAX];     /* the resolved path of the file */
     char made[PATH_MAX + 9]; /* the new file; empty while there is none */
     int fd;                  /* of the old one, locked */
     struct stat stat;
-    char *text; /* what stands in it; wiped at the end */
+    char *text; /* the content; wiped at the end */
     size_t len;
 };
 
@@ -39,7 +39,7 @@ static int failed(const struct edit *edit, const char *what, struct stint_error 
     return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s", what, edit->given, strerror(errno));
 }
 
-/* Who waited for the lock may hold that of a file that was replaced meanwhile. */
+/* The lock may be that of a file that was replaced while this process waited. */
 static int lock(struct edit *edit, struct stint_error *error)
 {
     struct stat there;
@@ -116,7 +116,7 @@ static bool write_span(int fd, struct span bytes)
     return true;
 }
 
-/* Writes the new file beside the old one, for the same people to read. */
+/* Writes the new file beside the old one, with the same permissions. */
 static int make_file(struct edit *edit, const struct span *parts, size_t n_parts,
                      struct stint_error *error)
 {
@@ -126,7 +126,7 @@ static int make_file(struct edit *edit, const struct span *parts, size_t n_parts
         edit->made[0] = '\0';
         return failed(edit, "write beside", error);
     }
-    /* Only the superuser may give files away: for others, it was their own. */
+    /* Only the superuser may give files away: for other users, they owned it. */
     bool whole = fchown(fd, edit->stat.st_uid, edit->stat.st_gid) == 0 || errno == EPERM;
     whole = whole && fchmod(fd, edit->stat.st_mode & 07777) == 0;
     for (size_t i = 0; whole && i < n_parts; i++)
@@ -145,7 +145,7 @@ static int replace(struct edit *edit, struct stint_error *error)
     return 0;
 }
 
-/* Where the line that holds the key begins, and how long it is with its newline; false for none. */
+/* Finds the line of the key: its offset, and its length with the newline; false for none. */
 static bool find_line(const struct edit *edit, const char *name, struct span *found)
 {
     for (size_t at = 0; at < edit->len;) {
@@ -184,7 +184,7 @@ static int read_secret(char *text, size_t text_size, struct span *secret, struct
         return err_set(error, STINT_E_SYNTAX, "expected the secret on standard input");
     if (text[0] == ' ' || text[0] == '\t')
         return err_set(error, STINT_E_SYNTAX,
-                       "the secret begins with a blank, which a file of keys cannot tell");
+                       "the secret begins with a blank, which a file of keys cannot represent");
     *secret = span_of(text, len);
     return 0;
 }

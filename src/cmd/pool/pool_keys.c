@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cuts the file into lines and the lines into names and secrets where they stand, copying none. */
+/* Cuts the file into lines and the lines into names and secrets in place, without copies. */
 #define _GNU_SOURCE
 #include "cmd/pool/pool_keys.h"
 
@@ -74,7 +74,7 @@ static int add_key(struct pool_keys *keys, struct pool_key key, struct stint_err
     return 0;
 }
 
-/* By name, and among equal ones by place. */
+/* By name, and equal names by position. */
 static int by_name(const void *a, const void *b)
 {
     const struct pool_key *x = *(const struct pool_key *const *)a;
@@ -83,7 +83,7 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : x->place < y->place ? -1 : 1;
 }
 
-/* Refuses a name that stands there twice, saying where: the first such, as one reads. */
+/* Refuses a duplicate name with its position: the first one in the order of the file. */
 static int check_twice(const struct pool_keys *keys, struct stint_error *error)
 {
     const struct pool_key **sorted = calloc(keys->n_keys, sizeof(const struct pool_key *));
@@ -127,7 +127,7 @@ bool pool_keys_name_of_line(struct span line, struct span *name)
     return name->len > 0 && name->ptr[0] != '#';
 }
 
-/* What follows the blanks behind the name, to the end of the line. */
+/* The text after the blanks that follow the name, to the end of the line. */
 static struct span secret_of_line(struct span line, struct span name)
 {
     size_t at = (size_t)(name.ptr - line.ptr) + name.len;
@@ -149,7 +149,7 @@ static int parse_line(struct pool_keys *keys, struct span line, size_t number,
                        number);
     struct pool_key key = {
         .name = (const char *)name.ptr, .secret = secret_of_line(line, name), .place = number};
-    /* Behind the name is a blank, the end of the line, or the byte of room behind the text. */
+    /* After the name there is a blank, the end of the line, or the spare byte after the text. */
     keys->text[name.ptr - (const uint8_t *)keys->text + (ptrdiff_t)name.len] = '\0';
     return add_key(keys, key, error);
 }
@@ -196,7 +196,7 @@ void pool_keys_deinit(struct pool_keys *keys)
     *keys = (struct pool_keys){0};
 }
 
-/* A realloc() that leaves no copy behind: there may be secrets in it. */
+/* A realloc() that leaves no copy: the memory may contain secrets. */
 static char *grow(char *text, size_t len, size_t size)
 {
     char *more = malloc(size);
@@ -208,7 +208,7 @@ static char *grow(char *text, size_t len, size_t size)
     return more;
 }
 
-/* All bytes of the file, which may be a pipe; the text has room for one more. */
+/* Reads all bytes of the file, which may be a pipe; leaves space for one more byte. */
 static int read_all(int fd, const char *path, char **text, size_t *len, struct stint_error *error)
 {
     size_t size = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `stint pool next`: which key now, or when?
+ * `stint pool next`: which key may be used now, or when?
  *
- * A key is charged only if its name is printed: signals come in while the program waits, and a name
- * that nobody could read gives its units back.
+ * A key is charged only if its name is printed: signals are delivered while the program waits, and
+ * the units of a name that could not be printed are refunded.
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
@@ -20,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Others may give units back before the time that is waited for: one looks again now and then. */
+/* Other processes may refund units before the time that is waited for: check now and then. */
 #define LOOK_AGAIN_NS NS_PER_S
 
 static struct stint_pool_answer ask(const struct pool_session *session)
@@ -72,7 +72,7 @@ static int hand_out(const struct pool_session *session, const struct stint_pool_
     if (fflush(stdout) != 0 || ferror(stdout)) {
         stint_pool_give_back(session->pool, answer->name, session->options->cost,
                              answer->granted_at_ns, pool_session_now(session), NULL);
-        return CMD_BAD_INPUT; /* main.c says why */
+        return CMD_BAD_INPUT; /* see main.c */
     }
     if (answer->probe && pool_is_chatty(session->options))
         print_message("all keys are cooling; '%s' is the nearest to recover: try it, and report",
@@ -97,7 +97,7 @@ static int none_is_free(const struct pool_session *session, const struct stint_p
     return CMD_DENIED;
 }
 
-/* Sleeps, unless a signal that is blocked comes; returns its number, or 0. */
+/* Sleeps, unless a blocked signal arrives; returns its number, or 0. */
 static int sleep_for(const sigset_t *signals, uint64_t ns)
 {
     const struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S),
@@ -106,7 +106,7 @@ static int sleep_for(const sigset_t *signals, uint64_t ns)
     return number > 0 ? number : 0;
 }
 
-/* Asks until a key is free, the longest wait would not do, or a signal comes. */
+/* Retries until a key is free, the longest wait would not suffice, or a signal arrives. */
 static struct stint_pool_answer wait_for_key(const struct pool_session *session,
                                              const sigset_t *signals, int *signal_number)
 {
@@ -123,7 +123,7 @@ static struct stint_pool_answer wait_for_key(const struct pool_session *session,
     }
 }
 
-/* Dies as whoever does not catch the signal: shells end their loops by that. */
+/* Ends by the signal's default action: shells end their loops by that. */
 static void die_of(const struct pool_session *session, const sigset_t *signals, int number)
 {
     if (pool_is_chatty(session->options))
@@ -133,7 +133,7 @@ static void die_of(const struct pool_session *session, const sigset_t *signals, 
     sigprocmask(SIG_UNBLOCK, signals, NULL);
 }
 
-/* Asked for before a key is charged: which one it will be is not known. */
+/* Checked before a key is charged: which one it will be is not known yet. */
 static bool have_secrets(const struct pool_session *session)
 {
     bool wanted = session->options->secret || session->options->both;
@@ -146,7 +146,7 @@ static bool have_secrets(const struct pool_session *session)
     return true;
 }
 
-/* Who started this in the background may have had them ignored; then they stay so. */
+/* A process started in the background may have these signals ignored; then they stay so. */
 static void block_signals(sigset_t *signals)
 {
     static const int ends[] = {SIGINT, SIGTERM};

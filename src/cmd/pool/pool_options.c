@@ -97,18 +97,20 @@ static const struct {
                    "Prints the name of the key to use now, which is charged for it. Where none is "
                    "free: the seconds until one is, or never, and exit code 3.",
                    0},
-    [POOL_REPORT] = {"NAME [ok|cool TIME|back-off|out]",
-                     "Tells the pool what the far side said to a key: with --status (and "
-                     "--retry-after), or in a word.",
-                     3},
-    [POOL_GIVE_BACK] = {"NAME",
-                        "Gives back what `next` took and was not used. Prints how many units came "
-                        "back.",
-                        1},
-    [POOL_STATUS] = {NULL, "How each key stands, and when it returns.", 0},
+    [POOL_REPORT] =
+        {"NAME [ok|cool TIME|back-off|out]",
+         "Reports the remote service's answer for a key: with --status (and --retry-after), "
+         "or as a word.",
+         3},
+    [POOL_GIVE_BACK] =
+        {"NAME",
+         "Refunds units that `next` took and that were not used. Prints how many were "
+         "refunded.",
+         1},
+    [POOL_STATUS] = {NULL, "Prints the state of each key, and when it returns.", 0},
     [POOL_ADD] = {"NAME", "Adds a key to the FILE of --keys @FILE while the pool is in use.", 1},
-    [POOL_REMOVE] = {"NAME",
-                     "Takes a key out of the FILE of --keys @FILE, and lifts that it is out.", 1},
+    [POOL_REMOVE] = {"NAME", "Removes a key from the FILE of --keys @FILE, and its report as out.",
+                     1},
 };
 
 static uint64_t read_seconds(struct argp_state *state, const char *option, const char *text)
@@ -129,7 +131,7 @@ static void add_quota(struct argp_state *state, struct pool_options *options, co
     args_add_quota(state, options->quotas, &options->n_quotas, spec);
 }
 
-/* The options that all verbs have. */
+/* The common options of all verbs. */
 static error_t parse_common(int option, char *value, struct argp_state *state)
 {
     static const char *const orders[] = {"round_robin", "fill_first", "least_used", NULL};
@@ -185,7 +187,7 @@ static void add_word(struct argp_state *state, struct pool_options *options, con
     options->words[options->n_words++] = word;
 }
 
-/* 000 is what curl says where no answer came. */
+/* curl prints 000 if it received no answer. */
 static unsigned read_status(struct argp_state *state, const char *text)
 {
     if (strlen(text) != 3 || strspn(text, "0123456789") != 3)
@@ -238,7 +240,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     }
 }
 
-/* Writes the options of some verbs, and an end. */
+/* Writes the options of some verbs, and a terminator. */
 static void choose_options(struct argp_option *chosen, unsigned wanted)
 {
     size_t n_chosen = 0;
@@ -282,14 +284,14 @@ void pool_options_help(void)
     choose_options(all, FOR_ALL);
     const struct argp argp = {
         .options = all,
-        .doc =
-            "\vKeys are shared by all who use the same FILE. No secret is ever written to it.\n\n"
-            "`stint pool VERB --help` tells the options of one verb.\n\n"
-            "Exit codes: 0 done, 1 bad input, 2 bad usage, 3 no key is free. See stint-pool(1), "
-            "stint-spec(7).",
+        .doc = "\vKeys are shared by all users of the same FILE. No secret is ever written to "
+               "it.\n\n"
+               "`stint pool VERB --help` lists the options of one verb.\n\n"
+               "Exit codes: 0 done, 1 bad input, 2 bad usage, 3 no key is free. See stint-pool(1), "
+               "stint-spec(7).",
     };
     char name[] = "stint pool";
-    puts("stint pool: several API keys, accounts or egress addresses, each good for a quota:\n"
+    puts("stint pool: several API keys, accounts or egress addresses, each with a quota:\n"
          "which may be used now, or when?\n");
     for (int verb = 0; verb < POOL_VERBS; verb++)
         printf("%s stint pool %s %s%s[OPTION...]\n", verb == 0 ? "Usage:" : "      ",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What each key is good for: what is said of all, or of it alone by --quota-for and --weight. */
+/* The quotas and weights of keys: those of all, or of one by --quota-for and --weight. */
 #define _GNU_SOURCE
 #include "cmd/pool/pool.h"
 
@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The name of the key that `add` adds; NULL for other verbs. */
+/* The name of the key of `add`; NULL for other verbs. */
 static const char *new_name(const struct pool_session *session)
 {
     return session->options->verb == POOL_ADD ? session->options->words[0] : NULL;
 }
 
 /*
- * Whose NAME=VALUE it is, and what follows the sign. A name may hold the sign itself: of the names
- * that fit, the longest is meant.
+ * The key of NAME=VALUE, and the text after the sign. A name may contain the sign itself: of the
+ * names that fit, the longest is taken.
  */
 static int find_owner(const struct pool_session *session, const char *setting, size_t *owner,
                       const char **value, struct stint_error *error)
@@ -90,7 +90,7 @@ int pool_own_quotas(const struct pool_session *session, size_t key, struct stint
     return 0;
 }
 
-/* The most units that any key can ever give at once. */
+/* The most units that any key can ever grant at once. */
 static uint32_t capacity(const struct pool_session *session)
 {
     uint32_t most = 0;
@@ -125,7 +125,7 @@ static int check_quotas_of(const struct pool_session *session, size_t key, const
     return code;
 }
 
-/* All keys, and the one to be added. */
+/* All keys, and the one of `add`. */
 static int check_quotas(const struct pool_session *session, struct stint_error *error)
 {
     const struct pool_keys *keys = &session->keys;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint pool report`: what an answer of the far side means for the key that was used. */
+/* `stint pool report`: what an answer of the remote service means for the key that was used. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/format.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is to be reported; `nothing` for an answer that says nothing of the key. */
+/* The report for a status; `nothing` for one that has no meaning for the key. */
 struct verdict {
     bool nothing;
     enum stint_pool_outcome outcome;
@@ -24,8 +24,8 @@ static const char *const outcome_names[] = {[STINT_POOL_OK] = "ok",
                                             [STINT_POOL_OUT] = "out"};
 
 /*
- * A Retry-After of 0, or of a time that is over here, does not say when: obeyed to the letter it
- * would send every caller back at once.
+ * A Retry-After of 0, or of a time in the past, gives no time: taken literally it would make every
+ * client return at once.
  */
 static struct verdict judge(unsigned status, uint64_t after_ns)
 {
@@ -73,7 +73,7 @@ static void tell(const struct pool_session *session, const struct verdict *verdi
 {
     struct formatted formatted;
     if (verdict->nothing)
-        print_message("status %03u says nothing of the key '%s': nothing is done",
+        print_message("status %03u has no meaning for the key '%s': nothing is changed",
                       session->options->status, status->name);
     else if (status->returns_after_ns == STINT_NEVER_NS)
         print_message("'%s' is %s, until it is reported ok or removed", status->name,

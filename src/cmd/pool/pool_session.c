@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opens the table of a pool, with room by its keys, and adds these with the quotas they are given.
- */
+/* Opens the table of a pool with capacity for its keys, and adds these with their quotas. */
 #define _GNU_SOURCE
 #include "base/limits.h"
 #include "base/wide_int.h"
@@ -12,8 +11,8 @@
 #include <string.h>
 
 #define SPACE_LEAST 256  /* keys */
-#define SPACE_TIMES 4    /* keys that come, or have gone and are held to what they used */
-#define QUOTAS_LEAST 256 /* each number of keys has one for all together */
+#define SPACE_TIMES 4    /* for keys added later, or removed with units still in use */
+#define QUOTAS_LEAST 256 /* a state for all keys together, for each number of keys */
 
 /* ---- The table ---- */
 
@@ -24,7 +23,7 @@ static void widen(struct stint_table_options *table, const struct stint_quota *q
         table->wide_size = (uint32_t)size;
 }
 
-/* Room for the states of all keys under each of their quotas, whatever their width. */
+/* Capacity for the states of all keys under each of their quotas, whatever their width. */
 static void size_table(struct stint_table_options *table, const struct pool_session *session)
 {
     const struct pool_options *options = session->options;
@@ -52,9 +51,9 @@ static int open_table(struct pool_session *session, struct stint_error *error)
     struct stint_table_options table = {
         .path = options->state,
         .clock = options->has_now ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
-        .skew_max_ns = options->has_now ? 1 : 0, /* in virtual time all callers agree */
+        .skew_max_ns = options->has_now ? 1 : 0, /* in virtual time all clocks agree */
         .must_exist = !makes,
-        .overrides = 1, /* pools have none, and their file is to be small */
+        .overrides = 1, /* pools use none, and the file is to be small */
     };
     struct stint_error why;
     size_table(&table, session);
@@ -113,14 +112,14 @@ struct search {
     bool found;
 };
 
-/* A visitor of stint_pool_each(). */
+/* A callback of stint_pool_each(). */
 static bool compare(const struct stint_pool_status *status, void *arg)
 {
     struct search *search = arg;
     search->found = strcmp(status->name, search->name) == 0;
     if (search->found) {
         *search->status = *status;
-        search->status->name = search->name; /* that of the visit is borrowed for the visit */
+        search->status->name = search->name; /* valid only during the callback */
     }
     return !search->found;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint pool status`: how each key stands, as a table, JSON or a picture. By name, nothing else.
- */
+/* `stint pool status`: the state of each key, by name only: a table, JSON or a picture. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
@@ -28,7 +27,7 @@ struct view {
     size_t n_keys, n_free;
 };
 
-/* A visitor of stint_pool_each(), which goes by the order of the keys and lends their names. */
+/* A callback of stint_pool_each(), which has the order of the keys and borrowed names. */
 static bool collect(const struct stint_pool_status *status, void *arg)
 {
     struct view *view = arg;
@@ -51,7 +50,7 @@ static void print_text(const struct view *view)
     for (size_t i = 0; i < view->n_keys; i++) {
         const struct stint_pool_status *key = &view->keys[i];
         struct formatted formatted;
-        /* A cooldown ends some us late: no second more is to be said for that. */
+        /* A cooldown ends some us late: the printed time is not rounded up to one more second. */
         uint64_t returns_ns = key->returns_after_ns;
         if (returns_ns != STINT_NEVER_NS)
             returns_ns -= returns_ns % NS_PER_MS;
@@ -85,7 +84,7 @@ static int print_json(const struct pool_session *session, const struct view *vie
                            true);
 }
 
-/* For keys that never return by themselves the time is left out: the bar says that they are out. */
+/* Keys that are out never return by themselves: no time is shown, the bar shows it. */
 static int draw(const struct pool_session *session, const struct view *view)
 {
     struct chart_bar *bars = calloc(view->n_keys, sizeof(*bars));

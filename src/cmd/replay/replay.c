@@ -32,14 +32,14 @@ static int number_key(struct replay *replay, const struct event *event, struct e
     return key_set_add(&replay->run.names, event->key, &entry->key, error);
 }
 
-/* Decides over the next event, opening the table for the first. */
+/* Decides the next event; opens the table for the first one. */
 static int decide(struct replay *replay, struct event_entry entry, struct stint_error *error)
 {
     int code = replay->run.table != NULL ? 0 : replay_run_open(&replay->run, entry.at_ns, error);
     return code != 0 ? code : replay_run_add(&replay->run, entry, error);
 }
 
-/* Reads all events, and decides over them at once or, to be sorted, keeps them. */
+/* Reads all events, and decides them at once or, if they are to be sorted, keeps them. */
 static int read_all(struct replay *replay, struct stint_error *error)
 {
     struct event event;
@@ -56,7 +56,7 @@ static int read_all(struct replay *replay, struct stint_error *error)
             continue;
         progress_step(&replay->progress, replay->source.input.bytes_read);
         if (ferror(stdout) || interrupt_seen())
-            return 0; /* nobody would see what follows; main.c says so */
+            return 0; /* no output is read any more; see main.c */
     }
     return code;
 }
@@ -75,7 +75,7 @@ static int replay_all(struct replay *replay, struct stint_error *error)
     int code = read_all(replay, error);
     if (code == 0)
         code = decide_sorted(replay, error);
-    /* Where the input breaks off, the decisions up to there were made, and are shown. */
+    /* If the input breaks off, the decisions up to there were made, and are shown. */
     struct stint_error ignored;
     int flushed = replay_run_flush(&replay->run, code == 0 ? error : &ignored);
     progress_end(&replay->progress);
@@ -96,7 +96,7 @@ static int report(struct replay *replay)
     return code == CMD_DONE && replay->run.differing > 0 ? CMD_DENIED : code;
 }
 
-/* The columns that the descriptors are made of are the key. */
+/* The columns of the descriptors are the key. */
 static int open_rules(struct replay *replay, struct stint_error *error)
 {
     static const char *const store_names[] = {RULES_STORE_DEFAULT};
@@ -104,7 +104,7 @@ static int open_rules(struct replay *replay, struct stint_error *error)
     struct rules_load_options *load = &options->rules.files.load;
     if (options->rules.files.n_paths == 0)
         return 0;
-    if (options->store.text != NULL) { /* which rules that name none are kept in */
+    if (options->store.text != NULL) { /* the store of rules that name none */
         load->stores = store_names;
         load->n_stores = load->default_store = 1;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `stint replay` and what they hand each other: the options, the source of events, the
- * run that decides over them, and the report.
+ * The parts of `stint replay` and their shared types: the options, the source of events, the run
+ * that decides them, and the report.
  */
 #ifndef STINT_CMD_REPLAY_REPLAY_H
 #define STINT_CMD_REPLAY_REPLAY_H
@@ -27,19 +27,19 @@
 struct replay_options {
     struct stint_quota quotas[STINT_ITEMS_MAX];
     size_t n_quotas;
-    struct replay_rules_options rules; /* in place of quotas, where any file is given */
+    struct replay_rules_options rules; /* replaces quotas if any file is given */
     struct source_options source;
     struct store_given store;
     enum stint_verb verb;
     const char *state; /* file that keeps the table; NULL = memory */
-    uint64_t keys;     /* live keys the table has room for; 0 = the default */
+    uint64_t keys;     /* live keys of the table's capacity; 0 = the default */
     struct gnuplot plot;
     const char *plot_key; /* NULL: the one denied most */
-    size_t top_keys;      /* keys asked most, and denied most, to be told; 0: it was not said */
+    size_t top_keys;      /* keys with most requests and denials to print; 0: not given */
     bool decisions, json;
 };
 
-/* Exits where the command line is wrong. */
+/* Exits if the command line is wrong. */
 void replay_options_parse(struct replay_options *options, int argc, char **argv);
 
 /* ---- The source: events out of a file ---- */
@@ -62,17 +62,17 @@ int replay_source_open(struct replay_source *source, const struct source_options
                        struct stint_error *error);
 void replay_source_close(struct replay_source *source);
 /*
- * EVENT_FOUND, EVENT_NONE at the end, or a negative code for input that cannot be read on.
- * Malformed lines are counted, the first few named, and left out unless `strict`.
+ * EVENT_FOUND, EVENT_NONE at the end, or a negative code if the input cannot be read further.
+ * Malformed lines are counted, the first few reported, and skipped unless `strict`.
  */
 int replay_source_next(struct replay_source *source, struct event *event,
                        struct stint_error *error);
 
-/* ---- The run: decisions over events ---- */
+/* ---- The run: decisions on events ---- */
 
 #define REPLAY_BATCH 256
 
-/* What came of an event: with --plot all of them are kept. */
+/* The result of an event: with --plot all of them are kept. */
 struct replay_plot_event {
     uint64_t now_ns;
     uint32_t key, cost, granted;
@@ -90,10 +90,10 @@ struct replay_tally {
 struct replay_run {
     const struct replay_options *options;
     struct replay_rules *rules; /* NULL: the options' quotas decide. Not owned */
-    struct replay_store *store; /* NULL: what the table decides counts */
-    uint64_t differing;         /* decisions of the store that are not those of the table */
+    struct replay_store *store; /* NULL: the table's decisions count */
+    uint64_t differing;         /* decisions of the store that differ from those of the table */
     struct stint_table *table;
-    uint64_t epoch_ns;          /* the input's time at the table's 0 */
+    uint64_t epoch_ns;          /* the input's time at the table's time 0 */
     uint64_t latest_ns;         /* the table's time */
     uint64_t first_ns, last_ns; /* earliest and latest of the input's times */
     struct key_set names;
@@ -104,7 +104,7 @@ struct replay_run {
     uint64_t events, allowed, denied, never; /* events */
     uint64_t late;                           /* events decided at the latest time seen */
     struct replay_plot plot;
-    uint64_t decide_ns; /* spent in the limiter's calls */
+    uint64_t decide_ns; /* time spent in calls of the limiter */
     size_t n_pending;
     struct event_entry pending[REPLAY_BATCH];
     uint64_t pending_now_ns[REPLAY_BATCH];
@@ -115,18 +115,18 @@ struct replay_run {
 int replay_run_init(struct replay_run *run, const struct replay_options *options,
                     struct replay_rules *rules, struct stint_error *error);
 void replay_run_deinit(struct replay_run *run);
-/* The table and the store open with the first event: its time says where theirs begins. */
+/* The table and the store open with the first event: its time determines their time 0. */
 int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error);
-/* Takes the next event in; decides once REPLAY_BATCH are there, or at a flush. */
+/* Adds the next event; decides once REPLAY_BATCH are there, or at a flush. */
 int replay_run_add(struct replay_run *run, struct event_entry entry, struct stint_error *error);
 int replay_run_flush(struct replay_run *run, struct stint_error *error);
-/* Takes away what is left of it in the store, if it has one. */
+/* Deletes its keys from the store, if it has one. */
 int replay_run_clean(struct replay_run *run, struct stint_error *error);
 
 struct replay_store_told {
     const char *prefix; /* of its keys */
-    uint64_t ns;        /* spent in waiting */
-    bool has_detoured;  /* asks may have been decided in another order than they were made */
+    uint64_t ns;        /* time spent waiting */
+    bool has_detoured;  /* requests may have been decided in another order than they were made */
 };
 /* False: it has no store. */
 bool replay_run_store(const struct replay_run *run, struct replay_store_told *told);
@@ -136,7 +136,7 @@ bool replay_run_store(const struct replay_run *run, struct replay_store_told *to
 void replay_plot_deinit(struct replay_plot *plot);
 int replay_plot_keep(struct replay_run *run, struct replay_plot_event event,
                      struct stint_error *error);
-/* Returns an enum cmd_exit; what went wrong has been said. */
+/* Returns an enum cmd_exit; errors have been reported. */
 int replay_plot_draw(const struct replay_run *run);
 
 /* ---- The report ---- */
@@ -145,9 +145,9 @@ int replay_plot_draw(const struct replay_run *run);
 void replay_print_decision(const struct replay_run *run, const struct event_entry *entry,
                            const struct stint_decision *decision);
 void replay_print_text(const struct replay_run *run, const struct replay_source *source);
-/* 0, or a negative code where memory did not suffice. */
+/* 0, or a negative code if there is no memory. */
 int replay_print_json(const struct replay_run *run, const struct replay_source *source);
-/* Keys asked most, where --popular wants them, and denied most. */
+/* The keys with most requests, if --popular is given, and with most denials. */
 void replay_print_most(const struct replay_run *run);
 json_t *replay_denied_most_json(const struct replay_run *run);
 json_t *replay_asked_most_json(const struct replay_run *run);

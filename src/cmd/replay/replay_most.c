@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Which keys were asked for most, and denied most: exactly, since a replay counts every key by its
- * name anyway.
- */
+/* The keys with most requests and denials: exact, as a replay counts every key anyway. */
 #define _GNU_SOURCE
 #include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
@@ -14,7 +11,7 @@
 #define DENIED_MOST_DEFAULT 10
 
 struct most {
-    uint32_t keys[REPLAY_POPULAR_MAX]; /* most first; of equals the one that came first */
+    uint32_t keys[REPLAY_POPULAR_MAX]; /* most first; of equal ones the first */
     size_t n_keys;
 };
 
@@ -28,7 +25,7 @@ static uint64_t asked_of(const struct replay_tally *tally)
     return tally->allowed + tally->denied;
 }
 
-/* Up to `max` keys whose units, as `units_of` has them, are the most and not 0. */
+/* Up to `max` keys with the most units of `units_of`, above 0. */
 static void find_most(struct most *most, const struct replay_run *run, size_t max,
                       uint64_t (*units_of)(const struct replay_tally *))
 {

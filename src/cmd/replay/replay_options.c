@@ -23,23 +23,24 @@ enum {
 };
 
 static const char doc[] =
-    "Decides over the events of FILE (standard input without one, or for -), plain or gzip, in the "
-    "time that stands in it, and says who would have been limited.\v"
-    "A trace has lines TIME KEY [COST], TIME in seconds from 0 on; `#` begins a comment.\n\n"
+    "Decides the events of FILE (standard input without one, or for -), plain or gzip, "
+    "at the times in it, and prints which keys would have been limited.\vA trace has "
+    "lines TIME KEY [COST], TIME in seconds from 0 on; `#` begins a comment.\n\n"
     "Lines that go back in time are decided at the latest time seen, unless --sort.\n\n"
-    "Memory: the table has the size that --keys asks for. The report needs more: some 100 bytes "
-    "and the name of each different key, and 16 bytes for each instant within the longest period "
-    "at which a key was admitted something; --sort needs 24 bytes for each event, 48 while it "
-    "sorts; --plot needs 24 bytes for each event, or for each of --plot-key.\n\n"
-    "With --store the decisions are those of a shared store, made in the time of the events under "
-    "keys of their own, which are deleted at the end; and it is said how many of them are not "
-    "those of the embedded engine.\n\n"
+    "Memory: the table has the size that --keys asks for. The report needs more: some "
+    "100 bytes and the name of each different key, and 16 bytes for each time within the "
+    "longest period at which a key was admitted something; --sort needs 24 bytes for "
+    "each event, 48 while it sorts; --plot needs 24 bytes for each event, or for each of "
+    "--plot-key.\n\n"
+    "With --store the decisions are those of a shared store, made in the time of the "
+    "events under keys of their own, which are deleted at the end; the report counts "
+    "those that differ from the embedded engine's.\n\n"
     "Exit codes: 0 done, 1 bad input, 2 bad usage, 3 decisions of a --store differ. See "
     "stint-replay(1), stint-spec(7).";
 
 static const struct argp_option options_known[] = {
     {"quota", OPTION_QUOTA, "SPEC", 0, "What is allowed; several are taken all or nothing", 1},
-    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "With --rules: whose rules decide", 1},
+    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "With --rules: the domain of the rules", 1},
     {"descriptors", OPTION_DESCRIPTORS, "LISTS", 0,
      "With --rules: which columns of the log are the entries of descriptors, as in 'ip,path;user' "
      "or 'remote_address=ip'",
@@ -61,10 +62,10 @@ static const struct argp_option options_known[] = {
     {"json", OPTION_JSON, NULL, 0,
      "The summary as one JSON object; with --decisions an object for each event", 4},
     {"popular", OPTION_POPULAR, "N", 0,
-     "Name the N keys that were asked most, and the N denied most (default: 10 denied most)", 4},
+     "Print the N keys with most requests and the N denied most (default: 10 denied most)", 4},
     {"state", OPTION_STATE, "FILE", 0, "Keep the table in FILE, over several replays", 5},
     {"keys", OPTION_KEYS, "N", 0,
-     "Room for N live keys (default 1048576; fewer if states are wide)", 5},
+     "Capacity for N live keys (default 1048576; fewer if states are wide)", 5},
     {"plot", OPTION_PLOT, "FILE", 0, GNUPLOT_HELP, 6},
     {"plot-key", OPTION_PLOT_KEY, "KEY", 0, "What --plot shows (default: the key denied most)", 6},
     {0},
@@ -73,7 +74,7 @@ static const struct argp_option options_known[] = {
 /* By enum stint_verb. */
 static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
 
-/* A picture begins with a key that was never used, and shows what was taken. */
+/* A picture starts with a key that was never used, and shows what was taken. */
 static void check_plot(struct argp_state *state, const struct replay_options *options)
 {
     if (options->plot.format == GNUPLOT_NONE)
@@ -120,9 +121,9 @@ static void check_together(struct argp_state *state, const struct replay_options
         argp_error(state, "expected --quota, for example --quota '100/60s', or --rules PATH");
     source_check(&options->source, state);
     if (options->top_keys > 0 && options->decisions)
-        argp_error(state, "--popular is told in the summary, which --decisions leaves out");
+        argp_error(state, "--popular is part of the summary, which --decisions replaces");
     if (options->plot.format == GNUPLOT_NONE && options->plot_key != NULL)
-        argp_error(state, "--plot-key says what --plot shows; expected --plot too");
+        argp_error(state, "--plot-key chooses the key for --plot; expected --plot too");
     check_plot(state, options);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint replay --plot`: keeps what came of the events, and draws the picture of one key. */
+/* `stint replay --plot`: keeps the results of the events, and draws the picture of one key. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/format.h"
@@ -15,7 +15,7 @@ void replay_plot_deinit(struct replay_plot *plot)
     *plot = (struct replay_plot){0};
 }
 
-/* With --plot-key, that key alone. */
+/* With --plot-key, only that key. */
 static bool is_wanted(const struct replay_run *run, uint32_t key)
 {
     const char *wanted = run->options->plot_key;
@@ -41,7 +41,7 @@ int replay_plot_keep(struct replay_run *run, struct replay_plot_event event,
     return 0;
 }
 
-/* The key that was denied most; where none was, the one that was allowed most. */
+/* The key that was denied most; if none was denied, the one that was allowed most. */
 static uint32_t choose_key(const struct replay_run *run)
 {
     uint32_t chosen = 0;
@@ -54,7 +54,7 @@ static uint32_t choose_key(const struct replay_run *run)
     return chosen;
 }
 
-/* The events of one key; NULL where there is no memory for them. */
+/* The events of one key; NULL if there is no memory for them. */
 static struct history_event *events_of(const struct replay_plot *plot, uint32_t key, size_t *n)
 {
     struct history_event *events = malloc(plot->n_events * sizeof(*events));
@@ -66,7 +66,7 @@ static struct history_event *events_of(const struct replay_plot *plot, uint32_t 
     return events;
 }
 
-/* Of several quotas, the one that denied the key most. */
+/* The quota that denied the key most. */
 static int make_history(struct history *history, struct stint_quota *quotas, size_t n_quotas,
                         const struct history_event *events, size_t n_events,
                         struct stint_error *error)
@@ -90,7 +90,7 @@ static int draw_history(const struct replay_run *run, const struct history *hist
 {
     struct formatted date;
     struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
-    /* A trace has a 0 of its own; times of a log are told from the key's first. */
+    /* A trace has a 0 of its own; times of a log count from the key's first event. */
     if (run->options->source.format != REPLAY_TRACE) {
         picture.zero_ns = history->rows[0].at_ns;
         picture.origin = format_date(&date, run->epoch_ns + picture.zero_ns);

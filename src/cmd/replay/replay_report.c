@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint replay` prints: a line for each decision, or a summary as text or JSON. */
+/* The output of `stint replay`: a line for each decision, or a summary as text or JSON. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/lib/format.h"
@@ -15,7 +15,7 @@
 static const char *const outcome_names[] = {
     [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
 
-/* The time with as many decimals as the input gave it. */
+/* The time with as many decimals as in the input. */
 static void format_time(struct formatted *formatted, const struct event_entry *entry)
 {
     int len = snprintf(formatted->text, sizeof(formatted->text), "%" PRIu64 ".%09" PRIu64,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From events to descriptors, and from what became of these to counts by rule. */
+/* Makes descriptors of events, and counts the results by rule. */
 #define _GNU_SOURCE
 #include "cmd/replay/replay_rules.h"
 
@@ -26,7 +26,7 @@ static struct span trimmed(struct span text)
     return text;
 }
 
-/* Cuts the text up to a byte, or all of it, off the rest. False where there is none left. */
+/* Cuts the text up to a byte, or all of it, off the rest. False if there is none left. */
 static bool cut(struct span *rest, char at, struct span *piece)
 {
     if (rest->ptr == NULL)
@@ -180,7 +180,7 @@ void replay_rules_close(struct replay_rules *rules)
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-/* Which classes of states the rules use, and how often each can be asked for one descriptor. */
+/* Which classes of states the rules use, and how many states of each one descriptor can need. */
 static void add_space(struct stint_table_options *table, const struct stint_quota *quota,
                       uint64_t times[3])
 {
@@ -227,7 +227,7 @@ int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
 
 /* ---- Deciding -------------------------------------------------------------------------------- */
 
-/* The values of the columns out of an event's key: see joined_key.h. */
+/* Splits an event's key into the values of the columns: see joined_key.h. */
 static void split_key(struct replay_rules *rules, struct span key, struct span *values)
 {
     size_t at = 0, column = 0;
@@ -288,7 +288,7 @@ static int ask(struct replay_rules *rules, const struct replay_rules_event *even
     return code;
 }
 
-/* What was admitted under a rule that is enforced, and to whom the most. */
+/* Counts what was admitted under an enforced rule, and the key with the most. */
 static int count_exact(struct replay_rules *rules, const struct evaluation *evaluation,
                        const struct target *target, uint64_t units,
                        const struct replay_rules_event *event, struct stint_error *error)
@@ -324,7 +324,7 @@ static int count(struct replay_rules *rules, const struct evaluation *evaluation
     return is_counted ? count_exact(rules, evaluation, target, granted, event, error) : 0;
 }
 
-/* What was granted of an event's cost. */
+/* The units that were granted of an event's cost. */
 static uint32_t granted_of(const struct replay_rules_event *event,
                            const struct stint_decision *decision)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `stint replay --rules`: events decided by files of rules. Columns of the log become the entries
- * of descriptors; what came of each is counted by rule.
+ * of descriptors; the results are counted by rule.
  */
 #ifndef STINT_CMD_REPLAY_REPLAY_RULES_H
 #define STINT_CMD_REPLAY_REPLAY_RULES_H
@@ -14,14 +14,14 @@
 
 #include <jansson.h>
 
-/* What the command line says of it. */
+/* The options of the command line. */
 struct replay_rules_options {
     struct rules_args files;
     const char *domain;
     const char *descriptors; /* "ip,path;user": COLUMN or KEY=COLUMN */
 };
 
-/* An entry of a descriptor: which column of the event its value is. */
+/* An entry of a descriptor: the column of the event that has its value. */
 struct replay_entry {
     struct span key;
     size_t column;
@@ -32,7 +32,7 @@ struct replay_descriptor {
     size_t n_entries;
 };
 
-/* What came of the events that met one rule. */
+/* The results of the events that matched one rule. */
 struct replay_rule {
     uint64_t events, over, denied, banned, replaced; /* denied: of `over`, not in shadow_mode */
     uint64_t units_allowed, units_denied;
@@ -40,7 +40,7 @@ struct replay_rule {
     struct key_set keys;
     struct exact exact;
     uint32_t most_event;    /* number of the event's key to which the most was admitted */
-    size_t most_descriptor; /* which of its descriptors it was */
+    size_t most_descriptor; /* its index among the descriptors */
 };
 
 struct replay_rules {
@@ -53,26 +53,26 @@ struct replay_rules {
     char *key_expr;            /* the same, joined by + */
     struct replay_rule *rules; /* by index */
     uint64_t unmatched;        /* descriptors */
-    uint64_t bans_lost;        /* the table had no room for them */
+    uint64_t bans_lost;        /* the table had no capacity for them */
     uint64_t secret[2];
     struct evaluation evaluation;
-    struct replay_rules_store *store; /* NULL: what the table decides counts */
+    struct replay_rules_store *store; /* NULL: the table's decisions count */
     uint8_t parts[STINT_KEY_MAX];     /* of a key, without its backslashes */
     struct joined_key joined;         /* of the values of a descriptor, for people */
 };
 
 /*
- * Loads the rules and reads the descriptors: faults are said. 0 or a negative code, and then there
+ * Loads the rules and reads the descriptors; reports errors. 0 or a negative code, and then there
  * is nothing to free.
  */
 int replay_rules_open(struct replay_rules **rules, const struct replay_rules_options *options,
                       struct stint_error *error);
 void replay_rules_close(struct replay_rules *rules); /* NULL is fine */
 
-/* Room in a table for `keys` live keys under each descriptor; 0 = the default. */
+/* Capacity of a table for `keys` live keys under each descriptor; 0 = the default. */
 void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
                        struct stint_table_options *table);
-/* The table is open: whether it takes all quotas of the rules. */
+/* Checks that the open table accepts all quotas of the rules. */
 int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
                        struct stint_error *error);
 
@@ -84,19 +84,19 @@ struct replay_rules_event {
     uint8_t verb; /* enum stint_verb: take, take_upto or peek */
 };
 /*
- * Decides over an event and counts what came of it. With a store `decision` is the store's, and
- * `engine` what the table has decided; else they are the same.
+ * Decides an event and counts the result. With a store `decision` is the store's, and `engine` that
+ * of the table; else they are the same.
  */
 int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_event *event,
                         struct stint_decision *decision, struct stint_decision *engine,
                         struct stint_error *error);
-/* Asks a question that was begun. */
+/* Evaluates a request that was begun. */
 struct stint_decision replay_rules_verb(struct evaluation *evaluation, uint8_t verb);
-/* Begins the question of an event; nothing is asked yet. */
+/* Begins the request of an event; nothing is evaluated yet. */
 int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event *event,
                      struct evaluation *evaluation, struct stint_error *error);
 
-/* To whom the most was admitted under a rule: valid until the next call. */
+/* The key that was admitted most under a rule; valid until the next call. */
 struct span replay_rules_most_key(struct replay_rules *rules, const struct replay_rule *counts,
                                   const struct key_set *names);
 

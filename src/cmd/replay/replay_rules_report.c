@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What came of each rule, as text and as JSON. */
+/* The results of each rule, as text and as JSON. */
 #define _GNU_SOURCE
 #include "cmd/replay/replay_rules.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The same question as the engine's, its targets moved to the store. */
+/* The engine's request, with its targets moved to the store. */
 #define _GNU_SOURCE
 #include "cmd/replay/replay_rules_store.h"
 
@@ -89,9 +89,9 @@ void replay_rules_store_close(struct replay_rules_store *store)
     free(store);
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Deciding -------------------------------------------------------------------------------- */
 
-/* The targets as rules have them; those of any store are in this one. */
+/* The targets as rules have them; those of any store are in this store. */
 static int begin(struct replay_rules_store *store, struct replay_rules *rules,
                  const struct replay_rules_event *event, struct stint_error *error)
 {
@@ -157,7 +157,7 @@ int replay_rules_store_clean(struct replay_rules_store *store, struct replay_rul
     return code;
 }
 
-/* ---- What came of it ------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 const char *replay_rules_store_prefix(const struct replay_rules_store *store)
 {

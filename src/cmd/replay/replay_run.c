@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Puts events to the limiter, in batches so that its calls can be timed without timing the clock,
- * and counts what came of them.
+ * Decides events with the limiter, in batches so that its calls can be timed without timing the
+ * clock, and counts the results.
  *
- * The table's time: a trace says it itself. For logs, 0 is the midnight (UTC) before the first
- * event, so that the same log gives the same decisions whatever is cut off its end; a table that
- * was kept in a file goes on with the 0 it was made with. Calendar windows are right in all cases,
- * since the table is told which wall-clock time its 0 is.
+ * The table's time: a trace has its own. For logs, 0 is the midnight (UTC) before the first event,
+ * so that the same log gives the same decisions wherever its end is cut off; a table in a file
+ * keeps the 0 with which it was created. Calendar windows are right in all cases, since the table
+ * knows the wall-clock time of its 0.
  */
 #define _GNU_SOURCE
 #include "backend/memcached/memcached_state.h"
@@ -57,7 +57,7 @@ void replay_run_deinit(struct replay_run *run)
     free(run->tallies);
 }
 
-/* States of some 10 kB for a million keys would not fit: wide ones get so much memory. */
+/* States of some 10 kB for a million keys would not fit: wide ones get this much memory. */
 static uint64_t keys_of(const struct replay_options *options, size_t state_size)
 {
     if (options->keys > 0)
@@ -65,7 +65,7 @@ static uint64_t keys_of(const struct replay_options *options, size_t state_size)
     return state_size <= 16 ? KEYS_DEFAULT : min_u64(KEYS_DEFAULT, WIDE_BYTES_DEFAULT / state_size);
 }
 
-/* Room for every key under every quota, by width of state. */
+/* Capacity for every key under every quota, by width of state. */
 static void size_table(struct stint_table_options *table, const struct replay_options *options)
 {
     for (size_t i = 0; i < options->n_quotas; i++) {
@@ -82,7 +82,7 @@ static void size_table(struct stint_table_options *table, const struct replay_op
         else
             table->keys_wide += keys_of(options, table->wide_size);
     }
-    /* 0 would mean the default: a class that no quota uses gets the least instead. */
+    /* 0 would mean the default: a class that no quota uses gets the minimum instead. */
     table->keys += table->keys == 0;
     table->keys16 += table->keys16 == 0;
     table->keys_wide += table->keys_wide == 0;
@@ -91,7 +91,7 @@ static void size_table(struct stint_table_options *table, const struct replay_op
     table->blocks = 1;
 }
 
-/* The library speaks of options that this program's user does not have. */
+/* The library's message names options that this program does not have. */
 static int refused(const struct replay_options *options, int code, struct stint_error *error)
 {
     struct stint_error why = *error;
@@ -116,7 +116,7 @@ static int open_store(struct replay_run *run, const struct stint_table_options *
                               : replay_store_open(&run->store, &store, error);
 }
 
-/* Where the windows of a table begin when the store's do. */
+/* The time at which the windows of a table begin together with the store's. */
 static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
 {
     const struct replay_options *options = run->options;
@@ -128,7 +128,7 @@ static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
     struct stint_quota *quotas = calloc(2 * n + 1, sizeof(*quotas));
     for (size_t i = 0; quotas != NULL && i < n; i++) {
         const struct rule *rule = rules_at(run->rules->loaded.rules, i);
-        quotas[2 * i] = rule->quota; /* one that is not there has no period */
+        quotas[2 * i] = rule->quota; /* a missing quota has no period */
         quotas[2 * i + 1] = rule->shadow;
     }
     uint64_t epoch_ns = replay_store_epoch_ns(quotas, quotas != NULL ? 2 * n : 0, first_ns);
@@ -263,7 +263,7 @@ static struct stint_decision ask(struct replay_run *run, struct stint_item *item
     return stint_peek(run->table, items, options->n_quotas, now_ns);
 }
 
-/* What came of one event: for peek, what take would have made of it. */
+/* The result of an event: for peek, the result that take would have had. */
 static int count(struct replay_run *run, size_t i, struct stint_error *error)
 {
     const struct event_entry *entry = &run->pending[i];
@@ -298,7 +298,7 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
                      error);
 }
 
-/* What the store decides takes the place of what the table has decided. */
+/* The store's decision replaces the table's. */
 static int ask_store(struct replay_run *run, struct stint_error *error)
 {
     struct replay_store_event events[REPLAY_BATCH];
@@ -369,7 +369,7 @@ int replay_run_flush(struct replay_run *run, struct stint_error *error)
     run->decide_ns += clock_boot_ns() - begun_ns;
     code = ask_store(run, error);
     if (code != 0) {
-        run->n_pending = 0; /* what may have been done is not asked again */
+        run->n_pending = 0; /* an operation that may have been done is not repeated */
         return code;
     }
     for (size_t i = 0; i < run->n_pending; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines to events: chooses the parser, counts and names what is malformed. */
+/* Lines to events: chooses the parser, counts malformed lines and reports the first ones. */
 #define _GNU_SOURCE
 #include "cmd/lib/print.h"
 #include "cmd/replay/replay.h"
@@ -8,11 +8,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define NAMED_MAX 5 /* malformed lines that are named */
+#define NAMED_MAX 5 /* malformed lines that are reported */
 
 /*
- * Times further than this from the first cannot be events of one log; within it, whichever comes
- * first, all are within STINT_NOW_MAX of the earliest.
+ * Times further than this from the first cannot belong to one log. Within it, whichever is first,
+ * all are within STINT_NOW_MAX of the earliest.
  */
 #define SPREAD_MAX_NS (STINT_NOW_MAX / 2)
 
@@ -104,8 +104,7 @@ static int count_malformed(struct replay_source *source, const struct stint_erro
     return 0;
 }
 
-/* The beginning of a line in which the input breaks off may read like a whole one: it is left out.
- */
+/* A line in which the input breaks off may look complete: it is skipped. */
 static void name_broken_line(const struct replay_source *source)
 {
     if (source->reader.end > source->reader.begin)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asks leave in the order of the events, a batch at a time, on one connection to each server: so
- * those of one key are decided in their order. A quota's states are named by its parameters, and
- * equal quotas of a list share theirs, as in a table.
+ * Requests are sent in the order of the events, a batch at a time, on one connection to each
+ * server, so those of one key are decided in their order. A quota's states are named by its
+ * parameters; equal quotas of a list share theirs, as in a table.
  */
 #define _GNU_SOURCE
 #include "cmd/replay/replay_store.h"
@@ -27,7 +27,7 @@ struct replay_store {
     char names[STINT_ITEMS_MAX][NAME_SIZE];
     uint64_t spent_ns;
     size_t n_waiting;   /* of the batch */
-    bool may_have_keys; /* something was done there, or may have been */
+    bool may_have_keys; /* an operation was done there, or may have been */
     struct backend_op ops[BATCH];
     struct stint_decision each[BATCH][STINT_ITEMS_MAX];
 };
@@ -84,7 +84,7 @@ void replay_store_close(struct replay_store *store)
     free(store);
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Deciding -------------------------------------------------------------------------------- */
 
 static void take_answer(struct backend_op *op, uint64_t now_ns)
 {
@@ -93,7 +93,7 @@ static void take_answer(struct backend_op *op, uint64_t now_ns)
     store->n_waiting--;
 }
 
-/* The items of a list on one key; how many there are. */
+/* Fills in the items of a list on one key; returns how many there are. */
 static size_t make_items(const struct replay_store *store, struct backend_item *items,
                          struct span key, uint32_t cost)
 {
@@ -111,7 +111,7 @@ static void begin(struct replay_store *store, size_t at, const struct backend_re
     struct backend_op *op = &store->ops[at];
     *op =
         (struct backend_op){.answered = take_answer, .arg = store, .answer.each = store->each[at]};
-    /* Counted first: it may be answered at once, but never from within. */
+    /* Counted first: the answer may come during the call. */
     store->n_waiting++;
     shared->ops->ask(shared, ask, op);
     if (op->answer.outcome != BACKEND_WAITS)
@@ -124,7 +124,7 @@ static void wait_for_all(struct replay_store *store)
         shared_session_run(store->session);
 }
 
-/* Of the first n ops: whether all were decided. */
+/* Whether all of the first n ops were decided. */
 static int check_answers(struct replay_store *store, size_t n, struct stint_error *error)
 {
     for (size_t i = 0; i < n; i++)
@@ -176,10 +176,7 @@ int replay_store_decide(struct replay_store *store, const struct replay_store_ev
 
 /* ---- Cleaning up ----------------------------------------------------------------------------- */
 
-/*
- * Key by key, each by its name. A SCAN for the prefix would visit all that others keep there, and
- * memcached has none.
- */
+/* Deletes key by key: a SCAN would pass over all other keys, and memcached has none. */
 static int clean_batch(struct replay_store *store, const struct key_set *names, size_t first,
                        size_t n, struct stint_error *error)
 {
@@ -208,7 +205,7 @@ int replay_store_clean(struct replay_store *store, const struct key_set *names,
     return code;
 }
 
-/* ---- What came of it ------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------- */
 
 const char *replay_store_prefix(const struct replay_store *store)
 {

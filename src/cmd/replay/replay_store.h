@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `stint replay --store`: the same events decided by a shared store, in the time of the events, and
- * held against what the embedded engine has decided. All keys have a prefix of this run's own, and
- * are deleted at its end.
+ * compared with the decisions of the embedded engine. All keys have a prefix of this run, and are
+ * deleted at its end.
  */
 #ifndef STINT_CMD_REPLAY_REPLAY_STORE_H
 #define STINT_CMD_REPLAY_REPLAY_STORE_H
@@ -19,7 +19,7 @@ struct replay_store;
 
 struct replay_store_options {
     const struct store_given *given;
-    const struct stint_quota *quotas; /* a list: all or nothing. Outlive the store */
+    const struct stint_quota *quotas; /* a list: all or nothing. Outlives the store */
     size_t n_quotas;
     enum stint_verb verb;
 };
@@ -27,12 +27,12 @@ struct replay_store_options {
 /* "stint:replay:RANDOM:", of one run. */
 int replay_store_name_run(char prefix[REPLAY_STORE_PREFIX_SIZE], struct stint_error *error);
 
-/* STINT_E_RANGE or STINT_E_MISMATCH where it does not take one of the quotas. */
+/* STINT_E_RANGE or STINT_E_MISMATCH if the store does not accept one of the quotas. */
 int replay_store_open(struct replay_store **store, const struct replay_store_options *options,
                       struct stint_error *error);
 void replay_store_close(struct replay_store *store); /* NULL is fine */
 
-/* One event; its decision is written. */
+/* One event, with its decision as output. */
 struct replay_store_event {
     struct span key;
     uint32_t cost;
@@ -40,30 +40,30 @@ struct replay_store_event {
     struct stint_decision *decision;
 };
 
-/* Decides over all of them, in their order. STINT_E_GONE: the store did not answer. */
+/* Decides all of them, in their order. STINT_E_GONE: the store did not answer. */
 int replay_store_decide(struct replay_store *store, const struct replay_store_event *events,
                         size_t n_events, struct stint_error *error);
 
-/* Deletes what was made of these keys. STINT_E_GONE: some of it may be left. */
+/* Deletes the keys of this run. STINT_E_GONE: some may be left. */
 int replay_store_clean(struct replay_store *store, const struct key_set *names,
                        struct stint_error *error);
 
 const char *replay_store_prefix(const struct replay_store *store);
-/* Spent in waiting for it. */
+/* Time spent waiting for the store. */
 uint64_t replay_store_ns(const struct replay_store *store);
-/* Asks may have been decided in another order than they were made. */
+/* Requests may have been decided in another order than they were made. */
 bool replay_store_has_detoured(const struct replay_store *store);
 
 /*
  * Whether an engine that counts in nanoseconds and a store that counts in microseconds have decided
- * the same: waits rounded up, every other field as it is.
+ * the same: waits rounded up, every other field exactly.
  */
 bool replay_store_agrees(const struct stint_decision *engine, const struct stint_decision *store);
 
 /*
- * The time at which a table has to begin so that its windows begin when the store's do: the last
- * multiple of a day and of all periods that is not after first_ns. Where there is none that both
- * can count from, the midnight before; then decisions may differ by the slack of their algorithms.
+ * The time 0 of a table whose windows begin together with the store's: the last multiple of a day
+ * and of all periods that is not after first_ns. If there is none that both can count from, the
+ * midnight before; then decisions may differ by the slack of their algorithms.
  */
 uint64_t replay_store_epoch_ns(const struct stint_quota *quotas, size_t n_quotas,
                                uint64_t first_ns);

@@ -5,9 +5,9 @@
 #include <stddef.h>
 
 static const struct cmd commands[] = {
-    {"check", "every fault of files of rules, with its line and column", rules_check_main},
-    {"show", "the rules as they are understood, and what each promises", rules_show_main},
-    {"explain", "which rules a request would meet, and which would deny it", rules_explain_main},
+    {"check", "check files of rules; print every error with its line and column", rules_check_main},
+    {"show", "print the rules as parsed, with their bounds", rules_show_main},
+    {"explain", "which rules a request matches, and which would deny it", rules_explain_main},
     {NULL, NULL, NULL},
 };
 
@@ -15,8 +15,8 @@ int rules_main(int argc, char **argv)
 {
     static const struct cmd_group group = {
         .name = "rules",
-        .summary = "which limits files of rules set, and for whom",
-        .bad_input = "bad input, or faults in files of rules",
+        .summary = "check, show and explain files of rules",
+        .bad_input = "bad input, or errors in files of rules",
         .commands = commands,
     };
     return cmd_group_run(&group, argc, argv);

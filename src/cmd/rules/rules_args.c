@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads PATH... and prints faults, for the commands on files of rules. */
+/* Reads PATH... and prints errors, for the commands on files of rules. */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_args.h"
 
@@ -16,11 +16,11 @@ enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE, OPTION_STORE, OPTION_E
 static const struct argp_option options_known[] = {
     {"json", OPTION_JSON, NULL, 0, "The same as JSON", 0},
     {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
-     "The algorithm of limits that name none (default window)", 0},
-    {"merge-domains", OPTION_MERGE, NULL, 0, "Let a domain be spread over several files", 0},
+     "Algorithm of limits that name none (default window)", 0},
+    {"merge-domains", OPTION_MERGE, NULL, 0, "Allow one domain in several files", 0},
     {"store", OPTION_STORE, "NAME", 0,
-     "A store that rules may name, `default` for that of all others; several may be given. Without "
-     "it they may name any",
+     "Name of a store that rules may name, `default` for that of all others; several may "
+     "be given. Without it rules may name any store",
      0},
     {"rules-may-be-empty", OPTION_EMPTY, NULL, 0,
      "Accept files and folders without any limit; `show` always does", 0},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint rules check`: every fault of every file, before a server sees them. */
+/* `stint rules check`: every error of every file, before a server loads them. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/json_text.h"
@@ -78,12 +78,11 @@ int rules_check_main(int argc, char **argv)
     struct rules_args args;
     rules_args_read(
         &args,
-        "Reads files of rules, as a server would with --rules, and prints each fault "
-        "as FILE:LINE:COLUMN: message. PATH is a file, a folder (its *.yaml and "
-        "*.yml), or - for standard input. With --json, prints one array of faults, "
-        "in which \"warning\": true marks what loads and perhaps is not meant.\v"
-        "Exit codes: 0 no fault, 1 faults, a file that cannot be read or no limit at all, 2 "
-        "bad usage.",
+        "Reads files of rules, as a server would with --rules, and prints each error as "
+        "FILE:LINE:COLUMN: message. PATH is a file, a folder (its *.yaml and *.yml), or - "
+        "for standard input. With --json, prints one array of errors, in which \"warning\": "
+        "true marks warnings.\vExit codes: 0 no error, 1 errors, a file that cannot be read "
+        "or no limit at all, 2 bad usage.",
         argc, argv);
     args.must_limit = true;
     int code = check(&args);

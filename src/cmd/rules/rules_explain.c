@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `stint rules explain`: which rules a request would meet, how each stands, and which would deny.
- * What a --state file holds is looked at in a copy, so that nothing of it is ever charged.
+ * `stint rules explain`: which rules a request would match, the state of each, and which would
+ * deny. A --state file is read in a copy, so that nothing in it is ever charged.
  */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_explain_store.h"
@@ -33,24 +33,23 @@ struct explain_options {
 };
 
 static const struct argp_option options_known[] = {
-    {"state", OPTION_STATE, "FILE", 0, "The table whose states count (default: all as never used)",
-     2},
+    {"state", OPTION_STATE, "FILE", 0, "Table with the states (default: all unused)", 2},
     {"prefix", OPTION_PREFIX, "TEXT", 0,
-     "With --store: what its keys begin with (default stint:), as servers have it", 2},
-    {"cost", OPTION_COST, "N", 0, "Units that the request asks for (default 1)", 2},
+     "With --store: prefix of its keys, as in servers (default stint:)", 2},
+    {"cost", OPTION_COST, "N", 0, "Units of the request (default 1)", 2},
     {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 3},
     {0},
 };
 
 static const char doc[] =
-    "Says which rules a request would meet, how each stands, and which would deny; charges "
-    "nothing. A request has one or more descriptors, each a list of KEY=VALUE, with a word `,` "
-    "between two of them.\v"
-    "    stint rules explain --rules limits.yaml api ip=203.0.113.9 , user=42\n\n"
-    "Of a --state FILE a copy is made in $TMPDIR, and looked at: a server may go on with it.\n\n"
-    "With --store URL it is said what each rule's key is called there, as redis-cli wants it, "
-    "which "
-    "server has it, what it holds, and how it stands.\n\n"
+    "Prints which rules a request matches, the state of each, and which would deny; "
+    "charges nothing. A request has one or more descriptors, each a list of KEY=VALUE, "
+    "with a word `,` between two of them.\v    stint rules explain --rules limits.yaml "
+    "api ip=203.0.113.9 , user=42\n\n"
+    "Of a --state FILE a copy is made in $TMPDIR, and read: a server may continue to use "
+    "it.\n\n"
+    "With --store URL it also prints the name of each rule's key there, quoted for "
+    "redis-cli, the server that has it, its content and its state.\n\n"
     "Exit codes: 0 it would be allowed, 3 denied, 1 bad input, 2 bad usage.";
 
 /* ---- The command line ------------------------------------------------------------------------ */
@@ -152,7 +151,7 @@ static void widen(struct stint_table_options *options, const struct stint_quota 
         options->wide_size = (uint32_t)max_u64(options->wide_size, size);
 }
 
-/* A table in which nothing was used yet, with room for one request under any of the rules. */
+/* A table of unused states, with capacity for one request under any of the rules. */
 static int open_unused(struct stint_table **table, const struct rules *rules,
                        struct stint_error *error)
 {
@@ -169,7 +168,7 @@ static int open_unused(struct stint_table **table, const struct rules *rules,
     return stint_table_open(table, &options, error);
 }
 
-/* Opens a copy, and gives its name back at once: it goes with the last who has it open. */
+/* Opens a copy, and unlinks it at once: it is removed with the last process that has it open. */
 static int open_copy(struct stint_table **table, const struct stint_table *original,
                      struct stint_error *error)
 {
@@ -207,7 +206,7 @@ static int open_state(struct stint_table **table, const char *path, uint64_t *no
     return code;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 static int print(const struct explain_options *options, const struct rules *rules,
                  const struct evaluation *evaluation, const struct explained_key *keys,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint rules explain` was asked, and what came of it, between its two files. */
+/* The request of `stint rules explain` and its results, shared by its files. */
 #ifndef STINT_CMD_RULES_RULES_EXPLAIN_H
 #define STINT_CMD_RULES_RULES_EXPLAIN_H
 
@@ -17,21 +17,21 @@ enum { EXPLAINED_STATE, EXPLAINED_SHADOW, EXPLAINED_LEASES, EXPLAINED_KEYS };
 /* A state in a shared store. */
 struct explained_key {
     char *name;                      /* NULL: there is none */
-    char node[STORE_HOST_SIZE + 16]; /* which server has it */
-    int slot;                        /* in a cluster; below 0: it is none */
+    char node[STORE_HOST_SIZE + 16]; /* the server that has it */
+    int slot;                        /* in a cluster; below 0: no cluster */
     bool is_looked_at, exists;
     uint8_t *bytes;
     size_t len, n_shown;
-    int64_t ttl_ms; /* EXPLAINED_NO_TTL; below that: it has just ended */
+    int64_t ttl_ms; /* EXPLAINED_NO_TTL; below that: just expired */
     char fault[200];
 };
 
 struct explained {
     const char *domain;
-    bool has_domain; /* the rules know it */
+    bool has_domain; /* the rules know its key */
     const struct descriptor *descriptors;
     const struct evaluation *evaluation;
-    /* EXPLAINED_KEYS for each descriptor. NULL: no store was asked */
+    /* EXPLAINED_KEYS for each descriptor. NULL: no store was queried */
     const struct explained_key *keys;
     struct stint_decision decision; /* of the request as a whole */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The key of a state in a shared store, as redis-cli is to be told of it, and what is in it. */
+/* The name of a state in a shared store, quoted for redis-cli, and its content. */
 #define _GNU_SOURCE
 #include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
@@ -22,7 +22,7 @@ static void print_ttl(const struct explained_key *key)
         fputs(key->ttl_ms == EXPLAINED_NO_TTL ? "none" : "it has just ended", stdout);
 }
 
-/* docs/store-scripts.md has their form. */
+/* docs/store-scripts.md describes their format. */
 static void print_leases(const struct explained_key *key)
 {
     uint64_t units = 0;
@@ -35,7 +35,7 @@ static void print_leases(const struct explained_key *key)
     printf("   units   %" PRIu64 " in %zu lease%s\n", units, n, n == 1 ? "" : "s");
 }
 
-/* Names of keys have no quote in them, but braces, which a shell would take for its own. */
+/* Names of keys contain no quotes, but braces, which a shell would expand. */
 void rules_explain_key_text(const struct explained_key *key, const char *title)
 {
     printf("   %-7s '", title);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint rules explain` says, in words and as JSON. */
+/* The output of `stint rules explain`, as text and as JSON. */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_explain.h"
 
@@ -28,7 +28,7 @@ static void print_descriptor(const struct descriptor *descriptor)
     putchar('\n');
 }
 
-/* is_asked: the store was. */
+/* is_asked: the store was queried. */
 static void print_rule(const struct target *target, bool is_asked)
 {
     char spec[SPEC_MAX];
@@ -48,7 +48,7 @@ static void print_rule(const struct target *target, bool is_asked)
     puts(is_asked ? "" : ", which was not asked");
 }
 
-/* What a caller would be told of this one alone. */
+/* The result for a caller if this were the only one. */
 static void print_wait(uint64_t wait_ns)
 {
     struct formatted formatted;
@@ -61,7 +61,7 @@ static void print_wait(uint64_t wait_ns)
         printf(" (%s)", format_duration(&formatted, wait_ns));
 }
 
-/* A budget of the calendar that was used says when the next one begins. */
+/* For a calendar budget that was used: when the next one begins. */
 static void print_next(const struct target *target)
 {
     struct formatted formatted;

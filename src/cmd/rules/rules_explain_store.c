@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The request is peeked at as a server would, by the scripts; what its keys hold is read beside
- * that, from the server that has them. Neither writes.
+ * The request is peeked as by a server, with the scripts; the content of its keys is read in
+ * addition from the server that has them. Neither writes.
  */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_explain_store.h"
@@ -21,7 +21,7 @@
 struct explain_store {
     struct explain_store_options options;
     struct shared_session *session;
-    struct store_nodes *nodes; /* NULL: memcached, which tells nothing of its keys */
+    struct store_nodes *nodes; /* NULL: memcached, which has no listing of keys */
     struct backend *all[RULES_STORES_MAX];
     struct evaluation_stores stores;
     struct pending_requests pending_requests;
@@ -31,7 +31,7 @@ struct explain_store {
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-/* What they call their stores, each once; a store that is not kept is one too many. */
+/* The names of stores in the rules, each once; a store that is not kept is one too many. */
 static bool find_labels(const struct rules *rules, const char **labels, size_t *n_labels)
 {
     for (size_t i = 0; i < rules_count(rules); i++) {
@@ -136,7 +136,7 @@ const struct explained_key *explain_store_keys(const struct explain_store *store
 
 /* ---- Peeking --------------------------------------------------------------------------------- */
 
-/* One run of the question; it waits where the pending request does. */
+/* Evaluates the request once; returns if a reply is missing. */
 static int peek_once(struct explain_store *store, struct evaluation *evaluation,
                      const struct evaluation_ask *ask, struct pending *pending,
                      struct stint_decision *decision, struct stint_error *error)
@@ -173,7 +173,7 @@ static void take_answer(struct backend_op *op, uint64_t now_ns)
     *(bool *)op->arg = true;
 }
 
-/* Asks once more for this one alone: a question does not say why it has no answer. */
+/* Requests the state of this one again: a request does not record why it has no answer. */
 static int find_fault(struct explain_store *store, const struct target *target,
                       struct stint_error *error)
 {
@@ -195,14 +195,14 @@ static int find_fault(struct explain_store *store, const struct target *target,
                    op.answer.error != NULL ? op.answer.error : "it did not answer in time");
 }
 
-/* What replaces a store that fails is no answer here. */
+/* The fallback of a store that fails is no answer here. */
 static int check_answers(struct explain_store *store, const struct evaluation *evaluation,
                          struct stint_error *error)
 {
     if (evaluation->fault != 0)
         return err_set(error, STINT_E_GONE, "--store: %s",
                        evaluation->fault_message != NULL ? evaluation->fault_message
-                                                         : "it cannot be asked");
+                                                         : "it does not answer");
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (evaluation->targets[i].fallback != FALLBACK_NONE)
             return find_fault(store, &evaluation->targets[i], error);
@@ -227,7 +227,7 @@ int explain_store_peek(struct explain_store *store, struct evaluation *evaluatio
     return code != 0 ? code : check_answers(store, evaluation, error);
 }
 
-/* ---- Looking --------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 static void keep_bytes(void *arg, const struct redis_reply *reply)
 {
@@ -275,7 +275,7 @@ static int look_at(struct explain_store *store, struct explained_key *key,
     return code;
 }
 
-/* With `more` behind it; NULL: no memory. */
+/* With `more` appended; NULL: no memory. */
 static char *name_of(const struct explain_store *store, const struct backend_item *item,
                      const char *more)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `stint rules explain --store`: how the rules of a request stand in a shared store, and what their
- * keys are called there, for whoever wants to look with redis-cli.
+ * `stint rules explain --store`: the state of a request's rules in a shared store, and the names of
+ * their keys there, for use with redis-cli.
  */
 #ifndef STINT_CMD_RULES_RULES_EXPLAIN_STORE_H
 #define STINT_CMD_RULES_RULES_EXPLAIN_STORE_H
@@ -18,21 +18,21 @@ struct explain_store_options {
 };
 
 /*
- * Loads the rules anew, with the store in the place of every one that they name, and of the one
- * that they do not. False: what is wrong has been said.
+ * Loads the rules again, with this store instead of every store that they name, and as the default.
+ * False: an error has been reported.
  */
 bool explain_store_load(const struct rules_args *args, struct rules_loaded *loaded);
 
-/* STINT_E_GONE: it cannot be asked. */
+/* STINT_E_GONE: it cannot be queried. */
 int explain_store_open(struct explain_store **store, const struct explain_store_options *options,
                        struct stint_error *error);
 void explain_store_close(struct explain_store *store); /* NULL is fine */
 
-/* Peeks; the question is filled with it first. STINT_E_GONE: the store did not answer. */
+/* Peeks; fills the request with it first. STINT_E_GONE: the store did not answer. */
 int explain_store_peek(struct explain_store *store, struct evaluation *evaluation,
                        const struct evaluation_ask *ask, uint64_t now_ns,
                        struct stint_decision *decision, struct stint_error *error);
-/* Finds the keys of what was peeked at. They live as long as the store. */
+/* Finds the keys of the states that were peeked. They live as long as the store. */
 int explain_store_look(struct explain_store *store, const struct evaluation *evaluation,
                        struct stint_error *error);
 const struct explained_key *explain_store_keys(const struct explain_store *store);

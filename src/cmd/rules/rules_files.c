@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files into memory, folders into files. */
+/* Reads files into memory, and lists the files of folders. */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_files.h"
 
@@ -34,7 +34,7 @@ struct growing {
     size_t len, size;
 };
 
-/* One byte more than a file may have shows that it has too many. */
+/* One byte more than allowed shows that a file is too large. */
 static int read_all(int fd, const char *path, struct growing *text, struct stint_error *error)
 {
     for (;;) {
@@ -60,7 +60,7 @@ static int read_all(int fd, const char *path, struct growing *text, struct stint
     }
 }
 
-/* Thousands of small files are kept until all are read: of each a copy as large as its text. */
+/* Thousands of small files are kept until all are read: each is copied into memory of its size. */
 static int add_file(struct rules_files *files, const char *path, const struct growing *text,
                     struct stint_error *error)
 {
@@ -112,7 +112,7 @@ static int is_yaml(const struct dirent *entry)
            (strcmp(ending, ".yaml") == 0 || strcmp(ending, ".yml") == 0);
 }
 
-/* By bytes: the same order whatever the language of the machine. */
+/* By bytes: the same order in every locale. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
@@ -150,7 +150,7 @@ static int read_folder(struct rules_files *files, const char *path, struct stint
     return code;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 static int read_path(struct rules_files *files, const char *path, struct stint_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads --rules PATH, as often as it is given. */
+/* Reads --rules PATH, which may be given several times. */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_given.h"
 
@@ -13,8 +13,8 @@ static const struct argp_option options_known[] = {
     {"rules", OPTION_RULES, "PATH", 0,
      "A file of rules, or a folder of them (its *.yaml and *.yml); several may be given", 1},
     {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
-     "The algorithm of limits that name none (default window)", 1},
-    {"merge-domains", OPTION_MERGE, NULL, 0, "Let a domain be spread over several files", 1},
+     "Algorithm of limits that name none (default window)", 1},
+    {"merge-domains", OPTION_MERGE, NULL, 0, "Allow one domain in several files", 1},
     {0},
 };
 

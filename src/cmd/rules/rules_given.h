@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* --rules and what goes with it, for commands whose arguments are something else. */
+/* --rules and its options, for commands whose arguments are something else. */
 #ifndef STINT_CMD_RULES_RULES_GIVEN_H
 #define STINT_CMD_RULES_RULES_GIVEN_H
 
@@ -13,7 +13,7 @@ extern const struct argp rules_given_argp;
 /* Frees the list of paths. */
 void rules_given_free(struct rules_args *args);
 
-/* Loads the files, and prints what is wrong with them. False: there are no rules. */
+/* Loads the files, and prints their diagnostics. False: there are no rules. */
 bool rules_given_load(const struct rules_args *args, struct rules_loaded *loaded);
 
 #endif

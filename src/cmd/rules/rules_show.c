@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint rules show`: the rules as they were understood, with what each promises. */
+/* `stint rules show`: the rules as parsed, with the bound of each. */
 #define _GNU_SOURCE
 #include "algorithm/label.h"
 #include "algorithm/spec.h"
@@ -92,7 +92,7 @@ static void print_flags(const struct rule *rule)
         putchar('\n');
 }
 
-/* What a rule leaves open, the server's grpc_hits says. */
+/* If a rule sets no hits, the server's grpc_hits applies. */
 static void print_hits(const struct rule *rule)
 {
     if (rule->hits == RULE_HITS_CHARGE)
@@ -123,16 +123,16 @@ static void print_metadata(const struct rule *rule)
 static void add_unavailable(struct buf *buf, const struct rule_store *store)
 {
     if (store->on_error != RULE_STORE_ERROR_LOCAL) {
-        buf_add(buf, "%s while it cannot be asked", on_store_error_names[store->on_error]);
+        buf_add(buf, "%s while it does not answer", on_store_error_names[store->on_error]);
         return;
     }
-    buf_add(buf, "local while it cannot be asked: this node's share for ");
+    buf_add(buf, "local while it does not answer: this node's share for ");
     spec_format_duration(buf, store->local_for_ns);
     buf_add(buf, ", %s at first, then %s", store->local_empty ? "unused" : "used",
             on_store_error_names[store->local_then]);
 }
 
-/* What is as it always is without stores is not told. */
+/* Without stores the defaults are not printed. */
 static void print_store(const struct rule_store *store)
 {
     char unavailable[SPEC_MAX], lease[SPEC_MAX];
@@ -199,7 +199,7 @@ static void print_rule(const struct rule *rule)
     print_hits(rule);
 }
 
-/* Rules of one domain together, also where files that are merged had another between them. */
+/* Rules of one domain together, also if merged files had another domain between them. */
 static void print_text(const struct rules *rules)
 {
     const char *domain;
@@ -272,7 +272,7 @@ static json_t *replaces_json(const struct rule *rule)
     return names;
 }
 
-/* keep, release or a number; null: left out. */
+/* keep, release or a number; null: not set. */
 static json_t *on_expiry_json(const struct rule *rule)
 {
     if (!rule->has_on_expiry)
@@ -321,7 +321,7 @@ static int print_json(const struct rules *rules)
     return json_text_print(list, true);
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 static int show(const struct rules_args *args)
 {
@@ -343,12 +343,13 @@ static int show(const struct rules_args *args)
 int rules_show_main(int argc, char **argv)
 {
     struct rules_args args;
-    rules_args_read(&args,
-                    "Prints the rules of files as they are understood: each with its quota, the "
-                    "most that it admits in any window, what is beside it and where it stands. "
-                    "PATH is a file, a folder (its *.yaml and *.yml), or - for standard input.\v"
-                    "Exit codes: 0 done, 1 faults or a file that cannot be read, 2 bad usage.",
-                    argc, argv);
+    rules_args_read(
+        &args,
+        "Prints the rules of files as parsed: each with its quota, the most that it admits "
+        "in any window, its other keys and its position. PATH is a file, a folder (its "
+        "*.yaml and *.yml), or - for standard input.\vExit codes: 0 done, 1 errors or a file "
+        "that cannot be read, 2 bad usage.",
+        argc, argv);
     int code = show(&args);
     rules_args_free(&args);
     return code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint serve`: gathers the settings, opens what a server stands on, and runs it. */
+/* `stint serve`: gathers the settings, opens everything that a server needs, and runs it. */
 #define _GNU_SOURCE
 #include "base/buf.h"
 #include "cmd/lib/args.h"
@@ -26,29 +26,28 @@ enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_COMPAT, OPTION_SETTIN
 #define LARGE_MEMORY (128 << 10)
 
 static const char doc[] =
-    "Decides for others over RESP and HTTP.\v"
-    "Each option is also a variable, STINT_TLS_KEY for --tls-key, and a line of the file that "
-    "--config names, tls_key. Options are stronger than variables, and these than the file. "
-    "Options that may be given several times are lists: in a variable with ; between the parts.\n"
-    "SIGHUP reads settings, rules, tokens and certificates anew, SIGTERM lets connections finish, "
-    "SIGUSR2 "
-    "starts a successor that takes over.";
+    "Runs a rate limit server for RESP, HTTP and gRPC.\vEach option is also a variable, "
+    "STINT_TLS_KEY for --tls-key, and a line of the file that --config names, tls_key. "
+    "Options override variables, and variables override the file. Options that may be "
+    "given several times are lists: in a variable with ; between the elements.\n"
+    "SIGHUP reads settings, rules, tokens and certificates again, SIGTERM lets "
+    "connections finish, SIGUSR2 starts a successor that takes over.";
 
-/* A list of options made of the table of settings, with the names and messages it points to. */
+/* A list of options made of the table of settings; owns their names and descriptions. */
 struct option_list {
     struct argp_option options[SETTINGS_MAX + 4];
     char names[SETTINGS_MAX][40];
     char messages[SETTINGS_MAX][OPTION_TEXT_SIZE];
 };
 
-/* What the command line says, before weaker origins are read. */
+/* The options of the command line, before weaker origins are read. */
 struct command_line {
     const char *config, *compat; /* NULL: not given */
     bool prints_config;
     struct given {
         size_t index;
         const char *text;
-        char *own; /* a copy of the text, where the word itself is no longer what it was */
+        char *own; /* a copy of the text, if the word itself is overwritten */
     } * given;     /* at most one for each word */
     size_t n_given;
 };
@@ -78,11 +77,11 @@ static void fill_options(struct option_list *list)
     for (size_t i = 0; i < n_settings_known; i++)
         fill_option(list, i);
     list->options[n_settings_known] = (struct argp_option){
-        "config", OPTION_CONFIG, "FILE", 0, "Settings as YAML; --print-config shows how", 0};
+        "config", OPTION_CONFIG, "FILE", 0, "Read settings from a YAML file", 0};
     list->options[n_settings_known + 1] = (struct argp_option){
-        "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and end", 0};
+        "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and exit", 0};
     list->options[n_settings_known + 2] = (struct argp_option){
-        "compat", OPTION_COMPAT, "NAME", 0, "Go by the environment of envoyproxy, too", 0};
+        "compat", OPTION_COMPAT, "NAME", 0, "envoyproxy: read its environment, too", 0};
     list->options[n_settings_known + 3] = (struct argp_option){0};
 }
 
@@ -91,7 +90,7 @@ static void add_given(struct command_line *line, size_t index, const char *text)
     line->given[line->n_given++] = (struct given){.index = index, .text = text};
 }
 
-/* What everybody can see of a process shows no password. */
+/* The command line of a process is public, so it must not contain a password. */
 static void add_store(struct command_line *line, size_t index, char *text)
 {
     char *own = strdup(text);
@@ -146,13 +145,13 @@ static int gather(struct settings *settings, const void *arg, struct stint_error
         if (settings_set(settings, given->index, SETTING_OPTION, shown, given->text, error) != 0)
             return CMD_BAD_USAGE;
     }
-    /* Last, and yet the weakest: where it listens depends on what the others say. */
+    /* Last, although weakest: the addresses that it listens at depend on the other settings. */
     if (line->compat != NULL && compat_apply(settings, line->compat, error) != 0)
         return CMD_BAD_USAGE;
     return CMD_DONE;
 }
 
-/* ---- What a server stands on ----------------------------------------------------------------- */
+/* ---- Parts of a server ----------------------------------------------------------------------- */
 
 struct ground {
     const struct serve_settings *settings;
@@ -166,8 +165,8 @@ struct ground {
 };
 
 /*
- * Before a worker has any: what a kind of store takes does not hang on a connection. What may be
- * decided without it has to have room in the table.
+ * Checked before a worker connects: what a kind of store supports does not depend on a connection.
+ * Decisions by the fallback need capacity in the table.
  */
 static int store_takes(void *arg, size_t store, const struct rule *rule,
                        const struct stint_quota *quota, struct stint_error *error)
@@ -180,7 +179,7 @@ static int store_takes(void *arg, size_t store, const struct rule *rule,
                : evaluation_local_accepts(ground->table, &stores->evaluation, rule, error);
 }
 
-/* Rules with an answer of their own do without a store; what callers bring along may not. */
+/* Ready needs a store if quotas of requests fail without it; rules have an on_store_error. */
 static int add_stores(struct ground *ground, struct stint_error *error)
 {
     const struct serve_stores *stores = ground->stores;
@@ -189,7 +188,7 @@ static int add_stores(struct ground *ground, struct stint_error *error)
                          stores->evaluation.items_on_error == RULE_STORE_ERROR_ERROR;
         if (!metrics_add_store(server_state_metrics(ground->server_state), stores->names.names[i],
                                is_needed))
-            return err_set(error, STINT_E_SYSTEM, "no memory for the figures of stores");
+            return err_set(error, STINT_E_SYSTEM, "no memory for the metrics of stores");
     }
     return 0;
 }
@@ -280,7 +279,7 @@ static int open_table(struct ground *ground, struct stint_error *error)
     return code == 0 ? 0 : err_set(error, code, "%s", why.message);
 }
 
-/* Rules come first: a fault in them is told before a state is made. */
+/* Rules come first: an error in them is reported before a state file is created. */
 static int open_ground(struct ground *ground, struct stint_error *error)
 {
     const struct serve_settings *settings = ground->settings;
@@ -323,7 +322,7 @@ static void close_ground(struct ground *ground)
     serve_stores_close(ground->stores);
 }
 
-/* The command line once more, by the name of the file that runs: a newer one may have its place. */
+/* The command line again, with the name of the running file: it may be a newer version by now. */
 static char **successor_argv(int argc, char **argv)
 {
     static char path[PATH_MAX];
@@ -343,7 +342,7 @@ static char **successor_argv(int argc, char **argv)
     return all;
 }
 
-/* First of all, before a file is open: who starts successors, and as whom the rest is done. */
+/* First, before any file is open: the respawn helper, and the user to run as. */
 static int begin_process(const struct serve_settings *settings, struct server_options *options,
                          char *const *successor, struct stint_error *error)
 {
@@ -405,8 +404,8 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
 }
 
 /*
- * Large pieces, as those of rules, go back to the system when they are freed. By itself glibc
- * would keep them from the first reload on: it takes what was freed once for what is wanted again.
+ * Large blocks, such as those of rules, are returned to the system when they are freed. By default
+ * glibc would keep them from the first reload on, since it raises its threshold with each free.
  */
 static void return_large_memory(void)
 {
@@ -456,7 +455,7 @@ static void free_words(char **words, int n_words)
     free(words);
 }
 
-/* For a successor: argp moves the words about, and passwords are taken out of them. */
+/* For a successor: argp reorders the words, and passwords are removed from them. */
 static char **copy_words(int n_words, char **words)
 {
     char **copies = calloc((size_t)n_words + 1, sizeof(char *));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From envoyproxy/ratelimit's environment to settings; serve_compat_known.c has its variables. */
+/* From envoyproxy/ratelimit's environment to settings; serve_compat_known.c has the variables. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_compat.h"
 
@@ -10,13 +10,13 @@
 #include <string.h>
 
 #define PLACE_SIZE 512
-#define NAMES_SIZE 512 /* of a line of the log; where they are more, there is another line */
+#define NAMES_SIZE 512 /* of a line of the log; more variables begin another line */
 #define LOCAL_HOST "127.0.0.1"
-#define NAME "envoyproxy" /* the one that there is */
+#define NAME "envoyproxy" /* the only one */
 
 struct compat {
     struct settings *settings;
-    bool is_open; /* other machines may be listened to: see host_of() */
+    bool is_open; /* it may listen for other machines: see host_of() */
     struct stint_error *error;
 };
 
@@ -27,7 +27,7 @@ static size_t index_of(const char *setting)
     return (size_t)setting_find(span_of_text(setting), '_');
 }
 
-/* What has been said elsewhere stands. `shown` is the variable, for the message of a fault. */
+/* Keeps a value that is already set. `shown` is the variable, for the error message. */
 static int give(struct compat *compat, const char *setting, const char *shown, const char *text)
 {
     size_t index = index_of(setting);
@@ -44,14 +44,14 @@ static const struct compat_variable *known(const char *name)
     return &compat_variables[i];
 }
 
-/* As it is set, or as theirs is by default; NULL: neither. */
+/* The value as set, or envoyproxy/ratelimit's default; NULL: neither. */
 static const char *text_of(const char *name)
 {
     const char *text = getenv(name);
     return text != NULL ? text : known(name)->value;
 }
 
-/* ---- Values as theirs are written ------------------------------------------------------------ */
+/* ---- Values in their formats ----------------------------------------------------------------- */
 
 int compat_switch(const char *name, const char *text, bool *value, struct stint_error *error)
 {
@@ -91,7 +91,7 @@ static int give_switch(struct compat *compat, const struct compat_variable *vari
                      : give(compat, variable->setting, variable->name, value ? "true" : "false");
 }
 
-/* Theirs, by how much they tell; each is the one of ours that tells as much. */
+/* Their levels, from the most verbose; each is mapped to the equivalent level. */
 static int give_level(struct compat *compat, const struct compat_variable *variable,
                       const char *text)
 {
@@ -117,7 +117,7 @@ static int give_format(struct compat *compat, const struct compat_variable *vari
     return give(compat, variable->setting, variable->name, is_json ? "json" : "text");
 }
 
-/* 0.8 as 800; what is finer than a thousandth is rounded. */
+/* 0.8 as 800, rounded to thousandths. */
 static int give_ratio(struct compat *compat, const struct compat_variable *variable,
                       const char *text)
 {
@@ -132,12 +132,12 @@ static int give_ratio(struct compat *compat, const struct compat_variable *varia
     return give(compat, variable->setting, variable->name, thousandths);
 }
 
-/* ---- Where it listens ------------------------------------------------------------------------ */
+/* ---- Addresses ------------------------------------------------------------------------------- */
 
 /*
- * Theirs listens to everybody by default. Ours does so as well where it was told that this is
- * meant, or that whoever comes has to show a token; else to this machine. A host that was named is
- * listened at, or refused by the server, which says why.
+ * The original listens for all machines by default. This server does so only with insecure or with
+ * tokens; else for this machine only. A host that is given is used, or refused by the server with
+ * the reason.
  */
 static const char *host_of(const struct compat *compat, const char *name)
 {
@@ -230,9 +230,9 @@ static int give_grpc(struct compat *compat)
     return code == 0 && has_tls ? give_certificates(compat) : code;
 }
 
-/* ---- The rest of what several of them say ---------------------------------------------------- */
+/* ---- Settings from several variables --------------------------------------------------------- */
 
-/* A password in what is given is in no message: store_word.h. */
+/* A password in the value is in no message: store_word.h. */
 static int give_store(struct compat *compat)
 {
     static const char *const redis[] = {"REDIS_TLS_CACERT", "REDIS_TLS_CLIENT_CERT",
@@ -300,8 +300,8 @@ static int give_joined(struct compat *compat)
 }
 
 /*
- * What theirs has no port for, what its users' dashboards look for, that an empty folder is no
- * error, since theirs begins with one and is filled later, and that hits are added as they come.
+ * RESP, which the original does not have, is off; metrics have the names that its users' dashboards
+ * need; an empty folder is no error, as it may be filled later; and hits are added as they come.
  */
 static int give_own(struct compat *compat)
 {
@@ -363,14 +363,14 @@ int compat_apply(struct settings *settings, const char *name, struct stint_error
     return code != 0 ? code : give_own(&compat);
 }
 
-/* ---- What is told of it ---------------------------------------------------------------------- */
+/* ---- Log lines ------------------------------------------------------------------------------- */
 
 static bool is_ignored(const struct compat_variable *variable)
 {
     return variable->kind == COMPAT_IGNORED && getenv(variable->name) != NULL;
 }
 
-/* Whether an earlier one has the reason of this one: then that one's line has it. */
+/* Whether an earlier variable has the same reason: then that one's line lists this one. */
 static bool is_told_already(const struct compat_variable *variable)
 {
     for (const struct compat_variable *other = compat_variables; other < variable; other++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `stint serve --compat envoyproxy`: the environment of envoyproxy/ratelimit as settings of ours.
+ * `stint serve --compat envoyproxy`: the environment of envoyproxy/ratelimit as settings.
  *
- * Each of its variables is a row of one table, which says what it means here, or why it means
- * nothing; docs/migrate-from-envoyproxy-ratelimit.md has the same rows. What is set by --config,
- * by STINT_… or by an option is stronger than all of them.
+ * Each of its variables is a row of one table, with its meaning here, or the reason why it has
+ * none; docs/migrate-from-envoyproxy-ratelimit.md has the same rows. --config, STINT_… variables
+ * and options override all of them.
  */
 #ifndef STINT_CMD_SERVE_SERVE_COMPAT_H
 #define STINT_CMD_SERVE_SERVE_COMPAT_H
@@ -20,17 +20,17 @@ enum compat_kind {
     COMPAT_FORMAT,   /* of the log */
     COMPAT_RATIO,    /* 0.8, as thousandths */
     COMPAT_JOINED,   /* makes a setting together with others: serve_compat.c */
-    COMPAT_NOT,      /* true is refused, for what the message says */
+    COMPAT_NOT,      /* true is refused, with the row's message */
     COMPAT_IGNORED,
-    COMPAT_REFUSED, /* to ignore it would be to do something else than was asked */
+    COMPAT_REFUSED, /* ignoring it would silently change what was requested */
 };
 
 struct compat_variable {
     const char *name;
     enum compat_kind kind;
-    const char *setting; /* which it gives a value; NULL: none */
-    const char *value;   /* theirs where it is not set; NULL: ours */
-    const char *message; /* why it is ignored or refused; else what is to be known of it, or "" */
+    const char *setting; /* the setting that it sets; NULL: none */
+    const char *value;   /* their default if it is not set; NULL: that of the setting */
+    const char *message; /* why it is ignored or refused; else a remark, or "" */
 };
 
 extern const struct compat_variable compat_variables[];
@@ -40,20 +40,19 @@ extern const size_t n_compat_variables;
 int compat_switch(const char *name, const char *text, bool *value, struct stint_error *error);
 
 /*
- * The store out of their REDIS_… or MEMCACHE_…, as a setting has it. "" where there is none, and
- * NULL with a fault. To be freed; *shown is the variable that a fault of the text is told of.
+ * The store of REDIS_… or MEMCACHE_…, as a value of the setting. "" if there is none, and NULL with
+ * an error. To be freed; *shown is the variable to name in an error message.
  */
 char *compat_store(const char *(*text_of)(const char *name), const char **shown,
                    struct stint_error *error);
 
 /*
- * Gives a value to each setting that nobody has set, after all others were read; `name` is that of
- * the other program, "envoyproxy". STINT_E_SYNTAX with a message that begins with the variable's
- * name.
+ * Sets each setting that has no value yet, after all others were read; `name` is that of the other
+ * program, "envoyproxy". STINT_E_SYNTAX with a message that begins with the variable's name.
  */
 int compat_apply(struct settings *settings, const char *name, struct stint_error *error);
 
-/* Which variables are set and ignored, and why; and where the server does not listen. */
+/* Logs which variables are set and ignored, and why; and where the server does not listen. */
 void compat_tell(const struct serve_settings *settings, struct log *log);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* envoyproxy/ratelimit's variables, all that its settings.go knows, in its order. */
+/* envoyproxy/ratelimit's variables: all of its settings.go, in its order. */
 #include "cmd/serve/serve_compat.h"
 
-#define CONNECTIONS "a worker has one connection to a server, and asks all that waits at once"
-#define CONNECTING "a store that is away when the server begins is connected to once it is there"
+#define CONNECTIONS                                                                                \
+    "a worker has one connection to a server, and sends all waiting requests at once"
+#define CONNECTING "a store that is unavailable at the start is connected to once it is available"
 #define PER_SECOND "it goes with REDIS_PERSECOND, which is refused"
-#define PULLED "figures are read at /metrics and /stats, and sent nowhere"
+#define PULLED "metrics are read at /metrics and /stats, and never sent"
 #define FILES "rules come from files"
 #define TRACES "no traces are sent"
 
@@ -43,10 +44,10 @@ const struct compat_variable compat_variables[] = {
     AS("GRPC_SERVER_TLS_KEY", JOINED, "tls_key", NULL),
     AS("GRPC_CLIENT_TLS_CACERT", JOINED, "tls_client_ca", NULL),
     REFUSED("GRPC_CLIENT_TLS_SAN",
-            "names in client certificates are not looked at: give the clients of this server an "
+            "names in client certificates are not checked: give the clients of this server an "
             "authority of their own, GRPC_CLIENT_TLS_CACERT"),
     NOTED("LOG_LEVEL", LEVEL, "log_level", NULL,
-          "trace is debug, fatal and panic are error; info where it is not set"),
+          "trace is debug, fatal and panic are error; info if it is not set"),
     AS("LOG_FORMAT", FORMAT, "log_format", NULL),
 
     NOTED("CONFIG_TYPE", JOINED, NULL, "FILE", "FILE alone: GRPC_XDS_SOTW is refused"),
@@ -72,14 +73,14 @@ const struct compat_variable compat_variables[] = {
     IGNORED("USE_STATSD", PULLED),
     IGNORED("STATSD_HOST", PULLED),
     IGNORED("STATSD_PORT", PULLED),
-    IGNORED("EXTRA_TAGS", "labels of a whole server are given by who reads its figures"),
+    IGNORED("EXTRA_TAGS", "labels of a whole server are added by the collector of its metrics"),
     IGNORED("STATS_FLUSH_INTERVAL", PULLED),
     IGNORED("DISABLE_STATS", "counting costs a few nanoseconds, and nothing is sent"),
     NOTED("USE_PROMETHEUS", JOINED, "http", "false", "adds PROMETHEUS_ADDR to the addresses"),
     NOTED("PROMETHEUS_ADDR", JOINED, "http", ":9090",
           "with USE_PROMETHEUS; has all paths that PORT has"),
     NOTED("PROMETHEUS_PATH", TEXT, "metrics_path", NULL, "with /metrics beside it"),
-    IGNORED("PROMETHEUS_MAPPER_YAML", "its default mapping is what the names follow"),
+    IGNORED("PROMETHEUS_MAPPER_YAML", "the names follow its default mapping"),
     IGNORED("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
             "durations are in stint_decision_duration_seconds"),
 
@@ -88,10 +89,11 @@ const struct compat_variable compat_variables[] = {
     NOTED("RUNTIME_APPDIRECTORY", JOINED, "rules", "config",
           "its files *.yaml and *.yml, and not those of folders in it"),
     IGNORED("RUNTIME_IGNOREDOTFILES", "files with a dot in front are never read"),
-    IGNORED("RUNTIME_WATCH_ROOT", "both is noticed: another target of a symlink, another file"),
+    IGNORED("RUNTIME_WATCH_ROOT", "both are detected: another target of a symlink, another file"),
 
-    IGNORED("EXPIRATION_JITTER_MAX_SECONDS", "a key of a store ends when it says nothing any more"),
-    IGNORED("LOCAL_CACHE_SIZE_IN_BYTES", "denials of a store are kept by number: --deny-cache"),
+    IGNORED("EXPIRATION_JITTER_MAX_SECONDS",
+            "a key of a store expires when it has no effect any more"),
+    IGNORED("LOCAL_CACHE_SIZE_IN_BYTES", "the cache of denials is set by number: --deny-cache"),
     AS("NEAR_LIMIT_RATIO", RATIO, "near_limit", NULL),
     AS("CACHE_KEY_PREFIX", TEXT, "store_prefix", NULL),
     NOTED("BACKEND_TYPE", JOINED, "store", "redis", "redis or memcache"),
@@ -105,7 +107,7 @@ const struct compat_variable compat_variables[] = {
 
     NOTED("REDIS_SOCKET_TYPE", JOINED, "store", NULL, "unix, tcp or tls; else as the URL looks"),
     NOTED("REDIS_TYPE", JOINED, "store", "SINGLE", "SINGLE, CLUSTER or SENTINEL"),
-    NOTED("REDIS_URL", JOINED, "store", NULL, "without it limits stand in the server's own table"),
+    NOTED("REDIS_URL", JOINED, "store", NULL, "without it limits are in the server's own table"),
     IGNORED("REDIS_POOL_SIZE", CONNECTIONS),
     NOTED("REDIS_AUTH", JOINED, "store", NULL, "a password, or user:password"),
     AS("REDIS_TLS", JOINED, "store", "false"),
@@ -118,7 +120,7 @@ const struct compat_variable compat_variables[] = {
     IGNORED("REDIS_PIPELINE_LIMIT", CONNECTIONS),
     IGNORED("REDIS_CLUSTER_PIPELINE_PARALLELISM", CONNECTIONS),
     NOTED("REDIS_PERSECOND", NOT, NULL, NULL,
-          "say store: NAME in rules per second, and --store NAME=URL beside --store URL"),
+          "set store: NAME in rules per second, and --store NAME=URL beside --store URL"),
     IGNORED("REDIS_PERSECOND_SOCKET_TYPE", PER_SECOND),
     IGNORED("REDIS_PERSECOND_TYPE", PER_SECOND),
     IGNORED("REDIS_PERSECOND_URL", PER_SECOND),
@@ -126,13 +128,13 @@ const struct compat_variable compat_variables[] = {
     IGNORED("REDIS_PERSECOND_AUTH", PER_SECOND),
     IGNORED("REDIS_PERSECOND_TLS", PER_SECOND),
     NOTED("REDIS_SENTINEL_AUTH", JOINED, "store", NULL,
-          "as REDIS_AUTH; another one is refused: sentinels and master are asked as one user"),
+          "as REDIS_AUTH; another one is refused: sentinels and master have the same user"),
     IGNORED("REDIS_PERSECOND_SENTINEL_AUTH", PER_SECOND),
     IGNORED("REDIS_PERSECOND_PIPELINE_WINDOW", PER_SECOND),
     IGNORED("REDIS_PERSECOND_PIPELINE_LIMIT", PER_SECOND),
     IGNORED("REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", PER_SECOND),
-    IGNORED("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "/readyz tells of stores in any case"),
-    NOTED("REDIS_TIMEOUT", DURATION, "store_timeout", NULL, "50ms where it is not set"),
+    IGNORED("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "/readyz includes stores in any case"),
+    NOTED("REDIS_TIMEOUT", DURATION, "store_timeout", NULL, "50ms if it is not set"),
     IGNORED("REDIS_PERSECOND_TIMEOUT", PER_SECOND),
     IGNORED("REDIS_POOL_ON_EMPTY_BEHAVIOR", CONNECTIONS),
     IGNORED("REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", PER_SECOND),

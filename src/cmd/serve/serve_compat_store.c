@@ -24,7 +24,7 @@ static bool is_set(const char *text)
     return text != NULL && text[0] != '\0';
 }
 
-/* As Go reads it. */
+/* As Go parses it. */
 static int read_switch(const struct redis *redis, const char *name, bool *value)
 {
     const char *text = redis->text_of(name);
@@ -37,7 +37,7 @@ static int refuse(const struct redis *redis, const char *name, const char *messa
     return err_set(redis->error, STINT_E_MISMATCH, "%s: %s", name, message);
 }
 
-/* Whatever a URL would take for something else. */
+/* Everything that has a meaning in a URL. */
 static void add_encoded(struct buf *out, const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
@@ -49,8 +49,9 @@ static void add_encoded(struct buf *out, const char *text, size_t len)
 }
 
 /*
- * REDIS_AUTH is a password, or a user and a password with ':' between them. It precedes what
- * REDIS_URL says, where the text is encoded already; a user there goes with a password here.
+ * REDIS_AUTH is a password, or a user and a password with ':' between them. It overrides the
+ * password of REDIS_URL, where the text is already encoded; a user there is combined with a
+ * password here.
  */
 static void add_user(struct redis *redis)
 {
@@ -93,7 +94,7 @@ static int add_unix(struct redis *redis)
 /* ---- Hosts, each perhaps as a URL -------------------------------------------------------------
  */
 
-/* All URLs of the list are one store's: what one says, no other may say otherwise. */
+/* All URLs of the list belong to one store, so they must not contradict each other. */
 static int agree(const struct redis *redis, struct span *said, struct span own)
 {
     if (own.ptr == NULL)
@@ -102,9 +103,9 @@ static int agree(const struct redis *redis, struct span *said, struct span own)
         *said = own;
     return said->len == own.len && memcmp(said->ptr, own.ptr, own.len) == 0
                ? 0
-               : refuse(redis, "REDIS_URL",
-                        "all servers are asked as one user, and for one database: expected the "
-                        "same in each URL");
+               : refuse(
+                     redis, "REDIS_URL",
+                     "all servers have the same user and database: expected the same in each URL");
 }
 
 /* HOST:PORT, or redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]; rediss:// is with TLS. */
@@ -135,7 +136,7 @@ static int read_host(struct redis *redis, struct span *host)
     return code != 0 || path.len == 0 ? code : agree(redis, &redis->path, path);
 }
 
-/* The hosts of a list, without what else their URLs say. To be freed; NULL with a fault. */
+/* The hosts of a list, without the other parts of their URLs. To be freed; NULL with an error. */
 static char *read_hosts(struct redis *redis, const char *list)
 {
     char *text = malloc(URL_SIZE);
@@ -162,7 +163,7 @@ static char *read_hosts(struct redis *redis, const char *list)
     return NULL;
 }
 
-/* Theirs has the master's name before the sentinels: mymaster,host:port,… */
+/* The original has the master's name before the sentinels: mymaster,host:port,… */
 static int skip_master(const struct redis *redis, bool is_sentinel, const char **hosts)
 {
     const char *comma = strchr(redis->url, ',');
@@ -209,7 +210,7 @@ static int check_sentinel_auth(const struct redis *redis)
     if (!is_set(auth) || (is_set(redis->auth) && strcmp(auth, redis->auth) == 0))
         return 0;
     return refuse(redis, "REDIS_SENTINEL_AUTH",
-                  "sentinels and master are asked as one user: it differs from REDIS_AUTH");
+                  "sentinels and master have the same user: it differs from REDIS_AUTH");
 }
 
 static int add_redis(struct redis *redis)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The config file: one mapping of names to values, read with the places at which they stand. */
+/* The config file: one mapping of names to values, with their positions. */
 #define _GNU_SOURCE
 #include "base/buf.h"
 #include "cmd/lib/args.h"
@@ -27,7 +27,7 @@ static int fault_at(const struct config *config, struct fault_place place, const
                    place.line, place.column, message);
 }
 
-/* 0 where there is none. This file is nobody else's format: what rules warn of is refused. */
+/* 0 if there is none. Warnings are errors here: no other program reads this format. */
 static int first_fault(const struct config *config, const struct rules_diagnostics *diagnostics)
 {
     if (diagnostics->n_diagnostics == 0 && diagnostics->n_warnings == 0)

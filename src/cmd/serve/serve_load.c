@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The first fault is the server's answer; `stint rules check` tells all of them. */
+/* Reports the first error; `stint rules check` reports all of them. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_load.h"
 
@@ -23,7 +23,7 @@ static int tell_diagnostics(const struct rules_diagnostics *diagnostics, struct 
     buf_add(&message, "%s:%" PRIu32 ":%" PRIu32 ": %s", first->file, first->line, first->column,
             first->message);
     if (n_others > 0)
-        buf_add(&message, " (and %zu more: `stint rules check` tells all)", n_others);
+        buf_add(&message, " (and %zu more: `stint rules check` prints all)", n_others);
     return error->code;
 }
 
@@ -37,7 +37,7 @@ static void tell_warnings(struct log *log, const struct rules_diagnostics *diagn
     }
 }
 
-/* Limits are not lifted in silence. */
+/* Rules without limits are refused, unless that is allowed. */
 static int check_empty(const struct serve_settings *settings, const struct rules_files *files,
                        const struct rules *rules, struct log *log, struct stint_error *error)
 {
@@ -115,9 +115,10 @@ int serve_load(const struct serve_settings *settings, const struct serve_setting
     int code = 0;
     *loaded = (struct serve_loaded){0};
     if (settings->rules.n_texts == 0 && started->rules.n_texts > 0 && !settings->rules_may_be_empty)
-        return err_set(error, STINT_E_MISMATCH,
-                       "rules: the server began with rules, and none are named any more; name "
-                       "some, or allow that with rules_may_be_empty");
+        return err_set(
+            error, STINT_E_MISMATCH,
+            "rules: the server started with rules, and none are given any more; give some, or "
+            "allow that with rules_may_be_empty");
     if (settings->rules.n_texts > 0)
         code = load_rules(settings, started, log, &rules, error);
     if (code == 0)

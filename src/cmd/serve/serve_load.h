@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads what files say for a server: before it begins, and anew while it serves. */
+/* Reads a server's files: before it starts, and on a reload. */
 #ifndef STINT_CMD_SERVE_SERVE_LOAD_H
 #define STINT_CMD_SERVE_SERVE_LOAD_H
 
 #include "cmd/serve/serve_options.h"
 
-/* What rules and tokens say, each with a reference; NULL where no file is named. */
+/* Rules and tokens, each with a reference; NULL if no file is given. */
 struct serve_loaded {
     struct rules *rules;
     struct access *access;
 };
 
 /*
- * STINT_E_SYNTAX, STINT_E_SYSTEM or STINT_E_MISMATCH (no limit anywhere) with the first fault: then
- * there is nothing to free. Warnings go to the log. Rules may name the stores that the server was
+ * STINT_E_SYNTAX, STINT_E_SYSTEM or STINT_E_MISMATCH (no limit anywhere) with the first error: then
+ * there is nothing to free. Warnings are logged. Rules may name the stores that the server was
  * `started` with.
  */
 int serve_load(const struct serve_settings *settings, const struct serve_settings *started,
                struct log *log, struct serve_loaded *loaded, struct stint_error *error);
-/* The same of the tokens alone. */
+/* The same for the tokens alone. */
 int serve_load_tokens(const struct serve_settings *settings, struct serve_loaded *loaded,
                       struct stint_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of settings meet names of options here, and nowhere else. */
+/* Maps settings to the options of a server's parts. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_options.h"
 
@@ -34,7 +34,7 @@ struct stint_table_options serve_table_options(const struct serve_settings *sett
         .huge_pages = settings->huge_pages,
         .trust_after_crash = settings->trust_after_crash,
         .clock = is_virtual ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
-        .skew_max_ns = is_virtual ? 1 : 0, /* in virtual time all callers agree */
+        .skew_max_ns = is_virtual ? 1 : 0, /* in virtual time the clocks of all callers agree */
     };
 }
 
@@ -48,8 +48,8 @@ int serve_clock_check(const struct serve_settings *settings, struct stint_error 
     if (!serve_has_virtual_clock(settings) || settings->store.n_texts == 0)
         return 0;
     return err_set(error, STINT_E_MISMATCH,
-                   "clock is virtual, and shared stores go by clocks of their own: leave --store "
-                   "out, or --clock virtual");
+                   "clock is virtual, and shared stores have clocks of their own: omit --store or "
+                   "--clock virtual");
 }
 
 uint8_t serve_table_full(const struct serve_settings *settings)
@@ -161,7 +161,7 @@ static int set_watched(const struct serve_settings *settings, struct serve_place
     return 0;
 }
 
-/* A server that keeps its state can be replaced without being told where. */
+/* A server with a state file has a control socket by default, so that it can be replaced. */
 static int set_control(const struct serve_settings *settings, struct serve_places *places,
                        struct server_options *options, struct stint_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the pools of the config file: their own keys, and those of their files. */
+/* Creates the pools of the config file: their own keys, and those of their files. */
 #include "cmd/serve/serve_pools.h"
 
 #include "cmd/pool/pool_keys.h"
@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A secret in such a file is somebody's mistake: it is told by its line, never repeated. */
+/* A secret in such a file is a mistake: the error names its line, and never quotes it. */
 static int read_names(struct pool_keys *named, const char *path, struct stint_error *error)
 {
     int code = pool_keys_read_file(named, path, error);
@@ -26,7 +26,7 @@ static struct pools_key key_of(struct span name, const struct configured_quotas 
         .name = name, .quotas = quotas->specs, .n_quotas = quotas->n_specs, .weight = weight};
 }
 
-/* now_ns: NULL to look at it alone. */
+/* now_ns: NULL to check it only. */
 static int define(const struct configured_pool *pool, const struct pool_keys *named,
                   struct pools *pools, const uint64_t *now_ns, struct stint_error *error)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The section `pools` of a server's config file: which pools of keys it has from the start. It
- * holds names alone, never what a key's secret is.
+ * The section `pools` of a server's config file: the pools of keys that it has from the start. It
+ * contains names only, never the secret of a key.
  */
 #ifndef STINT_CMD_SERVE_SERVE_POOLS_H
 #define STINT_CMD_SERVE_SERVE_POOLS_H
@@ -32,30 +32,30 @@ struct configured_pool {
     const char *keys_file; /* more keys, a NAME on each line; NULL: none */
 };
 
-/* Zeroed is none. Everything points into the arena that the section was read with. */
+/* All zero is none. Everything points into the arena of the section. */
 struct configured_pools {
-    const char *path; /* of the config file, for faults */
+    const char *path; /* of the config file, for diagnostics */
     struct configured_pool *pools;
     size_t n_pools;
 };
 
 extern const char *const configured_pool_orders[]; /* by enum stint_pool_order */
 
-/* Faults go to the source; where there is one, what was read is not to be used. */
+/* Errors are added to the source; if there is one, the result must not be used. */
 void configured_pools_read(struct configured_pools *pools, struct arena *arena,
                            const struct source *source, const struct yaml_value *section);
 
 /*
- * Reads the files of keys and makes the pools. The first that cannot be made is told with its place
- * in the config file: STINT_E_SYNTAX, or as pools_define().
+ * Reads the files of keys and creates the pools. The first error is returned with its position in
+ * the config file: STINT_E_SYNTAX, or as pools_define().
  */
 int configured_pools_define(const struct configured_pools *configured, struct pools *pools,
                             uint64_t now_ns, struct stint_error *error);
-/* The same without making any, for what can be known before. */
+/* The same without creating any, for errors that can be found before. */
 int configured_pools_check(const struct configured_pools *configured, struct pools *pools,
                            struct stint_error *error);
 
-/* Whether a pool is there that is not configured: one that is left out stays until a restart. */
+/* Whether the table has a pool that is not configured: such a pool stays until a restart. */
 bool configured_pools_lack(const struct configured_pools *configured, const struct pools *pools);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From the config file's section `pools` to what it means; every fault has its line and column. */
+/* Parses the section `pools` of the config file; every error has its line and column. */
 #include "cmd/serve/serve_pools.h"
 
 #include "cmd/pool/pool_keys.h"
@@ -155,7 +155,7 @@ static void read_key(const struct reader *reader, const struct yaml_value *value
                      STINT_POOL_WEIGHT_MAX, key->weight);
 }
 
-/* By name, and among equal ones by place. */
+/* By name, and equal names by position. */
 static int compare_keys(const void *a, const void *b)
 {
     const struct configured_key *x = *(const struct configured_key *const *)a;
@@ -229,7 +229,7 @@ static void read_keys_file(const struct reader *reader, const struct fields *fie
 
 /* ---- Pools ----------------------------------------------------------------------------------- */
 
-/* A pool whose quotas were at fault is told of that alone. */
+/* A pool whose quotas have errors gets no further diagnostics. */
 static void refuse_without_quota(const struct reader *reader, const struct fields *fields,
                                  const struct configured_pool *pool)
 {

@@ -35,7 +35,7 @@ static void print_list(const struct text_list *list, FILE *out)
     fputc(']', out);
 }
 
-/* Where memory lacks, nothing is better than a password. */
+/* If there is no memory, an empty text is better than a password. */
 static void print_stores(const struct text_list *list, FILE *out)
 {
     fputc('[', out);

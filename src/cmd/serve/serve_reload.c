@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything is read before anything is put in force: a fault in one file leaves all as it was. */
+/* Everything is read before anything is applied: after an error in one file nothing changes. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_reload.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one reload has read. */
+/* The results of one reload. */
 struct reading {
     struct settings settings;
     struct serve_places places;
@@ -18,8 +18,8 @@ struct reading {
 
 struct serve_reload {
     struct serve_reload_options options;
-    struct reading *next;     /* read, not in force */
-    struct reading *in_force; /* the server points into it. NULL: what it began with */
+    struct reading *next;     /* read, not applied */
+    struct reading *in_force; /* the server points into it. NULL: its first settings */
     struct reading *before;   /* until the next load the server may point into this one, too */
 };
 
@@ -52,7 +52,7 @@ void serve_reload_free(struct serve_reload *reload)
     free(reload);
 }
 
-/* ---- What stays ------------------------------------------------------------------------------ */
+/* ---- Settings that cannot change ------------------------------------------------------------- */
 
 struct held {
     char names[512];
@@ -65,8 +65,8 @@ static void hold(struct held *held, const char *name)
 }
 
 /*
- * Whether there are tokens, and TLS, decides which ports may be open: other ones may be named, and
- * neither may come or go.
+ * Whether there are tokens, and TLS, decides which ports may be open: their files may change, but
+ * they can neither be added nor removed.
  */
 static int hold_presence(struct held *held, const char *name, char **value, const char *started,
                          struct stint_error *error)
@@ -102,7 +102,7 @@ static void tell_held(const struct serve_reload *reload, const struct held *held
         log_line(reload->options.log, LOG_NEEDS_RESTART, LOG_TEXT("settings", held->names));
 }
 
-/* ---- Reading and using ----------------------------------------------------------------------- */
+/* ---- Reading and applying -------------------------------------------------------------------- */
 
 static int read_all(const struct serve_reload *reload, struct reading *reading,
                     struct server_options *next, struct held *held, struct stint_error *error)
@@ -127,7 +127,7 @@ int serve_reload_read(void *arg, struct server_options *next, struct stint_error
     struct serve_reload *reload = arg;
     struct held held;
     reading_free(reload->before);
-    reading_free(reload->next); /* certificates were refused after it had been read */
+    reading_free(reload->next); /* certificates were refused after the reload had been read */
     reload->before = reload->next = NULL;
     struct reading *reading = calloc(1, sizeof(*reading));
     if (reading == NULL)
@@ -142,7 +142,7 @@ int serve_reload_read(void *arg, struct server_options *next, struct stint_error
     return 0;
 }
 
-/* The table may refuse rules, and lack room for a pool: then it is the old rules again. */
+/* If the table refuses rules, or has no capacity for a pool, the old rules are restored. */
 static int use_rules_and_pools(const struct serve_reload *reload, struct stint_error *error)
 {
     struct server_state *server_state = reload->options.server_state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A server's settings, rules, tokens and pools, read anew while it serves, and put in force all
- * together or not at all. What cannot change without a restart is named in the log, and stays.
+ * A server's settings, rules, tokens and pools, read again while it serves, and applied all
+ * together or not at all. Changes that need a restart are named in the log, and have no effect.
  */
 #ifndef STINT_CMD_SERVE_SERVE_RELOAD_H
 #define STINT_CMD_SERVE_SERVE_RELOAD_H
@@ -11,8 +11,8 @@
 struct serve_reload;
 
 struct serve_reload_options {
-    const struct serve_settings *started; /* with which the server began */
-    /* Gathers them anew, as they were at the beginning; 0, or an enum cmd_exit. */
+    const struct serve_settings *started; /* of the server's start */
+    /* Gathers them again, as at the start; 0, or an enum cmd_exit. */
     int (*gather)(struct settings *settings, const void *arg, struct stint_error *error);
     const void *arg;
     struct server_state *server_state;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values from text, each by its kind; where the texts come from, serve_config.c and serve.c know.
- */
+/* Parses values, each by its kind; serve_config.c and serve.c find the texts. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_settings.h"
 #include "base/buf.h"
@@ -271,7 +270,7 @@ int settings_set(struct settings *settings, size_t index, enum setting_origin or
     return text == NULL ? 0 : set_value(&settings->values, setting, shown, text, error);
 }
 
-/* The elements of a list stand in one text, with ';' between them. */
+/* The elements of a list are in one text, with ';' between them. */
 static int set_joined(struct settings *settings, size_t index, enum setting_origin origin,
                       const char *shown, const char *text, struct stint_error *error)
 {

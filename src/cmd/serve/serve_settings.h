@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every setting of `stint serve`: one table gives its name, kind, default, range and message, and
- * from it come the options, the environment's names, the keys of the config file, --help,
- * --print-config and the check of docs/serving.md.
+ * Every setting of `stint serve`: one table has its name, kind, default, range and description. The
+ * options, the environment's names, the keys of the config file, --help, --print-config and the
+ * check of docs/serving.md are made of it.
  *
  * "tls_key" in a file is --tls-key on the command line and STINT_TLS_KEY in the environment. A
- * value from a stronger origin takes the place of a weaker one's, lists as a whole.
+ * value from a stronger origin replaces a weaker one, lists as a whole.
  */
 #ifndef STINT_CMD_SERVE_SERVE_SETTINGS_H
 #define STINT_CMD_SERVE_SERVE_SETTINGS_H
@@ -40,10 +40,9 @@ struct serve_settings {
         store_timeout, store_connect_timeout, deny_cache_max; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
         grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules, core_dumps;
-    bool is_compat,
-        is_compat_local;           /* of cmd/serve/serve_compat.h: it was asked for; and narrowed */
-    struct configured_pools pools; /* the config file alone has them */
-    const char *config;            /* the path of that file, borrowed. NULL: none */
+    bool is_compat, is_compat_local; /* --compat is set; and restricts addresses */
+    struct configured_pools pools;   /* only the config file has them */
+    const char *config;              /* the path of that file, borrowed. NULL: none */
 };
 
 enum setting_kind {
@@ -74,24 +73,24 @@ struct setting {
     const char *value; /* the default as text; NULL: none. Of a list: elements with ';' between */
     uint64_t min, max; /* of numbers, bytes and durations */
     const char *const *choices;
-    const char *message; /* what it does, for --help */
+    const char *message; /* its description, for --help */
 };
 
 extern const struct setting settings_known[];
 extern const size_t n_settings_known;
 #define SETTINGS_MAX 128
 
-/* Whether another value is put in force by a reload; else it waits for a restart. */
+/* Whether a reload applies another value; else a restart is needed. */
 bool setting_is_live(size_t index);
 bool setting_is_same(size_t index, const struct serve_settings *a, const struct serve_settings *b);
 
 /* A list of texts, of whatever kind. */
 bool setting_is_list(const struct setting *setting);
 
-/* Which of them has the name; -1 for none. `separator` stands between its words: '_' or '-'. */
+/* The index of the setting; -1 for none. `separator` is between its words: '_' or '-'. */
 int setting_find(struct span name, char separator);
 
-/* The settings as they are gathered; free with settings_deinit(). */
+/* The gathered settings; free with settings_deinit(). */
 struct settings {
     struct serve_settings values;
     enum setting_origin origins[SETTINGS_MAX];
@@ -103,22 +102,22 @@ int settings_init(struct settings *settings, struct stint_error *error);
 void settings_deinit(struct settings *settings);
 
 /*
- * Gives a setting a value, or a list one element more; origins must come from weak to strong.
- * STINT_E_SYNTAX or STINT_E_RANGE with a message that begins with `shown`, the name as the user
- * wrote it. A text of NULL is no value: the list is empty, the file not named.
+ * Sets a setting, or adds an element to a list; call it for weak origins first. STINT_E_SYNTAX or
+ * STINT_E_RANGE with a message that begins with `shown`, the name as the user wrote it. A text of
+ * NULL is no value: the list is empty, the file not given.
  */
 int settings_set(struct settings *settings, size_t index, enum setting_origin origin,
                  const char *shown, const char *text, struct stint_error *error);
 
-/* Gives a text, or none, in place of whatever it was. */
+/* Replaces a text, also by none. */
 int settings_put_text(char **value, const char *text, struct stint_error *error);
 
-/* All of STINT_… that is set; the rest of the environment is left alone. */
+/* Reads all STINT_… variables; the rest of the environment is ignored. */
 int settings_read_environment(struct settings *settings, struct stint_error *error);
 /* A file of YAML; the message begins FILE:LINE:COLUMN. */
 int settings_read_file(struct settings *settings, const char *path, struct stint_error *error);
 
-/* As a config file that gives the same settings. */
+/* Prints a config file that gives the same settings. */
 void settings_print(const struct settings *settings, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From texts to stores: names, URLs out of files, certificates, and who shares them. */
+/* From texts to stores: names, URLs out of files, certificates, and the servers that share them. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_stores.h"
 
@@ -56,8 +56,8 @@ static uint8_t on_error(const char *name)
 }
 
 /*
- * An error is for what has no rule; a rule denies. Where envoyproxy/ratelimit was before, rules
- * are answered with an error, too: Envoy's failure_mode_deny says what becomes of it.
+ * `error` is for requests without a rule; a rule denies. With --compat envoyproxy rules return an
+ * error, too: Envoy's failure_mode_deny decides then.
  */
 static uint8_t on_error_of_rules(const struct serve_settings *settings)
 {
@@ -136,7 +136,7 @@ static void configure(struct serve_stores *stores, const struct serve_settings *
     }
 }
 
-/* ---- Who shares them ------------------------------------------------------------------------- */
+/* ---- Sharing servers ------------------------------------------------------------------------- */
 
 static bool has(const struct text_list *names, size_t n, const char *name)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The settings of shared stores, as the parts of a server want them. A store is written [NAME=]URL
- * or [NAME=]@FILE, with the URL in the first line of the file; without a name it is `default`, that
- * of all rules that name none.
+ * The settings of shared stores, in the form that a server needs. A store is written [NAME=]URL or
+ * [NAME=]@FILE, with the URL in the first line of the file; without a name it is `default`, which
+ * is used by all rules that name none.
  */
 #ifndef STINT_CMD_SERVE_SERVE_STORES_H
 #define STINT_CMD_SERVE_SERVE_STORES_H
@@ -20,27 +20,27 @@ struct serve_store_names {
     char texts[STORES_MAX][STORE_NAME_SIZE];
     const char *names[STORES_MAX];
     size_t n_names;
-    size_t default_store; /* from 1; 0: none is */
+    size_t default_store; /* from 1; 0: there is none */
 };
 
 /* STINT_E_MISMATCH for a name that is there twice, STINT_E_RANGE for too many stores. */
 int serve_store_names(const struct serve_settings *settings, struct serve_store_names *names,
                       struct stint_error *error);
-/* What rules are loaded with; `names` is borrowed as long. */
+/* The stores for loading rules; `names` is borrowed as long. */
 void serve_store_rules(const struct serve_settings *settings, const struct serve_store_names *names,
                        struct rules_load_options *options);
 
-/* All that follows from settings alone; the same for all workers. */
+/* Everything that follows from settings alone; the same for all workers. */
 struct serve_stores {
     struct serve_store_names names;
     struct store_config configs[STORES_MAX]; /* names.n_names of them */
     struct upstream_tls *tls;
-    struct evaluation_stores evaluation; /* but for `stores`, of which each worker has its own */
+    struct evaluation_stores evaluation; /* except `stores`, of which each worker has its own */
 };
 
 /*
- * Reads files of URLs, certificates and keys: before a sandbox is entered. Without any store there
- * is nothing in it. Free with serve_stores_close(), which forgets passwords.
+ * Reads files of URLs, certificates and keys: call it before a sandbox is entered. Without any
+ * store the result is empty. Free with serve_stores_close(), which wipes passwords.
  */
 int serve_stores_open(struct serve_stores **stores, const struct serve_settings *settings,
                       struct stint_error *error);

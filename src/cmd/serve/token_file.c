@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading a token, and leaving no copy of it behind. */
+/* Reads a token, and leaves no copy of it in memory. */
 #define _GNU_SOURCE
 #include "cmd/serve/token_file.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A token is what may stand in a header field as it is: visible ASCII. */
+/* A token must be valid in a header field: visible ASCII. */
 static bool is_token(const char *bytes, size_t len)
 {
     for (size_t i = 0; i < len; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The token that a client shows: the first line of a file. */
+/* A client's token: the first line of a file. */
 #ifndef STINT_CMD_SERVE_TOKEN_FILE_H
 #define STINT_CMD_SERVE_TOKEN_FILE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint sim compare`: the same workload through several quotas, each on its own. */
+/* `stint sim compare`: the same workload under several quotas, each on its own. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/format.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The columns of the table; JSON and CSV have all figures. */
+/* The columns of the table; JSON and CSV have all metrics. */
 static const struct column {
     const char *figure, *title;
 } columns[] = {
@@ -155,7 +155,7 @@ static int compare(struct sim_options *options, struct sim_runs *runs)
     int result = CMD_BAD_INPUT;
     size_t n_runs = 0;
     int code = sim_log_read(&log, options, &error);
-    /* All meet the same requests, for the same time. */
+    /* All receive the same requests, for the same time. */
     const struct run_options all = {
         .quotas = options->quotas, .n_quotas = options->n_quotas, .length_ns = options->length_ns};
     options->length_ns = run_length_ns(&all);

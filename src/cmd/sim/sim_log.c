@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A log becomes a list of requests in memory, read by the readers of `stint replay`. */
+/* A log as a list of requests in memory, read by the readers of `stint replay`. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/replay/replay.h"
@@ -101,7 +101,7 @@ int sim_log_read(struct sim_log *log, struct sim_options *options, struct stint_
                        "%s holds no request that can be read; is it "
                        "another format=?",
                        spec->path);
-    /* As `stint replay` has it: a trace says its own time, logs begin at a midnight. */
+    /* As in `stint replay`: a trace has its own time, logs begin at a midnight. */
     uint64_t first_ns = log->events.entries[0].at_ns;
     log->epoch_ns = format_of(spec) == REPLAY_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
     uint64_t length_ns = length_of(log, spec->scale);

@@ -58,7 +58,7 @@ enum {
         {"oracle", OPTION_ORACLE, "on|off", 0, "Judge every decision by the exact count", 3},      \
         {"memory", OPTION_MEMORY, "MB", 0, "The most that the exact count may use (default 1024)", \
          3},                                                                                       \
-        {"json", OPTION_JSON, NULL, 0, "The figures as one JSON object", 4},                       \
+        {"json", OPTION_JSON, NULL, 0, "The metrics as one JSON object", 4},                       \
     {                                                                                              \
         "plot", OPTION_PLOT, "FILE", 0, GNUPLOT_HELP, 4                                            \
     }
@@ -71,7 +71,7 @@ static const struct argp_option run_options_known[] = {
 static const struct argp_option compare_options_known[] = {
     {"quota", OPTION_QUOTA, "SPEC", 0, "A quota to compare; given several times", 1},
     OPTIONS_COMMON,
-    {"csv", OPTION_CSV, NULL, 0, "The figures as comma-separated values", 4},
+    {"csv", OPTION_CSV, NULL, 0, "The metrics as comma-separated values", 4},
     {0},
 };
 
@@ -165,26 +165,26 @@ void sim_options_parse(struct sim_options *options, enum sim_command command, in
     static const struct argp run_argp = {
         .options = run_options_known,
         .parser = parse_option,
-        .doc = "Puts the requests of a workload to a quota, on virtual time, and says what came of "
-               "them, judged by an exact count.\v"
-               "For example: stint sim run --quota 100/60s --workload 'poisson load=1.2'\n\n"
+        .doc = "Runs the requests of a workload against a quota, on virtual time, and prints the "
+               "results, judged by an exact count.\vFor example: stint sim run --quota 100/60s "
+               "--workload 'poisson load=1.2'\n\n"
                "Exit codes: 0 done, 1 bad input, a stated bound that did not hold, or interrupted, "
                "2 bad usage. See stint-sim(1), stint-spec(7).",
     };
     static const struct argp compare_argp = {
         .options = compare_options_known,
         .parser = parse_option,
-        .doc = "Puts the same workload to several quotas, each on its own, and shows the figures "
-               "side by side.\v"
-               "For example: stint sim compare --quota 100/60s --quota 'gcra 100/60s' --workload "
-               "onoff\n\n"
-               "Exit codes: 0 done, 1 bad input, a stated bound that did not hold, or interrupted, "
-               "2 bad usage. See stint-sim(1), stint-spec(7).",
+        .doc =
+            "Runs the same workload against several quotas, each on its own, and shows the "
+            "metrics side by side.\vFor example: stint sim compare --quota 100/60s --quota 'gcra "
+            "100/60s' --workload onoff\n\n"
+            "Exit codes: 0 done, 1 bad input, a stated bound that did not hold, or interrupted, "
+            "2 bad usage. See stint-sim(1), stint-spec(7).",
     };
     *options = (struct sim_options){
         .seed = 1, .n_seeds = SEEDS_DEFAULT, .decisions_max = DECISIONS_DEFAULT};
     args_parse(command == SIM_RUN ? &run_argp : &compare_argp, argc, argv, options);
-    /* What is drawn from nothing is the same for every seed. */
+    /* Without random numbers the runs of all seeds are the same. */
     if (options->workload.spec.kind == WORKLOAD_LOG)
         options->n_seeds = 1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `stint sim run` and `stint sim compare` have in common: the options, the runs that they make
- * of a workload, one for each seed, and the figures of these.
+ * Shared by `stint sim run` and `stint sim compare`: the options, the runs of a workload, one for
+ * each seed, and their metrics.
  */
 #ifndef STINT_CMD_SIM_SIM_OPTIONS_H
 #define STINT_CMD_SIM_SIM_OPTIONS_H
@@ -24,7 +24,7 @@ struct sim_options {
     struct gnuplot gnuplot;
 };
 
-/* `command` says for whom: only `compare` prints CSV. Exits where the command line is wrong. */
+/* Only the command `compare` prints CSV. Exits if the command line is wrong. */
 enum sim_command { SIM_RUN, SIM_COMPARE };
 void sim_options_parse(struct sim_options *options, enum sim_command command, int argc,
                        char **argv);
@@ -33,12 +33,12 @@ void sim_options_parse(struct sim_options *options, enum sim_command command, in
 
 struct sim_log {
     struct event_list events;
-    struct key_set names; /* by place */
+    struct key_set names; /* by index */
     uint64_t epoch_ns;    /* of virtual time */
     uint64_t malformed;
 };
 
-/* Reads them all, sorts them, and lends them to the workload. Nothing where it has no log. */
+/* Reads and sorts them, and lends them to the workload. Nothing if it has no log. */
 int sim_log_read(struct sim_log *log, struct sim_options *options, struct stint_error *error);
 void sim_log_free(struct sim_log *log);
 
@@ -47,7 +47,7 @@ void sim_log_free(struct sim_log *log);
 /* The runs of one list of quotas. */
 struct sim_runs {
     const struct stint_quota *quotas;
-    const struct stint_quota *workload_quota; /* that the workload speaks of */
+    const struct stint_quota *workload_quota; /* the quota to which the workload refers */
     size_t n_quotas;
     struct tally *tallies; /* by seed */
     size_t n_done;         /* the last may be partial */
@@ -57,21 +57,21 @@ struct sim_work {
     const struct sim_options *options;
     const struct sim_log *log;
     struct progress progress;
-    uint64_t decisions; /* of the runs that are done */
+    uint64_t decisions; /* of the complete runs */
     bool interrupted;
 };
 
 /* The options of the run with the i-th seed. */
 struct run_options sim_work_options(const struct sim_work *work, const struct sim_runs *runs,
                                     size_t i);
-/* Makes a run for each seed, until all are made or a signal comes. 0 or a negative code. */
+/* Makes a run for each seed, until all are made or a signal arrives. 0 or a negative code. */
 int sim_work_do(struct sim_work *work, struct sim_runs *runs, struct stint_error *error);
 void sim_runs_free(struct sim_runs *runs);
 
-/* Says what must not be overlooked; returns an enum cmd_exit. */
+/* Reports broken promises; returns an enum cmd_exit. */
 int sim_work_warn(const struct sim_work *work, const struct sim_runs *runs);
 
-/* ---- sim_metrics.c: what is told of runs ---- */
+/* ---- sim_metrics.c: the metrics of runs ---- */
 
 enum sim_form { SIM_COUNT, SIM_SHARE, SIM_DURATION, SIM_NS };
 
@@ -79,9 +79,9 @@ struct sim_figure {
     const char *name;
     enum sim_form form;
     bool of_quota; /* differs between the quotas of one list */
-    bool is_rare;  /* not told where it is 0 */
+    bool is_rare;  /* not printed if it is 0 */
     const char *label;
-    /* NAN where it is not known. */
+    /* NAN if it is not known. */
     double (*of)(const struct tally *tally, size_t quota);
 };
 
@@ -89,7 +89,7 @@ extern const struct sim_figure sim_metrics[]; /* ends with a name of NULL */
 
 const struct sim_figure *sim_figure_named(const char *name);
 
-/* Over the seeds; NAN where it is not known of any. */
+/* Over the seeds; NAN if it is known for none. */
 struct sim_spread {
     double least, median, most;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint sim run`: one list of quotas, one workload, all figures. */
+/* `stint sim run`: one list of quotas, one workload, all metrics. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/format.h"

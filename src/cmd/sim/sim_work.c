@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs, one seed after the other, and what has to be said of them beside their figures. */
+/* Runs, one seed after the other, and the warnings beside their metrics. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/format.h"
@@ -13,7 +13,7 @@
 
 #define SPEC_MAX 256
 
-/* Asked now and then by the run; the bar is not worth a look at the clock every time. */
+/* Called now and then by the run; updates the bar only at intervals. */
 static bool goes_on(void *arg, uint64_t decisions, uint64_t now_ns)
 {
     struct sim_work *work = arg;
@@ -71,7 +71,7 @@ void sim_runs_free(struct sim_runs *runs)
     runs->n_done = 0;
 }
 
-/* What is a defect of the limiter, if it ever happens: loudly. */
+/* Defects of the limiter, if there are any: reported loudly. */
 static void name_broken(const struct sim_runs *runs, size_t i, uint64_t seed)
 {
     const struct tally *tally = &runs->tallies[i];
@@ -92,7 +92,7 @@ static void name_broken(const struct sim_runs *runs, size_t i, uint64_t seed)
                       " ns)",
                       spec, tally->unjustified, seed, tally->unjustified_at_ns);
     if (tally->waits_too_long + tally->waits_too_short > 0)
-        print_message("WRONG WAIT: %s told %" PRIu64 " waits too long and %" PRIu64
+        print_message("WRONG WAIT: %s returned %" PRIu64 " waits too long and %" PRIu64
                       " too short (seed %" PRIu64 ")",
                       spec, tally->waits_too_long, tally->waits_too_short, seed);
 }
@@ -103,13 +103,14 @@ static void name_limits(const struct sim_runs *runs, size_t i, uint64_t seed)
     struct formatted count, bytes;
     if (tally->oracle_full)
         print_message(
-            "seed %" PRIu64 ": the exact count had used up its memory (%s) after %s decisions; "
-            "what it judges speaks of these alone; see --memory",
+            "seed %" PRIu64
+            ": the exact count had used up its memory (%s) after %s decisions; its results are "
+            "for these only; see --memory",
             seed, format_bytes(&bytes, tally->oracle_bytes), format_count(&count, tally->judged));
     if (tally->evicted > 0)
         print_message("seed %" PRIu64
-                      ": the table was too small, and %s live states were given away as the "
-                      "quota's when_full says; no bound holds then; see --keys",
+                      ": the table was too small, and %s live states were evicted, by the quota's "
+                      "when_full; no bound holds then; see --keys",
                       seed, format_count(&count, tally->evicted));
     if (tally->dropped > 0)
         print_message("seed %" PRIu64 ": %s requests were not repeated, for want of memory", seed,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint sim worst`: lets the search try to pass a quota's bound, for as long as it may. */
+/* `stint sim worst`: searches for requests that exceed a quota's bound, for a limited time. */
 #define _GNU_SOURCE
 #include "cmd/sim/sim_worst.h"
 
@@ -27,21 +27,23 @@ enum {
 };
 
 static const char doc[] =
-    "Searches for the requests of one key (takes, charges, refunds, releases) after which a take "
-    "is admitted that makes the most units in any window of the quota's period, prints them as a "
-    "trace, and holds what was found against the bound that `stint explain` states.\v"
-    "For example: stint sim worst --quota 'sliding_counter 100/60s' --time 2s\n\n"
+    "Searches for the requests of one key (takes, charges, refunds, releases) after "
+    "which a take is admitted that makes the most units in any window of the quota's "
+    "period, prints them as a trace, and compares the result with the bound that `stint "
+    "explain` prints.\vFor example: stint sim worst --quota 'sliding_counter 100/60s' "
+    "--time 2s\n\n"
     "The same --seed and --tries give the same trace everywhere.\n\n"
-    "Exit codes: 0 done, 1 the stated bound is broken, or the trace cannot be written, 2 bad "
-    "usage. ^C ends the search, and the best so far is printed. See stint-sim-worst(1).";
+    "Exit codes: 0 done, 1 the stated bound is broken, or the trace cannot be written, 2 "
+    "bad usage. ^C ends the search, and the best so far is printed. See "
+    "stint-sim-worst(1).";
 
 static const struct argp_option options_known[] = {
-    {"quota", OPTION_QUOTA, "SPEC", 0, "What is to be broken", 1},
+    {"quota", OPTION_QUOTA, "SPEC", 0, "The quota to test", 1},
     {"time", OPTION_TIME, "TIME", 0, "Search for this long (default 10s)", 2},
     {"tries", OPTION_TRIES, "N", 0, "Try at most N sequences", 2},
     {"verbs", OPTION_VERBS, "take|all", 0,
      "Takes alone, or charges, refunds and releases, too (default all)", 2},
-    {"seed", OPTION_SEED, "N", 0, "Which search of many (default 1)", 2},
+    {"seed", OPTION_SEED, "N", 0, "Seed of the random numbers (default 1)", 2},
     {"trace", OPTION_TRACE, "FILE", 0, "Write the trace to FILE, not to standard output", 3},
     {"json", OPTION_JSON, NULL, 0, "Print one JSON object, which holds the trace", 3},
     {0},
@@ -158,7 +160,7 @@ int sim_worst_main(int argc, char **argv)
     struct search_subject subject;
     args_parse(&argp, argc, argv, &parsed);
     search_subject_of(&subject, &parsed.options.quota);
-    /* Before the search: a name that cannot be written to is better known now. */
+    /* Before the search: an error in opening the file is reported at once. */
     if (parsed.options.path != NULL) {
         parsed.options.trace = fopen(parsed.options.path, "we");
         if (parsed.options.trace == NULL) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts of `stint sim worst`: the search, and what it prints. */
+/* The parts of `stint sim worst`: the search, and its output. */
 #ifndef STINT_CMD_SIM_SIM_WORST_H
 #define STINT_CMD_SIM_SIM_WORST_H
 
@@ -10,9 +10,9 @@
 struct sim_worst_options {
     struct stint_quota quota;
     const char *path; /* of the trace; NULL = standard output */
-    FILE *trace;      /* NULL where that is none */
+    FILE *trace;      /* NULL: that is standard output */
     uint64_t seed;
-    uint64_t time_ns, tries_max; /* the search ends with whichever comes first */
+    uint64_t time_ns, tries_max; /* the first limit that is reached ends the search */
     bool json;
     bool takes_only;
 };
@@ -26,7 +26,7 @@ struct sim_worst_result {
 /* Searches, prints, closes the trace; an enum cmd_exit, CMD_BAD_INPUT for a broken bound. */
 int sim_worst_run(const struct sim_worst_options *options, const struct search_subject *subject);
 
-/* False where it cannot be written, which is said. */
+/* False if it cannot be written, which is reported. */
 bool sim_worst_report(const struct sim_worst_options *options, const struct search_subject *subject,
                       const struct sim_worst_result *result);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `stint sim worst` prints. Its words stand in comments of the trace, so that all of it can go
- * through a pipe into `stint replay`.
+ * The output of `stint sim worst`. Its summary is in comments of the trace, so that all of it can
+ * go through a pipe into `stint replay`.
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
@@ -97,7 +97,7 @@ static void print_summary(FILE *out, const char *mark, const struct sim_worst_op
                 mark);
 }
 
-/* The line on which the grant stands that another line gives back of; 0 if there is none. */
+/* The line of the grant that this request gives back; 0 if there is none. */
 static size_t line_of(const struct search_best *best, size_t at)
 {
     for (size_t i = at; i > 0; i--)
@@ -106,7 +106,7 @@ static size_t line_of(const struct search_best *best, size_t at)
     return 0;
 }
 
-/* A verb stands where replay expects a cost: it does not take such a line for a take. */
+/* The verb is in the column of the cost, so that replay does not take such a line for a take. */
 static void print_trace(FILE *out, const struct search_best *best)
 {
     static const char *const verbs[] = {[SEARCH_VERB_TAKE] = "",
@@ -139,7 +139,7 @@ static bool print_json(const struct sim_worst_options *options,
         }
     }
     stint_quota_format(&options->quota, spec, sizeof(spec));
-    /* Without a text json_pack() fails, and json_text_print() says why. */
+    /* Without a text json_pack() fails, and json_text_print() reports why. */
     json_t *object = json_pack(
         "{s:s, s:o, s:o, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:b, s:b, s:I, s:o, s:o, s:o, s:s}",
         "quota", spec, "max_in_any_window", json_text_ns(best->units), "bound",
@@ -183,8 +183,8 @@ bool sim_worst_report(const struct sim_worst_options *options, const struct sear
     struct formatted units, bound;
     if (result->best.units > subject->bound)
         print_message(
-            "THE STATED BOUND IS BROKEN: a take was admitted that makes %s in a window that by its "
-            "algorithm holds at most %s",
+            "THE STATED BOUND IS BROKEN: a take was admitted that makes %s in a window, and the "
+            "algorithm allows at most %s",
             format_count(&units, result->best.units), format_count(&bound, subject->bound));
     return told;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A store of one worker, without the worker. */
+/* The store connection of a worker, without the worker. */
 #define _GNU_SOURCE
 #include "cmd/store/shared_session.h"
 

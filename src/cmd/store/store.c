@@ -5,9 +5,9 @@
 #include <stddef.h>
 
 static const struct cmd commands[] = {
-    {"check", "is a Redis, Valkey or memcached fit to be the store of several servers?",
+    {"check", "check whether a Redis, Valkey or memcached can be the store of several servers",
      store_check_main},
-    {"script", "the scripts that a store is given, as text for redis-cli", store_script_main},
+    {"script", "print the Lua scripts of stores, for redis-cli", store_script_main},
     {NULL, NULL, NULL},
 };
 
@@ -16,7 +16,7 @@ int store_main(int argc, char **argv)
     static const struct cmd_group group = {
         .name = "store",
         .summary = "Redis, Valkey and memcached, as stores that servers share",
-        .bad_input = "the store could not be asked",
+        .bad_input = "the store did not answer",
         .commands = commands,
     };
     return cmd_group_run(&group, argc, argv);

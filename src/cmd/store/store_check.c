@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint store check`: the command line, and which server of a URL is looked at. */
+/* `stint store check`: the command line, and the choice of the server of a URL. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/lib/args.h"
@@ -24,13 +24,13 @@ enum {
 };
 
 static const struct argp_option options_known[] = {
-    {"samples", OPTION_SAMPLES, "N", 0, "Round trips that are measured (default 100)", 1},
+    {"samples", OPTION_SAMPLES, "N", 0, "Number of round trips to measure (default 100)", 1},
     {"timeout", OPTION_TIMEOUT, "DURATION", 0,
      "How long connecting, and then each answer, may take (default 2s)", 1},
     {"json", OPTION_JSON, NULL, 0, "Print one JSON object", 2},
     {"ca-file", OPTION_CA_FILE, "FILE", 0,
-     "Who may sign the server's certificate (default: whom the system trusts)", 3},
-    {"cert-file", OPTION_CERT_FILE, "FILE", 0, "Show this certificate (PEM)", 3},
+     "CA certificates for the server's certificate (default: those of the system)", 3},
+    {"cert-file", OPTION_CERT_FILE, "FILE", 0, "Client certificate (PEM)", 3},
     {"key-file", OPTION_KEY_FILE, "FILE", 0, "The key of --cert-file (PEM)", 3},
     {0},
 };
@@ -109,7 +109,7 @@ static struct store_session_options options_of(const struct check *check)
     };
 }
 
-/* The first of the URL's servers that answers; what is told otherwise is of the last. */
+/* Connects to the first of the URL's servers that answers; an error is that of the last one. */
 static int open_any(const struct check *check, struct store_session **session,
                     struct store_findings *findings, struct stint_error *error)
 {
@@ -215,15 +215,12 @@ int store_check_main(int argc, char **argv)
         .options = options_known,
         .parser = parse_option,
         .args_doc = "[URL]",
-        .doc = "Asks a Redis, Valkey or memcached whether it can be the store of several servers, "
-               "and how "
-               "well it would do.\v"
-               "URL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE] or valkey://, rediss:// "
-               "with TLS, unix:/PATH, memcached://HOST[:PORT][,HOST...] (default: STINT_STORE of "
-               "the environment, where other users "
-               "of the machine do not see its password), or @FILE that has it in its first line.\n"
-               "Exit codes: 0 fit, 3 not fit, 1 it could not be asked, 2 bad usage. See "
-               "stint-store(1)."};
+        .doc = "Checks whether a Redis, Valkey or memcached can be the store of several servers, "
+               "and its speed.\vURL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE] or "
+               "valkey://, rediss:// with TLS, unix:/PATH, memcached://HOST[:PORT][,HOST...] "
+               "(default: STINT_STORE of the environment, where other users of the machine do not "
+               "see its password), or @FILE that has it in its first line.\n"
+               "Exit codes: 0 fit, 3 not fit, 1 no answer, 2 bad usage. See stint-store(1)."};
     struct check check = {.samples = SAMPLES_DEFAULT, .timeout_ns = TIMEOUT_NS_DEFAULT};
     struct stint_error error;
     args_parse(&argp, argc, argv, &check);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads --store URL, the files of its TLS, and how long it may take. */
+/* Reads --store URL, its TLS files and its timeout. */
 #define _GNU_SOURCE
 #include "cmd/store/store_given.h"
 
@@ -19,8 +19,8 @@ static const struct argp_option options_known[] = {
     {"store-timeout", OPTION_TIMEOUT, "DURATION", 0,
      "How long connecting, and then each answer, may take (default 2s)", 1},
     {"ca-file", OPTION_CA_FILE, "FILE", 0,
-     "Who may sign the store's certificate (default: whom the system trusts)", 1},
-    {"cert-file", OPTION_CERT_FILE, "FILE", 0, "Show the store this certificate (PEM)", 1},
+     "CA certificates for the store's certificate (default: those of the system)", 1},
+    {"cert-file", OPTION_CERT_FILE, "FILE", 0, "Client certificate for the store (PEM)", 1},
     {"key-file", OPTION_KEY_FILE, "FILE", 0, "The key of --cert-file (PEM)", 1},
     {0},
 };
@@ -40,7 +40,7 @@ static void check(const struct store_given *given, struct argp_state *state)
     const struct upstream_tls_paths *paths = &given->paths;
     bool has_files = paths->ca_file != NULL || paths->cert_file != NULL || paths->key_file != NULL;
     if (given->text == NULL && (has_files || given->timeout_ns != TIMEOUT_NS_DEFAULT))
-        argp_error(state, "%s without --store: there is nobody to connect to",
+        argp_error(state, "%s without --store: expected --store URL, too",
                    has_files ? "files of TLS" : "--store-timeout");
     if (has_files && !given->url.is_tls)
         argp_error(state, "--ca-file and --cert-file go with rediss:// and valkeys://");

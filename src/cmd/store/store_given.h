@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* --store URL and what goes with it, for commands whose arguments are something else. */
+/* --store URL and its options, for commands whose arguments are something else. */
 #ifndef STINT_CMD_STORE_STORE_GIVEN_H
 #define STINT_CMD_STORE_STORE_GIVEN_H
 
@@ -9,7 +9,7 @@
 #include <argp.h>
 
 struct store_given {
-    const char *text; /* the URL; NULL: no store was named */
+    const char *text; /* the URL; NULL: no store was given */
     struct store_url url;
     struct upstream_tls_paths paths;
     uint64_t timeout_ns; /* of connecting, and of each answer */
@@ -18,7 +18,7 @@ struct store_given {
 /* As a child of a command's parser; its input is a struct store_given. */
 extern const struct argp store_given_argp;
 
-/* *tls is NULL where the URL is not in TLS. */
+/* *tls is NULL if the URL is without TLS. */
 int store_given_tls(const struct store_given *given, struct upstream_tls **tls,
                     struct stint_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One question after the other; what a server may refuse to tell is left unknown, and said so. */
+/* One query after the other; what a server refuses to return is reported as not known. */
 #define _GNU_SOURCE
 #include "base/buf.h"
 #include "base/ns.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #define SKEW_MAX_NS (500 * NS_PER_MS)
-/* What every script of ours needs: the time, a state read, written and forgotten again. */
+/* What every script needs: the time, and a state that is read, written and deleted. */
 #define SCRIPT                                                                                     \
     "local before = redis.call('GET', KEYS[1]) "                                                   \
     "redis.call('SET', KEYS[1], '1', 'PX', 1000) "                                                 \
@@ -140,7 +140,7 @@ static void read_info(void *arg, const struct redis_reply *reply)
         store_fault(findings, "it cannot write its append-only file, and takes no writes");
 }
 
-/* CONFIG is closed at many hosts' servers, which is no fault. */
+/* CONFIG is disabled at many hosting providers, which is no error. */
 static void read_save(void *arg, const struct redis_reply *reply)
 {
     struct store_findings *findings = arg;
@@ -169,7 +169,7 @@ static void judge_info(struct store_findings *findings)
                              "no replica; every limit then begins anew");
 }
 
-/* ---- What it is ------------------------------------------------------------------------------ */
+/* ---- Software -------------------------------------------------------------------------------- */
 
 static void judge_server(const struct look *look)
 {
@@ -184,7 +184,7 @@ static void judge_server(const struct look *look)
     hide_controls(findings->version);
     hide_controls(findings->mode);
     snprintf(findings->role, sizeof(findings->role), "%s", server->is_replica ? "replica" : "");
-    /* Valkey's first was 7.2; a server that hides its version is not judged by it. */
+    /* Valkey begins with 7.2; a server that hides its version is accepted. */
     if (*behind_major == '.' && (major < 6 || (major == 6 && minor < 2)))
         store_fault(findings, "it is of version %s: expected Redis 6.2 or later, or Valkey",
                     server->version);
@@ -205,7 +205,7 @@ static void judge_role(struct store_findings *findings)
     if (!is_replica)
         return;
     snprintf(findings->role, sizeof(findings->role), "replica");
-    if (strcmp(findings->mode, "cluster") != 0) /* of a cluster, others are asked for */
+    if (strcmp(findings->mode, "cluster") != 0) /* other nodes of a cluster are queried instead */
         store_fault(findings, "it is a replica and takes no writes: expected the master");
 }
 
@@ -268,7 +268,7 @@ static void read_time(void *arg, const struct redis_reply *reply)
         *time_ns = seconds * NS_PER_S + micros * NS_PER_US;
 }
 
-/* Of some tries the quickest: its instant is known best. */
+/* Of some tries the fastest one: its time is known best. */
 static int look_at_clock(const struct look *look)
 {
     struct store_findings *findings = look->findings;
@@ -345,7 +345,7 @@ int store_look(struct store_session *session, const struct store_url *url, unsig
         return code;
     judge_role(findings);
     judge_info(findings);
-    /* A sentinel is none of those that follow. */
+    /* Scripts are not tried on a sentinel. */
     if (strcmp(findings->mode, "sentinel") == 0)
         return 0;
     if (strcmp(findings->role, "replica") != 0 && strcmp(findings->mode, "cluster") != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One server after the other, and one command after the other: figures, swaps, round trips. */
+/* One server after the other, and one command after the other: metrics, swaps, round trips. */
 #define _GNU_SOURCE
 #include "cmd/store/store_memcached.h"
 
@@ -16,7 +16,7 @@
 #define CHECK_KEY "stint:{check}"
 #define CHECK_TTL_S 10
 
-/* A server that is asked, and what it said last. */
+/* A server, and its last reply. */
 struct asked {
     uv_loop_t loop;
     struct memcached_conn *conn;
@@ -50,7 +50,7 @@ static int open_server(struct asked *asked, const struct memcached_check *check,
         .connect_ns = check->timeout_ns,
         .reply_ns = check->timeout_ns,
         .commands_max = 4,
-        .backoff_first_ns = NS_PER_HOUR, /* the first fault is told */
+        .backoff_first_ns = NS_PER_HOUR, /* the first error is kept */
         .backoff_max_ns = NS_PER_HOUR,
     });
     if (asked->conn == NULL)
@@ -84,7 +84,7 @@ static void close_server(struct asked *asked)
     (void)left;
 }
 
-/* ---- Figures --------------------------------------------------------------------------------- */
+/* ---- Metrics --------------------------------------------------------------------------------- */
 
 static void read_number(struct span value, uint64_t *number)
 {
@@ -98,7 +98,7 @@ static void read_stat(struct memcached_findings *findings, const struct memcache
     else if (span_equals(stat->name, "bytes"))
         read_number(stat->value, &findings->memory_used);
     else if (span_equals(stat->name, "evictions")) {
-        /* A count, or in the settings whether there are any. */
+        /* A number, or in the settings whether it is above 0. */
         read_number(stat->value, &findings->evictions);
         if (span_equals(stat->value, "off"))
             findings->evicts = false;
@@ -150,7 +150,7 @@ static int ask_stats(struct asked *asked, const char *what)
     int code =
         ask(asked, (struct memcached_command){.verb = MEMCACHED_STATS, .key = span_of_text(what)});
     if (code == 0 && asked->outcome == MEMCACHED_REFUSED)
-        store_warn(&asked->findings->common, "it does not tell its figures (stats%s%s)",
+        store_warn(&asked->findings->common, "it refuses to return its metrics (stats%s%s)",
                    what[0] != '\0' ? " " : "", what);
     return code;
 }
@@ -166,7 +166,7 @@ static int ask_key(struct asked *asked, enum memcached_verb verb, uint64_t numbe
                                                  .ttl_s = CHECK_TTL_S});
 }
 
-/* A write under the number that was read is done, and under the same one a second time is not. */
+/* A write with the number that was read succeeds, and a second one with the same number fails. */
 static int try_swaps(struct asked *asked)
 {
     int code = ask_key(asked, MEMCACHED_ADD, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was found of each server, as lines for a person or one JSON object. */
+/* The results for each server, as lines for a person or one JSON object. */
 #define _GNU_SOURCE
 #include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"

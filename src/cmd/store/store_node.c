@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One session at a time: whoever looks at keys looks at few. */
+/* One session at a time: the command reads few keys. */
 #define _GNU_SOURCE
 #include "cmd/store/store_node.h"
 
@@ -56,7 +56,7 @@ static int go_to_any(struct store_nodes *nodes, struct stint_error *error)
 static int go_to_master(struct store_nodes *nodes, struct stint_error *error)
 {
     struct store_host master;
-    struct store_findings *findings = calloc(1, sizeof(*findings)); /* which nobody wants here */
+    struct store_findings *findings = calloc(1, sizeof(*findings)); /* not needed here */
     if (findings == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory to ask sentinels");
     int code =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was found, as lines for a person or one JSON object. */
+/* The results, as lines for a person or one JSON object. */
 #define _GNU_SOURCE
 #include "backend/redis/cluster.h"
 #include "base/ns.h"
@@ -67,7 +67,7 @@ static void print_text(const struct store_url *url, const struct store_findings 
     printf("%s\n", store_is_fit(findings) ? "fit" : "not fit");
 }
 
-/* JSON has no other way to say that something is not known. */
+/* In JSON a value that is not known is null. */
 static json_t *word(const char *text)
 {
     return text[0] != '\0' ? json_text_key(span_of_text(text)) : json_null();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint store script`: the scripts that a store is given, as text for redis-cli. */
+/* `stint store script`: the scripts that servers load into a store, as text for redis-cli. */
 #define _GNU_SOURCE
 #include "backend/script/lua_script.h"
 #include "cmd/lib/args.h"
@@ -44,12 +44,12 @@ int store_script_main(int argc, char **argv)
         .options = no_options,
         .parser = parse_option,
         .args_doc = "[NAME]",
-        .doc = "Prints the Lua script NAME as a store is given it, such as rolling_window for "
-               "redis-cli; without NAME, the names of all scripts.\v"
-               "stint store script rolling_window > rolling_window.lua\n"
-               "redis-cli --eval rolling_window.lua mail:alice , 100 10 60000000 5000000 0\n\n"
-               "Exit codes: 0 done, 1 the output cannot be written, 2 bad usage. See "
-               "stint-store(1)."};
+        .doc =
+            "Prints the Lua script NAME as servers load it, such as rolling_window for "
+            "redis-cli; without NAME, the names of all scripts.\vstint store script "
+            "rolling_window > rolling_window.lua\n"
+            "redis-cli --eval rolling_window.lua mail:alice , 100 10 60000000 5000000 0\n\n"
+            "Exit codes: 0 done, 1 the output cannot be written, 2 bad usage. See stint-store(1)."};
     const char *name = NULL;
     args_parse(&argp, argc, argv, &name);
     if (name == NULL) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs the loop in steps until what was waited for is there. */
+/* Runs the loop in steps until the reply has arrived. */
 #define _GNU_SOURCE
 #include "cmd/store/store_session.h"
 
@@ -27,7 +27,7 @@ static int gone(const struct store_session *session, struct stint_error *error)
     return err_set(error, STINT_E_GONE, "%s", redis_conn_error(session->conn));
 }
 
-/* The loop is not to wait for what comes next. */
+/* The loop must not wait for further events. */
 static void stop(void *arg)
 {
     struct store_session *session = arg;
@@ -51,7 +51,7 @@ int store_session_open(struct store_session **session, const struct store_sessio
         .connect_ns = options->timeout_ns,
         .reply_ns = options->timeout_ns,
         .commands_max = 4,
-        .backoff_first_ns = NS_PER_HOUR, /* the first fault is told */
+        .backoff_first_ns = NS_PER_HOUR, /* the first error is kept */
         .backoff_max_ns = NS_PER_HOUR,
     });
     if (made->conn == NULL) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stores of several servers: the masters of a cluster, and the one that sentinels watch. */
+/* Stores of several servers: the masters of a cluster, and the master that sentinels watch. */
 #define _GNU_SOURCE
 #include "backend/redis/cluster.h"
 #include "backend/redis/sentinel.h"
@@ -55,7 +55,7 @@ int store_read_map(struct store_session *session, const struct store_host *asked
     return code;
 }
 
-/* A key that every access control list for stint:* allows, and that lies with that master. */
+/* A key that access control lists with stint:* allow, in a slot of that master. */
 static bool find_key(const struct cluster *cluster, const struct store_host *master, char *key,
                      size_t size)
 {
@@ -76,7 +76,7 @@ static int try_master(const struct cluster *cluster, const struct store_host *ma
     struct store_session *session = NULL;
     char key[64];
     if (!find_key(cluster, master, key, sizeof(key)))
-        return 0; /* all that it had is another's by now */
+        return 0; /* all its slots have moved to other masters */
     there.host = master;
     store_address(master, findings->node, sizeof(findings->node));
     int code = store_session_open(&session, &there, error);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cuts a name from a URL, and keeps its password from being shown. */
+/* Cuts a name from a URL, and hides its password. */
 #define _GNU_SOURCE
 #include "cmd/store/store_word.h"
 
@@ -13,7 +13,7 @@
 #define URL_FILE_MAX 16384
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
-/* How much of the text is "NAME=". URLs have no '=' before their ':'. */
+/* The length of "NAME=" in the text. URLs have no '=' before their ':'. */
 static size_t name_len(const char *text)
 {
     size_t len = strcspn(text, "=:/@");
@@ -89,8 +89,8 @@ int store_word_url(struct store_url *url, const char *text, struct stint_error *
 /* ---- Passwords ------------------------------------------------------------------------------- */
 
 /*
- * The password of a URL, between the first ':' of what stands before '@' and that; or nothing. Of
- * what is none, too, since somebody may have meant it as one.
+ * The password of a URL, between the first ':' before '@' and the '@'; or nothing. Also for an
+ * invalid URL, since it may still contain a password.
  */
 static struct span password_of(const char *text)
 {

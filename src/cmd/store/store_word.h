@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A store as a setting has it, [NAME=]URL or [NAME=]@FILE, before any file is read. */
+/* A store as written in a setting, [NAME=]URL or [NAME=]@FILE, before any file is read. */
 #ifndef STINT_CMD_STORE_STORE_WORD_H
 #define STINT_CMD_STORE_STORE_WORD_H
 
@@ -12,7 +12,7 @@
 #define STORE_WORD_NAME_MAX 32
 
 struct store_word {
-    struct span name; /* `default` where there is none */
+    struct span name; /* `default` if there is none */
     const char *text; /* the URL, or the path of its file */
     bool is_file;
 };
@@ -25,10 +25,10 @@ int store_word_file(struct store_url *url, const char *path, struct stint_error 
 /* URL or @FILE. */
 int store_word_url(struct store_url *url, const char *text, struct stint_error *error);
 
-/* A word with *** for the password, for people; NULL: no memory. To be freed. */
+/* A word with *** instead of the password, for messages; NULL: no memory. To be freed. */
 char *store_word_shown(const char *text);
 
-/* Takes the password out of the words of a process, which others can see. */
+/* Overwrites the password in the words of the command line, which other users can see. */
 void store_word_hide(char *text);
 
 #endif

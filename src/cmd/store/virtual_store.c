@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Hands each ask on to the store of a session, and runs its loop until the answer is there. */
+/* Passes each request to the store of a session, and runs its loop until the answer is there. */
 #define _GNU_SOURCE
 #include "cmd/store/virtual_store.h"
 
@@ -77,7 +77,7 @@ static void store_ask(struct backend *shared, const struct backend_request *ask,
 
 static void store_forget(struct backend *shared, struct backend_op *op)
 {
-    (void)shared, (void)op; /* nothing waits */
+    (void)shared, (void)op; /* no request waits */
 }
 
 static int store_accepts(const struct backend *shared, const struct stint_quota *quota,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint top`: what a server does, in the terminal, anew each second. */
+/* `stint top`: a server's metrics in the terminal, updated each second. */
 #define _GNU_SOURCE
 #include "cmd/top/top.h"
 
@@ -16,7 +16,7 @@
 
 #define KEYS_DEFAULT 10
 #define COLUMNS_DEFAULT 100
-/* The other screen of the terminal, so that what stood on it comes back. */
+/* The terminal's alternate screen, so that its old content is restored. */
 #define ENTER "\033[?1049h\033[?25l"
 #define LEAVE "\033[?25h\033[?1049l"
 #define HOME "\033[H"
@@ -25,11 +25,11 @@
 enum { OPTION_ONCE = 256, OPTION_JSON, OPTION_KEYS, OPTION_ORDER, OPTION_INTERVAL };
 
 static const struct argp_option options_known[] = {
-    {"once", OPTION_ONCE, NULL, 0, "Look once, for as long as --interval, and end", 0},
-    {"json", OPTION_JSON, NULL, 0, "Print each look as one JSON object on a line", 0},
+    {"once", OPTION_ONCE, NULL, 0, "Print the metrics of one --interval, and exit", 0},
+    {"json", OPTION_JSON, NULL, 0, "Print each sample as one JSON object on a line", 0},
     {"keys", OPTION_KEYS, "N", 0, "List N keys (default 10)", 0},
     {"order", OPTION_ORDER, "denied|asked", 0, "Which keys to list (default denied)", 0},
-    {"interval", OPTION_INTERVAL, "DURATION", 0, "How long from one look to the next (default 1s)",
+    {"interval", OPTION_INTERVAL, "DURATION", 0, "Time from one sample to the next (default 1s)",
      0},
     {0},
 };
@@ -67,7 +67,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     }
 }
 
-/* False where the user ends the program meanwhile. */
+/* False if the user ends the program meanwhile. */
 static bool wait_for(uint64_t ns)
 {
     const struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S),
@@ -75,7 +75,7 @@ static bool wait_for(uint64_t ns)
     return nanosleep(&time, NULL) == 0 && !interrupt_seen();
 }
 
-/* As the terminal is now: it may have changed since the last look. */
+/* The size of the terminal now: it may have changed since the last screen. */
 static struct top_screen screen_now(const struct top_options *options)
 {
     struct top_screen screen = {.out = stdout, .columns = COLUMNS_DEFAULT};
@@ -104,7 +104,7 @@ static int show(const struct top_options *options, const struct top_look *before
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : -1;
 }
 
-/* Rates need two looks; --json has counts, from which anybody can make them. */
+/* Rates need two samples; --json has counts, from which rates can be computed. */
 static int look_on(const struct top_options *options, struct top_group *group,
                    struct stint_error *error)
 {
@@ -115,12 +115,12 @@ static int look_on(const struct top_options *options, struct top_group *group,
             result = CMD_BAD_INPUT;
             break;
         }
-        /* Sums of other servers have no difference. */
+        /* Sums over different servers have no difference. */
         if (before.servers != NULL && json_equal(before.servers, look.servers) == 0)
             top_forget(&before);
         bool is_shown = options->json || !is_first || !options->once;
         if (is_shown && show(options, &before, &look) != 0)
-            result = CMD_BAD_INPUT; /* main.c says what became of standard output */
+            result = CMD_BAD_INPUT; /* main.c reports errors of standard output */
         top_forget(&before);
         before = look;
         if ((is_shown && options->once) || !wait_for(options->interval_ns))
@@ -137,7 +137,7 @@ int top_main(int argc, char **argv)
         .parser = parse_option,
         .children = client_children,
         .args_doc = "[URL...]",
-        .doc = "Shows what a server does: decisions per second, allowed and denied by rule, the "
+        .doc = "Shows a server's metrics: decisions per second, allowed and denied by rule, the "
                "keys denied or asked most, how long decisions take, how full the table is. Of "
                "several URLs the sums are shown, and which servers did not answer."};
     struct top_options options = {.keys = KEYS_DEFAULT, .interval_ns = NS_PER_S};

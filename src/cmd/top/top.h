@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint top` knows of a server, and how it is drawn: reading, comparing, writing apart. */
+/* The data of `stint top`, and how they are drawn: reading, comparing and writing are separate. */
 #ifndef STINT_CMD_TOP_TOP_H
 #define STINT_CMD_TOP_TOP_H
 
@@ -11,11 +11,11 @@
 enum top_order { TOP_DENIED, TOP_ASKED };
 
 #define TOP_SERVERS_MAX 64
-#define TOP_KEYS_MAX 1000 /* that a server tells */
+#define TOP_KEYS_MAX 1000 /* that a server returns */
 
 struct top_options {
     struct client_options client;
-    const char *servers[TOP_SERVERS_MAX]; /* of arguments; none: that of `client` */
+    const char *servers[TOP_SERVERS_MAX]; /* from the arguments; none: that of `client` */
     size_t n_servers;
     bool once, json;
     size_t keys; /* how many to list */
@@ -23,36 +23,36 @@ struct top_options {
     uint64_t interval_ns;
 };
 
-/* One look at a server: what /v1/stats and /v1/top said. */
+/* One sample of a server: the content of /v1/stats and /v1/top. */
 struct top_look {
     json_t *stats, *keys;
-    json_t *servers; /* of several: an array of {url, error}, error null where it answered */
+    json_t *servers; /* of several: an array of {url, error}, error null if it answered */
 };
 
 struct top_group; /* several servers, each with a connection of its own */
 int top_group_open(struct top_group **group, const struct top_options *options,
                    struct stint_error *error);
 void top_group_close(struct top_group *group); /* NULL is fine */
-/* All of them, added up; 0 as long as one answers. */
+/* All of them, added up; 0 if at least one answers. */
 int top_group_look(struct top_group *group, const struct top_options *options,
                    struct top_look *look, struct stint_error *error);
 
-/* 0, or a code: no answer, or one that is none of a stint server's. */
+/* 0, or a code: no answer, or one that is not from a stint server. */
 int top_look(struct client *client, const struct top_options *options, struct top_look *look,
              struct stint_error *error);
 void top_forget(struct top_look *look);
 
-/* All that was said as one JSON object, on one line. 0, or -1 where it cannot be written. */
+/* The sample as one JSON object, on one line. 0, or -1 if it cannot be written. */
 int top_print_json(const struct top_look *look);
 
 /* Where to draw. */
 struct top_screen {
     FILE *out;
-    unsigned rows, columns; /* rows 0: as many as it takes */
-    bool is_terminal;       /* may be coloured */
+    unsigned rows, columns; /* rows 0: no limit */
+    bool is_terminal;       /* colours are allowed */
 };
 
-/* Draws a look; rates of rules are what was counted since `before`, which may be empty. */
+/* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */
 void top_draw(const struct top_screen *screen, const struct top_options *options,
               const struct top_look *before, const struct top_look *look);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Draws what a server said: lines of plain text, no wider than the screen. */
+/* Draws a sample: lines of plain text, no wider than the screen. */
 #define _GNU_SOURCE
 #include "base/buf.h"
 #include "base/ns.h"
@@ -15,9 +15,9 @@
 #define PLAIN "\033[0m"
 #define RULES_SHOWN 12
 #define NAME_MIN 12      /* columns that a name has at least */
-#define FIGURES_WIDTH 44 /* columns of a rule's figures */
+#define FIGURES_WIDTH 44 /* columns of a rule's numbers */
 
-/* ---- Reading what was said ------------------------------------------------------------------- */
+/* ---- Reading a sample ------------------------------------------------------------------------ */
 
 static json_t *at(json_t *object, const char *part, const char *name)
 {
@@ -95,8 +95,7 @@ static bool has_space(const struct drawing *drawing, unsigned rows)
     return drawing->screen->rows == 0 || drawing->rows + rows <= drawing->screen->rows;
 }
 
-/* One line, cut where the screen ends. What came from unauthenticated clients is shown without its
- * controls. */
+/* One line, cut at the edge. Text of unauthenticated clients is shown without controls. */
 ERR_PRINTF(3, 4)
 static void put(struct drawing *drawing, bool is_bold, const char *format, ...)
 {
@@ -125,7 +124,7 @@ static unsigned name_width(const struct drawing *drawing)
     return columns > FIGURES_WIDTH + NAME_MIN ? columns - FIGURES_WIDTH : NAME_MIN;
 }
 
-/* A name in as many columns as there are, cut at the end of a character. */
+/* A name in at most so many columns, cut at the end of a character. */
 static void put_row(struct drawing *drawing, const char *metrics, const char *name)
 {
     unsigned width = name_width(drawing), columns = 0;
@@ -141,8 +140,8 @@ static void put_row(struct drawing *drawing, const char *metrics, const char *na
 /* ---- Parts ----------------------------------------------------------------------------------- */
 
 /*
- * Of a large table a sample is looked at. Where none of its keys is seen, there are fewer than
- * three times what one stands for, in 19 of 20 cases.
+ * Of a large table only a sample is read. If it contains none of the keys, the table has with 95 %
+ * probability fewer than three times as many as one stands for.
  */
 static const char *keys_text(char *to, size_t size, json_t *stats)
 {
@@ -180,7 +179,7 @@ static void draw_head(struct drawing *drawing, json_t *stats)
         put(drawing, true, "the last reload failed: %s", text(stats, "reloads", "fault"));
 }
 
-/* Which of several servers did not answer, and why. */
+/* The servers that did not answer, with the reason. */
 static void draw_servers(struct drawing *drawing, json_t *servers)
 {
     size_t i, n_answered = 0;

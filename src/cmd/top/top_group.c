@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One look at several servers, as if they were one. Counts and rates are added up, by rule and by
- * key; of durations the longest is told, since those of several servers do not add up.
+ * One sample of several servers, as if they were one. Counts and rates are added up, by rule and by
+ * key; of durations the longest is shown, since those of several servers do not add up.
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One server asked, in a thread of its own. */
+/* One server, queried in a thread of its own. */
 struct query {
     struct client *client;
     const struct top_options *options;
@@ -60,7 +60,7 @@ void top_group_close(struct top_group *group)
     free(group);
 }
 
-/* ---- Figures --------------------------------------------------------------------------------- */
+/* ---- Metrics --------------------------------------------------------------------------------- */
 
 static json_t *number_of(double number, bool is_whole)
 {
@@ -123,7 +123,7 @@ static void add_rules(json_t *sum, json_t *other)
     }
 }
 
-/* `sum` is the first server's own. */
+/* `sum` is the object of the first server. */
 static void add_stats(json_t *sum, json_t *other)
 {
     static const char *const parts[] = {"table", "totals", "rates", "frontends"};
@@ -179,7 +179,7 @@ static int by_rate(const void *a, const void *b, const char *name)
     return x_rate != y_rate ? (x_rate > y_rate ? -1 : 1) : by_name(a, b);
 }
 
-/* Rates and not scores: servers may have other half-lives. */
+/* Rates instead of scores: servers may have different half-lives. */
 static int by_asked(const void *a, const void *b)
 {
     return by_rate(a, b, "asked_per_s");
@@ -190,7 +190,7 @@ static int by_denied(const void *a, const void *b)
     return by_rate(a, b, "denied_per_s");
 }
 
-/* Equal names added up; how many there are then. */
+/* Adds up equal names; returns how many there are then. */
 static size_t merge(json_t **rows, size_t n)
 {
     size_t merged = 0;
@@ -204,7 +204,7 @@ static size_t merge(json_t **rows, size_t n)
     return merged;
 }
 
-/* The first of `keys`, an array of all that servers told, once equal ones are added up. */
+/* The first of `keys`, an array of the keys of all servers, after equal ones are added up. */
 static json_t *sum_of_keys(json_t *keys, const struct top_options *options)
 {
     size_t n = json_array_size(keys), i;
@@ -223,9 +223,9 @@ static json_t *sum_of_keys(json_t *keys, const struct top_options *options)
     return first;
 }
 
-/* ---- A look ---------------------------------------------------------------------------------- */
+/* ---- Samples --------------------------------------------------------------------------------- */
 
-/* Adds one server's look, which it takes. */
+/* Adds one server's sample, and takes ownership of it. */
 static void add_look(struct top_look *sum, json_t *keys, struct top_look *look)
 {
     json_array_extend(keys, json_object_get(look->keys, "keys"));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Asks a server how it stands. */
+/* Reads a sample of a server. */
 #define _GNU_SOURCE
 #include "cmd/lib/json_text.h"
 #include "cmd/top/top.h"
 
 #include <string.h>
 
-/* What a server says where it gives no figures, without its control characters. */
+/* A server's message if it returns no metrics, without its control characters. */
 static int refused(const struct client_answer *answer, const char *path, struct stint_error *error)
 {
     if (answer->status == 401 || answer->status == 403)
@@ -42,7 +42,7 @@ int top_look(struct client *client, const struct top_options *options, struct to
              struct stint_error *error)
 {
     char path[64];
-    /* A key that several servers know may be far down in the list of each. */
+    /* A key of several servers may be far down in the list of each. */
     size_t n_keys = options->n_servers > 1 ? TOP_KEYS_MAX : options->keys;
     snprintf(path, sizeof(path), "/v1/top?order=%s&n=%zu",
              options->order == TOP_ASKED ? "asked" : "denied", n_keys);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* One request of a trace or a log: when, who, how much. The line parsers make it. */
+/* One request of a trace or a log: time, key and cost. The line parsers fill it. */
 #ifndef STINT_SIM_INPUT_EVENT_H
 #define STINT_SIM_INPUT_EVENT_H
 
 #include "base/span.h"
 
-/* What a parser makes of a line; a negative enum stint_code says that the line is malformed. */
+/* The result of a parser; a negative enum stint_code says that the line is malformed. */
 enum event_line {
     EVENT_NONE = 0, /* blank, or a comment */
     EVENT_FOUND = 1,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Merge sort from below. Logs are nearly sorted, so most merges find that nothing is to be done. */
+/* Merge sort from below. Logs are nearly sorted, so most merges have nothing to do. */
 #include "sim/input/event_list.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void merge(struct event_entry *to, const struct event_entry *from, size_t
     }
     size_t left = 0, right = n_left;
     for (size_t i = 0; i < n; i++) {
-        /* The left one goes first where both are of one instant: this keeps their order. */
+        /* On equal times the left one goes first: this keeps their order. */
         bool take_left = right == n || (left < n_left && from[left].at_ns <= from[right].at_ns);
         to[i] = take_left ? from[left++] : from[right++];
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Events kept in memory to be put into the order of time: 24 bytes each. */
+/* Events kept in memory to be sorted by time: 24 bytes each. */
 #ifndef STINT_SIM_INPUT_EVENT_LIST_H
 #define STINT_SIM_INPUT_EVENT_LIST_H
 
@@ -7,7 +7,7 @@
 
 /* An event whose key is a number of a key_set. */
 struct event_entry {
-    uint64_t at_ns; /* as the input has it */
+    uint64_t at_ns; /* as in the input */
     uint32_t key, cost;
     uint8_t decimals;
 };
@@ -20,7 +20,7 @@ struct event_list {
 void event_list_deinit(struct event_list *list);
 int event_list_add(struct event_list *list, struct event_entry entry, struct stint_error *error);
 
-/* By time; events of one instant stay in the order of the input. */
+/* By time; events of one time stay in the order of the input. */
 int event_list_sort(struct event_list *list, struct stint_error *error);
 
 #endif

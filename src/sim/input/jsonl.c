@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses with jansson; duplicate members are refused, so that no two readers see two keys. */
+/* Parses with jansson; duplicate members are refused, so that all readers see the same key. */
 #include "sim/input/jsonl.h"
 
 #include "base/limits.h"
@@ -51,8 +51,8 @@ static int no_member(const char *name, const char *expected, struct stint_error 
 }
 
 /*
- * JSON numbers arrive as doubles. The shortest decimal that reads back as the same double is what
- * the writer wrote, up to 15 digits; longer times belong into strings.
+ * JSON numbers arrive as doubles. The shortest decimal that reads back as the same double is the
+ * writer's number, up to 15 digits; longer times belong into strings.
  */
 static int parse_real_seconds(struct timestamp *timestamp, double seconds,
                               struct stint_error *error)

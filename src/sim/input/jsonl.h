@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads a line that is one JSON object; which of its members are the time, the key and the cost is
- * the caller's choice.
+ * Reads a line that is one JSON object. The caller chooses which of its members are the time, the
+ * key and the cost.
  */
 #ifndef STINT_SIM_INPUT_JSONL_H
 #define STINT_SIM_INPUT_JSONL_H
@@ -22,7 +22,7 @@ struct jsonl {
     char *members[JOINED_KEY_PARTS_MAX]; /* of the key */
     size_t n_members;
     char *names;                            /* the memory of `members` */
-    struct json_t *object;                  /* of the last line: lends the key's bytes */
+    struct json_t *object;                  /* of the last line: owns the key's bytes */
     char numbers[JOINED_KEY_PARTS_MAX][32]; /* parts of a key that are numbers, in text */
     struct joined_key joined;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One pass over the line. Only what a key or the time can come from is looked at; what follows the
- * size (referrer, user agent, fields of one's own) may be anything.
+ * One pass over the line. Only what a key or the time needs is parsed; what follows the size
+ * (referrer, user agent, other fields) may be anything.
  */
 #include "sim/input/logline.h"
 
@@ -81,7 +81,7 @@ static struct span cut_word(struct span *line)
 
 /*
  * Cuts the user and the date off the line. The name of a user may hold spaces and brackets, so the
- * date is the first bracket whose inside reads as one.
+ * date is the first bracket whose content parses as one.
  */
 static bool cut_user_and_date(struct logline *logline, struct span *line, struct span *user,
                               uint64_t *at_ns)
@@ -126,7 +126,7 @@ static bool cut_quoted(struct span *line, struct span *inside)
     return false;
 }
 
-/* A request that was never one (a scan, TLS on a plain port) is a path without a method. */
+/* An invalid request (a scan, TLS on a plain port) is a path without a method. */
 static void split_request(struct span request, struct span *method, struct span *path)
 {
     static const uint8_t dash = '-';
@@ -183,7 +183,7 @@ static bool is_plain_v4(struct span text)
     return at == text.len;
 }
 
-/* Nearly all addresses of nearly all logs are IPv4 in canonical form: those cost one look. */
+/* Nearly all addresses of logs are IPv4 in canonical form: those need one pass. */
 static struct span address_of(struct logline *logline, struct span host)
 {
     if (is_plain_v4(host))

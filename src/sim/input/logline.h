@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reads a line of an access log in the common or the combined format, as Apache and nginx write
- * them, and makes the key that a key expression asks for:
+ * them, and makes the key of a key expression:
  *
  *     HOST IDENT USER [17/May/2015:10:05:03 +0000] "METHOD PATH PROTOCOL" STATUS BYTES …
  */

@@ -19,7 +19,7 @@ void reader_deinit(struct reader *reader)
     *reader = (struct reader){0};
 }
 
-/* Makes room behind what is left and fills it; 0 or a negative code. */
+/* Frees space after the remaining bytes and fills it; 0 or a negative code. */
 static int refill(struct reader *reader, struct stint_error *error)
 {
     size_t left = reader->end - reader->begin;
@@ -45,14 +45,14 @@ static int give(struct reader *reader, struct span *line, size_t len)
     return len > READER_LINE_MAX ? READER_TOO_LONG : READER_LINE;
 }
 
-/* Needs more bytes before it can tell where the line ends. */
+/* Reads more bytes to find the end of the line. */
 static int next_slow(struct reader *reader, struct span *line, struct stint_error *error)
 {
     bool too_long = false;
     for (;;) {
         size_t seen = reader->end - reader->begin;
         if (seen > READER_LINE_MAX) {
-            /* Only that it is too long matters: its bytes make room, memory stays bounded. */
+            /* The bytes of a line that is too long are dropped, so memory stays bounded. */
             too_long = true;
             reader->begin = reader->end;
             seen = 0;

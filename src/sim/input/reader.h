@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Cuts bytes that come in blocks of any size into lines. Where the bytes come from is the caller's
- * matter: a function that fills memory.
- */
+/* Cuts bytes that come in blocks of any size into lines. The caller's function reads them. */
 #ifndef STINT_SIM_INPUT_READER_H
 #define STINT_SIM_INPUT_READER_H
 
@@ -10,12 +7,12 @@
 #include "base/span.h"
 
 #define READER_LINE_MAX 65536u      /* bytes, without the newline */
-#define READER_BLOCK (256u * 1024u) /* bytes asked for at once; they stay in the cache */
+#define READER_BLOCK (256u * 1024u) /* bytes per read; they stay in the cache */
 
 enum reader_line {
     READER_END = 0,
     READER_LINE = 1,
-    READER_TOO_LONG = 2, /* a line of more than READER_LINE_MAX bytes was left out */
+    READER_TOO_LONG = 2, /* a line of more than READER_LINE_MAX bytes was skipped */
 };
 
 /* Writes up to `size` bytes; returns how many, 0 at the end, or a negative code and *error. */
@@ -25,8 +22,8 @@ struct reader {
     reader_fill *fill;
     void *arg;
     uint8_t *block;
-    size_t begin, end;    /* bytes of the block that are not yet given out */
-    uint64_t line_number; /* of the line last given out, from 1 */
+    size_t begin, end;    /* bytes of the block that are not yet returned */
+    uint64_t line_number; /* of the line last returned, from 1 */
     bool ended;
 };
 

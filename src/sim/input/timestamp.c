@@ -87,7 +87,7 @@ static bool is_day(int year, int month, int day)
 static int time_of_day_s(const uint8_t *text)
 {
     int hour = digits(text, 2), minute = digits(text + 3, 2), second = digits(text + 6, 2);
-    /* 60 is a leap second: the same instant as the next minute's 0, as in POSIX time. */
+    /* 60 is a leap second: the same time as the next minute's 0, as in POSIX time. */
     if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60)
         return -1;
     return text[2] == ':' && text[5] == ':' ? hour * 3600 + minute * 60 + second : -1;

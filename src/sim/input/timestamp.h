@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads the ways in which traces and logs write a time: decimal seconds, RFC 3339, and the date of
- * access logs. No time zone database: every form carries its own offset.
+ * Reads the formats of times in traces and logs: decimal seconds, RFC 3339, and the date of access
+ * logs. No time zone database: every form carries its own offset.
  */
 #ifndef STINT_SIM_INPUT_TIMESTAMP_H
 #define STINT_SIM_INPUT_TIMESTAMP_H
@@ -26,8 +26,8 @@ int timestamp_parse_rfc3339(struct timestamp *timestamp, struct span text,
                             struct stint_error *error);
 
 /*
- * Logs hold many lines of one second and one day: what was worked out for the last line serves the
- * next one where the text is the same. Zeroed is "nothing yet".
+ * Logs hold many lines of one second and one day: the result for the last line is reused for the
+ * next one if the text is the same. All zero is "nothing yet".
  */
 struct timestamp_clf_cache {
     uint8_t text[TIMESTAMP_CLF_LEN];

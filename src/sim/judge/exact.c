@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Two pointers over the runs of each key: one appends, one per period drops what has left the
- * window. A window holds most when it ends at an instant of use, so only those are looked at.
+ * window. A window holds most when it ends at a time of use, so only those are checked.
  */
 #include "sim/judge/exact.h"
 
@@ -11,7 +11,7 @@
 
 #define KEYS_FIRST 1024u
 #define RUNS_FIRST 4u
-#define SELDOM __attribute__((noinline)) /* out of the way of what every decision does */
+#define SELDOM __attribute__((noinline)) /* not inlined: rarely called */
 
 void exact_init(struct exact *exact, const uint64_t *periods_ns, size_t n_periods)
 {
@@ -39,7 +39,7 @@ static int no_memory(struct stint_error *error)
     return err_set(error, STINT_E_SYSTEM, "out of memory for the exact count");
 }
 
-/* Accounts for more memory, if that is allowed. */
+/* Accounts for more memory, unless it would pass the maximum. */
 static int claim(struct exact *exact, uint64_t bytes, struct stint_error *error)
 {
     if (exact->bytes_max > 0 && bytes > exact->bytes_max - exact->bytes)
@@ -121,7 +121,7 @@ static struct exact_window *windows_of(const struct exact *exact, uint32_t key)
     return &exact->windows[(size_t)key * exact->n_periods];
 }
 
-/* Somebody has looked at a later instant than this: some units come back into the windows. */
+/* The window was moved to a later time than this: some units come back into the windows. */
 SELDOM static void go_back(const struct exact *exact, const struct exact_key *key,
                            struct exact_window *windows, uint64_t now_ns)
 {
@@ -133,7 +133,7 @@ SELDOM static void go_back(const struct exact *exact, const struct exact_key *ke
     }
 }
 
-/* No window of the key ends later than now after this; each is yet to be aged when it is used. */
+/* No window of the key ends later than now after this; each is moved when it is used. */
 static inline void set_now(const struct exact *exact, struct exact_key *key,
                            struct exact_window *windows, uint64_t now_ns)
 {

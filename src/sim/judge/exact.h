@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The exact count: the most units that were admitted to one key in any half-open window (t-W, t],
- * worked out from what was admitted and when, and from nothing that the limiter says of itself.
+ * computed from the times and units of admissions only, not from what the limiter reports.
  *
- * Memory: 16 bytes for each instant within the longest period at which a key was admitted
- * something, up to twice that as rings double, and a few words per key and period. What it may be
- * in all can be bounded.
+ * Memory: 16 bytes for each time within the longest period at which a key was admitted something,
+ * up to twice that as rings double, and a few words per key and period. The total can be bounded.
  */
 #ifndef STINT_SIM_JUDGE_EXACT_H
 #define STINT_SIM_JUDGE_EXACT_H
@@ -16,7 +15,7 @@ struct exact_run {
     uint64_t at_ns, units;
 };
 
-/* What one key was admitted within the longest period, oldest first, in a ring. */
+/* The admissions of one key within the longest period, oldest first, in a ring. */
 struct exact_key {
     struct exact_run *runs;
     uint64_t end;    /* number of the next run */
@@ -25,7 +24,7 @@ struct exact_key {
     uint32_t size; /* a power of two, or 0 */
 };
 
-/* The window of one period, as it was looked at last. */
+/* The window of one period, at the time of the last call. */
 struct exact_window {
     uint64_t first; /* number of the oldest run within it */
     uint64_t units;
@@ -33,7 +32,7 @@ struct exact_window {
 
 struct exact_most {
     uint64_t units;
-    uint64_t at_ns; /* the window's last instant */
+    uint64_t at_ns; /* the window's end */
     uint32_t key;
 };
 
@@ -51,16 +50,16 @@ void exact_init(struct exact *exact, const uint64_t *periods_ns, size_t n_period
 void exact_deinit(struct exact *exact);
 
 /*
- * Times of one key never go back. 0 or a negative code: STINT_E_FULL where bytes_max would be
- * passed; the count of this key is then not to be relied upon any more.
+ * Times of one key never go back. 0 or a negative code: STINT_E_FULL if bytes_max would be passed;
+ * the count of this key is then no longer reliable.
  */
 int exact_add(struct exact *exact, uint32_t key, struct exact_run run, struct stint_error *error);
 
-/* The same for units that count in windows, but whose own window is not one to judge. */
+/* The same for units that count in windows, but whose own window is not judged. */
 int exact_add_unjudged(struct exact *exact, uint32_t key, struct exact_run run,
                        struct stint_error *error);
 
-/* Units that were added at run.at_ns were not used after all. Windows judged so far stay. */
+/* Units that were added at run.at_ns were not used after all. Earlier results stay. */
 void exact_take_back(struct exact *exact, uint32_t key, struct exact_run run);
 
 /*
@@ -69,7 +68,7 @@ void exact_take_back(struct exact *exact, uint32_t key, struct exact_run run);
  */
 uint64_t exact_units(struct exact *exact, uint32_t key, size_t period, uint64_t now_ns);
 
-/* The number will be another key's. */
+/* The number is reused for another key. */
 void exact_forget(struct exact *exact, uint32_t key);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Steps from one instant at which something changes to the next: an event, the exact return of an
- * earlier one, or a change of what the limiter believes, of which its own retry_after tells the
- * time.
+ * Steps from one time at which something changes to the next: an event, the exact return of an
+ * earlier one, or a change of the limiter's own count, whose time its retry_after gives.
  */
 #include "sim/judge/history.h"
 
@@ -14,7 +13,7 @@
 #include <string.h>
 
 #define BELIEFS_MAX 20000 /* changes that are followed one by one */
-#define GRAINS 5000       /* where there are more: steps of time */
+#define GRAINS 5000       /* if there are more: time steps */
 
 struct walk {
     struct history *history;
@@ -32,7 +31,7 @@ static int no_memory(struct stint_error *error)
     return err_set(error, STINT_E_SYSTEM, "out of memory for the history of a key");
 }
 
-/* The items with room for one more of `item` bytes; NULL where there is none: they stay. */
+/* The items with capacity for one more of `item` bytes; NULL if there is no memory: they stay. */
 static void *grow(void *items, size_t *size, size_t n, size_t item)
 {
     if (n < *size)
@@ -110,7 +109,7 @@ static bool follow_groups(struct walk *walk, size_t n_before)
 static bool add_denial(struct walk *walk, const struct history_event *event)
 {
     struct history *history = walk->history;
-    /* What counts refusals is told of them. */
+    /* A quota that counts refusals receives them. */
     enum stint_verb verb = history->quota->count_denied ? STINT_TAKE : STINT_PEEK;
     bool refused = ask(walk, event->cost, verb).outcome != STINT_ALLOW;
     enum history_why why = !refused                                     ? HISTORY_ELSEWHERE
@@ -132,7 +131,7 @@ static bool add_event(struct walk *walk, const struct history_event *event)
     if (event->granted == 0)
         return event->cost == 0 || add_denial(walk, event);
     size_t n_before = groups_of(walk->history->quota, walk->state, walk->now_ns, walk->groups);
-    /* A table without a place for the key may have granted what its algorithm would not. */
+    /* A table without a slot for the key may have granted what its algorithm would not. */
     if (ask(walk, event->granted, STINT_TAKE).outcome != STINT_ALLOW)
         ask(walk, event->granted, STINT_CHARGE);
     walk->used += event->granted;
@@ -141,7 +140,7 @@ static bool add_event(struct walk *walk, const struct history_event *event)
 
 /* ---- Time ------------------------------------------------------------------------------------ */
 
-/* When the limiter believes more to be free than now, if nobody asks; STINT_NEVER_NS for never. */
+/* When the limiter's free units next increase without requests; STINT_NEVER_NS for never. */
 static uint64_t belief_changes_ns(const struct walk *walk)
 {
     uint32_t remaining = walk->history->rows[walk->history->n_rows - 1].free_believed;
@@ -159,14 +158,14 @@ static uint64_t exact_return_ns(const struct walk *walk)
                                     : walk->events[walk->back].at_ns + walk->history->period_ns;
 }
 
-/* Nothing of them can come back. */
+/* None of them can come back. */
 static void pass_denied(struct walk *walk)
 {
     while (walk->back < walk->next && walk->events[walk->back].granted == 0)
         walk->back++;
 }
 
-/* False where memory does not suffice. */
+/* False if there is no memory. */
 static bool step(struct walk *walk)
 {
     for (; exact_return_ns(walk) <= walk->now_ns; pass_denied(walk))
@@ -201,7 +200,7 @@ static bool walk_all(struct walk *walk)
     }
 }
 
-/* How far belief is followed one by one: each change gives back at least one unit. */
+/* The limit of changes that are followed one by one: each gives back at least one unit. */
 static uint64_t grain_of(const struct walk *walk)
 {
     uint64_t units = 0;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a quota did to one key, instant by instant: how many units were used, how many had come back
- * exactly one period after their use, and how many the limiter believed to be free. The belief is
- * asked of the engine's own algorithm on a state of the caller's; the count of units is made apart
- * from it.
+ * The history of one key under a quota: how many units were used, how many had come back exactly
+ * one period after their use, and how many the limiter counts as free. The latter is computed by
+ * the engine's own algorithm on a state of this module; the count of units is made apart from it.
  *
- * Memory: 40 bytes for each instant at which something changed, at most some three for each event.
+ * Memory: 40 bytes for each time of a change, at most some three for each event.
  */
 #ifndef STINT_SIM_JUDGE_HISTORY_H
 #define STINT_SIM_JUDGE_HISTORY_H
@@ -18,12 +17,12 @@ struct history_event {
     uint32_t cost, granted;
 };
 
-/* How things stand from at_ns on, until the next row. */
+/* The numbers from at_ns on, until the next row. */
 struct history_row {
     uint64_t at_ns;
-    uint64_t used, returned; /* units since the beginning */
+    uint64_t used, returned; /* units since the start */
     int64_t free_exactly;    /* limit - used + returned; below 0 where too much was admitted */
-    uint32_t free_believed;  /* what one caller could take, by the limiter's own word */
+    uint32_t free_believed;  /* what one caller could take, according to the limiter */
 };
 
 /* A bucket, or a bunch of window: the units numbered from `below` on, in the order of use. */
@@ -34,8 +33,8 @@ struct history_group {
 };
 
 enum history_why {
-    HISTORY_NO_SPACE = 0, /* the exact count had none either */
-    HISTORY_SLACK,        /* the exact count had room */
+    HISTORY_NO_SPACE = 0, /* the exact count had no free units either */
+    HISTORY_SLACK,        /* the exact count had free units */
     HISTORY_ELSEWHERE,    /* this quota would have granted it; another of the list did not */
 };
 
@@ -59,15 +58,15 @@ struct history {
 };
 
 /*
- * Begins with an unused state at the first event's time and goes on until all units are back. The
- * quota is borrowed. Events that were denied are asked again, so that it is known whether this
- * quota denied them. 0 or a negative code; in both cases the history is to be freed.
+ * Starts with an unused state at the first event's time and continues until all units are back. The
+ * quota is borrowed. Denied events are evaluated again, to find out whether this quota denied them.
+ * 0 or a negative code; in both cases the history is to be freed.
  */
 int history_init(struct history *history, const struct stint_quota *quota,
                  const struct history_event *events, size_t n_events, struct stint_error *error);
 void history_deinit(struct history *history);
 
-/* The row that holds at an instant; the first one before all. */
+/* The row that holds at a time; the first one before all. */
 const struct history_row *history_at(const struct history *history, uint64_t at_ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Open addressing with linear probing at no more than half fill; bytes lie in big chunks. */
+/* Open addressing with linear probing at no more than half fill; bytes are in large chunks. */
 #include "sim/judge/key_set.h"
 
 #include "base/siphash.h"
@@ -30,7 +30,7 @@ static int no_memory(struct stint_error *error)
     return err_set(error, STINT_E_SYSTEM, "out of memory for the names of the keys");
 }
 
-/* A tag holds the hash bits that choose among up to 2^32 places, so growing hashes nothing. */
+/* A tag holds the hash bits that choose among up to 2^32 slots, so growing hashes nothing. */
 static void put(struct key_set_place *places, size_t n_places, struct key_set_place entry)
 {
     size_t at = entry.tag & (n_places - 1);
@@ -65,7 +65,7 @@ static int grow_names(struct key_set *set, struct stint_error *error)
     return 0;
 }
 
-/* Begins a chunk; a key longer than a chunk would be gets one of its own size. */
+/* Begins a chunk; a key that is longer than a chunk gets one of its own size. */
 static int grow_chunks(struct key_set *set, size_t len, struct stint_error *error)
 {
     if (set->n_chunks == set->chunks_size) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Gives each different key a number, 0, 1, 2 …, and keeps its bytes. Memory grows with the number
- * of keys and their length; the limiter itself needs none of this, it serves the report.
+ * of keys and their length; only reports need it, the limiter does not.
  */
 #ifndef STINT_SIM_JUDGE_KEY_SET_H
 #define STINT_SIM_JUDGE_KEY_SET_H
@@ -13,7 +13,7 @@
 
 struct key_set_place {
     uint32_t tag;      /* half of the key's hash */
-    uint32_t number_1; /* the key's number plus one; 0 = a free place */
+    uint32_t number_1; /* the key's number plus one; 0 = a free slot */
 };
 
 struct key_set {
@@ -27,7 +27,7 @@ struct key_set {
     uint8_t *chunk_next;
 };
 
-/* `secret` should be random: whoever writes the log must not choose keys that collide. */
+/* `secret` should be random, so that the writer of a log cannot choose keys that collide. */
 void key_set_init(struct key_set *set, const uint64_t secret[2]);
 void key_set_deinit(struct key_set *set);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stated slack of every algorithm, written once more and from its message. */
+/* The stated slack of every algorithm, implemented a second time from its definition. */
 #include "sim/judge/oracle.h"
 
 #include "algorithm/calendar.h"
@@ -17,7 +17,7 @@ static uint64_t ceil_div(uint64_t n, uint64_t d)
     return n / d + (n % d != 0);
 }
 
-/* Which conditions the algorithm states, and the second period that one of them speaks of. */
+/* The conditions that the algorithm states, and the second period of one of them. */
 static uint64_t state_slack(struct oracle *oracle)
 {
     const struct stint_quota *quota = &oracle->quota;
@@ -100,7 +100,7 @@ static bool gcra_denies(const struct oracle *oracle, const struct oracle_ask *as
     return wanted.hi > most.hi || (wanted.hi == most.hi && wanted.lo > most.lo);
 }
 
-/* ---- fixed_window: a counter that begins anew with each window ---- */
+/* ---- fixed_window: a counter that starts again with each window ---- */
 
 static uint64_t grains_up(uint64_t ns, uint64_t grain_ns)
 {
@@ -108,8 +108,8 @@ static uint64_t grains_up(uint64_t ns, uint64_t grain_ns)
 }
 
 /*
- * Where the window ends that a use opens. A first use counts from the next grain on, and from one
- * later where the window before reaches into that grain.
+ * The end of the window that a use opens. A first use counts from the next grain on, and from one
+ * later if the window before extends into that grain.
  */
 static uint64_t fixed_end(const struct oracle *oracle, uint64_t before_end_ns, uint64_t now_ns)
 {
@@ -148,7 +148,7 @@ static void fixed_admit(struct oracle *oracle, const struct oracle_ask *ask)
 
 /* ---- sliding_counter: previous (W - elapsed) + (current + cost) W <= N W ---- */
 
-/* The counters as they are at an instant; one before their window is its first. */
+/* The counters at a given time; a time before their window is its first. */
 static struct oracle_algorithm sliding_at(const struct oracle *oracle, const struct oracle_ask *ask,
                                           uint64_t *elapsed_ns)
 {
@@ -218,8 +218,8 @@ struct oracle_view oracle_look(struct oracle *oracle, const struct oracle_ask *a
     if (oracle->has_algorithm)
         view.is_justified = algorithm_denies(oracle, ask);
     /*
-     * These two speak of the limit or less, and of the same units or more: without room, neither
-     * can hold.
+     * Both conditions are about at most the limit and at least the same units: without free units
+     * neither can hold.
      */
     if (view.has_space && oracle->by_count && most <= oracle->count_most)
         view.is_justified = false;

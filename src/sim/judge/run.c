@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Requests that depend on no decision are taken a batch at a time, so that the limiter's time can
- * be told from the simulation's. Where clients listen, one of many calls is timed by itself.
+ * be separated from the simulation's. If clients react, one of many calls is timed by itself.
  */
 #include "sim/judge/run.h"
 
@@ -36,7 +36,7 @@ struct run {
     size_t n_batch;
     struct sim_event events[BATCH];
     struct stint_decision decisions[BATCH];
-    uint64_t effective_ns[BATCH]; /* where the clock is excluded */
+    uint64_t effective_ns[BATCH]; /* if the clock goes back */
 };
 
 /* ---- The table ---- */
@@ -52,7 +52,7 @@ uint64_t run_length_ns(const struct run_options *options)
                                                         : STINT_NOW_MAX;
 }
 
-/* Keys that can live at the same time: of a place under churn, all its owners of a period. */
+/* Keys that can live at the same time: of a slot under churn, all its owners of a period. */
 static uint64_t live_keys(const struct run *run)
 {
     const struct run_options *options = run->options;
@@ -81,7 +81,7 @@ static void size_table(struct stint_table_options *table, const struct run *run)
         table->keys16 += size > 8 && size <= 16 ? keys : 0;
         table->keys_wide += size > 16 ? keys : 0;
     }
-    /* 0 would mean the default: a class that no quota uses gets the least instead. */
+    /* 0 would mean the default: a class that no quota uses gets the minimum instead. */
     table->keys += table->keys == 0;
     table->keys16 += table->keys16 == 0;
     table->keys_wide += table->keys_wide == 0;
@@ -93,7 +93,7 @@ static void size_table(struct stint_table_options *table, const struct run *run)
 static int open_table(struct run *run, struct stint_error *error)
 {
     const struct workload_spec *spec = &run->workload.spec;
-    /* The table's secret, too: which keys meet in it must not differ from run to run. */
+    /* The table's secret, too: collisions of keys must not differ from run to run. */
     uint64_t state = run->options->seed, secret = splitmix_next(&state) | 1;
     struct stint_table_options options = {
         .clock = STINT_CLOCK_VIRTUAL,
@@ -138,8 +138,8 @@ static void take_lists(struct run *run)
 }
 
 /*
- * Whether the wait that the client was told can be tried: nobody else was served meanwhile, nor
- * charged for having been denied.
+ * Whether the wait of the client can be checked: no other request was served meanwhile, and no
+ * denial was charged.
  */
 static bool can_try_wait(const struct run *run, const struct sim_event *event)
 {
@@ -180,7 +180,7 @@ static void decide_all(struct run *run)
 
 /* ---- Judgement ---- */
 
-/* What was looked at so far stands; nothing more is. */
+/* Earlier results stay; no more are added. */
 static int stop_judging(struct run *run, int code)
 {
     run->judges = false;
@@ -188,7 +188,7 @@ static int stop_judging(struct run *run, int code)
     return code == STINT_E_FULL ? 0 : code;
 }
 
-/* Whether the cost could ever fit: then NEVER is no answer, but a denial that nothing justifies. */
+/* Whether the cost could ever fit: then NEVER is not a valid answer, but an unjustified denial. */
 static bool fits_all(const struct run *run, uint32_t cost)
 {
     for (size_t q = 0; q < run->n_quotas; q++)
@@ -207,7 +207,7 @@ static int judge_admission(struct run *run, const struct oracle_ask *ask, struct
     return 0;
 }
 
-/* By all quotas together: each must have room, and one that may deny is enough. */
+/* All quotas together: each must have free units, and one that may deny is enough. */
 static struct oracle_view look(struct run *run, const struct oracle_ask *ask)
 {
     struct oracle_view all = oracle_look(&run->oracles[0], ask);
@@ -243,7 +243,7 @@ static int judge(struct run *run, size_t i, struct tally_key *key, const struct 
     return 0;
 }
 
-/* Under churn a place gets another owner, of whom nothing is known. */
+/* Under churn a slot gets another owner, of which nothing is known. */
 static void welcome(struct run *run, const struct sim_event *event)
 {
     uint32_t place = sim_event_place(event);
@@ -256,7 +256,7 @@ static void welcome(struct run *run, const struct sim_event *event)
 static void tell(struct run *run, struct sim_event *event, const struct stint_decision *decision)
 {
     const struct tally_key *key = &run->places.keys[sim_event_place(event)];
-    /* A wait that a full table's policy told is no promise of a state. */
+    /* A wait from the policy of a full table is no promise of a state. */
     event->stamp = decision->stored != 0 ? key->admitted : key->admitted - 1;
     workload_tell(&run->workload, event, decision);
 }

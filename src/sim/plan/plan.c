@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_EVERY 4096 /* requests between two looks at goes_on */
+#define ASK_EVERY 4096 /* requests between two calls of goes_on */
 
 int plan_init(struct plan *plan, const struct traffic *traffic, struct stint_error *error)
 {
@@ -76,11 +76,10 @@ int plan_set_period(struct plan *plan, uint64_t period_ns, struct stint_error *e
 /* ---- Trials ---------------------------------------------------------------------------------- */
 
 /*
- * The least peak at which the algorithm of the quota may deny something; docs/algorithms.md has the
- * algorithms.
+ * The least peak at which the algorithm of the quota may deny something; see docs/algorithms.md.
  *
  * window denies only if the units of W + O, one window and a part of the one before, are more than
- * N - q + 1. gcra never denies where in any W no more comes than its burst, nor than comes back
+ * N - q + 1. gcra never denies if in any W at most its burst is used, or at most what comes back
  * meanwhile: almost N, since its interval is rounded up, by a thousandth at most.
  */
 static uint64_t least_peak_denied(const struct stint_quota *quota)
@@ -116,7 +115,7 @@ static uint64_t try_key(const struct trial *trial, uint32_t key, uint64_t enough
     return denied;
 }
 
-/* Visits the keys that the quota may deny something, until `visit` returns false. */
+/* Calls `visit` for the keys that the quota may deny something, until it returns false. */
 static int each_key(const struct plan *plan, const struct stint_quota *quota,
                     bool (*visit)(void *arg, const struct trial *trial, uint32_t key), void *arg,
                     struct stint_error *error)
@@ -182,7 +181,7 @@ struct hits {
     uint64_t n;
 };
 
-/* A key is touched with its first denial, and a target missed with the first hit too many. */
+/* A key is touched by its first denial, and a target missed by the first hit too many. */
 static bool count_hits(void *arg, const struct trial *trial, uint32_t key)
 {
     struct hits *hits = arg;
@@ -235,7 +234,7 @@ static int bisect(const struct search *search, uint64_t misses, uint64_t met_at,
     return 0;
 }
 
-/* `misses` is known to, or 0, which is not tried; `first` is where it probably begins. */
+/* `misses` is known to, or 0, which is not tried; `first` is the estimate of where it begins. */
 static int search_from(const struct search *search, uint64_t misses, uint64_t first,
                        struct stint_error *error)
 {
@@ -259,7 +258,7 @@ static int least_limit(const struct search *search, struct stint_error *error)
 {
     const struct plan *plan = search->plan;
     uint32_t n_keys = plan->traffic->n_keys;
-    /* Above the peak of the first that must not be touched nobody else is, were the limit exact. */
+    /* An exact limit above the peak of the first key to spare touches no other key. */
     uint64_t first = search->of_keys ? search->most : 0;
     uint64_t exact = max_u64(first < n_keys ? plan->peaks[first].units : 0, 1);
     return exact > UINT32_MAX ? 0

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds quotas that deny few: for each key of a log the most units that it asked for in any window,
- * counted exactly; from these the limits that come into question; and of those the least one that
- * meets the target when the engine itself decides over the log.
+ * Finds quotas that deny few: for each key of a log the most units that it requested in any window,
+ * counted exactly; from these the candidates for limits; and of those the least one that meets the
+ * target when the engine itself decides the log.
  *
- * A key is denied something by an exact limiter if and only if its most is above the limit: until
- * the first denial nothing was refused yet. `window` may deny earlier, by its slack, so that the
- * search goes up from there, and tries.
+ * An exact limiter denies a key something if and only if its peak is above the limit: until the
+ * first denial nothing was refused yet. `window` may deny earlier, by its slack, so the search goes
+ * up from there, and tries.
  *
- * Memory: 16 bytes for each key beside the traffic, and 16 for each instant of one key within the
+ * Memory: 16 bytes for each key beside the traffic, and 16 for each time of one key within the
  * period.
  */
 #ifndef STINT_SIM_PLAN_PLAN_H
@@ -18,11 +18,11 @@
 #include "sim/plan/plan_target.h"
 #include "sim/workload/traffic.h"
 
-/* What a search returns where it was told to stop; what it was to fill is then incomplete. */
+/* The code of a search that was stopped; its output is then incomplete. */
 #define PLAN_STOPPED 1
 
 struct plan_peak {
-    uint64_t units; /* the most asked for in any window of the period */
+    uint64_t units; /* the most requested in any window of the period */
     uint32_t key;
 };
 
@@ -30,19 +30,19 @@ struct plan {
     const struct traffic *traffic;
     uint64_t period_ns;
     struct plan_peak *peaks; /* the highest first */
-    /* Asked now and then, with `arg`; NULL: goes on to the end. */
+    /* Called now and then, with `arg`; NULL: continues to the end. */
     bool (*goes_on)(void *arg);
     void *arg;
 };
 
-/* What a quota does to the log: keys denied at least once, and requests denied. */
+/* The effect of a quota on the log: keys denied at least once, and requests denied. */
 struct plan_touch {
     uint64_t keys, requests;
 };
 
 enum plan_found {
     PLAN_FOUND,
-    PLAN_REFUSED, /* such a quota cannot be made: the message says why */
+    PLAN_REFUSED, /* such a quota is not valid: see the message */
     PLAN_NO_LIMIT /* also the greatest one misses the target */
 };
 
@@ -57,18 +57,18 @@ struct plan_proposal {
 int plan_init(struct plan *plan, const struct traffic *traffic, struct stint_error *error);
 void plan_deinit(struct plan *plan);
 
-/* Counts what each key asked for at most in any window of the period: first of all. */
+/* Counts the peak of each key in any window of the period: to be called first. */
 int plan_set_period(struct plan *plan, uint64_t period_ns, struct stint_error *error);
 
-/* Told of each key that is denied something, by how many requests of it were. */
+/* Receives each key that is denied something, with the number of its denied requests. */
 struct plan_sees {
     void (*denied)(void *arg, uint32_t key, uint64_t requests);
     void *arg;
 };
 
 /*
- * Puts the log to the engine under a quota with the plan's period. Keys that the quota's algorithm
- * cannot deny, by their most, are not asked. `sees` may be NULL.
+ * Decides the log by the engine under a quota with the plan's period. Keys that the quota's
+ * algorithm cannot deny, by their peak, are skipped. `sees` may be NULL.
  */
 int plan_try(const struct plan *plan, const struct stint_quota *quota, struct plan_touch *touch,
              const struct plan_sees *sees, struct stint_error *error);

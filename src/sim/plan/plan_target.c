@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Words apart from each other; a percent sign may stand right behind its number. */
+/* Words separated by blanks; a percent sign may follow its number directly. */
 #include "sim/plan/plan_target.h"
 
 #include "base/wide_int.h"
@@ -15,7 +15,7 @@ static int not_a_target(const char *text, struct stint_error *error)
                    PLAN_TARGET_DEFAULT, text);
 }
 
-/* Takes the next word off the text: what stands before a blank, or before or after a %. */
+/* Takes the next word off the text: it ends at a blank, or before or after a %. */
 static struct span next_word(const char **text)
 {
     const char *begin = *text + strspn(*text, " \t");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How many may be denied: `deny at most 0.1 % of keys`. */
+/* The target, how many may be denied: `deny at most 0.1 % of keys`. */
 #ifndef STINT_SIM_PLAN_PLAN_TARGET_H
 #define STINT_SIM_PLAN_PLAN_TARGET_H
 
@@ -17,7 +17,7 @@ struct plan_target {
 /* Reads `[deny at most] NUMBER [%] [of] keys|requests`. 0, STINT_E_SYNTAX, or STINT_E_RANGE. */
 int plan_target_parse(struct plan_target *target, const char *text, struct stint_error *error);
 
-/* The greatest number that meets it, rounded down, where there are so many keys or requests. */
+/* The greatest number that meets it, rounded down, for this many keys or requests. */
 uint64_t plan_target_most(const struct plan_target *target, uint64_t n_all);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every shorter sequence is played before it is believed, against the algorithm and the exact
- * count. A request whose grant was left out gives nothing back.
+ * Every shorter sequence is played and checked, against the algorithm and the exact count. A
+ * request whose grant was left out gives nothing back.
  */
 #include "sim/search/search_found.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tidying ends once so many bytes were played: sequences may be long, and states wide. */
+/* Shortening ends once so many bytes were played: sequences may be long, and states wide. */
 #define TIDIED_BYTES_MAX (UINT64_C(1) << 28)
 
 void search_found_deinit(struct search_found *found)
@@ -47,7 +47,7 @@ int search_found_take(struct search_found *found, const struct search_play *play
     return 0;
 }
 
-/* Takes the first requests of `spare`, if they do as well. */
+/* Takes the first requests of `spare`, if their score is as good. */
 static int adopt(struct search_found *found, struct search_play *play, size_t n_asks, bool *adopted,
                  struct stint_error *error)
 {
@@ -65,7 +65,7 @@ static bool has_time(const struct search_found *found)
     return found->tidied_bytes < TIDIED_BYTES_MAX;
 }
 
-/* A clock that was excluded for nothing stands still instead. */
+/* A clock that goes back for no gain stands still instead. */
 static int straighten(struct search_found *found, struct search_play *play,
                       struct stint_error *error)
 {
@@ -78,7 +78,7 @@ static int straighten(struct search_found *found, struct search_play *play,
     return adopt(found, play, found->n_asks, &adopted, error);
 }
 
-/* What came before the window, was refused, or came after it, may all have been for nothing. */
+/* Requests before the window, refused requests, and those after it may all be useless. */
 static int leave_window(struct search_found *found, struct search_play *play,
                         struct stint_error *error)
 {
@@ -117,7 +117,7 @@ static int leave_out(struct search_found *found, struct search_play *play,
     return code;
 }
 
-/* More than any cost for two that cannot be one: returns are each of its own grant. */
+/* More than any cost for two that cannot be joined: each return belongs to its own grant. */
 static uint64_t joint_cost(const struct search_found *found, size_t at)
 {
     const struct search_ask *ask = &found->asks[at];
@@ -126,7 +126,7 @@ static uint64_t joint_cost(const struct search_found *found, size_t at)
     return joins ? (uint64_t)ask->cost + ask[1].cost : UINT64_MAX;
 }
 
-/* Copies with one request in place of every two that may be one; returns how many there are. */
+/* Copies with one request in place of every two that can be joined; returns how many there are. */
 static size_t copy_joined(struct search_found *found, uint32_t cost_max)
 {
     size_t n_spare = 0;
@@ -162,7 +162,7 @@ static int join(struct search_found *found, struct search_play *play, struct sti
     return code;
 }
 
-/* A charge becomes a take where that does as well, so that the rest says what it needs. */
+/* Replaces a charge by a take if the score stays as good, so that charges left are needed. */
 static int ask_first(struct search_found *found, struct search_play *play,
                      struct stint_error *error)
 {
@@ -178,7 +178,7 @@ static int ask_first(struct search_found *found, struct search_play *play,
     return code;
 }
 
-/* Idling at the beginning goes, in whole periods: they alone leave instants their meaning. */
+/* Removes idle time at the start, in whole periods, which keep the meaning of other times. */
 static int begin_early(struct search_found *found, struct search_play *play,
                        struct stint_error *error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Holds the requests of the best sequence, and shortens them without loss. */
+/* Keeps the requests of the best sequence, and shortens them without loss. */
 #ifndef STINT_SIM_SEARCH_SEARCH_FOUND_H
 #define STINT_SIM_SEARCH_SEARCH_FOUND_H
 
@@ -13,7 +13,7 @@ struct search_found {
 };
 
 void search_found_deinit(struct search_found *found);
-/* What was just played is the best. 0 or a negative code. */
+/* The sequence just played is the best. 0 or a negative code. */
 int search_found_take(struct search_found *found, const struct search_play *play,
                       struct stint_error *error);
 int search_found_tidy(struct search_found *found, struct search_play *play,

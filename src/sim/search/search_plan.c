@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The odds are those of a guesser who has seen limiters err: at the edges of periods and of their
- * parts, at the instants that the algorithm itself names, a nanosecond beside them, after long
- * idling, and with clocks that step back. No odds are those of one algorithm.
+ * The probabilities favour the usual weaknesses of limiters: the edges of periods and of their
+ * parts, the times that the algorithm itself returns, a nanosecond beside them, times after long
+ * idling, and clocks that step back. They do not depend on the algorithm.
  */
 #include "sim/search/search_plan.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MOVES_DRAWN_MAX 6
-#define PARTS_COMMON 24 /* into so many parts a period is mostly cut */
+#define PARTS_COMMON 24 /* a period is mostly divided into so many parts */
 #define PARTS_MAX 1024
 #define IDLE_MAX 1000 /* periods */
 
@@ -55,9 +55,9 @@ static void draw_wait(struct search_chance *chance, struct search_move *move)
         {SEARCH_WAIT_IDLE, 4},     {SEARCH_WAIT_BACK, 4},
     };
     size_t n_weights = sizeof(weights) / sizeof(*weights);
-    /* Stepping back stands last, so that it can be left out. */
+    /* Stepping back is the last one, so that it can be left out. */
     move->wait = choose(chance, weights, n_weights - !chance->clock_steps);
-    /* Into how many parts an algorithm cuts its period, nobody tells. */
+    /* The number of parts into which an algorithm divides its period is not known. */
     uint64_t parts_max = search_percent(chance, 80) ? PARTS_COMMON : PARTS_MAX;
     move->parts = (uint16_t)any_size(chance, parts_max);
     move->part = (uint16_t)(1 + random_below(&chance->random, move->parts));
@@ -132,7 +132,7 @@ void search_plan_draw(struct search_chance *chance, struct search_plan *plan)
         plan->moves[i] = draw_move(chance);
 }
 
-/* A move that the plan has already, or a new one, at any place. */
+/* A move that the plan has already, or a new one, at any position. */
 static void insert(struct search_chance *chance, struct search_plan *plan)
 {
     if (plan->n_moves == SEARCH_MOVES_MAX)

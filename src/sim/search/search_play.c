@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A unit counts at the time at which an algorithm must count it: the caller's, or the state's own,
- * where the caller's clock is behind it. That is the time of the latest use before; under some
- * algorithms, of the latest refund, too. A charge counts whatever the algorithm recorded of it, and
- * a unit that was given back no more, whether or not the algorithm returned it.
+ * if the caller's clock is behind it. That is the time of the latest use before; under some
+ * algorithms, of the latest refund, too. A charge counts in full whatever the algorithm recorded of
+ * it, and a unit that was given back no longer counts, whether or not the algorithm returned it.
  */
 #include "sim/search/search_play.h"
 
@@ -69,7 +69,7 @@ static bool is_use(const struct search_ask *ask)
     return ask->granted && (ask->verb == SEARCH_VERB_TAKE || ask->verb == SEARCH_VERB_CHARGE);
 }
 
-/* Later uses of a window are what meets the next one: this tells equal sequences apart. */
+/* Units used late in a window affect the next one: this distinguishes equal sequences. */
 static uint64_t spread_of(const struct search_play *play)
 {
     uint64_t period_ns = play->subject->period_ns, first_ns = 0, latest_ns = 0, spread = 0;
@@ -95,7 +95,7 @@ static void end(struct search_play *play)
     play->spread = spread_of(play);
 }
 
-/* A take; `holder` names what it holds, where takes hold and somebody may give it back. */
+/* A take; `holder` names what it holds, if takes hold and can be released. */
 static bool decide(struct search_play *play, void *state, uint32_t cost, uint64_t *holder,
                    struct stint_decision *decision)
 {
@@ -108,7 +108,7 @@ static bool decide(struct search_play *play, void *state, uint32_t cost, uint64_
     return decision->outcome == STINT_ALLOW;
 }
 
-/* What the algorithm says of a cost now; nothing comes of it. */
+/* The algorithm's result for a cost now, without effect. */
 static struct stint_decision look(struct search_play *play, uint32_t cost)
 {
     struct stint_decision decision;
@@ -117,7 +117,7 @@ static struct stint_decision look(struct search_play *play, uint32_t cost)
     return decision;
 }
 
-/* The request becomes part of the sequence, and what it was granted part of the exact count. */
+/* Adds the request to the sequence, and its grant to the exact count. */
 static int append(struct search_play *play, struct search_ask ask, struct stint_error *error)
 {
     if (play->n_asks == play->asks_size) {
@@ -167,7 +167,7 @@ static int ask_take(struct search_play *play, uint32_t cost, bool knock, struct 
     return code != 0 ? code : ask.granted;
 }
 
-/* Takes without asking. What the algorithm makes of it, the use has happened. */
+/* A charge: the use has happened, whatever the algorithm records. */
 static int charge(struct search_play *play, uint32_t cost, uint32_t number,
                   struct stint_error *error)
 {
@@ -222,7 +222,7 @@ static uint32_t part_of_cost(const struct search_play *play, const struct search
     return (uint32_t)max_u64(cost, 1);
 }
 
-/* The next instant on a grid since 0. */
+/* The next time on a grid since 0. */
 static uint64_t next_on_grid(const struct search_play *play, const struct search_move *move)
 {
     uint64_t period_ns = play->subject->period_ns;
@@ -271,7 +271,7 @@ static uint64_t aim(struct search_play *play, const struct search_move *move)
     }
 }
 
-/* Where the move waits to: never back, unless that is what it is for. */
+/* The time until which the move waits: never earlier, unless the move steps back. */
 static uint64_t wait_to(struct search_play *play, const struct search_move *move)
 {
     uint64_t now_ns = play->now_ns;
@@ -304,7 +304,7 @@ static uint32_t cost_of(struct search_play *play, const struct search_move *move
         remaining -= remaining > 0;
     if (move->take == SEARCH_TAKE_HALF)
         remaining = remaining / 2 + remaining % 2;
-    /* An algorithm that says nothing is left may be wrong. */
+    /* An algorithm that reports nothing left may be wrong. */
     return remaining > 0 ? remaining : 1;
 }
 
@@ -325,7 +325,7 @@ static int take(struct search_play *play, const struct search_move *move, struct
 
 /* ---- The other verbs ------------------------------------------------------------------------- */
 
-/* The use that a move gives back of: n_asks if there is none. */
+/* The use of which a move gives back units: n_asks if there is none. */
 static size_t pick(struct search_play *play, const struct search_move *move)
 {
     size_t n_asks = play->n_asks, at = n_asks;
@@ -344,7 +344,7 @@ static size_t pick(struct search_play *play, const struct search_move *move)
     default:
         at = (size_t)mul_div(n_asks - 1, move->part, move->parts);
     }
-    /* From there back, the next one with anything left. */
+    /* From there backwards, the next one with anything left. */
     for (size_t i = 0; i < n_asks && at<n_asks; i++, at = at> 0 ? at - 1 : n_asks - 1)
         if (is_use(&play->asks[at]) && play->asks[at].left > 0)
             return at;
@@ -383,7 +383,7 @@ static int act(struct search_play *play, const struct search_move *move, struct 
     return give_back(play, at, ask, error);
 }
 
-/* The last instant at which what has been admitted by now is still within the period. */
+/* The last time at which everything admitted so far is still within the period. */
 static uint64_t edge_of(struct search_play *play)
 {
     size_t oldest = find_oldest(play);
@@ -432,7 +432,7 @@ int search_play_moves(struct search_play *play, const struct search_move *moves,
     return code;
 }
 
-/* Numbers rise, also where requests were left out between them. n_asks for none. */
+/* Numbers rise, also if requests were left out between them. n_asks for none. */
 static size_t find_number(const struct search_play *play, uint32_t number)
 {
     size_t low = 0, high = play->n_asks;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Puts one sequence to an algorithm, as moves or as plain requests, and counts what was admitted.
- */
+/* Plays one sequence, of moves or plain requests, and counts what was admitted. */
 #ifndef STINT_SIM_SEARCH_SEARCH_PLAY_H
 #define STINT_SIM_SEARCH_SEARCH_PLAY_H
 
@@ -11,7 +10,7 @@
 enum search_wait {
     SEARCH_WAIT_NOTHING,
     SEARCH_WAIT_TIME,    /* wait_ns */
-    SEARCH_WAIT_BACK,    /* the clock is excluded by wait_ns */
+    SEARCH_WAIT_BACK,    /* the clock goes back by wait_ns */
     SEARCH_WAIT_RETRY,   /* until the algorithm promises part/parts of cost_max, at least a unit */
     SEARCH_WAIT_RESET,   /* until the algorithm promises to be as never used */
     SEARCH_WAIT_PART,    /* part/parts of a period */
@@ -24,16 +23,16 @@ enum search_wait {
 };
 
 enum search_take {
-    SEARCH_TAKE_ALL, /* what the algorithm says remains */
+    SEARCH_TAKE_ALL, /* what the algorithm reports as remaining */
     SEARCH_TAKE_ALL_BUT_ONE,
     SEARCH_TAKE_HALF,
     SEARCH_TAKE_DRAIN, /* all, then more than all, for as long as that is granted */
-    SEARCH_TAKE_MOST,  /* cost_max, whatever the algorithm says remains */
+    SEARCH_TAKE_MOST,  /* cost_max, whatever the algorithm reports as remaining */
     SEARCH_TAKE_COST,  /* `cost` */
     SEARCH_TAKES,
 };
 
-/* Which grant a return or a release is of. */
+/* The grant to which a return or a release belongs. */
 enum search_pick {
     SEARCH_PICK_OLDEST, /* of the last period */
     SEARCH_PICK_LARGEST,
@@ -64,22 +63,22 @@ struct search_play {
     size_t oldest;   /* the first request that may lie within the last period */
     size_t largest;  /* the largest grant; n_asks if there is none */
     uint64_t now_ns, latest_ns;
-    uint64_t units, at_ns; /* the most in any window that is judged, and its last instant */
+    uint64_t units, at_ns; /* the most in any window that is judged, and its end */
     uint64_t spread;       /* how much later than its first grant that window's units came */
     size_t n_others;       /* requests that are no takes */
     uint64_t decisions;    /* of all plays */
     bool cut;
-    bool steps_back; /* the moves may */
+    bool steps_back; /* which moves are allowed */
 };
 
 int search_play_init(struct search_play *play, const struct search_subject *subject,
                      struct stint_error *error);
 void search_play_deinit(struct search_play *play);
 
-/* From a new state. What is refused leaves no trace, but for moves that knock. */
+/* From a new state. Refused requests are not kept, except for moves that knock. */
 int search_play_moves(struct search_play *play, const struct search_move *moves, size_t n_moves,
                       struct stint_error *error);
-/* From a new state. Everything is asked as it stands; play->asks says what was granted. */
+/* From a new state. Every request is made as it is; play->asks has what was granted. */
 int search_play_asks(struct search_play *play, const struct search_ask *asks, size_t n_asks,
                      struct stint_error *error);
 

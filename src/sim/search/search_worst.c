@@ -2,10 +2,10 @@
 /*
  * Keeps the better sequences, and makes new ones of them.
  *
- * A sequence is better if it was admitted more units in a window; then, if they came later in it,
- * because it is they that the next window meets; then, if it asks less often, where a request that
- * is no take counts twice. Sequences that differ in none of these are the same to the search, so
- * that the few it keeps stay different.
+ * A sequence is better if more units were admitted in a window; then, if they came later in it,
+ * because those affect the next window; then, if it has fewer requests, where a request that is no
+ * take counts twice. Sequences that differ in none of these are equal for the search, so that the
+ * few it keeps stay different.
  */
 #include "sim/search/search_worst.h"
 
@@ -19,10 +19,10 @@
 #include <string.h>
 
 #define KEPT_MAX 32
-#define STALE_MAX 4000     /* tries without anything better, before all begins anew */
+#define STALE_MAX 4000     /* tries without improvement before a restart */
 #define ASKS_MAX_FIRST 256 /* sequences are kept short until the best is one that was cut off */
-#define CUT_TRIES 30       /* tries that a length is given before it is raised */
-/* Drawing afresh meets what is simple soonest; changing what is kept, what takes many steps. */
+#define CUT_TRIES 30       /* tries with a length before it is raised */
+/* New sequences find simple weaknesses fastest; changed ones find those that need many steps. */
 #define AFRESH_PERCENT 50
 
 struct rank {
@@ -40,7 +40,7 @@ struct search {
     struct search_play play;
     struct kept kept[KEPT_MAX]; /* the best first */
     size_t n_kept;
-    struct rank best; /* of all beginnings */
+    struct rank best; /* since the first restart */
     size_t best_cut_at;
     struct search_found found;
     uint64_t tries, stale, cut_tries;
@@ -83,8 +83,8 @@ static void act_by_quota(void *arg, void *state, const struct search_act *act,
 }
 
 /*
- * The counters of windows forget what was charged when their window is over, and then grant all
- * anew: their bound speaks of takes alone, which charges can only make fewer.
+ * The counters of windows forget charges when their window is over, and then grant all again: their
+ * bound is about takes alone, and charges can only reduce these.
  */
 void search_subject_of(struct search_subject *subject, struct stint_quota *quota)
 {
@@ -138,7 +138,7 @@ void search_free(struct search *search)
     free(search);
 }
 
-/* Of the sequences with the most units, what is told in the end is the one that asks least. */
+/* Of the sequences with the most units, the final result is the one with the fewest requests. */
 static bool is_best(const struct search *search, const struct rank *rank)
 {
     const struct rank *best = &search->best;
@@ -147,7 +147,7 @@ static bool is_best(const struct search *search, const struct rank *rank)
     return rank->cut != best->cut ? best->cut : rank->n_asks < best->n_asks;
 }
 
-/* Above 0 if a is better than b, 0 if nothing tells them apart. */
+/* Above 0 if a is better than b, 0 if they are equal. */
 static int compare(const struct rank *a, const struct rank *b)
 {
     if (a->units != b->units)
@@ -175,7 +175,7 @@ static void keep(struct search *search, const struct kept *kept)
     search->kept[at] = *kept;
 }
 
-/* One that is kept: of two, the better. */
+/* One of those kept: the better of two. */
 static const struct search_plan *choose(struct search *search)
 {
     uint64_t a = random_below(&search->chance.random, search->n_kept);
@@ -183,7 +183,7 @@ static const struct search_plan *choose(struct search *search)
     return &search->kept[min_u64(a, b)].plan;
 }
 
-/* Every other sequence is of takes alone: what they can do needs no other verbs to be found. */
+/* Every other sequence has takes only: weaknesses to takes are found without other verbs. */
 static void make(struct search *search, struct search_plan *plan)
 {
     search->chance.has_verbs = search->has_verbs && search->tries % 2 == 1;
@@ -198,8 +198,8 @@ static void make(struct search *search, struct search_plan *plan)
 }
 
 /*
- * The best so far may be good only for its length: then longer ones are let through. One that came
- * to its end says how long they need to be.
+ * The best so far may be limited only by its length: then longer ones are allowed. One that came to
+ * its end gives the length that is needed.
  */
 static void fit_asks_max(struct search *search)
 {

@@ -23,8 +23,10 @@ void random_init(struct random *random, uint64_t seed, uint64_t stream)
         random->words[i] = splitmix_next(&state);
 }
 
-/* Lemire, "Fast random integer generation in an interval", 2019: the few products that would make
- * some numbers likelier are drawn again. */
+/*
+ * Lemire, "Fast random integer generation in an interval", 2019: the few products that would make
+ * some numbers likelier are drawn again.
+ */
 uint64_t random_below(struct random *random, uint64_t n)
 {
     assert(n > 0);
@@ -52,9 +54,8 @@ static double double_of(uint64_t bits)
 }
 
 /*
- * x = m 2^k with m between sqrt(1/2) and sqrt(2), and with s = (m - 1) / (m + 1)
- * log m = 2 (s + s^3/3 + s^5/5 + …). The terms are summed in pairs: a chain of them would be waited
- * for.
+ * x = m 2^k with m between sqrt(1/2) and sqrt(2), and with s = (m - 1) / (m + 1) log m = 2 (s +
+ * s^3/3 + s^5/5 + …). The terms are summed in pairs: a chain of them has more latency.
  */
 double random_log(double x)
 {
@@ -129,9 +130,9 @@ double random_pareto(struct random *random, double exponent)
     return random_exp(-random_log(random_unit(random)) / exponent);
 }
 
-/* ---- Zipf's algorithm ---- */
+/* ---- Zipf's law ---- */
 
-/* How much of a column (of 1 on average) each rank would fill. */
+/* The share of a column (of 1 on average) that each rank would fill. */
 static void weigh(double *weights, uint32_t n_ranks, double exponent)
 {
     double sum = 0;

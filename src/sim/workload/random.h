@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Seeded random numbers: the same for a seed with every compiler and C library. So logarithms and
- * powers are worked out here, from operations that IEEE 754 rounds in one way only; the build turns
+ * powers are computed here, from operations that IEEE 754 rounds in one way only; the build turns
  * contraction into fused steps off. Good for simulations, not for secrets.
  *
  * The generator is xoshiro256++ of Blackman and Vigna, "Scrambled linear pseudorandom number
@@ -19,7 +19,7 @@ struct random {
     uint64_t words[4];
 };
 
-/* One seed gives many sequences that have nothing to do with each other: one for each `stream`. */
+/* One seed gives many independent sequences: one for each `stream`. */
 void random_init(struct random *random, uint64_t seed, uint64_t stream);
 
 static inline uint64_t random_rotate(uint64_t word, unsigned by)
@@ -41,7 +41,7 @@ static inline uint64_t random_next(struct random *random)
     return result;
 }
 
-/* Every one of 0 … n-1 alike; n > 0. */
+/* Every one of 0 … n-1 with equal probability; n > 0. */
 uint64_t random_below(struct random *random, uint64_t n);
 
 /* Above 0, at most 1, in steps of 2^-53. */
@@ -50,7 +50,7 @@ static inline double random_unit(struct random *random)
     return (double)((random_next(random) >> 11) + 1) * 0x1p-53;
 }
 
-/* Of x > 0, normal; and e to the power x, 0 or the largest number where that is beyond doubles. */
+/* Of x > 0, normal; and e to the power x, 0 or the largest number if that is beyond doubles. */
 double random_log(double x);
 double random_exp(double x);
 /* sin(2 pi x) for 0 <= x < 1. */
@@ -69,7 +69,7 @@ double random_pareto(struct random *random, double exponent); /* from 1 on */
 struct random_zipf {
     uint32_t n_ranks;
     struct random_alias {
-        uint32_t share; /* of 2^32: how much of this column is its own rank's */
+        uint32_t share; /* of 2^32: the share of this column that is its own rank's */
         uint32_t other; /* the rest is this one's */
     } * columns;
 };
@@ -81,7 +81,7 @@ void random_zipf_deinit(struct random_zipf *zipf);
 static inline uint32_t random_zipf_next(const struct random_zipf *zipf, struct random *random)
 {
     struct wide product = wide_mul(random_next(random), zipf->n_ranks);
-    struct random_alias column = zipf->columns[product.hi]; /* whole, so that nothing is guessed */
+    struct random_alias column = zipf->columns[product.hi]; /* known to be an integer */
     return product.lo >> 32 < column.share ? (uint32_t)product.hi : column.other;
 }
 

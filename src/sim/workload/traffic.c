@@ -27,8 +27,10 @@ int traffic_init(struct traffic *traffic, struct event_list *events, uint32_t n_
         traffic_deinit(traffic);
         return code;
     }
-    /* Counted two places further up, a key's count becomes its begin, which then moves to its end:
-     * the begin of the next. */
+    /*
+     * Counted two elements further up, a key's count becomes its begin, which then moves to its
+     * end: the begin of the next.
+     */
     size_t *places = traffic->begins + 1;
     for (size_t i = 0; i < events->n_entries; i++) {
         assert(events->entries[i].key < n_keys);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Puts a workload's requests into the order of time: a stream that reacts to nothing, and a heap of
- * those that clients will make because of what they were told.
+ * Puts a workload's requests into the order of time: a stream that does not react to decisions, and
+ * a heap of the requests that clients will make because of their last decision.
  */
 #include "sim/workload/workload.h"
 
@@ -30,7 +30,7 @@ static bool follows_plan(enum workload_kind kind)
     return workload_is_adversary(kind) && kind != WORKLOAD_FLOOD;
 }
 
-/* Clients that ask again once they were allowed. */
+/* Clients that send their next request after they were allowed. */
 static bool is_closed(enum workload_kind kind)
 {
     return kind == WORKLOAD_GREEDY || kind == WORKLOAD_CLOSED;
@@ -119,7 +119,7 @@ static bool grow_waiting(struct workload *workload)
     return true;
 }
 
-/* The request will be made at its time; one that is too late for the run is forgotten. */
+/* The request will be made at its time; one that is too late for the run is dropped. */
 static void add_waiting(struct workload *workload, const struct sim_event *event)
 {
     if (event->at_ns >= workload->end_ns)
@@ -155,7 +155,7 @@ static void take_waiting(struct workload *workload, struct sim_event *event)
     heap[at] = last;
 }
 
-/* ---- What clients do next ---- */
+/* ---- The next requests of clients ---- */
 
 static uint64_t think_ns(struct workload *workload)
 {
@@ -185,7 +185,7 @@ static uint64_t retry_wait_ns(struct workload *workload, const struct sim_event 
     return workload_ns(most_ns * random_unit(&workload->clients)) + 1;
 }
 
-/* One key after the other, each asked for once. */
+/* One key after the other, each requested once. */
 static void flood_on(struct workload *workload, const struct sim_event *event)
 {
     uint64_t gap_ns = workload->quota.period_ns / FLOOD_KEYS_PER_PERIOD + 1;
@@ -211,7 +211,7 @@ static void tell_client(struct workload *workload, const struct sim_event *event
     }
     if (!is_closed(spec->kind) && spec->kind != WORKLOAD_FLOOD)
         return;
-    /* A greedy client that can never be served must not ask for ever at one instant. */
+    /* A greedy client that can never be served must not repeat its request for ever at one time. */
     bool hopeless = decision->outcome != STINT_ALLOW && spec->think_ns == 0;
     begin_anew(workload, event, hopeless ? workload->quota.period_ns : think_ns(workload));
 }
@@ -227,7 +227,7 @@ void workload_tell(struct workload *workload, const struct sim_event *event,
         tell_client(workload, event, decision);
 }
 
-/* ---- From beginning to end ---- */
+/* ---- Start and end ---- */
 
 bool workload_next(struct workload *workload, struct sim_event *event)
 {
@@ -262,7 +262,7 @@ void workload_lend(struct workload *workload, const struct event_list *events, u
     workload->entries_epoch_ns = epoch_ns;
 }
 
-/* What the text left to the quota. */
+/* Defaults from the quota, for what the text did not set. */
 static void settle_defaults(struct workload *workload)
 {
     struct workload_spec *spec = &workload->spec;
@@ -289,12 +289,12 @@ static void settle_defaults(struct workload *workload)
                      mean_cost(workload);
 }
 
-/* What holds between times is known once all are settled. */
+/* Relations between times are checked once all are settled. */
 static int check_times(const struct workload_spec *spec, struct stint_error *error)
 {
     if (spec->kind == WORKLOAD_HERD && spec->jitter_ns > spec->every_ns)
         return err_set(error, STINT_E_MISMATCH, "jitter is longer than every, so that herds mix");
-    /* So that a stream finds its next request soon, and not after most of eternity. */
+    /* Limits the gap, so that a stream finds its next request soon. */
     double cycle_s = ((double)spec->on_ns + (double)spec->off_ns) / 1e9;
     bool has_phases = spec->kind == WORKLOAD_ONOFF || spec->kind == WORKLOAD_MMPP;
     if (!has_phases || spec->rate == 0 || cycle_s * spec->rate >= REQUESTS_PER_CYCLE_MIN)
@@ -319,7 +319,7 @@ static int allocate(struct workload *workload, struct stint_error *error)
                : err_set(error, STINT_E_SYSTEM, "out of memory for %u keys", spec->keys);
 }
 
-/* Each client's first request; greedy ones come at once, the others after they have thought. */
+/* Each client's first request; greedy ones come at once, the others after a think time. */
 static void send_clients(struct workload *workload)
 {
     const struct workload_spec *spec = &workload->spec;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who asks when, for which key and how much: `NAME [name=value …]`. Everything is drawn from one
- * seed, so that the same text and seed give the same requests to every quota, but where clients
- * react to the decisions they get.
+ * The requests of clients, with times, keys and costs: `NAME [name=value …]`. Everything is drawn
+ * from one seed, so that the same text and seed give the same requests to every quota, unless
+ * clients react to their decisions.
  */
 #ifndef STINT_SIM_WORKLOAD_WORKLOAD_H
 #define STINT_SIM_WORKLOAD_WORKLOAD_H
@@ -33,18 +33,18 @@ enum workload_kind {
     WORKLOAD_KINDS,
 };
 
-/* What a client does that was denied. */
+/* What a client does after a denial. */
 enum workload_retry {
     WORKLOAD_GIVE_UP,
-    WORKLOAD_OBEY,    /* asks again exactly when it was told */
+    WORKLOAD_OBEY,    /* repeats the request exactly at the time that the decision gave */
     WORKLOAD_BACKOFF, /* waits at random up to a time that doubles with every try */
-    WORKLOAD_IGNORE,  /* asks again after a fixed time, whatever it was told */
+    WORKLOAD_IGNORE,  /* repeats the request after a fixed time, whatever the decision was */
 };
 
 enum workload_costs { WORKLOAD_CONSTANT, WORKLOAD_LOGNORMAL, WORKLOAD_PARETO, WORKLOAD_UNIFORM };
 
 /*
- * The text, read. A time of 0 that is not allowed to be one stands for a default in terms of the
+ * The parsed text. A time of 0 that is not valid as such stands for a default in terms of the
  * quota's period; workload_begin() settles it.
  */
 struct workload_spec {
@@ -54,8 +54,8 @@ struct workload_spec {
     double cost_a, cost_b; /* constant: a; lognormal: median, sigma; Pareto: least, exponent */
     uint32_t cost_max;
     double rate; /* requests a second, of all keys together; 0: by `load` */
-    double load; /* units asked for, as a share of what the first quota would allow to all keys */
-    double zipf; /* exponent; 0: all keys alike */
+    double load; /* units requested, as a share of what the first quota would allow to all keys */
+    double zipf; /* exponent; 0: all keys equally likely */
     double ratio;
     double alpha;
     double depth;
@@ -70,12 +70,12 @@ struct workload_spec {
 /* One request. */
 struct sim_event {
     uint64_t at_ns;
-    uint64_t key; /* low half: its place, 0 … keys-1; high half: which of the place's owners */
+    uint64_t key; /* low half: its slot, 0 … keys-1; high half: which of the slot's owners */
     uint32_t cost;
     uint32_t client;
-    uint32_t stamp; /* the teller's own, kept for the next try */
+    uint32_t stamp; /* of the judge at the last denial, kept for the next try */
     uint16_t tries; /* how often this request was denied before */
-    bool as_told;   /* it comes exactly when the last denial said that it may */
+    bool as_told;   /* it comes exactly when the last denial promised */
 };
 
 static inline uint32_t sim_event_place(const struct sim_event *event)
@@ -86,16 +86,16 @@ static inline uint32_t sim_event_place(const struct sim_event *event)
 /* A request that will be made, in a heap by time. */
 struct workload_waiting {
     struct sim_event event;
-    uint64_t order; /* of those at one instant: first in, first out */
+    uint64_t order; /* of those at one time: first in, first out */
 };
 
-/* A place's owner under churn. */
+/* A slot's owner under churn. */
 struct workload_owner {
     uint64_t until_ns;
     uint32_t number;
 };
 
-/* An adversary's plan: at each step it asks from one instant on, again when told, up to another. */
+/* An adversary's plan: each step requests units from one time to another. */
 struct workload_step {
     uint64_t from_ns, until_ns;
     uint32_t units; /* at most so many admitted units; 0: any number */
@@ -106,21 +106,21 @@ struct workload_plan {
     struct workload_step steps[WORKLOAD_STEPS_MAX];
     size_t n_steps, step;
     uint64_t ask_ns;
-    uint64_t clock_error_ns; /* clock_steps: how far the caller's clock is ahead, modulo 2^64 */
+    uint64_t clock_error_ns; /* clock_steps: the offset of the caller's clock, modulo 2^64 */
     uint32_t admitted;       /* in this step */
-    uint32_t stamp;          /* of the event told last */
+    uint32_t stamp;          /* of the event returned last */
     bool as_told;
 };
 
 struct workload {
     struct workload_spec spec;
-    struct stint_quota quota; /* the one that loads and adversaries speak of */
+    struct stint_quota quota; /* the one to which loads and adversaries refer */
     uint64_t end_ns;          /* no request comes at or after it */
     uint32_t cost;            /* of every request; 0: each is drawn */
     struct random arrivals, keys, costs, clients;
     struct random_zipf zipf;
     struct workload_owner *owners;
-    /* The stream of requests that reacts to nothing. */
+    /* The stream of requests that do not react to decisions. */
     bool has_arrivals, arrives; /* `arrives`: the next one is known */
     uint64_t arrival_ns, phase_ends_ns;
     double mean_gap_ns, fraction_ns;
@@ -130,7 +130,7 @@ struct workload {
     struct workload_waiting *waiting;
     size_t n_waiting, waiting_size;
     uint64_t order;
-    uint64_t dropped; /* repeats for which there was no room */
+    uint64_t dropped; /* repeats for which there was no space */
     struct workload_plan plan;
     /* A log, borrowed. */
     const struct event_entry *entries;
@@ -146,7 +146,7 @@ int workload_parse(struct workload *workload, const char *text, struct stint_err
 /* The requests of a log, sorted and borrowed; times count from epoch_ns. Before the beginning. */
 void workload_lend(struct workload *workload, const struct event_list *events, uint64_t epoch_ns);
 
-/* What a run of the workload is made for. */
+/* The parameters of a run of the workload. */
 struct workload_terms {
     const struct stint_quota *quota; /* checked */
     uint64_t seed;
@@ -159,17 +159,17 @@ void workload_end(struct workload *workload);
 
 /* The next request, in the order of time but for `clock_steps`; false at the end. */
 bool workload_next(struct workload *workload, struct sim_event *event);
-/* Up to n_max of them, where nobody listens; returns how many, 0 at the end. */
+/* Up to n_max of them, if no client reacts; returns how many, 0 at the end. */
 size_t workload_next_many(struct workload *workload, struct sim_event *events, size_t n_max);
 
-/* Whether what comes next depends on the decisions: then each has to be told before the next. */
+/* Whether the next events depend on the decisions: then each must be reported before the next. */
 bool workload_listens(const struct workload *workload);
 void workload_tell(struct workload *workload, const struct sim_event *event,
                    const struct stint_decision *decision);
 
-/* Places that keys can have: sim_event_place() is below it. */
+/* Slots that keys can have: sim_event_place() is below it. */
 uint32_t workload_places(const struct workload *workload);
-/* Clients that are more than a key's only asker; 0 where there are none. */
+/* Clients with other clients on the same key; 0 if there are none. */
 uint32_t workload_clients(const struct workload *workload);
 bool workload_is_adversary(enum workload_kind kind);
 

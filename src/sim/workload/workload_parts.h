@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of a workload hand each other, and nobody else. */
+/* Shared by the files of a workload only. */
 #ifndef STINT_SIM_WORKLOAD_WORKLOAD_PARTS_H
 #define STINT_SIM_WORKLOAD_WORKLOAD_PARTS_H
 
@@ -14,10 +14,10 @@ static inline uint64_t workload_ns(double ns)
 /* ---- workload.c ---- */
 
 uint32_t workload_draw_cost(struct workload *workload, struct random *random);
-/* A place that clients share by their number. */
+/* A slot that clients share by their number. */
 uint64_t workload_client_key(const struct workload *workload, uint32_t client);
 
-/* ---- workload_stream.c: requests that react to nothing ---- */
+/* ---- workload_stream.c: requests that do not react to decisions ---- */
 
 void workload_stream_begin(struct workload *workload);
 /* Up to n_max requests from the one at arrival_ns on; returns how many. */

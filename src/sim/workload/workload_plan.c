@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Adversaries: each knows what its algorithm is weak at, and asks just then. A plan is a list of
- * steps; in each the adversary asks for single units from an instant on, again at once when it is
- * allowed, and when it was told if it is denied, until the step is over. Between two plans it idles
- * for two periods and more, so that every plan meets a state that was never used.
+ * Adversaries: each one uses the weak times of its algorithm. A plan is a list of steps; in each
+ * the adversary requests single units from a time on, again at once when it is allowed, and at the
+ * promised time if it is denied, until the step is over. Between two plans it idles for two periods
+ * and more, so that every plan starts with a state that was never used.
  */
 #include "sim/workload/workload_parts.h"
 
@@ -22,7 +22,7 @@ static void add_step(struct workload_plan *plan, struct workload_step step)
     plan->steps[plan->n_steps++] = step;
 }
 
-/* The first edge after an instant at which a fixed window begins. */
+/* The first edge after a time at which a fixed window begins. */
 static uint64_t edge_after(const struct stint_quota *quota, uint64_t at_ns)
 {
     int64_t wall_ns = quota->epoch_ns + (int64_t)at_ns;
@@ -37,7 +37,7 @@ static uint64_t edge_after(const struct stint_quota *quota, uint64_t at_ns)
     return at_ns + (uint64_t)(window.end_ns - wall_ns);
 }
 
-/* The time slack of the quota, or a tenth of its period where it has none. */
+/* The time slack of the quota, or a tenth of its period if it has none. */
 static uint64_t slack_ns(const struct stint_quota *quota)
 {
     if (quota->algorithm == STINT_WINDOW)
@@ -47,7 +47,7 @@ static uint64_t slack_ns(const struct stint_quota *quota)
     return quota->period_ns / 10 + 1;
 }
 
-/* All there is at the last instant of a window, and on from the first of the next one. */
+/* All there is at the last time of a window, and on from the first of the next one. */
 static void plan_edge(struct workload *workload, uint64_t from_ns)
 {
     uint64_t edge_ns = edge_after(&workload->quota, from_ns);
@@ -57,8 +57,8 @@ static void plan_edge(struct workload *workload, uint64_t from_ns)
 }
 
 /*
- * One unit opens a bucket, the rest comes at the bucket's last instant: whoever lets a bucket go a
- * period after it was opened lets the rest go too early.
+ * One unit opens a bucket, the rest comes at the bucket's last time: an algorithm that frees a
+ * bucket a period after it was opened frees the rest too early.
  */
 static void plan_late_bucket(struct workload *workload, uint64_t from_ns)
 {
@@ -70,7 +70,7 @@ static void plan_late_bucket(struct workload *workload, uint64_t from_ns)
              (struct workload_step){from_ns + period_ns, from_ns + 3 * period_ns, 0});
 }
 
-/* The same on the slots of `window`, and a question just before, at and after every edge. */
+/* The same on the slots of `window`, and a request just before, at and after every edge. */
 static void plan_slot_edge(struct workload *workload, uint64_t from_ns)
 {
     const struct stint_quota *quota = &workload->quota;
@@ -93,10 +93,10 @@ static void plan_idle_burst(struct workload *workload, uint64_t from_ns)
     add_step(&workload->plan, (struct workload_step){from_ns, until_ns, 0});
 }
 
-/* Asks on and on; what changes is the clock that it asks by. */
+/* Requests without pause; what changes is the clock of the caller. */
 static void plan_clock_steps(struct workload *workload, uint64_t from_ns)
 {
-    /* Never so early that the clock would be before 0. */
+    /* Not so early that the clock would be before 0. */
     from_ns = max_u64(from_ns, workload->spec.step_ns);
     uint64_t until_ns = from_ns + 20 * workload->quota.period_ns;
     add_step(&workload->plan, (struct workload_step){from_ns, until_ns, 0});
@@ -147,7 +147,7 @@ void workload_plan_begin(struct workload *workload, int64_t epoch_ns)
     make_plan(workload);
 }
 
-/* By how much the caller's clock is ahead (or behind, modulo 2^64). */
+/* The offset of the caller's clock, ahead (or behind, modulo 2^64). */
 static uint64_t clock_error_ns(struct workload *workload)
 {
     if (workload->spec.kind != WORKLOAD_CLOCK_STEPS)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads the text of a workload: which option belongs to which kind, and what each may be. */
+/* Reads the text of a workload: which option belongs to which kind, and its values. */
 #include "algorithm/nearest.h"
 #include "algorithm/spec.h"
 #include "base/ns.h"
@@ -94,7 +94,7 @@ struct shown {
     char text[SHOWN_MAX + 4];
 };
 
-/* A piece of the user's text that is safe to repeat: short, and without control characters. */
+/* A piece of the user's text that is safe to print: short, and without control characters. */
 static struct shown show(struct span span)
 {
     struct shown shown = {""};
@@ -287,7 +287,7 @@ static int read_value(struct workload_spec *spec, const struct option *option, s
     }
 }
 
-/* ---- The whole ---- */
+/* ---- All of it ---- */
 
 static int unknown_option(enum workload_kind kind, struct span name, struct stint_error *error)
 {
@@ -354,7 +354,7 @@ static int read_kind(struct workload_spec *spec, struct span word, struct stint_
                    show(name).text);
 }
 
-/* What holds where the text does not say otherwise; times that are 0 depend on the quota. */
+/* Defaults for what the text does not set; times that are 0 depend on the quota. */
 static struct workload_spec defaults(void)
 {
     return (struct workload_spec){

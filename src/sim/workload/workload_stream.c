@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When the next request comes that reacts to nothing, and for whom: processes, herds and logs. */
+/* The next request of the stream, and its key: processes, herds and logs. */
 #include "sim/workload/workload_parts.h"
 
 #include "base/ns.h"
@@ -7,7 +7,7 @@
 
 #define GAP_MAX_NS 0x1p62
 
-/* Moves the next arrival by a gap; what is less than a nanosecond counts for the one after. */
+/* Moves the next arrival by a gap; a fraction of a nanosecond is added to the next gap. */
 static void advance(struct workload *workload, double gap_ns)
 {
     double sum_ns = workload->fraction_ns + gap_ns;
@@ -28,7 +28,7 @@ static double phase_length_ns(struct workload *workload)
     double mean_ns = (double)(workload->is_high ? spec->on_ns : spec->off_ns);
     if (spec->kind == WORKLOAD_MMPP)
         return mean_ns * random_exponential(&workload->arrivals);
-    /* The mean of Pareto's algorithm from x on is x alpha / (alpha - 1). */
+    /* The mean of Pareto's distribution from x on is x alpha / (alpha - 1). */
     return mean_ns * (spec->alpha - 1) / spec->alpha *
            random_pareto(&workload->arrivals, spec->alpha);
 }
@@ -40,7 +40,7 @@ static void begin_phase(struct workload *workload, bool is_high)
     workload->phase_ends_ns = workload->arrival_ns + workload_ns(length_ns) + 1;
 }
 
-/* The rate of a phase, so that over all phases the mean is what was asked for. */
+/* The rate of a phase, so that the mean over all phases is the one requested. */
 static double phase_rate(const struct workload *workload)
 {
     const struct workload_spec *spec = &workload->spec;
@@ -83,7 +83,7 @@ static void next_diurnal(struct workload *workload)
     }
 }
 
-/* All clients at once, or within the jitter: the least of so many uniform times that are left. */
+/* All clients at once, or within the jitter: the least of the remaining uniform times. */
 static void next_herd(struct workload *workload)
 {
     const struct workload_spec *spec = &workload->spec;
@@ -123,9 +123,9 @@ static void next_entry(struct workload *workload)
         workload->arrival_ns = scaled_ns(workload, workload->entry);
 }
 
-/* ---- What it asks for ---- */
+/* ---- Keys ---- */
 
-/* A key's life has no memory, so that a place nobody asked for meanwhile needs no updating. */
+/* A key's lifetime is memoryless, so a slot without requests meanwhile needs no updates. */
 static uint32_t owner_of(struct workload *workload, uint32_t place, uint64_t at_ns)
 {
     struct workload_owner *owner = &workload->owners[place];
