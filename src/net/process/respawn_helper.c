@@ -57,7 +57,7 @@ static _Noreturn void be_respawn_helper(struct duty *duty)
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &all, &duty->signals);
-    prctl(PR_SET_NAME, "stint respawn helper");
+    prctl(PR_SET_NAME, "stint respawn");
     /* Other inherited descriptors must not stay open in this process. */
     duty->server = dup2(duty->server, STDERR_FILENO + 1);
     close_range(STDERR_FILENO + 2, ~0u, 0);
