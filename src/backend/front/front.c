@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The front as a backend: which requests pass, what answers come back, what the breakers learn. */
+#include "algorithm/gcra.h"
 #include "backend/front/front_parts.h"
-
+#include "base/limits.h"
 #include "base/wide_int.h"
 #include "limiter/list.h"
 
@@ -329,4 +330,427 @@ void front_tick(struct backend *store, uint64_t now_ns)
     breakers_rest(&front->breakers, now_ns);
     show_state(front);
     backend_metric_set(&front->metrics->unavailable_since_ns, unavailable_since(front, now_ns));
+}
+
+/*
+ * What the front does after a failover. Writes that a master had answered and not yet replicated
+ * are lost, and their keys may look never used. So until a period has passed, keys are peeked
+ * first, and those that look unused are denied, or half charged before the request.
+ *
+ * Two or three round trips instead of one, and only then. If another node uses the key between peek
+ * and take, it is no longer unused, and is treated as any other. If two nodes see it unused at
+ * once, both charge it, which denies more, never less.
+ */
+
+enum step { STEP_LOOK, STEP_CHARGE, STEP_ASK };
+
+/* A copy of a request; only its rules are borrowed, until the caller cancels it. */
+struct front_failover_work {
+    enum step step;
+    struct backend_request asked, step_asked;
+    struct backend_item *items, *unused;
+    size_t n_unused;
+    uint8_t id[BACKEND_ID_LEN];
+};
+
+/* How long lost units may be missing: until no window can hold them any more. */
+static uint64_t missed_for(const struct stint_quota *quota)
+{
+    switch (quota->algorithm) {
+    case STINT_GCRA:
+        return quota->limit > 0 ? max_u64(quota->period_ns,
+                                          mul_div_up(quota->period_ns, quota->burst, quota->limit))
+                                : 0;
+    case STINT_FIXED_WINDOW:
+        return quota->period_ns + (quota->align >= STINT_ALIGN_MONTH ? 3 * NS_PER_DAY : 0);
+    case STINT_CONCURRENCY:
+        return quota->lease_ns;
+    default:
+        return quota->period_ns;
+    }
+}
+
+static uint64_t until_of(const struct front *front, const struct stint_quota *quota)
+{
+    return add_sat(front->failed_over_ns, missed_for(quota));
+}
+
+bool front_is_in_failover(const struct front *front, const struct backend_request *asked)
+{
+    enum failover_policy failover_policy = front->options.failover_policy;
+    bool is_taking = asked->verb == BACKEND_TAKE || asked->verb == BACKEND_TAKE_UPTO ||
+                     asked->verb == BACKEND_CHARGE || asked->verb == BACKEND_BOOK;
+    if (failover_policy == FAILOVER_TRUSTS || front->failed_over_ns == 0 || asked->is_virtual ||
+        !(is_taking || (asked->verb == BACKEND_PEEK && failover_policy == FAILOVER_FULL)))
+        return false;
+    for (size_t i = 0; i < asked->n_items; i++)
+        if (asked->now_ns < until_of(front, asked->items[i].quota))
+            return true;
+    return false;
+}
+
+/* ---- Copies ---------------------------------------------------------------------------------- */
+
+static struct span copy_span(uint8_t **at, struct span from)
+{
+    struct span copy = span_of(*at, from.len);
+    if (from.len > 0)
+        memcpy(*at, from.ptr, from.len);
+    *at += from.len;
+    return copy;
+}
+
+/* In one block of memory: twice as many items, their quotas, then names and keys. */
+static struct front_failover_work *copy_of(const struct backend_request *asked)
+{
+    size_t n = asked->n_items;
+    size_t size = sizeof(struct front_failover_work) +
+                  n * (2 * sizeof(struct backend_item) + sizeof(struct stint_quota));
+    for (size_t i = 0; i < n; i++)
+        size += asked->items[i].name.len + asked->items[i].key.len;
+    struct front_failover_work *copy = malloc(size);
+    if (copy == NULL)
+        return NULL;
+    *copy = (struct front_failover_work){.asked = *asked};
+    copy->items = (void *)(copy + 1);
+    copy->unused = copy->items + n;
+    struct stint_quota *quotas = (void *)(copy->unused + n);
+    uint8_t *bytes = (void *)(quotas + n);
+    for (size_t i = 0; i < n; i++) {
+        copy->items[i] = asked->items[i];
+        quotas[i] = *asked->items[i].quota;
+        copy->items[i].quota = &quotas[i];
+        copy->items[i].name = copy_span(&bytes, asked->items[i].name);
+        copy->items[i].key = copy_span(&bytes, asked->items[i].key);
+    }
+    copy->asked.items = copy->items;
+    if (asked->id != NULL) {
+        memcpy(copy->id, asked->id, BACKEND_ID_LEN);
+        copy->asked.id = copy->id;
+    }
+    return copy;
+}
+
+void front_end_failover(struct front_ask *ask)
+{
+    free(ask->cautious);
+    ask->cautious = NULL;
+}
+
+/* ---- Steps ----------------------------------------------------------------------------------- */
+
+static bool are_equal(const struct backend_item *a, const struct backend_item *b)
+{
+    return a->name.len == b->name.len && a->key.len == b->key.len &&
+           (a->name.len == 0 || memcmp(a->name.ptr, b->name.ptr, a->name.len) == 0) &&
+           (a->key.len == 0 || memcmp(a->key.ptr, b->key.ptr, a->key.len) == 0) &&
+           memcmp(a->quota->derived.params_hash, b->quota->derived.params_hash,
+                  sizeof(a->quota->derived.params_hash)) == 0;
+}
+
+/*
+ * A peek returns what a take would leave: of an unused key, all but its cost. The costs of equal
+ * keys may have been added up.
+ */
+static bool is_unused(const struct front_ask *ask, size_t i, uint64_t now_ns)
+{
+    const struct backend_item *items = ask->cautious->items;
+    const struct stint_decision *seen = &ask->each[i];
+    uint32_t capacity = front_capacity(items[i].quota);
+    uint64_t all_costs = 0;
+    for (size_t j = 0; j < ask->n_items; j++)
+        all_costs += are_equal(&items[i], &items[j]) ? items[j].cost : 0;
+    return items[i].cost > 0 && seen->outcome == STINT_ALLOW &&
+           ((uint64_t)seen->remaining + items[i].cost == capacity ||
+            seen->remaining + all_costs == capacity) &&
+           now_ns < until_of(ask->front, items[i].quota);
+}
+
+/* Holders of slots are known by their deadlines: lost ones cannot be replaced. */
+static bool is_to_deny(const struct front_ask *ask, const struct backend_item *item)
+{
+    return ask->verb != BACKEND_CHARGE && (ask->front->options.failover_policy == FAILOVER_FULL ||
+                                           item->quota->algorithm == STINT_CONCURRENCY);
+}
+
+static void deny(const struct front_ask *ask, struct stint_decision *seen,
+                 const struct backend_item *item, uint64_t now_ns)
+{
+    uint64_t wait_ns = until_of(ask->front, item->quota) - now_ns;
+    *seen = (struct stint_decision){.outcome = STINT_DENY,
+                                    .stored = 1,
+                                    .limit = front_capacity(item->quota),
+                                    .retry_after_ns = wait_ns,
+                                    .reset_after_ns = wait_ns};
+}
+
+/* Denies what looks unused, and counts what is to be charged first. True: something is denied. */
+static bool look(struct front_ask *ask, uint64_t now_ns)
+{
+    struct front_failover_work *cautious = ask->cautious;
+    bool is_denied = false;
+    for (size_t i = 0; i < ask->n_items; i++) {
+        const struct backend_item *item = &cautious->items[i];
+        struct stint_decision *seen = &ask->each[i];
+        if (!is_unused(ask, i, now_ns))
+            continue;
+        if (is_to_deny(ask, item)) {
+            deny(ask, seen, item, now_ns);
+            is_denied = true;
+            continue;
+        }
+        uint32_t capacity = front_capacity(item->quota);
+        bool is_half = ask->front->options.failover_policy == FAILOVER_HALF;
+        cautious->unused[cautious->n_unused] = *item;
+        cautious->unused[cautious->n_unused++].cost =
+            is_half ? capacity / 2 + capacity % 2 : capacity;
+    }
+    return is_denied;
+}
+
+/* In a list that is denied, nothing was taken of the others either. */
+static void untake(struct front_ask *ask)
+{
+    for (size_t i = 0; i < ask->n_items; i++) {
+        const struct backend_item *item = &ask->cautious->items[i];
+        struct stint_decision *seen = &ask->each[i];
+        if (seen->outcome != STINT_ALLOW)
+            continue;
+        uint64_t remaining = (uint64_t)seen->remaining + item->cost;
+        seen->remaining = (uint32_t)min_u64(remaining, front_capacity(item->quota));
+        seen->granted = 0;
+    }
+}
+
+/* The next request; NULL: the last answer is final. */
+static const struct backend_request *next_step(struct front_ask *ask, uint64_t now_ns)
+{
+    struct front_failover_work *cautious = ask->cautious;
+    struct backend_answer *answer = &ask->inner.answer;
+    if (answer->outcome != BACKEND_DECIDED || cautious->step == STEP_ASK || ask->op == NULL)
+        return NULL;
+    if (cautious->step == STEP_LOOK) {
+        bool is_denied = look(ask, now_ns);
+        if (is_denied || cautious->n_unused > 0)
+            backend_metric_up(&ask->front->metrics->cautious);
+        if (is_denied && ask->verb != BACKEND_PEEK)
+            untake(ask);
+        if (is_denied) {
+            answer->sum = front_sum(ask->each, ask->n_items);
+            ask->is_cached = false; /* the algorithm does not deny it */
+        }
+        if (is_denied || ask->verb == BACKEND_PEEK)
+            return NULL;
+    }
+    bool is_charging = cautious->step == STEP_LOOK && cautious->n_unused > 0;
+    cautious->step = is_charging ? STEP_CHARGE : STEP_ASK;
+    cautious->step_asked = cautious->asked;
+    cautious->step_asked.now_ns = now_ns;
+    cautious->step_asked.is_ahead = false;
+    if (is_charging) {
+        cautious->step_asked.verb = BACKEND_CHARGE;
+        cautious->step_asked.id = NULL;
+        cautious->step_asked.is_ticket = false;
+        cautious->step_asked.items = cautious->unused;
+        cautious->step_asked.n_items = cautious->n_unused;
+    }
+    return &cautious->step_asked;
+}
+
+bool front_go_on(struct front_ask *ask, uint64_t now_ns)
+{
+    const struct backend_request *next = NULL;
+    while (ask->cautious != NULL && (next = next_step(ask, now_ns)) != NULL)
+        if (front_send(ask, next))
+            return true;
+    return false;
+}
+
+bool front_begin_failover(struct front_ask *ask, const struct backend_request *asked)
+{
+    struct front_failover_work *cautious = ask->cautious = copy_of(asked);
+    if (cautious == NULL) {
+        ask->inner.answer = (struct backend_answer){
+            .outcome = BACKEND_FAILED, .error = "no memory for a request to the store"};
+        return false;
+    }
+    cautious->step_asked = cautious->asked;
+    cautious->step_asked.verb = BACKEND_PEEK;
+    cautious->step_asked.id = NULL;
+    cautious->step_asked.is_ticket = false;
+    return front_send(ask, &cautious->step_asked) || front_go_on(ask, asked->now_ns);
+}
+
+/*
+ * The front's denial cache: which requests it may answer, how, and what it learns from answers.
+ *
+ * A denial with retry_after r at t means: no take of that cost or more is allowed before t + r,
+ * whatever other clients take meanwhile, since taking only delays that time. It holds for all
+ * algorithms but concurrency, whose holders may leave early; and as long as no caller refunds,
+ * resets the key or changes its quota. tests/unit/backend/test_denials.c checks the algorithms.
+ *
+ * The store decided after the request was sent, so the time counts from the sending.
+ */
+
+/* A refused take that would change something must reach the store. */
+static bool is_cacheable_item(const struct backend_item *item)
+{
+    const struct stint_quota *quota = item->quota;
+    return quota->algorithm != STINT_CONCURRENCY && !quota->count_denied &&
+           (item->rule == NULL || item->rule->store.lease == RULE_LEASE_NONE) &&
+           item->cost <= front_capacity(quota);
+}
+
+/* An id that was allowed before must be allowed again: only the store knows it. */
+static bool is_cacheable(const struct backend_request *asked)
+{
+    if (asked->id != NULL || asked->is_virtual ||
+        (asked->verb != BACKEND_TAKE && asked->verb != BACKEND_TAKE_UPTO &&
+         asked->verb != BACKEND_PEEK))
+        return false;
+    for (size_t i = 0; i < asked->n_items; i++)
+        if (!is_cacheable_item(&asked->items[i]))
+            return false;
+    return true;
+}
+
+/* After these verbs all that is known about their keys is invalid. */
+static bool is_dropping(const struct backend_request *asked)
+{
+    return !asked->is_virtual && (asked->verb == BACKEND_CHARGE || asked->verb == BACKEND_REFUND ||
+                                  asked->verb == BACKEND_RESET || asked->verb == BACKEND_SETTLE ||
+                                  asked->verb == BACKEND_CANCEL || asked->verb == BACKEND_EXPIRE);
+}
+
+/* The least that a request has to get of each item not to be denied. */
+static uint32_t least_of(uint8_t verb, uint32_t cost)
+{
+    return verb == BACKEND_TAKE_UPTO && cost > 1 ? 1 : cost;
+}
+
+/*
+ * The wait of a denied cost: at least that of the least cost known to be denied. Units taken since
+ * make it longer, and so does a larger cost; under gcra the reset gives by how much.
+ */
+static uint64_t wait_ns(const struct denial *denial, const struct stint_quota *quota, uint32_t cost,
+                        uint64_t now_ns)
+{
+    uint64_t known_ns = denial->retry_ns - now_ns;
+    if (quota->algorithm != STINT_GCRA)
+        return known_ns;
+    uint64_t full_ns = gcra_ns_up(quota->derived.capacity_ticks);
+    uint64_t cost_ns = gcra_ns_up(cost * quota->derived.interval_ticks);
+    uint64_t reset_ns = sub_floor(denial->reset_ns, now_ns);
+    return max_u64(known_ns, sub_floor(add_sat(reset_ns, cost_ns), full_ns));
+}
+
+/* The state of an item by itself, as far as is known. False: it needs a store request. */
+static bool read(const struct denial *denial, const struct backend_item *item, uint8_t verb,
+                 uint64_t now_ns, struct stint_decision *decision)
+{
+    uint32_t least = least_of(verb, item->cost);
+    bool is_denied = denial->cost > 0 && least >= denial->cost;
+    /*
+     * An allowed peek returns the numbers as after a take. Nothing left may mean debt, in which a
+     * cost of 0 is denied, too.
+     */
+    bool is_allowed = least <= denial->remaining && denial->remaining > 0 && verb != BACKEND_PEEK;
+    if (!is_denied && !is_allowed)
+        return false;
+    *decision = (struct stint_decision){
+        .outcome = is_denied ? STINT_DENY : STINT_ALLOW,
+        .stored = 1,
+        .limit = front_capacity(item->quota),
+        .remaining = denial->remaining,
+        .retry_after_ns = is_denied ? wait_ns(denial, item->quota, least, now_ns) : 0,
+        .reset_after_ns = sub_floor(denial->reset_ns, now_ns),
+    };
+    return true;
+}
+
+/* Names all items; costs of equal keys add up in the store, so such a list goes to the store. */
+static bool name_items(struct front_ask *ask, const struct backend_request *asked)
+{
+    bool are_different = true;
+    for (size_t i = 0; i < asked->n_items; i++) {
+        ask->items[i].name = denials_name(ask->front->denials, &asked->items[i]);
+        ask->items[i].cost = asked->items[i].cost;
+        for (size_t j = 0; j < i; j++)
+            are_different &= !denials_same(&ask->items[i].name, &ask->items[j].name);
+    }
+    return are_different;
+}
+
+static void drop_all(struct front_ask *ask)
+{
+    for (size_t i = 0; i < ask->n_items; i++)
+        denials_drop(ask->front->denials, &ask->items[i].name);
+}
+
+/* All numbers are known, and one of them denies: a partial list would return unknown numbers. */
+bool front_denies(struct front_ask *ask, const struct backend_request *asked)
+{
+    const struct denials *denials = ask->front->denials;
+    if (denials == NULL)
+        return false;
+    ask->is_dropping = is_dropping(asked);
+    ask->is_cached = is_cacheable(asked);
+    if (!ask->is_dropping && !ask->is_cached)
+        return false;
+    ask->is_cached &= name_items(ask, asked);
+    if (ask->is_dropping)
+        drop_all(ask);
+    bool is_denied = false;
+    for (size_t i = 0; i < asked->n_items; i++) {
+        const struct denial *denial =
+            ask->is_cached ? denials_find(denials, &ask->items[i].name, asked->now_ns) : NULL;
+        if (denial == NULL ||
+            !read(denial, &asked->items[i], asked->verb, asked->now_ns, &ask->each[i]))
+            return false;
+        is_denied |= ask->each[i].outcome == STINT_DENY;
+    }
+    if (is_denied)
+        ask->inner.answer = (struct backend_answer){.outcome = BACKEND_DECIDED,
+                                                    .is_local = true,
+                                                    .each = ask->each,
+                                                    .sum = front_sum(ask->each, ask->n_items)};
+    return is_denied;
+}
+
+/*
+ * For a denied item, until when. For others, their state: if the list is denied, or if something is
+ * cached already, so that it stays correct.
+ */
+static void learn_item(struct front_ask *ask, size_t i, bool in_denied)
+{
+    struct front *front = ask->front;
+    const struct front_item *item = &ask->items[i];
+    const struct stint_decision *told = &ask->each[i];
+    uint64_t ends_ns = add_sat(ask->asked_ns, front->options.deny_cache_max_ns);
+    const struct denial *known = denials_find(front->denials, &item->name, ask->asked_ns);
+    struct denial denial = {.ends_ns = ends_ns};
+    if (in_denied && told->outcome == STINT_DENY) {
+        denial.cost = least_of(ask->verb, item->cost);
+        denial.retry_ns = add_sat(ask->asked_ns, told->retry_after_ns);
+        denial.ends_ns = min_u64(ends_ns, denial.retry_ns);
+    } else if (told->outcome != STINT_ALLOW || ask->verb == BACKEND_PEEK ||
+               (!in_denied && known == NULL)) {
+        return;
+    } else if (known != NULL && known->cost > 0) {
+        denial = *known; /* the cost that was denied */
+    }
+    denial.remaining = told->remaining;
+    denial.reset_ns = add_sat(ask->asked_ns, told->reset_after_ns);
+    denials_put(front->denials, &item->name, &denial, ask->asked_ns);
+}
+
+void front_learns(struct front_ask *ask, const struct backend_answer *answer)
+{
+    if (ask->is_dropping)
+        drop_all(ask);
+    if (!ask->is_cached || answer->outcome != BACKEND_DECIDED || answer->is_local ||
+        answer->is_replayed)
+        return;
+    for (size_t i = 0; i < ask->n_items; i++)
+        learn_item(ask, i, answer->sum.outcome == STINT_DENY);
 }

@@ -1,13 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /* Setup and end of both sides, and the side of the new process. */
 #define _GNU_SOURCE
-#include "net/process/control_socket.h"
-#include "net/process/handover_parts.h"
+#include "net/process/handover.h"
 
+#include "net/process/control_socket.h"
+#include "net/process/handover_message.h"
+
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define SUCCESSORS_MAX 8 /* processes connected at once */
+
+struct handover {
+    struct handover_options options;
+    uv_poll_t control;
+    uv_poll_t started;                            /* signals the end of our own successor */
+    int control_fd, predecessor_fd;               /* -1: none */
+    struct successor *successors[SUCCESSORS_MAX]; /* in the order in which they came; then NULL */
+    size_t open_handles;
+    bool owns_path, is_listening, is_closing, has_started, is_done;
+};
+
+static void handover_listen(struct handover *handover);
+static void handover_stop_listening(struct handover *handover);
+static void handover_close_successors(struct handover *handover);
 
 struct handover *handover_new(const struct handover_options *options)
 {
@@ -19,7 +39,7 @@ struct handover *handover_new(const struct handover_options *options)
     return handover;
 }
 
-void handover_on_closed(uv_handle_t *handle)
+static void handover_on_closed(uv_handle_t *handle)
 {
     struct handover *handover = handle->data;
     if (--handover->open_handles == 0 && handover->is_closing)
@@ -48,7 +68,7 @@ void handover_close(struct handover *handover)
         free(handover);
 }
 
-struct message_state handover_state(const struct handover *handover)
+static struct message_state handover_state(const struct handover *handover)
 {
     struct stat status;
     int fd = handover->options.state_fd;
@@ -188,5 +208,312 @@ int handover_commit(struct handover *handover, struct stint_error *error)
         return code;
     handover->owns_path = true;
     handover_listen(handover);
+    return 0;
+}
+
+/*
+ * The side of the old process. Several processes may connect at once, each with its own time limit:
+ * one that hangs does not block the others. Nothing here waits, as the loop also ends the process.
+ */
+
+#define ASK_MS 5000    /* to send the request, and to read the sockets */
+#define SERVE_MS 30000 /* from then to serving */
+
+enum successor_stage {
+    SUCCESSOR_CONNECTED, /* has requested nothing yet */
+    SUCCESSOR_TAKES,     /* is sent the sockets */
+    SUCCESSOR_STARTS,    /* has them */
+};
+
+struct successor {
+    struct handover *handover;
+    uv_poll_t poll;
+    uv_timer_t patience;
+    int fd;
+    int pid;
+    enum successor_stage stage;
+    size_t n_sent; /* records: the listeners, the control socket, the end of the list */
+    struct message message;
+    size_t message_len; /* bytes of it that were read */
+    unsigned open_handles;
+};
+
+/* ---- End of a successor's connection --------------------------------------------------------- */
+
+static void on_successor_closed(uv_handle_t *handle)
+{
+    struct successor *successor = handle->data;
+    struct handover *handover = successor->handover;
+    if (--successor->open_handles > 0)
+        return;
+    free(successor);
+    if (--handover->open_handles == 0 && handover->is_closing)
+        free(handover);
+}
+
+static void remove_successor(struct successor *successor)
+{
+    struct successor **all = successor->handover->successors;
+    size_t i = 0;
+    while (all[i] != successor)
+        i++;
+    for (; i + 1 < SUCCESSORS_MAX; i++)
+        all[i] = all[i + 1];
+    all[SUCCESSORS_MAX - 1] = NULL;
+    uv_close((uv_handle_t *)&successor->poll, on_successor_closed);
+    uv_close((uv_handle_t *)&successor->patience, on_successor_closed);
+    close(successor->fd);
+}
+
+/* Bytes that do not fit the socket's buffer are dropped: the connection ends after them. */
+static void refuse_fd(int fd, const char *word)
+{
+    struct message refused = message_of(MESSAGE_REFUSED, word);
+    message_send(fd, &refused, -1);
+}
+
+/* A peer that requests nothing, such as a server that checks whether the path is in use, is not
+ * reported as a failure. */
+static void end_successor(struct successor *successor, const char *word, const char *reason)
+{
+    if (successor->stage != SUCCESSOR_CONNECTED && reason != NULL)
+        log_line(successor->handover->options.log, LOG_HANDOVER_FAILED, LOG_TEXT("reason", reason));
+    if (word != NULL)
+        refuse_fd(successor->fd, word);
+    remove_successor(successor);
+}
+
+static void handover_close_successors(struct handover *handover)
+{
+    while (handover->successors[0] != NULL)
+        end_successor(handover->successors[0], handover->is_done ? REFUSED_TAKEN : NULL, NULL);
+}
+
+bool handover_is_under_way(const struct handover *handover)
+{
+    for (size_t i = 0; i < SUCCESSORS_MAX && handover->successors[i] != NULL; i++)
+        if (handover->successors[i]->stage == SUCCESSOR_STARTS)
+            return true;
+    return false;
+}
+
+/* ---- Messages to a successor ----------------------------------------------------------------- */
+
+static void on_successor(uv_poll_t *poll, int status, int events);
+
+static void on_patience_over(uv_timer_t *timer)
+{
+    end_successor(timer->data, REFUSED_LATE,
+                  "the process that was to take over did not serve in time");
+}
+
+/* The record at n_sent, with its descriptor. */
+static bool send_next(const struct successor *successor)
+{
+    const struct handover *handover = successor->handover;
+    const struct listeners *listeners = handover->options.listeners;
+    struct message message = message_of(MESSAGE_ALL, NULL);
+    int fd = -1;
+    if (successor->n_sent < listeners->n_all) {
+        const struct listener *listener = &listeners->all[successor->n_sent];
+        message = message_of(MESSAGE_SOCKET, port_name(listener->port));
+        fd = listener->fd;
+    } else if (successor->n_sent == listeners->n_all) {
+        message = message_of(MESSAGE_CONTROL, NULL);
+        fd = handover->control_fd;
+    }
+    return message_send(successor->fd, &message, fd);
+}
+
+static void send_sockets(struct successor *successor)
+{
+    size_t n_records = successor->handover->options.listeners->n_all + 2;
+    while (successor->n_sent < n_records && send_next(successor))
+        successor->n_sent++;
+    bool is_sent = successor->n_sent == n_records;
+    if (!is_sent && errno != EAGAIN) {
+        end_successor(successor, NULL, strerror(errno));
+        return;
+    }
+    int writes = is_sent ? 0 : UV_WRITABLE;
+    uv_poll_start(&successor->poll, UV_READABLE | UV_DISCONNECT | writes, on_successor);
+    if (!is_sent)
+        return;
+    successor->stage = SUCCESSOR_STARTS;
+    uv_timer_start(&successor->patience, on_patience_over, SERVE_MS, 0);
+}
+
+/* Different state files: each process would keep limits of its own. */
+static bool has_other_state(const struct successor *successor)
+{
+    struct message_state ours = handover_state(successor->handover);
+    const struct message_state *theirs = &successor->message.state;
+    return theirs->device != ours.device || theirs->inode != ours.inode;
+}
+
+static void leave(struct successor *successor)
+{
+    struct handover *handover = successor->handover;
+    struct message leaves = message_of(MESSAGE_LEAVES, NULL);
+    int pid = successor->pid;
+    leaves.pid = (uint64_t)getpid();
+    handover->is_done = true;
+    handover->owns_path = false;
+    handover_stop_listening(handover);
+    message_send(successor->fd, &leaves, -1);
+    remove_successor(successor);
+    handover_close_successors(handover);
+    handover->options.handed_over(handover->options.arg, pid);
+}
+
+static void answer(struct successor *successor)
+{
+    const struct message *message = &successor->message;
+    enum successor_stage stage = successor->stage;
+    if (message_is(message, MESSAGE_SERVING) && stage == SUCCESSOR_STARTS)
+        leave(successor);
+    else if (!message_is(message, MESSAGE_TAKE) || stage != SUCCESSOR_CONNECTED) {
+        successor->stage = SUCCESSOR_TAKES; /* a request has come, even if an unknown one */
+        end_successor(successor, REFUSED_VERSION, "the successor has another version");
+    } else if (has_other_state(successor)) {
+        successor->stage = SUCCESSOR_TAKES;
+        end_successor(successor, REFUSED_STATE,
+                      "the process that was to take over keeps its limits in another file");
+    } else {
+        successor->stage = SUCCESSOR_TAKES;
+        send_sockets(successor);
+    }
+}
+
+static void on_successor(uv_poll_t *poll, int status, int events)
+{
+    struct successor *successor = poll->data;
+    if (status == 0 && (events & (UV_READABLE | UV_DISCONNECT)) == 0) {
+        send_sockets(successor);
+        return;
+    }
+    switch (message_read(successor->fd, &successor->message, &successor->message_len)) {
+    case MESSAGE_PARTIAL:
+        if ((events & UV_WRITABLE) != 0)
+            send_sockets(successor);
+        return;
+    case MESSAGE_WHOLE:
+        successor->message_len = 0;
+        answer(successor);
+        return;
+    default:
+        end_successor(successor, NULL, "the process that was to take over ended before it served");
+    }
+}
+
+/* ---- New connections ------------------------------------------------------------------------- */
+
+/* Closes a connection without a request to free its entry; false if all entries are in use. */
+static bool make_space(struct handover *handover)
+{
+    if (handover->successors[SUCCESSORS_MAX - 1] == NULL)
+        return true;
+    for (size_t i = 0; i < SUCCESSORS_MAX; i++)
+        if (handover->successors[i]->stage == SUCCESSOR_CONNECTED) {
+            end_successor(handover->successors[i], REFUSED_BUSY, NULL);
+            return true;
+        }
+    return false;
+}
+
+static void add_successor(struct handover *handover, int fd, int pid)
+{
+    struct successor *successor = make_space(handover) ? calloc(1, sizeof(*successor)) : NULL;
+    if (successor == NULL || uv_poll_init(handover->options.loop, &successor->poll, fd) != 0) {
+        free(successor);
+        refuse_fd(fd, REFUSED_BUSY);
+        close(fd);
+        return;
+    }
+    uv_timer_init(handover->options.loop, &successor->patience);
+    successor->handover = handover;
+    successor->poll.data = successor->patience.data = successor;
+    successor->open_handles = 2;
+    successor->fd = fd;
+    successor->pid = pid;
+    handover->open_handles++;
+    size_t i = 0;
+    while (handover->successors[i] != NULL)
+        i++;
+    handover->successors[i] = successor;
+    uv_timer_start(&successor->patience, on_patience_over, ASK_MS, 0);
+    uv_poll_start(&successor->poll, UV_READABLE | UV_DISCONNECT, on_successor);
+}
+
+static void on_control(uv_poll_t *poll, int status, int events)
+{
+    (void)status, (void)events;
+    struct handover *handover = poll->data;
+    struct control_peer peer;
+    int fd = accept4(handover->control_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (control_peer(fd, &peer)) {
+        add_successor(handover, fd, (int)peer.pid);
+        return;
+    }
+    log_line(handover->options.log, LOG_HANDOVER_FAILED,
+             LOG_TEXT("reason", "a process of another user requested the sockets"),
+             LOG_NUMBER("user", (uint64_t)peer.uid));
+    refuse_fd(fd, REFUSED_USER);
+    close(fd);
+}
+
+static void handover_listen(struct handover *handover)
+{
+    handover->control.data = handover;
+    handover->open_handles++;
+    handover->is_listening = true;
+    uv_poll_init(handover->options.loop, &handover->control, handover->control_fd);
+    uv_poll_start(&handover->control, UV_READABLE, on_control);
+}
+
+static void handover_stop_listening(struct handover *handover)
+{
+    if (handover->is_listening)
+        uv_close((uv_handle_t *)&handover->control, handover_on_closed);
+    handover->is_listening = false;
+    if (handover->control_fd >= 0)
+        close(handover->control_fd);
+    handover->control_fd = -1;
+}
+
+/* ---- A successor started by this process ----------------------------------------------------- */
+
+/* It has taken over by then, or never will. */
+static void on_started_ended(uv_poll_t *poll, int status, int events)
+{
+    struct handover *handover = poll->data;
+    (void)status, (void)events;
+    bool was_it = respawn_helper_read(handover->options.respawn_helper);
+    handover->has_started = false;
+    uv_close((uv_handle_t *)poll, handover_on_closed);
+    if (!handover->is_done)
+        log_line(handover->options.log, LOG_HANDOVER_FAILED,
+                 LOG_TEXT("reason", was_it ? "the process that was started to take over has ended"
+                                           : "the process that starts successors has ended"));
+}
+
+int handover_start_successor(struct handover *handover, struct stint_error *error)
+{
+    if (handover == NULL || handover->options.path == NULL ||
+        handover->options.respawn_helper == NULL)
+        return err_set(error, STINT_E_MISMATCH,
+                       "a successor finds this process by its --control socket, and it has none");
+    if (handover->has_started || handover->is_done)
+        return err_set(error, STINT_E_BUSY, "a successor was started already");
+    if (!respawn_helper_ask(handover->options.respawn_helper) ||
+        uv_poll_init(handover->options.loop, &handover->started,
+                     respawn_helper_fd(handover->options.respawn_helper)) != 0)
+        return err_set(error, STINT_E_SYSTEM, "the process that starts successors has ended");
+    handover->started.data = handover;
+    handover->open_handles++;
+    handover->has_started = true;
+    uv_poll_start(&handover->started, UV_READABLE | UV_DISCONNECT, on_started_ended);
     return 0;
 }

@@ -2,13 +2,15 @@
 /* Arguments by position; resp_words.c reads options. */
 #include "proto/resp/resp_request.h"
 
-#include <assert.h>
-
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/ns.h"
 #include "base/number.h"
 #include "proto/resp/resp_words.h"
 #include "proto/ticket_text.h"
+
+#include <assert.h>
 
 #define SHOWN_MAX 60 /* bytes of an argument in an error */
 
@@ -174,4 +176,351 @@ int resp_request_read(const struct resp_command *command, const struct span *arg
     default:
         return resp_words_read(args + 1, n_args - 1, lists, request, error);
     }
+}
+
+/* One function for each option. */
+
+enum word {
+    WORD_QUOTA,
+    WORD_DOMAIN,
+    WORD_DESCRIPTOR,
+    WORD_COST,
+    WORD_WAIT,
+    WORD_ID,
+    WORD_AT,
+    WORD_LIFETIME,
+    WORD_MAXWAIT,
+    WORD_FOR,
+    WORD_TO,
+    WORD_DEFAULT,
+    WORD_ON_EXPIRY,
+    WORDS,
+};
+
+struct name {
+    const char *text;
+    size_t len;
+};
+
+#define NAME(text)                                                                                 \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+static const struct name names[WORDS] = {
+    [WORD_QUOTA] = NAME("QUOTA"),
+    [WORD_DOMAIN] = NAME("DOMAIN"),
+    [WORD_DESCRIPTOR] = NAME("DESCRIPTOR"),
+    [WORD_COST] = NAME("COST"),
+    [WORD_WAIT] = NAME("WAIT"),
+    [WORD_ID] = NAME("ID"),
+    [WORD_AT] = NAME("AT"),
+    [WORD_LIFETIME] = NAME("LIFETIME"),
+    [WORD_MAXWAIT] = NAME("MAXWAIT"),
+    [WORD_FOR] = NAME("FOR"),
+    [WORD_TO] = NAME("TO"),
+    [WORD_DEFAULT] = NAME("DEFAULT"),
+    [WORD_ON_EXPIRY] = NAME("ON_EXPIRY"),
+};
+
+#define BIT(word) (1u << (word))
+#define TARGET (BIT(WORD_QUOTA) | BIT(WORD_DOMAIN) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
+#define REPEATED (BIT(WORD_QUOTA) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
+
+/* Options that a verb accepts, and those of which it requires one. */
+struct grammar {
+    unsigned words, needed;
+};
+
+static const struct grammar grammars[REQUEST_VERBS] = {
+    [REQUEST_TAKE] = {TARGET | BIT(WORD_WAIT) | BIT(WORD_ID), 0},
+    [REQUEST_TAKE_UPTO] = {TARGET | BIT(WORD_WAIT) | BIT(WORD_ID), 0},
+    [REQUEST_PEEK] = {TARGET, 0},
+    [REQUEST_EXPLAIN] = {TARGET, 0},
+    [REQUEST_RESERVE] = {TARGET | BIT(WORD_LIFETIME) | BIT(WORD_WAIT) | BIT(WORD_ID) |
+                             BIT(WORD_ON_EXPIRY),
+                         BIT(WORD_LIFETIME)},
+    [REQUEST_BOOK] = {TARGET | BIT(WORD_MAXWAIT) | BIT(WORD_ID), BIT(WORD_MAXWAIT)},
+    [REQUEST_CHARGE] = {TARGET | BIT(WORD_ID), 0},
+    [REQUEST_REFUND] = {TARGET | BIT(WORD_AT) | BIT(WORD_ID), 0},
+    [REQUEST_BLOCK] = {TARGET | BIT(WORD_FOR), BIT(WORD_FOR)},
+    [REQUEST_RESET] = {TARGET, 0},
+    [REQUEST_SET_QUOTA] = {TARGET | BIT(WORD_TO) | BIT(WORD_DEFAULT),
+                           BIT(WORD_TO) | BIT(WORD_DEFAULT)},
+    [REQUEST_SETTLE] = {BIT(WORD_ID), 0},
+    [REQUEST_CANCEL] = {BIT(WORD_ID), 0},
+};
+
+struct reading {
+    const struct span *args;
+    size_t n_args, at;
+    struct resp_lists *lists;
+    struct request *request;
+    size_t n_entries;
+    unsigned seen;
+    bool cost_seen;
+    int last; /* the previous option: a COST after QUOTA or DESCRIPTOR applies to it */
+    struct stint_error *error;
+};
+
+static int missing(const struct reading *reading, enum word word, const char *what)
+{
+    return err_set(reading->error, STINT_E_SYNTAX, "after %s %s is missing", names[word].text,
+                   what);
+}
+
+/* The argument of an option. */
+static int next(struct reading *reading, enum word word, const char *what, struct span *argument)
+{
+    if (reading->at == reading->n_args)
+        return missing(reading, word, what);
+    *argument = reading->args[reading->at++];
+    return STINT_OK;
+}
+
+static int next_number(struct reading *reading, enum word word, uint64_t min, uint64_t max,
+                       uint64_t *number)
+{
+    struct span text = {0};
+    int code = next(reading, word, "a number", &text);
+    if (code != STINT_OK)
+        return code;
+    if (!resp_number_read(text, max, number) || *number < min)
+        return resp_refuse_number(names[word].text, text, min, max, reading->error);
+    return STINT_OK;
+}
+
+static int next_ms(struct reading *reading, enum word word, uint64_t min_ms, uint64_t max_ms,
+                   uint64_t *ns)
+{
+    uint64_t ms = 0;
+    int code = next_number(reading, word, min_ms, max_ms, &ms);
+    *ns = ms * NS_PER_MS;
+    return code;
+}
+
+static int too_many(const struct reading *reading, enum word word, int max)
+{
+    return err_set(reading->error, STINT_E_RANGE, "at most %d times %s", max, names[word].text);
+}
+
+static int read_quota(struct reading *reading)
+{
+    struct request *request = reading->request;
+    struct request_item *item = &reading->lists->items[request->n_items];
+    if (request->n_items == STINT_ITEMS_MAX)
+        return too_many(reading, WORD_QUOTA, STINT_ITEMS_MAX);
+    *item = (struct request_item){0};
+    int code = next(reading, WORD_QUOTA, "a spec", &item->quota);
+    if (code == STINT_OK)
+        code = next(reading, WORD_QUOTA, "the key", &item->key);
+    if (code != STINT_OK)
+        return code;
+    request->items = reading->lists->items;
+    request->n_items++;
+    return STINT_OK;
+}
+
+static int read_descriptor(struct reading *reading)
+{
+    struct request *request = reading->request;
+    struct resp_lists *lists = reading->lists;
+    uint64_t n = 0;
+    if (request->n_descriptors == DESCRIPTORS_MAX)
+        return too_many(reading, WORD_DESCRIPTOR, DESCRIPTORS_MAX);
+    int code = next_number(reading, WORD_DESCRIPTOR, 1, ENTRIES_MAX, &n);
+    if (code != STINT_OK)
+        return code;
+    if (reading->n_args - reading->at < 2 * n)
+        return missing(reading, WORD_DESCRIPTOR, "a key or a value");
+    struct descriptor_entry *entries = &lists->entries[reading->n_entries];
+    for (size_t i = 0; i < n; i++, reading->at += 2)
+        entries[i] =
+            (struct descriptor_entry){reading->args[reading->at], reading->args[reading->at + 1]};
+    lists->descriptors[request->n_descriptors++] =
+        (struct descriptor){.entries = entries, .n_entries = n};
+    reading->n_entries += n;
+    request->descriptors = lists->descriptors;
+    return STINT_OK;
+}
+
+static int read_cost(struct reading *reading)
+{
+    struct request *request = reading->request;
+    uint64_t cost = 0;
+    int code = next_number(reading, WORD_COST, 0, UINT32_MAX, &cost);
+    if (code != STINT_OK)
+        return code;
+    if (reading->last == WORD_QUOTA) {
+        struct request_item *item = &reading->lists->items[request->n_items - 1];
+        item->cost = (uint32_t)cost;
+        item->has_cost = true;
+    } else if (reading->last == WORD_DESCRIPTOR) {
+        struct descriptor *last = &reading->lists->descriptors[request->n_descriptors - 1];
+        last->hits = (uint32_t)cost;
+        last->has_hits = true;
+    } else {
+        if (reading->cost_seen)
+            return err_set(reading->error, STINT_E_SYNTAX, "COST of all is given twice");
+        request->cost = (uint32_t)cost;
+        reading->cost_seen = true;
+    }
+    return STINT_OK;
+}
+
+static int read_id(struct reading *reading)
+{
+    struct span *id = &reading->request->id;
+    int code = next(reading, WORD_ID, "a request's id", id);
+    if (code == STINT_OK && (id->len == 0 || id->len > RESP_ID_MAX))
+        return err_set(reading->error, STINT_E_RANGE, "ID must have 1 to %d bytes, not %zu",
+                       RESP_ID_MAX, id->len);
+    return code;
+}
+
+static int read_to(struct reading *reading)
+{
+    struct span *quota = &reading->request->quota;
+    int code = next(reading, WORD_TO, "a spec", quota);
+    if (code == STINT_OK && quota->len == 0)
+        return err_set(reading->error, STINT_E_SYNTAX, "after TO a spec is missing");
+    return code;
+}
+
+static int read_on_expiry(struct reading *reading)
+{
+    struct request *request = reading->request;
+    struct span text = {0};
+    uint64_t units = 0;
+    int code = next(reading, WORD_ON_EXPIRY, "keep, release or a number of units", &text);
+    if (code != STINT_OK)
+        return code;
+    if (resp_word_is(text, "KEEP"))
+        units = STINT_KEEP_ALL;
+    else if (!resp_word_is(text, "RELEASE") && !resp_number_read(text, UINT32_MAX, &units))
+        return resp_refuse_word("keep, release or a number of units (0 to 4294967295) after "
+                                "ON_EXPIRY",
+                                text, reading->error);
+    request->has_on_expiry = true;
+    request->kept_units = (uint32_t)units;
+    return STINT_OK;
+}
+
+static int read_argument(struct reading *reading, enum word word)
+{
+    struct request *request = reading->request;
+    switch (word) {
+    case WORD_QUOTA:
+        return read_quota(reading);
+    case WORD_DOMAIN:
+        return next(reading, word, "a name", &request->domain);
+    case WORD_DESCRIPTOR:
+        return read_descriptor(reading);
+    case WORD_COST:
+        return read_cost(reading);
+    case WORD_WAIT:
+        return next_ms(reading, word, 0, RESP_WAIT_MAX_MS, &request->wait_ns);
+    case WORD_ID:
+        return read_id(reading);
+    case WORD_AT:
+        request->has_granted_at = true;
+        return next_number(reading, word, 0, STINT_NOW_MAX, &request->granted_at_ns);
+    case WORD_MAXWAIT:
+        return next_ms(reading, word, 0, RESP_TIME_MAX_MS, &request->lifetime_ns);
+    case WORD_LIFETIME:
+    case WORD_FOR:
+        return next_ms(reading, word, 1, RESP_TIME_MAX_MS, &request->lifetime_ns);
+    case WORD_TO:
+        return read_to(reading);
+    case WORD_ON_EXPIRY:
+        return read_on_expiry(reading);
+    default:
+        return STINT_OK; /* DEFAULT: the quota stays empty */
+    }
+}
+
+/* Names are capital letters: without 0x20 a byte is the same for both cases. */
+static inline bool is_named(const struct name *name, struct span text)
+{
+    size_t at = 0;
+    if (text.len != name->len)
+        return false;
+    while (at < text.len && (text.ptr[at] & 0xdf) == name->text[at])
+        at++;
+    return at == text.len;
+}
+
+static enum word find_word(struct span text, unsigned among)
+{
+    for (enum word word = 0; word < WORDS; word++)
+        if ((among & BIT(word)) != 0 && is_named(&names[word], text))
+            return word;
+    return WORDS;
+}
+
+/* Appends the names of some options: "QUOTA, DOMAIN or COST". */
+static int refuse_unknown(const struct reading *reading, unsigned among, struct span text)
+{
+    char expected[STINT_ERROR_MAX / 2];
+    struct buf buf = buf_of(expected, sizeof(expected));
+    if (among == 0)
+        return resp_refuse_word("nothing more", text, reading->error);
+    for (enum word word = 0; word < WORDS; word++) {
+        if ((among & BIT(word)) == 0)
+            continue;
+        bool is_last = among >> word == 1;
+        buf_add(&buf, "%s%s", buf.len == 0 ? "" : is_last ? " or " : ", ", names[word].text);
+    }
+    return resp_refuse_word(expected, text, reading->error);
+}
+
+static int check_target(const struct reading *reading)
+{
+    const struct request *request = reading->request;
+    bool has_domain = (reading->seen & BIT(WORD_DOMAIN)) != 0;
+    if (request->n_items > 0 && (has_domain || request->n_descriptors > 0))
+        return err_set(reading->error, STINT_E_SYNTAX,
+                       "QUOTA and DOMAIN exclude each other: give one of them");
+    if (request->n_items == 0 && !has_domain)
+        return err_set(reading->error, STINT_E_SYNTAX, "QUOTA or DOMAIN is missing");
+    if (has_domain && request->n_descriptors == 0)
+        return err_set(reading->error, STINT_E_SYNTAX, "after DOMAIN a DESCRIPTOR is missing");
+    return STINT_OK;
+}
+
+static int check(const struct reading *reading, const struct grammar *grammar)
+{
+    unsigned given = reading->seen & grammar->needed;
+    if (grammar->needed == (BIT(WORD_TO) | BIT(WORD_DEFAULT)) &&
+        (given == 0 || given == grammar->needed))
+        return err_set(reading->error, STINT_E_SYNTAX, "either TO or DEFAULT is expected");
+    if (grammar->needed != 0 && given == 0)
+        return err_set(reading->error, STINT_E_SYNTAX, "%s is missing",
+                       names[__builtin_ctz(grammar->needed)].text);
+    return reading->lists != NULL ? check_target(reading) : STINT_OK;
+}
+
+int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *lists,
+                    struct request *request, struct stint_error *error)
+{
+    const struct grammar *grammar = &grammars[request->verb];
+    struct reading reading = {.args = args,
+                              .n_args = n_args,
+                              .lists = lists,
+                              .request = request,
+                              .last = WORDS,
+                              .error = error};
+    while (reading.at < n_args) {
+        enum word word = find_word(args[reading.at], grammar->words);
+        if (word == WORDS)
+            return refuse_unknown(&reading, grammar->words, args[reading.at]);
+        if ((reading.seen & BIT(word) & ~REPEATED) != 0)
+            return err_set(error, STINT_E_SYNTAX, "%s is given twice", names[word].text);
+        reading.at++;
+        reading.seen |= BIT(word);
+        int code = read_argument(&reading, word);
+        if (code != STINT_OK)
+            return code;
+        reading.last = (int)word;
+    }
+    return check(&reading, grammar);
 }
