@@ -58,7 +58,8 @@ static struct rules *make_rules(uint32_t n_values)
     const struct rules_file file = {"bench.yaml", span_of(text, len)};
     struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     if (rules == NULL) {
-        fprintf(stderr, "%s\n", diagnostics.n_diagnostics > 0 ? diagnostics.diagnostics[0].message : "no rules");
+        fprintf(stderr, "%s\n",
+                diagnostics.n_diagnostics > 0 ? diagnostics.diagnostics[0].message : "no rules");
         exit(1);
     }
     rules_diagnostics_free(&diagnostics);

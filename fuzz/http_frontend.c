@@ -56,15 +56,15 @@ static void open_frontend(void)
              &(struct server_state_options){.table = table, .rules = rules, .workers = 1},
              NULL) == 0);
     MUST(http_config_new(&site,
-                       &(struct http_config_options){.domain = "d",
-                                                   .descriptors = lists,
-                                                   .n_descriptors = 5,
-                                                   .trusted_proxies = trusted,
-                                                   .n_trusted_proxies = 2,
-                                                   .hosts = hosts,
-                                                   .n_hosts = 2,
-                                                   .styles = 7},
-                       NULL) == 0);
+                         &(struct http_config_options){.domain = "d",
+                                                       .descriptors = lists,
+                                                       .n_descriptors = 5,
+                                                       .trusted_proxies = trusted,
+                                                       .n_trusted_proxies = 2,
+                                                       .hosts = hosts,
+                                                       .n_hosts = 2,
+                                                       .styles = 7},
+                         NULL) == 0);
     struct service *service = service_new(server_state, 0);
     MUST(service != NULL);
     frontend = http_frontend_new(&(struct http_frontend_options){.service = service, .site = site});

@@ -77,7 +77,7 @@ static bool slow_match(const struct rules *rules, uint32_t domain,
         if (at != TRIE_NONE)
             answer->key_len +=
                 4 + (trie_at(places, at)->is_shared ? trie_at(places, at)->text_len
-                                                      : descriptor->entries[i].value.len);
+                                                    : descriptor->entries[i].value.len);
     }
     if (at != TRIE_NONE && trie_at(places, at)->rule != RULE_NONE)
         answer->rule = rules_at(rules, trie_at(places, at)->rule);

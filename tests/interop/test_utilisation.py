@@ -135,7 +135,7 @@ def bound_of(limit, period_ns, slack_ns, count):
 
 
 def test_the_trace_reaches_what_the_exhaustive_search_does():
-    """Of all configurations up to 6 units and 6 ns, as tests/unit/algorithm/exhaustive_buckets.c finds."""
+    """Of all configurations up to 6 units and 6 ns: tests/unit/algorithm/exhaustive_buckets.c."""
     below = {0: 0, 1: 0}
     for limit, period_ns in itertools.product(range(1, 7), range(1, 7)):
         for slack_ns in range(period_ns + 1):

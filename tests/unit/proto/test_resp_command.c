@@ -248,7 +248,7 @@ static void a_target_is_whole_and_of_one_kind(void **state)
     assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 0", "DESCRIPTOR must be a whole number from 1");
     assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 33 a", "from 1 to 32");
     assert_refused("STINT.TAKE DOMAIN d DOMAIN e DESCRIPTOR 1 a b", "DOMAIN is given twice");
-    assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 1 a b QUOTA 1/1s k", "only one");
+    assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 1 a b QUOTA 1/1s k", "exclude each other");
 }
 
 static void more_than_a_request_can_hold_is_refused(void **state)
