@@ -269,7 +269,7 @@ STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota,
                                                 const struct stint_ask *ask);
 
 /*
- * dies_at returns the time from which the state equals a new one (0 for a new one). fill makes a
+ * expires_at returns the time from which the state equals a new one (0 for a new one). fill makes a
  * state that denies everything until until_ns and is then new. gcra has no such state: it owes all
  * the time until then instead, and admits what such a debt leaves.
  */

@@ -35,7 +35,7 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
     local function latest() -- the state's own time
         return (n == 0 or closed == 1) and first or last[n]
     end
-    local function dies_at()
+    local function expires_at()
         return n == 0 and first or last[n] + period
     end
     -- Removes buckets i to j.
@@ -55,12 +55,12 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
     if now > time then time = now end
     -- The third result: what the live buckets leave, without the displaced units. It is below zero
     -- where the limit was lowered.
-    local function dead_and_free()
-        local dead, vacant = 0, limit
-        while dead < n and last[dead + 1] + period <= time do dead = dead + 1 end
-        for i = dead + 1, n do vacant = vacant - count[i] end
-        local free = dead == 0 and vacant - displaced or vacant
-        return dead, free > 0 and free or 0, vacant
+    local function expired_and_free()
+        local expired, vacant = 0, limit
+        while expired < n and last[expired + 1] + period <= time do expired = expired + 1 end
+        for i = expired + 1, n do vacant = vacant - count[i] end
+        local free = expired == 0 and vacant - displaced or vacant
+        return expired, free > 0 and free or 0, vacant
     end
     local function packed()
         local parts = {pack('>BI7B', displaced > 0 and 34 or 33, first, closed)}
@@ -95,19 +95,19 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
         end
     end
     local function reset_after()
-        local dies = dies_at()
-        return dies > now and dies - now or 0
+        local expiry = expires_at()
+        return expiry > now and expiry - now or 0
     end
-    local dead, free, vacant = dead_and_free()
+    local expired, free, vacant = expired_and_free()
 
     if verb == 'refund' then
         -- Empties whole buckets, oldest first; then a part of the newest, if it is open and the
         -- grant is one of its uses. Expired buckets stay until the next use.
         if at < 0 then at = time elseif at > now then at = now end
-        local left, final = cost, dead
-        local is_full = dead == 0 and displaced == 4294967295 -- saturated
+        local left, final = cost, expired
+        local is_full = expired == 0 and displaced == 4294967295 -- saturated
         if at + period > time and not is_full then
-            if dead == 0 then
+            if expired == 0 then
                 local back = left < displaced and left or displaced
                 displaced, left = displaced - back, left - back
             end
@@ -127,7 +127,7 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
                     first, closed, n = latest(), 1, i - 1
                 end
             end
-            empty(dead + 1, final)
+            empty(expired + 1, final)
             if partly then
                 if left < count[n] then
                     count[n], left = count[n] - left, 0
@@ -138,14 +138,14 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
             end
         end
         local after = left < cost and packed() or nil
-        dead, free = dead_and_free()
-        return 0, cost - left, limit, free, 0, reset_after(), after, dies_at()
+        expired, free = expired_and_free()
+        return 0, cost - left, limit, free, 0, reset_after(), after, expires_at()
     elseif verb == 'book' or verb == 'unbook' then
         return 2, 0, limit, 0, -1, 0
     end
 
     if verb == 'charge' and cost > 0 then
-        drop(dead)
+        drop(expired)
         local units = cost < limit and cost or limit
         local over = units > vacant and units - vacant or 0
         local before, oldest = displaced + cost - units + over, 0
@@ -158,8 +158,8 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
         displaced = 0
         displace(before)
         record(units)
-        dead, free = dead_and_free()
-        return 0, units, limit, free, 0, time + period - now, packed(), dies_at()
+        expired, free = expired_and_free()
+        return 0, units, limit, free, 0, time + period - now, packed(), expires_at()
     end
     local whole = verb == 'take' or verb == 'peek'
     local granted = cost
@@ -171,7 +171,7 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
             if whole and cost > limit then
                 outcome, retry = 2, -1
             else
-                local missing, i = (whole and cost or 1) - vacant, dead + 1
+                local missing, i = (whole and cost or 1) - vacant, expired + 1
                 while i < n and count[i] < missing do
                     missing, i = missing - count[i], i + 1
                 end
@@ -182,7 +182,7 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
     end
     local reset = time + period - now
     if verb == 'peek' then return 0, granted, limit, free - granted, 0, reset end
-    drop(dead)
+    drop(expired)
     record(granted)
-    return 0, granted, limit, free - granted, 0, reset, packed(), dies_at()
+    return 0, granted, limit, free - granted, 0, reset, packed(), expires_at()
 end

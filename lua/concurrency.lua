@@ -33,12 +33,12 @@ local function concurrency(state, verb, cost, now, at, limit, lease)
     end
     local free = held < limit and limit - held or 0
     -- An empty state differs from a new one while it might issue a value again.
-    local function dies_at()
+    local function expires_at()
         if n > 0 then return ends(entry(n)) end
         return issued > 0 and issued + 1 - lease or 0
     end
-    local function reset_after(dies)
-        return dies > now and dies - now or 0
+    local function reset_after(expiry)
+        return expiry > now and expiry - now or 0
     end
     local function next_value()
         local us, sub = now + lease, 0
@@ -64,12 +64,12 @@ local function concurrency(state, verb, cost, now, at, limit, lease)
                         keep(head .. tail, us, sub, units), ends(us, sub), false, us, sub
                 end
                 state, n = state:sub(1, 10) .. head .. tail, n - 1
-                return 0, units, limit, free + units, 0, reset_after(dies_at()), state, dies_at()
+                return 0, units, limit, free + units, 0, reset_after(expires_at()), state, expires_at()
             end
         end
-        return 0, 0, limit, free, 0, reset_after(dies_at())
+        return 0, 0, limit, free, 0, reset_after(expires_at())
     elseif verb == 'refund' then -- units are given back by release, which names their holder
-        return 0, 0, limit, free, 0, reset_after(dies_at())
+        return 0, 0, limit, free, 0, reset_after(expires_at())
     elseif verb == 'book' or verb == 'unbook' then
         return 2, 0, limit, 0, -1, 0
     end
@@ -92,7 +92,7 @@ local function concurrency(state, verb, cost, now, at, limit, lease)
                 until missing <= 0 or i == n
             end
         end
-        return outcome, 0, limit, free, retry, reset_after(dies_at())
+        return outcome, 0, limit, free, retry, reset_after(expires_at())
     end
     local us, sub = next_value()
     if verb == 'peek' then

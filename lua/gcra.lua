@@ -26,7 +26,7 @@ local function gcra(state, verb, cost, now, at, limit, period, burst, count_deni
         version, tat_us, tat_ticks = unpack('>BI7I2', state)
         if version ~= 65 then return nil, 'the key holds no state of gcra' end
     end
-    local after, dies
+    local after, expiry
 
     -- floor(length / T). The quotient of rounded numbers is at most one off, as it is below 2^34.
     local function whole(us, ticks)
@@ -49,14 +49,14 @@ local function gcra(state, verb, cost, now, at, limit, period, burst, count_deni
     local function set(us, ticks)
         tat_us, tat_ticks = now + us, ticks
         after = pack('>BI7I2', 65, tat_us, tat_ticks)
-        dies = ticks > 0 and tat_us + 1 or tat_us
+        expiry = ticks > 0 and tat_us + 1 or tat_us
     end
     local function answer(outcome, granted, retry)
         local us, ticks = ahead(0)
         local left_us, left_ticks = room_us - us, room_ticks - ticks
         if left_ticks < 0 then left_us, left_ticks = left_us - 1, left_ticks + 32000 end
         return outcome, granted, burst, whole(left_us, left_ticks), retry,
-            ticks > 0 and us + 1 or us, after, dies
+            ticks > 0 and us + 1 or us, after, expiry
     end
     -- As many of n units as the debt of a capacity allows.
     local function charge(n)
@@ -124,7 +124,7 @@ local function gcra(state, verb, cost, now, at, limit, period, burst, count_deni
         set(us, ticks)
         local outcome, granted, capacity, remaining, retry, reset = answer(0, asked, 0)
         if verb == 'peek' then after = nil end
-        return outcome, granted, capacity, remaining, retry, reset, after, dies
+        return outcome, granted, capacity, remaining, retry, reset, after, expiry
     end
     if count_denied == 1 and verb == 'take' then charge(asked) end
     return answer(1, 0, wait(asked))

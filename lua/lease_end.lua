@@ -28,8 +28,8 @@ if not (known and #KEYS == 2 and #ARGV >= 6 and (#ARGV <= 10 or settles and #ARG
         .. '[term {end units left}...]], cost and limit to 2^32-1, times in us, a period of 1 us '
         .. 'to 10 years')
 end
-if ('LAW' == 'gcra' and y ~= 0) or ('LAW' == 'fixed_window' and z ~= 0)
-        or ('LAW' == 'sliding_counter' and x ~= 0) then
+if ('ALGORITHM' == 'gcra' and y ~= 0) or ('ALGORITHM' == 'fixed_window' and z ~= 0)
+        or ('ALGORITHM' == 'sliding_counter' and x ~= 0) then
     return redis.error_reply('STINT takes that are refused cannot be counted where units are '
         .. 'leased')
 end
@@ -42,11 +42,11 @@ local state, list = call('GET', KEYS[1]), call('GET', KEYS[2])
 if list and (list:byte() ~= 129 or #list % 11 ~= 1) then
     return redis.error_reply('STINT the key holds no leases')
 end
-local dies, is_charged, is_changed = 0, false, false
+local expiry, is_charged, is_changed = 0, false, false
 local function charge(units, instant)
-    local _, _, _, _, _, _, after, dies_at =
-        LAW(state, 'charge', units, instant, 0, limit, period, x, y, z)
-    if after then state, dies, is_charged = after, dies_at, true end
+    local _, _, _, _, _, _, after, expires_at =
+        ALGORITHM(state, 'charge', units, instant, 0, limit, period, x, y, z)
+    if after then state, expiry, is_charged = after, expires_at, true end
 end
 
 -- First, what has ended is charged at its end; the rest is borrowed.
@@ -75,10 +75,10 @@ for word = 11, #ARGV, 3 do
     end
 end
 
-local outcome, granted, capacity, remaining, retry, reset, after, dies_at, stays
+local outcome, granted, capacity, remaining, retry, reset, after, expires_at, stays
 local function ask(asked, number, instant)
-    outcome, granted, capacity, remaining, retry, reset, after, dies_at, stays =
-        LAW(state, asked, number, instant or now, at, limit, period, x, y, z)
+    outcome, granted, capacity, remaining, retry, reset, after, expires_at, stays =
+        ALGORITHM(state, asked, number, instant or now, at, limit, period, x, y, z)
     return outcome
 end
 -- The units fit into what is free, but not into what the leases leave. They will when they fit
@@ -91,11 +91,11 @@ local function deny(number, free)
         if n == 0 or now + retry <= ends[1] then wait = retry end
     end
     if not wait then
-        local before, charged, dies_before = state, is_charged, dies
+        local before, charged, expiry_before = state, is_charged, expiry
         for i = 1, n do charge(units[i], ends[i]) end
         ask('peek', number, ends[n])
         wait = retry + ends[n] - now
-        state, is_charged, dies = before, charged, dies_before
+        state, is_charged, expiry = before, charged, expiry_before
     end
     ask('peek', 0)
     outcome, granted, remaining, retry = 1, 0, free, wait
@@ -133,7 +133,7 @@ elseif verb == 'reset' then
     call('DEL', KEYS[1])
     ask('peek', 0)
 elseif verb == 'charge' and out > 0
-        and ('LAW' == 'gcra' or 'LAW' == 'fixed_window' or 'LAW' == 'sliding_counter') then
+        and ('ALGORITHM' == 'gcra' or 'ALGORITHM' == 'fixed_window' or 'ALGORITHM' == 'sliding_counter') then
     -- As much as fits beside what is borrowed. The other algorithms keep the newest units anyway.
     local most = ask('charge', cost + out) and granted - out or 0
     if most > 0 and outcome then
@@ -159,28 +159,28 @@ remaining = remaining > out and remaining - out or 0
 local bound = 0
 if n > 0 then
     local _, _, _, _, _, after_all =
-        LAW(after or state, 'charge', out, ends[n], 0, limit, period, x, y, z)
+        ALGORITHM(after or state, 'charge', out, ends[n], 0, limit, period, x, y, z)
     if after_all + ends[n] - now > reset then reset = after_all + ends[n] - now end
     if after or is_charged or is_changed then
-        local _, _, _, _, _, _, _, latest = LAW(false, 'charge',
-            'LAW' == 'gcra' and 4294967295 or 1, ends[n], 0, limit, period, x, y, z)
+        local _, _, _, _, _, _, _, latest = ALGORITHM(false, 'charge',
+            'ALGORITHM' == 'gcra' and 4294967295 or 1, ends[n], 0, limit, period, x, y, z)
         bound = latest
     end
 end
 local function until_ms(us) return (us + -us % 1000) / 1000 end
-if after then state, dies = after, dies_at end
+if after then state, expiry = after, expires_at end
 if after or is_charged then
-    if dies < bound then dies = bound end
+    if expiry < bound then expiry = bound end
     if virtual then
         call('SET', KEYS[1], state)
     elseif stays and not is_charged and n == 0 then
         call('SET', KEYS[1], state, 'KEEPTTL')
-    elseif dies <= now then
+    elseif expiry <= now then
         call('DEL', KEYS[1])
     else
-        call('SET', KEYS[1], state, 'PXAT', until_ms(dies))
+        call('SET', KEYS[1], state, 'PXAT', until_ms(expiry))
     end
-elseif 'LAW' == 'gcra' and is_changed and n > 0 and state and not virtual then
+elseif 'ALGORITHM' == 'gcra' and is_changed and n > 0 and state and not virtual then
     call('PEXPIREAT', KEYS[1], until_ms(bound))
 end
 if is_changed and n == 0 then

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
-local laws = {
+local algorithms = {
     window = window, buckets = buckets, log = log, gcra = gcra, fixed_window = fixed_window,
     sliding_counter = sliding_counter, concurrency = concurrency,
 }
@@ -34,12 +34,12 @@ for i = 1, #KEYS do
         end
     else
         part = {key = key, index = i - 1, cost = 0, times = 0, quota = quota,
-                law = laws[ARGV[quota]], limit = ARGV[quota + 2] + 0, period = ARGV[quota + 3] + 0,
+                algorithm = algorithms[ARGV[quota]], limit = ARGV[quota + 2] + 0, period = ARGV[quota + 3] + 0,
                 x = ARGV[quota + 4] + 0, y = ARGV[quota + 5] + 0, z = ARGV[quota + 6] + 0}
         part_of[key], parts[#parts + 1] = part, part
     end
     local limit, period = part.limit, part.period
-    if not (part.law and cost >= 0 and cost <= 4294967295 and cost % 1 == 0
+    if not (part.algorithm and cost >= 0 and cost <= 4294967295 and cost % 1 == 0
             and limit >= 0 and limit <= 4294967295 and limit % 1 == 0
             and period >= 1 and period <= 315360000000000 and period % 1 == 0) then
         return redis.error_reply('STINT quota ' .. i .. ': expected algorithm cost limit period '
@@ -63,7 +63,7 @@ local function ask(part, asked, cost)
     local own_at, move = at, moves and moves[part.key]
     if move then asked, own_at, cost = move[1], move[2], move[3] end
     part.outcome, part.granted, part.capacity, part.remaining, part.retry, part.reset, part.after,
-        part.dies, part.stays, part.holder, part.holder_sub = part.law(part.state, asked, cost, now,
+        part.expiry, part.stays, part.holder, part.holder_sub = part.algorithm(part.state, asked, cost, now,
         own_at, part.limit, part.period, part.x, part.y, part.z)
     if not part.outcome then
         problem = part.granted
@@ -78,10 +78,10 @@ local function write()
                 call('SET', part.key, part.after)
             elseif part.stays then
                 call('SET', part.key, part.after, 'KEEPTTL')
-            elseif part.dies <= now then -- as if never used
+            elseif part.expiry <= now then -- as if never used
                 call('DEL', part.key)
             else
-                call('SET', part.key, part.after, 'PXAT', math.ceil(part.dies / 1000))
+                call('SET', part.key, part.after, 'PXAT', math.ceil(part.expiry / 1000))
             end
         end
     end
@@ -151,7 +151,7 @@ if verb == 'reset' or too_much then
         if verb == 'reset' then
             call('DEL', part.key)
             part.outcome, part.retry = 0, 0
-            part.capacity = part.law == gcra and part.x > 0 and part.x or part.limit
+            part.capacity = part.algorithm == gcra and part.x > 0 and part.x or part.limit
             part.remaining = part.capacity
         end
     end

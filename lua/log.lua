@@ -24,31 +24,31 @@ local function log(state, verb, cost, now, at, limit, period)
         local instant, less_one = unpack('>I7B', state, 8 * i + 5)
         return instant, less_one + 1
     end
-    local function dies_at()
+    local function expires_at()
         if n == 0 then return own end
         local instant = entry(n)
         return instant + period
     end
     -- Expired units are visited once more, when the next take removes them.
-    local dead, dead_units = 0, 0
-    if n > 0 and dies_at() <= time then
-        dead, dead_units = n, units
+    local expired, expired_units = 0, 0
+    if n > 0 and expires_at() <= time then
+        expired, expired_units = n, units
     else
-        while dead < n do
-            local instant, some = entry(dead + 1)
+        while expired < n do
+            local instant, some = entry(expired + 1)
             if instant + period > time then break end
-            dead, dead_units = dead + 1, dead_units + some
+            expired, expired_units = expired + 1, expired_units + some
         end
     end
-    if dead > 0 then displaced = 0 end
-    local vacant = limit - (units - dead_units)
+    if expired > 0 then displaced = 0 end
+    local vacant = limit - (units - expired_units)
     local free = vacant > displaced and vacant - displaced or 0
     local function packed(times)
         return pack('>BI7I4', displaced > 0 and 50 or 49, own, units) .. times
             .. (displaced > 0 and pack('>I4', displaced) or '')
     end
-    local function reset_after(dies)
-        return dies > now and dies - now or 0
+    local function reset_after(expiry)
+        return expiry > now and expiry - now or 0
     end
 
     if verb == 'refund' then
@@ -62,7 +62,7 @@ local function log(state, verb, cost, now, at, limit, period)
             displaced, left = displaced - back, left - back
         end
         if at >= 0 and i > 0 then give_displaced(at) end
-        while i > dead and left > 0 do
+        while i > expired and left > 0 do
             local instant, some = entry(i)
             if at >= 0 and instant < at then break end
             if at < 0 then give_displaced(instant) end
@@ -78,10 +78,10 @@ local function log(state, verb, cost, now, at, limit, period)
         local granted, after = cost - left, nil
         if granted > 0 then
             after = packed(state:sub(13))
-            vacant = limit - (units - dead_units)
+            vacant = limit - (units - expired_units)
             free = vacant > displaced and vacant - displaced or 0
         end
-        return 0, granted, limit, free, 0, reset_after(dies_at()), after, dies_at()
+        return 0, granted, limit, free, 0, reset_after(expires_at()), after, expires_at()
     elseif verb == 'book' or verb == 'unbook' then
         return 2, 0, limit, 0, -1, 0
     end
@@ -95,13 +95,13 @@ local function log(state, verb, cost, now, at, limit, period)
         displaced = displaced + cost - granted + over
         if displaced > 4294967295 then displaced = 4294967295 end
         while over > 0 do
-            local instant, some = entry(dead + 1)
+            local instant, some = entry(expired + 1)
             if some > over then
-                state = state:sub(1, 8 * dead + 12) .. pack('>I7B', instant, some - over - 1)
-                    .. state:sub(8 * dead + 21)
+                state = state:sub(1, 8 * expired + 12) .. pack('>I7B', instant, some - over - 1)
+                    .. state:sub(8 * expired + 21)
                 units, over = units - over, 0
             else
-                dead, dead_units, over = dead + 1, dead_units + some, over - some
+                expired, expired_units, over = expired + 1, expired_units + some, over - some
             end
         end
     elseif cost > free then granted = whole and 0 or free end
@@ -121,12 +121,12 @@ local function log(state, verb, cost, now, at, limit, period)
                 until needed <= 0
             end
         end
-        return outcome, 0, limit, free, retry, reset_after(dies_at())
+        return outcome, 0, limit, free, retry, reset_after(expires_at())
     end
-    local dies = time + period
-    if verb == 'peek' then return 0, granted, limit, free - granted, 0, dies - now end
-    local parts, left = {n > dead and state:sub(8 * dead + 13) or ''}, granted
-    if n > dead then
+    local expiry = time + period
+    if verb == 'peek' then return 0, granted, limit, free - granted, 0, expiry - now end
+    local parts, left = {n > expired and state:sub(8 * expired + 13) or ''}, granted
+    if n > expired then
         local instant, some = entry(n)
         if instant == time and some < 256 then
             local added = 256 - some < left and 256 - some or left
@@ -139,8 +139,8 @@ local function log(state, verb, cost, now, at, limit, period)
         parts[#parts + 1] = pack('>I7B', time, added - 1)
         left = left - added
     end
-    own, units = time, units - dead_units + granted
+    own, units = time, units - expired_units + granted
     vacant = limit - units
     free = vacant > displaced and vacant - displaced or 0
-    return 0, granted, limit, free, 0, dies - now, packed(table.concat(parts)), dies
+    return 0, granted, limit, free, 0, expiry - now, packed(table.concat(parts)), expiry
 end

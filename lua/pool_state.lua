@@ -6,7 +6,7 @@
 -- with '>I7', the us at which they expire. A state is followed by what the algorithm packs; a
 -- cooldown by '>I7I7B': its end, its length, failures in turn; 31 failures: out until reported OK.
 local FOREVER, OUT = 9007199254740991, 31
-local laws = {
+local algorithms = {
     window = window, buckets = buckets, log = log, gcra = gcra, fixed_window = fixed_window,
     sliding_counter = sliding_counter,
 }
@@ -32,11 +32,11 @@ for g = 1, ARGV[9] + 0 do
     local group, quotas = {}, ARGV[before + 1] + 0
     before = before + 1
     for q = 1, quotas do
-        local quota = {law = laws[ARGV[before + 1]], limit = ARGV[before + 2] + 0,
+        local quota = {algorithm = algorithms[ARGV[before + 1]], limit = ARGV[before + 2] + 0,
                        period = ARGV[before + 3] + 0, x = ARGV[before + 4] + 0,
                        y = ARGV[before + 5] + 0, z = ARGV[before + 6] + 0,
                        field = table.concat(ARGV, ',', before + 1, before + 6) .. ' '}
-        if not (quota.law and quota.limit >= 0 and quota.limit <= 4294967295
+        if not (quota.algorithm and quota.limit >= 0 and quota.limit <= 4294967295
                 and quota.limit % 1 == 0 and quota.period >= 1
                 and quota.period <= 315360000000000 and quota.period % 1 == 0) then
             problem = problem or 'quota ' .. q .. ' of group ' .. g .. ': expected algorithm limit '
@@ -67,9 +67,9 @@ if problem then return redis.error_reply('STINT ' .. problem) end
 
 local keys, piece = {}, 1
 local function bench_of(key, value)
-    local dies, ends, length, failures = 0, 0, 0, 0
-    if value then dies, ends, length, failures = unpack('>I7I7I7B', value) end
-    if dies <= now then ends, length, failures = 0, 0, 0 end
+    local expiry, ends, length, failures = 0, 0, 0, 0
+    if value then expiry, ends, length, failures = unpack('>I7I7I7B', value) end
+    if expiry <= now then ends, length, failures = 0, 0, 0 end
     key.ends, key.length, key.failures = ends, length, failures
 end
 -- Most often the first key that is tried serves; else many are read.
@@ -103,11 +103,11 @@ end
 local meta = call('HMGET', KEYS[1], '#', '^')
 local turn_seen, expires = meta[1] and meta[1] + 0 or 0, meta[2] and unpack('>I7', meta[2]) or 0
 local writes, latest, looks_again = {}, 0, false
-local function put(field, value, dies)
+local function put(field, value, expiry)
     if value then
-        writes[#writes + 1], writes[#writes + 2] = field, dies and pack('>I7', dies) .. value
+        writes[#writes + 1], writes[#writes + 2] = field, expiry and pack('>I7', expiry) .. value
             or value
-        if dies and dies > latest then latest = dies end
+        if expiry and expiry > latest then latest = expiry end
     else
         call('HDEL', KEYS[1], field)
     end
@@ -117,9 +117,9 @@ local function sweep()
     local all, last = call('HGETALL', KEYS[1]), now
     for i = 1, #all, 2 do
         if all[i] ~= '#' and all[i] ~= '^' then
-            local dies = unpack('>I7', all[i + 1])
-            if dies <= now then call('HDEL', KEYS[1], all[i]) end
-            if dies > last then last = dies end
+            local expiry = unpack('>I7', all[i + 1])
+            if expiry <= now then call('HDEL', KEYS[1], all[i]) end
+            if expiry > last then last = expiry end
         end
     end
     if last == FOREVER then
@@ -145,9 +145,9 @@ local function ask_quota(key, q, asked, units)
         told.retry, told.reset = closed and -1 or 0, 0
         return told
     end
-    local after, dies
-    told.outcome, told.granted, told.capacity, told.remaining, told.retry, told.reset, after, dies =
-        quota.law(key.states[q], asked, units, now, at, quota.limit, quota.period, quota.x, quota.y,
+    local after, expiry
+    told.outcome, told.granted, told.capacity, told.remaining, told.retry, told.reset, after, expiry =
+        quota.algorithm(key.states[q], asked, units, now, at, quota.limit, quota.period, quota.x, quota.y,
                   quota.z)
     if not told.outcome then
         problem = told.granted
@@ -155,7 +155,7 @@ local function ask_quota(key, q, asked, units)
         told.retry, told.reset = -1, 0
     elseif after and asked ~= 'peek' then
         key.states[q] = after
-        put(quota.field .. key.name, after, dies > 0 and dies or 0)
+        put(quota.field .. key.name, after, expiry > 0 and expiry or 0)
     end
     return told
 end

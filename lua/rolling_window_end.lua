@@ -26,7 +26,7 @@ if bucket_window * 509 < window and credit > 510 then
 end
 -- A credit of 0 never comes back: a denial without a wait, with best effort as well.
 local verb = best_effort == '1' and credit > 0 and 'take_upto' or 'take'
-local outcome, granted, _, remaining, retry, reset, after, dies = buckets(call('GET', KEYS[1]),
+local outcome, granted, _, remaining, retry, reset, after, expiry = buckets(call('GET', KEYS[1]),
     verb, tokens, now, -1, credit, window, bucket_window, 0)
 if not outcome then
     return redis.error_reply('STINT ' .. granted)
@@ -35,7 +35,7 @@ if after then
     if virtual then
         call('SET', KEYS[1], after)
     else
-        call('SET', KEYS[1], after, 'PXAT', math.ceil(dies / 1000))
+        call('SET', KEYS[1], after, 'PXAT', math.ceil(expiry / 1000))
     end
 end
 return {granted, remaining, retry, reset}

@@ -16,7 +16,7 @@ local known = verb == 'take' or verb == 'take_upto' or verb == 'peek' or verb ==
 if not known then
     at = ARGV[4] + 0
     known = verb == 'refund' or verb == 'reset' or verb == 'book' or verb == 'unbook'
-        or ('LAW' == 'concurrency' and (verb == 'release' or verb == 'renew'))
+        or ('ALGORITHM' == 'concurrency' and (verb == 'release' or verb == 'renew'))
 end
 if not (known and #KEYS == 1
         and cost >= 0 and cost <= 4294967295 and cost % 1 == 0
@@ -28,7 +28,7 @@ if not (known and #KEYS == 1
         .. 'cost and limit to 2^32-1, times in us, a period of 1 us to 10 years')
 end
 if verb == 'reset' then
-    if 'LAW' == 'gcra' and x > 0 then limit = x end
+    if 'ALGORITHM' == 'gcra' and x > 0 then limit = x end
     call('DEL', KEYS[1])
     return {0, 0, limit, limit, 0, 0, 0, now}
 end
@@ -36,8 +36,8 @@ if limit == 0 then -- nothing fits, and nothing ever comes back
     local closed = cost > 0 and verb ~= 'refund' and verb ~= 'unbook'
     return {closed and 2 or 0, 0, 0, 0, closed and -1 or 0, 0, 0, now}
 end
-local outcome, granted, capacity, remaining, retry, reset, after, dies, stays, holder, holder_sub =
-    LAW(call('GET', KEYS[1]), verb, cost, now, at, limit, period, x, y, z)
+local outcome, granted, capacity, remaining, retry, reset, after, expiry, stays, holder, holder_sub =
+    ALGORITHM(call('GET', KEYS[1]), verb, cost, now, at, limit, period, x, y, z)
 if not outcome then
     return redis.error_reply('STINT ' .. granted)
 end
@@ -46,10 +46,10 @@ if after then
         call('SET', KEYS[1], after)
     elseif stays then -- it expires when it did before
         call('SET', KEYS[1], after, 'KEEPTTL')
-    elseif dies <= now then -- as if never used
+    elseif expiry <= now then -- as if never used
         call('DEL', KEYS[1])
     else
-        call('SET', KEYS[1], after, 'PXAT', (dies + -dies % 1000) / 1000)
+        call('SET', KEYS[1], after, 'PXAT', (expiry + -expiry % 1000) / 1000)
     end
 end
 return {outcome, granted, capacity, remaining, retry, reset, 0, now, holder, holder_sub}

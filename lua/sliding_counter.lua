@@ -50,21 +50,21 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
         if units <= room then return 0 end
         return period - (mul_div(room, period, units))
     end
-    local after, dies
+    local after, expiry
     local function store(granted)
         after = pack('>BI7I5I5', 97, number, previous, current)
         return granted
     end
     local function answer(outcome, granted, retry)
         local used = estimate()
-        dies = number * period
+        expiry = number * period
         if current > 0 then
-            dies = dies + 2 * period
+            expiry = expiry + 2 * period
         elseif previous > 0 then
-            dies = dies + period
+            expiry = expiry + period
         end
         return outcome, granted, limit, limit > used and limit - used or 0, retry,
-            dies > now and dies - now or 0, after, dies
+            expiry > now and expiry - now or 0, after, expiry
     end
     local function add(units)
         if units == 0 then return 0 end

@@ -91,17 +91,17 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
             low = (number % 256 * resolution + part) % 256
         end
         if gone <= resolution then
-            local dead = 0
+            local expired = 0
             local head = version + 1
             n, rest, place = #state - head, was_rest, was_place
-            while dead < n and (low - state:byte(dead + head + 1)) % 256 > resolution do
-                dead = dead + 1
+            while expired < n and (low - state:byte(expired + head + 1)) % 256 > resolution do
+                expired = expired + 1
             end
-            if dead == 0 and version == 18 then displaced = state:byte(19) end
-            n = n - dead
-            place = place > dead and place - dead or 0
+            if expired == 0 and version == 18 then displaced = state:byte(19) end
+            n = n - expired
+            place = place > expired and place - expired or 0
             if n > 0 then
-                bunches, last = state:sub(dead + head + 1), state:byte(-1)
+                bunches, last = state:sub(expired + head + 1), state:byte(-1)
             else
                 rest = 0
             end
@@ -219,21 +219,21 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
     end
 
     -- A state without bunches is like new, but its own time does not go back.
-    local dies
+    local expiry
     if n > 0 then
         local last_number, last_part = number, part - (low - last) % 256
         if last_part < 0 then
             last_number, last_part = number - 1, last_part + resolution
         end
         local into = (last_part + 1) * period
-        dies = (last_number + 1) * period + (into + -into % resolution) / resolution
+        expiry = (last_number + 1) * period + (into + -into % resolution) / resolution
     else
-        dies = part * period
-        dies = number * period + (dies + -dies % resolution) / resolution
+        expiry = part * period
+        expiry = number * period + (expiry + -expiry % resolution) / resolution
     end
     if granted > 0 and verb ~= 'peek' then
         after = pack('>BI4I7BI4B', displaced > 0 and 18 or 17, limit, number, part, rest, place)
             .. (displaced > 0 and string.char(displaced) or '') .. bunches
     end
-    return outcome, granted, limit, free, retry, dies > now and dies - now or 0, after, dies, stays
+    return outcome, granted, limit, free, retry, expiry > now and expiry - now or 0, after, expiry, stays
 end

@@ -2,11 +2,11 @@
 """usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
        make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for backend/script.
 
-NAME is an algorithm (its law between single_begin and single_end), `list` (all of them), either
-with `_once` behind it (the same within once_begin and once_end, for asks with an id),
-lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise), `pool` (those laws between
-pool_begin and pool_end), or `rolling_window` (the law of buckets in a frame of its own). Lines that
-are only a comment are left out.
+NAME is an algorithm (its file between single_begin and single_end), `list` (all of them), either
+with `_once` behind it (the same within once_begin and once_end, for requests with an id),
+lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise), `pool` (algorithms between
+pool_begin and pool_end), or `rolling_window` (buckets in a frame of its own). Lines that are only a
+comment are left out.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ ALGORITHMS = (
 LEASED = ALGORITHMS[:-1]  # places of concurrency have holders of their own
 NAMES = (
     *ALGORITHMS, "list", *(f"{name}_once" for name in (*ALGORITHMS, "list")), "rolling_window",
-    "pool", *(f"lease_{law}{once}" for law in LEASED for once in ("", "_once")),
+    "pool", *(f"lease_{algorithm}{once}" for algorithm in LEASED for once in ("", "_once")),
 )
 
 
 def parts_of(name):
     if name.endswith("_once"):
-        begin, *laws, end = parts_of(name.removesuffix("_once"))
-        return [begin, "once_begin", *laws, end, "once_end"]
+        begin, *algorithms, end = parts_of(name.removesuffix("_once"))
+        return [begin, "once_begin", *algorithms, end, "once_end"]
     if name == "list":
         return ["list_begin", *ALGORITHMS, "least", "list_end"]
     if name == "pool":
@@ -46,7 +46,7 @@ def script(folder, name):
     for part in parts_of(name):
         text = (Path(folder) / f"{part}.lua").read_text(encoding="utf-8")
         if part in ("single_end", "lease_end"):
-            text = text.replace("LAW", name.removeprefix("lease_").removesuffix("_once"))
+            text = text.replace("ALGORITHM", name.removeprefix("lease_").removesuffix("_once"))
         elif part.startswith("once"):
             move, now, each = (
                 ("move_list", 2, "6 * #KEYS") if name == "list_once" else ("move_one", 3, "0")

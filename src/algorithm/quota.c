@@ -59,7 +59,7 @@ static int options_check(const struct stint_quota *quota, struct stint_error *er
         return option_is_foreign(quota, "align", "fixed_window", error);
     if (quota->initial_set && algorithm == STINT_CONCURRENCY)
         return err_set(error, STINT_E_MISMATCH,
-                       "initial is not for concurrency: places are held by somebody or free");
+                       "initial is not for concurrency: each of its places is held or free");
     if (quota->count_denied && !algorithm_has_debt(quota))
         return option_is_foreign(quota, "count_denied", "gcra, fixed_window and sliding_counter",
                                  error);

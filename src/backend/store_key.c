@@ -110,7 +110,7 @@ static struct span add_tag(struct text *text, const struct backend_item *item)
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-/* LAW, as script_key() has it between "{}" and "::". */
+/* ALGORITHM, as script_key() has it between "{}" and "::". */
 static void add_algorithm(struct text *text, const struct stint_quota *quota)
 {
     char key[SCRIPT_ALGORITHM_MAX + 8];

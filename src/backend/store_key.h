@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The names of states in a shared store: PREFIX{TAG}LAW:RULE:KEY; the rule decides which part of
- * the key is in the braces. Values are joined by commas, and a comma in one is escaped, so that two
- * lists of values never share a name.
+ * The names of states in a shared store: PREFIX{TAG}ALGORITHM:RULE:KEY; the rule decides which part
+ * of the key is in the braces. Values are joined by commas, and a comma in one is escaped, so that
+ * two lists of values never share a name.
  */
 #ifndef STINT_BACKEND_STORE_KEY_H
 #define STINT_BACKEND_STORE_KEY_H

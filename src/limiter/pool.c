@@ -569,7 +569,7 @@ int pool_check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns, struct
         return err_set(error, STINT_E_MISMATCH, "a cooldown is for STINT_POOL_COOL alone");
     if (outcome == STINT_POOL_COOL && cooldown_ns == 0)
         return err_set(error, STINT_E_RANGE,
-                       "a cooldown of 0 benches nobody; a 429 without a time is "
+                       "a cooldown of 0 has no effect; a 429 without a time is "
                        "STINT_POOL_BACK_OFF");
     if (cooldown_ns > NS_PER_YEAR)
         return err_set(error, STINT_E_RANGE, "a cooldown has at most 365 days");

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define NOBODY UINT32_MAX
+#define NONE UINT32_MAX
 
 struct waiter {
     uint64_t deadline_ns;
@@ -26,17 +26,17 @@ struct stint_waiters {
 struct stint_waiters *stint_waiters_new(size_t waiters_max)
 {
     struct stint_waiters *waiters;
-    if (waiters_max == 0 || waiters_max >= NOBODY ||
+    if (waiters_max == 0 || waiters_max >= NONE ||
         waiters_max > (SIZE_MAX - sizeof(*waiters)) / sizeof(waiters->line[0]))
         return NULL;
     waiters = calloc(1, sizeof(*waiters) + waiters_max * sizeof(waiters->line[0]));
     if (waiters == NULL)
         return NULL;
-    waiters->first = waiters->last = NOBODY;
+    waiters->first = waiters->last = NONE;
     waiters->earliest_ns = STINT_NEVER_NS;
     waiters->max = waiters_max;
     for (size_t i = 0; i < waiters_max; i++)
-        waiters->line[i].after = i + 1 < waiters_max ? (uint32_t)i + 1 : NOBODY;
+        waiters->line[i].after = i + 1 < waiters_max ? (uint32_t)i + 1 : NONE;
     return waiters;
 }
 
@@ -54,17 +54,17 @@ int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost, uint64_t dea
                       uint64_t *id)
 {
     uint32_t at = waiters->free_list;
-    if (at == NOBODY)
+    if (at == NONE)
         return STINT_E_FULL;
     struct waiter *waiter = &waiters->line[at];
     waiters->free_list = waiter->after;
     *waiter = (struct waiter){.deadline_ns = deadline_ns,
                               .cost = cost,
                               .before = waiters->last,
-                              .after = NOBODY,
+                              .after = NONE,
                               .turn = waiter->turn + 1,
                               .waits = true};
-    if (waiters->last != NOBODY)
+    if (waiters->last != NONE)
         waiters->line[waiters->last].after = at;
     else
         waiters->first = at;
@@ -77,18 +77,18 @@ int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost, uint64_t dea
 static void take_out(struct stint_waiters *waiters, uint32_t at)
 {
     struct waiter *waiter = &waiters->line[at];
-    if (waiter->before != NOBODY)
+    if (waiter->before != NONE)
         waiters->line[waiter->before].after = waiter->after;
     else
         waiters->first = waiter->after;
-    if (waiter->after != NOBODY)
+    if (waiter->after != NONE)
         waiters->line[waiter->after].before = waiter->before;
     else
         waiters->last = waiter->before;
     waiter->waits = false;
     waiter->after = waiters->free_list;
     waiters->free_list = at;
-    if (waiters->first == NOBODY)
+    if (waiters->first == NONE)
         waiters->earliest_ns = STINT_NEVER_NS;
 }
 
@@ -106,14 +106,14 @@ static uint32_t find_expired(struct stint_waiters *waiters, uint64_t now_ns)
 {
     uint64_t earliest_ns = STINT_NEVER_NS;
     if (waiters->earliest_ns > now_ns)
-        return NOBODY;
-    for (uint32_t at = waiters->first; at != NOBODY; at = waiters->line[at].after) {
+        return NONE;
+    for (uint32_t at = waiters->first; at != NONE; at = waiters->line[at].after) {
         if (waiters->line[at].deadline_ns <= now_ns)
             return at;
         earliest_ns = min_u64(earliest_ns, waiters->line[at].deadline_ns);
     }
     waiters->earliest_ns = earliest_ns;
-    return NOBODY;
+    return NONE;
 }
 
 struct stint_wake stint_waiters_wake(struct stint_waiters *waiters, struct stint_table *table,
@@ -122,7 +122,7 @@ struct stint_wake stint_waiters_wake(struct stint_waiters *waiters, struct stint
 {
     struct stint_wake wake = {.next_ns = STINT_NEVER_NS};
     uint32_t expired = find_expired(waiters, now_ns);
-    if (expired != NOBODY) {
+    if (expired != NONE) {
         wake.id = id_of(waiters, expired);
         wake.expired = true;
         wake.next_ns = now_ns;
@@ -130,7 +130,7 @@ struct stint_wake stint_waiters_wake(struct stint_waiters *waiters, struct stint
         return wake;
     }
     uint32_t head = waiters->first;
-    if (head == NOBODY)
+    if (head == NONE)
         return wake;
     wake.decision = stint_take(table, quota, key, key_len, waiters->line[head].cost, now_ns);
     if (wake.decision.outcome == STINT_DENY) {

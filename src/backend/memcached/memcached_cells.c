@@ -33,7 +33,7 @@ struct cell {
     uint64_t asked_ns, replied_ns; /* memcached, the last time */
     uint64_t due_ns;       /* of the swap; 0: there is none to be made, as far as is known */
     uint64_t rest_ends_ns; /* of RESTING */
-    bool is_mending;       /* the write replaces a damaged state */
+    bool is_repairing;     /* the write replaces a damaged state */
     struct memcached_closed closing; /* by what is written */
     bool may_be_read;                /* by another store, which is about to swap it */
     struct cell_ask *first, *last;
@@ -321,7 +321,7 @@ static void note_closed(struct memcached_metrics *metrics, const struct memcache
 static void win(struct cell *cell, uint64_t now_ns)
 {
     struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
-    if (cell->is_mending)
+    if (cell->is_repairing)
         note_damage(&cell->cells->options);
     note_closed(cell->cells->options.metrics, &cell->closing);
     if (turn != NULL)
@@ -408,7 +408,7 @@ static void take_written(void *arg, enum memcached_outcome outcome,
 static void write_state(struct cell *cell, const struct memcached_state *state,
                         const struct cell_ask *last, uint64_t number, uint64_t now_ns)
 {
-    cell->is_mending = state->was_damaged;
+    cell->is_repairing = state->was_damaged;
     cell->closing = state->closed;
     struct memcached_command command = {
         .verb = number > 0 ? MEMCACHED_SWAP : MEMCACHED_ADD,

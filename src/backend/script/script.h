@@ -123,12 +123,12 @@ struct script_reply {
 int script_accepts(const struct stint_quota *quota, struct stint_error *error);
 
 /*
- * The key of a state: PREFIX{TAG}LAW:RULE:KEY. LAW is the algorithm with the parameters without
- * which its state means nothing, so that a changed quota does not misread the state of the old one.
- * All keys of one decision need the same tag. A byte that is not a letter, a digit or one of
- * -._~/@+=,* or, except in RULE, a colon is written %XX. Returns the length; if that is more than
- * `size`, what was written is incomplete. KEY grows to three times its length, the others too; LAW
- * has at most SCRIPT_ALGORITHM_MAX bytes.
+ * The key of a state: PREFIX{TAG}ALGORITHM:RULE:KEY. ALGORITHM is the algorithm with the parameters
+ * without which its state means nothing, so that a changed quota does not misread the state of the
+ * old one. All keys of one decision need the same tag. A byte is written %XX, unless it is a
+ * letter, a digit, one of -._~/@+=,* or, outside of RULE, a colon. Returns the length; if that is
+ * more than `size`, what was written is incomplete. KEY and the others grow to three times their
+ * length; ALGORITHM has at most SCRIPT_ALGORITHM_MAX bytes.
  */
 #define SCRIPT_ALGORITHM_MAX 64
 struct script_name {

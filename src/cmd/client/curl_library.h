@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libcurl, loaded when somebody is first asked: a server, and commands that ask nobody, then start
+ * libcurl, loaded at the first request: a server, and commands that make none, then start
  * without the dozen libraries that it brings along (docs/decisions/0024).
  */
 #ifndef STINT_CMD_CLIENT_CURL_LIBRARY_H

@@ -104,7 +104,7 @@ int sim_plot_run(const struct sim_work *work, const struct sim_runs *runs)
     else if (watch.lost)
         print_message("out of memory for the events of the picture");
     else if (watch.n_events == 0)
-        print_message("there is nothing to draw: nobody asked");
+        print_message("there is nothing to draw: there were no requests");
     else
         result = draw_history(work, &watch, runs->quotas);
     free(watch.events);

@@ -35,7 +35,7 @@ struct tally {
     uint64_t unstored; /* decided by what the full table's policy says, not by a state */
     uint64_t evicted;  /* live states that the table gave away: then no bound is claimed */
     uint64_t dropped;  /* repeats that were not made, for want of memory */
-    /* Told waits that were tried with nobody else in between. */
+    /* Reported waits that were tried with no other request in between. */
     uint64_t waits_tried;
     uint64_t waits_too_long;  /* the same would have been allowed a nanosecond before */
     uint64_t waits_too_short; /* the same was denied when it was told to come */

@@ -36,7 +36,7 @@ struct chart_bar {
     bool cooling_down;      /* nothing may be taken, whatever is left */
 };
 
-#define CHART_BARS_MAX 100 /* further ones are left out: nobody could read them */
+#define CHART_BARS_MAX 100 /* further ones are left out: they could not be read */
 
 /* A bar for each: how much is left, and beside it when all will be back. n_bars is at least 1. */
 int chart_bars(struct plot *plot, const char *title, const struct chart_bar *bars, size_t n_bars,

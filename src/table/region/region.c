@@ -297,9 +297,10 @@ static int enter(struct region *region, const char *path, struct stint_error *er
         header->time_space = clock_space_id();
         header->clean = 0;
     } else if (header->pid_space != pid_space()) {
-        return err_set(
-            error, STINT_E_BUSY,
-            "%s is in use by another PID namespace; who is dead cannot be told from here", path);
+        return err_set(error, STINT_E_BUSY,
+                       "%s is in use by another PID namespace; whether an owner has ended cannot "
+                       "be seen from here",
+                       path);
     } else if (region->fixed.clock == STINT_CLOCK_REAL && is_other_time_space(header)) {
         return other_time_space(path, error);
     }

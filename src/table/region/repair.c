@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-struct mending {
+struct repairing {
     struct asking asking;  /* ask.now_ns: no decision was later */
     uint64_t asked_max_ns; /* the latest time that a state can hold */
     bool after_crash;
@@ -32,23 +32,23 @@ enum found {
 /* ---- The content of a slot ------------------------------------------------------------------- */
 
 /* A slot that was published and has no state of its key yet, rather than a flipped bit. */
-static bool is_new_key(const struct mending *mending, const struct seen *seen)
+static bool is_new_key(const struct repairing *repairing, const struct seen *seen)
 {
-    const struct slots *slots = mending->asking.slots;
+    const struct slots *slots = repairing->asking.slots;
     if ((seen->pair.first & TAG_PENDING) == 0)
         return false;
     if (slots->class == CLASS_16)
         return !slots_is_bound(slots, seen);
     if (slots->class == CLASS_WIDE)
         return wide_is_at_work(seen) || wide_expires_at(seen) == 0;
-    return seen->pair.second < mending->asking.table->region.header->nonce_next;
+    return seen->pair.second < repairing->asking.table->region.header->nonce_next;
 }
 
 /*
  * A frozen state is one that is handed from its key to itself: it holds the time until which the
  * key is full, and may outlive every state of the tag's quota, since the other quota differs.
  */
-static enum found find16(const struct mending *mending, const struct seen *seen,
+static enum found find16(const struct repairing *repairing, const struct seen *seen,
                          const struct stint_quota *quota)
 {
     struct pair held = cas16_load(seen->state);
@@ -56,92 +56,93 @@ static enum found find16(const struct mending *mending, const struct seen *seen,
     bool arrives =
         (seen->pair.first & TAG_PENDING) != 0 && mark == (state_mark(generation) | STATE_FROZEN);
     if (arrives || state_leaves(held, generation)) {
-        uint64_t last_ns = add_sat(mending->asked_max_ns, 3 * mending->asking.table->ahead_ns);
+        uint64_t last_ns = add_sat(repairing->asked_max_ns, 3 * repairing->asking.table->ahead_ns);
         return held.first <= last_ns ? FOUND_WHOLE : FOUND_DAMAGED;
     }
     struct word16 word = {held.first, held.second & STATE_MASK};
-    bool is_whole =
-        mark == state_mark(generation) && algorithm16_is_valid(quota, word, mending->asked_max_ns);
+    bool is_whole = mark == state_mark(generation) &&
+                    algorithm16_is_valid(quota, word, repairing->asked_max_ns);
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
 
-static enum found find(const struct mending *mending, const struct seen *seen,
+static enum found find(const struct repairing *repairing, const struct seen *seen,
                        const struct stint_quota *quota)
 {
     bool is_whole;
-    if (mending->asking.slots->class == CLASS_16)
-        return find16(mending, seen, quota);
+    if (repairing->asking.slots->class == CLASS_16)
+        return find16(repairing, seen, quota);
     if ((seen->pair.first & TAG_PENDING) != 0)
         return FOUND_DAMAGED;
-    if (mending->asking.slots->class == CLASS_8) {
-        is_whole = algorithm8_is_valid(quota, seen->pair.second, mending->asked_max_ns);
+    if (repairing->asking.slots->class == CLASS_8) {
+        is_whole = algorithm8_is_valid(quota, seen->pair.second, repairing->asked_max_ns);
     } else {
         if (wide_is_at_work(seen))
             return FOUND_HALF_DONE;
-        is_whole = wide_is_valid(seen, quota, mending->asked_max_ns);
+        is_whole = wide_is_valid(seen, quota, repairing->asked_max_ns);
     }
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
 
 /* ---- Repair ---------------------------------------------------------------------------------- */
 
-static void empty(const struct mending *mending, const struct seen *seen)
+static void empty(const struct repairing *repairing, const struct seen *seen)
 {
-    const struct slots *slots = mending->asking.slots;
+    const struct slots *slots = repairing->asking.slots;
     bool counts = slots->class == CLASS_16 || slots->class == CLASS_WIDE;
     *seen->at = (struct pair){0, counts ? seen->pair.second + 1 : 0};
     if (slots->class == CLASS_WIDE)
         wide_free(seen, 0);
 }
 
-static void fill(struct mending *mending, struct seen *seen, const struct stint_quota *quota)
+static void fill(struct repairing *repairing, struct seen *seen, const struct stint_quota *quota)
 {
-    uint64_t until_ns = add_sat(mending->asking.ask.now_ns, quota->period_ns);
+    uint64_t until_ns = add_sat(repairing->asking.ask.now_ns, quota->period_ns);
     if (quota->limit == 0) { /* such a state cannot be full */
-        empty(mending, seen);
+        empty(repairing, seen);
         return;
     }
     seen->pair.first &= ~TAG_PENDING;
     seen->at->first = seen->pair.first;
-    entry_fill(&mending->asking, seen, quota, until_ns);
+    entry_fill(&repairing->asking, seen, quota, until_ns);
 }
 
 /* After a crash: live states are full for one period. A frozen state holds its own time. */
-static void fill_live(struct mending *mending, struct seen *seen, const struct stint_quota *quota)
+static void fill_live(struct repairing *repairing, struct seen *seen,
+                      const struct stint_quota *quota)
 {
     struct entry_state state;
-    uint64_t now_ns = mending->asking.ask.now_ns;
+    uint64_t now_ns = repairing->asking.ask.now_ns;
     struct pair *state_word = seen->state;
-    if (mending->asking.slots->class == CLASS_16 && (state_word->second & STATE_FROZEN) != 0) {
+    if (repairing->asking.slots->class == CLASS_16 && (state_word->second & STATE_FROZEN) != 0) {
         state_word->first = max_u64(state_word->first, add_sat(now_ns, quota->period_ns));
         return;
     }
     bool lives =
         (seen->pair.first & TAG_PENDING) != 0 ||
-        (entry_read(&mending->asking, seen, &state) &&
-         add_sat(entry_expires_at(&state), table_grace_ns(mending->asking.table)) > now_ns);
+        (entry_read(&repairing->asking, seen, &state) &&
+         add_sat(entry_expires_at(&state), table_grace_ns(repairing->asking.table)) > now_ns);
     if (lives)
-        fill(mending, seen, quota);
+        fill(repairing, seen, quota);
 }
 
 /*
  * A process ended while a key moved to another class: the move may be complete or not, and the
  * quota is not known. So the slot stays; after a crash it is full for the longest of all periods.
  */
-static void repair_frozen(struct mending *mending, struct seen *seen)
+static void repair_frozen(struct repairing *repairing, struct seen *seen)
 {
-    struct stint_table *table = mending->asking.table;
-    const struct slots *slots = mending->asking.slots;
-    uint64_t now_ns = mending->asking.ask.now_ns, until_ns = rule_frozen_until(slots, seen);
+    struct stint_table *table = repairing->asking.table;
+    const struct slots *slots = repairing->asking.slots;
+    uint64_t now_ns = repairing->asking.ask.now_ns, until_ns = rule_frozen_until(slots, seen);
     uint64_t full_until_ns = add_sat(now_ns, table->ahead_ns);
     bool lives = add_sat(until_ns, table_grace_ns(table)) > now_ns;
-    if (until_ns > add_sat(mending->asked_max_ns, 3 * table->ahead_ns)) {
+    if (until_ns > add_sat(repairing->asked_max_ns, 3 * table->ahead_ns)) {
         table_count(&table_counters(table)->states_damaged, 1);
         until_ns = full_until_ns;
     } else if (!lives) {
-        empty(mending, seen);
+        empty(repairing, seen);
         return;
-    } else if (mending->after_crash) {
+    } else if (repairing->after_crash) {
         until_ns = max_u64(until_ns, full_until_ns);
     }
     struct pair *state = seen->state;
@@ -153,69 +154,69 @@ static void repair_frozen(struct mending *mending, struct seen *seen)
         *state = (struct pair){until_ns, state_mark(seen->pair.second) | STATE_FROZEN};
 }
 
-static void repair_slot(struct mending *mending, struct seen *seen)
+static void repair_slot(struct repairing *repairing, struct seen *seen)
 {
-    struct stint_table *table = mending->asking.table;
+    struct stint_table *table = repairing->asking.table;
     struct pair *state = seen->state;
     if (seen->pair.first == 0) {
         /* Frozen by an ended process: the next key must not count as full until that instant. */
-        if (mending->asking.slots->class == CLASS_16 && state->first != 0 &&
+        if (repairing->asking.slots->class == CLASS_16 && state->first != 0 &&
             state_leaves(*state, seen->pair.second))
             state->first = 0;
         return;
     }
     if (slots_is_frozen(seen->pair.first)) {
-        repair_frozen(mending, seen);
+        repair_frozen(repairing, seen);
         return;
     }
-    if (seen->pair.first == TAG_ABANDONED || is_new_key(mending, seen) ||
-        slots_is_given_away(mending->asking.slots, seen)) {
-        empty(mending, seen);
+    if (seen->pair.first == TAG_ABANDONED || is_new_key(repairing, seen) ||
+        slots_is_given_away(repairing->asking.slots, seen)) {
+        empty(repairing, seen);
         return;
     }
-    const struct stint_quota *quota = entry_quota(&mending->asking, seen->pair.first);
+    const struct stint_quota *quota = entry_quota(&repairing->asking, seen->pair.first);
     if (quota == NULL) {
         table_count(&table_counters(table)->states_damaged, 1);
-        empty(mending, seen);
+        empty(repairing, seen);
         return;
     }
-    enum found found = find(mending, seen, quota);
+    enum found found = find(repairing, seen, quota);
     if (found == FOUND_DAMAGED)
         table_count(&table_counters(table)->states_damaged, 1);
     if (found == FOUND_HALF_DONE)
         table_count(&table_counters(table)->owners_displaced, 1);
     if (found != FOUND_WHOLE)
-        fill(mending, seen, quota);
-    else if (mending->after_crash)
-        fill_live(mending, seen, quota);
-    else if (mending->asking.slots->class == CLASS_WIDE)
+        fill(repairing, seen, quota);
+    else if (repairing->after_crash)
+        fill_live(repairing, seen, quota);
+    else if (repairing->asking.slots->class == CLASS_WIDE)
         wide_free(seen, algorithm_wide_expires_at(quota, wide_bytes(seen)));
 }
 
 /* The user chooses how long a block lasts, so any time is valid; the latest is recorded. */
-static void repair_block(struct mending *mending, const struct seen *seen, uint64_t *latest_ns)
+static void repair_block(struct repairing *repairing, const struct seen *seen, uint64_t *latest_ns)
 {
     if (seen->pair.first == 0)
         return;
-    if (is_new_key(mending, seen)) {
-        empty(mending, seen);
+    if (is_new_key(repairing, seen)) {
+        empty(repairing, seen);
         return;
     }
     seen->at->first &= ~TAG_PENDING;
     *latest_ns = max_u64(*latest_ns, seen->pair.second);
 }
 
-static void repair_class(struct mending *mending, enum slot_class class, uint64_t *blocked_ns)
+static void repair_class(struct repairing *repairing, enum slot_class class, uint64_t *blocked_ns)
 {
-    const struct slots *slots = &mending->asking.table->slots[class];
-    mending->asking.slots = slots;
+    const struct slots *slots = &repairing->asking.table->slots[class];
+    repairing->asking.slots = slots;
     for (uint64_t set = 0; set < slots->sets; set++) {
         for (unsigned way = 0; way < WAYS; way++) {
             struct seen seen = slots_see(slots, slots->base + set * slots->set_size, way);
             if (class == CLASS_BLOCKS)
-                repair_block(mending, &seen, blocked_ns);
+                repair_block(repairing, &seen, blocked_ns);
             else
-                repair_slot(mending, &seen);
+                repair_slot(repairing, &seen);
         }
     }
 }
@@ -223,15 +224,15 @@ static void repair_class(struct mending *mending, enum slot_class class, uint64_
 void repair_table(struct stint_table *table, bool after_crash)
 {
     struct region_header *header = table->region.header;
-    struct mending mending = {.asking = {.table = table}, .after_crash = after_crash};
+    struct repairing repairing = {.asking = {.table = table}, .after_crash = after_crash};
     uint64_t blocked_ns = 0;
     intern_repair(&table->intern);
     table->ahead_ns = intern_period_max(&table->intern);
-    mending.asking.ask.now_ns =
+    repairing.asking.ask.now_ns =
         min_u64(table_latest_ns(table, region_now(&table->region)), STINT_NOW_MAX);
-    mending.asked_max_ns = entry_asked_max_ns(table, mending.asking.ask.now_ns);
+    repairing.asked_max_ns = entry_asked_max_ns(table, repairing.asking.ask.now_ns);
     for (int class = 0; class < CLASSES; class ++)
-        repair_class(&mending, (enum slot_class) class, &blocked_ns);
+        repair_class(&repairing, (enum slot_class) class, &blocked_ns);
     header->blocks_until_ns = blocked_ns;
     overrides_repair(table);
     requests_repair(table);
