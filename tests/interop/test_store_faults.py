@@ -109,7 +109,7 @@ def test_a_store_that_stands_still(redis, fleet):
         for server in fleet.servers:
             status, text = fleet.readiness(server)
             # It is needed: quotas that callers bring along have no other answer than an error.
-            assert status == 503 and "store default: away" in text
+            assert status == 503 and "store default: unavailable" in text
         resumed_ns = time.time_ns()
         redis.resume()
         settle(crowd, fleet)
@@ -132,7 +132,7 @@ def test_a_store_that_stands_still_where_all_is_allowed_then(redis):
             time.sleep(AWAY_S)
             # Nobody needs it, so the servers stay in service.
             status, text = fleet.readiness(fleet.servers[0])
-            assert status == 200 and "store default: away" in text
+            assert status == 200 and "store default: unavailable" in text
             resumed_ns = time.time_ns()
             redis.resume()
             settle(crowd, fleet)

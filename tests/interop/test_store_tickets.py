@@ -168,7 +168,7 @@ def test_places_are_held_renewed_and_given_back(servers, redis):
     assert left(first, "QUOTA", PLACES, "k") == 3
     assert refused(first, "RENEW", given["ticket"]).startswith("GONE")
     units = ask(first, "RESERVE", *of("user"), "LIFETIME", 60_000)
-    assert "holds no place" in refused(first, "RENEW", units["ticket"])
+    assert "has no lease" in refused(first, "RENEW", units["ticket"])
 
 
 @pytest.mark.parametrize("close", [("CANCEL",), ("SETTLE", 1)], ids=lambda words: words[0])
