@@ -55,17 +55,17 @@ LIMITS = {
 }
 UNLIMITED = 4294967295
 
-# What the model has to be told of; the sentences are the guide's.
+# What the model has to know; the texts are those of the guide.
 DIFFERENCES = {
     "what does not fit": "A request's own hits, without `hits_addend` in the descriptor, are taken "
-                         "all or nothing: what does not fit is not counted.",
+                         "all or nothing: hits that do not fit are not counted.",
     "siblings": "A request that is over one limit takes nothing of the others.",
     "shadows": "A limit in shadow mode counts the requests that the other limits let pass.",
-    "equal descriptors": "A descriptor that stands twice in a request has to fit twice.",
+    "equal descriptors": "A descriptor that occurs twice in a request has to fit twice.",
     "checks": "A check (`hits_addend: 0`) is over limit where nothing is left; theirs passes as "
               "long as no more than the limit is used.",
     "unused": "`duration_until_reset` is left out where nothing is used.",
-    "never": "`duration_until_reset` is left out of what can never fit.",
+    "never": "`duration_until_reset` is left out for hits that can never fit.",
     "fractions": "`duration_until_reset` is not rounded up to a second.",
 }
 

@@ -453,4 +453,4 @@ def test_what_it_cannot_do_is_refused_in_a_sentence(shared, prefix):
         assert answer.outcome == REFUSED and "supports no concurrency" in answer.error
         node.say(f"once 0\t1\tk\t{HOUR_100}")
         outcome, _, *told = node.hear().split(" ")
-        assert int(outcome) == REFUSED and "id" in told
+        assert int(outcome) == REFUSED and "id," in told
