@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key,
+                                 uint64_t now_ns);
+
 #define KEYS_DEFAULT 1024
 #define POOL_TWEAK                                                                                 \
     UINT64_C(0x6c6f6f70) /* separates hashes of pools' and keys' names from all rules */
@@ -617,7 +620,9 @@ struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool
     return shown;
 }
 
-void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key, uint64_t now_ns)
+/* Ends STINT_POOL_OUT, and nothing else. */
+static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key,
+                                 uint64_t now_ns)
 {
     uint64_t word;
     do {

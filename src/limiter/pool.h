@@ -81,7 +81,5 @@ struct pool_cooldown {
 };
 struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool_key *key,
                                       uint64_t now_ns);
-/* Ends STINT_POOL_OUT, and nothing else. */
-void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key, uint64_t now_ns);
 
 #endif

@@ -82,11 +82,11 @@ def test_sentinels_by_tls_and_name(tls, options):
 
 
 def test_who_has_another_name_is_not_served(tls, options):
-    """Nor is he let in without one; and what he is told is in the log, but for the password."""
+    """A client without a name is not let in, either. The log has the error, without the password."""
     with Sentinels(replicas=0, sentinels=3, tls=tls, acl=ACL) as store:
         url = as_fleet(store.url).replace("hush", "guessed")
         with Fleet(1, url, *options, rules=RULES) as fleet, fleet.crowd(rate=200) as crowd:
             until(lambda: len(crowd.snapshot()) > 100, "it answers")
-            until(lambda: "away" in fleet.readiness(fleet.servers[0])[1], "the store is away")
+            until(lambda: "unavailable" in fleet.readiness(fleet.servers[0])[1], "the store is unavailable")
             assert "guessed" not in fleet.servers[0].log
     assert outcomes(crowd.seen)["allow"] == 0

@@ -8,6 +8,13 @@
 
 #include <stdlib.h>
 
+static bool front_begin_failover(struct front_ask *ask, const struct backend_request *asked);
+static bool front_denies(struct front_ask *ask, const struct backend_request *asked);
+static void front_end_failover(struct front_ask *ask);
+static bool front_go_on(struct front_ask *ask, uint64_t now_ns);
+static bool front_is_in_failover(const struct front *front, const struct backend_request *asked);
+static void front_learns(struct front_ask *ask, const struct backend_answer *answer);
+
 #define NO_MEMORY "no memory for a request to the store"
 
 static struct front *front_of(const struct backend *store)
@@ -15,7 +22,8 @@ static struct front *front_of(const struct backend *store)
     return (struct front *)(uintptr_t)store;
 }
 
-struct stint_decision front_sum(const struct stint_decision *each, size_t n)
+/* One decision out of those of all items: docs/semantics.md, 3.2. */
+static struct stint_decision front_sum(const struct stint_decision *each, size_t n)
 {
     size_t binding = 0;
     uint64_t retry_after_ns = each[0].retry_after_ns;
@@ -174,7 +182,11 @@ static void inner_answered(struct backend_op *inner, uint64_t now_ns)
     op->answered(op, now_ns);
 }
 
-bool front_send(struct front_ask *ask, const struct backend_request *asked)
+/*
+ * Sends to the backend behind, if the breakers allow it. True: front_go_on() will be called; false:
+ * it was answered at once, in ask->inner.answer.
+ */
+static bool front_send(struct front_ask *ask, const struct backend_request *asked)
 {
     struct front *front = ask->front;
     struct backend_answer *answer = &ask->inner.answer;
@@ -375,7 +387,8 @@ static uint64_t until_of(const struct front *front, const struct stint_quota *qu
     return add_sat(front->failed_over_ns, missed_for(quota));
 }
 
-bool front_is_in_failover(const struct front *front, const struct backend_request *asked)
+/* Whether a failover is so recent that keys of this request are to be peeked first. */
+static bool front_is_in_failover(const struct front *front, const struct backend_request *asked)
 {
     enum failover_policy failover_policy = front->options.failover_policy;
     bool is_taking = asked->verb == BACKEND_TAKE || asked->verb == BACKEND_TAKE_UPTO ||
@@ -431,10 +444,10 @@ static struct front_failover_work *copy_of(const struct backend_request *asked)
     return copy;
 }
 
-void front_end_failover(struct front_ask *ask)
+static void front_end_failover(struct front_ask *ask)
 {
-    free(ask->cautious);
-    ask->cautious = NULL;
+    free(ask->failover);
+    ask->failover = NULL;
 }
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
@@ -454,7 +467,7 @@ static bool are_equal(const struct backend_item *a, const struct backend_item *b
  */
 static bool is_unused(const struct front_ask *ask, size_t i, uint64_t now_ns)
 {
-    const struct backend_item *items = ask->cautious->items;
+    const struct backend_item *items = ask->failover->items;
     const struct stint_decision *seen = &ask->each[i];
     uint32_t capacity = front_capacity(items[i].quota);
     uint64_t all_costs = 0;
@@ -487,10 +500,10 @@ static void deny(const struct front_ask *ask, struct stint_decision *seen,
 /* Denies what looks unused, and counts what is to be charged first. True: something is denied. */
 static bool look(struct front_ask *ask, uint64_t now_ns)
 {
-    struct front_failover_work *cautious = ask->cautious;
+    struct front_failover_work *failover = ask->failover;
     bool is_denied = false;
     for (size_t i = 0; i < ask->n_items; i++) {
-        const struct backend_item *item = &cautious->items[i];
+        const struct backend_item *item = &failover->items[i];
         struct stint_decision *seen = &ask->each[i];
         if (!is_unused(ask, i, now_ns))
             continue;
@@ -501,8 +514,8 @@ static bool look(struct front_ask *ask, uint64_t now_ns)
         }
         uint32_t capacity = front_capacity(item->quota);
         bool is_half = ask->front->options.failover_policy == FAILOVER_HALF;
-        cautious->unused[cautious->n_unused] = *item;
-        cautious->unused[cautious->n_unused++].cost =
+        failover->unused[failover->n_unused] = *item;
+        failover->unused[failover->n_unused++].cost =
             is_half ? capacity / 2 + capacity % 2 : capacity;
     }
     return is_denied;
@@ -512,7 +525,7 @@ static bool look(struct front_ask *ask, uint64_t now_ns)
 static void untake(struct front_ask *ask)
 {
     for (size_t i = 0; i < ask->n_items; i++) {
-        const struct backend_item *item = &ask->cautious->items[i];
+        const struct backend_item *item = &ask->failover->items[i];
         struct stint_decision *seen = &ask->each[i];
         if (seen->outcome != STINT_ALLOW)
             continue;
@@ -525,13 +538,13 @@ static void untake(struct front_ask *ask)
 /* The next request; NULL: the last answer is final. */
 static const struct backend_request *next_step(struct front_ask *ask, uint64_t now_ns)
 {
-    struct front_failover_work *cautious = ask->cautious;
+    struct front_failover_work *failover = ask->failover;
     struct backend_answer *answer = &ask->inner.answer;
-    if (answer->outcome != BACKEND_DECIDED || cautious->step == STEP_ASK || ask->op == NULL)
+    if (answer->outcome != BACKEND_DECIDED || failover->step == STEP_ASK || ask->op == NULL)
         return NULL;
-    if (cautious->step == STEP_LOOK) {
+    if (failover->step == STEP_LOOK) {
         bool is_denied = look(ask, now_ns);
-        if (is_denied || cautious->n_unused > 0)
+        if (is_denied || failover->n_unused > 0)
             backend_metric_up(&ask->front->metrics->cautious);
         if (is_denied && ask->verb != BACKEND_PEEK)
             untake(ask);
@@ -542,43 +555,45 @@ static const struct backend_request *next_step(struct front_ask *ask, uint64_t n
         if (is_denied || ask->verb == BACKEND_PEEK)
             return NULL;
     }
-    bool is_charging = cautious->step == STEP_LOOK && cautious->n_unused > 0;
-    cautious->step = is_charging ? STEP_CHARGE : STEP_ASK;
-    cautious->step_asked = cautious->asked;
-    cautious->step_asked.now_ns = now_ns;
-    cautious->step_asked.is_ahead = false;
+    bool is_charging = failover->step == STEP_LOOK && failover->n_unused > 0;
+    failover->step = is_charging ? STEP_CHARGE : STEP_ASK;
+    failover->step_asked = failover->asked;
+    failover->step_asked.now_ns = now_ns;
+    failover->step_asked.is_ahead = false;
     if (is_charging) {
-        cautious->step_asked.verb = BACKEND_CHARGE;
-        cautious->step_asked.id = NULL;
-        cautious->step_asked.is_ticket = false;
-        cautious->step_asked.items = cautious->unused;
-        cautious->step_asked.n_items = cautious->n_unused;
+        failover->step_asked.verb = BACKEND_CHARGE;
+        failover->step_asked.id = NULL;
+        failover->step_asked.is_ticket = false;
+        failover->step_asked.items = failover->unused;
+        failover->step_asked.n_items = failover->n_unused;
     }
-    return &cautious->step_asked;
+    return &failover->step_asked;
 }
 
-bool front_go_on(struct front_ask *ask, uint64_t now_ns)
+/* The next step, once one is answered. True: it waits for another one. */
+static bool front_go_on(struct front_ask *ask, uint64_t now_ns)
 {
     const struct backend_request *next = NULL;
-    while (ask->cautious != NULL && (next = next_step(ask, now_ns)) != NULL)
+    while (ask->failover != NULL && (next = next_step(ask, now_ns)) != NULL)
         if (front_send(ask, next))
             return true;
     return false;
 }
 
-bool front_begin_failover(struct front_ask *ask, const struct backend_request *asked)
+/* As front_send(), in steps. */
+static bool front_begin_failover(struct front_ask *ask, const struct backend_request *asked)
 {
-    struct front_failover_work *cautious = ask->cautious = copy_of(asked);
-    if (cautious == NULL) {
+    struct front_failover_work *failover = ask->failover = copy_of(asked);
+    if (failover == NULL) {
         ask->inner.answer = (struct backend_answer){
             .outcome = BACKEND_FAILED, .error = "no memory for a request to the store"};
         return false;
     }
-    cautious->step_asked = cautious->asked;
-    cautious->step_asked.verb = BACKEND_PEEK;
-    cautious->step_asked.id = NULL;
-    cautious->step_asked.is_ticket = false;
-    return front_send(ask, &cautious->step_asked) || front_go_on(ask, asked->now_ns);
+    failover->step_asked = failover->asked;
+    failover->step_asked.verb = BACKEND_PEEK;
+    failover->step_asked.id = NULL;
+    failover->step_asked.is_ticket = false;
+    return front_send(ask, &failover->step_asked) || front_go_on(ask, asked->now_ns);
 }
 
 /*
@@ -688,7 +703,7 @@ static void drop_all(struct front_ask *ask)
 }
 
 /* All numbers are known, and one of them denies: a partial list would return unknown numbers. */
-bool front_denies(struct front_ask *ask, const struct backend_request *asked)
+static bool front_denies(struct front_ask *ask, const struct backend_request *asked)
 {
     const struct denials *denials = ask->front->denials;
     if (denials == NULL)
@@ -744,7 +759,8 @@ static void learn_item(struct front_ask *ask, size_t i, bool in_denied)
     denials_put(front->denials, &item->name, &denial, ask->asked_ns);
 }
 
-void front_learns(struct front_ask *ask, const struct backend_answer *answer)
+/* Learns from an answer about the keys. */
+static void front_learns(struct front_ask *ask, const struct backend_answer *answer)
 {
     if (ask->is_dropping)
         drop_all(ask);

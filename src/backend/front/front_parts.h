@@ -45,7 +45,7 @@ struct front_ask {
     uint64_t asked_ns;
     uint8_t verb;
     bool is_cached, is_dropping;          /* what its answer does to the denials */
-    struct front_failover_work *cautious; /* where it takes several steps */
+    struct front_failover_work *failover; /* where it takes several steps */
     size_t n_items;
     struct front_item *items;
     struct stint_decision *each;
@@ -60,15 +60,6 @@ static inline uint32_t front_capacity(const struct stint_quota *quota)
     return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
 }
 
-/* One decision out of those of all items: docs/semantics.md, 3.2. */
-struct stint_decision front_sum(const struct stint_decision *each, size_t n);
-
-/*
- * Sends to the backend behind, if the breakers allow it. True: front_go_on() will be called; false:
- * it was answered at once, in ask->inner.answer.
- */
-bool front_send(struct front_ask *ask, const struct backend_request *asked);
-
 /* The result of a request. */
 struct front_outcome {
     uint8_t outcome, fault; /* of its answer */
@@ -82,19 +73,6 @@ void front_settle(struct front *front, const struct breakers_pass *pass,
 
 /* ---- Denials --------------------------------------------------------------------------------- */
 
-/* Fills ask->items. True: the cache denies it, in ask->inner.answer. */
-bool front_denies(struct front_ask *ask, const struct backend_request *asked);
-/* Learns from an answer about the keys. */
-void front_learns(struct front_ask *ask, const struct backend_answer *answer);
-
 /* ---- Failover -------------------------------------------------------------------------------- */
-
-/* Whether a failover is so recent that keys of this request are to be peeked first. */
-bool front_is_in_failover(const struct front *front, const struct backend_request *asked);
-/* As front_send(), in steps. */
-bool front_begin_failover(struct front_ask *ask, const struct backend_request *asked);
-/* The next step, once one is answered. True: it waits for another one. */
-bool front_go_on(struct front_ask *ask, uint64_t now_ns);
-void front_end_failover(struct front_ask *ask);
 
 #endif

@@ -145,8 +145,6 @@ void resp_quit(struct resp_call *call);
 void resp_reset(struct resp_call *call);
 void resp_select(struct resp_call *call);
 void resp_client(struct resp_call *call);
-/* Sets a name, or rejects one that is not printable; false: an error was replied. */
-bool resp_set_name(struct resp_call *call, struct span name);
 
 /* resp_info.c */
 void resp_info(struct resp_call *call);

@@ -52,7 +52,7 @@ void resp_select(struct resp_call *call)
 
 /* ---- CLIENT ---------------------------------------------------------------------------------- */
 
-bool resp_set_name(struct resp_call *call, struct span name)
+static bool resp_set_name(struct resp_call *call, struct span name)
 {
     struct resp_conn *conn = call->conn;
     bool is_fine = name.len <= RESP_NAME_MAX;

@@ -12,6 +12,9 @@
 
 #include <assert.h>
 
+static int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *lists,
+                           struct request *request, struct stint_error *error);
+
 #define SHOWN_MAX 60 /* bytes of an argument in an error */
 
 static const int8_t verbs[RESP_COMMANDS] = {
@@ -499,8 +502,12 @@ static int check(const struct reading *reading, const struct grammar *grammar)
     return reading->lists != NULL ? check_target(reading) : STINT_OK;
 }
 
-int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *lists,
-                    struct request *request, struct stint_error *error)
+/*
+ * Sets the members of the request, and rejects options that the command does not have, or lacks.
+ * lists is NULL for commands without a target.
+ */
+static int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *lists,
+                           struct request *request, struct stint_error *error)
 {
     const struct grammar *grammar = &grammars[request->verb];
     struct reading reading = {.args = args,

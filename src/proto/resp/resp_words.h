@@ -5,13 +5,6 @@
 
 #include "proto/resp/resp_request.h"
 
-/*
- * Sets the members of the request, and rejects options that the command does not have, or lacks.
- * lists is NULL for commands without a target.
- */
-int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *lists,
-                    struct request *request, struct stint_error *error);
-
 /* STINT_E_RANGE and STINT_E_SYNTAX, with the expected and the actual argument. */
 int resp_refuse_number(const char *what, struct span text, uint64_t min, uint64_t max,
                        struct stint_error *error);

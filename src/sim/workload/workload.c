@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void workload_stream_begin(struct workload *workload);
+static size_t workload_stream_take(struct workload *workload, struct sim_event *events,
+                                   size_t n_max);
+
 #define MEAN_COST_DRAWS 4096
 #define BACKOFF_DOUBLINGS_MAX 10
 #define FLOOD_KEYS_PER_PERIOD 1000
@@ -63,7 +67,7 @@ static uint32_t whole_cost(double cost, uint32_t most)
     return cost >= (double)most ? most : (uint32_t)cost;
 }
 
-uint32_t workload_draw_cost(struct workload *workload, struct random *random)
+static uint32_t workload_draw_cost(struct workload *workload, struct random *random)
 {
     const struct workload_spec *spec = &workload->spec;
     switch (spec->costs) {
@@ -94,7 +98,8 @@ static double mean_cost(struct workload *workload)
     return sum / MEAN_COST_DRAWS;
 }
 
-uint64_t workload_client_key(const struct workload *workload, uint32_t client)
+/* A slot that clients share by their number. */
+static uint64_t workload_client_key(const struct workload *workload, uint32_t client)
 {
     return client % workload->spec.keys;
 }
@@ -569,7 +574,7 @@ static inline void find_next(struct workload *workload)
     workload->arrives = workload->arrives && workload->arrival_ns < workload->end_ns;
 }
 
-void workload_stream_begin(struct workload *workload)
+static void workload_stream_begin(struct workload *workload)
 {
     const struct workload_spec *spec = &workload->spec;
     workload->arrives = true;
@@ -590,7 +595,9 @@ void workload_stream_begin(struct workload *workload)
     find_next(workload);
 }
 
-size_t workload_stream_take(struct workload *workload, struct sim_event *events, size_t n_max)
+/* Up to n_max requests from the one at arrival_ns on; returns how many. */
+static size_t workload_stream_take(struct workload *workload, struct sim_event *events,
+                                   size_t n_max)
 {
     enum workload_kind kind = workload->spec.kind;
     size_t n = 0;

@@ -11,18 +11,6 @@ static inline uint64_t workload_ns(double ns)
     return ns < 0x1p62 ? (uint64_t)ns : UINT64_C(1) << 62;
 }
 
-/* ---- workload.c ---- */
-
-uint32_t workload_draw_cost(struct workload *workload, struct random *random);
-/* A slot that clients share by their number. */
-uint64_t workload_client_key(const struct workload *workload, uint32_t client);
-
-/* ---- workload_stream.c: requests that do not react to decisions ---- */
-
-void workload_stream_begin(struct workload *workload);
-/* Up to n_max requests from the one at arrival_ns on; returns how many. */
-size_t workload_stream_take(struct workload *workload, struct sim_event *events, size_t n_max);
-
 /* ---- workload_plan.c: adversaries ---- */
 
 void workload_plan_begin(struct workload *workload, int64_t epoch_ns);
