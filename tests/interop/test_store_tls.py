@@ -82,7 +82,7 @@ def test_sentinels_by_tls_and_name(tls, options):
 
 
 def test_who_has_another_name_is_not_served(tls, options):
-    """A client without a name is not let in, either. The log has the error, without the password."""
+    """A client without a name is not let in, either. The log shows the error, not the password."""
     with Sentinels(replicas=0, sentinels=3, tls=tls, acl=ACL) as store:
         url = as_fleet(store.url).replace("hush", "guessed")
         with Fleet(1, url, *options, rules=RULES) as fleet, fleet.crowd(rate=200) as crowd:
