@@ -87,6 +87,7 @@ def test_who_has_another_name_is_not_served(tls, options):
         url = as_fleet(store.url).replace("hush", "guessed")
         with Fleet(1, url, *options, rules=RULES) as fleet, fleet.crowd(rate=200) as crowd:
             until(lambda: len(crowd.snapshot()) > 100, "it answers")
-            until(lambda: "unavailable" in fleet.readiness(fleet.servers[0])[1], "the store is unavailable")
+            until(lambda: "unavailable" in fleet.readiness(fleet.servers[0])[1],
+                  "the store is unavailable")
             assert "guessed" not in fleet.servers[0].log
     assert outcomes(crowd.seen)["allow"] == 0
