@@ -19,7 +19,7 @@ enum store_state { STORE_ASKED, STORE_PROBED, STORE_STOPPED, STORE_STATES };
 
 struct backend_metrics {
     _Alignas(64) uint64_t asks; /* all requests, with any answer */
-    uint64_t diagnostics[BACKEND_ERRORS];
+    uint64_t errors[BACKEND_ERRORS];
     uint64_t refused; /* requests that the store can never do */
     uint64_t buckets[STORE_BUCKETS], duration_ns;
     uint64_t denials_hit;          /* requests denied by the denial cache */

@@ -112,7 +112,7 @@ void front_settle(struct front *front, const struct breakers_pass *pass,
 {
     bool has_failed = told->outcome == BACKEND_FAILED;
     if (has_failed)
-        backend_metric_up(&front->metrics->diagnostics[told->fault]);
+        backend_metric_up(&front->metrics->errors[told->fault]);
     if (told->outcome == BACKEND_REFUSED)
         backend_metric_up(&front->metrics->refused);
     if (!told->at_once)

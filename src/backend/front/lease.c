@@ -116,7 +116,8 @@ static uint64_t hand_out(struct lease_key *key, uint32_t units)
     return at_ns;
 }
 
-static struct stint_decision metrics(const struct lease_key *key, uint32_t left, uint64_t now_ns)
+static struct stint_decision decision_of(const struct lease_key *key, uint32_t left,
+                                         uint64_t now_ns)
 {
     uint64_t remaining = min_u64((uint64_t)key->remaining + left, key->limit);
     return (struct stint_decision){
@@ -141,7 +142,7 @@ bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t no
     uint32_t left = lease_left(key);
     bool fits = left > 0 && cost <= left;
     if (!fits && cost > 0 && is_denied(key, verb, cost, now_ns)) {
-        answer->sum = metrics(key, left, now_ns);
+        answer->sum = decision_of(key, left, now_ns);
         answer->sum.outcome = STINT_DENY;
         answer->sum.retry_after_ns = key->retry_ns - now_ns;
     } else if (fits) {
@@ -149,7 +150,7 @@ bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t no
         answer->at_ns = key->held[0].at_ns;
         if (!is_peek && cost > 0)
             answer->at_ns = hand_out(key, cost);
-        answer->sum = metrics(key, left - cost, now_ns);
+        answer->sum = decision_of(key, left - cost, now_ns);
         answer->sum.granted = cost;
     } else {
         return false;
@@ -240,7 +241,7 @@ static bool refund_here(struct lease_key *key, const struct backend_request *ask
             .outcome = BACKEND_DECIDED,
             .is_local = true,
             .at_ns = ask->at_ns,
-            .sum = metrics(key, lease_left(key), now_ns),
+            .sum = decision_of(key, lease_left(key), now_ns),
         };
         answer->sum.granted = cost;
         return true;

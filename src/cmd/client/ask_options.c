@@ -16,7 +16,7 @@ enum {
     OPTION_ID,
 };
 
-#define WHOM                                                                                       \
+#define TARGET                                                                                     \
     {"quota", OPTION_QUOTA, "SPEC", 0, "What is allowed; the argument is its KEY", 1},             \
         {"domain",                                                                                 \
          OPTION_DOMAIN,                                                                            \
@@ -33,7 +33,7 @@ enum {
     }
 
 static const struct argp_option options_of_take[] = {
-    WHOM,
+    TARGET,
     COST,
     {"wait", OPTION_WAIT, "DURATION", 0,
      "Longest time that the server waits until the request is allowed", 1},
@@ -41,8 +41,8 @@ static const struct argp_option options_of_take[] = {
      "Id of the request: a retry with the same ID is charged once and gets the same answer", 1},
     {0},
 };
-static const struct argp_option options_of_peek[] = {WHOM, COST, {0}};
-static const struct argp_option options_of_reset[] = {WHOM, {0}};
+static const struct argp_option options_of_peek[] = {TARGET, COST, {0}};
+static const struct argp_option options_of_reset[] = {TARGET, {0}};
 
 #define EXIT_CODES                                                                                 \
     "Exit codes: 0 allowed, 3 denied, 1 no decision, 2 bad usage. See "                            \

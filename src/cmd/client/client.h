@@ -39,7 +39,8 @@ struct client_options {
 };
 
 /*
- * The part of a command line that says whom to ask: --server, --token-file, --ca-file, --cert-file,
+ * The options of a command line that choose the server: --server, --token-file, --ca-file,
+ * --cert-file,
  * --key-file, --timeout and --insecure. A command names it as `.children` of its own argp and, at
  * ARGP_KEY_INIT, hands its options over: state->child_inputs[0] = &options->client. STINT_URL and
  * STINT_TOKEN_FILE of the environment stand in for options that are not given. The second list

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The part of a command line that says whom to ask. */
+/* The options of a command line that choose the server and the way to it. */
 #define _GNU_SOURCE
 #include "cmd/client/client.h"
 #include "cmd/lib/args.h"
@@ -24,7 +24,7 @@ static const struct argp_option options_known[] = {
     {"token-file", OPTION_TOKEN_FILE, "FILE", 0,
      "Send the first line of FILE as a token (default: STINT_TOKEN_FILE of the environment)", 0},
     {"ca-file", OPTION_CA_FILE, "FILE", 0,
-     "TLS: who may sign the server's certificate (default: whom the system trusts)", 0},
+     "TLS: certificates that may sign the server's (default: those that the system trusts)", 0},
     {"cert-file", OPTION_CERT_FILE, "FILE", 0, "TLS: show this certificate (PEM)", 0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0, "TLS: the key of --cert-file (PEM)", 0},
     {"timeout", OPTION_TIMEOUT, "DURATION", 0, "How long an answer may take (default 5s)", 0},
@@ -91,6 +91,6 @@ static const struct argp argp_without_server = {
 };
 
 const struct argp_child client_children[] = {
-    {.argp = &client_argp, .header = "Whom to ask:", .group = 8}, {0}};
+    {.argp = &client_argp, .header = "Server:", .group = 8}, {0}};
 const struct argp_child client_children_without_server[] = {
-    {.argp = &argp_without_server, .header = "Whom to ask:", .group = 8}, {0}};
+    {.argp = &argp_without_server, .header = "Server:", .group = 8}, {0}};

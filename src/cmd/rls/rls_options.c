@@ -34,16 +34,16 @@ enum {
     {                                                                                              \
         "refund", OPTION_REFUND, NULL, 0, "Give the hits back", 1                                  \
     }
-#define WHOM                                                                                       \
+#define CONNECTION                                                                                 \
     {                                                                                              \
         "tls", OPTION_TLS, NULL, 0, "Speak TLS; else HTTP/2 in the clear", 3                       \
     }
 
-static const struct argp_option options_of_ask[] = {WHAT, JSON, WHOM, {0}};
+static const struct argp_option options_of_ask[] = {WHAT, JSON, CONNECTION, {0}};
 static const struct argp_option options_of_health[] = {
     {"service", OPTION_SERVICE, "NAME", 0, "Of one service (default: of the whole server)", 1},
     JSON,
-    WHOM,
+    CONNECTION,
     {0}};
 
 static const char doc_of_ask[] =

@@ -76,7 +76,7 @@ static struct backend_metrics sum_of(const struct metrics *metrics, size_t store
         const struct backend_metrics *from = &metrics->stores[store].workers[i];
         sum.asks += backend_metric(&from->asks);
         for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++)
-            sum.diagnostics[fault] += backend_metric(&from->diagnostics[fault]);
+            sum.errors[fault] += backend_metric(&from->errors[fault]);
         sum.refused += backend_metric(&from->refused);
         for (unsigned bucket = 0; bucket < STORE_BUCKETS; bucket++)
             sum.buckets[bucket] += backend_metric(&from->buckets[bucket]);
@@ -105,7 +105,7 @@ static uint64_t diagnostics_of(const struct backend_metrics *sum)
 {
     uint64_t n = sum->refused;
     for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++)
-        n += sum->diagnostics[fault];
+        n += sum->errors[fault];
     return n;
 }
 
@@ -210,7 +210,7 @@ static void write_faults(const struct stores_writing *writing)
         for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++) {
             begin(writing, "store_errors_total", i);
             page_print(writing->page, ",reason=\"%s\"", fault_names[fault]);
-            end(writing, writing->sums[i].diagnostics[fault]);
+            end(writing, writing->sums[i].errors[fault]);
         }
         begin(writing, "store_errors_total", i);
         page_add(writing->page, ",reason=\"refused\"");
@@ -297,12 +297,11 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
 
 static json_t *diagnostics_json(const struct backend_metrics *sum)
 {
-    json_t *diagnostics = json_object();
+    json_t *errors = json_object();
     for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++)
-        json_object_set_new(diagnostics, fault_names[fault],
-                            json_integer(NUMBER(sum->diagnostics[fault])));
-    json_object_set_new(diagnostics, "refused", json_integer(NUMBER(sum->refused)));
-    return diagnostics;
+        json_object_set_new(errors, fault_names[fault], json_integer(NUMBER(sum->errors[fault])));
+    json_object_set_new(errors, "refused", json_integer(NUMBER(sum->refused)));
+    return errors;
 }
 
 static json_t *latency_json(const struct backend_metrics *sum)

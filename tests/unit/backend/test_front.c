@@ -127,7 +127,7 @@ static void too_much_at_once_is_not_the_store_being_unavailable(void **state)
         op->answer.fault = BACKEND_ERROR_OVERLOAD;
         op->answered(op, S);
     }
-    assert_int_equal(backend_metric(&g.metrics.diagnostics[BACKEND_ERROR_OVERLOAD]), 8);
+    assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_OVERLOAD]), 8);
     assert_true(unavailable_since(&g) == 0);
     g.fake.is_failing = true;
     for (int i = 0; i < 3; i++)
@@ -217,7 +217,7 @@ static void what_is_ahead_of_its_turn_is_not_answered(void **state)
     ask.now_ns = 100 * S;
     fail_times(&g, 3, 100 * S - 50 * MS);
     assert_int_equal(answer_of(ask_with(&g, ask)).outcome, BACKEND_AHEAD);
-    assert_int_equal(backend_metric(&g.metrics.diagnostics[BACKEND_ERROR_STOPPED]), 0);
+    assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_STOPPED]), 0);
     /* Of a probe that the store would have answered at once nothing is heard: the next one is. */
     ask.now_ns = 200 * S;
     g.fake.is_prompt = true;
@@ -236,8 +236,8 @@ static void metrics_count_what_happened(void **state)
     fail_times(&g, 3, S);
     ask_one(&g, BACKEND_TAKE, "key", 1, S + 60 * MS);
     assert_int_equal(backend_metric(&g.metrics.asks), 5);
-    assert_int_equal(backend_metric(&g.metrics.diagnostics[BACKEND_ERROR_OTHER]), 3);
-    assert_int_equal(backend_metric(&g.metrics.diagnostics[BACKEND_ERROR_STOPPED]), 1);
+    assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_OTHER]), 3);
+    assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_STOPPED]), 1);
     assert_int_equal(backend_metric(&g.metrics.state), STORE_STOPPED);
     assert_true(backend_metric(&g.metrics.duration_ns) == 151 * MS);
     assert_int_equal(backend_metric(&g.metrics.buckets[6]), 1);  /* 1.05 ms */

@@ -123,11 +123,11 @@ static void failures_of_pools_stop_pools_and_decisions(void **state)
         assert_int_equal(asked.times, 1);
     }
     assert_int_equal(backend_metric(&g.metrics.state), STORE_STOPPED);
-    assert_int_equal(backend_metric(&g.metrics.diagnostics[BACKEND_ERROR_LATE]), 3);
+    assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_LATE]), 3);
     ask_pool(&asked, S + 60 * MS);
     assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
     assert_true(strlen(asked.op.answer.error) > 20);
-    assert_int_equal(backend_metric(&g.metrics.diagnostics[BACKEND_ERROR_STOPPED]), 1);
+    assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_STOPPED]), 1);
     struct asked *decision = ask_one(&g, BACKEND_TAKE, "key", 1, S + 60 * MS);
     assert_int_equal(answer_of(decision).fault, BACKEND_ERROR_STOPPED);
     /* A probe of the one is one of the other. */

@@ -184,8 +184,8 @@ static void silence_opens_the_breakers_of_all(void **state)
     for (unsigned i = 0; i < plan.n_nodes; i++) {
         const struct node *node = &sim.nodes[i];
         assert_int_equal(node->metrics.state, STORE_STOPPED);
-        assert_true(node->metrics.diagnostics[BACKEND_ERROR_LATE] >= 5);
-        assert_true(node->metrics.diagnostics[BACKEND_ERROR_STOPPED] > 100);
+        assert_true(node->metrics.errors[BACKEND_ERROR_LATE] >= 5);
+        assert_true(node->metrics.errors[BACKEND_ERROR_STOPPED] > 100);
         assert_in_range(memcached_backend_metrics(node->store)->busy, 0, CLIENTS_MAX);
     }
     end();

@@ -28,7 +28,7 @@ static void count(struct metrics *metrics)
     for (unsigned worker = 0; worker < 2; worker++) {
         struct backend_metrics *counts = metrics_store(metrics, 0, worker);
         backend_metric_set(&counts->asks, 10);
-        backend_metric_set(&counts->diagnostics[BACKEND_ERROR_LATE], 2);
+        backend_metric_set(&counts->errors[BACKEND_ERROR_LATE], 2);
         backend_metric_up(&counts->refused);
         backend_metrics_took(counts, 16384);
         backend_metrics_took(counts, 2 * S);
