@@ -21,6 +21,14 @@ def units(seen):
     return {key: sum(one.units for one in own) for key, own in by_key(admissions(seen)).items()}
 
 
+def is_used_up(seen, life):
+    """Each key is denied by that master. A grant whose answer came too late was charged and is not
+    seen here, so a few may be missing."""
+    granted = units(seen)
+    return len(granted) == len(KEYS) and min(granted.values()) >= life * LIMIT * 0.9 and \
+        {one.key for one in seen[-5000:] if one.outcome == "deny"} >= set(KEYS)
+
+
 def lose_all(leader):
     """What a replica has of it is nothing: the most that a failover can lose."""
     for replica in leader.others:
@@ -36,8 +44,7 @@ def test_two_failovers_within_a_window():
     with Sentinels(replicas=2) as store, Fleet(2, store.url, rules=rules) as fleet:
         with fleet.crowd(rate=1500) as crowd:
             for life in (1, 2, 3):
-                until(lambda own=life: len(units(crowd.snapshot())) == len(KEYS) and
-                      min(units(crowd.snapshot()).values()) >= own * LIMIT,
+                until(lambda own=life: is_used_up(crowd.snapshot(), own),
                       f"the limit of master {life} is used up", 30, 0.1)
                 if life < 3:
                     leader = store.leader()
