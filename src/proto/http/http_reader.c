@@ -69,7 +69,8 @@ static struct span field_of(const void *arg, const char *name, size_t nth)
 {
     const struct http_request *request = arg;
     size_t name_len = strlen(name);
-    bool may_be_there = (request->name_bits & name_bit(name, name_len)) != 0;
+    uint64_t bits = nth == 0 ? request->name_bits : request->repeated_bits;
+    bool may_be_there = (bits & name_bit(name, name_len)) != 0;
     return may_be_there ? find_nth(request, name, name_len, nth) : span_of(NULL, 0);
 }
 
@@ -168,7 +169,9 @@ static int on_field_end(llhttp_t *parser)
     }
     memcpy(text->bytes + reader->field_at, &head, sizeof(head));
     const uint8_t *name = text->bytes + reader->field_at + sizeof(head);
-    reader->request->name_bits |= name_bit((const char *)name, head.name_len);
+    uint64_t bit = name_bit((const char *)name, head.name_len);
+    reader->request->repeated_bits |= reader->request->name_bits & bit;
+    reader->request->name_bits |= bit;
     reader->is_field_open = false;
     return 0;
 }

@@ -17,9 +17,10 @@ struct http_request {
     struct http_request *next; /* for the owner */
     struct byte_queue text;    /* the target, then each field, then the body */
     uint32_t target_len, body_at;
-    uint64_t name_bits; /* of its fields */
-    uint8_t method;     /* llhttp's number */
-    uint8_t minor;      /* of HTTP/1.minor */
+    uint64_t name_bits;     /* of its fields */
+    uint64_t repeated_bits; /* of those that follow a field with the same bit */
+    uint8_t method;         /* llhttp's number */
+    uint8_t minor;          /* of HTTP/1.minor */
     bool keeps_alive;
     bool wants_continue; /* Expect: 100-continue, and a body follows */
 };
