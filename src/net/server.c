@@ -5,13 +5,11 @@
 
 #include "base/ns.h"
 #include "net/file/watch.h"
-#include "net/listen/exposure.h"
-#include "net/log/eviction_report.h"
-#include "net/log/unmatched_report.h"
-#include "net/process/descriptors.h"
+#include "net/log/report.h"
 #include "net/process/handover.h"
 #include "net/process/notify.h"
 #include "net/process/reload.h"
+#include "net/process/rlimits.h"
 #include "net/process/user.h"
 #include "net/worker.h"
 #include "table/table.h"
@@ -382,7 +380,7 @@ static void on_handed_over(void *arg, int successor)
 static void limit_connections(struct server *server)
 {
     struct connection_limits *connection_limiter = &server->options.connection_limits;
-    uint64_t possible = descriptors_for_connections(server->options.workers);
+    uint64_t possible = rlimits_connections(server->options.workers);
     server->connections_possible = possible;
     if (connection_limiter->connections <= possible)
         return;

@@ -10,7 +10,7 @@
 #include "cmd/serve/serve_stores.h"
 #include "cmd/store/store_word.h"
 #include "decide/evaluation_local.h"
-#include "net/process/core_dump.h"
+#include "net/process/rlimits.h"
 #include "net/process/user.h"
 #include "table/table.h"
 
@@ -351,7 +351,7 @@ static int begin_process(const struct serve_settings *settings, struct server_op
         code = respawn_helper_new(&options->respawn_helper, successor, error);
     if (code == 0 && settings->user != NULL)
         code = user_become(settings->user, error);
-    return code == 0 ? core_dump_allow(settings->core_dumps, error) : code;
+    return code == 0 ? rlimits_core_dumps(settings->core_dumps, error) : code;
 }
 
 static int serve_on(const struct ground *ground, struct server_options *options,

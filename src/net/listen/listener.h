@@ -13,6 +13,7 @@
 #define STINT_NET_LISTEN_LISTENER_H
 
 #include "net/listen/endpoint.h"
+#include "net/log/log.h"
 
 /* The protocol of a port. */
 enum port {
@@ -74,5 +75,15 @@ int listeners_open(struct listeners *listeners, const struct listeners_wanted *w
 void listeners_own_paths(struct listeners *listeners, bool owns);
 /* Closes the sockets, and removes the owned paths. */
 void listeners_close(struct listeners *listeners);
+
+/* Whether listening sockets may be served: by possible clients, and by tokens and certificates. */
+struct exposure_options {
+    bool has_tokens, is_insecure, has_tls;
+    struct log *log; /* gets a line for each socket that is deliberately open to other machines */
+};
+
+/* A port that other machines can reach needs tokens; one with TLS needs a certificate. */
+int exposure_check(const struct listeners *listeners, const struct exposure_options *options,
+                   struct stint_error *error);
 
 #endif

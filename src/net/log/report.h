@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Logs that a full table evicts: at once, then at most once a minute. */
-#ifndef STINT_NET_LOG_EVICTION_REPORT_H
-#define STINT_NET_LOG_EVICTION_REPORT_H
+/* What a server logs periodically: evictions of a full table, and names that no rule limits. */
+#ifndef STINT_NET_LOG_REPORT_H
+#define STINT_NET_LOG_REPORT_H
 
 #include "net/log/log.h"
+
+struct server_state;
 
 struct eviction_report {
     uint64_t evictions, units; /* those reported; at first those stored in a state file */
@@ -12,8 +14,11 @@ struct eviction_report {
 
 void eviction_report_init(struct eviction_report *report, const struct stint_table *table);
 
-/* Call periodically: writes a line if there were evictions and a line is due. */
+/* Writes a line if there were evictions: at once, then at most once a minute. */
 void eviction_report(struct eviction_report *report, const struct stint_table *table,
                      uint64_t now_ns, struct log *log);
+
+/* Writes which domains and keys of requests no rule limits: each once. */
+void unmatched_report(struct server_state *server_state, struct log *log);
 
 #endif
