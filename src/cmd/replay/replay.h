@@ -13,7 +13,6 @@
 #include "cmd/replay/replay_rules.h"
 #include "cmd/replay/replay_store.h"
 #include "sim/input/event.h"
-#include "sim/input/event_list.h"
 #include "sim/input/jsonl.h"
 #include "sim/input/logline.h"
 #include "sim/input/reader.h"

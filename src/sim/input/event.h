@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One request of a trace or a log: time, key and cost. The line parsers fill it. */
+/* A request of a trace or a log, which the line parsers fill; and a list of requests. */
 #ifndef STINT_SIM_INPUT_EVENT_H
 #define STINT_SIM_INPUT_EVENT_H
 
+#include "base/err.h"
 #include "base/span.h"
 
 /* The result of a parser; a negative enum stint_code says that the line is malformed. */
@@ -17,5 +18,25 @@ struct event {
     uint32_t cost;
     uint8_t decimals; /* of the seconds, as the input writes them */
 };
+
+/* ---- Events kept in memory to be sorted by time: 24 bytes each ---- */
+
+/* An event whose key is a number of a key_set. */
+struct event_entry {
+    uint64_t at_ns; /* as in the input */
+    uint32_t key, cost;
+    uint8_t decimals;
+};
+
+struct event_list {
+    struct event_entry *entries;
+    size_t n_entries, size;
+};
+
+void event_list_deinit(struct event_list *list);
+int event_list_add(struct event_list *list, struct event_entry entry, struct stint_error *error);
+
+/* By time; events of one time stay in the order of the input. */
+int event_list_sort(struct event_list *list, struct stint_error *error);
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef STINT_SIM_WORKLOAD_TRAFFIC_H
 #define STINT_SIM_WORKLOAD_TRAFFIC_H
 
-#include "sim/input/event_list.h"
+#include "sim/input/event.h"
 
 struct traffic {
     uint64_t *at_ns; /* since the epoch of its creation */

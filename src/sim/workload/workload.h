@@ -7,7 +7,7 @@
 #ifndef STINT_SIM_WORKLOAD_WORKLOAD_H
 #define STINT_SIM_WORKLOAD_WORKLOAD_H
 
-#include "sim/input/event_list.h"
+#include "sim/input/event.h"
 #include "sim/workload/random.h"
 
 #define WORKLOAD_KEYS_MAX RANDOM_ZIPF_MAX

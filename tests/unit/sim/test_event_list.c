@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Events come out in the order of time, those of one instant in the order of the input. */
-#include "sim/input/event_list.h"
+#include "sim/input/event.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Merge sort from below. Logs are nearly sorted, so most merges have nothing to do. */
-#include "sim/input/event_list.h"
+#include "sim/input/event.h"
 
 #include <stdlib.h>
 #include <string.h>
