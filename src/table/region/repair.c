@@ -60,8 +60,8 @@ static enum found find16(const struct repairing *repairing, const struct seen *s
         return held.first <= last_ns ? FOUND_WHOLE : FOUND_DAMAGED;
     }
     struct word16 word = {held.first, held.second & STATE_MASK};
-    bool is_whole = mark == state_mark(generation) &&
-                    algorithm16_is_valid(quota, word, repairing->asked_max_ns);
+    bool is_whole =
+        mark == state_mark(generation) && algorithm_is_valid(quota, &word, repairing->asked_max_ns);
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
 
@@ -74,7 +74,7 @@ static enum found find(const struct repairing *repairing, const struct seen *see
     if ((seen->pair.first & TAG_PENDING) != 0)
         return FOUND_DAMAGED;
     if (repairing->asking.slots->class == CLASS_8) {
-        is_whole = algorithm8_is_valid(quota, seen->pair.second, repairing->asked_max_ns);
+        is_whole = algorithm_is_valid(quota, &seen->pair.second, repairing->asked_max_ns);
     } else {
         if (wide_is_at_work(seen))
             return FOUND_HALF_DONE;
@@ -190,7 +190,7 @@ static void repair_slot(struct repairing *repairing, struct seen *seen)
     else if (repairing->after_crash)
         fill_live(repairing, seen, quota);
     else if (repairing->asking.slots->class == CLASS_WIDE)
-        wide_free(seen, algorithm_wide_expires_at(quota, wide_bytes(seen)));
+        wide_free(seen, algorithm_expires_at(quota, wide_bytes(seen)));
 }
 
 /* The user chooses how long a block lasts, so any time is valid; the latest is recorded. */

@@ -38,7 +38,7 @@ static bool read_whole(struct asking *asking, const struct seen *seen, struct en
         return wide_copy(asking, seen, state->as.bytes);
     struct pair held = state->held = cas16_load_stable(seen->state);
     if (state_leaves(held, seen->pair.second)) {
-        state->as.word16 = algorithm16_fill(state->quota, held.first);
+        algorithm_fill(state->quota, &state->as, held.first);
         return held.first != 0;
     }
     state->as.word16 = (struct word16){held.first, held.second & STATE_MASK};
@@ -48,11 +48,7 @@ static bool read_whole(struct asking *asking, const struct seen *seen, struct en
 static bool is_valid(const struct asking *asking, const struct entry_state *state)
 {
     uint64_t asked_max_ns = entry_asked_max_ns(asking->table, asking->ask.now_ns);
-    if (state->class == CLASS_8)
-        return algorithm8_is_valid(state->quota, state->as.word8, asked_max_ns);
-    if (state->class == CLASS_16)
-        return algorithm16_is_valid(state->quota, state->as.word16, asked_max_ns);
-    return algorithm_wide_is_valid(state->quota, state->as.bytes, asked_max_ns);
+    return algorithm_is_valid(state->quota, &state->as, asked_max_ns);
 }
 
 /* Skips what an opening would repair: a table that is opened read-only is not changed. */
@@ -70,11 +66,7 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
 static struct stint_decision peek(struct entry_state *state, uint64_t now_ns, uint32_t cost)
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
-    if (state->class == CLASS_8)
-        return algorithm8_ask(state->quota, &state->as.word8, &ask);
-    if (state->class == CLASS_16)
-        return algorithm16_ask(state->quota, &state->as.word16, &ask);
-    return algorithm_wide_ask(state->quota, state->as.bytes, &ask);
+    return algorithm_ask(state->quota, &state->as, &ask);
 }
 
 struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
@@ -88,20 +80,12 @@ struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
 
 uint64_t entry_expires_at(const struct entry_state *state)
 {
-    if (state->class == CLASS_8)
-        return algorithm8_expires_at(state->quota, state->as.word8);
-    if (state->class == CLASS_16)
-        return algorithm16_expires_at(state->quota, state->as.word16);
-    return algorithm_wide_expires_at(state->quota, state->as.bytes);
+    return algorithm_expires_at(state->quota, &state->as);
 }
 
 size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
 {
-    if (state->class == CLASS_8)
-        return algorithm8_held(state->quota, state->as.word8, now_ns, runs);
-    if (state->class == CLASS_16)
-        return algorithm16_held(state->quota, state->as.word16, now_ns, runs);
-    return algorithm_wide_held(state->quota, state->as.bytes, now_ns, runs);
+    return algorithm_held(state->quota, &state->as, now_ns, runs);
 }
 
 CAS16_TARGET bool entry_forget(struct asking *asking, const struct seen *seen,
@@ -128,10 +112,15 @@ void entry_fill(struct asking *asking, const struct seen *seen, const struct sti
     struct pair *word = seen->state;
     if (asking->slots->class == CLASS_8) {
         /* gcra represents "full" by a debt of one capacity; the others have a fill. */
-        seen->at->second = quota->algorithm == STINT_GCRA ? algorithm8_carry(quota, &full, 1)
-                                                          : algorithm8_fill(quota, until_ns);
+        uint64_t filled;
+        if (quota->algorithm == STINT_GCRA)
+            algorithm_carry(quota, &filled, &full, 1);
+        else
+            algorithm_fill(quota, &filled, until_ns);
+        seen->at->second = filled;
     } else if (asking->slots->class == CLASS_16) {
-        struct word16 filled = algorithm16_fill(quota, until_ns);
+        struct word16 filled;
+        algorithm_fill(quota, &filled, until_ns);
         *word = (struct pair){filled.lo, filled.hi | state_mark(seen->pair.second)};
     } else {
         wide_fill(asking, seen, quota, until_ns);

@@ -56,9 +56,9 @@ static void appraise8(const struct asking *asking, const struct stint_quota *quo
 {
     struct stint_ask ask = how_it_stands(asking);
     uint64_t state = place->seen.pair.second;
-    appraise_life(asking, algorithm8_expires_at(quota, state), place);
+    appraise_life(asking, algorithm_expires_at(quota, &state), place);
     if (may_be_evicted(asking, quota, place)) {
-        struct stint_decision stands = algorithm8_ask(quota, &state, &ask);
+        struct stint_decision stands = algorithm_ask(quota, &state, &ask);
         place_weigh(&stands, place);
     }
 }
@@ -79,9 +79,9 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
         return;
     }
     struct word16 state = {place->state.first, place->state.second & STATE_MASK};
-    appraise_life(asking, algorithm16_expires_at(quota, state), place);
+    appraise_life(asking, algorithm_expires_at(quota, &state), place);
     if (may_be_evicted(asking, quota, place)) {
-        struct stint_decision stands = algorithm16_ask(quota, &state, &ask);
+        struct stint_decision stands = algorithm_ask(quota, &state, &ask);
         place_weigh(&stands, place);
     }
 }

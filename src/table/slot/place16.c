@@ -105,7 +105,8 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
         slots_withdraw(asking->slots, pending); /* damaged */
         return;
     }
-    struct word16 full = algorithm16_fill(changer.quota, frozen.first);
+    struct word16 full;
+    algorithm_fill(changer.quota, &full, frozen.first);
     finish(&changer, pending, frozen, full, full);
 }
 
@@ -131,7 +132,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
     for (;;) {
         struct word16 state = {0, 0};
         struct place place;
-        *decision = algorithm16_ask(asking->quota, &state, &asking->ask);
+        *decision = algorithm_ask(asking->quota, &state, &asking->ask);
         bool charges = !word_equals(state, (struct word16){0, 0});
         enum new_key new_key = admit_new_key(asking, charges, &place, decision);
         if (new_key != NEW_KEY_PUBLISHES)
@@ -151,8 +152,10 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
         rule_pause(asking);
     if (found == RULE_AGAIN || found == RULE_DECIDED)
         return found == RULE_DECIDED;
-    struct word16 before = algorithm16_carry(asking->quota, move.runs, move.n_runs), after = before;
-    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
+    struct word16 before, after;
+    algorithm_carry(asking->quota, &before, move.runs, move.n_runs);
+    after = before;
+    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (found == RULE_ALONE)
         return word_equals(after, before) || finish(asking, seen, frozen, before, after);
@@ -187,7 +190,7 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
     if (asking->rule != 0 && table_same_algorithm(asking, seen->pair.first))
         return arrive(asking, seen, held, decision);
     struct word16 before = {0, 0}, after = before;
-    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, before) && asking->rule == 0)
         return true; /* nothing to charge: the slot stays as it was */
@@ -210,13 +213,14 @@ CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen,
     struct word16 carried = {0, 0};
     uint64_t until_ns = 0;
     if (writer != NULL && table_class(writer) == CLASS_16) {
-        size_t n_runs = algorithm16_held(writer, unpack(held), asking->ask.now_ns, runs);
-        carried = algorithm16_carry(asking->quota, runs, n_runs);
-        until_ns = max_u64(algorithm16_expires_at(writer, unpack(held)),
-                           algorithm16_expires_at(asking->quota, carried));
+        struct word16 old = unpack(held);
+        size_t n_runs = algorithm_held(writer, &old, asking->ask.now_ns, runs);
+        algorithm_carry(asking->quota, &carried, runs, n_runs);
+        until_ns = max_u64(algorithm_expires_at(writer, &old),
+                           algorithm_expires_at(asking->quota, &carried));
     }
     struct word16 after = carried;
-    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, carried))
         return pair_equals(cas16_load(seen->state), held);
@@ -250,7 +254,7 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
     if (!table_same_algorithm(asking, seen->pair.first))
         return convert(asking, seen, held, decision);
     struct word16 before = unpack(held), after = before;
-    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, before))
         return pair_equals(cas16_load(seen->state), held);

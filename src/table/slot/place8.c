@@ -19,8 +19,10 @@ static uint64_t read_state(const struct asking *asking, struct pair pair)
     struct held_run runs[HELD_RUNS_MAX];
     if (writer->algorithm == asking->quota->algorithm && writer->algorithm == STINT_GCRA)
         return pair.second; /* a TAT means the same under any rate */
-    size_t n_runs = algorithm8_held(writer, pair.second, asking->ask.now_ns, runs);
-    return algorithm8_carry(asking->quota, runs, n_runs);
+    uint64_t carried;
+    size_t n_runs = algorithm_held(writer, &pair.second, asking->ask.now_ns, runs);
+    algorithm_carry(asking->quota, &carried, runs, n_runs);
+    return carried;
 }
 
 /* `before` is what the caller would have found in the state if its slot was pending. */
@@ -55,7 +57,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
     for (;;) {
         uint64_t state = 0;
         struct place place;
-        *decision = algorithm8_ask(asking->quota, &state, &asking->ask);
+        *decision = algorithm_ask(asking->quota, &state, &asking->ask);
         enum new_key new_key = admit_new_key(asking, state != 0, &place, decision);
         if (new_key != NEW_KEY_PUBLISHES)
             return new_key == NEW_KEY_DECIDED;
@@ -74,8 +76,10 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
         rule_pause(asking);
     if (found == RULE_AGAIN || found == RULE_DECIDED)
         return found == RULE_DECIDED;
-    uint64_t before = algorithm8_carry(asking->quota, move.runs, move.n_runs), state = before;
-    *decision = algorithm8_ask(asking->quota, &state, &asking->ask);
+    uint64_t before, state;
+    algorithm_carry(asking->quota, &before, move.runs, move.n_runs);
+    state = before;
+    *decision = algorithm_ask(asking->quota, &state, &asking->ask);
     decision->stored = 1;
     if (found == RULE_ALONE)
         return state == before || swap(asking, seen, before, state);
@@ -105,7 +109,7 @@ struct stint_decision place8_ask(struct asking *asking)
             continue;
         }
         uint64_t state = read_state(asking, seen.pair), before = state;
-        decision = algorithm8_ask(asking->quota, &state, &asking->ask);
+        decision = algorithm_ask(asking->quota, &state, &asking->ask);
         decision.stored = 1;
         if (state == before) {
             /* Nothing to swap, so nothing confirms that the two halves match: read again. */

@@ -229,16 +229,8 @@ static __attribute__((noinline)) struct stint_decision decide_on(const struct as
 {
     struct entry_state carried;
     struct stint_decision decision;
-    if (asking->slots->class == CLASS_8) {
-        carried.as.word8 = algorithm8_carry(asking->quota, move->runs, move->n_runs);
-        decision = algorithm8_ask(asking->quota, &carried.as.word8, &asking->ask);
-    } else if (asking->slots->class == CLASS_16) {
-        carried.as.word16 = algorithm16_carry(asking->quota, move->runs, move->n_runs);
-        decision = algorithm16_ask(asking->quota, &carried.as.word16, &asking->ask);
-    } else {
-        algorithm_wide_carry(asking->quota, carried.as.bytes, move->runs, move->n_runs);
-        decision = algorithm_wide_ask(asking->quota, carried.as.bytes, &asking->ask);
-    }
+    algorithm_carry(asking->quota, &carried.as, move->runs, move->n_runs);
+    decision = algorithm_ask(asking->quota, &carried.as, &asking->ask);
     decision.stored = 1;
     return decision;
 }

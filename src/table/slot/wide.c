@@ -117,8 +117,8 @@ static void repair(const struct asking *asking, const struct seen *seen)
         return;
     expires_ns = min_u64(expires_ns, full_until(asking, quota));
     if (expires_ns > asking->ask.now_ns)
-        algorithm_wide_fill(quota, wide->bytes, expires_ns);
-    set_expires_at(wide, algorithm_wide_expires_at(quota, wide->bytes));
+        algorithm_fill(quota, wide->bytes, expires_ns);
+    set_expires_at(wide, algorithm_expires_at(quota, wide->bytes));
 }
 
 /*
@@ -141,7 +141,7 @@ static struct stint_decision stands_at(const struct asking *asking, const struct
 {
     struct wide_state *wide = seen->state;
     struct stint_ask ask = {.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
-    return algorithm_wide_ask(quota, wide->bytes, &ask);
+    return algorithm_ask(quota, wide->bytes, &ask);
 }
 
 bool wide_stands(const struct asking *asking, const struct seen *seen,
@@ -231,7 +231,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
     if (is_displaced(asking, decision))
         return true;
     /* A peek writes nothing, so it may read the page that is never used. */
-    *decision = algorithm_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
+    *decision = algorithm_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
     bool charges = verb != STINT_PEEK && decision->outcome != STINT_NEVER && peek.cost > 0;
     struct place place;
     enum new_key new_key = admit_new_key(asking, charges, &place, decision);
@@ -242,11 +242,11 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 
 static struct stint_decision algorithm_of(struct asking *asking, void *bytes)
 {
-    asking->own_ns = algorithm_wide_own_ns(asking->quota, bytes);
+    asking->own_ns = algorithm_own_ns(asking->quota, bytes);
     struct stint_decision decision =
         asking->holder != NULL && asking->ask.verb == STINT_TAKE
             ? concurrency_hold(asking->quota, bytes, &asking->ask, asking->holder)
-            : algorithm_wide_ask(asking->quota, bytes, &asking->ask);
+            : algorithm_ask(asking->quota, bytes, &asking->ask);
     decision.stored = 1;
     return decision;
 }
@@ -265,14 +265,14 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
     _Alignas(16) unsigned char carried[WIDE_STATE_MAX];
     size_t n_runs = 0;
     if (writer != NULL && table_class(writer) == CLASS_WIDE)
-        n_runs = algorithm_wide_held(writer, wide->bytes, asking->ask.now_ns, runs);
-    algorithm_wide_carry(asking->quota, carried, runs, n_runs);
+        n_runs = algorithm_held(writer, wide->bytes, asking->ask.now_ns, runs);
+    algorithm_carry(asking->quota, carried, runs, n_runs);
     struct stint_decision decision = algorithm_of(asking, carried);
     if (decision.granted == 0)
         return decision;
     memset(wide->bytes, 0, asking->slots->state_size);
     memcpy(wide->bytes, carried, asking->quota->derived.state_size);
-    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
     struct pair renamed = {asking->home.tag | asking->id, seen->pair.second};
     if (cas16(seen->at, seen->pair, renamed))
         seen->pair = renamed;
@@ -295,7 +295,7 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
         return true;
     }
     *decision = algorithm_of(asking, wide->bytes);
-    uint64_t expires_at_ns = algorithm_wide_expires_at(asking->quota, wide->bytes);
+    uint64_t expires_at_ns = algorithm_expires_at(asking->quota, wide->bytes);
     set_expires_at(wide, expires_at_ns);
     if (!pending || expires_at_ns == 0)
         return true;
@@ -345,9 +345,9 @@ CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *
     if (*found == RULE_AGAIN || *found == RULE_DECIDED)
         return *found == RULE_DECIDED;
     memset(wide->bytes, 0, asking->slots->state_size);
-    algorithm_wide_carry(asking->quota, wide->bytes, move->runs, move->n_runs);
+    algorithm_carry(asking->quota, wide->bytes, move->runs, move->n_runs);
     *decision = algorithm_of(asking, wide->bytes);
-    uint64_t expires_at_ns = algorithm_wide_expires_at(asking->quota, wide->bytes);
+    uint64_t expires_at_ns = algorithm_expires_at(asking->quota, wide->bytes);
     set_expires_at(wide, expires_at_ns);
     if (*found == RULE_ALONE && expires_at_ns == 0)
         return true;
@@ -434,7 +434,7 @@ bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units)
         return false;
     struct wide_state *wide = seen.state;
     bool found = concurrency_release(asking->quota, wide->bytes, asking->ask.now_ns, holder, units);
-    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
     return give_back(&seen, mine) && found;
 }
 
@@ -446,7 +446,7 @@ bool wide_renew(struct asking *asking, uint64_t *holder)
         return false;
     struct wide_state *wide = seen.state;
     bool found = concurrency_renew(asking->quota, wide->bytes, asking->ask.now_ns, holder);
-    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
     return give_back(&seen, mine) && found;
 }
 
@@ -555,7 +555,7 @@ const void *wide_bytes(const struct seen *seen)
 
 bool wide_is_valid(const struct seen *seen, const struct stint_quota *quota, uint64_t now_ns)
 {
-    return algorithm_wide_is_valid(quota, wide_bytes(seen), now_ns);
+    return algorithm_is_valid(quota, wide_bytes(seen), now_ns);
 }
 
 bool wide_is_at_work(const struct seen *seen)
@@ -580,8 +580,8 @@ void wide_fill(struct asking *asking, const struct seen *seen, const struct stin
     struct wide_state *wide = seen->state;
     wide->owner = 0;
     memset(wide->bytes, 0, asking->slots->state_size);
-    algorithm_wide_fill(quota, wide->bytes, until_ns);
-    set_expires_at(wide, algorithm_wide_expires_at(quota, wide->bytes));
+    algorithm_fill(quota, wide->bytes, until_ns);
+    set_expires_at(wide, algorithm_expires_at(quota, wide->bytes));
 }
 
 void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state)
