@@ -168,6 +168,12 @@ struct stint_decision stint_state_ask(const struct stint_quota *quota, void *sta
     return algorithm_ask(quota, state, &own);
 }
 
+size_t stint_state_size(const struct stint_quota *quota)
+{
+    assert(quota->derived.checked);
+    return quota->derived.state_size;
+}
+
 void stint_state_init(const struct stint_quota *quota, void *state, uint64_t now_ns)
 {
     memset(state, 0, stint_state_size(quota));

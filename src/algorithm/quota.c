@@ -153,12 +153,6 @@ int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
     return STINT_OK;
 }
 
-size_t stint_state_size(const struct stint_quota *quota)
-{
-    assert(quota->derived.checked);
-    return quota->derived.state_size;
-}
-
 bool stint_is_strict(const struct stint_quota *quota)
 {
     return quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_BUCKETS ||
