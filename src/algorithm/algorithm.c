@@ -1,14 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dispatch over all algorithms, and the two cases that are the same for each: a time above
- * STINT_NOW_MAX, and a limit of 0.
+ * The table of algorithms, the calls through it, and the cases that are the same for each: a time
+ * above STINT_NOW_MAX, and a limit of 0. And the public calls for caller-owned states, which one
+ * thread uses; the table shares states between threads.
  */
 #include "algorithm/algorithm.h"
 
 #include <assert.h>
 #include <string.h>
 
-static inline bool is_closed(const struct stint_quota *quota, const struct stint_ask *ask)
+static const struct algorithm *const algorithms[] = {
+    [STINT_WINDOW] = &algorithm_window,
+    [STINT_BUCKETS] = &algorithm_buckets,
+    [STINT_LOG] = &algorithm_log,
+    [STINT_GCRA] = &algorithm_gcra,
+    [STINT_FIXED_WINDOW] = &algorithm_fixed_window,
+    [STINT_SLIDING_COUNTER] = &algorithm_sliding_counter,
+    [STINT_CONCURRENCY] = &algorithm_concurrency,
+};
+
+#define ALGORITHMS (int)(sizeof(algorithms) / sizeof(algorithms[0]))
+
+static const struct algorithm *algorithm_of(const struct stint_quota *quota)
+{
+    assert(quota->algorithm >= STINT_WINDOW && quota->algorithm < ALGORITHMS);
+    return algorithms[quota->algorithm];
+}
+
+const char *stint_algorithm_name(int algorithm)
+{
+    return algorithm >= STINT_WINDOW && algorithm < ALGORITHMS ? algorithms[algorithm]->name : NULL;
+}
+
+int algorithm_check(struct stint_quota *quota, struct stint_error *error)
+{
+    assert(!quota->derived.checked);
+    return algorithm_of(quota)->check(quota, error);
+}
+
+static bool is_closed(const struct stint_quota *quota, const struct stint_ask *ask)
 {
     return ask->now_ns > STINT_NOW_MAX || quota->limit == 0;
 }
@@ -19,285 +49,89 @@ static struct stint_decision closed_answer(const struct stint_quota *quota,
 {
     bool gives_back = ask->verb == STINT_REFUND || ask->verb == ALGORITHM_REFUND_BOOKED ||
                       ask->verb == STINT_UNBOOK;
+    assert(is_closed(quota, ask));
     if (ask->now_ns > STINT_NOW_MAX || (ask->cost > 0 && !gives_back))
         return algorithm_never(most_units(quota));
     return (struct stint_decision){.outcome = STINT_ALLOW};
 }
 
-struct stint_decision algorithm8_ask(const struct stint_quota *quota, uint64_t *state,
-                                     const struct stint_ask *ask)
+struct stint_decision algorithm_ask(const struct stint_quota *quota, void *state,
+                                    const struct stint_ask *ask)
 {
-    assert(quota->derived.checked);
+    assert(quota->derived.checked && state != NULL);
     if (is_closed(quota, ask))
         return closed_answer(quota, ask);
-    switch (quota->algorithm) {
-    case STINT_WINDOW:
-        return window8_ask(quota, state, ask);
-    case STINT_GCRA:
-        return gcra_ask(quota, state, ask);
-    default:
-        assert(quota->algorithm == STINT_FIXED_WINDOW);
-        return fixed_window_ask(quota, state, ask);
-    }
+    return algorithm_of(quota)->ask(quota, state, ask);
 }
 
-struct stint_decision algorithm16_ask(const struct stint_quota *quota, struct word16 *state,
-                                      const struct stint_ask *ask)
+uint64_t algorithm_expires_at(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->derived.checked);
-    if (is_closed(quota, ask))
-        return closed_answer(quota, ask);
-    if (quota->algorithm == STINT_WINDOW)
-        return window16_ask(quota, state, ask);
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
-    return sliding_counter_ask(quota, state, ask);
+    assert(quota->derived.checked && state != NULL);
+    return algorithm_of(quota)->expires_at(quota, state);
 }
 
-struct stint_decision algorithm_wide_ask(const struct stint_quota *quota, void *state,
-                                         const struct stint_ask *ask)
+void algorithm_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
-    assert(quota->derived.checked);
-    if (is_closed(quota, ask))
-        return closed_answer(quota, ask);
-    switch (quota->algorithm) {
-    case STINT_BUCKETS:
-        return buckets_ask(quota, state, ask);
-    case STINT_LOG:
-        return log_ask(quota, state, ask);
-    default:
-        assert(quota->algorithm == STINT_CONCURRENCY);
-        return concurrency_ask(quota, state, ask);
-    }
+    assert(quota->derived.checked && state != NULL);
+    algorithm_of(quota)->fill(quota, state, until_ns);
 }
 
-uint64_t algorithm8_expires_at(const struct stint_quota *quota, uint64_t state)
+static bool is_never_used(const struct stint_quota *quota, const void *state)
 {
-    switch (quota->algorithm) {
-    case STINT_WINDOW:
-        return window8_expires_at(quota, state);
-    case STINT_GCRA:
-        return gcra_expires_at(quota, state);
-    default:
-        assert(quota->algorithm == STINT_FIXED_WINDOW);
-        return fixed_window_expires_at(quota, state);
-    }
-}
-
-uint64_t algorithm16_expires_at(const struct stint_quota *quota, struct word16 state)
-{
-    if (quota->algorithm == STINT_WINDOW)
-        return window16_expires_at(quota, state);
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
-    return sliding_counter_expires_at(quota, state);
-}
-
-uint64_t algorithm_wide_expires_at(const struct stint_quota *quota, const void *state)
-{
-    switch (quota->algorithm) {
-    case STINT_BUCKETS:
-        return buckets_expires_at(quota, state);
-    case STINT_LOG:
-        return log_expires_at(quota, state);
-    default:
-        assert(quota->algorithm == STINT_CONCURRENCY);
-        return concurrency_expires_at(quota, state);
-    }
-}
-
-uint64_t algorithm8_fill(const struct stint_quota *quota, uint64_t until_ns)
-{
-    switch (quota->algorithm) {
-    case STINT_WINDOW:
-        return window8_fill(quota, until_ns);
-    case STINT_GCRA:
-        return gcra_fill(quota, until_ns);
-    default:
-        assert(quota->algorithm == STINT_FIXED_WINDOW);
-        return fixed_window_fill(quota, until_ns);
-    }
-}
-
-struct word16 algorithm16_fill(const struct stint_quota *quota, uint64_t until_ns)
-{
-    if (quota->algorithm == STINT_WINDOW)
-        return window16_fill(quota, until_ns);
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
-    return sliding_counter_fill(quota, until_ns);
-}
-
-void algorithm_wide_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
-{
-    switch (quota->algorithm) {
-    case STINT_BUCKETS:
-        buckets_fill(quota, state, until_ns);
-        break;
-    case STINT_LOG:
-        log_fill(quota, state, until_ns);
-        break;
-    default:
-        assert(quota->algorithm == STINT_CONCURRENCY);
-        concurrency_fill(quota, state, until_ns);
-    }
-}
-
-/* Under a limit of 0 nothing is ever charged; no valid now is above STINT_NOW_MAX. */
-bool algorithm8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
-{
-    now_ns = min_u64(now_ns, STINT_NOW_MAX);
-    if (state == 0 || quota->limit == 0)
-        return state == 0;
-    switch (quota->algorithm) {
-    case STINT_WINDOW:
-        return window8_is_valid(quota, state, now_ns);
-    case STINT_GCRA:
-        return gcra_is_valid(quota, state, now_ns);
-    default:
-        assert(quota->algorithm == STINT_FIXED_WINDOW);
-        return fixed_window_is_valid(quota, state, now_ns);
-    }
-}
-
-bool algorithm16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
-{
-    bool is_new = state.lo == 0 && state.hi == 0;
-    now_ns = min_u64(now_ns, STINT_NOW_MAX);
-    if (is_new || quota->limit == 0 || state.hi >> (64 - WORD16_STORE_BITS) != 0)
-        return is_new;
-    if (quota->algorithm == STINT_WINDOW)
-        return window16_is_valid(quota, state, now_ns);
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
-    return sliding_counter_is_valid(quota, state, now_ns);
-}
-
-static bool is_zero(const unsigned char *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
+    const unsigned char *bytes = state;
+    for (uint32_t i = 0; i < quota->derived.state_size; i++)
         if (bytes[i] != 0)
             return false;
     return true;
 }
 
-bool algorithm_wide_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
+/* Under a limit of 0 nothing is ever charged; no valid now is above STINT_NOW_MAX. */
+bool algorithm_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
-    now_ns = min_u64(now_ns, STINT_NOW_MAX);
-    if (quota->limit == 0)
-        return is_zero(state, quota->derived.state_size);
-    switch (quota->algorithm) {
-    case STINT_BUCKETS:
-        return buckets_is_valid(quota, state, now_ns);
-    case STINT_LOG:
-        return log_is_valid(quota, state, now_ns);
-    default:
-        assert(quota->algorithm == STINT_CONCURRENCY);
-        return concurrency_is_valid(quota, state, now_ns);
-    }
+    const struct word16 *words = state;
+    assert(quota->derived.checked && state != NULL);
+    bool is_new = is_never_used(quota, state);
+    if (is_new || quota->limit == 0)
+        return is_new;
+    if (quota->derived.state_size == sizeof(*words) && words->hi >> (64 - WORD16_STORE_BITS) != 0)
+        return false;
+    return algorithm_of(quota)->is_valid(quota, state, min_u64(now_ns, STINT_NOW_MAX));
 }
 
-size_t algorithm8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                       struct held_run *runs)
+size_t algorithm_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                      struct held_run *runs)
 {
-    switch (quota->algorithm) {
-    case STINT_WINDOW:
-        return window8_held(quota, state, now_ns, runs);
-    case STINT_GCRA:
-        return gcra_held(quota, state, now_ns, runs);
-    default:
-        assert(quota->algorithm == STINT_FIXED_WINDOW);
-        return fixed_window_held(quota, state, now_ns, runs);
-    }
+    assert(quota->derived.checked && state != NULL);
+    size_t n_runs = algorithm_of(quota)->held(quota, state, now_ns, runs);
+    assert(n_runs <= HELD_RUNS_MAX);
+    return n_runs;
 }
 
-size_t algorithm16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
-                        struct held_run *runs)
+uint64_t algorithm_own_ns(const struct stint_quota *quota, const void *state)
 {
-    if (quota->algorithm == STINT_WINDOW)
-        return window16_held(quota, state, now_ns, runs);
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
-    return sliding_counter_held(quota, state, now_ns, runs);
+    const struct algorithm *algorithm = algorithm_of(quota);
+    assert(quota->derived.checked && state != NULL);
+    return algorithm->own_ns != NULL ? algorithm->own_ns(quota, state) : 0;
 }
 
-size_t algorithm_wide_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                           struct held_run *runs)
+void algorithm_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
-    switch (quota->algorithm) {
-    case STINT_BUCKETS:
-        return buckets_held(quota, state, now_ns, runs);
-    case STINT_LOG:
-        return log_held(quota, state, now_ns, runs);
-    default:
-        assert(quota->algorithm == STINT_CONCURRENCY);
-        return concurrency_held(quota, state, now_ns, runs);
-    }
+    const struct algorithm *algorithm = algorithm_of(quota);
+    assert(at_ns <= STINT_NOW_MAX && quota->limit > 0);
+    if (algorithm->pass != NULL)
+        algorithm->pass(quota, state, at_ns);
 }
 
-uint64_t algorithm8_own_ns(const struct stint_quota *quota, uint64_t state)
+size_t algorithm_groups(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                        struct held_group groups[HELD_GROUPS_MAX])
 {
-    switch (quota->algorithm) {
-    case STINT_WINDOW:
-        return window8_own_ns(quota, state);
-    case STINT_GCRA:
+    const struct algorithm *algorithm = algorithm_of(quota);
+    assert(quota->derived.checked && now_ns <= STINT_NOW_MAX);
+    if (quota->limit == 0 || algorithm->groups == NULL)
         return 0;
-    default:
-        assert(quota->algorithm == STINT_FIXED_WINDOW);
-        return fixed_window_own_ns(quota, state);
-    }
-}
-
-uint64_t algorithm16_own_ns(const struct stint_quota *quota, struct word16 state)
-{
-    if (quota->algorithm == STINT_WINDOW)
-        return window16_own_ns(quota, state);
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
-    return sliding_counter_own_ns(quota, state);
-}
-
-uint64_t algorithm_wide_own_ns(const struct stint_quota *quota, const void *state)
-{
-    switch (quota->algorithm) {
-    case STINT_BUCKETS:
-        return buckets_own_ns(quota, state);
-    case STINT_LOG:
-        return log_own_ns(quota, state);
-    default:
-        assert(quota->algorithm == STINT_CONCURRENCY);
-        return 0;
-    }
-}
-
-void algorithm8_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
-{
-    assert(at_ns <= STINT_NOW_MAX && quota->limit > 0);
-    switch (quota->algorithm) {
-    case STINT_WINDOW:
-        window8_pass(quota, state, at_ns);
-        break;
-    case STINT_GCRA:
-        gcra_pass(quota, state, at_ns);
-        break;
-    default:
-        assert(quota->algorithm == STINT_FIXED_WINDOW);
-        fixed_window_pass(quota, state, at_ns);
-    }
-}
-
-void algorithm16_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns)
-{
-    assert(at_ns <= STINT_NOW_MAX && quota->limit > 0);
-    if (quota->algorithm == STINT_WINDOW) {
-        window16_pass(quota, state, at_ns);
-        return;
-    }
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
-    sliding_counter_pass(quota, state, at_ns);
-}
-
-void algorithm_wide_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
-{
-    assert(at_ns <= STINT_NOW_MAX && quota->limit > 0);
-    if (quota->algorithm == STINT_BUCKETS)
-        buckets_pass(quota, state, at_ns);
-    else if (quota->algorithm == STINT_LOG)
-        log_pass(quota, state, at_ns);
+    size_t n_groups = algorithm->groups(quota, state, now_ns, groups);
+    assert(n_groups <= HELD_GROUPS_MAX);
+    return n_groups;
 }
 
 /*
@@ -313,37 +147,107 @@ struct stint_ask algorithm_carry_ask(const struct stint_quota *quota, const stru
     };
 }
 
-uint64_t algorithm8_carry(const struct stint_quota *quota, const struct held_run *runs,
-                          size_t n_runs)
-{
-    assert(n_runs <= HELD_RUNS_MAX);
-    uint64_t state = 0;
-    for (size_t i = 0; i < n_runs; i++) {
-        struct stint_ask ask = algorithm_carry_ask(quota, &runs[i]);
-        algorithm8_ask(quota, &state, &ask);
-    }
-    return state;
-}
-
-struct word16 algorithm16_carry(const struct stint_quota *quota, const struct held_run *runs,
-                                size_t n_runs)
-{
-    assert(n_runs <= HELD_RUNS_MAX);
-    struct word16 state = {0, 0};
-    for (size_t i = 0; i < n_runs; i++) {
-        struct stint_ask ask = algorithm_carry_ask(quota, &runs[i]);
-        algorithm16_ask(quota, &state, &ask);
-    }
-    return state;
-}
-
-void algorithm_wide_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
-                          size_t n_runs)
+void algorithm_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
+                     size_t n_runs)
 {
     assert(n_runs <= HELD_RUNS_MAX);
     memset(state, 0, quota->derived.state_size);
     for (size_t i = 0; i < n_runs; i++) {
         struct stint_ask ask = algorithm_carry_ask(quota, &runs[i]);
-        algorithm_wide_ask(quota, state, &ask);
+        algorithm_ask(quota, state, &ask);
     }
+}
+
+/* ---- Caller-owned states --------------------------------------------------------------------- */
+
+struct stint_decision stint_state_ask(const struct stint_quota *quota, void *state,
+                                      const struct stint_ask *ask)
+{
+    struct stint_ask own = *ask;
+    own.verb = algorithm_own_verb(quota, ask->verb);
+    return algorithm_ask(quota, state, &own);
+}
+
+size_t stint_state_size(const struct stint_quota *quota)
+{
+    assert(quota->derived.checked);
+    return quota->derived.state_size;
+}
+
+void stint_state_init(const struct stint_quota *quota, void *state, uint64_t now_ns)
+{
+    memset(state, 0, stint_state_size(quota));
+    if (!quota->initial_set)
+        return;
+    assert(quota->initial <= most_units(quota));
+    struct stint_ask ask = {.now_ns = now_ns, .cost = most_units(quota) - quota->initial};
+    stint_state_ask(quota, state, &ask);
+}
+
+uint64_t stint_state_expires_at(const struct stint_quota *quota, const void *state)
+{
+    return algorithm_expires_at(quota, state);
+}
+
+void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
+{
+    algorithm_fill(quota, state, until_ns);
+}
+
+/* The meaning of a state does not depend on its table policy, nor on what new ones begin with. */
+static bool states_mean_the_same(const struct stint_quota *a, const struct stint_quota *b)
+{
+    struct stint_quota like_a = *b;
+    like_a.rule = a->rule;
+    like_a.when_full = a->when_full;
+    like_a.initial = a->initial;
+    like_a.initial_set = a->initial_set;
+    return memcmp(a, &like_a, sizeof(like_a)) == 0;
+}
+
+void stint_state_convert(const struct stint_quota *from, const void *from_state,
+                         const struct stint_quota *to, void *to_state, uint64_t now_ns)
+{
+    assert(from->derived.checked && to->derived.checked);
+    if (states_mean_the_same(from, to)) {
+        memmove(to_state, from_state, to->derived.state_size);
+        return;
+    }
+    /*
+     * Units that are over by now are not carried, so the new state must not decide earlier: a
+     * caller whose clock is behind would find them in neither state.
+     */
+    uint64_t at_ns = min_u64(max_u64(now_ns, algorithm_own_ns(from, from_state)), STINT_NOW_MAX);
+    bool keeps_time = to->limit > 0 && !is_never_used(from, from_state);
+    struct held_run runs[HELD_RUNS_MAX];
+    size_t n_runs = algorithm_held(from, from_state, at_ns, runs);
+    algorithm_carry(to, to_state, runs, n_runs);
+    if (keeps_time)
+        algorithm_pass(to, to_state, at_ns);
+}
+
+struct stint_decision stint_state_hold(const struct stint_quota *quota, void *state,
+                                       uint64_t now_ns, uint32_t cost, uint64_t *holder)
+{
+    assert(quota->derived.checked && quota->algorithm == STINT_CONCURRENCY);
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+    *holder = 0;
+    if (now_ns > STINT_NOW_MAX || quota->limit == 0)
+        return algorithm_ask(quota, state, &ask);
+    return concurrency_hold(quota, state, &ask, holder);
+}
+
+int stint_state_release(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                        uint64_t holder)
+{
+    assert(quota->derived.checked && quota->algorithm == STINT_CONCURRENCY);
+    uint32_t units;
+    return concurrency_release(quota, state, now_ns, holder, &units) ? STINT_OK : STINT_E_GONE;
+}
+
+int stint_state_renew(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                      uint64_t *holder)
+{
+    assert(quota->derived.checked && quota->algorithm == STINT_CONCURRENCY);
+    return concurrency_renew(quota, state, now_ns, holder) ? STINT_OK : STINT_E_GONE;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions that every algorithm provides, and the dispatch over all of them.
+ * The functions that every algorithm provides, and the table of them.
  *
  * A state is bytes; all zero is "never used". An algorithm works on these bytes only: no clock, no
- * allocation, no atomics. Each file <algorithm>.c defines the functions of its row below;
- * algorithm.c calls them by quota->algorithm (and, for window, by the state's size).
+ * allocation, no atomics. Each file <algorithm>.c defines its row, a struct algorithm; algorithm.c
+ * calls the functions of a row by quota->algorithm.
  *
  *   <alg>_check    quota -> derived fields, state_size and defaults; or an error. quota.c has
  *                  checked what all have in common (limit, period, fields of other algorithms).
@@ -28,8 +28,10 @@
  *   <alg>_pass     makes the state's own time at least at_ns. gcra, which has none, owes until
  *                  then. Units that are held are held no shorter.
  *
- * States of 8 and 16 bytes are 64-bit words in registers: a word8 is one, a word16 is two. The top
- * 16 bits of word16.hi belong to the table and are zero here, on input and on output.
+ *   <alg>_groups   the units that return together, for the display of a state.
+ *
+ * States of 8 and 16 bytes are one or two 64-bit words. The top 16 bits of word16.hi belong to the
+ * table and are zero here, on input and on output.
  */
 #ifndef STINT_ALGORITHM_ALGORITHM_H
 #define STINT_ALGORITHM_ALGORITHM_H
@@ -67,93 +69,32 @@ struct held_run {
     uint64_t units;
 };
 
-/* Units that return together; groups.h. */
+/* Units that return together: buckets, and bunches of window. */
 #define HELD_GROUPS_MAX 512
 struct held_group {
     uint64_t returns_ns;
     uint64_t units;
 };
 
-/* 8-byte states. */
-struct stint_decision gcra_ask(const struct stint_quota *quota, uint64_t *state,
-                               const struct stint_ask *ask);
-struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t *state,
-                                       const struct stint_ask *ask);
-struct stint_decision window8_ask(const struct stint_quota *quota, uint64_t *state,
-                                  const struct stint_ask *ask);
-uint64_t gcra_expires_at(const struct stint_quota *quota, uint64_t state);
-uint64_t fixed_window_expires_at(const struct stint_quota *quota, uint64_t state);
-uint64_t window8_expires_at(const struct stint_quota *quota, uint64_t state);
-uint64_t gcra_fill(const struct stint_quota *quota, uint64_t until_ns);
-uint64_t fixed_window_fill(const struct stint_quota *quota, uint64_t until_ns);
-uint64_t window8_fill(const struct stint_quota *quota, uint64_t until_ns);
-bool gcra_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns);
-bool fixed_window_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns);
-bool window8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns);
-size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                 struct held_run *runs);
-size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                         struct held_run *runs);
-size_t window8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                    struct held_run *runs);
-uint64_t fixed_window_own_ns(const struct stint_quota *quota, uint64_t state);
-uint64_t window8_own_ns(const struct stint_quota *quota, uint64_t state);
-void gcra_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns);
-void fixed_window_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns);
-void window8_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns);
+/* The functions of one algorithm; the top of this file describes each. NULL: it has none. */
+struct algorithm {
+    const char *name;
+    int (*check)(struct stint_quota *quota, struct stint_error *error);
+    struct stint_decision (*ask)(const struct stint_quota *quota, void *state,
+                                 const struct stint_ask *ask);
+    uint64_t (*expires_at)(const struct stint_quota *quota, const void *state);
+    void (*fill)(const struct stint_quota *quota, void *state, uint64_t until_ns);
+    bool (*is_valid)(const struct stint_quota *quota, const void *state, uint64_t now_ns);
+    size_t (*held)(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                   struct held_run *runs);
+    uint64_t (*own_ns)(const struct stint_quota *quota, const void *state);
+    void (*pass)(const struct stint_quota *quota, void *state, uint64_t at_ns);
+    size_t (*groups)(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                     struct held_group *groups);
+};
 
-/* 16-byte states. */
-struct stint_decision window16_ask(const struct stint_quota *quota, struct word16 *state,
-                                   const struct stint_ask *ask);
-struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struct word16 *state,
-                                          const struct stint_ask *ask);
-uint64_t window16_expires_at(const struct stint_quota *quota, struct word16 state);
-uint64_t sliding_counter_expires_at(const struct stint_quota *quota, struct word16 state);
-struct word16 window16_fill(const struct stint_quota *quota, uint64_t until_ns);
-struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t until_ns);
-bool window16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns);
-bool sliding_counter_is_valid(const struct stint_quota *quota, struct word16 state,
-                              uint64_t now_ns);
-size_t window16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
-                     struct held_run *runs);
-size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
-                            struct held_run *runs);
-uint64_t window16_own_ns(const struct stint_quota *quota, struct word16 state);
-uint64_t sliding_counter_own_ns(const struct stint_quota *quota, struct word16 state);
-void window16_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns);
-void sliding_counter_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns);
-
-/* Wider states: state_size bytes, aligned to 8. */
-struct stint_decision buckets_ask(const struct stint_quota *quota, void *state,
-                                  const struct stint_ask *ask);
-struct stint_decision log_ask(const struct stint_quota *quota, void *state,
-                              const struct stint_ask *ask);
-struct stint_decision concurrency_ask(const struct stint_quota *quota, void *state,
-                                      const struct stint_ask *ask);
-uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state);
-uint64_t log_expires_at(const struct stint_quota *quota, const void *state);
-uint64_t concurrency_expires_at(const struct stint_quota *quota, const void *state);
-void buckets_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
-void log_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
-void concurrency_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
-bool buckets_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
-bool log_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
-bool concurrency_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
-size_t buckets_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                    struct held_run *runs);
-size_t log_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                struct held_run *runs);
-size_t concurrency_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                        struct held_run *runs);
-size_t buckets_groups(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                      struct held_group *groups);
-uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state);
-uint64_t log_own_ns(const struct stint_quota *quota, const void *state);
-void buckets_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
-void log_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
-
-/* Buckets that have not expired at now, which is the state's own time or later. */
-uint32_t buckets_living(const struct stint_quota *quota, const void *state, uint64_t now_ns);
+extern const struct algorithm algorithm_window, algorithm_buckets, algorithm_log, algorithm_gcra,
+    algorithm_fixed_window, algorithm_sliding_counter, algorithm_concurrency;
 
 /*
  * concurrency: a hold writes one value per unit into free entries of the state and returns it; the
@@ -167,43 +108,29 @@ bool concurrency_release(const struct stint_quota *quota, void *state, uint64_t 
 bool concurrency_renew(const struct stint_quota *quota, void *state, uint64_t now_ns,
                        uint64_t *holder);
 
-int window_check(struct stint_quota *quota, struct stint_error *error);
-int buckets_check(struct stint_quota *quota, struct stint_error *error);
-int log_check(struct stint_quota *quota, struct stint_error *error);
-int gcra_check(struct stint_quota *quota, struct stint_error *error);
-int fixed_window_check(struct stint_quota *quota, struct stint_error *error);
-int sliding_counter_check(struct stint_quota *quota, struct stint_error *error);
-int concurrency_check(struct stint_quota *quota, struct stint_error *error);
+/*
+ * The calls, by quota->algorithm: states are derived.state_size bytes, aligned to 8. They handle
+ * what is the same for all: now_ns > STINT_NOW_MAX (NEVER) and limit 0. gcra and concurrency have
+ * no own time; a concurrency state holds units at any time.
+ */
+int algorithm_check(struct stint_quota *quota, struct stint_error *error);
+struct stint_decision algorithm_ask(const struct stint_quota *quota, void *state,
+                                    const struct stint_ask *ask);
+uint64_t algorithm_expires_at(const struct stint_quota *quota, const void *state);
+void algorithm_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
+bool algorithm_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
+size_t algorithm_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                      struct held_run *runs);
+uint64_t algorithm_own_ns(const struct stint_quota *quota, const void *state);
+void algorithm_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
 
-/* The dispatch, by size of state. Handles now_ns > STINT_NOW_MAX (NEVER) and limit 0. */
-struct stint_decision algorithm8_ask(const struct stint_quota *quota, uint64_t *state,
-                                     const struct stint_ask *ask);
-struct stint_decision algorithm16_ask(const struct stint_quota *quota, struct word16 *state,
-                                      const struct stint_ask *ask);
-struct stint_decision algorithm_wide_ask(const struct stint_quota *quota, void *state,
-                                         const struct stint_ask *ask);
-uint64_t algorithm8_expires_at(const struct stint_quota *quota, uint64_t state);
-uint64_t algorithm16_expires_at(const struct stint_quota *quota, struct word16 state);
-uint64_t algorithm_wide_expires_at(const struct stint_quota *quota, const void *state);
-uint64_t algorithm8_fill(const struct stint_quota *quota, uint64_t until_ns);
-struct word16 algorithm16_fill(const struct stint_quota *quota, uint64_t until_ns);
-void algorithm_wide_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
-bool algorithm8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns);
-bool algorithm16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns);
-bool algorithm_wide_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
-size_t algorithm8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                       struct held_run *runs);
-size_t algorithm16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
-                        struct held_run *runs);
-size_t algorithm_wide_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                           struct held_run *runs);
-/* gcra and concurrency have no own time; a concurrency state holds units at any time. */
-uint64_t algorithm8_own_ns(const struct stint_quota *quota, uint64_t state);
-uint64_t algorithm16_own_ns(const struct stint_quota *quota, struct word16 state);
-uint64_t algorithm_wide_own_ns(const struct stint_quota *quota, const void *state);
-void algorithm8_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns);
-void algorithm16_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns);
-void algorithm_wide_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
+/*
+ * The groups that have not returned at now, oldest first; returns their number: 0 for algorithms
+ * without groups. now_ns is the state's own time or later, at most STINT_NOW_MAX. For the display
+ * of a state; no decision uses it.
+ */
+size_t algorithm_groups(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                        struct held_group groups[HELD_GROUPS_MAX]);
 
 /*
  * The state of a new key under `quota` that carries runs of units from another state: each is
@@ -211,12 +138,8 @@ void algorithm_wide_pass(const struct stint_quota *quota, void *state, uint64_t 
  * set_quota.
  */
 struct stint_ask algorithm_carry_ask(const struct stint_quota *quota, const struct held_run *run);
-uint64_t algorithm8_carry(const struct stint_quota *quota, const struct held_run *runs,
-                          size_t n_runs);
-struct word16 algorithm16_carry(const struct stint_quota *quota, const struct held_run *runs,
-                                size_t n_runs);
-void algorithm_wide_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
-                          size_t n_runs);
+void algorithm_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
+                     size_t n_runs);
 
 /* Whether more than the limit can be charged. The other algorithms keep the newest units. */
 static inline bool algorithm_has_debt(const struct stint_quota *quota)

@@ -354,8 +354,8 @@ static struct stint_decision buckets_give_back(const struct stint_quota *quota,
                           sub_floor(buckets_expiry_ns(quota, state, &buckets), ask->now_ns));
 }
 
-struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_bytes,
-                                  const struct stint_ask *ask)
+static struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_bytes,
+                                         const struct stint_ask *ask)
 {
     struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
@@ -399,7 +399,7 @@ struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_b
     return decision;
 }
 
-uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state_bytes)
+static uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
@@ -407,7 +407,7 @@ uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state_b
 }
 
 /* All N, last used W before; an instant above STINT_NOW_MAX is the same as that. */
-void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
+static void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
     struct buckets_state *state = state_bytes;
     memset(state_bytes, 0, quota->derived.state_size);
@@ -452,7 +452,8 @@ static bool buckets_can_be(const struct stint_quota *quota, const struct buckets
     return buckets->first_ns >= earliest_ns;
 }
 
-bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
+static bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes,
+                             uint64_t now_ns)
 {
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
@@ -471,8 +472,8 @@ bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes, 
     return buckets_can_be(quota, state, &buckets);
 }
 
-size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
-                    struct held_run *runs)
+static size_t buckets_held(const struct stint_quota *quota, const void *state_bytes,
+                           uint64_t now_ns, struct held_run *runs)
 {
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
@@ -493,8 +494,8 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
     return n_runs;
 }
 
-size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
-                      struct held_group *groups)
+static size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes,
+                             uint64_t now_ns, struct held_group *groups)
 {
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
@@ -512,7 +513,7 @@ size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, 
     return n_groups;
 }
 
-uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes)
+static uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
@@ -524,7 +525,7 @@ uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes
  * is still open counts as used then: its units come back later, and the bound on the number of live
  * buckets does not change.
  */
-void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
+static void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
 {
     struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
@@ -584,7 +585,7 @@ static int buckets_check_slack(const struct stint_quota *quota, struct stint_err
     return STINT_OK;
 }
 
-int buckets_check(struct stint_quota *quota, struct stint_error *error)
+static int buckets_check(struct stint_quota *quota, struct stint_error *error)
 {
     int code = buckets_check_slack(quota, error);
     if (code != STINT_OK)
@@ -610,3 +611,16 @@ int buckets_check(struct stint_quota *quota, struct stint_error *error)
     quota->derived.state_size = (uint32_t)(BUCKETS_HEADER_SIZE + 8 * n);
     return STINT_OK;
 }
+
+const struct algorithm algorithm_buckets = {
+    .name = "buckets",
+    .check = buckets_check,
+    .ask = buckets_ask,
+    .expires_at = buckets_expires_at,
+    .fill = buckets_fill,
+    .is_valid = buckets_is_valid,
+    .held = buckets_held,
+    .own_ns = buckets_own_ns,
+    .pass = buckets_pass,
+    .groups = buckets_groups,
+};

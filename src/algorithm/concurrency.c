@@ -144,7 +144,7 @@ static uint64_t concurrency_expiry_ns(const struct stint_quota *quota,
     return sub_floor(concurrency_deadline_ns(ring->issued) + 1, quota->lease_ns);
 }
 
-uint64_t concurrency_expires_at(const struct stint_quota *quota, const void *state_bytes)
+static uint64_t concurrency_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     return concurrency_expiry_ns(quota, &ring);
@@ -191,8 +191,8 @@ struct stint_decision concurrency_hold(const struct stint_quota *quota, void *st
     return decision;
 }
 
-struct stint_decision concurrency_ask(const struct stint_quota *quota, void *state_bytes,
-                                      const struct stint_ask *ask)
+static struct stint_decision concurrency_ask(const struct stint_quota *quota, void *state_bytes,
+                                             const struct stint_ask *ask)
 {
     uint64_t holder;
     struct stint_ask nothing = {.now_ns = ask->now_ns, .verb = STINT_PEEK};
@@ -244,7 +244,7 @@ bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint6
 }
 
 /* N units of an unknown holder. An instant above STINT_NOW_MAX is the same as that. */
-void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
+static void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
@@ -259,7 +259,8 @@ void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64
  * where 16 and more shared an instant, a little later: by less than a lease, since millions of them
  * add up to a millisecond.
  */
-bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
+static bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes,
+                                 uint64_t now_ns)
 {
     const struct concurrency_state *state = state_bytes;
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
@@ -278,8 +279,8 @@ bool concurrency_is_valid(const struct stint_quota *quota, const void *state_byt
 }
 
 /* A unit counts from when its lease began, so that a lease of the same length ends as before. */
-size_t concurrency_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
-                        struct held_run *runs)
+static size_t concurrency_held(const struct stint_quota *quota, const void *state_bytes,
+                               uint64_t now_ns, struct held_run *runs)
 {
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     uint32_t first = concurrency_ended(quota, &ring, now_ns), n_alive = ring.len - first;
@@ -294,7 +295,7 @@ size_t concurrency_held(const struct stint_quota *quota, const void *state_bytes
     return n_runs;
 }
 
-int concurrency_check(struct stint_quota *quota, struct stint_error *error)
+static int concurrency_check(struct stint_quota *quota, struct stint_error *error)
 {
     uint64_t size = sizeof(struct concurrency_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > HOLDERS_STATE_MAX)
@@ -307,3 +308,13 @@ int concurrency_check(struct stint_quota *quota, struct stint_error *error)
     quota->derived.state_size = (uint32_t)size;
     return STINT_OK;
 }
+
+const struct algorithm algorithm_concurrency = {
+    .name = "concurrency",
+    .check = concurrency_check,
+    .ask = concurrency_ask,
+    .expires_at = concurrency_expires_at,
+    .fill = concurrency_fill,
+    .is_valid = concurrency_is_valid,
+    .held = concurrency_held,
+};

@@ -221,9 +221,10 @@ static struct stint_decision refund(const struct stint_quota *quota, uint64_t *s
     return answer(quota, fixed, ask->now_ns, (uint32_t)units);
 }
 
-struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t *state,
-                                       const struct stint_ask *ask)
+static struct stint_decision fixed_window_ask(const struct stint_quota *quota, void *bytes,
+                                              const struct stint_ask *ask)
 {
+    uint64_t *state = bytes;
     assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     struct fixed fixed = unpack(quota, *state, ask->now_ns);
     uint64_t scratch = *state, free_units = sub_floor(quota->limit, fixed.count);
@@ -252,16 +253,18 @@ struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t
     }
 }
 
-uint64_t fixed_window_expires_at(const struct stint_quota *quota, uint64_t state)
+static uint64_t fixed_window_expires_at(const struct stint_quota *quota, const void *state)
 {
-    return unpack(quota, state, 0).end_ns;
+    const uint64_t *word = state;
+    return unpack(quota, *word, 0).end_ns;
 }
 
-uint64_t fixed_window_fill(const struct stint_quota *quota, uint64_t until_ns)
+static void fixed_window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
+    uint64_t *word = state, mark;
+    *word = 0;
     if (until_ns == 0)
-        return 0;
-    uint64_t mark;
+        return;
     until_ns = min_u64(until_ns, FILL_LAST_NS);
     if (is_first_use(quota)) {
         uint64_t period = grains_up(quota, quota->period_ns);
@@ -271,55 +274,58 @@ uint64_t fixed_window_fill(const struct stint_quota *quota, uint64_t until_ns)
     } else {
         mark = grains_up(quota, until_ns);
     }
-    return min_u64(mark, mark_max(quota)) << quota->derived.count_bits | quota->limit;
+    *word = min_u64(mark, mark_max(quota)) << quota->derived.count_bits | quota->limit;
 }
 
 /*
  * A window that is open at now ends within its longest length; its mark is at most two grains
  * later, and one that began with its first use ends no earlier than its period after time 0.
  */
-bool fixed_window_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+static bool fixed_window_is_valid(const struct stint_quota *quota, const void *state,
+                                  uint64_t now_ns)
 {
-    uint64_t grain_ns = quota->derived.grain_ns, mark = state >> quota->derived.count_bits;
+    const uint64_t *word = state;
+    uint64_t grain_ns = quota->derived.grain_ns, mark = *word >> quota->derived.count_bits;
     uint64_t whole_ns = is_first_use(quota) ? grains_up(quota, quota->period_ns) * grain_ns
                                             : WINDOW_LONGEST_NS(quota->period_ns);
     uint64_t first_ns = is_first_use(quota) ? whole_ns - quota->period_ns : 0;
     uint64_t last_ns = now_ns + whole_ns + 2 * grain_ns;
-    uint64_t count = state & ~(UINT64_MAX << quota->derived.count_bits);
+    uint64_t count = *word & ~(UINT64_MAX << quota->derived.count_bits);
     return count <= 2 * (uint64_t)quota->limit && mark <= last_ns >> (bit_length(grain_ns) - 1) &&
            mark * grain_ns >= first_ns;
 }
 
-size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                         struct held_run *runs)
+static size_t fixed_window_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                                struct held_run *runs)
 {
-    struct fixed fixed = unpack(quota, state, now_ns);
+    const uint64_t *word = state;
+    struct fixed fixed = unpack(quota, *word, now_ns);
     if (fixed.count == 0)
         return 0;
     runs[0] = (struct held_run){.at_ns = now_ns, .units = fixed.count};
     return 1;
 }
 
-uint64_t fixed_window_own_ns(const struct stint_quota *quota, uint64_t state)
+static uint64_t fixed_window_own_ns(const struct stint_quota *quota, const void *state)
 {
-    if (state == 0)
-        return 0;
-    struct fixed fixed = unpack(quota, state, 0);
+    const uint64_t *word = state;
+    struct fixed fixed = unpack(quota, *word, 0);
     return fixed.end_ns == 0 ? 0 : begin_of(quota, &fixed);
 }
 
 /* The window at at_ns is open, and empty. */
-void fixed_window_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
+static void fixed_window_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
-    struct fixed fixed = unpack(quota, *state, at_ns);
+    uint64_t *word = state;
+    struct fixed fixed = unpack(quota, *word, at_ns);
     if (fixed.live)
         return;
     struct fixed fresh = opened(quota, &fixed, at_ns);
     if (fresh.mark <= mark_max(quota))
-        *state = fresh.mark << quota->derived.count_bits;
+        *word = fresh.mark << quota->derived.count_bits;
 }
 
-int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
+static int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
 {
     struct stint_derived *derived = &quota->derived;
     /* A caller that must wait late in the table's life finds a window after the wait. */
@@ -338,3 +344,15 @@ int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
                        (unsigned long long)(derived->grain_ns * grains_min));
     return STINT_OK;
 }
+
+const struct algorithm algorithm_fixed_window = {
+    .name = "fixed_window",
+    .check = fixed_window_check,
+    .ask = fixed_window_ask,
+    .expires_at = fixed_window_expires_at,
+    .fill = fixed_window_fill,
+    .is_valid = fixed_window_is_valid,
+    .held = fixed_window_held,
+    .own_ns = fixed_window_own_ns,
+    .pass = fixed_window_pass,
+};

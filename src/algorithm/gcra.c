@@ -186,8 +186,8 @@ static struct stint_decision ask_slow(const struct stint_quota *quota, uint64_t 
     }
 }
 
-struct stint_decision gcra_ask(const struct stint_quota *quota, uint64_t *state,
-                               const struct stint_ask *ask)
+static struct stint_decision gcra_ask(const struct stint_quota *quota, void *state,
+                                      const struct stint_ask *ask)
 {
     assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     if (ask->verb == STINT_TAKE)
@@ -195,30 +195,34 @@ struct stint_decision gcra_ask(const struct stint_quota *quota, uint64_t *state,
     return ask_slow(quota, state, ask);
 }
 
-uint64_t gcra_expires_at(const struct stint_quota *quota, uint64_t state)
+static uint64_t gcra_expires_at(const struct stint_quota *quota, const void *state)
 {
+    const uint64_t *tat = state;
     (void)quota;
-    return gcra_ns_up(state);
+    return gcra_ns_up(*tat);
 }
 
-uint64_t gcra_fill(const struct stint_quota *quota, uint64_t until_ns)
+static void gcra_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
+    uint64_t *tat = state;
     (void)quota;
-    return ticks_of_ns(until_ns);
+    *tat = ticks_of_ns(until_ns);
 }
 
 /* A key may owe two capacities; one, if its last booking is at the latest possible time. */
-bool gcra_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+static bool gcra_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
+    const uint64_t *tat = state;
     uint64_t capacity = quota->derived.capacity_ticks;
     uint64_t owed = add_sat(capacity, max_u64(capacity, ticks_of_ns(BOOK_WAIT_MAX_NS)));
-    return state <= add_sat(ticks_of_ns(now_ns), owed);
+    return *tat <= add_sat(ticks_of_ns(now_ns), owed);
 }
 
-size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                 struct held_run *runs)
+static size_t gcra_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                        struct held_run *runs)
 {
-    uint64_t ahead = sub_floor(state, ticks_of_ns(now_ns));
+    const uint64_t *tat = state;
+    uint64_t ahead = sub_floor(*tat, ticks_of_ns(now_ns));
     if (ahead == 0 || quota->limit == 0)
         return 0;
     uint64_t units = gcra_whole_units(quota, ahead);
@@ -227,13 +231,14 @@ size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_n
     return 1;
 }
 
-void gcra_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
+static void gcra_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
+    uint64_t *tat = state;
     (void)quota;
-    *state = max_u64(*state, ticks_of_ns(at_ns));
+    *tat = max_u64(*tat, ticks_of_ns(at_ns));
 }
 
-int gcra_check(struct stint_quota *quota, struct stint_error *error)
+static int gcra_check(struct stint_quota *quota, struct stint_error *error)
 {
     struct stint_derived *derived = &quota->derived;
     if (quota->limit == 0 && quota->burst > 0)
@@ -267,3 +272,14 @@ int gcra_check(struct stint_quota *quota, struct stint_error *error)
     derived->reciprocal = UINT64_MAX / interval;
     return STINT_OK;
 }
+
+const struct algorithm algorithm_gcra = {
+    .name = "gcra",
+    .check = gcra_check,
+    .ask = gcra_ask,
+    .expires_at = gcra_expires_at,
+    .fill = gcra_fill,
+    .is_valid = gcra_is_valid,
+    .held = gcra_held,
+    .pass = gcra_pass,
+};

@@ -470,8 +470,8 @@ static bool log_decide(const struct stint_quota *quota, struct log *log,
     return false;
 }
 
-struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes,
-                              const struct stint_ask *ask)
+static struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes,
+                                     const struct stint_ask *ask)
 {
     struct log log = log_unpack(quota, state_bytes);
     struct stint_decision decision;
@@ -497,14 +497,14 @@ struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes
     return decision;
 }
 
-uint64_t log_expires_at(const struct stint_quota *quota, const void *state_bytes)
+static uint64_t log_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
     struct log log = log_unpack(quota, state_bytes);
     return log_last_expiry_ns(quota, &log);
 }
 
 /* All N, W before; an instant above STINT_NOW_MAX is the same as that. */
-void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
+static void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
@@ -519,7 +519,7 @@ void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until
  * Sorted times, of which those later than the latest use were booked, at most a period after it;
  * and as many units as they hold. Those that displaced others started a period after them.
  */
-bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
+static bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
     const struct log_state *state = state_bytes;
     struct log log = log_unpack(quota, state_bytes);
@@ -539,8 +539,8 @@ bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint
     return units == log.units;
 }
 
-size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
-                struct held_run *runs)
+static size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
+                       struct held_run *runs)
 {
     struct log log = log_unpack(quota, state_bytes);
     struct log_view view = log_view(quota, &log, now_ns);
@@ -562,19 +562,19 @@ size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64
     return n_runs;
 }
 
-uint64_t log_own_ns(const struct stint_quota *quota, const void *state_bytes)
+static uint64_t log_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
     return log_unpack(quota, state_bytes).own_ns;
 }
 
-void log_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
+static void log_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
 {
     struct log_state *state = state_bytes;
     (void)quota;
     state->own_ns = max_u64(state->own_ns, at_ns);
 }
 
-int log_check(struct stint_quota *quota, struct stint_error *error)
+static int log_check(struct stint_quota *quota, struct stint_error *error)
 {
     uint64_t size = sizeof(struct log_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > LOG_STATE_MAX)
@@ -585,3 +585,15 @@ int log_check(struct stint_quota *quota, struct stint_error *error)
     quota->derived.state_size = (uint32_t)size;
     return STINT_OK;
 }
+
+const struct algorithm algorithm_log = {
+    .name = "log",
+    .check = log_check,
+    .ask = log_ask,
+    .expires_at = log_expires_at,
+    .fill = log_fill,
+    .is_valid = log_is_valid,
+    .held = log_held,
+    .own_ns = log_own_ns,
+    .pass = log_pass,
+};

@@ -22,7 +22,7 @@ static inline void algorithm8_take(const struct stint_quota *quota, uint64_t *st
         return;
     }
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-    *decision = algorithm8_ask(quota, state, &ask);
+    *decision = algorithm_ask(quota, state, &ask);
     decision->stored = 1;
 }
 
@@ -35,7 +35,7 @@ static inline void algorithm16_take(const struct stint_quota *quota, struct word
         return;
     }
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-    *decision = algorithm16_ask(quota, state, &ask);
+    *decision = algorithm_ask(quota, state, &ask);
     decision->stored = 1;
 }
 

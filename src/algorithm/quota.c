@@ -13,23 +13,6 @@
 
 #define UTC_OFFSET_MAX_S 86399
 
-static const char *const algorithm_names[] = {
-    [STINT_WINDOW] = "window",
-    [STINT_BUCKETS] = "buckets",
-    [STINT_LOG] = "log",
-    [STINT_GCRA] = "gcra",
-    [STINT_FIXED_WINDOW] = "fixed_window",
-    [STINT_SLIDING_COUNTER] = "sliding_counter",
-    [STINT_CONCURRENCY] = "concurrency",
-};
-
-const char *stint_algorithm_name(int algorithm)
-{
-    if (algorithm < STINT_WINDOW || algorithm > STINT_CONCURRENCY)
-        return NULL;
-    return algorithm_names[algorithm];
-}
-
 static int option_is_foreign(const struct stint_quota *quota, const char *option, const char *home,
                              struct stint_error *error)
 {
@@ -132,26 +115,6 @@ static int initial_check(struct stint_quota *quota, struct stint_error *error)
     return STINT_OK;
 }
 
-static int algorithm_check(struct stint_quota *quota, struct stint_error *error)
-{
-    switch (quota->algorithm) {
-    case STINT_WINDOW:
-        return window_check(quota, error);
-    case STINT_BUCKETS:
-        return buckets_check(quota, error);
-    case STINT_LOG:
-        return log_check(quota, error);
-    case STINT_GCRA:
-        return gcra_check(quota, error);
-    case STINT_FIXED_WINDOW:
-        return fixed_window_check(quota, error);
-    case STINT_SLIDING_COUNTER:
-        return sliding_counter_check(quota, error);
-    default:
-        return concurrency_check(quota, error);
-    }
-}
-
 /* Two quotas that decide alike have the same hash, whatever their rule and time origin. */
 static void name_params(struct stint_quota *quota)
 {
@@ -188,12 +151,6 @@ int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
     name_params(quota);
     quota->derived.checked = 1;
     return STINT_OK;
-}
-
-size_t stint_state_size(const struct stint_quota *quota)
-{
-    assert(quota->derived.checked);
-    return quota->derived.state_size;
 }
 
 bool stint_is_strict(const struct stint_quota *quota)

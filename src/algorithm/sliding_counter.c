@@ -35,14 +35,14 @@ static struct word16 pack(const struct stint_quota *quota, const struct sliding 
     };
 }
 
-static struct sliding unpack(const struct stint_quota *quota, struct word16 state)
+static struct sliding unpack(const struct stint_quota *quota, const struct word16 *state)
 {
     unsigned count_bits = quota->derived.count_bits, low_bits = 64 - count_bits;
     uint64_t count_mask = ~(UINT64_MAX << count_bits);
     return (struct sliding){
-        .number = state.hi >> count_bits << low_bits | state.lo >> count_bits,
-        .previous = state.hi & count_mask,
-        .current = state.lo & count_mask,
+        .number = state->hi >> count_bits << low_bits | state->lo >> count_bits,
+        .previous = state->hi & count_mask,
+        .current = state->lo & count_mask,
     };
 }
 
@@ -58,7 +58,8 @@ static uint64_t number_at(const struct stint_quota *quota, uint64_t at_ns)
     return number + (at_ns - number * quota->period_ns >= quota->period_ns);
 }
 
-static struct sliding at(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
+static struct sliding at(const struct stint_quota *quota, const struct word16 *state,
+                         uint64_t now_ns)
 {
     struct sliding sliding = unpack(quota, state);
     uint64_t number = number_at(quota, now_ns);
@@ -187,11 +188,12 @@ static struct stint_decision refund(const struct stint_quota *quota, struct word
     return answer(quota, sliding, ask->now_ns, (uint32_t)units);
 }
 
-struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struct word16 *state,
-                                          const struct stint_ask *ask)
+static struct stint_decision sliding_counter_ask(const struct stint_quota *quota, void *words,
+                                                 const struct stint_ask *ask)
 {
+    struct word16 *state = words;
     assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
-    struct sliding sliding = at(quota, *state, ask->now_ns);
+    struct sliding sliding = at(quota, state, ask->now_ns);
     struct word16 scratch = *state;
     uint64_t free_units = sub_floor(quota->limit, estimate_up(quota, &sliding));
     /* Then a cost of 0 is denied, too. */
@@ -220,7 +222,7 @@ struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struc
     }
 }
 
-uint64_t sliding_counter_expires_at(const struct stint_quota *quota, struct word16 state)
+static uint64_t sliding_counter_expires_at(const struct stint_quota *quota, const void *state)
 {
     struct sliding sliding = unpack(quota, state);
     return expires_at(quota, &sliding);
@@ -231,10 +233,12 @@ uint64_t sliding_counter_expires_at(const struct stint_quota *quota, struct word
  * N - 1 before then, the state expires with the window of that instant; else it is `current` that
  * is full until the window's end, and fades in the one after.
  */
-struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t until_ns)
+static void sliding_counter_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
+    struct word16 *words = state;
+    *words = (struct word16){0, 0};
     if (until_ns == 0 || quota->limit == 0)
-        return (struct word16){0, 0};
+        return;
     uint64_t last_ns = min_u64(until_ns - 1, STINT_NOW_MAX);
     struct sliding full = {.number = min_u64(number_at(quota, last_ns), number_max(quota))};
     uint64_t left_ns = quota->period_ns - (last_ns - number_at(quota, last_ns) * quota->period_ns);
@@ -243,21 +247,23 @@ struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t unt
         full.previous = previous;
     else
         full.current = quota->limit;
-    return pack(quota, &full);
+    *words = pack(quota, &full);
 }
 
 /* A state that was filled for a period is in the window after that of now. */
-bool sliding_counter_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
+static bool sliding_counter_is_valid(const struct stint_quota *quota, const void *state,
+                                     uint64_t now_ns)
 {
-    struct sliding sliding = unpack(quota, state);
+    const struct word16 *words = state;
+    struct sliding sliding = unpack(quota, words);
     struct word16 packed = pack(quota, &sliding); /* differs if the number has too many bits */
     uint64_t most = 2 * (uint64_t)quota->limit;
-    return packed.lo == state.lo && packed.hi == state.hi && sliding.previous <= most &&
+    return packed.lo == words->lo && packed.hi == words->hi && sliding.previous <= most &&
            sliding.current <= most && sliding.number <= number_at(quota, now_ns) + 1;
 }
 
-size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
-                            struct held_run *runs)
+static size_t sliding_counter_held(const struct stint_quota *quota, const void *state,
+                                   uint64_t now_ns, struct held_run *runs)
 {
     struct sliding sliding = at(quota, state, now_ns);
     uint64_t start_ns = sliding.number * quota->period_ns;
@@ -271,19 +277,20 @@ size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state
     return n_runs;
 }
 
-uint64_t sliding_counter_own_ns(const struct stint_quota *quota, struct word16 state)
+static uint64_t sliding_counter_own_ns(const struct stint_quota *quota, const void *state)
 {
     return unpack(quota, state).number * quota->period_ns;
 }
 
-void sliding_counter_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns)
+static void sliding_counter_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
-    struct sliding sliding = at(quota, *state, at_ns);
+    struct word16 *words = state;
+    struct sliding sliding = at(quota, words, at_ns);
     if (sliding.number <= number_max(quota))
-        *state = pack(quota, &sliding);
+        *words = pack(quota, &sliding);
 }
 
-int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
+static int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
 {
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
     quota->derived.count_bits = (uint8_t)count_bits;
@@ -296,3 +303,15 @@ int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
                        (unsigned)quota->limit, (unsigned long long)quota->period_ns);
     return STINT_OK;
 }
+
+const struct algorithm algorithm_sliding_counter = {
+    .name = "sliding_counter",
+    .check = sliding_counter_check,
+    .ask = sliding_counter_ask,
+    .expires_at = sliding_counter_expires_at,
+    .fill = sliding_counter_fill,
+    .is_valid = sliding_counter_is_valid,
+    .held = sliding_counter_held,
+    .own_ns = sliding_counter_own_ns,
+    .pass = sliding_counter_pass,
+};

@@ -29,6 +29,7 @@
 #include "algorithm/window.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define WINDOW_SLOTS_MIN 10
 #define WINDOW8_SLOTS_MAX 12 /* higher resolutions take 16 bytes */
@@ -461,109 +462,117 @@ void window16_take(const struct stint_quota *quota, struct word16 *state, uint64
         *state = window16_pack(quota, &window);
 }
 
-struct stint_decision window8_ask(const struct stint_quota *quota, uint64_t *state,
-                                  const struct stint_ask *ask)
+static struct window window_load(const struct stint_quota *quota, const void *state)
+{
+    const uint64_t *word = state;
+    const struct word16 *words = state;
+    return quota->derived.state_size == 8 ? window8_unpack(quota, *word)
+                                          : window16_unpack(quota, *words);
+}
+
+static void window_store(const struct stint_quota *quota, void *state, const struct window *window)
+{
+    uint64_t *word = state;
+    struct word16 *words = state;
+    if (quota->derived.state_size == 8)
+        *word = window8_pack(quota, window);
+    else
+        *words = window16_pack(quota, window);
+}
+
+static struct stint_decision window_ask_take(const struct stint_quota *quota, void *state,
+                                             const struct stint_ask *ask)
 {
     struct stint_decision decision;
-    bool store;
-    if (ask->verb == STINT_TAKE) {
+    if (quota->derived.state_size == 8) {
         if (!window8_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
             window8_take(quota, state, ask->now_ns, ask->cost, &decision);
-        return decision;
+    } else if (!window16_take_quick(quota, state, ask->now_ns, ask->cost, &decision)) {
+        window16_take(quota, state, ask->now_ns, ask->cost, &decision);
     }
-    struct window window = window8_unpack(quota, *state);
-    decision = window_ask_slow(quota, &window, ask, &store);
-    if (store)
-        *state = window8_pack(quota, &window);
     return decision;
 }
 
-struct stint_decision window16_ask(const struct stint_quota *quota, struct word16 *state,
-                                   const struct stint_ask *ask)
+static struct stint_decision window_ask(const struct stint_quota *quota, void *state,
+                                        const struct stint_ask *ask)
 {
-    struct stint_decision decision;
     bool store;
-    assert(state->hi >> WINDOW16_HI_BITS == 0);
-    if (ask->verb == STINT_TAKE) {
-        if (!window16_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
-            window16_take(quota, state, ask->now_ns, ask->cost, &decision);
-        return decision;
-    }
-    struct window window = window16_unpack(quota, *state);
-    decision = window_ask_slow(quota, &window, ask, &store);
+    if (ask->verb == STINT_TAKE)
+        return window_ask_take(quota, state, ask);
+    struct window window = window_load(quota, state);
+    struct stint_decision decision = window_ask_slow(quota, &window, ask, &store);
     if (store)
-        *state = window16_pack(quota, &window);
+        window_store(quota, state, &window);
     return decision;
 }
 
-uint64_t window8_expires_at(const struct stint_quota *quota, uint64_t state)
+static uint64_t window_state_expires_at(const struct stint_quota *quota, const void *state)
 {
-    struct window window = window8_unpack(quota, state);
+    struct window window = window_load(quota, state);
     return window_expires_at(quota, &window);
 }
 
-uint64_t window16_expires_at(const struct stint_quota *quota, struct word16 state)
-{
-    struct window window = window16_unpack(quota, state);
-    return window_expires_at(quota, &window);
-}
-
-uint64_t window8_fill(const struct stint_quota *quota, uint64_t until_ns)
+static void window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
     struct window window = window_full(quota, until_ns);
-    return window8_pack(quota, &window);
+    window_store(quota, state, &window);
 }
 
-struct word16 window16_fill(const struct stint_quota *quota, uint64_t until_ns)
+static size_t window_state_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                                struct held_run *runs)
 {
-    struct window window = window_full(quota, until_ns);
-    return window16_pack(quota, &window);
-}
-
-size_t window8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
-                    struct held_run *runs)
-{
-    struct window window = window8_unpack(quota, state);
+    struct window window = window_load(quota, state);
     return window_held(quota, &window, now_ns, runs);
 }
 
-size_t window16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
-                     struct held_run *runs)
+static uint64_t window_own_ns(const struct stint_quota *quota, const void *state)
 {
-    struct window window = window16_unpack(quota, state);
-    return window_held(quota, &window, now_ns, runs);
-}
-
-uint64_t window8_own_ns(const struct stint_quota *quota, uint64_t state)
-{
-    return state == 0 ? 0 : window_slot_start(quota, window8_unpack(quota, state).slot);
-}
-
-uint64_t window16_own_ns(const struct stint_quota *quota, struct word16 state)
-{
-    struct window window = window16_unpack(quota, state);
+    struct window window = window_load(quota, state);
     return window.string == 0 ? 0 : window_slot_start(quota, window.slot);
 }
 
-void window8_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
+static void window_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
-    struct window window = window8_unpack(quota, *state);
+    struct window window = window_load(quota, state);
     window_age(quota, &window, window_slot_of(quota, at_ns));
-    *state = window8_pack(quota, &window);
+    window_store(quota, state, &window);
 }
 
-void window16_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns)
+/*
+ * Bunches. The runs hold when each slot comes back, and the string how many bunches lie in it.
+ */
+static size_t window_groups(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                            struct held_group *groups)
 {
-    struct window window = window16_unpack(quota, *state);
-    window_age(quota, &window, window_slot_of(quota, at_ns));
-    *state = window16_pack(quota, &window);
+    struct held_run found[HELD_RUNS_MAX], *runs = found;
+    struct window window = window_load(quota, state);
+    window_age(quota, &window, window_slot_of(quota, now_ns));
+    window_held(quota, &window, now_ns, found);
+    uint32_t stars = window_stars(quota, &window), bars = 0;
+    struct window_string_walk walk = window_string_walk(window.string);
+    for (uint32_t place = 1; place <= stars; place++) {
+        window_string_next(&walk);
+        if (place > 1 && walk.bars != bars)
+            runs++;
+        bars = walk.bars;
+        uint32_t size = place == window.place ? window_short(quota) : quota->derived.bunch;
+        groups[place - 1] = (struct held_group){
+            /* A run's time is the last instant of its slot. */
+            .returns_ns = runs->at_ns + 1 + quota->period_ns,
+            .units = size - (place == stars ? window.rest : 0),
+        };
+    }
+    /* What the newest bunch has left represents displaced units, which come back first. */
+    if (window.displaced > 0)
+        groups[0].units += window.rest;
+    return stars;
 }
 
 /* ---- Valid states ---------------------------------------------------------------------------- */
 
 /* None of the slots with stars lies before time 0, and none after now. */
-static bool window_is_valid(const struct stint_quota *quota, const struct window *window,
-                            uint64_t now_ns)
+static bool window_can_be(const struct stint_quota *quota, const struct window *window,
+                          uint64_t now_ns)
 {
     if (!window_fits_together(quota, window) || window->slot > window_slot_of(quota, now_ns))
         return false;
@@ -574,18 +583,13 @@ static bool window_is_valid(const struct stint_quota *quota, const struct window
     return window->slot + oldest.bars >= window_bars(quota);
 }
 
-bool window8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+static bool window_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
-    struct window window = window8_unpack(quota, state);
-    return window_is_valid(quota, &window, now_ns);
-}
-
-bool window16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
-{
-    struct window window = window16_unpack(quota, state);
-    struct word16 packed = window16_pack(quota, &window); /* differs if the slot does not fit */
-    return packed.lo == state.lo && packed.hi == state.hi &&
-           window_is_valid(quota, &window, now_ns);
+    struct window window = window_load(quota, state);
+    _Alignas(16) unsigned char packed[sizeof(struct word16)];
+    window_store(quota, packed, &window); /* differs if the slot does not fit */
+    return memcmp(packed, state, quota->derived.state_size) == 0 &&
+           window_can_be(quota, &window, now_ns);
 }
 
 /* ---- Layout ---------------------------------------------------------------------------------- */
@@ -670,7 +674,7 @@ static int window_refuse_quota(const struct stint_quota *quota, struct stint_err
                    layout.slot_bits, needed, (unsigned long long)period_min_ns, coarsest);
 }
 
-int window_check(struct stint_quota *quota, struct stint_error *error)
+static int window_check(struct stint_quota *quota, struct stint_error *error)
 {
     if (quota->resolution == 0) {
         bool fine = quota->limit <= WINDOW_FINE_LIMIT_MAX &&
@@ -695,3 +699,16 @@ int window_check(struct stint_quota *quota, struct stint_error *error)
     quota->derived.state_size = quota->resolution <= WINDOW8_SLOTS_MAX ? 8 : 16;
     return STINT_OK;
 }
+
+const struct algorithm algorithm_window = {
+    .name = "window",
+    .check = window_check,
+    .ask = window_ask,
+    .expires_at = window_state_expires_at,
+    .fill = window_fill,
+    .is_valid = window_is_valid,
+    .held = window_state_held,
+    .own_ns = window_own_ns,
+    .pass = window_pass,
+    .groups = window_groups,
+};

@@ -4,9 +4,12 @@
  * An entry is (tag, instant). The header has the latest instant of all: a table without blocks, or
  * whose blocks have all expired, never searches here.
  */
-#include "table/blocks.h"
+#include "table/cooldown.h"
 
 #include "base/wide_int.h"
+#include "table/slot/place.h"
+
+#define BLOCK_ID 1
 
 #define BLOCK_TWEAK UINT64_C(0x6b636f6c62) /* separates hashes of blocked keys from all rules */
 
@@ -17,7 +20,7 @@ struct hash128 table_block_hash(const struct stint_table *table, const void *key
     return siphash13_128(table->region.fixed.hash_key, BLOCK_TWEAK, key, key_len);
 }
 
-struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
+static struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
 {
     const struct slots *slots = &table->slots[CLASS_BLOCKS];
     return (struct asking){
@@ -30,7 +33,7 @@ struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint
     };
 }
 
-CAS16_TARGET bool blocks_publish(const struct asking *asking, uint32_t id)
+CAS16_TARGET static bool blocks_publish(const struct asking *asking, uint32_t id)
 {
     struct place place = place_choose(asking);
     if (place.seen.at == NULL)
@@ -40,7 +43,8 @@ CAS16_TARGET bool blocks_publish(const struct asking *asking, uint32_t id)
     return true;
 }
 
-CAS16_TARGET static bool put(struct asking *asking, const struct seen *seen, uint64_t until_ns)
+CAS16_TARGET static bool put_block(struct asking *asking, const struct seen *seen,
+                                   uint64_t until_ns)
 {
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
     struct pair after = {asking->home.tag | BLOCK_ID, until_ns};
@@ -61,7 +65,7 @@ int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_n
         if (seen.at == NULL) {
             if (!blocks_publish(&asking, BLOCK_ID))
                 return STINT_E_FULL;
-        } else if (put(&asking, &seen, until_ns)) {
+        } else if (put_block(&asking, &seen, until_ns)) {
             return 0;
         }
     }
@@ -78,7 +82,7 @@ CAS16_TARGET void table_unblock(struct stint_table *table, struct hash128 hash)
     }
 }
 
-uint64_t blocks_read(const struct stint_table *table, struct hash128 hash)
+uint64_t table_blocked_until(const struct stint_table *table, struct hash128 hash)
 {
     const struct slots *slots = &table->slots[CLASS_BLOCKS];
     struct home home = slots_home(slots, hash);
@@ -91,7 +95,47 @@ uint64_t blocks_read(const struct stint_table *table, struct hash128 hash)
     }
 }
 
-uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash)
+/* ---- Cooldowns ------------------------------------------------------------------------------- */
+
+uint64_t cooldown_read(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
 {
-    return blocks_read(table, hash);
+    if (!cooldown_any(table, now_ns))
+        return 0;
+    uint64_t word = table_blocked_until(table, hash);
+    return word > now_ns ? word : 0;
+}
+
+/* True where the swap is done. */
+CAS16_TARGET static bool put_cooldown(const struct asking *asking, const struct seen *seen,
+                                      uint64_t after)
+{
+    bool pending = (seen->pair.first & TAG_PENDING) != 0;
+    struct pair word = {asking->home.tag | COOLDOWN_ID, after};
+    if (pending && slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
+        return false;
+    return after == 0 ? slots_withdraw(asking->slots, seen) : cas16(seen->at, seen->pair, word);
+}
+
+enum cooldown_swap cooldown_swap(struct stint_table *table, struct hash128 hash, uint64_t before,
+                                 uint64_t after, uint64_t now_ns)
+{
+    struct asking asking = blocks_asking(table, hash, now_ns);
+    /* Before the cooldown is written, so that no reader skips an existing one. */
+    region_raise(&table->region.header->cooldowns_until_ns, after);
+    for (;;) {
+        struct seen seen = slots_find(asking.slots, &asking.home);
+        bool pending = (seen.pair.first & TAG_PENDING) != 0;
+        bool lasts = seen.at != NULL && !pending && seen.pair.second > now_ns;
+        uint64_t stands = lasts ? seen.pair.second : 0;
+        if (stands != before)
+            return COOLDOWN_CHANGED;
+        if (stands == 0 && after == 0)
+            return COOLDOWN_SWAPPED;
+        if (seen.at == NULL) {
+            if (!blocks_publish(&asking, COOLDOWN_ID))
+                return COOLDOWN_FULL;
+        } else if (put_cooldown(&asking, &seen, after)) {
+            return COOLDOWN_SWAPPED;
+        }
+    }
 }

@@ -20,7 +20,7 @@ struct stint_decision stint_cell8_ask(const struct stint_quota *quota, struct st
     uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
     for (;;) {
         uint64_t after = before;
-        struct stint_decision decision = algorithm8_ask(quota, &after, &own);
+        struct stint_decision decision = algorithm_ask(quota, &after, &own);
         decision.stored = 1;
         if (after == before || __atomic_compare_exchange_n(&cell->word, &before, after, true,
                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
@@ -65,7 +65,7 @@ CAS16_TARGET struct stint_decision stint_cell16_ask(const struct stint_quota *qu
     for (;;) {
         struct pair before = cas16_load(at);
         struct word16 state = {before.first, before.second};
-        struct stint_decision decision = algorithm16_ask(quota, &state, ask);
+        struct stint_decision decision = algorithm_ask(quota, &state, ask);
         decision.stored = 1;
         struct pair after = {state.lo, state.hi};
         if (pair_equals(after, before)) {

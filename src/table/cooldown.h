@@ -10,6 +10,7 @@
 
 #include "table/table.h"
 
+#define COOLDOWN_ID 2 /* in the tag word; a block has another */
 #define COOLDOWN_LOW_BITS 16
 #define COOLDOWN_MAX_NS (2 * NS_PER_YEAR) /* no word is later, except those without end */
 
@@ -32,11 +33,5 @@ enum cooldown_swap {
 /* Replaces what cooldown_read() returned at the same now by another word, atomically; 0 is none. */
 enum cooldown_swap cooldown_swap(struct stint_table *table, struct hash128 hash, uint64_t before,
                                  uint64_t after, uint64_t now_ns);
-
-/*
- * For a table that no other process has open: recomputes how late cooldowns and blocks end. Removes
- * words that no report can have written: at worst the upstream service answers 429 once more.
- */
-void cooldown_repair(struct stint_table *table);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The content of a table: counters, every live state, one key. */
-#include "table/slot/entry.h"
+#include "table/slot/wide.h"
 
-#include "table/blocks.h"
+#include "table/cooldown.h"
 #include "table/overrides.h"
 #include "table/pool_records.h"
 #include "table/requests.h"

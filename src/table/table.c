@@ -3,65 +3,8 @@
 #include "table/table.h"
 
 #include "base/wide_int.h"
-#include "table/region/owner.h"
 #include "table/slot/rule.h"
-
-#define NONCES_AT_ONCE UINT64_C(65536)
-
-void table_raise_mark(struct stint_table *table, uint64_t now_ns)
-{
-    if (!table->region.read_only)
-        region_raise(&table->region.header->mark_ns, now_ns);
-}
-
-void table_raise_booked(struct stint_table *table, uint64_t start_ns)
-{
-    region_raise(&table->region.header->booked_until_ns, start_ns);
-}
-
-bool table_catch_up(struct asking *asking)
-{
-    uint64_t now_ns = table_effective_now(asking->table, asking->ask.now_ns);
-    uint64_t gone_on_ns = now_ns - asking->ask.now_ns;
-    asking->ask.now_ns = now_ns;
-    if (asking->ask.verb == STINT_BOOK)
-        asking->ask.at_ns = sub_floor(asking->ask.at_ns, gone_on_ns);
-    return gone_on_ns > 0;
-}
-
-uint64_t table_latest_ns(const struct stint_table *table, uint64_t now_ns)
-{
-    uint64_t mark_ns = __atomic_load_n(&table->region.header->mark_ns, __ATOMIC_RELAXED);
-    return max_u64(now_ns, add_sat(mark_ns, MARK_STEP_NS));
-}
-
-uint64_t table_nonce(struct stint_table *table)
-{
-    uint64_t *next = &table->process->nonce;
-    /* relaxed: a number is unique in any order. */
-    uint64_t nonce = __atomic_load_n(next, __ATOMIC_RELAXED);
-    for (;;) {
-        uint64_t mine = nonce;
-        if (nonce % NONCES_AT_ONCE == 0)
-            mine = 1 + __atomic_fetch_add(&table->region.header->nonce_next, NONCES_AT_ONCE,
-                                          __ATOMIC_RELAXED);
-        if (__atomic_compare_exchange_n(next, &nonce, mine + 1, true, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED))
-            return mine;
-    }
-}
-
-uint64_t table_self(struct stint_table *table)
-{
-    uint64_t *known = &table->process->owner;
-    /* relaxed: every thread of the process computes the same. */
-    uint64_t owner = __atomic_load_n(known, __ATOMIC_RELAXED);
-    if (owner == 0) {
-        owner = owner_self();
-        __atomic_store_n(known, owner, __ATOMIC_RELAXED);
-    }
-    return owner;
-}
+#include "table/slot/wide.h"
 
 /* Whether the table has slots for states of this quota. */
 static int fits(const struct stint_table *table, const struct stint_quota *quota,
@@ -159,12 +102,7 @@ static struct stint_decision decide(struct asking *asking, const struct stint_as
     asking->ask.now_ns = effective_ns;
     if (ask->verb == STINT_BOOK)
         asking->ask.at_ns = sub_floor(ask->at_ns, ahead_ns);
-    if (asking->slots->class == CLASS_8)
-        decision = place8_ask(asking);
-    else if (asking->slots->class == CLASS_16)
-        decision = place16_ask(asking);
-    else
-        decision = wide_ask(asking);
+    decision = asking->slots->ops->ask(asking);
     ahead_ns = asking->ask.now_ns - ask->now_ns;
     if (ahead_ns > 0) {
         if (decision.retry_after_ns != 0)
@@ -341,17 +279,6 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
     return true;
 }
 
-void table_get_past(struct asking *asking, const struct seen *seen)
-{
-    asking->quota =
-        intern_quota(&asking->table->intern, (uint32_t)(seen->pair.first & TAG_ID_MASK));
-    bool is_damaged = asking->quota == NULL || table_class(asking->quota) != asking->slots->class;
-    if (asking->slots->class == CLASS_WIDE && !is_damaged)
-        wide_displace(asking, seen);
-    else if (is_damaged || !slots_is_whole(asking->slots, seen))
-        slots_withdraw(asking->slots, seen);
-}
-
 static enum carry carry_from_class(struct asking *asking, const struct stint_quota *to,
                                    struct hash128 to_hash)
 {
@@ -373,13 +300,13 @@ static enum carry carry_from_class(struct asking *asking, const struct stint_quo
                        ? CARRY_REFUSED /* it was left to a stuck owner */
                        : CARRY_NONE;
         if (!entry_read(asking, &seen, &state)) {
-            table_get_past(asking, &seen);
+            entry_get_past(asking, &seen);
             continue;
         }
         size_t n_runs = entry_runs(&state, now_ns, runs);
         if (!charge_runs(table, to, to_hash, runs, n_runs, now_ns))
             return CARRY_REFUSED;
-        if (entry_forget(asking, &seen, &state))
+        if (asking->slots->ops->forget(asking, &seen, &state))
             return CARRY_DONE;
     }
 }

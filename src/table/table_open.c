@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing tables, and their clock. */
-#include "table/cooldown.h"
-#include "table/pool_records.h"
-#include "table/region/repair.h"
+#include "table/table.h"
 
 #include <stdlib.h>
+
+static const struct class_ops *const ops[CLASSES] = {
+    [CLASS_8] = &place8_ops,
+    [CLASS_16] = &place16_ops,
+    [CLASS_WIDE] = &wide_ops,
+};
 
 static int start_table(struct stint_table *table, const struct stint_table_options *options,
                        struct stint_error *error)
@@ -18,13 +22,11 @@ static int start_table(struct stint_table *table, const struct stint_table_optio
         return code;
     }
     for (int class = 0; class < CLASSES; class ++)
-        slots_open(&table->slots[class], &table->region, (enum slot_class) class);
+        slots_open(&table->slots[class], &table->region, (enum slot_class) class, ops[class]);
     table->ahead_ns = intern_period_max(&table->intern);
     if (table->region.alone && !table->region.made) {
         bool after_crash = table->region.after_crash && !options->trust_after_crash;
-        repair_table(table, after_crash);
-        cooldown_repair(table);
-        pool_records_repair(table);
+        table_repair(table, after_crash);
     }
     return 0;
 }

@@ -8,7 +8,7 @@
  *
  * race_schedules [SCHEDULES [SEED]]: SCHEDULES of every scenario; one that fails names its seed.
  */
-#include "table/slot/place.h"
+#include "table/table.h"
 
 #include "race/schedule.h"
 #include "table/region/region_layout.h"

@@ -39,11 +39,7 @@ struct strict_model {
 
 /* An algorithm under test. */
 struct strict_subject {
-    struct stint_decision (*ask)(const struct stint_quota *quota, void *state,
-                                 const struct stint_ask *ask);
-    uint64_t (*expires_at)(const struct stint_quota *quota, const void *state);
-    size_t (*held)(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                   struct held_run *runs);
+    const struct algorithm *algorithm;
     /* Whether the slack of this algorithm explains why a cost is denied. */
     bool (*justified)(const struct strict_model *model, uint64_t cost, uint64_t at_ns);
     bool refund_ages; /* the state's own time comes forward with a refund, not only with a use */
@@ -135,7 +131,8 @@ static inline struct stint_decision strict_peek(struct strict_run *run, uint64_t
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
     memcpy(run->before, run->state, run->size);
-    struct stint_decision decision = run->subject->ask(run->model.quota, run->state, &ask);
+    struct stint_decision decision =
+        run->subject->algorithm->ask(run->model.quota, run->state, &ask);
     assert_memory_equal(run->before, run->state, run->size);
     return decision;
 }
@@ -199,7 +196,7 @@ static inline void strict_check_metrics(struct strict_run *run, uint64_t now_ns,
     if (decision.remaining < UINT32_MAX)
         assert_int_not_equal(strict_peek(run, now_ns, decision.remaining + 1).outcome, STINT_ALLOW);
 
-    uint64_t expires_ns = run->subject->expires_at(quota, run->state);
+    uint64_t expires_ns = run->subject->algorithm->expires_at(quota, run->state);
     assert_true(decision.reset_after_ns == sub_floor(expires_ns, now_ns));
     if (expires_ns <= STINT_NOW_MAX) {
         struct stint_decision reborn = strict_peek(run, max_u64(expires_ns, now_ns), quota->limit);
@@ -213,7 +210,7 @@ static inline void strict_check_metrics(struct strict_run *run, uint64_t now_ns,
 static inline void strict_check_held(struct strict_run *run, uint64_t now_ns)
 {
     struct held_run runs[HELD_RUNS_MAX];
-    size_t n_runs = run->subject->held(run->model.quota, run->state, now_ns, runs);
+    size_t n_runs = run->subject->algorithm->held(run->model.quota, run->state, now_ns, runs);
     assert_true(n_runs <= HELD_RUNS_MAX);
     uint64_t held = 0, at_ns = strict_at(run, now_ns);
     for (size_t i = 0; i < n_runs; i++) {
@@ -320,7 +317,7 @@ static inline void strict_refund(struct strict_run *run, uint64_t now_ns)
                             .cost = (uint32_t)units,
                             .verb = STINT_REFUND};
     memcpy(run->before, run->state, run->size);
-    struct stint_decision decision = run->subject->ask(model->quota, run->state, &ask);
+    struct stint_decision decision = run->subject->algorithm->ask(model->quota, run->state, &ask);
     assert_int_equal(decision.outcome, STINT_ALLOW);
     assert_true(decision.granted <= units);
     if (decision.granted == 0)
@@ -360,7 +357,7 @@ static inline void strict_step(struct strict_run *run)
     if (free == quota->limit)
         run->model.displaces = false;
     memcpy(run->before, run->state, run->size);
-    struct stint_decision decision = run->subject->ask(quota, run->state, &ask);
+    struct stint_decision decision = run->subject->algorithm->ask(quota, run->state, &ask);
 
     if (ask.verb == STINT_TAKE)
         strict_assert_same(foretold, decision);

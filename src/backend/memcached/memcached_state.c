@@ -179,53 +179,39 @@ static bool is_never_used(const struct loaded *loaded)
                                    : loaded->words.lo == 0 && loaded->words.hi == 0;
 }
 
-static struct stint_decision ask_algorithm(struct loaded *loaded, const struct stint_ask *ask)
+static const void *state_of(const struct loaded *loaded)
 {
-    if (is_wide(&loaded->quota))
-        return algorithm_wide_ask(&loaded->quota, loaded->wide, ask);
-    return has_two_words(&loaded->quota) ? algorithm16_ask(&loaded->quota, &loaded->words, ask)
-                                         : algorithm8_ask(&loaded->quota, &loaded->words.lo, ask);
+    return is_wide(&loaded->quota) ? (const void *)loaded->wide : &loaded->words;
+}
+
+static void *mutable_state_of(struct loaded *loaded)
+{
+    return is_wide(&loaded->quota) ? (void *)loaded->wide : &loaded->words;
 }
 
 static struct stint_decision ask_words(struct loaded *loaded, const struct stint_ask *ask)
 {
-    struct stint_ask own = *ask;
-    own.verb = algorithm_own_verb(&loaded->quota, ask->verb);
-    return ask_algorithm(loaded, &own);
+    return stint_state_ask(&loaded->quota, mutable_state_of(loaded), ask);
 }
 
 static bool is_valid(const struct loaded *loaded, uint64_t now_ns)
 {
-    if (is_wide(&loaded->quota))
-        return algorithm_wide_is_valid(&loaded->quota, loaded->wide, now_ns);
-    return has_two_words(&loaded->quota)
-               ? algorithm16_is_valid(&loaded->quota, loaded->words, now_ns)
-               : algorithm8_is_valid(&loaded->quota, loaded->words.lo, now_ns);
+    return algorithm_is_valid(&loaded->quota, state_of(loaded), now_ns);
 }
 
 static uint64_t own_ns(const struct loaded *loaded)
 {
-    if (is_wide(&loaded->quota))
-        return algorithm_wide_own_ns(&loaded->quota, loaded->wide);
-    return has_two_words(&loaded->quota) ? algorithm16_own_ns(&loaded->quota, loaded->words)
-                                         : algorithm8_own_ns(&loaded->quota, loaded->words.lo);
+    return algorithm_own_ns(&loaded->quota, state_of(loaded));
 }
 
 static uint64_t expires_at(const struct loaded *loaded)
 {
-    if (is_wide(&loaded->quota))
-        return algorithm_wide_expires_at(&loaded->quota, loaded->wide);
-    return has_two_words(&loaded->quota) ? algorithm16_expires_at(&loaded->quota, loaded->words)
-                                         : algorithm8_expires_at(&loaded->quota, loaded->words.lo);
+    return algorithm_expires_at(&loaded->quota, state_of(loaded));
 }
 
 static size_t held(const struct loaded *loaded, uint64_t at_ns, struct held_run *runs)
 {
-    if (is_wide(&loaded->quota))
-        return algorithm_wide_held(&loaded->quota, loaded->wide, at_ns, runs);
-    return has_two_words(&loaded->quota)
-               ? algorithm16_held(&loaded->quota, loaded->words, at_ns, runs)
-               : algorithm8_held(&loaded->quota, loaded->words.lo, at_ns, runs);
+    return algorithm_held(&loaded->quota, state_of(loaded), at_ns, runs);
 }
 
 /* ---- Epochs ---------------------------------------------------------------------------------- */
@@ -276,19 +262,10 @@ static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
         runs[i].at_ns = sub_floor(runs[i].at_ns, later_ns);
     at_ns = sub_floor(at_ns, later_ns);
     bool keeps_time = to->quota.limit > 0 && !is_never_used(from);
-    if (is_wide(&to->quota)) {
-        algorithm_wide_carry(&to->quota, to->wide, runs, n_runs);
-        if (keeps_time)
-            algorithm_wide_pass(&to->quota, to->wide, at_ns);
-    } else if (has_two_words(&to->quota)) {
-        to->words = algorithm16_carry(&to->quota, runs, n_runs);
-        if (keeps_time)
-            algorithm16_pass(&to->quota, &to->words, at_ns);
-    } else {
-        to->words = (struct word16){.lo = algorithm8_carry(&to->quota, runs, n_runs)};
-        if (keeps_time)
-            algorithm8_pass(&to->quota, &to->words.lo, at_ns);
-    }
+    to->words = (struct word16){0, 0};
+    algorithm_carry(&to->quota, mutable_state_of(to), runs, n_runs);
+    if (keeps_time)
+        algorithm_pass(&to->quota, mutable_state_of(to), at_ns);
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
@@ -615,7 +592,8 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
                              .verb = STINT_REFUND};
     limit_back(loaded, ticket, &back);
     struct stint_decision decision =
-        back.cost > 0 ? ask_algorithm(loaded, &back) : look(loaded, now_ns, 0);
+        back.cost > 0 ? algorithm_ask(&loaded->quota, mutable_state_of(loaded), &back)
+                      : look(loaded, now_ns, 0);
     closed->expired[expiry_action(ticket->kept)]++;
     closed->kept_units += units - min_u64(decision.granted, units);
     memcached_tickets_remove(&tickets, ticket);
@@ -668,7 +646,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
         ticket_settling(ticket->units, step->verb == BACKEND_SETTLE ? step->cost : 0,
                         charged_at(loaded, ticket, now_ns), now_ns);
     limit_back(loaded, ticket, &ask);
-    *decision = ask_algorithm(loaded, &ask);
+    *decision = algorithm_ask(&loaded->quota, mutable_state_of(loaded), &ask);
     memcached_tickets_remove(&tickets, ticket);
     return 0;
 }

@@ -5,7 +5,7 @@
  */
 #include "sim/judge/history.h"
 
-#include "algorithm/groups.h"
+#include "algorithm/algorithm.h"
 #include "base/wide_int.h"
 
 #include <assert.h>
@@ -80,7 +80,7 @@ static bool add_row(const struct walk *walk)
 static bool follow_groups(struct walk *walk, size_t n_before)
 {
     struct history *history = walk->history;
-    size_t n_now = groups_of(history->quota, walk->state, walk->now_ns, walk->groups);
+    size_t n_now = algorithm_groups(history->quota, walk->state, walk->now_ns, walk->groups);
     size_t oldest = history->n_groups - n_before;
     for (size_t i = 0; i < n_now; i++) {
         if (i >= n_before) {
@@ -130,7 +130,8 @@ static bool add_event(struct walk *walk, const struct history_event *event)
 {
     if (event->granted == 0)
         return event->cost == 0 || add_denial(walk, event);
-    size_t n_before = groups_of(walk->history->quota, walk->state, walk->now_ns, walk->groups);
+    size_t n_before =
+        algorithm_groups(walk->history->quota, walk->state, walk->now_ns, walk->groups);
     /* A table without a slot for the key may have granted what its algorithm would not. */
     if (ask(walk, event->granted, STINT_TAKE).outcome != STINT_ALLOW)
         ask(walk, event->granted, STINT_CHARGE);

@@ -8,12 +8,12 @@
  * content is not known. After a boot before which the table was not closed, the same is done to all
  * live states. A slot whose quota is not known is emptied: no request can refer to it.
  */
-#include "table/region/repair.h"
-
 #include "base/wide_int.h"
+#include "table/cooldown.h"
 #include "table/overrides.h"
+#include "table/pool_records.h"
 #include "table/requests.h"
-#include "table/slot/rule.h"
+#include "table/slot/wide.h"
 
 #include <string.h>
 
@@ -21,6 +21,7 @@ struct repairing {
     struct asking asking;  /* ask.now_ns: no decision was later */
     uint64_t asked_max_ns; /* the latest time that a state can hold */
     bool after_crash;
+    uint64_t blocks_until_ns, cooldowns_until_ns;
 };
 
 enum found {
@@ -60,8 +61,8 @@ static enum found find16(const struct repairing *repairing, const struct seen *s
         return held.first <= last_ns ? FOUND_WHOLE : FOUND_DAMAGED;
     }
     struct word16 word = {held.first, held.second & STATE_MASK};
-    bool is_whole = mark == state_mark(generation) &&
-                    algorithm16_is_valid(quota, word, repairing->asked_max_ns);
+    bool is_whole =
+        mark == state_mark(generation) && algorithm_is_valid(quota, &word, repairing->asked_max_ns);
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
 
@@ -74,11 +75,11 @@ static enum found find(const struct repairing *repairing, const struct seen *see
     if ((seen->pair.first & TAG_PENDING) != 0)
         return FOUND_DAMAGED;
     if (repairing->asking.slots->class == CLASS_8) {
-        is_whole = algorithm8_is_valid(quota, seen->pair.second, repairing->asked_max_ns);
+        is_whole = algorithm_is_valid(quota, &seen->pair.second, repairing->asked_max_ns);
     } else {
         if (wide_is_at_work(seen))
             return FOUND_HALF_DONE;
-        is_whole = wide_is_valid(seen, quota, repairing->asked_max_ns);
+        is_whole = algorithm_is_valid(quota, wide_bytes(seen), repairing->asked_max_ns);
     }
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
@@ -103,7 +104,7 @@ static void fill(struct repairing *repairing, struct seen *seen, const struct st
     }
     seen->pair.first &= ~TAG_PENDING;
     seen->at->first = seen->pair.first;
-    entry_fill(&repairing->asking, seen, quota, until_ns);
+    repairing->asking.slots->ops->fill(&repairing->asking, seen, quota, until_ns);
 }
 
 /* After a crash: live states are full for one period. A frozen state holds its own time. */
@@ -133,7 +134,7 @@ static void repair_frozen(struct repairing *repairing, struct seen *seen)
 {
     struct stint_table *table = repairing->asking.table;
     const struct slots *slots = repairing->asking.slots;
-    uint64_t now_ns = repairing->asking.ask.now_ns, until_ns = rule_frozen_until(slots, seen);
+    uint64_t now_ns = repairing->asking.ask.now_ns, until_ns = slots->ops->frozen_until(seen);
     uint64_t full_until_ns = add_sat(now_ns, table->ahead_ns);
     bool lives = add_sat(until_ns, table_grace_ns(table)) > now_ns;
     if (until_ns > add_sat(repairing->asked_max_ns, 3 * table->ahead_ns)) {
@@ -148,9 +149,9 @@ static void repair_frozen(struct repairing *repairing, struct seen *seen)
     struct pair *state = seen->state;
     if (slots->class == CLASS_WIDE)
         wide_free(seen, until_ns);
-    else if (until_ns != rule_frozen_until(slots, seen) && slots->class == CLASS_8)
+    else if (until_ns != slots->ops->frozen_until(seen) && slots->class == CLASS_8)
         seen->at->second = frozen8(until_ns, seen->pair.second);
-    else if (until_ns != rule_frozen_until(slots, seen))
+    else if (until_ns != slots->ops->frozen_until(seen))
         *state = (struct pair){until_ns, state_mark(seen->pair.second) | STATE_FROZEN};
 }
 
@@ -190,23 +191,34 @@ static void repair_slot(struct repairing *repairing, struct seen *seen)
     else if (repairing->after_crash)
         fill_live(repairing, seen, quota);
     else if (repairing->asking.slots->class == CLASS_WIDE)
-        wide_free(seen, algorithm_wide_expires_at(quota, wide_bytes(seen)));
+        wide_free(seen, algorithm_expires_at(quota, wide_bytes(seen)));
 }
 
-/* The user chooses how long a block lasts, so any time is valid; the latest is recorded. */
-static void repair_block(struct repairing *repairing, const struct seen *seen, uint64_t *latest_ns)
+/*
+ * The user chooses how long a block lasts, so any time is valid; the latest is recorded. A cooldown
+ * that no report can have written is removed: at worst the upstream service answers 429 once more.
+ */
+static void repair_block(struct repairing *repairing, const struct seen *seen)
 {
+    uint64_t word = seen->pair.second, now_ns = repairing->asking.ask.now_ns;
+    bool is_cooldown = (seen->pair.first & TAG_ID_MASK) == COOLDOWN_ID;
+    bool has_no_end = word >> COOLDOWN_LOW_BITS == UINT64_MAX >> COOLDOWN_LOW_BITS;
     if (seen->pair.first == 0)
         return;
     if (is_new_key(repairing, seen)) {
         empty(repairing, seen);
-        return;
+    } else if (is_cooldown && !has_no_end && word > add_sat(now_ns, COOLDOWN_MAX_NS)) {
+        empty(repairing, seen);
+        table_count(&table_counters(repairing->asking.table)->states_damaged, 1);
+    } else {
+        uint64_t *until_ns =
+            is_cooldown ? &repairing->cooldowns_until_ns : &repairing->blocks_until_ns;
+        seen->at->first &= ~TAG_PENDING;
+        *until_ns = max_u64(*until_ns, word);
     }
-    seen->at->first &= ~TAG_PENDING;
-    *latest_ns = max_u64(*latest_ns, seen->pair.second);
 }
 
-static void repair_class(struct repairing *repairing, enum slot_class class, uint64_t *blocked_ns)
+static void repair_class(struct repairing *repairing, enum slot_class class)
 {
     const struct slots *slots = &repairing->asking.table->slots[class];
     repairing->asking.slots = slots;
@@ -214,28 +226,29 @@ static void repair_class(struct repairing *repairing, enum slot_class class, uin
         for (unsigned way = 0; way < WAYS; way++) {
             struct seen seen = slots_see(slots, slots->base + set * slots->set_size, way);
             if (class == CLASS_BLOCKS)
-                repair_block(repairing, &seen, blocked_ns);
+                repair_block(repairing, &seen);
             else
                 repair_slot(repairing, &seen);
         }
     }
 }
 
-void repair_table(struct stint_table *table, bool after_crash)
+void table_repair(struct stint_table *table, bool after_crash)
 {
     struct region_header *header = table->region.header;
     struct repairing repairing = {.asking = {.table = table}, .after_crash = after_crash};
-    uint64_t blocked_ns = 0;
     intern_repair(&table->intern);
     table->ahead_ns = intern_period_max(&table->intern);
     repairing.asking.ask.now_ns =
         min_u64(table_latest_ns(table, region_now(&table->region)), STINT_NOW_MAX);
     repairing.asked_max_ns = entry_asked_max_ns(table, repairing.asking.ask.now_ns);
     for (int class = 0; class < CLASSES; class ++)
-        repair_class(&repairing, (enum slot_class) class, &blocked_ns);
-    header->blocks_until_ns = blocked_ns;
+        repair_class(&repairing, (enum slot_class) class);
+    header->blocks_until_ns = repairing.blocks_until_ns;
+    header->cooldowns_until_ns = repairing.cooldowns_until_ns;
     overrides_repair(table);
     requests_repair(table);
+    pool_records_repair(table);
     if (after_crash) {
         const struct region_fixed *fixed = &table->region.fixed;
         memset(region_at(&table->region, fixed->tickets_offset), 0,

@@ -2,7 +2,7 @@
 /* A copy of a table in a file that opens as the table does: every slot valid and whole, or empty.
  */
 #define _GNU_SOURCE
-#include "table/slot/entry.h"
+#include "table/slot/wide.h"
 
 #include "table/clock.h"
 #include "table/overrides.h"

@@ -28,31 +28,10 @@ uint64_t entry_asked_max_ns(const struct stint_table *table, uint64_t now_ns)
     return min_u64(add_sat(latest_ns, table->ahead_ns), STINT_NOW_MAX);
 }
 
-static bool read_whole(struct asking *asking, const struct seen *seen, struct entry_state *state)
-{
-    if (state->class == CLASS_8) {
-        state->as.word8 = seen->pair.second;
-        return pair_equals(cas16_load(seen->at), seen->pair);
-    }
-    if (state->class == CLASS_WIDE)
-        return wide_copy(asking, seen, state->as.bytes);
-    struct pair held = state->held = cas16_load_stable(seen->state);
-    if (state_leaves(held, seen->pair.second)) {
-        state->as.word16 = algorithm16_fill(state->quota, held.first);
-        return held.first != 0;
-    }
-    state->as.word16 = (struct word16){held.first, held.second & STATE_MASK};
-    return (held.second & ~STATE_MASK) == state_mark(seen->pair.second);
-}
-
 static bool is_valid(const struct asking *asking, const struct entry_state *state)
 {
     uint64_t asked_max_ns = entry_asked_max_ns(asking->table, asking->ask.now_ns);
-    if (state->class == CLASS_8)
-        return algorithm8_is_valid(state->quota, state->as.word8, asked_max_ns);
-    if (state->class == CLASS_16)
-        return algorithm16_is_valid(state->quota, state->as.word16, asked_max_ns);
-    return algorithm_wide_is_valid(state->quota, state->as.bytes, asked_max_ns);
+    return algorithm_is_valid(state->quota, &state->as, asked_max_ns);
 }
 
 /* Skips what an opening would repair: a table that is opened read-only is not changed. */
@@ -63,18 +42,14 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
         return false;
     state->class = asking->slots->class;
     state->quota = entry_quota(asking, tag_word);
-    return state->quota != NULL && read_whole(asking, seen, state) &&
+    return state->quota != NULL && asking->slots->ops->copy(asking, seen, state) &&
            (!asking->table->region.read_only || is_valid(asking, state));
 }
 
 static struct stint_decision peek(struct entry_state *state, uint64_t now_ns, uint32_t cost)
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
-    if (state->class == CLASS_8)
-        return algorithm8_ask(state->quota, &state->as.word8, &ask);
-    if (state->class == CLASS_16)
-        return algorithm16_ask(state->quota, &state->as.word16, &ask);
-    return algorithm_wide_ask(state->quota, state->as.bytes, &ask);
+    return algorithm_ask(state->quota, &state->as, &ask);
 }
 
 struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
@@ -88,52 +63,21 @@ struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
 
 uint64_t entry_expires_at(const struct entry_state *state)
 {
-    if (state->class == CLASS_8)
-        return algorithm8_expires_at(state->quota, state->as.word8);
-    if (state->class == CLASS_16)
-        return algorithm16_expires_at(state->quota, state->as.word16);
-    return algorithm_wide_expires_at(state->quota, state->as.bytes);
+    return algorithm_expires_at(state->quota, &state->as);
 }
 
 size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
 {
-    if (state->class == CLASS_8)
-        return algorithm8_held(state->quota, state->as.word8, now_ns, runs);
-    if (state->class == CLASS_16)
-        return algorithm16_held(state->quota, state->as.word16, now_ns, runs);
-    return algorithm_wide_held(state->quota, state->as.bytes, now_ns, runs);
+    return algorithm_held(state->quota, &state->as, now_ns, runs);
 }
 
-CAS16_TARGET bool entry_forget(struct asking *asking, const struct seen *seen,
-                               const struct entry_state *state)
+void entry_get_past(struct asking *asking, const struct seen *seen)
 {
-    if (state->class == CLASS_WIDE)
-        return wide_forget_same(asking, seen, state->as.bytes);
-    if (state->class == CLASS_16) {
-        /* The generation advances without a new key: a charge under way fails, and is repeated. */
-        uint64_t next = seen->pair.second + 1;
-        struct pair gone = {0, state_mark(next) | STATE_FROZEN};
-        if (!cas16(seen->state, state->held, gone))
-            return false;
+    asking->quota =
+        intern_quota(&asking->table->intern, (uint32_t)(seen->pair.first & TAG_ID_MASK));
+    bool is_damaged = asking->quota == NULL || table_class(asking->quota) != asking->slots->class;
+    if (asking->slots->ops->displace != NULL && !is_damaged)
+        asking->slots->ops->displace(asking, seen);
+    else if (is_damaged || !slots_is_whole(asking->slots, seen))
         slots_withdraw(asking->slots, seen);
-        return true;
-    }
-    return slots_withdraw(asking->slots, seen);
-}
-
-void entry_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
-                uint64_t until_ns)
-{
-    struct held_run full = {asking->ask.now_ns, quota->burst};
-    struct pair *word = seen->state;
-    if (asking->slots->class == CLASS_8) {
-        /* gcra represents "full" by a debt of one capacity; the others have a fill. */
-        seen->at->second = quota->algorithm == STINT_GCRA ? algorithm8_carry(quota, &full, 1)
-                                                          : algorithm8_fill(quota, until_ns);
-    } else if (asking->slots->class == CLASS_16) {
-        struct word16 filled = algorithm16_fill(quota, until_ns);
-        *word = (struct pair){filled.lo, filled.hi | state_mark(seen->pair.second)};
-    } else {
-        wide_fill(asking, seen, quota, until_ns);
-    }
 }

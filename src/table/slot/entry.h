@@ -3,7 +3,7 @@
 #ifndef STINT_TABLE_SLOT_ENTRY_H
 #define STINT_TABLE_SLOT_ENTRY_H
 
-#include "table/slot/place.h"
+#include "table/slot/asking.h"
 
 struct entry_state {
     const struct stint_quota *quota;
@@ -40,14 +40,7 @@ uint64_t entry_expires_at(const struct entry_state *state);
 /* What a state holds at now; returns the number of runs. */
 size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs);
 
-/* Forgets the state in a slot; false if it is no longer the one that was read. */
-bool entry_forget(struct asking *asking, const struct seen *seen, const struct entry_state *state);
-
-/* Makes the state in a slot full until an instant. For a sole user of the table. */
-void entry_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
-                uint64_t until_ns);
-
-/* Writes a copied wide state into unshared memory of a slot. */
-void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state);
+/* For a state that could not be read: it has changed, its owner is stuck, or it is damaged. */
+void entry_get_past(struct asking *asking, const struct seen *seen);
 
 #endif

@@ -11,12 +11,12 @@
  * A live state under `inherit` or `deny` never leaves its slot. Under `inherit` a new key is denied
  * until the first of the live states in its slots expires, and is new then: docs/semantics.md, 5.4.
  */
-#include "table/slot/rule.h"
+#include "table/slot/place.h"
 
 #include <assert.h>
 
 /* Sets when the state expires: nothing is lost with an expired one. */
-static void appraise_life(const struct asking *asking, uint64_t expires_at_ns, struct place *place)
+void place_appraise_life(const struct asking *asking, uint64_t expires_at_ns, struct place *place)
 {
     place->expires_at_ns = add_sat(expires_at_ns, table_grace_ns(asking->table));
     if (expires_at_ns == 0) {
@@ -29,14 +29,8 @@ static void appraise_life(const struct asking *asking, uint64_t expires_at_ns, s
     }
 }
 
-/* A cost of 0 shows how a state stands: any other decision includes what it would take. */
-static struct stint_ask how_it_stands(const struct asking *asking)
-{
-    return (struct stint_ask){.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
-}
-
-static bool may_be_evicted(const struct asking *asking, const struct stint_quota *quota,
-                           const struct place *place)
+bool place_may_be_evicted(const struct asking *asking, const struct stint_quota *quota,
+                          const struct place *place)
 {
     return place->worth == WORTH_KEEP && table_when_full(asking->table, quota) == STINT_FULL_EVICT;
 }
@@ -51,48 +45,16 @@ void place_weigh(const struct stint_decision *stands, struct place *place)
     place->share = (uint32_t)(((uint64_t)place->held_units << 32) / stands->limit);
 }
 
-static void appraise8(const struct asking *asking, const struct stint_quota *quota,
-                      struct place *place)
-{
-    struct stint_ask ask = how_it_stands(asking);
-    uint64_t state = place->seen.pair.second;
-    appraise_life(asking, algorithm8_expires_at(quota, state), place);
-    if (may_be_evicted(asking, quota, place)) {
-        struct stint_decision stands = algorithm8_ask(quota, &state, &ask);
-        place_weigh(&stands, place);
-    }
-}
-
-static void appraise16(const struct asking *asking, const struct stint_quota *quota,
-                       struct place *place)
-{
-    uint64_t generation = place->seen.pair.second;
-    struct stint_ask ask = how_it_stands(asking);
-    bool arrives = (place->seen.pair.first & TAG_PENDING) != 0 &&
-                   (place->state.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
-    if (arrives || state_leaves(place->state, generation)) {
-        appraise_life(asking, place->state.first, place);
-        return;
-    }
-    if ((place->state.second & ~STATE_MASK) != state_mark(generation)) {
-        place->worth = WORTH_EMPTY; /* damaged: no request can refer to it */
-        return;
-    }
-    struct word16 state = {place->state.first, place->state.second & STATE_MASK};
-    appraise_life(asking, algorithm16_expires_at(quota, state), place);
-    if (may_be_evicted(asking, quota, place)) {
-        struct stint_decision stands = algorithm16_ask(quota, &state, &ask);
-        place_weigh(&stands, place);
-    }
-}
-
-static void appraise_wide(const struct asking *asking, const struct stint_quota *quota,
+void place_appraise_state(const struct asking *asking, const struct stint_quota *quota, void *state,
                           struct place *place)
 {
-    struct stint_decision stands;
-    appraise_life(asking, wide_expires_at(&place->seen), place);
-    if (may_be_evicted(asking, quota, place) && wide_stands(asking, &place->seen, quota, &stands))
-        place_weigh(&stands, place);
+    place_appraise_life(asking, algorithm_expires_at(quota, state), place);
+    if (!place_may_be_evicted(asking, quota, place))
+        return;
+    /* A cost of 0 shows how a state stands: any other decision includes what it would take. */
+    struct stint_ask ask = {.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
+    struct stint_decision stands = algorithm_ask(quota, state, &ask);
+    place_weigh(&stands, place);
 }
 
 /*
@@ -120,7 +82,8 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
     if (tag_word == 0)
         return place;
     if (tag_word == TAG_ABANDONED) {
-        place.worth = wide_is_left(&place.seen) ? WORTH_KEEP : WORTH_EMPTY;
+        bool is_left = slots->class == CLASS_WIDE && slots->ops->is_left(&place.seen);
+        place.worth = is_left ? WORTH_KEEP : WORTH_EMPTY;
         place.expires_at_ns = asking->ask.now_ns + NS_PER_S;
         return place;
     }
@@ -129,11 +92,11 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
         return place;
     }
     if (slots_is_frozen(tag_word)) {
-        appraise_life(asking, rule_frozen_until(slots, &place.seen), &place);
+        place_appraise_life(asking, slots->ops->frozen_until(&place.seen), &place);
         return place;
     }
     if (slots->class == CLASS_BLOCKS) {
-        appraise_life(asking, place.seen.pair.second, &place);
+        place_appraise_life(asking, place.seen.pair.second, &place);
         return place;
     }
     const struct stint_quota *quota =
@@ -141,12 +104,7 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
     place.is_damaged = quota == NULL || table_class(quota) != slots->class;
     if (place.is_damaged)
         return place;
-    if (slots->class == CLASS_8)
-        appraise8(asking, quota, &place);
-    else if (slots->class == CLASS_16)
-        appraise16(asking, quota, &place);
-    else
-        appraise_wide(asking, quota, &place);
+    slots->ops->appraise(asking, quota, &place);
     return place;
 }
 
@@ -211,64 +169,4 @@ void place_count(const struct asking *asking, const struct place *place)
     } else if (place->seen.pair.first != 0) {
         table_count(&counters->evictions_lossless, 1);
     }
-}
-
-/* The decision for a new key without a slot, by its quota's when_full; `fresh` is what it would be.
- */
-static struct stint_decision decide_when_full(const struct asking *asking,
-                                              const struct place *place,
-                                              struct stint_decision fresh)
-{
-    struct region_counters *counters = table_counters(asking->table);
-    uint8_t policy = table_when_full(asking->table, asking->quota);
-    bool counts = asking->ask.verb != STINT_PEEK;
-    assert(place->seen.at == NULL);
-    fresh.stored = 0;
-    if (policy == STINT_FULL_ALLOW) {
-        if (counts)
-            table_count(&counters->full_allowed, 1);
-        return fresh;
-    }
-    if (counts)
-        table_count(
-            policy == STINT_FULL_DENY ? &counters->full_denied : &counters->evictions_inherit, 1);
-    uint64_t wait_ns = place->expires_at_ns - asking->ask.now_ns;
-    return (struct stint_decision){
-        .outcome = STINT_DENY,
-        .limit = fresh.limit,
-        .retry_after_ns = wait_ns,
-        .reset_after_ns = wait_ns,
-    };
-}
-
-enum new_key admit_new_key(struct asking *asking, bool charges, struct place *place,
-                           struct stint_decision *decision)
-{
-    bool asks = decision->outcome != STINT_NEVER && asking->ask.cost > 0 &&
-                place_moves_in(asking->ask.verb);
-    *place = (struct place){.seen = {.at = NULL}};
-    if (asks)
-        *place = place_choose(asking);
-    if (charges && place->seen.at != NULL)
-        return NEW_KEY_PUBLISHES; /* and searches the other classes then */
-    switch (rule_look(asking, decision)) {
-    case RULE_ALONE:
-        if (asks && place->seen.at == NULL)
-            *decision = decide_when_full(asking, place, *decision);
-        return NEW_KEY_DECIDED;
-    case RULE_AGAIN:
-        rule_pause(asking);
-        return NEW_KEY_AGAIN;
-    case RULE_DECIDED:
-        return NEW_KEY_DECIDED;
-    case RULE_OTHER:
-        break;
-    }
-    if (!asks)
-        *place = place_choose(asking);
-    if (place->seen.at != NULL)
-        return NEW_KEY_PUBLISHES;
-    /* Its units stay elsewhere, so it must be full here: they are over within one period. */
-    rule_refuse(asking, add_sat(asking->ask.now_ns, asking->quota->period_ns), decision);
-    return NEW_KEY_DECIDED;
 }

@@ -15,6 +15,8 @@
  * that changes it ends there, the key is full until then, not new.
  */
 #include "table/region/owner.h"
+#include "table/slot/entry.h"
+#include "table/slot/new_key.h"
 #include "table/slot/rule.h"
 
 #define CHANGER_PATIENCE 200 /* times to let others run before finishing another's change */
@@ -35,7 +37,7 @@ static bool word_equals(struct word16 a, struct word16 b)
 }
 
 /* Step 1: the state of slot `seen` is `state`; its successor is full until until_ns. */
-CAS16_TARGET static bool freeze(const struct seen *seen, struct pair state, uint64_t until_ns)
+CAS16_TARGET static bool freeze_state(const struct seen *seen, struct pair state, uint64_t until_ns)
 {
     uint64_t next = seen->pair.second + 1;
     struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
@@ -47,7 +49,7 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct seen 
                                  struct pair state, uint64_t until_ns)
 {
     uint64_t next = seen->pair.second + 1;
-    if (!state_leaves(state, seen->pair.second) && !freeze(seen, state, until_ns))
+    if (!state_leaves(state, seen->pair.second) && !freeze_state(seen, state, until_ns))
         return false;
     struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, next};
     return cas16(seen->at, seen->pair, pending);
@@ -105,7 +107,8 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
         slots_withdraw(asking->slots, pending); /* damaged */
         return;
     }
-    struct word16 full = algorithm16_fill(changer.quota, frozen.first);
+    struct word16 full;
+    algorithm_fill(changer.quota, &full, frozen.first);
     finish(&changer, pending, frozen, full, full);
 }
 
@@ -114,7 +117,7 @@ CAS16_TARGET static bool publish_place(const struct asking *asking, struct place
 {
     bool evicts = place->worth == WORTH_EVICT;
     if (evicts) {
-        if (!freeze(&place->seen, place->state, 0))
+        if (!freeze_state(&place->seen, place->state, 0))
             return false;
         place_count(asking, place);
         place->state = (struct pair){0, state_mark(place->seen.pair.second + 1) | STATE_FROZEN};
@@ -131,7 +134,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
     for (;;) {
         struct word16 state = {0, 0};
         struct place place;
-        *decision = algorithm16_ask(asking->quota, &state, &asking->ask);
+        *decision = algorithm_ask(asking->quota, &state, &asking->ask);
         bool charges = !word_equals(state, (struct word16){0, 0});
         enum new_key new_key = admit_new_key(asking, charges, &place, decision);
         if (new_key != NEW_KEY_PUBLISHES)
@@ -151,8 +154,10 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
         rule_pause(asking);
     if (found == RULE_AGAIN || found == RULE_DECIDED)
         return found == RULE_DECIDED;
-    struct word16 before = algorithm16_carry(asking->quota, move.runs, move.n_runs), after = before;
-    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
+    struct word16 before, after;
+    algorithm_carry(asking->quota, &before, move.runs, move.n_runs);
+    after = before;
+    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (found == RULE_ALONE)
         return word_equals(after, before) || finish(asking, seen, frozen, before, after);
@@ -184,18 +189,18 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
             finish_for_changer(asking, seen, held);
         return false;
     }
-    if (asking->rule != 0 && table_same_algorithm(asking, seen->pair.first))
+    if (asking->rule != 0 && asking_same_algorithm(asking, seen->pair.first))
         return arrive(asking, seen, held, decision);
     struct word16 before = {0, 0}, after = before;
-    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, before) && asking->rule == 0)
         return true; /* nothing to charge: the slot stays as it was */
-    if (!table_same_algorithm(asking, seen->pair.first)) {
+    if (!asking_same_algorithm(asking, seen->pair.first)) {
         publish(asking, seen, held, 0); /* under our algorithm, so that the tag has its quota */
         return false;
     }
-    if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || table_catch_up(asking))
+    if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || asking_catch_up(asking))
         return false;
     return finish(asking, seen, held, before, after);
 }
@@ -210,13 +215,14 @@ CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen,
     struct word16 carried = {0, 0};
     uint64_t until_ns = 0;
     if (writer != NULL && table_class(writer) == CLASS_16) {
-        size_t n_runs = algorithm16_held(writer, unpack(held), asking->ask.now_ns, runs);
-        carried = algorithm16_carry(asking->quota, runs, n_runs);
-        until_ns = max_u64(algorithm16_expires_at(writer, unpack(held)),
-                           algorithm16_expires_at(asking->quota, carried));
+        struct word16 old = unpack(held);
+        size_t n_runs = algorithm_held(writer, &old, asking->ask.now_ns, runs);
+        algorithm_carry(asking->quota, &carried, runs, n_runs);
+        until_ns = max_u64(algorithm_expires_at(writer, &old),
+                           algorithm_expires_at(asking->quota, &carried));
     }
     struct word16 after = carried;
-    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, carried))
         return pair_equals(cas16_load(seen->state), held);
@@ -247,10 +253,10 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
             slots_withdraw(asking->slots, seen);
         return false;
     }
-    if (!table_same_algorithm(asking, seen->pair.first))
+    if (!asking_same_algorithm(asking, seen->pair.first))
         return convert(asking, seen, held, decision);
     struct word16 before = unpack(held), after = before;
-    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, before))
         return pair_equals(cas16_load(seen->state), held);
@@ -262,45 +268,7 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
     return true;
 }
 
-void place16_help(struct asking *asking, const struct seen *seen)
-{
-    struct pair held = cas16_load_stable(seen->state);
-    uint64_t generation = seen->pair.second;
-    asking->id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
-    if ((seen->pair.first & TAG_PENDING) == 0) {
-        if (state_leaves(held, generation) && held.first != 0)
-            publish(asking, seen, held, held.first);
-    } else if ((held.second & ~STATE_MASK) == state_mark(generation)) {
-        make_valid(seen);
-    } else if (held.second == (state_mark(generation) | STATE_FROZEN) && held.first != 0) {
-        finish_for_changer(asking, seen, held);
-    }
-}
-
-CAS16_TARGET bool place16_freeze(struct asking *asking, struct seen *seen, struct pair held,
-                                 uint64_t until_ns)
-{
-    uint64_t next = seen->pair.second + 1;
-    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
-    struct pair gone = {asking->home.tag | TAG_PENDING, next};
-    if (!cas16(seen->state, held, frozen) || !cas16(seen->at, seen->pair, gone))
-        return false;
-    seen->pair = gone;
-    return true;
-}
-
-CAS16_TARGET void place16_put_back(struct asking *asking, const struct seen *gone,
-                                   uint64_t tag_word, struct pair held)
-{
-    /* The tag has the key's own quota again, as when that hands the slot from the key to itself. */
-    struct seen pending = *gone;
-    struct pair frozen = cas16_load_stable(gone->state);
-    pending.pair.first = tag_word | TAG_PENDING;
-    if (cas16(gone->at, gone->pair, pending.pair))
-        finish(asking, &pending, frozen, unpack(held), unpack(held));
-}
-
-struct stint_decision place16_ask(struct asking *asking)
+static struct stint_decision ask(struct asking *asking)
 {
     struct stint_decision decision;
     for (;;) {
@@ -318,3 +286,110 @@ struct stint_decision place16_ask(struct asking *asking)
             return decision;
     }
 }
+
+/* ---- The other operations -------------------------------------------------------------------- */
+
+static void appraise(const struct asking *asking, const struct stint_quota *quota,
+                     struct place *place)
+{
+    uint64_t generation = place->seen.pair.second;
+    bool arrives = (place->seen.pair.first & TAG_PENDING) != 0 &&
+                   (place->state.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
+    if (arrives || state_leaves(place->state, generation)) {
+        place_appraise_life(asking, place->state.first, place);
+        return;
+    }
+    if ((place->state.second & ~STATE_MASK) != state_mark(generation)) {
+        place->worth = WORTH_EMPTY; /* damaged: no request can refer to it */
+        return;
+    }
+    struct word16 state = unpack(place->state);
+    place_appraise_state(asking, quota, &state, place);
+}
+
+static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
+{
+    struct pair held = state->held = cas16_load_stable(seen->state);
+    (void)asking;
+    if (state_leaves(held, seen->pair.second)) {
+        algorithm_fill(state->quota, &state->as, held.first);
+        return held.first != 0;
+    }
+    state->as.word16 = unpack(held);
+    return (held.second & ~STATE_MASK) == state_mark(seen->pair.second);
+}
+
+/* The generation advances without a new key: a charge under way fails, and is repeated. */
+static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
+{
+    if (!freeze_state(seen, state->held, 0))
+        return false;
+    slots_withdraw(asking->slots, seen);
+    return true;
+}
+
+static void fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
+                 uint64_t until_ns)
+{
+    struct pair *state = seen->state;
+    struct word16 filled;
+    (void)asking;
+    algorithm_fill(quota, &filled, until_ns);
+    *state = pack(filled, seen->pair.second);
+}
+
+CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
+                                const struct entry_state *state, uint64_t until_ns)
+{
+    struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second + 1};
+    if (!freeze_state(seen, state->held, until_ns) || !cas16(seen->at, seen->pair, gone))
+        return false;
+    seen->pair = gone;
+    return true;
+}
+
+/* The tag has the key's own quota again, as when that hands the slot from the key to itself. */
+CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone, struct pair valid,
+                                  const struct entry_state *state)
+{
+    struct seen pending = *gone;
+    struct pair frozen = cas16_load_stable(gone->state);
+    pending.pair.first = valid.first | TAG_PENDING;
+    if (cas16(gone->at, gone->pair, pending.pair))
+        finish(asking, &pending, frozen, unpack(state->held), unpack(state->held));
+}
+
+static uint64_t frozen_until(const struct seen *frozen)
+{
+    struct pair state = cas16_load_stable(frozen->state);
+    bool is_frozen =
+        (state.second & ~STATE_MASK) == (state_mark(frozen->pair.second) | STATE_FROZEN);
+    return is_frozen ? state.first : 0;
+}
+
+static void help(struct asking *asking, const struct seen *seen)
+{
+    struct pair held = cas16_load_stable(seen->state);
+    uint64_t generation = seen->pair.second;
+    asking->id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
+    if ((seen->pair.first & TAG_PENDING) == 0) {
+        if (state_leaves(held, generation) && held.first != 0)
+            publish(asking, seen, held, held.first);
+    } else if ((held.second & ~STATE_MASK) == state_mark(generation)) {
+        make_valid(seen);
+    } else if (held.second == (state_mark(generation) | STATE_FROZEN) && held.first != 0) {
+        finish_for_changer(asking, seen, held);
+    }
+}
+
+const struct class_ops place16_ops = {
+    .ask = ask,
+    .appraise = appraise,
+    .copy = copy,
+    .forget = forget,
+    .fill = fill,
+    .freeze = freeze,
+    .put_back = put_back,
+    .frozen_until = frozen_until,
+    .help = help,
+};

@@ -3,6 +3,8 @@
  * Deciding on states of 8 bytes, which are in the slot's pair beside the tag: one swap changes
  * both, so no charge can reach a slot that belongs to another key by now.
  */
+#include "table/slot/entry.h"
+#include "table/slot/new_key.h"
 #include "table/slot/rule.h"
 
 /* The state under the quota's algorithm, also if a quota with other parameters wrote it. */
@@ -10,7 +12,7 @@ static uint64_t read_state(const struct asking *asking, struct pair pair)
 {
     if ((pair.first & TAG_PENDING) != 0)
         return 0;
-    if (table_same_algorithm(asking, pair.first))
+    if (asking_same_algorithm(asking, pair.first))
         return pair.second;
     const struct stint_quota *writer =
         intern_quota(&asking->table->intern, (uint32_t)(pair.first & TAG_ID_MASK));
@@ -19,8 +21,10 @@ static uint64_t read_state(const struct asking *asking, struct pair pair)
     struct held_run runs[HELD_RUNS_MAX];
     if (writer->algorithm == asking->quota->algorithm && writer->algorithm == STINT_GCRA)
         return pair.second; /* a TAT means the same under any rate */
-    size_t n_runs = algorithm8_held(writer, pair.second, asking->ask.now_ns, runs);
-    return algorithm8_carry(asking->quota, runs, n_runs);
+    uint64_t carried;
+    size_t n_runs = algorithm_held(writer, &pair.second, asking->ask.now_ns, runs);
+    algorithm_carry(asking->quota, &carried, runs, n_runs);
+    return carried;
 }
 
 /* `before` is what the caller would have found in the state if its slot was pending. */
@@ -55,7 +59,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
     for (;;) {
         uint64_t state = 0;
         struct place place;
-        *decision = algorithm8_ask(asking->quota, &state, &asking->ask);
+        *decision = algorithm_ask(asking->quota, &state, &asking->ask);
         enum new_key new_key = admit_new_key(asking, state != 0, &place, decision);
         if (new_key != NEW_KEY_PUBLISHES)
             return new_key == NEW_KEY_DECIDED;
@@ -74,8 +78,10 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
         rule_pause(asking);
     if (found == RULE_AGAIN || found == RULE_DECIDED)
         return found == RULE_DECIDED;
-    uint64_t before = algorithm8_carry(asking->quota, move.runs, move.n_runs), state = before;
-    *decision = algorithm8_ask(asking->quota, &state, &asking->ask);
+    uint64_t before, state;
+    algorithm_carry(asking->quota, &before, move.runs, move.n_runs);
+    state = before;
+    *decision = algorithm_ask(asking->quota, &state, &asking->ask);
     decision->stored = 1;
     if (found == RULE_ALONE)
         return state == before || swap(asking, seen, before, state);
@@ -87,7 +93,7 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
     return true;
 }
 
-struct stint_decision place8_ask(struct asking *asking)
+static struct stint_decision ask(struct asking *asking)
 {
     struct stint_decision decision;
     for (;;) {
@@ -105,7 +111,7 @@ struct stint_decision place8_ask(struct asking *asking)
             continue;
         }
         uint64_t state = read_state(asking, seen.pair), before = state;
-        decision = algorithm8_ask(asking->quota, &state, &asking->ask);
+        decision = algorithm_ask(asking->quota, &state, &asking->ask);
         decision.stored = 1;
         if (state == before) {
             /* Nothing to swap, so nothing confirms that the two halves match: read again. */
@@ -114,9 +120,80 @@ struct stint_decision place8_ask(struct asking *asking)
             continue;
         }
         if (pending && (slots_settle(asking->slots, &asking->home, &seen) != SETTLE_MINE ||
-                        table_catch_up(asking)))
+                        asking_catch_up(asking)))
             continue;
         if (swap(asking, &seen, before, state))
             return decision;
     }
 }
+
+/* ---- The other operations -------------------------------------------------------------------- */
+
+static void appraise(const struct asking *asking, const struct stint_quota *quota,
+                     struct place *place)
+{
+    uint64_t state = place->seen.pair.second;
+    place_appraise_state(asking, quota, &state, place);
+}
+
+static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
+{
+    (void)asking;
+    state->as.word8 = seen->pair.second;
+    return pair_equals(cas16_load(seen->at), seen->pair);
+}
+
+static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
+{
+    (void)state;
+    return slots_withdraw(asking->slots, seen);
+}
+
+/* gcra represents "full" by a debt of one capacity; the others have a fill. */
+static void fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
+                 uint64_t until_ns)
+{
+    struct held_run full = {asking->ask.now_ns, quota->burst};
+    uint64_t filled;
+    if (quota->algorithm == STINT_GCRA)
+        algorithm_carry(quota, &filled, &full, 1);
+    else
+        algorithm_fill(quota, &filled, until_ns);
+    seen->at->second = filled;
+}
+
+CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
+                                const struct entry_state *state, uint64_t until_ns)
+{
+    struct pair gone = {asking->home.tag | TAG_PENDING,
+                        frozen8(until_ns, table_nonce(asking->table))};
+    (void)state;
+    if (!cas16(seen->at, seen->pair, gone))
+        return false;
+    seen->pair = gone;
+    return true;
+}
+
+CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone, struct pair valid,
+                                  const struct entry_state *state)
+{
+    (void)asking;
+    (void)state;
+    cas16(gone->at, gone->pair, valid);
+}
+
+static uint64_t frozen_until(const struct seen *frozen)
+{
+    return frozen8_until(frozen->pair.second);
+}
+
+const struct class_ops place8_ops = {
+    .ask = ask,
+    .appraise = appraise,
+    .copy = copy,
+    .forget = forget,
+    .fill = fill,
+    .freeze = freeze,
+    .put_back = put_back,
+    .frozen_until = frozen_until,
+};

@@ -4,6 +4,7 @@
 
 #include "base/wide_int.h"
 #include "table/region/owner.h"
+#include "table/table.h"
 
 #define PATIENCE 200 /* reads without a change, before the writer counts as ended */
 
@@ -120,18 +121,6 @@ void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_de
 
 /* ---- Conflicts ------------------------------------------------------------------------------- */
 
-uint64_t rule_frozen_until(const struct slots *slots, const struct seen *frozen)
-{
-    if (slots->class == CLASS_8)
-        return frozen8_until(frozen->pair.second);
-    if (slots->class == CLASS_WIDE)
-        return wide_expires_at(frozen);
-    struct pair state = cas16_load_stable(frozen->state);
-    bool is_frozen =
-        (state.second & ~STATE_MASK) == (state_mark(frozen->pair.second) | STATE_FROZEN);
-    return is_frozen ? state.first : 0;
-}
-
 static bool is_valid_beside(const struct asking *asking, const struct slots *frozen)
 {
     for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
@@ -150,7 +139,7 @@ static bool is_valid_beside(const struct asking *asking, const struct slots *fro
 static bool meet_frozen(struct asking *asking, const struct slots *slots, const struct seen *frozen,
                         struct stint_decision *decision)
 {
-    uint64_t until_ns = add_sat(rule_frozen_until(slots, frozen), table_grace_ns(asking->table));
+    uint64_t until_ns = add_sat(slots->ops->frozen_until(frozen), table_grace_ns(asking->table));
     /* An expired one goes before another may be valid: its mover may still put it back. */
     if (until_ns <= asking->ask.now_ns || is_valid_beside(asking, slots)) {
         slots_withdraw(slots, frozen);
@@ -178,7 +167,7 @@ static bool is_in_the_way(struct asking *asking, const struct others *others,
     if (others->bound.slots != NULL) {
         struct asking other = in_class(asking, others->bound.slots);
         if (!is_patient(asking, &others->bound.seen))
-            place16_help(&other, &others->bound.seen);
+            other.slots->ops->help(&other, &others->bound.seen);
         return true;
     }
     if (others->frozen.slots != NULL) {
@@ -204,23 +193,12 @@ static bool is_blocked(const struct asking *asking, struct stint_decision *decis
 
 /* ---- Moving ---------------------------------------------------------------------------------- */
 
-CAS16_TARGET static bool freeze8(struct rule_move *move, uint64_t until_ns)
-{
-    uint64_t nonce = table_nonce(move->from.table);
-    move->gone.pair = (struct pair){move->from.home.tag | TAG_PENDING, frozen8(until_ns, nonce)};
-    return cas16(move->valid.at, move->valid.pair, move->gone.pair);
-}
-
 /* Later than now, so that no two frozen pairs of the key in one slot are equal. */
 static bool freeze(struct rule_move *move)
 {
     uint64_t until_ns = max_u64(entry_expires_at(&move->state), move->from.ask.now_ns + 1);
     move->gone = move->valid;
-    if (move->from.slots->class == CLASS_8)
-        return freeze8(move, until_ns);
-    if (move->from.slots->class == CLASS_16)
-        return place16_freeze(&move->from, &move->gone, move->state.held, until_ns);
-    return wide_freeze(&move->from, &move->gone, move->state.as.bytes, until_ns);
+    return move->from.slots->ops->freeze(&move->from, &move->gone, &move->state, until_ns);
 }
 
 /* The decision of the quota's algorithm on units that are elsewhere; nothing is written. */
@@ -229,16 +207,8 @@ static __attribute__((noinline)) struct stint_decision decide_on(const struct as
 {
     struct entry_state carried;
     struct stint_decision decision;
-    if (asking->slots->class == CLASS_8) {
-        carried.as.word8 = algorithm8_carry(asking->quota, move->runs, move->n_runs);
-        decision = algorithm8_ask(asking->quota, &carried.as.word8, &asking->ask);
-    } else if (asking->slots->class == CLASS_16) {
-        carried.as.word16 = algorithm16_carry(asking->quota, move->runs, move->n_runs);
-        decision = algorithm16_ask(asking->quota, &carried.as.word16, &asking->ask);
-    } else {
-        algorithm_wide_carry(asking->quota, carried.as.bytes, move->runs, move->n_runs);
-        decision = algorithm_wide_ask(asking->quota, carried.as.bytes, &asking->ask);
-    }
+    algorithm_carry(asking->quota, &carried.as, move->runs, move->n_runs);
+    decision = algorithm_ask(asking->quota, &carried.as, &asking->ask);
     decision.stored = 1;
     return decision;
 }
@@ -260,7 +230,7 @@ static enum rule_found read_other(struct asking *asking, const struct other *val
     move->from = in_class(asking, valid->slots);
     move->valid = valid->seen;
     if (!entry_read(&move->from, &move->valid, &move->state)) {
-        table_get_past(&move->from, &move->valid);
+        entry_get_past(&move->from, &move->valid);
         return RULE_AGAIN;
     }
     move->n_runs = entry_runs(&move->state, asking->ask.now_ns, move->runs);
@@ -283,14 +253,9 @@ void rule_arrived(const struct rule_move *move)
     slots_withdraw(move->from.slots, &move->gone);
 }
 
-CAS16_TARGET void rule_put_back(struct rule_move *move)
+void rule_put_back(struct rule_move *move)
 {
-    if (move->from.slots->class == CLASS_8)
-        cas16(move->gone.at, move->gone.pair, move->valid.pair);
-    else if (move->from.slots->class == CLASS_16)
-        place16_put_back(&move->from, &move->gone, move->valid.pair.first, move->state.held);
-    else
-        wide_put_back(&move->from, &move->gone, move->valid.pair, move->state.as.bytes);
+    move->from.slots->ops->put_back(&move->from, &move->gone, move->valid.pair, &move->state);
 }
 
 /* A function of its own, because of the stack space of a state. */
@@ -338,7 +303,7 @@ enum rule_found rule_arrive(struct asking *asking, const struct seen *mine, stru
     }
     if (is_blocked(asking, decision))
         return RULE_DECIDED;
-    if (table_catch_up(asking))
+    if (asking_catch_up(asking))
         return RULE_AGAIN;
     if (others.valid.slots == NULL)
         return RULE_ALONE;

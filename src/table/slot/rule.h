@@ -73,7 +73,4 @@ bool rule_waits(struct asking *asking, const struct seen *seen);
 /* Denies because the units stay elsewhere until an instant. */
 void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_decision *decision);
 
-/* Until when the units of a frozen slot live; 0 if it is no longer frozen. */
-uint64_t rule_frozen_until(const struct slots *slots, const struct seen *frozen);
-
 #endif

@@ -2,10 +2,16 @@
 /* Finds a key's slot, and ensures that it has only one. */
 #include "table/slot/slots.h"
 
-void slots_open(struct slots *slots, const struct region *region, enum slot_class class)
+#if !CAS16_LOCK_FREE
+uint32_t cas16_locks[CAS16_LOCKS]; /* of machines without a 16-byte swap; see cas16.h */
+#endif
+
+void slots_open(struct slots *slots, const struct region *region, enum slot_class class,
+                const struct class_ops *ops)
 {
     const struct class_layout *layout = &region->fixed.classes[class];
     *slots = (struct slots){
+        .ops = ops,
         .base = region_at(region, layout->offset),
         .sets = layout->sets,
         .set_size = layout->set_size,

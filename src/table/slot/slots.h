@@ -58,8 +58,11 @@ static inline uint64_t frozen8_until(uint64_t word)
     return word >> FROZEN_NONCE_BITS << FROZEN_UNIT_LOG2;
 }
 
+struct class_ops; /* asking.h */
+
 /* One class of slots, as this process sees it. */
 struct slots {
+    const struct class_ops *ops; /* NULL: blocks hold no state */
     uint8_t *base;
     uint64_t sets;
     uint32_t set_size, half_size, state_offset, state_stride, state_half, state_size;
@@ -79,7 +82,8 @@ struct seen {
     struct pair pair;
 };
 
-void slots_open(struct slots *slots, const struct region *region, enum slot_class class);
+void slots_open(struct slots *slots, const struct region *region, enum slot_class class,
+                const struct class_ops *ops);
 
 static inline struct home slots_home(const struct slots *slots, struct hash128 hash)
 {

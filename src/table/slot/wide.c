@@ -9,10 +9,13 @@
  * slot loses its tag. When the owner continues, it cannot give the word back, and decides anew;
  * only then, or when its process has ended, the slot is free again.
  */
-#include "table/slot/rule.h"
+#include "table/slot/wide.h"
 
 #include "base/wide_int.h"
 #include "table/region/owner.h"
+#include "table/slot/new_key.h"
+#include "table/slot/rule.h"
+#include "table/table.h"
 
 #include <string.h>
 
@@ -31,7 +34,7 @@ uint64_t wide_expires_at(const struct seen *seen)
     return __atomic_load_n(&wide->expires_at_ns, __ATOMIC_RELAXED);
 }
 
-bool wide_is_left(const struct seen *seen)
+static bool is_left(const struct seen *seen)
 {
     const struct wide_state *wide = seen->state;
     uint64_t word = __atomic_load_n(&wide->owner, __ATOMIC_RELAXED);
@@ -117,8 +120,8 @@ static void repair(const struct asking *asking, const struct seen *seen)
         return;
     expires_ns = min_u64(expires_ns, full_until(asking, quota));
     if (expires_ns > asking->ask.now_ns)
-        algorithm_wide_fill(quota, wide->bytes, expires_ns);
-    set_expires_at(wide, algorithm_wide_expires_at(quota, wide->bytes));
+        algorithm_fill(quota, wide->bytes, expires_ns);
+    set_expires_at(wide, algorithm_expires_at(quota, wide->bytes));
 }
 
 /*
@@ -141,11 +144,11 @@ static struct stint_decision stands_at(const struct asking *asking, const struct
 {
     struct wide_state *wide = seen->state;
     struct stint_ask ask = {.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
-    return algorithm_wide_ask(quota, wide->bytes, &ask);
+    return algorithm_ask(quota, wide->bytes, &ask);
 }
 
-bool wide_stands(const struct asking *asking, const struct seen *seen,
-                 const struct stint_quota *quota, struct stint_decision *stands)
+static bool wide_stands(const struct asking *asking, const struct seen *seen,
+                        const struct stint_quota *quota, struct stint_decision *stands)
 {
     struct wide_state *wide = seen->state;
     uint64_t mine;
@@ -231,7 +234,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
     if (is_displaced(asking, decision))
         return true;
     /* A peek writes nothing, so it may read the page that is never used. */
-    *decision = algorithm_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
+    *decision = algorithm_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
     bool charges = verb != STINT_PEEK && decision->outcome != STINT_NEVER && peek.cost > 0;
     struct place place;
     enum new_key new_key = admit_new_key(asking, charges, &place, decision);
@@ -242,11 +245,11 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 
 static struct stint_decision algorithm_of(struct asking *asking, void *bytes)
 {
-    asking->own_ns = algorithm_wide_own_ns(asking->quota, bytes);
+    asking->own_ns = algorithm_own_ns(asking->quota, bytes);
     struct stint_decision decision =
         asking->holder != NULL && asking->ask.verb == STINT_TAKE
             ? concurrency_hold(asking->quota, bytes, &asking->ask, asking->holder)
-            : algorithm_wide_ask(asking->quota, bytes, &asking->ask);
+            : algorithm_ask(asking->quota, bytes, &asking->ask);
     decision.stored = 1;
     return decision;
 }
@@ -265,14 +268,14 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
     _Alignas(16) unsigned char carried[WIDE_STATE_MAX];
     size_t n_runs = 0;
     if (writer != NULL && table_class(writer) == CLASS_WIDE)
-        n_runs = algorithm_wide_held(writer, wide->bytes, asking->ask.now_ns, runs);
-    algorithm_wide_carry(asking->quota, carried, runs, n_runs);
+        n_runs = algorithm_held(writer, wide->bytes, asking->ask.now_ns, runs);
+    algorithm_carry(asking->quota, carried, runs, n_runs);
     struct stint_decision decision = algorithm_of(asking, carried);
     if (decision.granted == 0)
         return decision;
     memset(wide->bytes, 0, asking->slots->state_size);
     memcpy(wide->bytes, carried, asking->quota->derived.state_size);
-    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
     struct pair renamed = {asking->home.tag | asking->id, seen->pair.second};
     if (cas16(seen->at, seen->pair, renamed))
         seen->pair = renamed;
@@ -285,17 +288,17 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
 {
     struct wide_state *wide = seen->state;
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
-    if (pending &&
-        (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || table_catch_up(asking)))
+    if (pending && (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE ||
+                    asking_catch_up(asking)))
         return false;
     if (pending && is_displaced(asking, decision))
         return true;
-    if (!pending && !table_same_algorithm(asking, seen->pair.first)) {
+    if (!pending && !asking_same_algorithm(asking, seen->pair.first)) {
         *decision = convert(asking, seen);
         return true;
     }
     *decision = algorithm_of(asking, wide->bytes);
-    uint64_t expires_at_ns = algorithm_wide_expires_at(asking->quota, wide->bytes);
+    uint64_t expires_at_ns = algorithm_expires_at(asking->quota, wide->bytes);
     set_expires_at(wide, expires_at_ns);
     if (!pending || expires_at_ns == 0)
         return true;
@@ -345,9 +348,9 @@ CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *
     if (*found == RULE_AGAIN || *found == RULE_DECIDED)
         return *found == RULE_DECIDED;
     memset(wide->bytes, 0, asking->slots->state_size);
-    algorithm_wide_carry(asking->quota, wide->bytes, move->runs, move->n_runs);
+    algorithm_carry(asking->quota, wide->bytes, move->runs, move->n_runs);
     *decision = algorithm_of(asking, wide->bytes);
-    uint64_t expires_at_ns = algorithm_wide_expires_at(asking->quota, wide->bytes);
+    uint64_t expires_at_ns = algorithm_expires_at(asking->quota, wide->bytes);
     set_expires_at(wide, expires_at_ns);
     if (*found == RULE_ALONE && expires_at_ns == 0)
         return true;
@@ -382,7 +385,7 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen 
     return decided && is_ours;
 }
 
-struct stint_decision wide_ask(struct asking *asking)
+static struct stint_decision ask(struct asking *asking)
 {
     struct stint_decision decision;
     for (;;) {
@@ -434,7 +437,7 @@ bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units)
         return false;
     struct wide_state *wide = seen.state;
     bool found = concurrency_release(asking->quota, wide->bytes, asking->ask.now_ns, holder, units);
-    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
     return give_back(&seen, mine) && found;
 }
 
@@ -446,7 +449,7 @@ bool wide_renew(struct asking *asking, uint64_t *holder)
         return false;
     struct wide_state *wide = seen.state;
     bool found = concurrency_renew(asking->quota, wide->bytes, asking->ask.now_ns, holder);
-    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
     return give_back(&seen, mine) && found;
 }
 
@@ -462,7 +465,7 @@ void wide_forget(struct asking *asking)
     give_back(&seen, mine);
 }
 
-bool wide_forget_same(struct asking *asking, const struct seen *seen, const void *bytes)
+static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
     struct wide_state *wide = seen->state;
     uint64_t mine;
@@ -472,8 +475,8 @@ bool wide_forget_same(struct asking *asking, const struct seen *seen, const void
     struct pair now = cas16_load_stable(seen->at);
     if (taken == OWNER_TAKEN_OVER)
         repair(asking, &(struct seen){seen->at, wide, now});
-    bool same =
-        pair_equals(now, seen->pair) && memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
+    bool same = pair_equals(now, seen->pair) &&
+                memcmp(wide->bytes, state->as.bytes, asking->slots->state_size) == 0;
     if (same) {
         memset(wide->bytes, 0, asking->slots->state_size);
         set_expires_at(wide, 0);
@@ -481,8 +484,8 @@ bool wide_forget_same(struct asking *asking, const struct seen *seen, const void
     return give_back(seen, mine) && same;
 }
 
-CAS16_TARGET bool wide_freeze(struct asking *asking, struct seen *seen, const void *bytes,
-                              uint64_t until_ns)
+CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
+                                const struct entry_state *state, uint64_t until_ns)
 {
     struct wide_state *wide = seen->state;
     struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second};
@@ -493,7 +496,7 @@ CAS16_TARGET bool wide_freeze(struct asking *asking, struct seen *seen, const vo
     if (taken == OWNER_TAKEN_OVER)
         repair(asking, &(struct seen){seen->at, wide, cas16_load_stable(seen->at)});
     bool frozen = pair_equals(cas16_load_stable(seen->at), seen->pair) &&
-                  memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
+                  memcmp(wide->bytes, state->as.bytes, asking->slots->state_size) == 0;
     if (frozen) {
         set_expires_at(wide, until_ns);
         frozen = cas16(seen->at, seen->pair, gone);
@@ -504,8 +507,8 @@ CAS16_TARGET bool wide_freeze(struct asking *asking, struct seen *seen, const vo
 }
 
 /* The bytes, too: a thread that ended during a search for a slot may have left them invalid. */
-CAS16_TARGET void wide_put_back(struct asking *asking, const struct seen *gone, struct pair valid,
-                                const void *bytes)
+CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone, struct pair valid,
+                                  const struct entry_state *state)
 {
     struct wide_state *wide = gone->state;
     uint64_t mine;
@@ -513,13 +516,13 @@ CAS16_TARGET void wide_put_back(struct asking *asking, const struct seen *gone, 
     if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
         return;
     if (pair_equals(cas16_load_stable(gone->at), gone->pair)) {
-        memcpy(wide->bytes, bytes, asking->slots->state_size);
+        memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
         cas16(gone->at, gone->pair, valid);
     }
     give_back(gone, mine);
 }
 
-void wide_displace(struct asking *asking, const struct seen *seen)
+static void displace_stuck(struct asking *asking, const struct seen *seen)
 {
     struct seen again = *seen;
     uint64_t mine;
@@ -528,13 +531,13 @@ void wide_displace(struct asking *asking, const struct seen *seen)
         give_back(seen, mine);
 }
 
-bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes)
+static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
     struct wide_state *wide = seen->state;
     uint64_t mine;
     if (asking->table->region.read_only) {
         /* Read-only memory: a state whose owner is at work may be copied half written. */
-        memcpy(bytes, wide->bytes, asking->slots->state_size);
+        memcpy(state->as.bytes, wide->bytes, asking->slots->state_size);
         return pair_equals(cas16_load(seen->at), seen->pair);
     }
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
@@ -543,7 +546,7 @@ bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes)
     struct pair now = cas16_load_stable(seen->at);
     if (taken == OWNER_TAKEN_OVER)
         repair(asking, &(struct seen){seen->at, wide, now});
-    memcpy(bytes, wide->bytes, asking->slots->state_size);
+    memcpy(state->as.bytes, wide->bytes, asking->slots->state_size);
     return give_back(seen, mine) && pair_equals(now, seen->pair);
 }
 
@@ -551,11 +554,6 @@ const void *wide_bytes(const struct seen *seen)
 {
     const struct wide_state *wide = seen->state;
     return wide->bytes;
-}
-
-bool wide_is_valid(const struct seen *seen, const struct stint_quota *quota, uint64_t now_ns)
-{
-    return algorithm_wide_is_valid(quota, wide_bytes(seen), now_ns);
 }
 
 bool wide_is_at_work(const struct seen *seen)
@@ -574,14 +572,14 @@ void wide_free(const struct seen *seen, uint64_t expires_at_ns)
         wide->expires_at_ns = expires_at_ns;
 }
 
-void wide_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
-               uint64_t until_ns)
+static void fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
+                 uint64_t until_ns)
 {
     struct wide_state *wide = seen->state;
     wide->owner = 0;
     memset(wide->bytes, 0, asking->slots->state_size);
-    algorithm_wide_fill(quota, wide->bytes, until_ns);
-    set_expires_at(wide, algorithm_wide_expires_at(quota, wide->bytes));
+    algorithm_fill(quota, wide->bytes, until_ns);
+    set_expires_at(wide, algorithm_expires_at(quota, wide->bytes));
 }
 
 void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state)
@@ -590,3 +588,26 @@ void wide_paste(const struct asking *asking, void *slot_state, const struct entr
     memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
     wide->expires_at_ns = entry_expires_at(state);
 }
+
+static void appraise(const struct asking *asking, const struct stint_quota *quota,
+                     struct place *place)
+{
+    struct stint_decision stands;
+    place_appraise_life(asking, wide_expires_at(&place->seen), place);
+    if (place_may_be_evicted(asking, quota, place) &&
+        wide_stands(asking, &place->seen, quota, &stands))
+        place_weigh(&stands, place);
+}
+
+const struct class_ops wide_ops = {
+    .ask = ask,
+    .appraise = appraise,
+    .copy = copy,
+    .forget = forget,
+    .fill = fill,
+    .freeze = freeze,
+    .put_back = put_back,
+    .frozen_until = wide_expires_at,
+    .displace = displace_stuck,
+    .is_left = is_left,
+};

@@ -99,7 +99,7 @@ static void take(const struct stint_quota *quota, const struct node *node, uint3
 {
     union state state = state_of(quota, node), at_once = state;
     struct stint_ask ask = {.now_ns = NOW_NS, .cost = 1};
-    struct stint_decision decision = buckets_ask(quota, &state, &ask);
+    struct stint_decision decision = algorithm_buckets.ask(quota, &state, &ask);
     if (decision.granted == 0)
         return;
     if (in_use + 1 + decision.remaining > quota->limit)
@@ -111,9 +111,9 @@ static void take(const struct stint_quota *quota, const struct node *node, uint3
     add(&next);
 
     ask.cost = 1 + decision.remaining;
-    buckets_ask(quota, &at_once, &ask);
+    algorithm_buckets.ask(quota, &at_once, &ask);
     for (ask.cost = 1; decision.remaining > 0;)
-        decision = buckets_ask(quota, &state, &ask);
+        decision = algorithm_buckets.ask(quota, &state, &ask);
     if (memcmp(&state, &at_once, sizeof(state)) != 0)
         complain(quota, "a cost is not the same as its single units");
 }
@@ -127,7 +127,7 @@ static void refund(const struct stint_quota *quota, const struct node *node)
                                     .at_ns = (uint64_t)(NOW_NS - age),
                                     .cost = units,
                                     .verb = STINT_REFUND};
-            uint32_t granted = buckets_ask(quota, &state, &ask).granted;
+            uint32_t granted = algorithm_buckets.ask(quota, &state, &ask).granted;
             uint8_t used[PERIOD_MAX];
             memcpy(used, node->used, sizeof(used));
             used[age] = (uint8_t)(used[age] - granted);
@@ -181,16 +181,16 @@ static void trace_of_twenty(void)
     struct stint_quota quota = {
         .limit = 500, .period_ns = 10 * NS_PER_MIN, .time_slack_ns = NS_PER_MIN, .count_slack = 50};
     uint64_t state[2 + 20] = {0};
-    if (buckets_check(&quota, NULL) != STINT_OK || quota.derived.max_buckets != 20)
+    if (algorithm_buckets.check(&quota, NULL) != STINT_OK || quota.derived.max_buckets != 20)
         complain(&quota, "the formula does not say 20");
     struct stint_ask ask = {.cost = 1};
-    buckets_ask(&quota, state, &ask);
+    algorithm_buckets.ask(&quota, state, &ask);
     for (ask.now_ns = 59 * NS_PER_S; ask.now_ns < 10 * NS_PER_MIN;) {
-        buckets_ask(&quota, state, &ask);
+        algorithm_buckets.ask(&quota, state, &ask);
         ask.now_ns = ask.now_ns / NS_PER_MIN * NS_PER_MIN + NS_PER_MIN;
     }
     ask.cost = 451;
-    if (buckets_ask(&quota, state, &ask).granted != 451 || (state[0] & 31) != 20)
+    if (algorithm_buckets.ask(&quota, state, &ask).granted != 451 || (state[0] & 31) != 20)
         complain(&quota, "the trace does not reach 20");
     printf("500/10m time_slack=1m count_slack=50: 20 buckets reached of 20\n");
 }
@@ -208,7 +208,7 @@ int main(void)
                                                 .time_slack_ns = slack_ns,
                                                 .count_slack = size};
                     struct stint_error error;
-                    if (buckets_check(&quota, &error) != STINT_OK)
+                    if (algorithm_buckets.check(&quota, &error) != STINT_OK)
                         complain(&quota, error.message);
                     uint32_t formula = quota.derived.max_buckets;
                     quota.derived.max_buckets = limit; /* the search is to see, not to abort */

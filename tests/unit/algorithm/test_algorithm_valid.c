@@ -56,80 +56,34 @@ struct subject {
     uint64_t seed;
 };
 
-static struct word16 word16_of(const struct subject *subject)
-{
-    return (struct word16){subject->words[0], subject->words[1]};
-}
-
 static bool is_valid(const struct subject *subject, uint64_t now_ns)
 {
-    const struct stint_quota *quota = &subject->quota;
-    if (subject->size == 8)
-        return algorithm8_is_valid(quota, subject->words[0], now_ns);
-    if (subject->size == 16)
-        return algorithm16_is_valid(quota, word16_of(subject), now_ns);
-    return algorithm_wide_is_valid(quota, subject->words, now_ns);
+    return algorithm_is_valid(&subject->quota, subject->words, now_ns);
 }
 
 static uint64_t expires_at(const struct subject *subject)
 {
-    const struct stint_quota *quota = &subject->quota;
-    if (subject->size == 8)
-        return algorithm8_expires_at(quota, subject->words[0]);
-    if (subject->size == 16)
-        return algorithm16_expires_at(quota, word16_of(subject));
-    return algorithm_wide_expires_at(quota, subject->words);
+    return algorithm_expires_at(&subject->quota, subject->words);
 }
 
 static size_t held(const struct subject *subject, uint64_t now_ns, struct held_run *runs)
 {
-    const struct stint_quota *quota = &subject->quota;
-    if (subject->size == 8)
-        return algorithm8_held(quota, subject->words[0], now_ns, runs);
-    if (subject->size == 16)
-        return algorithm16_held(quota, word16_of(subject), now_ns, runs);
-    return algorithm_wide_held(quota, subject->words, now_ns, runs);
-}
-
-static void set_words(struct subject *subject, struct word16 word)
-{
-    subject->words[0] = word.lo;
-    if (subject->size == 16)
-        subject->words[1] = word.hi;
+    return algorithm_held(&subject->quota, subject->words, now_ns, runs);
 }
 
 static void fill(struct subject *subject, uint64_t until_ns)
 {
-    if (subject->size == 8)
-        subject->words[0] = algorithm8_fill(&subject->quota, until_ns);
-    else if (subject->size == 16)
-        set_words(subject, algorithm16_fill(&subject->quota, until_ns));
-    else
-        algorithm_wide_fill(&subject->quota, subject->words, until_ns);
+    algorithm_fill(&subject->quota, subject->words, until_ns);
 }
 
 static struct stint_decision ask(struct subject *subject, const struct stint_ask *asked)
 {
-    const struct stint_quota *quota = &subject->quota;
-    if (subject->size == 8)
-        return algorithm8_ask(quota, subject->words, asked);
-    if (subject->size > 16)
-        return algorithm_wide_ask(quota, subject->words, asked);
-    struct word16 word = word16_of(subject);
-    struct stint_decision decision = algorithm16_ask(quota, &word, asked);
-    set_words(subject, word);
-    return decision;
+    return algorithm_ask(&subject->quota, subject->words, asked);
 }
 
 static void carry(struct subject *subject, const struct held_run *runs, size_t n_runs)
 {
-    const struct stint_quota *quota = &subject->quota;
-    if (subject->size == 8)
-        subject->words[0] = algorithm8_carry(quota, runs, n_runs);
-    else if (subject->size == 16)
-        set_words(subject, algorithm16_carry(quota, runs, n_runs));
-    else
-        algorithm_wide_carry(quota, subject->words, runs, n_runs);
+    algorithm_carry(&subject->quota, subject->words, runs, n_runs);
 }
 
 static struct subject subject_of(const char *spec)

@@ -21,9 +21,7 @@ static bool buckets_justified(const struct strict_model *model, uint64_t cost, u
 }
 
 static const struct strict_subject buckets_subject = {
-    .ask = buckets_ask,
-    .expires_at = buckets_expires_at,
-    .held = buckets_held,
+    .algorithm = &algorithm_buckets,
     .justified = buckets_justified,
 };
 
@@ -36,7 +34,7 @@ static struct stint_quota buckets_quota(uint32_t limit, uint64_t period_ns, uint
                                 .count_slack = count_slack,
                                 .algorithm = STINT_BUCKETS};
     struct stint_error error;
-    if (buckets_check(&quota, &error) != STINT_OK)
+    if (algorithm_buckets.check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.message);
     return quota;
 }
@@ -45,7 +43,7 @@ static struct stint_decision buckets_do(const struct stint_quota *quota, void *s
                                         uint64_t now_ns, uint32_t cost)
 {
     struct stint_ask ask = {.now_ns = now_ns, .at_ns = now_ns, .cost = cost, .verb = verb};
-    return buckets_ask(quota, state, &ask);
+    return algorithm_buckets.ask(quota, state, &ask);
 }
 
 /* The number of buckets in a state, from its header alone. */
@@ -174,8 +172,8 @@ static void test_a_filled_state_denies_until_then(void **unused)
         for (int turn = 0; turn < 100; turn++) {
             uint64_t until_ns =
                 1 + strict_below(&random, turn < 50 ? 4 * quota.period_ns : STINT_NOW_MAX - 1);
-            buckets_fill(&quota, state, until_ns);
-            uint64_t expires_ns = buckets_expires_at(&quota, state);
+            algorithm_buckets.fill(&quota, state, until_ns);
+            uint64_t expires_ns = algorithm_buckets.expires_at(&quota, state);
             uint64_t expected_ns =
                 min_u64(max_u64(until_ns, quota.period_ns), STINT_NOW_MAX + quota.period_ns);
             assert_true(expires_ns == expected_ns);
@@ -203,23 +201,23 @@ static void test_sizes_and_refusals(void **unused)
     assert_int_equal(buckets_quota(0, NS_PER_MIN, 9 * NS_PER_S, 1).derived.state_size, 24);
     struct stint_error error;
     struct stint_quota quota = {.limit = 1000, .period_ns = NS_PER_MIN};
-    assert_int_equal(buckets_check(&quota, &error), STINT_E_MISMATCH);
+    assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_E_MISMATCH);
     quota.count_slack = 1;
-    assert_int_equal(buckets_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "8016 bytes"));
     quota.count_slack = 1001;
-    assert_int_equal(buckets_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_E_RANGE);
     quota.count_slack = 0;
     quota.time_slack_ns = NS_PER_MIN / 1000 - 1;
-    assert_int_equal(buckets_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_E_RANGE);
     quota.time_slack_ns = NS_PER_MIN + 1;
-    assert_int_equal(buckets_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_E_RANGE);
     quota = (struct stint_quota){
         .limit = 100000, .period_ns = NS_PER_YEAR, .time_slack_ns = NS_PER_YEAR / 10};
-    assert_int_equal(buckets_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "count_slack of at most 512 fits"));
     quota.count_slack = 512;
-    assert_int_equal(buckets_check(&quota, &error), STINT_OK);
+    assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_OK);
 }
 
 int main(void)

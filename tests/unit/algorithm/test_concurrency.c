@@ -31,7 +31,7 @@ static struct stint_quota concurrency_quota(uint32_t limit, uint64_t lease_ns)
                                 .lease_ns = lease_ns,
                                 .algorithm = STINT_CONCURRENCY};
     struct stint_error error;
-    if (concurrency_check(&quota, &error) != STINT_OK)
+    if (algorithm_concurrency.check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.message);
     return quota;
 }
@@ -74,7 +74,7 @@ static void hold(struct concurrency_run *run)
         ask.verb = next_random(&run->random) % 2 == 0 ? STINT_TAKE_UPTO : STINT_CHARGE;
     struct stint_ask peek = {.now_ns = run->now_ns, .cost = cost, .verb = STINT_PEEK};
     memcpy(before, run->state, sizeof(before));
-    struct stint_decision foretold = concurrency_ask(&run->quota, run->state, &peek);
+    struct stint_decision foretold = algorithm_concurrency.ask(&run->quota, run->state, &peek);
     assert_memory_equal(before, run->state, sizeof(before));
     struct stint_decision decision = concurrency_hold(&run->quota, run->state, &ask, &holder);
 
@@ -197,12 +197,12 @@ static void test_a_lease_ends_by_itself(void **unused)
     struct stint_ask ask = {.now_ns = 50, .cost = 2};
     concurrency_hold(&quota, state, &ask, &holder);
     ask.now_ns = 1049;
-    struct stint_decision decision = concurrency_ask(&quota, state, &ask);
+    struct stint_decision decision = algorithm_concurrency.ask(&quota, state, &ask);
     assert_int_equal(decision.outcome, STINT_DENY);
     assert_true(decision.retry_after_ns == 1);
     assert_false(concurrency_renew(&quota, state, 1050, &holder));
     ask.now_ns = 1050;
-    assert_int_equal(concurrency_ask(&quota, state, &ask).outcome, STINT_ALLOW);
+    assert_int_equal(algorithm_concurrency.ask(&quota, state, &ask).outcome, STINT_ALLOW);
 }
 
 /* Places are given back by name only; a refund names nobody, and booking is for other quotas. */
@@ -212,15 +212,15 @@ static void test_refund_and_book_do_nothing(void **unused)
     struct stint_quota quota = concurrency_quota(2, 1000);
     uint64_t state[4] = {0}, before[4];
     struct stint_ask ask = {.now_ns = 50, .cost = 2};
-    concurrency_ask(&quota, state, &ask);
+    algorithm_concurrency.ask(&quota, state, &ask);
     memcpy(before, state, sizeof(state));
     ask.verb = STINT_REFUND;
-    assert_int_equal(concurrency_ask(&quota, state, &ask).granted, 0);
+    assert_int_equal(algorithm_concurrency.ask(&quota, state, &ask).granted, 0);
     ask.verb = STINT_BOOK;
-    assert_int_equal(concurrency_ask(&quota, state, &ask).outcome, STINT_NEVER);
+    assert_int_equal(algorithm_concurrency.ask(&quota, state, &ask).outcome, STINT_NEVER);
     ask.verb = STINT_TAKE;
     ask.cost = 3;
-    assert_int_equal(concurrency_ask(&quota, state, &ask).outcome, STINT_NEVER);
+    assert_int_equal(algorithm_concurrency.ask(&quota, state, &ask).outcome, STINT_NEVER);
     assert_memory_equal(before, state, sizeof(state));
 }
 
@@ -230,25 +230,25 @@ static void test_fill_and_held(void **unused)
     (void)unused;
     struct stint_quota quota = concurrency_quota(3, 1000);
     uint64_t state[5], holder;
-    concurrency_fill(&quota, state, 9000);
-    assert_true(concurrency_expires_at(&quota, state) == 9000);
+    algorithm_concurrency.fill(&quota, state, 9000);
+    assert_true(algorithm_concurrency.expires_at(&quota, state) == 9000);
     struct stint_ask ask = {.now_ns = 8999, .cost = 1};
-    assert_int_equal(concurrency_ask(&quota, state, &ask).outcome, STINT_DENY);
+    assert_int_equal(algorithm_concurrency.ask(&quota, state, &ask).outcome, STINT_DENY);
     ask = (struct stint_ask){.now_ns = 9000, .cost = 3};
-    assert_int_equal(concurrency_ask(&quota, state, &ask).outcome, STINT_ALLOW);
+    assert_int_equal(algorithm_concurrency.ask(&quota, state, &ask).outcome, STINT_ALLOW);
 
     memset(state, 0, sizeof(state));
     ask = (struct stint_ask){.now_ns = 100, .cost = 2};
     concurrency_hold(&quota, state, &ask, &holder);
     struct held_run runs[HELD_RUNS_MAX];
-    size_t n_runs = concurrency_held(&quota, state, 500, runs);
+    size_t n_runs = algorithm_concurrency.held(&quota, state, 500, runs);
     uint32_t units = 0;
     for (size_t i = 0; i < n_runs; i++) {
         assert_true(runs[i].at_ns == 100);
         units += (uint32_t)runs[i].units;
     }
     assert_int_equal(units, 2);
-    assert_int_equal(concurrency_held(&quota, state, 1100, runs), 0);
+    assert_int_equal(algorithm_concurrency.held(&quota, state, 1100, runs), 0);
 }
 
 /* More holders than fit 64 KiB are refused, with the size and what fits. */
@@ -258,7 +258,7 @@ static void test_sizes_and_refusals(void **unused)
     assert_int_equal(concurrency_quota(10, 1000).derived.state_size, 96);
     struct stint_error error;
     struct stint_quota quota = {.limit = 8191, .period_ns = 1000, .lease_ns = 1000};
-    assert_int_equal(concurrency_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_concurrency.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "a limit of 8190"));
 }
 

@@ -9,9 +9,7 @@ static bool log_justified(const struct strict_model *model, uint64_t cost, uint6
 }
 
 static const struct strict_subject log_subject = {
-    .ask = log_ask,
-    .expires_at = log_expires_at,
-    .held = log_held,
+    .algorithm = &algorithm_log,
     .justified = log_justified,
     .exact = true,
 };
@@ -20,7 +18,7 @@ static struct stint_quota log_quota(uint32_t limit, uint64_t period_ns)
 {
     struct stint_quota quota = {.limit = limit, .period_ns = period_ns, .algorithm = STINT_LOG};
     struct stint_error error;
-    if (log_check(&quota, &error) != STINT_OK)
+    if (algorithm_log.check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.message);
     return quota;
 }
@@ -74,8 +72,8 @@ static void test_one_nanosecond_holds_many(void **unused)
     uint64_t state[LOG_STATE_MAX / 8] = {0};
     struct stint_ask ask = {.now_ns = 12345, .cost = 1};
     for (int i = 0; i < 100; i++)
-        assert_int_equal(log_ask(&quota, state, &ask).outcome, STINT_ALLOW);
-    assert_int_equal(log_ask(&quota, state, &ask).outcome, STINT_DENY);
+        assert_int_equal(algorithm_log.ask(&quota, state, &ask).outcome, STINT_ALLOW);
+    assert_int_equal(algorithm_log.ask(&quota, state, &ask).outcome, STINT_DENY);
 }
 
 /* A refund without a time counts as granted just now: the newest units come back. */
@@ -85,13 +83,13 @@ static void test_a_refund_without_a_time_takes_the_newest(void **unused)
     struct stint_quota quota = log_quota(4, 1000);
     uint64_t state[7] = {0};
     struct stint_ask ask = {.now_ns = 0, .cost = 2};
-    log_ask(&quota, state, &ask);
+    algorithm_log.ask(&quota, state, &ask);
     ask.now_ns = 500;
-    log_ask(&quota, state, &ask);
+    algorithm_log.ask(&quota, state, &ask);
     ask =
         (struct stint_ask){.now_ns = 600, .at_ns = STINT_NEVER_NS, .cost = 2, .verb = STINT_REFUND};
-    assert_int_equal(log_ask(&quota, state, &ask).granted, 2);
-    assert_true(log_expires_at(&quota, state) == 1000);
+    assert_int_equal(algorithm_log.ask(&quota, state, &ask).granted, 2);
+    assert_true(algorithm_log.expires_at(&quota, state) == 1000);
 }
 
 /* Units of a time that is not in the log are not given back, however many others are. */
@@ -101,9 +99,9 @@ static void test_a_refund_of_an_unknown_time_gives_nothing(void **unused)
     struct stint_quota quota = log_quota(4, 1000);
     uint64_t state[7] = {0};
     struct stint_ask ask = {.now_ns = 100, .cost = 4};
-    log_ask(&quota, state, &ask);
+    algorithm_log.ask(&quota, state, &ask);
     ask = (struct stint_ask){.now_ns = 600, .at_ns = 101, .cost = 2, .verb = STINT_REFUND};
-    assert_int_equal(log_ask(&quota, state, &ask).granted, 0);
+    assert_int_equal(algorithm_log.ask(&quota, state, &ask).granted, 0);
 }
 
 /* A booked place starts when the oldest die, in order, and not beyond what the caller will wait. */
@@ -113,22 +111,22 @@ static void test_bookings_line_up(void **unused)
     struct stint_quota quota = log_quota(2, 1000);
     uint64_t state[5] = {0};
     struct stint_ask ask = {.now_ns = 100, .cost = 1, .at_ns = 5000, .verb = STINT_BOOK};
-    assert_true(log_ask(&quota, state, &ask).retry_after_ns == 0);
+    assert_true(algorithm_log.ask(&quota, state, &ask).retry_after_ns == 0);
     ask.now_ns = 200;
-    assert_true(log_ask(&quota, state, &ask).retry_after_ns == 0);
+    assert_true(algorithm_log.ask(&quota, state, &ask).retry_after_ns == 0);
     ask.now_ns = 300;
-    assert_true(log_ask(&quota, state, &ask).retry_after_ns == 800); /* at 1100 */
+    assert_true(algorithm_log.ask(&quota, state, &ask).retry_after_ns == 800); /* at 1100 */
     ask.at_ns = 899;
-    struct stint_decision decision = log_ask(&quota, state, &ask);
+    struct stint_decision decision = algorithm_log.ask(&quota, state, &ask);
     assert_int_equal(decision.outcome, STINT_DENY);
     assert_true(decision.retry_after_ns == 1);
     ask.now_ns = 301;
-    decision = log_ask(&quota, state, &ask);
+    decision = algorithm_log.ask(&quota, state, &ask);
     assert_int_equal(decision.outcome, STINT_ALLOW);
     assert_true(decision.retry_after_ns == 899); /* at 1200 */
     /* Both places are booked; the next one would be further ahead than one period. */
     ask.at_ns = STINT_NEVER_NS;
-    decision = log_ask(&quota, state, &ask);
+    decision = algorithm_log.ask(&quota, state, &ask);
     assert_int_equal(decision.outcome, STINT_DENY);
     assert_true(decision.retry_after_ns == 1100 - 301);
 }
@@ -140,19 +138,19 @@ static void test_a_cancelled_booking_frees_nothing_early(void **unused)
     struct stint_quota quota = log_quota(1, 1000);
     uint64_t state[4] = {0}, before[4];
     struct stint_ask ask = {.now_ns = 0, .cost = 1};
-    log_ask(&quota, state, &ask);
+    algorithm_log.ask(&quota, state, &ask);
     memcpy(before, state, sizeof(state));
     struct stint_ask book = {.now_ns = 0, .at_ns = 1000, .cost = 1, .verb = STINT_BOOK};
-    assert_true(log_ask(&quota, state, &book).retry_after_ns == 1000);
+    assert_true(algorithm_log.ask(&quota, state, &book).retry_after_ns == 1000);
     struct stint_ask unbook = {.now_ns = 0, .at_ns = 1000, .cost = 1, .verb = STINT_UNBOOK};
-    assert_int_equal(log_ask(&quota, state, &unbook).granted, 1);
+    assert_int_equal(algorithm_log.ask(&quota, state, &unbook).granted, 1);
     assert_memory_equal(before, state, sizeof(state));
     ask.now_ns = 999;
-    assert_int_equal(log_ask(&quota, state, &ask).outcome, STINT_DENY);
+    assert_int_equal(algorithm_log.ask(&quota, state, &ask).outcome, STINT_DENY);
     /* One that has started is not cancelled any more. */
-    log_ask(&quota, state, &book);
+    algorithm_log.ask(&quota, state, &book);
     unbook.now_ns = 1000;
-    assert_int_equal(log_ask(&quota, state, &unbook).granted, 0);
+    assert_int_equal(algorithm_log.ask(&quota, state, &unbook).granted, 0);
 }
 
 struct booking {
@@ -196,12 +194,12 @@ static void test_random_bookings_never_over(void **unused)
                 ask.cost = 1;
             uint64_t dice = strict_below(&random, 10);
             if (dice < 4) {
-                if (log_ask(&quota, state, &ask).granted > 0)
+                if (algorithm_log.ask(&quota, state, &ask).granted > 0)
                     model->uses[model->n++] = (struct strict_use){now_ns, now_ns, ask.cost};
             } else if (dice < 8) {
                 ask.verb = STINT_BOOK;
                 ask.at_ns = strict_below(&random, 1500);
-                struct stint_decision decision = log_ask(&quota, state, &ask);
+                struct stint_decision decision = algorithm_log.ask(&quota, state, &ask);
                 if (decision.granted == 0)
                     continue;
                 assert_true(decision.retry_after_ns <= ask.at_ns);
@@ -214,7 +212,7 @@ static void test_random_bookings_never_over(void **unused)
                 struct booking booking = bookings[at];
                 bookings[at] = bookings[--n_bookings];
                 ask = (struct stint_ask){now_ns, booking.start_ns, booking.units, STINT_UNBOOK};
-                uint32_t granted = log_ask(&quota, state, &ask).granted;
+                uint32_t granted = algorithm_log.ask(&quota, state, &ask).granted;
                 assert_int_equal(granted, booking.start_ns > now_ns ? booking.units : 0);
                 for (size_t i = 0; granted > 0 && i < model->n; i++)
                     if (model->uses[i].at_ns == booking.start_ns &&
@@ -238,14 +236,14 @@ static void test_a_filled_state_denies_until_then(void **unused)
     (void)unused;
     struct stint_quota quota = log_quota(40, 1000);
     uint64_t state[43];
-    log_fill(&quota, state, 5000);
+    algorithm_log.fill(&quota, state, 5000);
     struct stint_ask ask = {.now_ns = 10, .cost = 1};
-    assert_true(log_ask(&quota, state, &ask).retry_after_ns == 4990);
+    assert_true(algorithm_log.ask(&quota, state, &ask).retry_after_ns == 4990);
     ask.now_ns = 4999;
-    assert_int_equal(log_ask(&quota, state, &ask).outcome, STINT_DENY);
-    assert_true(log_expires_at(&quota, state) == 5000);
+    assert_int_equal(algorithm_log.ask(&quota, state, &ask).outcome, STINT_DENY);
+    assert_true(algorithm_log.expires_at(&quota, state) == 5000);
     ask = (struct stint_ask){.now_ns = 5000, .cost = 40};
-    assert_int_equal(log_ask(&quota, state, &ask).outcome, STINT_ALLOW);
+    assert_int_equal(algorithm_log.ask(&quota, state, &ask).outcome, STINT_ALLOW);
 }
 
 /* A limit whose times do not fit 64 KiB is refused with its size and with what fits. */
@@ -255,7 +253,7 @@ static void test_sizes_and_refusals(void **unused)
     assert_int_equal(log_quota(500, NS_PER_S).derived.state_size, 24 + 8 * 500);
     struct stint_error error;
     struct stint_quota quota = {.limit = 8190, .period_ns = NS_PER_S};
-    assert_int_equal(log_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_log.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "65544 bytes"));
     assert_non_null(strstr(error.message, "a limit of 8189"));
 }

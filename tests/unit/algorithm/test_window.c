@@ -2,30 +2,6 @@
 /* window against a plain count of every use, in both forms and at the edges of what fits. */
 #include "unit/strict_model.h"
 
-static struct stint_decision window_ask(const struct stint_quota *quota, void *state,
-                                        const struct stint_ask *ask)
-{
-    return quota->derived.state_size == 8 ? window8_ask(quota, state, ask)
-                                          : window16_ask(quota, state, ask);
-}
-
-static uint64_t window_expires_at_of(const struct stint_quota *quota, const void *state)
-{
-    const uint64_t *word = state;
-    return quota->derived.state_size == 8
-               ? window8_expires_at(quota, word[0])
-               : window16_expires_at(quota, (struct word16){word[0], word[1]});
-}
-
-static size_t window_held_of(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                             struct held_run *runs)
-{
-    const uint64_t *word = state;
-    return quota->derived.state_size == 8
-               ? window8_held(quota, word[0], now_ns, runs)
-               : window16_held(quota, (struct word16){word[0], word[1]}, now_ns, runs);
-}
-
 /*
  * U_{W+O} + c > N - q + 1, where x < W + W/M is x * M < W * (M + 1). What a charge has displaced
  * counts until the oldest bunch comes back: less than another bunch too long.
@@ -43,9 +19,7 @@ static bool window_justified(const struct strict_model *model, uint64_t cost, ui
 }
 
 static const struct strict_subject window_subject = {
-    .ask = window_ask,
-    .expires_at = window_expires_at_of,
-    .held = window_held_of,
+    .algorithm = &algorithm_window,
     .justified = window_justified,
     .refund_ages = true,
 };
@@ -54,7 +28,7 @@ static struct stint_quota window_quota(uint32_t limit, uint64_t period_ns, uint3
 {
     struct stint_quota quota = {.limit = limit, .period_ns = period_ns, .resolution = resolution};
     struct stint_error error;
-    if (window_check(&quota, &error) != STINT_OK)
+    if (algorithm_window.check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.message);
     return quota;
 }
@@ -63,7 +37,7 @@ static struct stint_decision window_do(const struct stint_quota *quota, uint64_t
                                        uint8_t verb, uint64_t now_ns, uint32_t cost)
 {
     struct stint_ask ask = {.now_ns = now_ns, .at_ns = now_ns, .cost = cost, .verb = verb};
-    return window_ask(quota, state, &ask);
+    return algorithm_window.ask(quota, state, &ask);
 }
 
 static const struct {
@@ -213,15 +187,9 @@ static void test_a_filled_state_denies_until_then(void **unused)
             uint64_t until_ns =
                 1 + strict_below(&random, turn < 100 ? 4 * quota.period_ns : STINT_NOW_MAX - 1);
             uint64_t state[2] = {0};
-            if (quota.derived.state_size == 8) {
-                state[0] = window8_fill(&quota, until_ns);
-            } else {
-                struct word16 full = window16_fill(&quota, until_ns);
-                assert_true(full.hi >> 48 == 0);
-                state[0] = full.lo;
-                state[1] = full.hi;
-            }
-            uint64_t expires_ns = window_expires_at_of(&quota, state);
+            algorithm_window.fill(&quota, state, until_ns);
+            assert_true(quota.derived.state_size == 8 || state[1] >> 48 == 0);
+            uint64_t expires_ns = algorithm_window.expires_at(&quota, state);
             assert_true(expires_ns >= min_u64(until_ns, STINT_NOW_MAX + 1));
             assert_true(expires_ns <= max_u64(until_ns, quota.period_ns) + slot_max_ns + 1);
             uint64_t times_ns[] = {0, until_ns / 2, until_ns - 1, expires_ns - 1};
@@ -242,11 +210,11 @@ static void test_a_fill_beyond_all_time_denies_always(void **unused)
 {
     (void)unused;
     struct stint_quota quota = window_quota(100, 10 * NS_PER_YEAR, 24);
-    struct word16 full = window16_fill(&quota, UINT64_MAX);
-    uint64_t state[2] = {full.lo, full.hi};
+    uint64_t state[2];
+    algorithm_window.fill(&quota, state, UINT64_MAX);
     assert_int_equal(window_do(&quota, state, STINT_TAKE, STINT_NOW_MAX, 1).outcome, STINT_DENY);
-    full = window16_fill(&quota, 0);
-    assert_true(full.lo == 0 && full.hi == 0);
+    algorithm_window.fill(&quota, state, 0);
+    assert_true(state[0] == 0 && state[1] == 0);
 }
 
 /* A use older than all that is recorded gives nothing back: what is left belongs to others. */
@@ -258,9 +226,9 @@ static void test_a_expired_use_is_not_refunded(void **unused)
     window_do(&quota, state, STINT_TAKE, 0, 10);
     window_do(&quota, state, STINT_TAKE, 30 * NS_PER_S, 24);
     struct stint_ask ask = {.now_ns = 31 * NS_PER_S, .cost = 10, .verb = STINT_REFUND};
-    assert_int_equal(window_ask(&quota, state, &ask).granted, 0);
+    assert_int_equal(algorithm_window.ask(&quota, state, &ask).granted, 0);
     ask.at_ns = 30 * NS_PER_S;
-    assert_int_equal(window_ask(&quota, state, &ask).granted, 10);
+    assert_int_equal(algorithm_window.ask(&quota, state, &ask).granted, 10);
 }
 
 /* A part of a bunch comes back only while the bunch in use is the one the grant was made in. */
@@ -272,15 +240,15 @@ static void test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use(void **un
     window_do(&quota, state, STINT_TAKE, 0, 14);           /* a whole bunch and 4 of the next */
     window_do(&quota, state, STINT_TAKE, 2 * NS_PER_S, 3); /* that one is now in slot 2 */
     struct stint_ask ask = {.now_ns = 3 * NS_PER_S, .cost = 4, .verb = STINT_REFUND};
-    assert_int_equal(window_ask(&quota, state, &ask).granted, 0);
+    assert_int_equal(algorithm_window.ask(&quota, state, &ask).granted, 0);
     ask.at_ns = 2 * NS_PER_S;
     ask.cost = 3;
-    struct stint_decision decision = window_ask(&quota, state, &ask);
+    struct stint_decision decision = algorithm_window.ask(&quota, state, &ask);
     assert_int_equal(decision.granted, 3);
     assert_int_equal(decision.remaining, 226);
     ask.at_ns = 0;
     ask.cost = 14; /* the oldest bunch whole, then what is left of the only other one */
-    decision = window_ask(&quota, state, &ask);
+    decision = algorithm_window.ask(&quota, state, &ask);
     assert_int_equal(decision.granted, 14);
     assert_int_equal(decision.remaining, 240);
 }
@@ -304,22 +272,22 @@ static void test_what_does_not_fit_is_refused(void **unused)
     (void)unused;
     struct stint_error error;
     struct stint_quota quota = {.limit = 1000000, .period_ns = NS_PER_S, .resolution = 12};
-    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "resolution=23 fits"));
     quota = (struct stint_quota){.limit = UINT32_MAX, .period_ns = NS_PER_US};
-    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
     /* The period it names is the least that fits. */
     char *named = strstr(error.message, "period of ");
     assert_non_null(named);
     quota.resolution = 13;
     quota.period_ns = strtoull(named + strlen("period of "), NULL, 10);
-    assert_int_equal(window_check(&quota, &error), STINT_OK);
+    assert_int_equal(algorithm_window.check(&quota, &error), STINT_OK);
     quota.period_ns--;
-    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
     quota = (struct stint_quota){.limit = 1, .period_ns = NS_PER_S, .resolution = 9};
-    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
     quota.resolution = 25;
-    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
 }
 
 /* No quota that is accepted has slot numbers past half their range in 20 years. */
@@ -335,7 +303,7 @@ static void test_slot_numbers_outlive_the_table(void **unused)
             .period_ns = PERIOD_MIN_NS + strict_below(&random, UINT64_C(1) << period_bits),
             .resolution = 10 + (uint32_t)strict_below(&random, 15),
         };
-        if (quota.period_ns > PERIOD_MAX_NS || window_check(&quota, NULL) != STINT_OK)
+        if (quota.period_ns > PERIOD_MAX_NS || algorithm_window.check(&quota, NULL) != STINT_OK)
             continue;
         accepted++;
         uint64_t slots = mul_div(SLOT_LIFE_NS, quota.resolution, quota.period_ns);

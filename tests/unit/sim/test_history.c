@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The history of a key against counts made in other ways, and what a picture shows of it. */
-#include "algorithm/groups.h"
+#include "algorithm/algorithm.h"
 #include "base/ns.h"
 #include "sim/judge/history.h"
 
@@ -294,16 +294,16 @@ static void test_bunches_of_a_window(void **state)
     struct stint_quota quota = quota_of("window 25/1m resolution=10");
     struct stint_cell16 cell = {{0, 0}};
     struct held_group groups[HELD_GROUPS_MAX];
-    assert_int_equal(groups_of(&quota, &cell, 0, groups), 0);
+    assert_int_equal(algorithm_groups(&quota, &cell, 0, groups), 0);
     struct stint_ask ask = {.now_ns = 3 * NS_PER_S, .cost = 25};
     assert_int_equal(stint_state_ask(&quota, &cell, &ask).granted, 25);
-    assert_int_equal(groups_of(&quota, &cell, 3 * NS_PER_S, groups), 9);
+    assert_int_equal(algorithm_groups(&quota, &cell, 3 * NS_PER_S, groups), 9);
     for (size_t i = 0; i < 9; i++) {
         assert_int_equal(groups[i].units, i < 8 ? 3 : 1);
         assert_int_equal(groups[i].returns_ns, 66 * NS_PER_S); /* the slot ends at 6 s */
     }
-    assert_int_equal(groups_of(&quota, &cell, 66 * NS_PER_S - 1, groups), 9);
-    assert_int_equal(groups_of(&quota, &cell, 66 * NS_PER_S, groups), 0);
+    assert_int_equal(algorithm_groups(&quota, &cell, 66 * NS_PER_S - 1, groups), 9);
+    assert_int_equal(algorithm_groups(&quota, &cell, 66 * NS_PER_S, groups), 0);
 }
 
 /* More buckets than HELD_RUNS_MAX are still told one by one. */
@@ -319,7 +319,7 @@ static void test_many_buckets(void **state)
         struct stint_ask ask = {.now_ns = i * NS_PER_S, .cost = 1};
         assert_int_equal(stint_state_ask(&quota, bytes, &ask).granted, 1);
     }
-    assert_int_equal(groups_of(&quota, bytes, 600 * NS_PER_S, groups), 499);
+    assert_int_equal(algorithm_groups(&quota, bytes, 600 * NS_PER_S, groups), 499);
     assert_int_equal(groups[0].returns_ns, 601 * NS_PER_S);
     assert_int_equal(groups[498].units, 1);
     free(bytes);

@@ -2,6 +2,7 @@
 /* One rule under quotas whose states differ in size: where its key stands, moves, and is left. */
 #define _GNU_SOURCE
 #include "table/slot/rule.h"
+#include "table/table.h"
 
 #include "base/wide_int.h"
 
@@ -98,12 +99,7 @@ static uint64_t freeze(struct pair_of_quotas *two, const struct stint_quota *quo
     asking.home = slots_home(asking.slots, hash);
     assert_true(entry_read(&asking, &seen, &state));
     uint64_t until_ns = entry_expires_at(&state);
-    if (asking.slots->class == CLASS_8)
-        *seen.at = (struct pair){asking.home.tag | TAG_PENDING, frozen8(until_ns, 5)};
-    else if (asking.slots->class == CLASS_16)
-        assert_true(place16_freeze(&asking, &seen, state.held, until_ns));
-    else
-        assert_true(wide_freeze(&asking, &seen, state.as.bytes, until_ns));
+    assert_true(asking.slots->ops->freeze(&asking, &seen, &state, until_ns));
     return until_ns;
 }
 

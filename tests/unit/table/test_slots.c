@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Places of keys: hashes that are equal in part or in full, and keys at the edges of length. */
-#include "table/slot/place.h"
+#include "table/table.h"
 
 #include <stdarg.h>
 #include <stddef.h>
