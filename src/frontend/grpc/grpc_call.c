@@ -11,7 +11,9 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <strings.h>
 
 static const struct grpc_handler *handler_of(const struct grpc_call *call)
 {
@@ -104,7 +106,6 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
 static void drop_input(struct grpc_call *call)
 {
     grpc_bytes_release(call->conn, &call->input, &call->conn->held_bytes);
-    call->input_at = 0;
 }
 
 static void drop_pending(struct grpc_call *call)
@@ -113,12 +114,12 @@ static void drop_pending(struct grpc_call *call)
     call->pending = NULL;
 }
 
-/* The bytes of it that are not sent. */
 static void drop_answer(struct grpc_call *call)
 {
-    if (call->answer.ptr != call->space)
+    if (call->answer.ptr == call->space)
+        call->answer = (struct grpc_bytes){0};
+    else
         grpc_bytes_release(call->conn, &call->answer, &call->conn->answer_bytes);
-    call->answer.len = call->answer_sent = 0;
 }
 
 void grpc_call_free(struct grpc_call *call)
@@ -151,11 +152,10 @@ void grpc_call_free(struct grpc_call *call)
 /* ---- Fields of a response -------------------------------------------------------------------- */
 
 #define LASTING (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE)
-#define FIELD(name, value) FIELD_AS(name, value, LASTING)
-#define FIELD_AS(name, value, flags)                                                               \
+#define FIELD(name, value)                                                                         \
     {                                                                                              \
         (uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), sizeof(name) - 1,             \
-            sizeof(value) - 1, (flags)                                                             \
+            sizeof(value) - 1, LASTING                                                             \
     }
 #define MESSAGE_MAX 1024 /* bytes of grpc-message */
 
@@ -190,31 +190,20 @@ static size_t status_fields(nghttp2_nv fields[2], char text[MESSAGE_MAX], int st
 
 /* ---- Messages of a response ------------------------------------------------------------------ */
 
-static bool reserve(struct grpc_call *call, struct grpc_bytes *answer, size_t more)
-{
-    return grpc_bytes_reserve(call->conn, answer, &call->conn->answer_bytes, more);
-}
-
+/* The one before it was read. False: no memory. */
 static bool add_message(struct grpc_call *call, struct span message, bool is_compressed)
 {
     struct grpc_bytes *answer = &call->answer;
-    if (answer->ptr == NULL && message.len + GRPC_PREFIX <= GRPC_ANSWER_SPACE) {
-        answer->ptr = call->space;
-        answer->size = GRPC_ANSWER_SPACE;
-    } else if (answer->ptr == call->space &&
-               answer->size - answer->len < message.len + GRPC_PREFIX) {
-        struct grpc_bytes larger = {0};
-        if (!reserve(call, &larger, answer->len + message.len + GRPC_PREFIX))
-            return false;
-        memcpy(larger.ptr, answer->ptr, answer->len);
-        larger.len = answer->len;
-        *answer = larger;
-    } else if (answer->ptr != call->space && !reserve(call, answer, message.len + GRPC_PREFIX))
+    size_t len = GRPC_PREFIX + message.len;
+    assert(answer->ptr == NULL);
+    if (len <= GRPC_ANSWER_SPACE)
+        *answer = (struct grpc_bytes){.ptr = call->space, .size = GRPC_ANSWER_SPACE};
+    else if (!grpc_bytes_reserve(call->conn, answer, &call->conn->answer_bytes, len))
         return false;
-    grpc_frame_write(answer->ptr + answer->len, is_compressed, message.len);
+    grpc_frame_write(answer->ptr, is_compressed, message.len);
     if (message.len > 0)
-        memcpy(answer->ptr + answer->len + GRPC_PREFIX, message.ptr, message.len);
-    answer->len += GRPC_PREFIX + message.len;
+        memcpy(answer->ptr + GRPC_PREFIX, message.ptr, message.len);
+    answer->len = len;
     return true;
 }
 
@@ -248,15 +237,15 @@ static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *bytes,
 {
     struct grpc_call *call = source->ptr;
     struct grpc_bytes *answer = &call->answer;
-    size_t len = answer->len - call->answer_sent;
+    size_t len = answer->len - answer->at;
     (void)session, (void)id, (void)arg;
     if (len == 0 && !call->is_ended)
         return NGHTTP2_ERR_DEFERRED;
     len = len < size ? len : size;
     if (len > 0)
-        memcpy(bytes, answer->ptr + call->answer_sent, len);
-    call->answer_sent += len;
-    if (call->answer_sent < answer->len)
+        memcpy(bytes, answer->ptr + answer->at, len);
+    answer->at += len;
+    if (answer->at < answer->len)
         return (ssize_t)len;
     drop_answer(call);
     if (!call->is_ended && call->list != GRPC_CLOSING)
@@ -306,15 +295,21 @@ void grpc_answer_once(struct grpc_call *call, struct span message)
     submit_fields(call, is_compressed);
 }
 
-bool grpc_answer_add(struct grpc_call *call, struct span message)
+/* There is more to read. */
+static void resume(struct grpc_call *call)
 {
-    if (!add_message(call, message, false))
-        return false;
     if (call->is_begun)
         nghttp2_session_resume_data(call->conn->session, call->id);
     else
         submit_fields(call, false);
-    return true;
+}
+
+bool grpc_answer_add(struct grpc_call *call, struct span message)
+{
+    bool is_added = add_message(call, message, false);
+    if (is_added)
+        resume(call);
+    return is_added;
 }
 
 /* NULL where there is no message, or no memory for it. */
@@ -339,10 +334,7 @@ void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char
     }
     call->status = (uint8_t)status;
     call->message = copy_of(message);
-    if (call->is_begun)
-        nghttp2_session_resume_data(call->conn->session, call->id);
-    else
-        submit_fields(call, false);
+    resume(call);
 }
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
@@ -392,21 +384,13 @@ static void refuse_http(struct grpc_call *call, unsigned http_status)
 
 /* Each is parsed when it comes; fields that gRPC does not know are not kept. */
 
-static uint8_t lower(uint8_t byte)
-{
-    return byte >= 'A' && byte <= 'Z' ? (uint8_t)(byte | 0x20) : byte;
-}
-
 /* application/grpc, with +proto or parameters; other message encodings are not supported. */
 static bool is_grpc(struct span type)
 {
     static const char name[] = "application/grpc", proto[] = "+proto";
     size_t len = sizeof(name) - 1, proto_len = sizeof(proto) - 1;
-    if (type.len < len)
+    if (type.len < len || strncasecmp((const char *)type.ptr, name, len) != 0)
         return false;
-    for (size_t i = 0; i < len; i++)
-        if (lower(type.ptr[i]) != (uint8_t)name[i])
-            return false;
     if (type.len >= len + proto_len && memcmp(type.ptr + len, proto, proto_len) == 0)
         len += proto_len;
     return type.len == len || type.ptr[len] == ';' || type.ptr[len] == ' ';
@@ -544,19 +528,13 @@ static size_t held_max(const struct grpc_conn *conn)
 static bool keep(struct grpc_call *call, struct span bytes)
 {
     struct grpc_conn *conn = call->conn;
-    struct grpc_bytes *input = &call->input;
     if (conn->held_bytes + bytes.len > held_max(conn)) {
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "the incomplete calls of this connection hold too much memory");
         drop_input(call);
         return false;
     }
-    if (call->input_at > input->len / 2) {
-        input->len -= call->input_at;
-        memmove(input->ptr, input->ptr + call->input_at, input->len);
-        call->input_at = 0;
-    }
-    if (grpc_bytes_add(conn, input, &conn->held_bytes, bytes))
+    if (grpc_bytes_add(conn, &call->input, &conn->held_bytes, bytes))
         return true;
     grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the request");
     return false;
@@ -568,7 +546,7 @@ static void take_input(struct grpc_call *call, struct span bytes)
         return;
     if (!handler_of(call)->takes_many)
         look_at_input(call);
-    else if (call->input.len - call->input_at > 2 * (size_t)GRPC_SMALL_MESSAGE)
+    else if (grpc_bytes_left(&call->input).len > 2 * (size_t)GRPC_SMALL_MESSAGE)
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
     else
         ask_next(call);
@@ -664,19 +642,19 @@ static void ask_next(struct grpc_call *call)
         call->conn->asks_wait = true;
         return;
     }
-    struct span rest = grpc_bytes_from(&call->input, call->input_at);
+    struct span rest = grpc_bytes_left(&call->input);
     int len = grpc_frame_read(rest, message_max(call), &frame, &error);
     if (len < 0)
         refuse_frame(call, len, &error);
     else if (len > 0) {
-        call->input_at += (size_t)len;
+        call->input.at += (size_t)len;
         if (plain_of(call, &frame, &message))
             ask(call, message);
     } else if (call->is_at_end && rest.len > 0)
         grpc_answer_refuse(call, GRPC_INTERNAL, "the request ends within a message");
     else if (call->is_at_end)
         grpc_answer_end(call, GRPC_OK, NULL);
-    if (call->is_ended || call->input_at == call->input.len)
+    if (call->is_ended || call->input.at == call->input.len)
         drop_input(call);
 }
 

@@ -48,9 +48,7 @@ struct grpc_call {
     struct pending *pending; /* of a pending store request; NULL: none */
     struct span borrowed;    /* of the message, where it was read: until feed() returns */
     struct grpc_bytes input; /* the part of an incomplete message that has come */
-    size_t input_at;         /* bytes of it that are answered. Reflection only */
     struct grpc_bytes answer;
-    size_t answer_sent;
     uint8_t space[GRPC_ANSWER_SPACE];
 };
 

@@ -6,6 +6,7 @@
 #include "frontend/grpc/grpc_call.h"
 
 #include <gnutls/gnutls.h>
+#include <strings.h>
 
 static void renew_tokens(struct grpc_frontend *frontend)
 {
@@ -23,11 +24,8 @@ static struct span bearer_secret(struct span authorization)
 {
     static const char scheme[] = "bearer ";
     size_t n = sizeof(scheme) - 1;
-    if (authorization.len <= n)
+    if (authorization.len <= n || strncasecmp((const char *)authorization.ptr, scheme, n) != 0)
         return span_of(NULL, 0);
-    for (size_t i = 0; i < n; i++)
-        if ((authorization.ptr[i] | 0x20) != scheme[i])
-            return span_of(NULL, 0);
     while (n < authorization.len && authorization.ptr[n] == ' ')
         n++;
     return span_of(authorization.ptr + n, authorization.len - n);

@@ -219,12 +219,10 @@ static int close_stream(nghttp2_session *session, int32_t id, uint32_t code, voi
 
 static bool prepare_sessions(struct grpc_frontend *frontend)
 {
-    nghttp2_session_callbacks *callbacks;
-    nghttp2_option *options;
     if (nghttp2_session_callbacks_new(&frontend->callbacks) != 0 ||
         nghttp2_option_new(&frontend->options_of_session) != 0)
         return false;
-    callbacks = frontend->callbacks;
+    nghttp2_session_callbacks *callbacks = frontend->callbacks;
     nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, begin_frame);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, invalid_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, begin_fields);
@@ -233,7 +231,7 @@ static bool prepare_sessions(struct grpc_frontend *frontend)
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, take_frame);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, sent_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, close_stream);
-    options = frontend->options_of_session;
+    nghttp2_option *options = frontend->options_of_session;
     nghttp2_option_set_no_closed_streams(options, 1);
     nghttp2_option_set_max_reserved_remote_streams(options, 0);
     /* The frontend enforces both limits itself; nghttp2 must not do it first. */
@@ -293,11 +291,6 @@ static const struct grpc_conn *grpc_of_const(const struct conn *conn)
     return (const struct grpc_conn *)(const void *)conn;
 }
 
-static size_t unsent(const struct grpc_conn *conn)
-{
-    return conn->out.len - conn->sent;
-}
-
 static bool is_backpressured(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
@@ -315,7 +308,7 @@ static struct span output(struct conn *base)
 {
     struct grpc_conn *conn = grpc_of(base);
     conn->is_fed = false;
-    return grpc_bytes_from(&conn->out, conn->sent);
+    return grpc_bytes_left(&conn->out);
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
@@ -323,15 +316,11 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     struct grpc_conn *conn = grpc_of(base);
     struct grpc_bytes *out = &conn->out;
     conn->now_ns = now_ns;
-    conn->sent += len;
-    if (unsent(conn) == 0) {
-        out->len = conn->sent = 0;
+    out->at += len;
+    if (out->at == out->len) {
+        out->at = out->len = 0;
         if (out->size > KEPT_BYTES)
             grpc_bytes_release(conn, out, &conn->buffer_bytes);
-    } else if (conn->sent > unsent(conn)) {
-        memmove(out->ptr, out->ptr + conn->sent, unsent(conn));
-        out->len = unsent(conn);
-        conn->sent = 0;
     }
     grpc_output_settle(conn);
 }
@@ -373,12 +362,10 @@ static void go_on(struct grpc_conn *conn)
         grpc_calls_go_on(conn);
     if (conn->rest.len == 0)
         return;
-    struct span rest = take_turn(conn, grpc_bytes_from(&conn->rest, conn->rest_at));
-    conn->rest_at = conn->rest.len - rest.len;
-    if (conn->rest_at == conn->rest.len || conn->is_over) {
+    struct span rest = take_turn(conn, grpc_bytes_left(&conn->rest));
+    conn->rest.at = conn->rest.len - rest.len;
+    if (rest.len == 0 || conn->is_over)
         grpc_bytes_release(conn, &conn->rest, &conn->buffer_bytes);
-        conn->rest_at = 0;
-    }
 }
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
@@ -390,7 +377,6 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
         conn->work = 0;
     conn->is_fed = true;
     conn->now_ns = now_ns;
-    conn->is_heard = true;
     conn->heard_ns = now_ns;
     conn->is_pinged = false;
     if (conn->rest.len == 0)
@@ -411,9 +397,9 @@ static bool is_over(const struct conn *base)
 static bool is_busy(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
-    return !conn->is_over &&
-           (conn->n_calls > 0 || conn->rest.len > 0 || (conn->is_heard && !conn->has_begun) ||
-            http2_frames_are_open(&conn->frames));
+    return !conn->is_over && (conn->n_calls > 0 || conn->rest.len > 0 ||
+                              (conn->frames.preface_len > 0 && !conn->has_begun) ||
+                              http2_frames_are_open(&conn->frames));
 }
 
 /* ---- Deadlines ------------------------------------------------------------------------------- */

@@ -11,25 +11,14 @@
 
 /* ---- Methods of the limiter ------------------------------------------------------------------ */
 
-static enum grpc_status status_of(enum reply_error error)
-{
-    switch (error) {
-    case REPLY_BAD_REQUEST:
-        return GRPC_INVALID_ARGUMENT;
-    case REPLY_FORBIDDEN:
-        return GRPC_PERMISSION_DENIED;
-    case REPLY_GONE:
-        return GRPC_NOT_FOUND;
-    case REPLY_CONFLICT:
-        return GRPC_ABORTED;
-    case REPLY_FULL:
-        return GRPC_RESOURCE_EXHAUSTED;
-    case REPLY_UNAVAILABLE:
-        return GRPC_UNAVAILABLE;
-    default:
-        return GRPC_OK;
-    }
-}
+static const enum grpc_status statuses[REPLY_AHEAD + 1] = {
+    [REPLY_BAD_REQUEST] = GRPC_INVALID_ARGUMENT,
+    [REPLY_FORBIDDEN] = GRPC_PERMISSION_DENIED,
+    [REPLY_GONE] = GRPC_NOT_FOUND,
+    [REPLY_CONFLICT] = GRPC_ABORTED,
+    [REPLY_FULL] = GRPC_RESOURCE_EXHAUSTED,
+    [REPLY_UNAVAILABLE] = GRPC_UNAVAILABLE,
+};
 
 static struct span write_envoy(struct grpc_frontend *frontend, const struct request *request)
 {
@@ -66,7 +55,7 @@ static void answer(struct grpc_call *call, const struct request *request)
         const char *message = reply->message;
         if (call->method == GRPC_COMMIT && reply->error == REPLY_GONE)
             message = RESERVATION_GONE;
-        grpc_answer_fail(call, status_of((enum reply_error)reply->error), message);
+        grpc_answer_fail(call, statuses[reply->error], message);
         return;
     }
     struct span response = limiter_methods[call->method].write(frontend, request);
@@ -215,35 +204,22 @@ void grpc_methods_leave(struct grpc_conn *conn)
 
 /* ---- Health and reflection ------------------------------------------------------------------- */
 
-static void list_health(struct grpc_call *call)
-{
-    uint8_t response[HEALTH_MESSAGE_MAX];
-    size_t len = health_write_list(response, health_of(call->conn->frontend));
-    grpc_answer_once(call, span_of(response, len));
-}
-
-static void check_health(struct grpc_call *call, struct span message)
+static void ask_health(struct grpc_call *call, struct span message)
 {
     uint8_t response[HEALTH_MESSAGE_MAX], name[HEALTH_NAME_MAX];
+    enum health_status status = health_of(call->conn->frontend);
     struct span service;
     struct stint_error error;
-    if (health_read(message, name, &service, &error) < 0)
+    if (call->method == GRPC_HEALTH_LIST)
+        grpc_answer_once(call, span_of(response, health_write_list(response, status)));
+    else if (health_read(message, name, &service, &error) < 0)
         grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.message);
     else if (call->method == GRPC_HEALTH_WATCH)
         begin_watch(call, health_knows(service));
     else if (!health_knows(service))
         grpc_answer_fail(call, GRPC_NOT_FOUND, "no such service");
     else
-        grpc_answer_once(
-            call, span_of(response, health_write(response, health_of(call->conn->frontend))));
-}
-
-static void ask_health(struct grpc_call *call, struct span message)
-{
-    if (call->method == GRPC_HEALTH_LIST)
-        list_health(call);
-    else
-        check_health(call, message);
+        grpc_answer_once(call, span_of(response, health_write(response, status)));
     grpc_abuse_forgive(call->conn);
 }
 

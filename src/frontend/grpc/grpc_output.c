@@ -27,6 +27,11 @@ bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t
 bool grpc_bytes_add(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held,
                     struct span more)
 {
+    if (bytes->at > bytes->len - bytes->at) {
+        bytes->len -= bytes->at;
+        memmove(bytes->ptr, bytes->ptr + bytes->at, bytes->len);
+        bytes->at = 0;
+    }
     if (!grpc_bytes_reserve(conn, bytes, held, more.len))
         return false;
     memcpy(bytes->ptr + bytes->len, more.ptr, more.len);

@@ -54,10 +54,11 @@ struct grpc_frontend {
     bool is_drained;
 };
 
-/* Bytes in memory that grows. */
+/* A queue of bytes in memory that grows. */
 struct grpc_bytes {
     uint8_t *ptr;
-    size_t len, size;
+    size_t at;        /* bytes that are used: sent, or read */
+    size_t len, size; /* `len` with them */
 };
 
 enum grpc_list { GRPC_TIMED, GRPC_WATCHING, GRPC_CLOSING, GRPC_LISTS };
@@ -82,9 +83,7 @@ struct grpc_conn {
     nghttp2_session *session;
     uint64_t now_ns;
     struct grpc_bytes out;
-    size_t sent;               /* bytes of out that are sent */
     struct grpc_bytes rest;    /* of the fed bytes: for the next turn */
-    size_t rest_at;            /* bytes of rest that were read */
     struct grpc_call *current; /* whose fields are being read; NULL: none, or an ignored call */
     struct grpc_call *recent;  /* found last; NULL: none */
     struct grpc_call *lender;  /* whose message lies in the fed bytes; NULL: none */
@@ -107,7 +106,6 @@ struct grpc_conn {
     uint64_t waits_end_ns; /* the earliest end of a call that waits for a store; STINT_NEVER_NS */
     uint8_t leaving;       /* enum grpc_leaving */
     bool answers_early;    /* has answered an incomplete request */
-    bool is_heard;         /* bytes came */
     bool is_pinged;        /* a PING was sent after a long silence */
     bool is_fed;           /* in this turn, and its output was not fetched yet */
     bool asks_wait;        /* reflection has messages for the next turn */
@@ -125,13 +123,15 @@ struct grpc_conn {
  */
 bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held,
                         size_t more);
+/* The same, and copies them; removes used bytes that are more than the others. */
 bool grpc_bytes_add(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held,
                     struct span more);
 void grpc_bytes_release(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held);
-/* All but the first `at` bytes. */
-static inline struct span grpc_bytes_from(const struct grpc_bytes *bytes, size_t at)
+/* The bytes that are not used. */
+static inline struct span grpc_bytes_left(const struct grpc_bytes *bytes)
 {
-    return bytes->len > at ? span_of(bytes->ptr + at, bytes->len - at) : span_of(NULL, 0);
+    bool is_used = bytes->at == bytes->len;
+    return is_used ? span_of(NULL, 0) : span_of(bytes->ptr + bytes->at, bytes->len - bytes->at);
 }
 
 /* ---- Output ---------------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static inline struct span grpc_bytes_from(const struct grpc_bytes *bytes, size_t
 size_t grpc_output_max(const struct grpc_conn *conn);
 static inline bool grpc_output_is_unread(const struct grpc_conn *conn)
 {
-    return conn->out.len - conn->sent > grpc_output_max(conn);
+    return conn->out.len - conn->out.at > grpc_output_max(conn);
 }
 
 /* Writes the session's frames; false where it stopped at the limit, and has more. */
