@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* ReserveRequest and CommitRequest to requests, as proto/grpc/rls_read.c does for Envoy's; the
- * answers. */
+/* ReserveRequest and CommitRequest to requests, as proto/grpc/rls.c does for Envoy's; the answers.
+ */
 #include "proto/grpc/kuadrant.h"
 
 #include "base/err.h"
 #include "base/ns.h"
 #include "base/siphash.h"
-#include "proto/grpc/rls_parts.h"
-#include "proto/grpc/wire_reader.h"
-#include "proto/grpc/wire_writer.h"
+#include "proto/grpc/wire.h"
 #include "proto/ticket_text.h"
 
 #include <assert.h>
