@@ -37,7 +37,7 @@ struct grpc_call {
     bool is_endless;  /* counted as one: of a method without a time limit */
     bool wants_gzip;
     bool watches_known;    /* the service is known */
-    int8_t told;           /* the last enum health_status sent to a watcher; -1: none */
+    int8_t last_sent;      /* enum health_status, to a watcher; -1: none */
     uint8_t status;        /* of the trailers */
     char *message;         /* of the trailers; the call's. NULL: none */
     uint64_t begun_ns;     /* reflection: or when all its answers were read; a watcher: or when
@@ -121,7 +121,7 @@ struct caller grpc_caller_of(const struct grpc_call *call);
 
 extern const struct grpc_handler grpc_methods[]; /* by enum grpc_method */
 
-/* Tells the connection's watchers of changed health, and checks that they are there. */
+/* Sends changed health to the watchers of a connection, and checks that they are there. */
 void grpc_methods_look(struct grpc_conn *conn);
 /* The connection ends: ends the calls that have no end of their own. */
 void grpc_methods_leave(struct grpc_conn *conn);

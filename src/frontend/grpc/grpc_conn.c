@@ -16,6 +16,9 @@
 #define STREAM_BYTES 384 /* of nghttp2 for each stream: itself, map entries, frames to send */
 #define BOMB 4           /* a header so many times larger than the limit is an attack */
 
+/* Frames beside a call of a normal client: updates of two windows, a ping, and one to spare. */
+#define FRAMES_OF_A_CALL 4
+
 /* ---- The end of a connection ----------------------------------------------------------------- */
 
 /*
@@ -65,6 +68,32 @@ static uint64_t leave_age(struct grpc_frontend *frontend, uint64_t now_ns)
     return now_ns + age_ns - age_ns / 10 + chance % (age_ns / 5 + 1);
 }
 
+/* ---- Frames that cost their sender little ---------------------------------------------------- */
+
+static void end_abuse(struct grpc_conn *conn)
+{
+    /* Input after this frame is ignored. */
+    nghttp2_session_terminate_session(conn->session, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+/*
+ * A leaky bucket: each such frame adds time to a debt; passing time and answered calls reduce it.
+ * As many calls as the bucket has frames empty it.
+ */
+static void count_cheap(struct grpc_conn *conn)
+{
+    uint64_t frames = conn->frontend->limits.idle_frames, cost_ns = GRPC_ABUSE_NS / frames;
+    uint64_t forgiven_ns = min_u64(conn->n_answered, frames) * FRAMES_OF_A_CALL * cost_ns;
+    uint64_t leaked_ns = conn->now_ns - conn->idle_seen_ns;
+    conn->idle_debt_ns -= min_u64(conn->idle_debt_ns, forgiven_ns);
+    conn->idle_debt_ns -= min_u64(conn->idle_debt_ns, leaked_ns);
+    conn->idle_seen_ns = conn->now_ns;
+    conn->n_answered = 0;
+    conn->idle_debt_ns += cost_ns;
+    if (conn->idle_debt_ns > GRPC_ABUSE_NS)
+        end_abuse(conn);
+}
+
 /* ---- The session: callbacks of nghttp2 ------------------------------------------------------- */
 
 static struct grpc_call *find_call(struct grpc_conn *conn, int32_t id)
@@ -87,7 +116,7 @@ static int begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, v
     (void)session;
     conn->has_begun = true;
     if (is_cheap(head))
-        grpc_abuse_count(conn);
+        count_cheap(conn);
     return 0;
 }
 
@@ -96,7 +125,7 @@ static int invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, i
     struct grpc_conn *conn = arg;
     (void)session, (void)frame, (void)code;
     grpc_count_malformed(conn->frontend);
-    grpc_abuse_count(conn);
+    count_cheap(conn);
     return 0;
 }
 
@@ -125,7 +154,7 @@ static int take_field(nghttp2_session *session, const nghttp2_frame *frame, cons
     /* RFC 9113, 6.5.2: the size of a field is that of its name and value, and 32. */
     conn->field_bytes += name_len + value_len + 32;
     if (conn->field_bytes > BOMB * limit)
-        grpc_abuse_end(conn);
+        end_abuse(conn);
     if (conn->current == NULL)
         return 0;
     if (conn->field_bytes > limit)
@@ -174,7 +203,7 @@ static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void
         if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
             end_of_call(conn, frame);
         else if (frame->hd.length > 0 && frame->hd.length == frame->data.padlen)
-            grpc_abuse_count(conn); /* empty, despite its length */
+            count_cheap(conn); /* empty, despite its length */
         break;
     case NGHTTP2_HEADERS:
         take_fields(conn, frame);
@@ -428,7 +457,7 @@ static void end_late_frame(struct grpc_conn *conn)
     if (frame_ends_ns(conn) > conn->now_ns)
         return;
     if (conn->has_begun)
-        grpc_abuse_end(conn);
+        end_abuse(conn);
     else
         conn->is_over = true;
     conn->frames = (struct http2_frames){.preface_len = HTTP2_PREFACE};

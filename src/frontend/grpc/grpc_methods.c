@@ -92,7 +92,7 @@ static void ask_limiter(struct grpc_call *call, struct span message)
         call->pending = frontend->reply.pending;
         return;
     }
-    grpc_abuse_forgive(conn);
+    conn->n_answered++;
     answer(call, request);
 }
 
@@ -118,12 +118,12 @@ static void watch_next(struct grpc_call *call)
     uint8_t message[HEALTH_MESSAGE_MAX];
     enum health_status status =
         call->watches_known ? health_of(conn->frontend) : HEALTH_SERVICE_UNKNOWN;
-    if (call->is_ended || call->answer.len > 0 || call->told == (int8_t)status)
+    if (call->is_ended || call->answer.len > 0 || call->last_sent == (int8_t)status)
         return;
     size_t len = health_write(message, status);
     if (!grpc_answer_add(call, span_of(message, len)))
         return;
-    call->told = (int8_t)status;
+    call->last_sent = (int8_t)status;
     call->begun_ns = conn->now_ns;
 }
 
@@ -150,7 +150,7 @@ static void begin_watch(struct grpc_call *call, bool is_known)
 {
     grpc_call_enlist(call, GRPC_WATCHING);
     call->watches_known = is_known;
-    call->told = -1;
+    call->last_sent = -1;
     watch_next(call);
     look_again(call);
     if (call->conn->leaving == GRPC_LEAVES)
@@ -220,7 +220,7 @@ static void ask_health(struct grpc_call *call, struct span message)
         grpc_answer_fail(call, GRPC_NOT_FOUND, "no such service");
     else
         grpc_answer_once(call, span_of(response, health_write(response, status)));
-    grpc_abuse_forgive(call->conn);
+    call->conn->n_answered++;
 }
 
 #define REFLECTION_WORK 2          /* units, of an answer */

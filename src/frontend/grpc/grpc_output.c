@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a connection holds for its peer: counted memory, its output, and a debt for cheap frames. */
+/* What a connection holds for its peer: counted memory, and its output. */
 #include "frontend/grpc/grpc_output.h"
 
 #include <assert.h>
@@ -85,45 +85,4 @@ void grpc_output_settle(struct grpc_conn *conn)
             grpc_count_malformed(conn->frontend);
     } else if (conn->leaving == GRPC_LEAVES && conn->n_calls == 0)
         conn->is_over = true;
-}
-
-/* ---- Cheap frames ---------------------------------------------------------------------------- */
-
-/*
- * A leaky bucket for frames that cost their sender little and the server something: each frame adds
- * time to a debt; passing time and answered calls reduce it.
- */
-
-/* Frames beside a call of a normal client: updates of two windows, a ping, and one to spare. */
-#define FRAMES_OF_A_CALL 4
-
-static uint64_t cost_ns(const struct grpc_conn *conn)
-{
-    return GRPC_ABUSE_NS / conn->frontend->limits.idle_frames;
-}
-
-static void repay(struct grpc_conn *conn, uint64_t paid_ns)
-{
-    conn->idle_debt_ns -= paid_ns < conn->idle_debt_ns ? paid_ns : conn->idle_debt_ns;
-}
-
-void grpc_abuse_count(struct grpc_conn *conn)
-{
-    repay(conn, conn->now_ns - conn->idle_seen_ns);
-    conn->idle_seen_ns = conn->now_ns;
-    conn->idle_debt_ns += cost_ns(conn);
-    if (conn->idle_debt_ns > GRPC_ABUSE_NS)
-        grpc_abuse_end(conn);
-}
-
-void grpc_abuse_forgive(struct grpc_conn *conn)
-{
-    if (conn->idle_debt_ns > 0)
-        repay(conn, FRAMES_OF_A_CALL * cost_ns(conn));
-}
-
-void grpc_abuse_end(struct grpc_conn *conn)
-{
-    /* Input after this frame is ignored. */
-    nghttp2_session_terminate_session(conn->session, NGHTTP2_ENHANCE_YOUR_CALM);
 }

@@ -100,6 +100,7 @@ struct grpc_conn {
     size_t work;         /* of this turn, in units of about a microsecond */
     uint64_t heard_ns;   /* when the last bytes came */
     uint64_t idle_debt_ns, idle_seen_ns;
+    uint64_t n_answered;                                        /* calls, since idle_seen_ns */
     uint64_t age_at_ns, grace_at_ns, notice_at_ns, watch_at_ns; /* STINT_NEVER_NS: not set */
     struct http2_frames frames;                                 /* of the bytes fed so far */
     uint64_t frame_since_ns;                                    /* when the open frame began */
@@ -161,12 +162,5 @@ static inline void grpc_count_malformed(const struct grpc_frontend *frontend)
     if (frontend->metrics != NULL)
         metrics_malformed(frontend->metrics, METRICS_GRPC);
 }
-
-/* Counts a frame that costs its sender little. */
-void grpc_abuse_count(struct grpc_conn *conn);
-/* A call was answered: one such frame is no longer counted. */
-void grpc_abuse_forgive(struct grpc_conn *conn);
-/* Ends the connection. */
-void grpc_abuse_end(struct grpc_conn *conn);
 
 #endif

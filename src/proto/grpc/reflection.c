@@ -29,21 +29,21 @@ struct reflection_set {
 extern const unsigned char reflection_files[];
 extern const size_t reflection_files_len;
 
-/* ---- The described files ----------------------------------------------------------------------
- */
+/* ---- The described files --------------------------------------------------------------------- */
 
 static void set_free(struct reflection_set *set)
 {
+    if (set == NULL)
+        return;
     for (size_t i = 0; i < set->n_files; i++)
         pb__file__free_unpacked(set->files[i], NULL);
     pb__set__free_unpacked(set->set, NULL);
-    *set = (struct reflection_set){0};
+    free(set);
 }
 
 /* False: no memory. */
 static bool set_read(struct reflection_set *set)
 {
-    *set = (struct reflection_set){0};
     set->set = pb__set__unpack(NULL, reflection_files_len, reflection_files);
     if (set->set == NULL)
         return false;
@@ -51,10 +51,8 @@ static bool set_read(struct reflection_set *set)
     for (size_t i = 0; i < set->set->n_file; i++) {
         ProtobufCBinaryData bytes = set->set->file[i];
         set->files[i] = pb__file__unpack(NULL, bytes.len, bytes.data);
-        if (set->files[i] == NULL) {
-            set_free(set);
+        if (set->files[i] == NULL)
             return false;
-        }
         set->bytes[i] = span_of(bytes.data, bytes.len);
         set->n_files++;
     }
@@ -202,9 +200,13 @@ static void answer_fault(struct reflecting *reflecting, enum grpc_status status,
     reflecting->response.error_response = &reflecting->fault;
 }
 
-static void answer_files(struct reflecting *reflecting, size_t file)
+static void answer_files(struct reflecting *reflecting, size_t file, const char *otherwise)
 {
     size_t indices[FILES_MAX];
+    if (file == NO_FILE) {
+        answer_fault(reflecting, GRPC_NOT_FOUND, otherwise);
+        return;
+    }
     size_t n = files_of(reflecting->set, file, indices);
     for (size_t i = 0; i < n; i++)
         reflecting->file[i] = bytes_of(reflecting->set->bytes[indices[i]]);
@@ -252,18 +254,12 @@ static void answer_request(struct reflecting *reflecting, Pb__ServerReflectionRe
     case PB__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_BY_FILENAME:
         name = request->file_by_filename;
         file = file_named(set, span_of(name.data, name.len));
-        if (file == NO_FILE)
-            answer_fault(reflecting, GRPC_NOT_FOUND, "there is no file of that name");
-        else
-            answer_files(reflecting, file);
+        answer_files(reflecting, file, "there is no file of that name");
         return;
     case PB__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_SYMBOL:
         name = request->file_containing_symbol;
         file = file_defining(set, span_of(name.data, name.len));
-        if (file == NO_FILE)
-            answer_fault(reflecting, GRPC_NOT_FOUND, "no file defines that symbol");
-        else
-            answer_files(reflecting, file);
+        answer_files(reflecting, file, "no file defines that symbol");
         return;
     case PB__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_EXTENSION:
     case PB__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_ALL_EXTENSION_NUMBERS_OF_TYPE:
@@ -296,12 +292,11 @@ static bool pack(const Pb__ServerReflectionResponse *response, struct reflection
 /* Parses the descriptions once for all requests: that takes a hundred times as long as a lookup. */
 static bool read_set(struct reflection_space *space)
 {
-    struct reflection_set *set;
     if (space->set != NULL)
         return true;
-    set = malloc(sizeof(*set));
+    struct reflection_set *set = calloc(1, sizeof(*set));
     if (set == NULL || !set_read(set)) {
-        free(set);
+        set_free(set);
         return false;
     }
     space->set = set;
@@ -310,9 +305,7 @@ static bool read_set(struct reflection_space *space)
 
 void reflection_space_free(struct reflection_space *space)
 {
-    if (space->set != NULL)
-        set_free(space->set);
-    free(space->set);
+    set_free(space->set);
     free(space->bytes);
     *space = (struct reflection_space){0};
 }

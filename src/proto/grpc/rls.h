@@ -22,7 +22,7 @@ struct rls_arena {
     uint8_t *block;
     size_t size, used;
     struct rls_arena_piece *pieces; /* pieces that did not fit the block */
-    size_t taken, max;              /* since begin; more than max fails */
+    size_t taken;                   /* since begin */
 };
 
 void rls_arena_deinit(struct rls_arena *arena);

@@ -46,22 +46,21 @@ static bool block_of(struct rls_arena *arena, size_t size)
 }
 
 /* Frees all pieces. False: no memory. */
-static bool arena_begin(struct rls_arena *arena, size_t max)
+static bool arena_begin(struct rls_arena *arena)
 {
     size_t needed = arena->pieces != NULL ? arena->taken : 0;
     free_pieces(arena);
     arena->used = 0;
     arena->taken = 0;
-    arena->max = max;
     if (arena->block == NULL)
         return block_of(arena, BLOCK_FIRST);
     return needed <= arena->size || needed > BLOCK_KEPT || block_of(arena, needed);
 }
 
-/* Aligned for every type, not zeroed. NULL: more than max, or no memory. */
+/* Aligned for every type, not zeroed. NULL: more than TOLD_MAX, or no memory. */
 static void *take(struct rls_arena *arena, size_t size)
 {
-    size_t left = arena->max - arena->taken;
+    size_t left = TOLD_MAX - arena->taken;
     size_t space = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (space < size || space > left)
         return NULL;
@@ -359,7 +358,7 @@ static Pb__Value *descriptor_value(struct rls_arena *arena, const struct descrip
 struct Pb__Struct *rls_metadata(struct rls_arena *arena, uint32_t hits_addend,
                                 const struct request *request, const struct reply *reply)
 {
-    if (!arena_begin(arena, TOLD_MAX))
+    if (!arena_begin(arena))
         return NULL;
     Pb__Struct *object = struct_of(arena, 4);
     Pb__Value *descriptors = list_value(arena, request->n_descriptors);
