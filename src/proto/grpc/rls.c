@@ -13,7 +13,6 @@
 #include "base/limits.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "proto/grpc/wire.h"
 #include "struct.pb-c.h"
 
 #include <assert.h>
@@ -374,17 +373,25 @@ static size_t most_of(const struct rls_call *call, const struct response *respon
     return size;
 }
 
-bool rls_make_space(struct rls_call *call, size_t len)
+struct wire_writer rls_begin_response(struct rls_call *call, size_t len)
 {
     bool is_large = call->packed_size > PACKED_KEPT;
-    if (call->packed != NULL && len <= call->packed_size && !is_large)
-        return true;
-    free(call->packed);
-    call->packed_size = len > PACKED_FIRST ? len : PACKED_FIRST;
-    call->packed = malloc(call->packed_size);
-    if (call->packed == NULL)
+    if (call->packed == NULL || len > call->packed_size || is_large) {
+        free(call->packed);
+        call->packed_size = len > PACKED_FIRST ? len : PACKED_FIRST;
+        call->packed = malloc(call->packed_size);
+    }
+    if (call->packed == NULL) {
         call->packed_size = 0;
-    return call->packed != NULL;
+        return (struct wire_writer){NULL};
+    }
+    return (struct wire_writer){call->packed + call->packed_size};
+}
+
+struct span rls_end_response(const struct rls_call *call, const struct wire_writer *writer)
+{
+    assert(writer->at >= call->packed);
+    return span_of(writer->at, (size_t)(call->packed + call->packed_size - writer->at));
 }
 
 static void write_response(struct wire_writer *writer, const struct rls_call *call,
@@ -432,11 +439,9 @@ struct span rls_write(struct rls_call *call, const struct rls_form *form,
             return (struct span){NULL, 0};
         response.metadata_len = pb__struct__get_packed_size(response.metadata);
     }
-    if (!rls_make_space(call, most_of(call, &response)))
+    struct wire_writer writer = rls_begin_response(call, most_of(call, &response));
+    if (writer.at == NULL)
         return (struct span){NULL, 0};
-    uint8_t *end = call->packed + call->packed_size;
-    struct wire_writer writer = {end};
     write_response(&writer, call, &response);
-    assert(writer.at >= call->packed);
-    return span_of(writer.at, (size_t)(end - writer.at));
+    return rls_end_response(call, &writer);
 }

@@ -8,6 +8,7 @@
 #define STINT_PROTO_GRPC_RLS_H
 
 #include "proto/grpc/rls_limit.h"
+#include "proto/grpc/wire.h"
 #include "proto/http_fields.h"
 
 /* ---- Memory for the messages of one response ------------------------------------------------- */
@@ -79,8 +80,9 @@ int rls_add_descriptor(struct rls_call *call, struct span message, struct stint_
 /* Checks that a request has a domain and descriptors. */
 int rls_check_whole(const struct rls_call *call, struct stint_error *error);
 
-/* Memory for a response of so many bytes in call->packed; false: no memory. */
-bool rls_make_space(struct rls_call *call, size_t len);
+/* Begins a response of up to so many bytes; `at` is NULL where there is no memory for it. */
+struct wire_writer rls_begin_response(struct rls_call *call, size_t len);
+struct span rls_end_response(const struct rls_call *call, const struct wire_writer *writer);
 
 /* response_headers_to_add, as the fields of `answer`; their values are in `text`. */
 void rls_fields(const struct rls_form *form, const struct request *request,
