@@ -73,7 +73,7 @@ SYSTEM = {
     "src/service/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                                 "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/frontend/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h", "stdatomic.h"},
-    "src/frontend/grpc/": {"nghttp2/nghttp2.h", "gnutls/gnutls.h"},
+    "src/frontend/grpc/": {"nghttp2/nghttp2.h", "gnutls/gnutls.h", "strings.h"},
     # time.h: gmtime_r, of a time that is given
     "src/frontend/http/": {"llhttp/llhttp.h", "strings.h", "time.h"},
 }

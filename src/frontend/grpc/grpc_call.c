@@ -1,17 +1,46 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The input of calls. A message that arrives in one piece is read in place; otherwise its pieces
- * are kept until it is complete. A request is decided only after its end, so that a cancelled call
- * charges nothing.
+ * Calls. A message that arrives in one piece is read in place; otherwise its pieces are kept until
+ * it is complete. A request is decided only after its end, so that a cancelled call charges
+ * nothing.
+ *
+ * A response without a message consists of trailers only. nghttp2 fetches the messages when the
+ * peer's windows have space for them.
  */
-#include "frontend/grpc/grpc_parts.h"
+#include "frontend/grpc/grpc_call.h"
+
+#include "base/err.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <strings.h>
 
-#define WORK_BYTES 64 /* of a message, for one unit of work */
+static const struct grpc_handler *handler_of(const struct grpc_call *call)
+{
+    return &call->conn->frontend->handlers[call->method];
+}
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
+
+/* A connection with calls that watch health is in a list of its frontend. */
+static void begin_watching(struct grpc_conn *conn)
+{
+    struct grpc_frontend *frontend = conn->frontend;
+    conn->next_watching = frontend->watching;
+    conn->prev_watching = NULL;
+    if (frontend->watching != NULL)
+        frontend->watching->prev_watching = conn;
+    frontend->watching = conn;
+}
+
+static void end_watching(struct grpc_conn *conn)
+{
+    conn->watch_at_ns = STINT_NEVER_NS;
+    *(conn->prev_watching != NULL ? &conn->prev_watching->next_watching
+                                  : &conn->frontend->watching) = conn->next_watching;
+    if (conn->next_watching != NULL)
+        conn->next_watching->prev_watching = conn->prev_watching;
+}
 
 static void unlist(struct grpc_call *call)
 {
@@ -19,13 +48,15 @@ static void unlist(struct grpc_call *call)
     enum grpc_list list = (enum grpc_list)call->list;
     *(call->prev != NULL ? &call->prev->next : &conn->first[list]) = call->next;
     *(call->next != NULL ? &call->next->prev : &conn->last[list]) = call->prev;
-    if (list == GRPC_WATCHING)
-        grpc_watch_leave(conn);
+    if (list == GRPC_WATCHING && conn->first[list] == NULL)
+        end_watching(conn);
 }
 
 static void append(struct grpc_call *call, enum grpc_list list)
 {
     struct grpc_conn *conn = call->conn;
+    if (list == GRPC_WATCHING && conn->first[list] == NULL)
+        begin_watching(conn);
     call->list = (uint8_t)list;
     call->next = NULL;
     call->prev = conn->last[list];
@@ -45,6 +76,8 @@ void grpc_call_cut(struct grpc_call *call)
     grpc_call_enlist(call, GRPC_CLOSING);
     nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
 }
+
+/* ---- Making and freeing ---------------------------------------------------------------------- */
 
 struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
 {
@@ -70,10 +103,23 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
     return call;
 }
 
-void grpc_call_drop_input(struct grpc_call *call)
+static void drop_input(struct grpc_call *call)
 {
     grpc_bytes_release(call->conn, &call->input, &call->conn->held_bytes);
-    call->input_at = 0;
+}
+
+static void drop_pending(struct grpc_call *call)
+{
+    service_drop(call->conn->frontend->options.service, call->pending);
+    call->pending = NULL;
+}
+
+static void drop_answer(struct grpc_call *call)
+{
+    if (call->answer.ptr == call->space)
+        call->answer = (struct grpc_bytes){0};
+    else
+        grpc_bytes_release(call->conn, &call->answer, &call->conn->answer_bytes);
 }
 
 void grpc_call_free(struct grpc_call *call)
@@ -89,9 +135,9 @@ void grpc_call_free(struct grpc_call *call)
     unlist(call);
     conn->n_calls--;
     conn->n_endless -= call->is_endless;
-    grpc_wait_drop(call);
-    grpc_call_drop_input(call);
-    grpc_answer_drop(call);
+    drop_pending(call);
+    drop_input(call);
+    drop_answer(call);
     free(call->message);
     access_unref(call->tokens);
     if (frontend->n_free_calls >= GRPC_FREE_CALLS) {
@@ -103,7 +149,346 @@ void grpc_call_free(struct grpc_call *call)
     frontend->n_free_calls++;
 }
 
-/* ---- Messages -------------------------------------------------------------------------------- */
+/* ---- Fields of a response -------------------------------------------------------------------- */
+
+#define LASTING (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE)
+#define FIELD(name, value)                                                                         \
+    {                                                                                              \
+        (uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), sizeof(name) - 1,             \
+            sizeof(value) - 1, LASTING                                                             \
+    }
+#define MESSAGE_MAX 1024 /* bytes of grpc-message */
+
+/* Fields with text that does not repeat are not added to the peer's table. */
+static nghttp2_nv field_of(const char *name, const char *value)
+{
+    return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name),
+                        strlen(value), NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_INDEX};
+}
+
+static nghttp2_nv status_field(int status)
+{
+    static const char *const numbers[] = {"0", "1",  "2",  "3",  "4",  "5",  "6",  "7", "8",
+                                          "9", "10", "11", "12", "13", "14", "15", "16"};
+    const char *number = numbers[status];
+    return (nghttp2_nv){(uint8_t *)(uintptr_t) "grpc-status", (uint8_t *)(uintptr_t)number, 11,
+                        strlen(number), LASTING};
+}
+
+/* grpc-status, and grpc-message where there is a message. */
+static size_t status_fields(nghttp2_nv fields[2], char text[MESSAGE_MAX], int status,
+                            const char *message)
+{
+    fields[0] = status_field(status);
+    if (message == NULL || message[0] == '\0')
+        return 1;
+    size_t len = grpc_message_write(text, MESSAGE_MAX - 1, span_of_text(message));
+    text[len] = '\0';
+    fields[1] = field_of("grpc-message", text);
+    return 2;
+}
+
+/* ---- Messages of a response ------------------------------------------------------------------ */
+
+/* The one before it was read. False: no memory. */
+static bool add_message(struct grpc_call *call, struct span message, bool is_compressed)
+{
+    struct grpc_bytes *answer = &call->answer;
+    size_t len = GRPC_PREFIX + message.len;
+    assert(answer->ptr == NULL);
+    if (len <= GRPC_ANSWER_SPACE)
+        *answer = (struct grpc_bytes){.ptr = call->space, .size = GRPC_ANSWER_SPACE};
+    else if (!grpc_bytes_reserve(call->conn, answer, &call->conn->answer_bytes, len))
+        return false;
+    grpc_frame_write(answer->ptr, is_compressed, message.len);
+    if (message.len > 0)
+        memcpy(answer->ptr + GRPC_PREFIX, message.ptr, message.len);
+    answer->len = len;
+    return true;
+}
+
+static void submit_trailers(struct grpc_call *call)
+{
+    char text[MESSAGE_MAX];
+    nghttp2_nv fields[2];
+    size_t n = status_fields(fields, text, call->status, call->message);
+    nghttp2_submit_trailer(call->conn->session, call->id, fields, n);
+    call->conn->answers_early |= !call->is_at_end;
+}
+
+static void ask_next(struct grpc_call *call);
+
+/* The peer has read all answers so far. */
+static void go_on(struct grpc_call *call)
+{
+    const struct grpc_handler *handler = handler_of(call);
+    if (handler->takes_many) {
+        /* The time limit for the next request begins. */
+        call->begun_ns = call->conn->now_ns;
+        grpc_call_enlist(call, GRPC_TIMED);
+        ask_next(call);
+    } else if (handler->on_read != NULL)
+        handler->on_read(call);
+}
+
+/* Called by nghttp2 for the next bytes to send. */
+static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *bytes, size_t size,
+                           uint32_t *flags, nghttp2_data_source *source, void *arg)
+{
+    struct grpc_call *call = source->ptr;
+    struct grpc_bytes *answer = &call->answer;
+    size_t len = answer->len - answer->at;
+    (void)session, (void)id, (void)arg;
+    if (len == 0 && !call->is_ended)
+        return NGHTTP2_ERR_DEFERRED;
+    len = len < size ? len : size;
+    if (len > 0)
+        memcpy(bytes, answer->ptr + answer->at, len);
+    answer->at += len;
+    if (answer->at < answer->len)
+        return (ssize_t)len;
+    drop_answer(call);
+    if (!call->is_ended && call->list != GRPC_CLOSING)
+        go_on(call);
+    if (call->is_ended && answer->len == 0) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+        submit_trailers(call);
+    }
+    return (ssize_t)len;
+}
+
+static void submit_fields(struct grpc_call *call, bool is_compressed)
+{
+    static const nghttp2_nv fields[] = {
+        FIELD(":status", "200"),
+        FIELD("content-type", "application/grpc"),
+        FIELD("grpc-encoding", "gzip"),
+    };
+    const nghttp2_data_provider provider = {.source.ptr = call, .read_callback = read_answer};
+    call->is_begun = true;
+    nghttp2_submit_response(call->conn->session, call->id, fields, is_compressed ? 3 : 2,
+                            &provider);
+}
+
+/* NULL: no memory. */
+static struct grpc_zip *zip_of(struct grpc_frontend *frontend)
+{
+    if (frontend->zip == NULL)
+        frontend->zip = grpc_zip_new();
+    return frontend->zip;
+}
+
+/* Without memory for compression, the message is sent uncompressed. */
+static bool compress(struct grpc_frontend *frontend, struct span *message)
+{
+    return zip_of(frontend) != NULL && grpc_zip_write(frontend->zip, *message, message);
+}
+
+void grpc_answer_once(struct grpc_call *call, struct span message)
+{
+    bool is_compressed = call->wants_gzip && compress(call->conn->frontend, &message);
+    if (!add_message(call, message, is_compressed)) {
+        grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
+        return;
+    }
+    call->is_ended = true;
+    submit_fields(call, is_compressed);
+}
+
+/* There is more to read. */
+static void resume(struct grpc_call *call)
+{
+    if (call->is_begun)
+        nghttp2_session_resume_data(call->conn->session, call->id);
+    else
+        submit_fields(call, false);
+}
+
+bool grpc_answer_add(struct grpc_call *call, struct span message)
+{
+    bool is_added = add_message(call, message, false);
+    if (is_added)
+        resume(call);
+    return is_added;
+}
+
+/* NULL where there is no message, or no memory for it. */
+static char *copy_of(const char *message)
+{
+    size_t size = message != NULL ? strlen(message) + 1 : 0;
+    char *copy = size > 1 ? malloc(size) : NULL;
+    if (copy != NULL)
+        memcpy(copy, message, size);
+    return copy;
+}
+
+void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *message)
+{
+    if (call->is_ended)
+        return;
+    call->is_ended = true;
+    /* Watch and reflection calls had no time limit: one begins now, for reading the rest. */
+    if (call->list != GRPC_TIMED) {
+        call->begun_ns = call->conn->now_ns;
+        grpc_call_enlist(call, GRPC_TIMED);
+    }
+    call->status = (uint8_t)status;
+    call->message = copy_of(message);
+    resume(call);
+}
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+static void submit_error(struct grpc_call *call, const nghttp2_nv *fields, size_t n)
+{
+    call->is_ended = true;
+    nghttp2_submit_response(call->conn->session, call->id, fields, n, NULL);
+    call->conn->answers_early |= !call->is_at_end;
+}
+
+void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *message)
+{
+    char text[MESSAGE_MAX];
+    nghttp2_nv fields[5] = {
+        FIELD(":status", "200"),
+        FIELD("content-type", "application/grpc"),
+    };
+    if (call->is_begun) {
+        grpc_answer_end(call, status, message);
+        return;
+    }
+    size_t n = 2 + status_fields(fields + 2, text, (int)status, message);
+    if (call->encoding == GRPC_ENCODING_UNKNOWN)
+        fields[n++] = field_of("grpc-accept-encoding", "identity,gzip");
+    submit_error(call, fields, n);
+}
+
+void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *message)
+{
+    grpc_count_malformed(call->conn->frontend);
+    grpc_answer_fail(call, status, message);
+}
+
+static void refuse_http(struct grpc_call *call, unsigned http_status)
+{
+    static const nghttp2_nv not_post[] = {FIELD(":status", "405"), FIELD("allow", "POST")};
+    static const nghttp2_nv not_grpc[] = {FIELD(":status", "415")};
+    grpc_count_malformed(call->conn->frontend);
+    if (http_status == 405)
+        submit_error(call, not_post, 2);
+    else
+        submit_error(call, not_grpc, 1);
+}
+
+/* ---- Header fields --------------------------------------------------------------------------- */
+
+/* Each is parsed when it comes; fields that gRPC does not know are not kept. */
+
+/* application/grpc, with +proto or parameters; other message encodings are not supported. */
+static bool is_grpc(struct span type)
+{
+    static const char name[] = "application/grpc", proto[] = "+proto";
+    size_t len = sizeof(name) - 1, proto_len = sizeof(proto) - 1;
+    if (type.len < len || strncasecmp((const char *)type.ptr, name, len) != 0)
+        return false;
+    if (type.len >= len + proto_len && memcmp(type.ptr + len, proto, proto_len) == 0)
+        len += proto_len;
+    return type.len == len || type.ptr[len] == ';' || type.ptr[len] == ' ';
+}
+
+static void take_timeout(struct grpc_call *call, struct span value)
+{
+    uint64_t timeout_ns;
+    if (!grpc_timeout_read(value, &timeout_ns)) {
+        call->said |= GRPC_SAID_NO_TIMEOUT;
+        return;
+    }
+    uint64_t left_ns = STINT_NEVER_NS - call->begun_ns;
+    call->ends_ns = timeout_ns < left_ns ? call->begun_ns + timeout_ns : STINT_NEVER_NS;
+}
+
+static bool is_named(struct span name, const char *text)
+{
+    return memcmp(name.ptr, text, name.len) == 0;
+}
+
+void grpc_call_take_field(struct grpc_call *call, struct span name, struct span value)
+{
+    switch (name.len) {
+    case 5:
+        if (is_named(name, ":path"))
+            call->method = (uint8_t)grpc_method_of(value);
+        break;
+    case 7:
+        if (is_named(name, ":method") && span_equals(value, "POST"))
+            call->said |= GRPC_SAID_POST;
+        break;
+    case 12:
+        if (is_named(name, "content-type") && is_grpc(value))
+            call->said |= GRPC_SAID_GRPC;
+        else if (is_named(name, "grpc-timeout"))
+            take_timeout(call, value);
+        break;
+    case 13:
+        if (is_named(name, "authorization"))
+            grpc_caller_take(call, value);
+        else if (is_named(name, "grpc-encoding"))
+            call->encoding = (uint8_t)grpc_encoding_of(value);
+        break;
+    case 20:
+        if (is_named(name, "grpc-accept-encoding") && grpc_accepts_gzip(value))
+            call->said |= GRPC_SAID_ACCEPTS_GZIP;
+        break;
+    default:
+        break;
+    }
+}
+
+/* Whether the caller is authenticated; otherwise the call is rejected. */
+static bool admit(struct grpc_call *call)
+{
+    const char *why = grpc_caller_refusal(call);
+    if (why != NULL)
+        grpc_answer_refuse(call, GRPC_UNAUTHENTICATED, why);
+    return why == NULL;
+}
+
+static void count_endless(struct grpc_call *call)
+{
+    struct grpc_conn *conn = call->conn;
+    if (conn->n_endless >= GRPC_ENDLESS_CALLS) {
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
+                           "too many calls of Watch and reflection: end one of them first");
+        return;
+    }
+    call->is_endless = true;
+    conn->n_endless++;
+}
+
+void grpc_call_end_fields(struct grpc_call *call)
+{
+    if ((call->said & GRPC_SAID_POST) == 0)
+        refuse_http(call, 405);
+    else if ((call->said & GRPC_SAID_GRPC) == 0)
+        refuse_http(call, 415);
+    else if ((call->said & GRPC_SAID_TOO_MUCH) != 0)
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the header fields are too long");
+    else if (call->method == GRPC_METHOD_NONE)
+        grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "no such method");
+    else if (call->encoding == GRPC_ENCODING_UNKNOWN)
+        grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "grpc-encoding: expected identity or gzip");
+    else if ((call->said & GRPC_SAID_NO_TIMEOUT) != 0)
+        grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT,
+                           "grpc-timeout: expected up to eight digits and one of H M S m u n");
+    else if (handler_of(call)->needs_token)
+        admit(call);
+    else if (handler_of(call)->is_endless)
+        count_endless(call);
+}
+
+/* ---- Messages of a request ------------------------------------------------------------------- */
+
+#define WORK_BYTES 64 /* of a message, for one unit of work */
 
 static void refuse_frame(struct grpc_call *call, int code, const struct stint_error *error)
 {
@@ -111,16 +496,11 @@ static void refuse_frame(struct grpc_call *call, int code, const struct stint_er
                        error->message);
 }
 
-size_t grpc_call_message_max(const struct grpc_call *call)
+static size_t message_max(const struct grpc_call *call)
 {
     size_t max = call->conn->frontend->limits.message_bytes;
-    bool is_small = !grpc_method_asks(call->method) && max > GRPC_SMALL_MESSAGE;
+    bool is_small = !handler_of(call)->needs_token && max > GRPC_SMALL_MESSAGE;
     return is_small ? GRPC_SMALL_MESSAGE : max;
-}
-
-static bool asks_once(const struct grpc_call *call)
-{
-    return call->method != GRPC_REFLECTION && call->method != GRPC_REFLECTION_ALPHA;
 }
 
 /* Checks a message's first bytes as soon as they come; the memory kept is bounded. */
@@ -128,8 +508,8 @@ static void look_at_input(struct grpc_call *call)
 {
     struct grpc_frame frame;
     struct stint_error error;
-    int len = grpc_frame_read(span_of(call->input.ptr, call->input.len),
-                              grpc_call_message_max(call), &frame, &error);
+    int len = grpc_frame_read(span_of(call->input.ptr, call->input.len), message_max(call), &frame,
+                              &error);
     if (len < 0)
         refuse_frame(call, len, &error);
     else if (len > 0 && (size_t)len < call->input.len)
@@ -145,42 +525,33 @@ static size_t held_max(const struct grpc_conn *conn)
     return GRPC_HELD_MESSAGES * message_bytes;
 }
 
-bool grpc_call_keep(struct grpc_call *call, struct span bytes)
+static bool keep(struct grpc_call *call, struct span bytes)
 {
     struct grpc_conn *conn = call->conn;
-    struct grpc_bytes *input = &call->input;
     if (conn->held_bytes + bytes.len > held_max(conn)) {
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "the incomplete calls of this connection hold too much memory");
-        grpc_call_drop_input(call);
+        drop_input(call);
         return false;
     }
-    if (call->input_at > input->len / 2) {
-        input->len -= call->input_at;
-        memmove(input->ptr, input->ptr + call->input_at, input->len);
-        call->input_at = 0;
-    }
-    if (!grpc_bytes_reserve(conn, input, &conn->held_bytes, bytes.len)) {
-        grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the request");
-        return false;
-    }
-    memcpy(input->ptr + input->len, bytes.ptr, bytes.len);
-    input->len += bytes.len;
-    return true;
+    if (grpc_bytes_add(conn, &call->input, &conn->held_bytes, bytes))
+        return true;
+    grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the request");
+    return false;
 }
 
-static void keep(struct grpc_call *call, struct span bytes)
+static void take_input(struct grpc_call *call, struct span bytes)
 {
-    if (!grpc_call_keep(call, bytes))
+    if (!keep(call, bytes))
         return;
-    if (asks_once(call))
+    if (!handler_of(call)->takes_many)
         look_at_input(call);
-    else if (call->input.len - call->input_at > 2 * (size_t)GRPC_SMALL_MESSAGE)
+    else if (grpc_bytes_left(&call->input).len > 2 * (size_t)GRPC_SMALL_MESSAGE)
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
     else
-        grpc_reflection_ask(call);
+        ask_next(call);
     if (call->is_ended)
-        grpc_call_drop_input(call);
+        drop_input(call);
 }
 
 void grpc_call_keep_borrowed(struct grpc_call *call)
@@ -188,15 +559,15 @@ void grpc_call_keep_borrowed(struct grpc_call *call)
     struct span borrowed = call->borrowed;
     call->conn->lender = NULL;
     call->borrowed = span_of(NULL, 0);
-    keep(call, borrowed);
+    take_input(call, borrowed);
 }
 
-void grpc_call_data(struct grpc_call *call, struct span bytes, bool is_last)
+void grpc_call_take_data(struct grpc_call *call, struct span bytes, bool is_last)
 {
     struct grpc_conn *conn = call->conn;
     if (call->is_ended)
         return;
-    if (conn->lender == NULL && is_last && call->input.len == 0 && asks_once(call)) {
+    if (conn->lender == NULL && is_last && call->input.len == 0 && !handler_of(call)->takes_many) {
         conn->lender = call;
         call->borrowed = bytes;
         return;
@@ -204,10 +575,10 @@ void grpc_call_data(struct grpc_call *call, struct span bytes, bool is_last)
     if (conn->lender == call)
         grpc_call_keep_borrowed(call);
     if (!call->is_ended)
-        keep(call, bytes);
+        take_input(call, bytes);
 }
 
-bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, struct span *plain)
+static bool plain_of(struct grpc_call *call, const struct grpc_frame *frame, struct span *plain)
 {
     struct grpc_frontend *frontend = call->conn->frontend;
     struct stint_error error;
@@ -218,14 +589,11 @@ bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, str
         grpc_answer_refuse(call, GRPC_INTERNAL, "a compressed message without grpc-encoding");
         return false;
     }
-    if (frontend->zip == NULL)
-        frontend->zip = grpc_zip_new();
-    if (frontend->zip == NULL) {
+    if (zip_of(frontend) == NULL) {
         grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory to inflate the request");
         return false;
     }
-    int code =
-        grpc_zip_read(frontend->zip, frame->message, grpc_call_message_max(call), plain, &error);
+    int code = grpc_zip_read(frontend->zip, frame->message, message_max(call), plain, &error);
     if (code < 0)
         refuse_frame(call, code, &error);
     call->wants_gzip = (call->said & GRPC_SAID_ACCEPTS_GZIP) != 0;
@@ -238,7 +606,7 @@ static bool read_message(struct grpc_call *call, struct span bytes, struct span 
     call->conn->work += 1 + bytes.len / WORK_BYTES;
     struct grpc_frame frame;
     struct stint_error error;
-    int len = grpc_frame_read(bytes, grpc_call_message_max(call), &frame, &error);
+    int len = grpc_frame_read(bytes, message_max(call), &frame, &error);
     if (len < 0)
         refuse_frame(call, len, &error);
     else if (bytes.len == 0)
@@ -248,28 +616,67 @@ static bool read_message(struct grpc_call *call, struct span bytes, struct span 
     else if ((size_t)len < bytes.len)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
     else
-        return grpc_call_plain(call, &frame, message);
+        return plain_of(call, &frame, message);
     return false;
 }
 
-void grpc_call_ask(struct grpc_call *call, struct span bytes)
+static void ask(struct grpc_call *call, struct span message)
 {
-    struct span message;
-    if (!read_message(call, bytes, &message))
-        ;
-    else if (call->ends_ns <= call->conn->now_ns)
-        grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "the request came too late to be decided");
-    else if (grpc_conn_is_full(call->conn))
+    const struct grpc_handler *handler = handler_of(call);
+    if (call->conn->answer_bytes > grpc_output_max(call->conn))
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "the answers of this connection's calls are not read");
-    else
-        grpc_method_ask(call, message);
-    if (call->pending != NULL && !call->is_ended) {
-        grpc_wait_begin(call, bytes);
+    else if (!handler->needs_token || admit(call))
+        handler->ask(call, message);
+}
+
+/* Answers the next complete message, unless an answer is still unread; ends with the last. */
+static void ask_next(struct grpc_call *call)
+{
+    struct grpc_frame frame;
+    struct stint_error error;
+    struct span message;
+    if (call->is_ended || call->answer.len > 0)
+        return;
+    if (grpc_turn_is_over(call->conn)) {
+        call->conn->asks_wait = true;
         return;
     }
-    grpc_wait_drop(call);
-    grpc_call_drop_input(call);
+    struct span rest = grpc_bytes_left(&call->input);
+    int len = grpc_frame_read(rest, message_max(call), &frame, &error);
+    if (len < 0)
+        refuse_frame(call, len, &error);
+    else if (len > 0) {
+        call->input.at += (size_t)len;
+        if (plain_of(call, &frame, &message))
+            ask(call, message);
+    } else if (call->is_at_end && rest.len > 0)
+        grpc_answer_refuse(call, GRPC_INTERNAL, "the request ends within a message");
+    else if (call->is_at_end)
+        grpc_answer_end(call, GRPC_OK, NULL);
+    if (call->is_ended || call->input.at == call->input.len)
+        drop_input(call);
+}
+
+static void wait_for_store(struct grpc_call *call, struct span bytes);
+
+/* Reads the only message of a call after its end, and answers it, or waits for a store. */
+static void ask_once(struct grpc_call *call, struct span bytes)
+{
+    struct span message;
+    if (read_message(call, bytes, &message)) {
+        if (call->ends_ns <= call->conn->now_ns)
+            grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED,
+                             "the request came too late to be decided");
+        else
+            ask(call, message);
+    }
+    if (call->pending != NULL && !call->is_ended) {
+        wait_for_store(call, bytes);
+        return;
+    }
+    drop_pending(call);
+    drop_input(call);
 }
 
 void grpc_call_end(struct grpc_call *call)
@@ -283,9 +690,88 @@ void grpc_call_end(struct grpc_call *call)
     call->is_at_end = true;
     if (call->is_ended)
         return;
-    if (asks_once(call)) {
-        grpc_call_ask(call, bytes);
+    if (handler_of(call)->takes_many)
+        ask_next(call);
+    else
+        ask_once(call, bytes);
+}
+
+/* ---- Waiting for a store --------------------------------------------------------------------- */
+
+static void on_answers(void *arg, uint64_t now_ns)
+{
+    struct grpc_call *call = arg;
+    struct grpc_conn *conn = call->conn;
+    if (conn->is_over) {
+        drop_pending(call);
         return;
     }
-    grpc_reflection_ask(call);
+    if (now_ns > conn->now_ns)
+        conn->now_ns = now_ns;
+    ask_once(call, span_of(call->input.ptr, call->input.len));
+    grpc_output_settle(conn);
+    conn_wake(&conn->conn, conn->now_ns);
+}
+
+/*
+ * Keeps the bytes of the message, unless they are kept: they are parsed again when the store has
+ * answered, as the parsed request is in memory that all calls share.
+ */
+static void wait_for_store(struct grpc_call *call, struct span bytes)
+{
+    struct grpc_conn *conn = call->conn;
+    if (call->input.len == 0 && !keep(call, bytes)) {
+        drop_pending(call);
+        return;
+    }
+    if (call->ends_ns < conn->waits_end_ns)
+        conn->waits_end_ns = call->ends_ns;
+    service_on_answers(call->pending, on_answers, call);
+}
+
+/* The time limit is over. */
+static void fail_wait(struct grpc_call *call)
+{
+    drop_pending(call);
+    drop_input(call);
+    grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "the store has not answered in time");
+}
+
+void grpc_calls_end_waits(struct grpc_conn *conn)
+{
+    conn->waits_end_ns = STINT_NEVER_NS;
+    for (struct grpc_call *call = conn->first[GRPC_TIMED]; call != NULL; call = call->next) {
+        if (call->pending == NULL)
+            continue;
+        if (call->ends_ns <= conn->now_ns)
+            fail_wait(call);
+        else if (call->ends_ns < conn->waits_end_ns)
+            conn->waits_end_ns = call->ends_ns;
+    }
+}
+
+/* ---- All calls of a connection --------------------------------------------------------------- */
+
+void grpc_calls_end_late(struct grpc_conn *conn)
+{
+    while (grpc_calls_end_ns(conn) <= conn->now_ns) {
+        struct grpc_call *call = conn->first[GRPC_TIMED];
+        grpc_call_enlist(call, GRPC_CLOSING);
+        if (call->is_ended || call->answer.len > 0)
+            grpc_call_cut(call);
+        else if (call->pending != NULL)
+            fail_wait(call);
+        else
+            grpc_answer_refuse(call, GRPC_DEADLINE_EXCEEDED, "the request does not end");
+    }
+}
+
+void grpc_calls_go_on(struct grpc_conn *conn)
+{
+    conn->asks_wait = false;
+    for (struct grpc_call *call = conn->first[GRPC_TIMED], *next; call != NULL; call = next) {
+        next = call->next;
+        if (handler_of(call)->takes_many)
+            ask_next(call);
+    }
 }

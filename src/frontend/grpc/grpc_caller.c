@@ -3,9 +3,10 @@
  * The caller of a gRPC call: the token of "authorization: Bearer SECRET". A connection remembers
  * its last secret for as long as the tokens stay the same.
  */
-#include "frontend/grpc/grpc_parts.h"
+#include "frontend/grpc/grpc_call.h"
 
 #include <gnutls/gnutls.h>
+#include <strings.h>
 
 static void renew_tokens(struct grpc_frontend *frontend)
 {
@@ -23,11 +24,8 @@ static struct span bearer_secret(struct span authorization)
 {
     static const char scheme[] = "bearer ";
     size_t n = sizeof(scheme) - 1;
-    if (authorization.len <= n)
+    if (authorization.len <= n || strncasecmp((const char *)authorization.ptr, scheme, n) != 0)
         return span_of(NULL, 0);
-    for (size_t i = 0; i < n; i++)
-        if ((authorization.ptr[i] | 0x20) != scheme[i])
-            return span_of(NULL, 0);
     while (n < authorization.len && authorization.ptr[n] == ' ')
         n++;
     return span_of(authorization.ptr + n, authorization.len - n);
@@ -91,18 +89,16 @@ static void renew_token(struct grpc_call *call)
     call->tokens = call->token != NULL ? access_ref(frontend->tokens) : NULL;
 }
 
-bool grpc_caller_admit(struct grpc_call *call)
+const char *grpc_caller_refusal(struct grpc_call *call)
 {
     renew_token(call);
     if (call->conn->frontend->tokens == NULL || call->token != NULL)
-        return true;
-    const char *why = "a token is required: authorization: Bearer SECRET";
+        return NULL;
     if ((call->said & GRPC_SAID_TOO_OFTEN) != 0)
-        why = "too many wrong secrets came from this address: wait a minute";
-    else if ((call->said & GRPC_SAID_SECRET) != 0)
-        why = "no such token";
-    grpc_answer_refuse(call, GRPC_UNAUTHENTICATED, why);
-    return false;
+        return "too many wrong secrets came from this address: wait a minute";
+    if ((call->said & GRPC_SAID_SECRET) != 0)
+        return "no such token";
+    return "a token is required: authorization: Bearer SECRET";
 }
 
 struct caller grpc_caller_of(const struct grpc_call *call)

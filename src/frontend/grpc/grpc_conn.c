@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The frontend, and the operations of a connection. */
-#include "frontend/grpc/grpc_parts.h"
+/*
+ * A connection: nghttp2's callbacks, which find the call of a frame and count its cost; the
+ * operations for the socket's owner; and the frontend.
+ */
+#include "frontend/grpc/grpc_call.h"
 
+#include "base/siphash.h"
 #include "base/wide_int.h"
 #include "service/server_state.h"
 
@@ -10,6 +14,301 @@
 
 #define KEPT_BYTES 4096  /* an empty buffer above this size is freed */
 #define STREAM_BYTES 384 /* of nghttp2 for each stream: itself, map entries, frames to send */
+#define BOMB 4           /* a header so many times larger than the limit is an attack */
+
+/* Frames beside a call of a normal client: updates of two windows, a ping, and one to spare. */
+#define FRAMES_OF_A_CALL 4
+
+/* ---- The end of a connection ----------------------------------------------------------------- */
+
+/*
+ * A first GOAWAY that still permits all calls; after the peer has seen it, a second that names the
+ * last accepted call; then the end of the calls.
+ */
+
+static void leave_begin(struct grpc_conn *conn)
+{
+    if (conn->leaving != GRPC_STAYS || conn->is_broken)
+        return;
+    /*
+     * A new peer gets GOAWAY after our first frames, once its own have come: a client that is cut
+     * off earlier treats the server as broken, and fails its calls.
+     */
+    conn->leaving = GRPC_NOTICED;
+    conn->notice_at_ns = conn->now_ns + GRPC_NOTICE_NS;
+    nghttp2_submit_shutdown_notice(conn->session);
+    nghttp2_submit_ping(conn->session, NGHTTP2_FLAG_NONE, NULL);
+}
+
+/* The peer has answered the first GOAWAY, or its time is over. */
+static void leave_now(struct grpc_conn *conn)
+{
+    if (conn->leaving == GRPC_LEAVES || conn->is_broken)
+        return;
+    if (!conn->has_begun) {
+        conn->is_over = true;
+        return;
+    }
+    conn->leaving = GRPC_LEAVES;
+    conn->notice_at_ns = STINT_NEVER_NS;
+    nghttp2_submit_goaway(conn->session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(conn->session), NGHTTP2_NO_ERROR,
+                          NULL, 0);
+    grpc_methods_leave(conn);
+}
+
+/* Connections that were made at the same time should not all be remade at the same time. */
+static uint64_t leave_age(struct grpc_frontend *frontend, uint64_t now_ns)
+{
+    const uint64_t secret[2] = {service_worker(frontend->options.service), frontend->n_opened++};
+    uint64_t age_ns = frontend->limits.age_ns;
+    if (age_ns == 0)
+        return STINT_NEVER_NS;
+    uint64_t chance = siphash13_128(secret, now_ns, NULL, 0).lo;
+    return now_ns + age_ns - age_ns / 10 + chance % (age_ns / 5 + 1);
+}
+
+/* ---- Frames that cost their sender little ---------------------------------------------------- */
+
+static void end_abuse(struct grpc_conn *conn)
+{
+    /* Input after this frame is ignored. */
+    nghttp2_session_terminate_session(conn->session, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+/*
+ * A leaky bucket: each such frame adds time to a debt; passing time and answered calls reduce it.
+ * As many calls as the bucket has frames empty it.
+ */
+static void count_cheap(struct grpc_conn *conn)
+{
+    uint64_t frames = conn->frontend->limits.idle_frames, cost_ns = GRPC_ABUSE_NS / frames;
+    uint64_t forgiven_ns = min_u64(conn->n_answered, frames) * FRAMES_OF_A_CALL * cost_ns;
+    uint64_t leaked_ns = conn->now_ns - conn->idle_seen_ns;
+    conn->idle_debt_ns -= min_u64(conn->idle_debt_ns, forgiven_ns);
+    conn->idle_debt_ns -= min_u64(conn->idle_debt_ns, leaked_ns);
+    conn->idle_seen_ns = conn->now_ns;
+    conn->n_answered = 0;
+    conn->idle_debt_ns += cost_ns;
+    if (conn->idle_debt_ns > GRPC_ABUSE_NS)
+        end_abuse(conn);
+}
+
+/* ---- The session: callbacks of nghttp2 ------------------------------------------------------- */
+
+static struct grpc_call *find_call(struct grpc_conn *conn, int32_t id)
+{
+    if (conn->recent == NULL || conn->recent->id != id)
+        conn->recent = nghttp2_session_get_stream_user_data(conn->session, id);
+    return conn->recent;
+}
+
+static bool is_cheap(const nghttp2_frame_hd *head)
+{
+    if (head->type == NGHTTP2_DATA)
+        return head->length == 0 && (head->flags & NGHTTP2_FLAG_END_STREAM) == 0;
+    return head->type != NGHTTP2_HEADERS;
+}
+
+static int begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *arg)
+{
+    struct grpc_conn *conn = arg;
+    (void)session;
+    conn->has_begun = true;
+    if (is_cheap(head))
+        count_cheap(conn);
+    return 0;
+}
+
+static int invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code, void *arg)
+{
+    struct grpc_conn *conn = arg;
+    (void)session, (void)frame, (void)code;
+    grpc_count_malformed(conn->frontend);
+    count_cheap(conn);
+    return 0;
+}
+
+static int begin_fields(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    struct grpc_conn *conn = arg;
+    conn->field_bytes = 0;
+    conn->current = NULL;
+    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
+        return 0;
+    struct grpc_call *call = grpc_call_new(conn, frame->hd.stream_id);
+    if (call == NULL)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call);
+    conn->current = conn->recent = call;
+    return 0;
+}
+
+static int take_field(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                      size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                      void *arg)
+{
+    struct grpc_conn *conn = arg;
+    size_t limit = conn->frontend->limits.header_bytes;
+    (void)session, (void)frame, (void)flags;
+    /* RFC 9113, 6.5.2: the size of a field is that of its name and value, and 32. */
+    conn->field_bytes += name_len + value_len + 32;
+    if (conn->field_bytes > BOMB * limit)
+        end_abuse(conn);
+    if (conn->current == NULL)
+        return 0;
+    if (conn->field_bytes > limit)
+        conn->current->said |= GRPC_SAID_TOO_MUCH;
+    else
+        grpc_call_take_field(conn->current, span_of(name, name_len), span_of(value, value_len));
+    return 0;
+}
+
+static int take_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                     size_t len, void *arg)
+{
+    struct grpc_call *call = find_call(arg, id);
+    (void)session;
+    if (call != NULL)
+        grpc_call_take_data(call, span_of(bytes, len), (flags & NGHTTP2_FLAG_END_STREAM) != 0);
+    return 0;
+}
+
+static void end_of_call(struct grpc_conn *conn, const nghttp2_frame *frame)
+{
+    struct grpc_call *call = find_call(conn, frame->hd.stream_id);
+    if (call != NULL)
+        grpc_call_end(call);
+}
+
+static void take_fields(struct grpc_conn *conn, const nghttp2_frame *frame)
+{
+    struct grpc_call *call = conn->current;
+    bool is_last = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    conn->current = NULL;
+    if (call != NULL) {
+        call->is_at_end = is_last;
+        grpc_call_end_fields(call);
+    }
+    if (is_last)
+        end_of_call(conn, frame);
+}
+
+static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    struct grpc_conn *conn = arg;
+    (void)session;
+    switch (frame->hd.type) {
+    case NGHTTP2_DATA:
+        if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0)
+            end_of_call(conn, frame);
+        else if (frame->hd.length > 0 && frame->hd.length == frame->data.padlen)
+            count_cheap(conn); /* empty, despite its length */
+        break;
+    case NGHTTP2_HEADERS:
+        take_fields(conn, frame);
+        break;
+    case NGHTTP2_PING:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0 && conn->leaving == GRPC_NOTICED)
+            leave_now(conn);
+        break;
+    case NGHTTP2_GOAWAY:
+        /* The peer makes no more calls: there is nothing to wait for. */
+        if (conn->leaving == GRPC_NOTICED)
+            leave_now(conn);
+        conn->is_left = true;
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* A whole answer was sent: tells the peer to stop the rest of its request. */
+static int sent_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    struct grpc_conn *conn = arg;
+    if (!conn->answers_early || frame->hd.type != NGHTTP2_HEADERS ||
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
+        return 0;
+    const struct grpc_call *call = find_call(conn, frame->hd.stream_id);
+    if (call != NULL && !call->is_at_end)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static int close_stream(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
+{
+    struct grpc_call *call = find_call(arg, id);
+    (void)session, (void)code;
+    if (call != NULL)
+        grpc_call_free(call);
+    return 0;
+}
+
+static bool prepare_sessions(struct grpc_frontend *frontend)
+{
+    if (nghttp2_session_callbacks_new(&frontend->callbacks) != 0 ||
+        nghttp2_option_new(&frontend->options_of_session) != 0)
+        return false;
+    nghttp2_session_callbacks *callbacks = frontend->callbacks;
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, begin_frame);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, invalid_frame);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, begin_fields);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, take_field);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, take_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, take_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, sent_frame);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, close_stream);
+    nghttp2_option *options = frontend->options_of_session;
+    nghttp2_option_set_no_closed_streams(options, 1);
+    nghttp2_option_set_max_reserved_remote_streams(options, 0);
+    /* The frontend enforces both limits itself; nghttp2 must not do it first. */
+    nghttp2_option_set_max_outbound_ack(options, 2 * frontend->limits.idle_frames + 16);
+    nghttp2_option_set_stream_reset_rate_limit(options, UINT64_MAX, UINT64_MAX);
+    return true;
+}
+
+static bool open_session(struct grpc_conn *conn)
+{
+    const struct grpc_frontend *frontend = conn->frontend;
+    const nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, (uint32_t)frontend->limits.streams},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)frontend->limits.header_bytes},
+        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
+    };
+    if (nghttp2_session_server_new2(&conn->session, frontend->callbacks, conn,
+                                    frontend->options_of_session) != 0)
+        return false;
+    return nghttp2_submit_settings(conn->session, NGHTTP2_FLAG_NONE, settings,
+                                   sizeof(settings) / sizeof(settings[0])) == 0 &&
+           nghttp2_session_set_local_window_size(conn->session, NGHTTP2_FLAG_NONE, 0,
+                                                 GRPC_WINDOW) == 0;
+}
+
+/* Writes GOAWAY for a session that must not be used any more. */
+static void send_goaway(struct grpc_conn *conn, uint8_t code)
+{
+    const uint8_t frame[17] = {0, 0, 8, NGHTTP2_GOAWAY, [16] = code};
+    if (conn->has_begun)
+        grpc_bytes_add(conn, &conn->out, &conn->buffer_bytes, span_of(frame, sizeof(frame)));
+}
+
+static void feed_session(struct grpc_conn *conn, struct span bytes)
+{
+    ssize_t done = nghttp2_session_mem_recv(conn->session, bytes.ptr, bytes.len);
+    if (conn->lender != NULL)
+        grpc_call_keep_borrowed(conn->lender);
+    if (done >= 0)
+        return;
+    grpc_count_malformed(conn->frontend);
+    send_goaway(conn, done == NGHTTP2_ERR_FLOODED || done == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS
+                          ? NGHTTP2_ENHANCE_YOUR_CALM
+                          : NGHTTP2_INTERNAL_ERROR);
+    conn->is_broken = conn->is_over = true;
+}
+
+/* ---- Output ---------------------------------------------------------------------------------- */
 
 static struct grpc_conn *grpc_of(struct conn *conn)
 {
@@ -21,123 +320,24 @@ static const struct grpc_conn *grpc_of_const(const struct conn *conn)
     return (const struct grpc_conn *)(const void *)conn;
 }
 
-static size_t unsent(const struct grpc_conn *conn)
-{
-    return conn->out.len - conn->sent;
-}
-
-/* The limit of unsent or unread bytes; low where all connections together hold much memory. */
-static size_t output_max(const struct grpc_conn *conn)
-{
-    const struct grpc_frontend *frontend = conn->frontend;
-    size_t max = frontend->limits.output_bytes;
-    bool is_scarce = frontend->held_bytes > GRPC_HELD_TOTAL * frontend->limits.message_bytes;
-    return is_scarce && max > GRPC_SCARCE_OUTPUT ? GRPC_SCARCE_OUTPUT : max;
-}
-
-bool grpc_conn_is_full(const struct grpc_conn *conn)
-{
-    return conn->answer_bytes > output_max(conn);
-}
-
-bool grpc_conn_turn_is_over(const struct grpc_conn *conn)
-{
-    return conn->work >= GRPC_TURN || conn_turn_is_over(&conn->conn);
-}
-
-bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held, size_t more)
-{
-    size_t size = bytes->size > 0 ? bytes->size : 256;
-    if (bytes->size - bytes->len >= more)
-        return true;
-    while (size - bytes->len < more)
-        size *= 2;
-    uint8_t *ptr = realloc(bytes->ptr, size);
-    if (ptr == NULL)
-        return false;
-    *held += size - bytes->size;
-    conn->frontend->held_bytes += size - bytes->size;
-    bytes->ptr = ptr;
-    bytes->size = size;
-    return true;
-}
-
-void grpc_bytes_release(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held)
-{
-    assert(*held >= bytes->size && conn->frontend->held_bytes >= bytes->size);
-    *held -= bytes->size;
-    conn->frontend->held_bytes -= bytes->size;
-    free(bytes->ptr);
-    *bytes = (struct grpc_bytes){0};
-}
-
-void grpc_count_malformed(const struct grpc_frontend *frontend)
-{
-    if (frontend->metrics != NULL)
-        metrics_malformed(frontend->metrics, METRICS_GRPC);
-}
-
-/* ---- Output ---------------------------------------------------------------------------------- */
-
-static void break_off(struct grpc_conn *conn)
-{
-    conn->is_broken = true;
-    conn->is_over = true;
-}
-
-static bool is_unread(const struct grpc_conn *conn)
-{
-    return unsent(conn) > output_max(conn);
-}
-
 static bool is_backpressured(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
-    return is_unread(conn) || conn->rest.len > 0 || conn->asks_wait;
+    return grpc_output_is_unread(conn) || conn->rest.len > 0 || conn->asks_wait;
 }
 
 static bool has_work(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
-    return !conn->is_over && (conn->rest.len > 0 || conn->asks_wait) && !is_unread(conn);
-}
-
-/* False where it stopped at the limit, and has more. */
-static bool write_frames(struct grpc_conn *conn)
-{
-    const uint8_t *frame;
-    while (!is_unread(conn)) {
-        ssize_t len = nghttp2_session_mem_send(conn->session, &frame);
-        if (len == 0)
-            return true;
-        if (len < 0 || !grpc_bytes_reserve(conn, &conn->out, &conn->buffer_bytes, (size_t)len)) {
-            break_off(conn);
-            return false;
-        }
-        memcpy(conn->out.ptr + conn->out.len, frame, (size_t)len);
-        conn->out.len += (size_t)len;
-    }
-    return false;
-}
-
-void grpc_conn_settle(struct grpc_conn *conn)
-{
-    /* A peer that does not speak HTTP/2 gets no frames. */
-    if (conn->is_over || !conn->has_begun || !write_frames(conn))
-        return;
-    if (!nghttp2_session_want_read(conn->session) && !nghttp2_session_want_write(conn->session)) {
-        conn->is_over = true;
-        if (conn->leaving == GRPC_STAYS && !conn->is_left)
-            grpc_count_malformed(conn->frontend);
-    } else if (conn->leaving == GRPC_LEAVES && conn->n_calls == 0)
-        conn->is_over = true;
+    return !conn->is_over && (conn->rest.len > 0 || conn->asks_wait) &&
+           !grpc_output_is_unread(conn);
 }
 
 static struct span output(struct conn *base)
 {
     struct grpc_conn *conn = grpc_of(base);
     conn->is_fed = false;
-    return grpc_bytes_from(&conn->out, conn->sent);
+    return grpc_bytes_left(&conn->out);
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
@@ -145,17 +345,13 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     struct grpc_conn *conn = grpc_of(base);
     struct grpc_bytes *out = &conn->out;
     conn->now_ns = now_ns;
-    conn->sent += len;
-    if (unsent(conn) == 0) {
-        out->len = conn->sent = 0;
+    out->at += len;
+    if (out->at == out->len) {
+        out->at = out->len = 0;
         if (out->size > KEPT_BYTES)
             grpc_bytes_release(conn, out, &conn->buffer_bytes);
-    } else if (conn->sent > unsent(conn)) {
-        memmove(out->ptr, out->ptr + conn->sent, unsent(conn));
-        out->len = unsent(conn);
-        conn->sent = 0;
     }
-    grpc_conn_settle(conn);
+    grpc_output_settle(conn);
 }
 
 /* ---- Input ----------------------------------------------------------------------------------- */
@@ -166,14 +362,15 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
  */
 static struct span take_turn(struct grpc_conn *conn, struct span bytes)
 {
-    while (bytes.len > 0 && !conn->is_over && !grpc_conn_turn_is_over(conn) && !is_unread(conn)) {
+    while (bytes.len > 0 && !conn->is_over && !grpc_turn_is_over(conn) &&
+           !grpc_output_is_unread(conn)) {
         size_t len = bytes.len < GRPC_SLICE ? bytes.len : GRPC_SLICE;
-        grpc_session_feed(conn, span_of(bytes.ptr, len));
+        feed_session(conn, span_of(bytes.ptr, len));
         if (http2_frames_take(&conn->frames, span_of(bytes.ptr, len)))
             conn->frame_since_ns = conn->now_ns;
         bytes = span_of(bytes.ptr + len, bytes.len - len);
         if (conn->has_begun && !conn->is_over)
-            write_frames(conn);
+            grpc_output_write(conn);
     }
     return bytes;
 }
@@ -183,27 +380,21 @@ static void keep_rest(struct grpc_conn *conn, struct span bytes)
 {
     if (bytes.len == 0 || conn->is_over)
         return;
-    if (!grpc_bytes_reserve(conn, &conn->rest, &conn->buffer_bytes, bytes.len)) {
-        break_off(conn);
-        return;
-    }
-    memcpy(conn->rest.ptr + conn->rest.len, bytes.ptr, bytes.len);
-    conn->rest.len += bytes.len;
+    if (!grpc_bytes_add(conn, &conn->rest, &conn->buffer_bytes, bytes))
+        conn->is_broken = conn->is_over = true;
 }
 
 static void go_on(struct grpc_conn *conn)
 {
     conn->work = 0;
     if (conn->asks_wait)
-        grpc_reflection_go_on(conn);
+        grpc_calls_go_on(conn);
     if (conn->rest.len == 0)
         return;
-    struct span rest = take_turn(conn, grpc_bytes_from(&conn->rest, conn->rest_at));
-    conn->rest_at = conn->rest.len - rest.len;
-    if (conn->rest_at == conn->rest.len || conn->is_over) {
+    struct span rest = take_turn(conn, grpc_bytes_left(&conn->rest));
+    conn->rest.at = conn->rest.len - rest.len;
+    if (rest.len == 0 || conn->is_over)
         grpc_bytes_release(conn, &conn->rest, &conn->buffer_bytes);
-        conn->rest_at = 0;
-    }
 }
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
@@ -215,13 +406,12 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
         conn->work = 0;
     conn->is_fed = true;
     conn->now_ns = now_ns;
-    conn->is_heard = true;
     conn->heard_ns = now_ns;
     conn->is_pinged = false;
     if (conn->rest.len == 0)
         bytes = take_turn(conn, bytes);
     keep_rest(conn, bytes);
-    grpc_conn_settle(conn);
+    grpc_output_settle(conn);
 }
 
 static bool is_over(const struct conn *base)
@@ -236,18 +426,12 @@ static bool is_over(const struct conn *base)
 static bool is_busy(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
-    return !conn->is_over &&
-           (conn->n_calls > 0 || conn->rest.len > 0 || (conn->is_heard && !conn->has_begun) ||
-            http2_frames_are_open(&conn->frames));
+    return !conn->is_over && (conn->n_calls > 0 || conn->rest.len > 0 ||
+                              (conn->frames.preface_len > 0 && !conn->has_begun) ||
+                              http2_frames_are_open(&conn->frames));
 }
 
 /* ---- Deadlines ------------------------------------------------------------------------------- */
-
-static uint64_t call_ends_ns(const struct grpc_conn *conn)
-{
-    const struct grpc_call *oldest = conn->first[GRPC_TIMED];
-    return oldest != NULL ? oldest->begun_ns + conn->frontend->limits.call_ns : STINT_NEVER_NS;
-}
 
 /* While input waits for its turn, or for space for its replies, the peer may have sent the rest. */
 static uint64_t frame_ends_ns(const struct grpc_conn *conn)
@@ -261,9 +445,10 @@ static uint64_t deadline(const struct conn *base)
     const struct grpc_conn *conn = grpc_of_const(base);
     if (conn->is_over)
         return STINT_NEVER_NS;
-    return min_u64(min_u64(min_u64(conn->age_at_ns, conn->grace_at_ns),
-                           min_u64(conn->notice_at_ns, conn->watch_at_ns)),
-                   min_u64(min_u64(conn->waits_end_ns, call_ends_ns(conn)), frame_ends_ns(conn)));
+    return min_u64(
+        min_u64(min_u64(conn->age_at_ns, conn->grace_at_ns),
+                min_u64(conn->notice_at_ns, conn->watch_at_ns)),
+        min_u64(min_u64(conn->waits_end_ns, grpc_calls_end_ns(conn)), frame_ends_ns(conn)));
 }
 
 /* Input after an incomplete frame cannot be read. */
@@ -272,24 +457,10 @@ static void end_late_frame(struct grpc_conn *conn)
     if (frame_ends_ns(conn) > conn->now_ns)
         return;
     if (conn->has_begun)
-        grpc_abuse_end(conn);
+        end_abuse(conn);
     else
         conn->is_over = true;
     conn->frames = (struct http2_frames){.preface_len = HTTP2_PREFACE};
-}
-
-static void end_late_calls(struct grpc_conn *conn)
-{
-    while (call_ends_ns(conn) <= conn->now_ns) {
-        struct grpc_call *call = conn->first[GRPC_TIMED];
-        grpc_call_enlist(call, GRPC_CLOSING);
-        if (call->is_ended || call->answer.len > 0)
-            grpc_call_cut(call);
-        else if (call->pending != NULL)
-            grpc_wait_fail(call);
-        else
-            grpc_answer_refuse(call, GRPC_DEADLINE_EXCEEDED, "the request does not end");
-    }
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
@@ -301,25 +472,25 @@ static void wake(struct conn *base, uint64_t now_ns)
     go_on(conn);
     if (conn->is_over)
         return;
-    end_late_calls(conn);
+    grpc_calls_end_late(conn);
     end_late_frame(conn);
     if (conn->waits_end_ns <= now_ns)
-        grpc_wait_end_late(conn);
+        grpc_calls_end_waits(conn);
     if (conn->watch_at_ns <= now_ns)
-        grpc_watch_look(conn);
+        grpc_methods_look(conn);
     if (conn->notice_at_ns <= now_ns)
-        grpc_leave_now(conn);
+        leave_now(conn);
     if (conn->age_at_ns <= now_ns) {
         uint64_t grace_ns = conn->frontend->limits.age_grace_ns;
         conn->age_at_ns = STINT_NEVER_NS;
         conn->grace_at_ns = grace_ns > 0 ? now_ns + grace_ns : STINT_NEVER_NS;
-        grpc_leave_begin(conn);
+        leave_begin(conn);
     }
     if (conn->grace_at_ns <= now_ns) {
         conn->grace_at_ns = STINT_NEVER_NS;
         nghttp2_session_terminate_session(conn->session, NGHTTP2_NO_ERROR);
     }
-    grpc_conn_settle(conn);
+    grpc_output_settle(conn);
 }
 
 static void drain(struct conn *base, uint64_t now_ns)
@@ -329,10 +500,10 @@ static void drain(struct conn *base, uint64_t now_ns)
         return;
     conn->now_ns = now_ns;
     if (conn->leaving == GRPC_STAYS && !conn->is_left)
-        grpc_leave_begin(conn);
+        leave_begin(conn);
     else
-        grpc_leave_now(conn);
-    grpc_conn_settle(conn);
+        leave_now(conn);
+    grpc_output_settle(conn);
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
@@ -382,10 +553,10 @@ struct conn *grpc_conn_new(struct grpc_frontend *frontend, struct span peer, uin
     conn->frontend = frontend;
     conn->peer_len = access_keep_peer(conn->peer, peer);
     conn->now_ns = conn->idle_seen_ns = conn->heard_ns = now_ns;
-    conn->age_at_ns = grpc_leave_age(frontend, now_ns);
+    conn->age_at_ns = leave_age(frontend, now_ns);
     conn->grace_at_ns = conn->notice_at_ns = conn->watch_at_ns = STINT_NEVER_NS;
     conn->waits_end_ns = STINT_NEVER_NS;
-    if (!grpc_session_open(conn)) {
+    if (!open_session(conn)) {
         free_conn(&conn->conn);
         return NULL;
     }
@@ -418,6 +589,7 @@ struct grpc_frontend *grpc_frontend_new(const struct grpc_frontend_options *opti
     if (frontend == NULL)
         return NULL;
     frontend->options = *options;
+    frontend->handlers = grpc_methods;
     frontend->clock = server_state_clock(service_server_state(options->service));
     frontend->limits = limits_of(options->limits);
     if (options->form == NULL)
@@ -427,7 +599,7 @@ struct grpc_frontend *grpc_frontend_new(const struct grpc_frontend_options *opti
         frontend->metrics = metrics_worker(metrics, service_worker(options->service));
     frontend->generation = UINT64_MAX; /* of no set: the first check gets the tokens */
     frontend->rls = rls_call_new();
-    if (frontend->rls == NULL || !grpc_session_prepare(frontend)) {
+    if (frontend->rls == NULL || !prepare_sessions(frontend)) {
         grpc_frontend_free(frontend);
         return NULL;
     }
@@ -457,7 +629,7 @@ void grpc_frontend_drain(struct grpc_frontend *frontend)
     frontend->is_drained = true;
     for (struct grpc_conn *conn = frontend->watching, *next; conn != NULL; conn = next) {
         next = conn->next_watching;
-        grpc_watch_look(conn);
-        grpc_conn_settle(conn);
+        grpc_methods_look(conn);
+        grpc_output_settle(conn);
     }
 }

@@ -48,11 +48,6 @@ enum grpc_method {
 
 /* "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" and so on. */
 enum grpc_method grpc_method_of(struct span path);
-/* Whether it uses the limiter: then it needs a token where there are any. */
-static inline bool grpc_method_asks(unsigned method)
-{
-    return method >= GRPC_SHOULD_RATE_LIMIT && method <= GRPC_COMMIT;
-}
 
 /* grpc-timeout: at most eight digits and one of H M S m u n. False for anything else. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns);

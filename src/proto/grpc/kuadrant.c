@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* ReserveRequest and CommitRequest to requests, as proto/grpc/rls_read.c does for Envoy's; the
- * answers. */
+/* ReserveRequest and CommitRequest to requests, as rls.c does for Envoy's, and the answers. */
 #include "proto/grpc/kuadrant.h"
 
 #include "base/err.h"
 #include "base/ns.h"
 #include "base/siphash.h"
-#include "proto/grpc/rls_parts.h"
-#include "proto/grpc/wire_reader.h"
-#include "proto/grpc/wire_writer.h"
 #include "proto/ticket_text.h"
-
-#include <assert.h>
 
 #define DIGEST_LEN TICKET_HEX_LEN /* of a reservation_id, before its ticket */
 #define NANOS_MAX 999999999
@@ -242,13 +236,6 @@ int kuadrant_read_commit(struct rls_call *call, struct span message, const struc
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-static struct span written(const struct rls_call *call, const struct wire_writer *writer)
-{
-    const uint8_t *end = call->packed + call->packed_size;
-    assert(writer->at >= call->packed);
-    return span_of(writer->at, (size_t)(end - writer->at));
-}
-
 struct span kuadrant_write_reserve(struct rls_call *call, const struct request *request,
                                    const struct reply *reply)
 {
@@ -257,9 +244,10 @@ struct span kuadrant_write_reserve(struct rls_call *call, const struct request *
     struct span ticket = {NULL, 0};
     if (reply->has_ticket)
         ticket = ticket_text_of(reply, space);
-    if (!rls_make_space(call, 2 * WIRE_HEAD_MAX + DIGEST_LEN + ticket.len))
+    struct wire_writer writer =
+        rls_begin_response(call, 2 * WIRE_HEAD_MAX + DIGEST_LEN + ticket.len);
+    if (writer.at == NULL)
         return (struct span){NULL, 0};
-    struct wire_writer writer = {call->packed + call->packed_size};
     if (reply->has_ticket) {
         const uint8_t *end = writer.at;
         ticket_hex_write(digest_of(request), digest);
@@ -270,15 +258,15 @@ struct span kuadrant_write_reserve(struct rls_call *call, const struct request *
         wire_write_head(&writer, RESERVATION_ID, end);
     }
     wire_write_number(&writer, CODE, rls_overall_code(reply));
-    return written(call, &writer);
+    return rls_end_response(call, &writer);
 }
 
 struct span kuadrant_write_commit(struct rls_call *call, const struct request *request)
 {
     enum { RELEASED = 1 };
-    if (!rls_make_space(call, WIRE_HEAD_MAX))
+    struct wire_writer writer = rls_begin_response(call, WIRE_HEAD_MAX);
+    if (writer.at == NULL)
         return (struct span){NULL, 0};
-    struct wire_writer writer = {call->packed + call->packed_size};
     wire_write_number(&writer, RELEASED, request->verb == REQUEST_SETTLE);
-    return written(call, &writer);
+    return rls_end_response(call, &writer);
 }

@@ -16,13 +16,10 @@
 #define KUADRANT_TTL_MAX_S (365 * 86400) /* 365 days, as of tickets over HTTP */
 
 /*
- * that is invalid, or that is of another domain or other descriptors, is STINT_E_RANGE or
- * STINT_E_SYNTAX.
- * is none, or that is of another domain or other descriptors, is STINT_E_RANGE or STINT_E_SYNTAX.
- *     check     a peek
- *     report    a charge
- *     reserve   a reserve; an amount of 0 holds nothing, and is a peek of one unit
- *     commit    a settle; without a reservation_id a charge
+ * Requests, as rls_read() gives them. A reservation_id that is invalid, or that is of another
+ * domain or other descriptors, is STINT_E_SYNTAX. check     a peek report    a charge reserve   a
+ * reserve; an amount of 0 holds nothing, and is a peek of one unit commit    a settle; without a
+ * reservation_id a charge
  */
 int kuadrant_read_check(struct rls_call *call, struct span message, const struct request **request,
                         struct stint_error *error);

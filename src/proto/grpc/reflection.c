@@ -1,16 +1,173 @@
 /* SPDX-License-Identifier: MIT */
-/* ServerReflectionRequest to ServerReflectionResponse. There are no extensions. */
+/*
+ * ServerReflectionRequest to ServerReflectionResponse. There are no extensions. Files and symbols
+ * are found by a linear search: there are about a dozen files, and requests are rare.
+ */
 #include "proto/grpc/reflection.h"
 
 #include "base/buf.h"
 #include "base/err.h"
 #include "described.pb-c.h"
 #include "proto/grpc/grpc.h"
-#include "proto/grpc/reflection_symbols.h"
 #include "reflection.pb-c.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+#define FILES_MAX 32
+#define NO_FILE FILES_MAX
+
+/* A parsed description of all files. */
+struct reflection_set {
+    Pb__Set *set;
+    size_t n_files;
+    struct span bytes[FILES_MAX]; /* FileDescriptorProto, as sent to clients */
+    Pb__File *files[FILES_MAX];
+};
+
+/* Compiled from src/proto/grpc/messages/ when the program is built. */
+extern const unsigned char reflection_files[];
+extern const size_t reflection_files_len;
+
+/* ---- The described files --------------------------------------------------------------------- */
+
+static void set_free(struct reflection_set *set)
+{
+    if (set == NULL)
+        return;
+    for (size_t i = 0; i < set->n_files; i++)
+        pb__file__free_unpacked(set->files[i], NULL);
+    pb__set__free_unpacked(set->set, NULL);
+    free(set);
+}
+
+/* False: no memory. */
+static bool set_read(struct reflection_set *set)
+{
+    set->set = pb__set__unpack(NULL, reflection_files_len, reflection_files);
+    if (set->set == NULL)
+        return false;
+    assert(set->set->n_file <= FILES_MAX);
+    for (size_t i = 0; i < set->set->n_file; i++) {
+        ProtobufCBinaryData bytes = set->set->file[i];
+        set->files[i] = pb__file__unpack(NULL, bytes.len, bytes.data);
+        if (set->files[i] == NULL)
+            return false;
+        set->bytes[i] = span_of(bytes.data, bytes.len);
+        set->n_files++;
+    }
+    return true;
+}
+
+/* ---- Symbols --------------------------------------------------------------------------------- */
+
+static bool is_name(struct span text, ProtobufCBinaryData name)
+{
+    return text.len == name.len && memcmp(text.ptr, name.data, name.len) == 0;
+}
+
+/* Whether the symbol lies within the scope of that name; *rest is the text after the dot. */
+static bool enters(struct span symbol, ProtobufCBinaryData name, struct span *rest)
+{
+    if (symbol.len <= name.len || memcmp(symbol.ptr, name.data, name.len) != 0 ||
+        symbol.ptr[name.len] != '.')
+        return false;
+    *rest = span_of(symbol.ptr + name.len + 1, symbol.len - name.len - 1);
+    return true;
+}
+
+static bool is_part(struct span symbol, Pb__Part *const *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_name(symbol, parts[i]->name))
+            return true;
+    return false;
+}
+
+/* The values of an enum are named beside it, not within it. */
+static bool is_in_enums(struct span symbol, Pb__Enum *const *enums, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_name(symbol, enums[i]->name) || is_part(symbol, enums[i]->value, enums[i]->n_value))
+            return true;
+    return false;
+}
+
+/* The depth to which our own files nest messages. */
+static bool is_in_messages(struct span symbol, Pb__Message *const *messages, size_t n)
+{
+    struct span rest;
+    for (size_t i = 0; i < n; i++) {
+        const Pb__Message *message = messages[i];
+        if (is_name(symbol, message->name))
+            return true;
+        if (enters(symbol, message->name, &rest))
+            return is_part(rest, message->field, message->n_field) ||
+                   is_in_enums(rest, message->enum_type, message->n_enum_type) ||
+                   is_in_messages(rest, message->nested_type, message->n_nested_type);
+    }
+    return false;
+}
+
+static bool is_in_services(struct span symbol, Pb__Service *const *services, size_t n)
+{
+    struct span rest;
+    for (size_t i = 0; i < n; i++)
+        if (is_name(symbol, services[i]->name) ||
+            (enters(symbol, services[i]->name, &rest) &&
+             is_part(rest, services[i]->method, services[i]->n_method)))
+            return true;
+    return false;
+}
+
+/* The file of any symbol: a message, field, enum, enum value, service or method. */
+static size_t file_defining(const struct reflection_set *set, struct span symbol)
+{
+    struct span rest;
+    for (size_t i = 0; i < set->n_files; i++) {
+        const Pb__File *file = set->files[i];
+        if (enters(symbol, file->package, &rest) &&
+            (is_in_services(rest, file->service, file->n_service) ||
+             is_in_messages(rest, file->message_type, file->n_message_type) ||
+             is_in_enums(rest, file->enum_type, file->n_enum_type)))
+            return i;
+    }
+    return NO_FILE;
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* The index of a file, or NO_FILE. */
+static size_t file_named(const struct reflection_set *set, struct span name)
+{
+    for (size_t i = 0; i < set->n_files; i++)
+        if (is_name(name, set->files[i]->name))
+            return i;
+    return NO_FILE;
+}
+
+/* The indices of a file, first, and of all its imports, each once; returns their number. */
+static size_t files_of(const struct reflection_set *set, size_t file, size_t indices[FILES_MAX])
+{
+    bool is_there[FILES_MAX] = {false};
+    size_t n = 0;
+    indices[n++] = file;
+    is_there[file] = true;
+    for (size_t done = 0; done < n; done++) {
+        const Pb__File *importing = set->files[indices[done]];
+        for (size_t i = 0; i < importing->n_dependency; i++) {
+            ProtobufCBinaryData name = importing->dependency[i];
+            size_t other = file_named(set, span_of(name.data, name.len));
+            assert(other != NO_FILE); /* all imported files are described */
+            if (!is_there[other])
+                indices[n++] = other;
+            is_there[other] = true;
+        }
+    }
+    return n;
+}
+
+/* ---- Answers --------------------------------------------------------------------------------- */
 
 #define SERVICES_MAX 8
 #define SERVICE_NAME_MAX 96
@@ -20,7 +177,7 @@ struct reflecting {
     const struct reflection_set *set;
     Pb__ServerReflectionResponse response;
     Pb__FileDescriptorResponse files;
-    ProtobufCBinaryData file[REFLECTION_FILES_MAX];
+    ProtobufCBinaryData file[FILES_MAX];
     Pb__ListServiceResponse list;
     Pb__ServiceResponse service[SERVICES_MAX], *services[SERVICES_MAX];
     char names[SERVICES_MAX][SERVICE_NAME_MAX];
@@ -43,10 +200,14 @@ static void answer_fault(struct reflecting *reflecting, enum grpc_status status,
     reflecting->response.error_response = &reflecting->fault;
 }
 
-static void answer_files(struct reflecting *reflecting, size_t file)
+static void answer_files(struct reflecting *reflecting, size_t file, const char *otherwise)
 {
-    size_t indices[REFLECTION_FILES_MAX];
-    size_t n = reflection_files_of(reflecting->set, file, indices);
+    size_t indices[FILES_MAX];
+    if (file == NO_FILE) {
+        answer_fault(reflecting, GRPC_NOT_FOUND, otherwise);
+        return;
+    }
+    size_t n = files_of(reflecting->set, file, indices);
     for (size_t i = 0; i < n; i++)
         reflecting->file[i] = bytes_of(reflecting->set->bytes[indices[i]]);
     pb__file_descriptor_response__init(&reflecting->files);
@@ -92,19 +253,13 @@ static void answer_request(struct reflecting *reflecting, Pb__ServerReflectionRe
     switch (request->message_request_case) {
     case PB__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_BY_FILENAME:
         name = request->file_by_filename;
-        file = reflection_file_named(set, span_of(name.data, name.len));
-        if (file == REFLECTION_NONE)
-            answer_fault(reflecting, GRPC_NOT_FOUND, "there is no file of that name");
-        else
-            answer_files(reflecting, file);
+        file = file_named(set, span_of(name.data, name.len));
+        answer_files(reflecting, file, "there is no file of that name");
         return;
     case PB__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_SYMBOL:
         name = request->file_containing_symbol;
-        file = reflection_file_defining(set, span_of(name.data, name.len));
-        if (file == REFLECTION_NONE)
-            answer_fault(reflecting, GRPC_NOT_FOUND, "no file defines that symbol");
-        else
-            answer_files(reflecting, file);
+        file = file_defining(set, span_of(name.data, name.len));
+        answer_files(reflecting, file, "no file defines that symbol");
         return;
     case PB__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_EXTENSION:
     case PB__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_ALL_EXTENSION_NUMBERS_OF_TYPE:
@@ -137,12 +292,11 @@ static bool pack(const Pb__ServerReflectionResponse *response, struct reflection
 /* Parses the descriptions once for all requests: that takes a hundred times as long as a lookup. */
 static bool read_set(struct reflection_space *space)
 {
-    struct reflection_set *set;
     if (space->set != NULL)
         return true;
-    set = malloc(sizeof(*set));
-    if (set == NULL || !reflection_set_read(set)) {
-        free(set);
+    struct reflection_set *set = calloc(1, sizeof(*set));
+    if (set == NULL || !set_read(set)) {
+        set_free(set);
         return false;
     }
     space->set = set;
@@ -151,9 +305,7 @@ static bool read_set(struct reflection_space *space)
 
 void reflection_space_free(struct reflection_space *space)
 {
-    if (space->set != NULL)
-        reflection_set_free(space->set);
-    free(space->set);
+    set_free(space->set);
     free(space->bytes);
     *space = (struct reflection_space){0};
 }

@@ -3,15 +3,88 @@
  * dynamic_metadata, in the format of envoyproxy/ratelimit: the request, and the metadata of the
  * rules.
  */
-#include "proto/grpc/rls_parts.h"
+#include "proto/grpc/rls.h"
 
 #include "base/utf8.h"
 #include "struct.pb-c.h"
 
 #include <jansson.h>
+#include <stdalign.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define TOLD_MAX ((size_t)64 << 20) /* bytes; descriptors and metadata are bounded far below */
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+/* One block, and separate pieces where it is too small; the next block is as large as both. */
+
+#define BLOCK_FIRST ((size_t)16 << 10)
+#define BLOCK_KEPT ((size_t)256 << 10) /* for the next response */
+#define ALIGNMENT alignof(max_align_t)
+
+struct rls_arena_piece {
+    struct rls_arena_piece *next;
+    alignas(max_align_t) uint8_t bytes[];
+};
+
+static void free_pieces(struct rls_arena *arena)
+{
+    while (arena->pieces != NULL) {
+        struct rls_arena_piece *next = arena->pieces->next;
+        free(arena->pieces);
+        arena->pieces = next;
+    }
+}
+
+static bool block_of(struct rls_arena *arena, size_t size)
+{
+    free(arena->block);
+    arena->block = malloc(size);
+    arena->size = arena->block != NULL ? size : 0;
+    return arena->block != NULL;
+}
+
+/* Frees all pieces. False: no memory. */
+static bool arena_begin(struct rls_arena *arena)
+{
+    size_t needed = arena->pieces != NULL ? arena->taken : 0;
+    free_pieces(arena);
+    arena->used = 0;
+    arena->taken = 0;
+    if (arena->block == NULL)
+        return block_of(arena, BLOCK_FIRST);
+    return needed <= arena->size || needed > BLOCK_KEPT || block_of(arena, needed);
+}
+
+/* Aligned for every type, not zeroed. NULL: more than TOLD_MAX, or no memory. */
+static void *take(struct rls_arena *arena, size_t size)
+{
+    size_t left = TOLD_MAX - arena->taken;
+    size_t space = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (space < size || space > left)
+        return NULL;
+    if (space <= arena->size - arena->used) {
+        void *bytes = arena->block + arena->used;
+        arena->used += space;
+        arena->taken += space;
+        return bytes;
+    }
+    struct rls_arena_piece *piece = malloc(sizeof(*piece) + space);
+    if (piece == NULL)
+        return NULL;
+    piece->next = arena->pieces;
+    arena->pieces = piece;
+    arena->taken += space;
+    return piece->bytes;
+}
+
+void rls_arena_deinit(struct rls_arena *arena)
+{
+    free_pieces(arena);
+    free(arena->block);
+    *arena = (struct rls_arena){0};
+}
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
@@ -19,7 +92,7 @@
 
 static Pb__Value *value_of(struct rls_arena *arena, Pb__Value__KindCase kind)
 {
-    Pb__Value *value = rls_arena_take(arena, sizeof(*value));
+    Pb__Value *value = take(arena, sizeof(*value));
     if (value == NULL)
         return NULL;
     pb__value__init(value);
@@ -31,7 +104,7 @@ static Pb__Value *value_of(struct rls_arena *arena, Pb__Value__KindCase kind)
 static bool copy_text(struct rls_arena *arena, struct span text, ProtobufCBinaryData *copy)
 {
     static const char replacement[] = UTF8_REPLACEMENT;
-    uint8_t *bytes = rls_arena_take(arena, text.len * (sizeof(replacement) - 1));
+    uint8_t *bytes = take(arena, text.len * (sizeof(replacement) - 1));
     if (bytes == NULL)
         return false;
     *copy = (ProtobufCBinaryData){.data = bytes};
@@ -64,8 +137,8 @@ static Pb__Value *number_value(struct rls_arena *arena, double number)
 static Pb__Value *list_value(struct rls_arena *arena, size_t n)
 {
     Pb__Value *value = value_of(arena, PB__VALUE__KIND_LIST_VALUE);
-    Pb__ListValue *list = rls_arena_take(arena, sizeof(*list));
-    Pb__Value **values = rls_arena_take(arena, n * sizeof(void *));
+    Pb__ListValue *list = take(arena, sizeof(*list));
+    Pb__Value **values = take(arena, n * sizeof(void *));
     if (value == NULL || list == NULL || values == NULL)
         return NULL;
     pb__list_value__init(list);
@@ -84,8 +157,8 @@ static bool add_value(Pb__Value *list, Pb__Value *value)
 /* A struct with capacity for n. */
 static Pb__Struct *struct_of(struct rls_arena *arena, size_t n)
 {
-    Pb__Struct *object = rls_arena_take(arena, sizeof(*object));
-    Pb__Struct__FieldsEntry **fields = rls_arena_take(arena, n * sizeof(void *));
+    Pb__Struct *object = take(arena, sizeof(*object));
+    Pb__Struct__FieldsEntry **fields = take(arena, n * sizeof(void *));
     if (object == NULL || fields == NULL)
         return NULL;
     pb__struct__init(object);
@@ -102,14 +175,20 @@ static Pb__Value *struct_value(struct rls_arena *arena, Pb__Struct *object)
     return value;
 }
 
+/* protobuf-c's bytes are not const, though packing only reads them. */
+static ProtobufCBinaryData bytes_of(struct span span)
+{
+    return (ProtobufCBinaryData){.len = span.len, .data = (uint8_t *)(uintptr_t)span.ptr};
+}
+
 static bool add_field(struct rls_arena *arena, Pb__Struct *object, struct span key,
                       Pb__Value *value)
 {
-    Pb__Struct__FieldsEntry *field = rls_arena_take(arena, sizeof(*field));
+    Pb__Struct__FieldsEntry *field = take(arena, sizeof(*field));
     if (field == NULL || value == NULL)
         return false;
     pb__struct__fields_entry__init(field);
-    field->key = rls_bytes(key);
+    field->key = bytes_of(key);
     field->value = value;
     object->fields[object->n_fields++] = field;
     return true;
@@ -234,7 +313,7 @@ static bool add_metadata(struct rls_arena *arena, Pb__Struct *object, const stru
 static Pb__Value *entry_value(struct rls_arena *arena, const struct descriptor_entry *entry)
 {
     size_t len = entry->key.len + 1 + entry->value.len;
-    uint8_t *text = rls_arena_take(arena, len);
+    uint8_t *text = take(arena, len);
     if (text == NULL)
         return NULL;
     memcpy(text, entry->key.ptr, entry->key.len);
@@ -279,7 +358,7 @@ static Pb__Value *descriptor_value(struct rls_arena *arena, const struct descrip
 struct Pb__Struct *rls_metadata(struct rls_arena *arena, uint32_t hits_addend,
                                 const struct request *request, const struct reply *reply)
 {
-    if (!rls_arena_begin(arena, TOLD_MAX))
+    if (!arena_begin(arena))
         return NULL;
     Pb__Struct *object = struct_of(arena, 4);
     Pb__Value *descriptors = list_value(arena, request->n_descriptors);

@@ -7,7 +7,7 @@
 #define STINT_PROTO_HTTP_HTTP_CALL_H
 
 #include "decide/request.h"
-#include "proto/grpc/rls_arena.h"
+#include "proto/grpc/rls.h"
 #include "proto/http/http_json.h"
 #include "proto/http_text.h"
 

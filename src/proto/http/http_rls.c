@@ -4,7 +4,6 @@
 
 #include "base/limits.h"
 #include "base/ns.h"
-#include "proto/grpc/rls_parts.h"
 #include "struct.pb-c.h"
 
 #include <stdio.h>

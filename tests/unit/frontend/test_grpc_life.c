@@ -283,6 +283,21 @@ static void reflection_asked_at_once_is_answered_as_it_is_read(void **state)
     assert_status(heard, GRPC_OK, "");
 }
 
+/* Messages of reflection wait for the next turn meanwhile. */
+static void a_watch_that_has_not_ended_waits_beside_reflection(void **state)
+{
+    (void)state;
+    static const struct field fields[] = {{":method", "POST"},
+                                          {":scheme", "http"},
+                                          {":authority", "stint"},
+                                          {":path", HEALTH "Watch"},
+                                          {"content-type", "application/grpc"}};
+    struct heard *watch = call_with(calling, fields, N(fields), framed(span_of(NULL, 0)), true);
+    assert_status(ask_much(20000), GRPC_OK, "");
+    assert_int_equal(watch->len, 0);
+    assert_int_equal(watch->status, -1);
+}
+
 static void reflection_that_is_asked_and_not_read_is_bounded(void **state)
 {
     (void)state;
@@ -583,6 +598,7 @@ int main(void)
         TEST(reflection_answers_each_request_until_the_client_ends),
         TEST(reflection_that_is_cut_or_wrong_is_refused),
         TEST(reflection_asked_at_once_is_answered_as_it_is_read),
+        TEST(a_watch_that_has_not_ended_waits_beside_reflection),
         TEST(reflection_that_is_asked_and_not_read_is_bounded),
         TEST(reflection_that_asks_no_more_ends),
         TEST(a_peer_that_watches_has_to_be_there),
