@@ -7,9 +7,7 @@
 #include "base/ns.h"
 #include "base/number.h"
 #include "proto/page.h"
-#include "proto/resp/resp_about.h"
 #include "proto/resp/resp_reply.h"
-#include "proto/resp/resp_words.h"
 #include "service/top_keys.h"
 
 #include <assert.h>
@@ -36,7 +34,7 @@ static void answer_echo(struct resp_call *call)
 static void answer_ping(struct resp_call *call)
 {
     if (call->n_args > 2)
-        resp_about_arity(&call->state->out, call->command);
+        resp_reply_arity(&call->state->out, call->command);
     else if (call->n_args == 2)
         resp_write_bulk(&call->state->out, call->args[1]);
     else
@@ -141,7 +139,7 @@ static void answer_client(struct resp_call *call)
                (n == 3 && is_switch(word) && is_on_or_off(call->args[2])))
         reply_ok(call);
     else
-        resp_about_subcommand(&call->state->out, call->command, word);
+        resp_reply_subcommand(&call->state->out, call->command, word);
 }
 
 /* ---- AUTH ------------------------------------------------------------------------------------ */
@@ -420,7 +418,7 @@ static void answer_config(struct resp_call *call)
 {
     struct resp_writer *out = &call->state->out;
     if (call->n_args < 3 || !resp_word_is(call->args[1], "GET")) {
-        resp_about_subcommand(out, call->command, call->args[1]);
+        resp_reply_subcommand(out, call->command, call->args[1]);
         return;
     }
     size_t n = 0;
@@ -657,7 +655,7 @@ static void answer_ttl(struct resp_call *call)
 static void answer_command(struct resp_call *call)
 {
     struct resp_state *state = call->state;
-    resp_about_commands(&state->out, call->args, call->n_args, &state->frontend->lists);
+    resp_reply_commands(&state->out, call->args, call->n_args, &state->frontend->lists);
 }
 
 const struct resp_answer resp_answers[RESP_COMMANDS] = {

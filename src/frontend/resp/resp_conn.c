@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/byte_queue.h"
 #include "frontend/resp/resp_call.h"
-#include "proto/resp/resp_about.h"
+#include "proto/resp/resp_reply.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -69,9 +69,9 @@ static void answer_call(struct resp_call *call)
     struct resp_state *state = call->state;
     call->command = resp_command_find(call->args[0]);
     if (call->command == NULL) {
-        resp_about_unknown(&state->out, call->args[0]);
+        resp_reply_unknown(&state->out, call->args[0]);
     } else if (!resp_command_takes(call->command, call->n_args)) {
-        resp_about_arity(&state->out, call->command);
+        resp_reply_arity(&state->out, call->command);
     } else if (!state->is_known && (call->command->flags & RESP_FLAG_NO_AUTH) == 0) {
         resp_write_error(&state->out, "NOAUTH", "Authentication required.");
     } else {

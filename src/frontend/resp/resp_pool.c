@@ -5,9 +5,7 @@
 #include "base/ns.h"
 #include "base/number.h"
 #include "base/wide_int.h"
-#include "proto/resp/resp_about.h"
 #include "proto/resp/resp_reply.h"
-#include "proto/resp/resp_words.h"
 #include "service/pools.h"
 
 enum pool_word { POOL_COST, POOL_AT, POOL_WAIT, POOL_WEIGHT, POOL_PROBE, POOL_QUOTA, POOL_WORDS };
@@ -364,5 +362,5 @@ void resp_pool(struct resp_call *call)
             command->run(call);
         return;
     }
-    resp_about_subcommand(&call->state->out, call->command, call->args[1]);
+    resp_reply_subcommand(&call->state->out, call->command, call->args[1]);
 }
