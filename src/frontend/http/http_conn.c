@@ -10,7 +10,6 @@
 #include "base/wide_int.h"
 #include "frontend/http/http_exchange.h"
 #include "proto/http/http_reader.h"
-#include "proto/http/http_writer.h"
 
 #include <llhttp/llhttp.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 #include "service/top_keys.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #define TOP_DEFAULT 10
@@ -285,11 +286,10 @@ struct clock_body {
     uint64_t set_ns, advance_ns;
 };
 
-static int read_set(void *state, const struct http_json_node *value, const struct http_place *place,
-                    struct stint_error *error)
+static int read_set(void *set_ns, const struct http_json_node *value,
+                    const struct http_place *place, struct stint_error *error)
 {
-    struct clock_body *body = state;
-    if (http_json_stamp(value, place, STINT_NOW_MAX, &body->set_ns, error) == 0)
+    if (http_json_stamp(value, place, STINT_NOW_MAX, set_ns, error) == 0)
         return 0;
     return http_json_fault(place,
                            "expected nanoseconds up to 576460752303423487 as a string of digits, "
@@ -297,21 +297,20 @@ static int read_set(void *state, const struct http_json_node *value, const struc
                            error);
 }
 
-static int read_advance(void *state, const struct http_json_node *value,
+static int read_advance(void *advance_ns, const struct http_json_node *value,
                         const struct http_place *place, struct stint_error *error)
 {
-    struct clock_body *body = state;
     struct span text = {0};
     int code = http_json_text(value, place, &text, error);
-    if (code == 0 && spec_parse_duration(text, &body->advance_ns) != 0)
+    if (code == 0 && spec_parse_duration(text, advance_ns) != 0)
         return http_json_fault(place, "expected a time like \"10m\" or \"1h30m\"", error);
     return code;
 }
 
 /* In the order of the bits. */
 static const struct http_member clock_members[] = {
-    {"set", NULL, read_set},
-    {"advance", NULL, read_advance},
+    {"set", NULL, read_set, offsetof(struct clock_body, set_ns)},
+    {"advance", NULL, read_advance, offsetof(struct clock_body, advance_ns)},
 };
 
 static int read_body(struct http_exchange *exchange, struct clock_body *body, uint32_t *seen,

@@ -6,6 +6,8 @@
 #include "frontend/http/http_exchange.h"
 #include "service/pools.h"
 
+#include <stddef.h>
+
 #define PREFIX_LEN (sizeof("/v1/pools/") - 1)
 #define STATUS_TEXT_SIZE 2048 /* of one key: its name, escaped, and numbers */
 
@@ -32,39 +34,16 @@ struct pool_body {
     struct span quotas[STINT_POOL_QUOTAS_MAX];
 };
 
-static int read_cost(void *state, const struct http_json_node *value,
+static int read_wait(void *wait_ns, const struct http_json_node *value,
                      const struct http_place *place, struct stint_error *error)
 {
-    struct pool_body *body = state;
-    return http_json_u32(value, place, &body->cost, error);
+    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, wait_ns, error);
 }
 
-static int read_probe(void *state, const struct http_json_node *value,
-                      const struct http_place *place, struct stint_error *error)
-{
-    struct pool_body *body = state;
-    return http_json_bool(value, place, &body->probe, error);
-}
-
-static int read_wait(void *state, const struct http_json_node *value,
-                     const struct http_place *place, struct stint_error *error)
-{
-    struct pool_body *body = state;
-    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, &body->wait_ns, error);
-}
-
-static int read_key(void *state, const struct http_json_node *value, const struct http_place *place,
-                    struct stint_error *error)
-{
-    struct pool_body *body = state;
-    return http_json_text(value, place, &body->key, error);
-}
-
-static int read_granted_at(void *state, const struct http_json_node *value,
+static int read_granted_at(void *at_ns, const struct http_json_node *value,
                            const struct http_place *place, struct stint_error *error)
 {
-    struct pool_body *body = state;
-    return http_json_stamp(value, place, POOLS_AT_MAX_NS, &body->granted_at_ns, error);
+    return http_json_stamp(value, place, POOLS_AT_MAX_NS, at_ns, error);
 }
 
 static int read_outcome(void *state, const struct http_json_node *value,
@@ -76,22 +55,21 @@ static int read_outcome(void *state, const struct http_json_node *value,
         [STINT_POOL_BACK_OFF] = "back_off",
         [STINT_POOL_OUT] = "out",
     };
-    struct pool_body *body = state;
+    int *outcome = state;
     for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
         if (value->kind == HTTP_JSON_STRING &&
             span_equals(span_of(value->text, value->count), names[i])) {
-            body->outcome = i;
+            *outcome = i;
             return 0;
         }
     }
     return http_json_fault(place, "expected \"ok\", \"cool\", \"back_off\" or \"out\"", error);
 }
 
-static int read_cooldown(void *state, const struct http_json_node *value,
+static int read_cooldown(void *cooldown_ns, const struct http_json_node *value,
                          const struct http_place *place, struct stint_error *error)
 {
-    struct pool_body *body = state;
-    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, &body->cooldown_ns, error);
+    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, cooldown_ns, error);
 }
 
 static int read_quotas(void *state, const struct http_json_node *value,
@@ -110,24 +88,18 @@ static int read_quotas(void *state, const struct http_json_node *value,
     return code;
 }
 
-static int read_weight(void *state, const struct http_json_node *value,
-                       const struct http_place *place, struct stint_error *error)
-{
-    struct pool_body *body = state;
-    return http_json_u32(value, place, &body->weight, error);
-}
-
 /* In the order of enum pool_member_bit. */
+#define AT(member) offsetof(struct pool_body, member)
 static const struct http_member pool_members[] = {
-    {"cost", NULL, read_cost},
-    {"probe", NULL, read_probe},
-    {"wait_ms", NULL, read_wait},
-    {"key", NULL, read_key},
-    {"granted_at", NULL, read_granted_at},
-    {"outcome", NULL, read_outcome},
-    {"cooldown_ms", NULL, read_cooldown},
-    {"quotas", NULL, read_quotas},
-    {"weight", NULL, read_weight},
+    {"cost", NULL, http_json_u32_member, AT(cost)},
+    {"probe", NULL, http_json_bool_member, AT(probe)},
+    {"wait_ms", NULL, read_wait, AT(wait_ns)},
+    {"key", NULL, http_json_text_member, AT(key)},
+    {"granted_at", NULL, read_granted_at, AT(granted_at_ns)},
+    {"outcome", NULL, read_outcome, AT(outcome)},
+    {"cooldown_ms", NULL, read_cooldown, AT(cooldown_ns)},
+    {"quotas", NULL, read_quotas, 0},
+    {"weight", NULL, http_json_u32_member, AT(weight)},
 };
 #define N_POOL_MEMBERS (sizeof(pool_members) / sizeof(pool_members[0]))
 
