@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#define _GNU_SOURCE /* gmtime_r */
+#define _GNU_SOURCE /* gmtime_r, strdup */
 /* The frontend and its settings: finds the route of a message, checks its sender's rights, and
  * calls the route's function. */
 #include "frontend/http/http.h"
@@ -22,11 +22,9 @@ static bool copy_text(struct http_config *site, const char **copy, const char *t
 {
     if (text == NULL)
         return true;
-    size_t size = strlen(text) + 1;
-    char *made = malloc(size);
+    char *made = strdup(text);
     if (made == NULL)
         return false;
-    memcpy(made, text, size);
     site->texts[site->n_texts++] = made;
     *copy = made;
     return true;
@@ -163,7 +161,7 @@ static const char *allow_text(unsigned methods)
 static bool says_json(const struct http_message *message)
 {
     static const char json[] = "application/json";
-    struct span type = message->field(message->field_arg, "Content-Type", 0);
+    struct span type = http_message_field(message, "Content-Type", 0);
     size_t n = sizeof(json) - 1;
     return type.len >= n && (type.len == n || type.ptr[n] == ';' || type.ptr[n] == ' ') &&
            strncasecmp((const char *)type.ptr, json, n) == 0;

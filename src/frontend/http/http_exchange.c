@@ -92,7 +92,7 @@ static void renew_access(struct http_frontend *frontend)
 static struct span bearer_secret(const struct http_message *message)
 {
     static const char scheme[] = "bearer ";
-    struct span field = message->field(message->field_arg, "Authorization", 0);
+    struct span field = http_message_field(message, "Authorization", 0);
     size_t n = sizeof(scheme) - 1;
     if (field.len <= n)
         return (struct span){0};

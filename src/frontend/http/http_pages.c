@@ -75,8 +75,7 @@ static bool wants_openmetrics(const struct http_message *message)
 {
     static const char wanted[] = "application/openmetrics-text";
     struct span accept;
-    for (size_t nth = 0; (accept = message->field(message->field_arg, "Accept", nth)).ptr != NULL;
-         nth++)
+    for (size_t nth = 0; (accept = http_message_field(message, "Accept", nth)).ptr != NULL; nth++)
         for (size_t at = 0; at + sizeof(wanted) - 1 <= accept.len; at++)
             if (memcmp(accept.ptr + at, wanted, sizeof(wanted) - 1) == 0)
                 return true;

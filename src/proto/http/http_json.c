@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/ns.h"
+#include "base/number.h"
 #include "base/utf8.h"
 
 #include <stdlib.h>
@@ -101,14 +102,6 @@ static bool skip_plain(struct parse *parse)
     }
 }
 
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The four digits after "\u", or -1. */
 static int32_t read_unit(struct parse *parse)
 {
@@ -116,7 +109,7 @@ static int32_t read_unit(struct parse *parse)
     if (parse->end - parse->at < 6 || parse->at[0] != '\\' || parse->at[1] != 'u')
         return -1;
     for (int i = 2; i < 6; i++) {
-        int digit = hex_digit(parse->at[i]);
+        int digit = number_hex_digit(parse->at[i]);
         if (digit < 0)
             return -1;
         unit = unit * 16 + digit;

@@ -2,6 +2,8 @@
 /* Commands as arrays of bulk strings, and as lines of words. */
 #include "proto/resp/resp_reader.h"
 
+#include "base/number.h"
+
 #include <stdbool.h>
 
 #define COUNT_DIGITS_MAX 10
@@ -158,14 +160,6 @@ static bool is_blank(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static int hex_value(uint8_t c)
-{
-    uint8_t lower = c | 0x20;
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 static uint8_t escaped(uint8_t c)
 {
     switch (c) {
@@ -187,10 +181,11 @@ static uint8_t escaped(uint8_t c)
 /* After a backslash in double quotes. */
 static void copy_escaped(struct line *line)
 {
-    bool is_hex = line->end - line->at >= 3 && line->at[0] == 'x' && hex_value(line->at[1]) >= 0 &&
-                  hex_value(line->at[2]) >= 0;
+    bool is_hex = line->end - line->at >= 3 && line->at[0] == 'x' &&
+                  number_hex_digit(line->at[1]) >= 0 && number_hex_digit(line->at[2]) >= 0;
     if (is_hex) {
-        *line->out++ = (uint8_t)(hex_value(line->at[1]) * 16 + hex_value(line->at[2]));
+        *line->out++ =
+            (uint8_t)(number_hex_digit(line->at[1]) * 16 + number_hex_digit(line->at[2]));
         line->at += 3;
     } else {
         *line->out++ = escaped(*line->at++);
