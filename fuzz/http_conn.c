@@ -8,7 +8,7 @@
 
 #include "base/ns.h"
 #include "base/splitmix.h"
-#include "frontend/http/http_conn.h"
+#include "frontend/http/http.h"
 #include "rules/yaml/rules_load.h"
 
 #define HEADER_BYTES 2048

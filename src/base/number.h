@@ -96,4 +96,13 @@ static inline uint8_t *resp_number_write(uint8_t *text, uint64_t number)
     return end;
 }
 
+/* 0 to 15, or -1. */
+static inline int number_hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 #endif

@@ -8,7 +8,7 @@
 #define STINT_NET_WORKER_H
 
 #include "frontend/grpc/grpc_conn.h"
-#include "frontend/http/http_conn.h"
+#include "frontend/http/http.h"
 #include "frontend/resp/resp_conn.h"
 #include "net/listen/connection_limiter.h"
 #include "net/listen/listener.h"

@@ -376,12 +376,12 @@ def test_every_operation_has_an_example():
 
 
 def test_routes_and_document_have_the_same_paths(server):
-    source = (SOURCE / "src/frontend/http/http.c").read_text()
+    source = "".join(file.read_text() for file in (SOURCE / "src/frontend/http").glob("*.c"))
     routes = {}
-    for path, methods in re.findall(r'^    \{"(/[^"]*)", ([A-Z |]+),', source, re.M):
-        routes.setdefault(path, set()).update(methods.lower().split(" | "))
-    pools = re.findall(r'^    \{"(\w+)", "(GET|POST)", ACCESS', (
-        SOURCE / "src/frontend/http/http_pools.c").read_text(), re.M)
+    for path, methods in re.findall(r'^    \{"(/[^"]*)", ([A-Z_ |]+),', source, re.M):
+        methods = methods.replace("ROUTE_", "").lower()
+        routes.setdefault(path, set()).update(methods.split(" | "))
+    pools = re.findall(r'^    \{"(\w+)", ROUTE_(GET|POST), ACCESS', source, re.M)
     assert len(pools) == 6 and routes.pop("/v1/pools/") == {"get", "post"}
     for name, method in pools:
         routes["/v1/pools/{name}/" + name] = {method.lower()}

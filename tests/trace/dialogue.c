@@ -20,7 +20,7 @@
 #include "trace/reply_text.h"
 
 #include "frontend/resp/resp_conn.h"
-#include "proto/resp/resp_line.h"
+#include "proto/resp/resp_reader.h"
 #include "proto/ticket_text.h"
 #include "rules/yaml/rules_load.h"
 #include "service/pools.h"

@@ -7,6 +7,7 @@
 #ifndef STINT_FRONTEND_HTTP_HTTP_H
 #define STINT_FRONTEND_HTTP_HTTP_H
 
+#include "frontend/conn.h"
 #include "proto/http/http_message.h"
 #include "service/access/access.h"
 #include "service/service.h"
@@ -91,5 +92,13 @@ void http_frontend_refuse(struct http_frontend *frontend, unsigned status, const
 void http_frontend_set_date(struct http_frontend *frontend, int64_t now_s);
 /* From now on /readyz reports that the server is not ready, and each answer ends its connection. */
 void http_frontend_drain(struct http_frontend *frontend);
+
+/*
+ * A connection: bytes in, bytes out, without a socket. Requests are answered in the order in which
+ * they came; one that waits (for a store, or by its own wait) delays those after it. `peer`: the
+ * address of the other end as text; empty for a Unix socket. Copied. NULL: no memory. Freed by
+ * conn->ops->free(), before its frontend.
+ */
+struct conn *http_conn_new(struct http_frontend *frontend, struct span peer);
 
 #endif

@@ -4,13 +4,12 @@
  * waits, the output is full, or the turn is over) are kept, and no more are fed meanwhile. A
  * request that is read or waits has memory of its own; an idle connection has none.
  */
-#include "frontend/http/http_conn.h"
+#include "frontend/http/http.h"
 
 #include "base/byte_queue.h"
 #include "base/wide_int.h"
-#include "frontend/http/http_frontend.h"
+#include "frontend/http/http_exchange.h"
 #include "proto/http/http_reader.h"
-#include "proto/http/http_writer.h"
 
 #include <llhttp/llhttp.h>
 #include <stdlib.h>
@@ -82,16 +81,6 @@ static void drop_request(struct http_conn *conn)
     request->next = frontend->requests;
     frontend->requests = request;
     frontend->n_requests++;
-}
-
-void http_frontend_free_requests(struct http_frontend *frontend)
-{
-    while (frontend->requests != NULL) {
-        struct http_request *request = frontend->requests;
-        frontend->requests = request->next;
-        http_request_deinit(request);
-        free(request);
-    }
 }
 
 /* ---- Answering ------------------------------------------------------------------------------- */

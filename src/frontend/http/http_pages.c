@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Pages that are only read: health, metrics, rules, top keys, the dashboard; and reload. */
+/* Everything but decisions and pools: health, metrics, rules, top keys, the dashboard, the clock
+ * and reload. */
+#include "frontend/http/http_exchange.h"
+
+#include "algorithm/spec.h"
 #include "base/ns.h"
-#include "frontend/http/http_frontend.h"
-#include "frontend/http/http_openapi.h"
 #include "service/top_keys.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #define TOP_DEFAULT 10
@@ -13,38 +16,24 @@
 #define RELOAD_LOOK_NS (5 * NS_PER_MS) /* how often a request checks whether the reload is done */
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
-static struct page *empty_page(struct http_exchange *exchange)
+static void answer_health(struct http_exchange *exchange)
 {
-    struct page *page = &exchange->frontend->page;
-    if (page->size > HTTP_PAGE_KEPT || page->failed)
-        page_free(page);
-    page->len = 0;
-    return page;
-}
-
-static struct server_state *server_state_of(const struct http_exchange *exchange)
-{
-    return service_server_state(exchange->frontend->options.service);
-}
-
-void http_page_health(struct http_exchange *exchange)
-{
-    http_exchange_text(exchange, 200, TEXT_PLAIN, "ok\n");
+    http_exchange_text(exchange, 200, TEXT_PLAIN, span_of_text("ok\n"));
 }
 
 static bool is_ready(const struct http_exchange *exchange)
 {
     const struct http_frontend *frontend = exchange->frontend;
     return !frontend->is_draining &&
-           server_state_is_ready(server_state_of(exchange), frontend->options.is_ready,
+           server_state_is_ready(http_exchange_server(exchange), frontend->options.is_ready,
                                  frontend->options.arg);
 }
 
 /* Names the unavailable stores; only a needed one makes the server not ready. */
-void http_page_ready(struct http_exchange *exchange)
+static void answer_ready(struct http_exchange *exchange)
 {
-    const struct metrics *metrics = server_state_metrics(server_state_of(exchange));
-    struct page *page = empty_page(exchange);
+    const struct metrics *metrics = server_state_metrics(http_exchange_server(exchange));
+    struct page *page = http_frontend_page(exchange->frontend);
     bool ready = is_ready(exchange);
     page_add(page, exchange->frontend->is_draining ? "draining\n"
                    : ready                         ? "ready\n"
@@ -57,17 +46,17 @@ void http_page_ready(struct http_exchange *exchange)
 }
 
 /* The answer of envoyproxy/ratelimit. */
-void http_page_healthcheck(struct http_exchange *exchange)
+static void answer_healthcheck(struct http_exchange *exchange)
 {
     bool ready = is_ready(exchange);
-    http_exchange_text(exchange, ready ? 200 : 500, TEXT_PLAIN, ready ? "OK" : "");
+    http_exchange_text(exchange, ready ? 200 : 500, TEXT_PLAIN, span_of_text(ready ? "OK" : ""));
 }
 
 /* ---- Metrics --------------------------------------------------------------------------------- */
 
 static struct metrics_facts facts_of(const struct http_exchange *exchange)
 {
-    struct server_state *server_state = server_state_of(exchange);
+    struct server_state *server_state = http_exchange_server(exchange);
     struct rules *rules = server_state_rules(server_state);
     struct metrics_facts facts = {
         .table = server_state_table(server_state),
@@ -86,8 +75,7 @@ static bool wants_openmetrics(const struct http_message *message)
 {
     static const char wanted[] = "application/openmetrics-text";
     struct span accept;
-    for (size_t nth = 0; (accept = message->field(message->field_arg, "Accept", nth)).ptr != NULL;
-         nth++)
+    for (size_t nth = 0; (accept = http_message_field(message, "Accept", nth)).ptr != NULL; nth++)
         for (size_t at = 0; at + sizeof(wanted) - 1 <= accept.len; at++)
             if (memcmp(accept.ptr + at, wanted, sizeof(wanted) - 1) == 0)
                 return true;
@@ -96,46 +84,48 @@ static bool wants_openmetrics(const struct http_message *message)
 
 static bool has_metrics(struct http_exchange *exchange)
 {
-    if (server_state_metrics(server_state_of(exchange)) != NULL)
+    if (server_state_metrics(http_exchange_server(exchange)) != NULL)
         return true;
     http_exchange_refuse(exchange, 404, "nothing is counted here");
     return false;
 }
 
-void http_page_metrics(struct http_exchange *exchange)
+static void answer_metrics(struct http_exchange *exchange)
 {
     bool open = wants_openmetrics(exchange->message);
     struct metrics_facts facts;
     if (!has_metrics(exchange))
         return;
     facts = facts_of(exchange);
-    metrics_write(server_state_metrics(server_state_of(exchange)), &facts,
-                  open ? METRICS_OPENMETRICS : METRICS_PROMETHEUS, empty_page(exchange));
+    metrics_write(server_state_metrics(http_exchange_server(exchange)), &facts,
+                  open ? METRICS_OPENMETRICS : METRICS_PROMETHEUS,
+                  http_frontend_page(exchange->frontend));
     http_exchange_page(exchange, open ? METRICS_OPENMETRICS_TYPE : METRICS_PROMETHEUS_TYPE);
 }
 
-void http_page_stats(struct http_exchange *exchange)
+static void answer_stats(struct http_exchange *exchange)
 {
     struct metrics_facts facts;
     if (!has_metrics(exchange))
         return;
     facts = facts_of(exchange);
-    metrics_json(server_state_metrics(server_state_of(exchange)), &facts, empty_page(exchange));
+    metrics_json(server_state_metrics(http_exchange_server(exchange)), &facts,
+                 http_frontend_page(exchange->frontend));
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }
 
-void http_page_envoy_stats(struct http_exchange *exchange)
+static void answer_envoy_stats(struct http_exchange *exchange)
 {
     struct metrics_facts facts;
     if (!has_metrics(exchange))
         return;
-    if (!metrics_has_envoy_names(server_state_metrics(server_state_of(exchange)))) {
+    if (!metrics_has_envoy_names(server_state_metrics(http_exchange_server(exchange)))) {
         http_exchange_refuse(exchange, 404, "metrics_names has to be envoyproxy or both");
         return;
     }
     facts = facts_of(exchange);
-    metrics_envoy_stats(server_state_metrics(server_state_of(exchange)), &facts,
-                        empty_page(exchange));
+    metrics_envoy_stats(server_state_metrics(http_exchange_server(exchange)), &facts,
+                        http_frontend_page(exchange->frontend));
     http_exchange_page(exchange, TEXT_PLAIN);
 }
 
@@ -186,9 +176,9 @@ static bool read_top_query(struct http_exchange *exchange, size_t *n, enum top_k
     return is_good;
 }
 
-void http_page_top(struct http_exchange *exchange)
+static void answer_top(struct http_exchange *exchange)
 {
-    struct top_keys *top_keys = server_state_top_keys(server_state_of(exchange));
+    struct top_keys *top_keys = server_state_top_keys(http_exchange_server(exchange));
     enum top_keys_order order = TOP_KEYS_ASKED;
     size_t n = TOP_DEFAULT;
     if (!read_top_query(exchange, &n, &order))
@@ -199,7 +189,7 @@ void http_page_top(struct http_exchange *exchange)
         return;
     }
     n = top_keys == NULL ? 0 : top_keys_read(top_keys, order, exchange->now_ns, keys, n);
-    struct page *page = empty_page(exchange);
+    struct page *page = http_frontend_page(exchange->frontend);
     page_add(page, "{\"keys\":[");
     for (size_t i = 0; i < n; i++) {
         page_add(page, i > 0 ? "," : "");
@@ -234,17 +224,17 @@ static void add_rule(struct page *page, const struct rule *rule)
     page_print(page, " (%s:%u)\n", rule->file, rule->line);
 }
 
-void http_page_rules(struct http_exchange *exchange)
+static void answer_rules(struct http_exchange *exchange)
 {
-    struct rules *rules = server_state_rules(server_state_of(exchange));
-    struct page *page = empty_page(exchange);
+    struct rules *rules = server_state_rules(http_exchange_server(exchange));
+    struct page *page = http_frontend_page(exchange->frontend);
     for (size_t i = 0; rules != NULL && i < rules_count(rules); i++)
         add_rule(page, rules_at(rules, i));
     rules_unref(rules);
     http_exchange_page(exchange, TEXT_PLAIN);
 }
 
-void http_page_reload(struct http_exchange *exchange)
+static void answer_reload(struct http_exchange *exchange)
 {
     const struct http_frontend_options *options = &exchange->frontend->options;
     struct stint_error error = {0};
@@ -261,35 +251,128 @@ void http_page_reload(struct http_exchange *exchange)
         http_exchange_refuse(exchange, 500, error.message);
         return;
     }
-    struct page *page = empty_page(exchange);
+    struct page *page = http_frontend_page(exchange->frontend);
     page_print(page, "{\"ok\":true,\"generation\":%llu}",
-               (unsigned long long)server_state_generation(server_state_of(exchange)));
+               (unsigned long long)server_state_generation(http_exchange_server(exchange)));
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }
 
 /* ---- Built-in pages -------------------------------------------------------------------------- */
 
-void http_page_dashboard(struct http_exchange *exchange)
+static void answer_dashboard(struct http_exchange *exchange)
 {
-    struct http_answer *answer = exchange->answer;
-    struct span page = exchange->frontend->options.site->dashboard;
-    if (page.len == 0) {
+    const struct http_config *site = exchange->frontend->options.site;
+    if (site->dashboard.len == 0) {
         http_exchange_refuse(exchange, 404, "there is no dashboard here");
         return;
     }
-    answer->status = 200;
-    answer->body = page;
-    http_answer_add(answer, "Content-Type", "text/html; charset=utf-8");
-    http_answer_add(answer, "Content-Security-Policy",
-                    exchange->frontend->options.site->dashboard_policy);
-    http_answer_add(answer, "X-Content-Type-Options", "nosniff");
-    http_answer_add(answer, "Referrer-Policy", "no-referrer");
+    http_exchange_text(exchange, 200, "text/html; charset=utf-8", site->dashboard);
+    http_answer_add(exchange->answer, "Content-Security-Policy", site->dashboard_policy);
+    http_answer_add(exchange->answer, "X-Content-Type-Options", "nosniff");
+    http_answer_add(exchange->answer, "Referrer-Policy", "no-referrer");
 }
 
-void http_page_openapi(struct http_exchange *exchange)
+static void answer_openapi(struct http_exchange *exchange)
 {
-    struct http_answer *answer = exchange->answer;
-    answer->status = 200;
-    answer->body = span_of(http_openapi, http_openapi_len);
-    http_answer_add(answer, "Content-Type", HTTP_TYPE_JSON);
+    http_exchange_text(exchange, 200, HTTP_TYPE_JSON, span_of(http_openapi, http_openapi_len));
 }
+
+/* ---- The clock ------------------------------------------------------------------------------- */
+
+enum { SET = 1 << 0, ADVANCE = 1 << 1 };
+
+struct clock_body {
+    uint64_t set_ns, advance_ns;
+};
+
+static int read_set(void *set_ns, const struct http_json_node *value,
+                    const struct http_place *place, struct stint_error *error)
+{
+    if (http_json_stamp(value, place, STINT_NOW_MAX, set_ns, error) == 0)
+        return 0;
+    return http_json_fault(place,
+                           "expected nanoseconds up to 576460752303423487 as a string of digits, "
+                           "\"600000000000\"",
+                           error);
+}
+
+static int read_advance(void *advance_ns, const struct http_json_node *value,
+                        const struct http_place *place, struct stint_error *error)
+{
+    struct span text = {0};
+    int code = http_json_text(value, place, &text, error);
+    if (code == 0 && spec_parse_duration(text, advance_ns) != 0)
+        return http_json_fault(place, "expected a time like \"10m\" or \"1h30m\"", error);
+    return code;
+}
+
+/* In the order of the bits. */
+static const struct http_member clock_members[] = {
+    {"set", NULL, read_set, offsetof(struct clock_body, set_ns)},
+    {"advance", NULL, read_advance, offsetof(struct clock_body, advance_ns)},
+};
+
+static int read_body(struct http_exchange *exchange, struct clock_body *body, uint32_t *seen,
+                     struct stint_error *error)
+{
+    struct http_json *json = &exchange->frontend->call.json;
+    int code = http_json_parse(json, exchange->message->body, error);
+    if (code == 0)
+        code = http_json_members(&json->nodes[0], NULL, clock_members,
+                                 sizeof(clock_members) / sizeof(clock_members[0]), SET | ADVANCE,
+                                 seen, body, error);
+    if (code == 0 && *seen != SET && *seen != ADVANCE)
+        return err_set(error, STINT_E_SYNTAX,
+                       "expected either \"set\", a time in ns, or \"advance\", like \"10m\"");
+    return code;
+}
+
+static void answer_clock(struct http_exchange *exchange)
+{
+    const struct server_clock *clock = exchange->frontend->clock;
+    struct http_text out = http_frontend_text(exchange->frontend);
+    http_text_add(&out, "{\"clock\":\"");
+    http_text_add_text(&out, clock->is_virtual ? "virtual" : "real");
+    http_text_add(&out, "\",\"now\":\"");
+    http_text_u64(&out, server_clock_now(clock, exchange->io_now_ns));
+    http_text_add(&out, "\"}");
+    http_exchange_text(exchange, 200, HTTP_TYPE_JSON, span_of(out.text, out.len));
+}
+
+static void answer_clock_move(struct http_exchange *exchange)
+{
+    struct server_clock *clock = exchange->frontend->clock;
+    struct clock_body body = {0};
+    struct stint_error error;
+    uint32_t seen = 0;
+    if (read_body(exchange, &body, &seen, &error) != 0) {
+        http_exchange_refuse(exchange, 400, error.message);
+        return;
+    }
+    int code = seen == SET ? server_clock_set(clock, body.set_ns, &error)
+                           : server_clock_advance(clock, body.advance_ns, &error);
+    if (code != 0)
+        http_exchange_refuse(exchange, code == STINT_E_MISMATCH ? 409 : 400, error.message);
+    else
+        answer_clock(exchange);
+}
+
+/* ---- Routes ---------------------------------------------------------------------------------- */
+
+static const struct http_route routes[] = {
+    {"/v1/clock", ROUTE_GET, false, false, ACCESS_ASK, answer_clock, 0},
+    {"/v1/clock", ROUTE_POST, false, true, ACCESS_ADMINISTER, answer_clock_move, 0},
+    {"/v1/top", ROUTE_GET, false, false, ACCESS_METRICS, answer_top, 0},
+    {"/v1/stats", ROUTE_GET, false, false, ACCESS_METRICS, answer_stats, 0},
+    {"/v1/reload", ROUTE_POST, false, true, ACCESS_ADMINISTER, answer_reload, 0},
+    {"/metrics", ROUTE_GET, false, false, ACCESS_METRICS, answer_metrics, 0},
+    {"/healthz", ROUTE_GET, false, false, HTTP_ROLE_NONE, answer_health, 0},
+    {"/readyz", ROUTE_GET, false, false, HTTP_ROLE_NONE, answer_ready, 0},
+    {"/healthcheck", ROUTE_GET, false, false, HTTP_ROLE_NONE, answer_healthcheck, 0},
+    {"/stats", ROUTE_GET, false, false, ACCESS_METRICS, answer_envoy_stats, 0},
+    {"/rlconfig", ROUTE_GET, false, false, ACCESS_METRICS, answer_rules, 0},
+    {"/openapi.json", ROUTE_GET, false, false, HTTP_ROLE_PAGE, answer_openapi, 0},
+    {"/", ROUTE_GET, false, false, HTTP_ROLE_PAGE, answer_dashboard, 0},
+};
+
+const struct http_routes http_page_routes = {routes, sizeof(routes) / sizeof(routes[0]), NULL};

@@ -3,8 +3,10 @@
 #include "base/err.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "frontend/http/http_frontend.h"
+#include "frontend/http/http_exchange.h"
 #include "service/pools.h"
+
+#include <stddef.h>
 
 #define PREFIX_LEN (sizeof("/v1/pools/") - 1)
 #define STATUS_TEXT_SIZE 2048 /* of one key: its name, escaped, and numbers */
@@ -32,39 +34,16 @@ struct pool_body {
     struct span quotas[STINT_POOL_QUOTAS_MAX];
 };
 
-static int read_cost(void *state, const struct http_json_node *value,
+static int read_wait(void *wait_ns, const struct http_json_node *value,
                      const struct http_place *place, struct stint_error *error)
 {
-    struct pool_body *body = state;
-    return http_json_u32(value, place, &body->cost, error);
+    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, wait_ns, error);
 }
 
-static int read_probe(void *state, const struct http_json_node *value,
-                      const struct http_place *place, struct stint_error *error)
-{
-    struct pool_body *body = state;
-    return http_json_bool(value, place, &body->probe, error);
-}
-
-static int read_wait(void *state, const struct http_json_node *value,
-                     const struct http_place *place, struct stint_error *error)
-{
-    struct pool_body *body = state;
-    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, &body->wait_ns, error);
-}
-
-static int read_key(void *state, const struct http_json_node *value, const struct http_place *place,
-                    struct stint_error *error)
-{
-    struct pool_body *body = state;
-    return http_json_text(value, place, &body->key, error);
-}
-
-static int read_granted_at(void *state, const struct http_json_node *value,
+static int read_granted_at(void *at_ns, const struct http_json_node *value,
                            const struct http_place *place, struct stint_error *error)
 {
-    struct pool_body *body = state;
-    return http_json_stamp(value, place, POOLS_AT_MAX_NS, &body->granted_at_ns, error);
+    return http_json_stamp(value, place, POOLS_AT_MAX_NS, at_ns, error);
 }
 
 static int read_outcome(void *state, const struct http_json_node *value,
@@ -76,22 +55,21 @@ static int read_outcome(void *state, const struct http_json_node *value,
         [STINT_POOL_BACK_OFF] = "back_off",
         [STINT_POOL_OUT] = "out",
     };
-    struct pool_body *body = state;
+    int *outcome = state;
     for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
         if (value->kind == HTTP_JSON_STRING &&
             span_equals(span_of(value->text, value->count), names[i])) {
-            body->outcome = i;
+            *outcome = i;
             return 0;
         }
     }
     return http_json_fault(place, "expected \"ok\", \"cool\", \"back_off\" or \"out\"", error);
 }
 
-static int read_cooldown(void *state, const struct http_json_node *value,
+static int read_cooldown(void *cooldown_ns, const struct http_json_node *value,
                          const struct http_place *place, struct stint_error *error)
 {
-    struct pool_body *body = state;
-    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, &body->cooldown_ns, error);
+    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, cooldown_ns, error);
 }
 
 static int read_quotas(void *state, const struct http_json_node *value,
@@ -110,24 +88,18 @@ static int read_quotas(void *state, const struct http_json_node *value,
     return code;
 }
 
-static int read_weight(void *state, const struct http_json_node *value,
-                       const struct http_place *place, struct stint_error *error)
-{
-    struct pool_body *body = state;
-    return http_json_u32(value, place, &body->weight, error);
-}
-
 /* In the order of enum pool_member_bit. */
+#define AT(member) offsetof(struct pool_body, member)
 static const struct http_member pool_members[] = {
-    {"cost", NULL, read_cost},
-    {"probe", NULL, read_probe},
-    {"wait_ms", NULL, read_wait},
-    {"key", NULL, read_key},
-    {"granted_at", NULL, read_granted_at},
-    {"outcome", NULL, read_outcome},
-    {"cooldown_ms", NULL, read_cooldown},
-    {"quotas", NULL, read_quotas},
-    {"weight", NULL, read_weight},
+    {"cost", NULL, http_json_u32_member, AT(cost)},
+    {"probe", NULL, http_json_bool_member, AT(probe)},
+    {"wait_ms", NULL, read_wait, AT(wait_ns)},
+    {"key", NULL, http_json_text_member, AT(key)},
+    {"granted_at", NULL, read_granted_at, AT(granted_at_ns)},
+    {"outcome", NULL, read_outcome, AT(outcome)},
+    {"cooldown_ms", NULL, read_cooldown, AT(cooldown_ns)},
+    {"quotas", NULL, read_quotas, 0},
+    {"weight", NULL, http_json_u32_member, AT(weight)},
 };
 #define N_POOL_MEMBERS (sizeof(pool_members) / sizeof(pool_members[0]))
 
@@ -142,7 +114,7 @@ struct pool_ask {
 
 struct pool_route {
     const char *name;
-    const char *method;
+    unsigned method;
     unsigned role;
     uint32_t allowed, required;
     int (*answer)(struct pool_ask *ask, struct stint_error *error);
@@ -164,17 +136,9 @@ static unsigned status_of(int code)
     }
 }
 
-static void answer_body(struct pool_ask *ask, unsigned status, const struct http_text *out)
-{
-    struct http_answer *answer = ask->exchange->answer;
-    answer->status = status;
-    answer->body = span_of(out->text, out->len);
-    http_answer_add(answer, "Content-Type", status == 200 ? HTTP_TYPE_JSON : HTTP_TYPE_PROBLEM);
-}
-
 static int answer_ok(struct pool_ask *ask)
 {
-    http_exchange_text(ask->exchange, 200, HTTP_TYPE_JSON, "{\"ok\":true}");
+    http_exchange_text(ask->exchange, 200, HTTP_TYPE_JSON, span_of_text("{\"ok\":true}"));
     return 0;
 }
 
@@ -212,8 +176,8 @@ static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *an
     http_text_add(&out, "{\"type\":\"about:blank\",\"title\":\"Too Many Requests\",\"status\":429,"
                         "\"detail\":\"No key is free; wait_ms is the time until one is.\",");
     write_answer(&out, answer);
-    answer_body(ask, 429, &out);
-    ask->exchange->answer->body = span_of(out.text + start, out.len - start);
+    http_exchange_text(ask->exchange, 429, HTTP_TYPE_PROBLEM,
+                       span_of(out.text + start, out.len - start));
 }
 
 static int pool_next(struct pool_ask *ask, struct stint_error *error)
@@ -237,7 +201,7 @@ static int pool_next(struct pool_ask *ask, struct stint_error *error)
     struct http_text out = http_frontend_text(exchange->frontend);
     http_text_add(&out, "{");
     write_answer(&out, &answer);
-    answer_body(ask, 200, &out);
+    http_exchange_text(ask->exchange, 200, HTTP_TYPE_JSON, span_of(out.text, out.len));
     return 0;
 }
 
@@ -253,7 +217,7 @@ static int pool_give_back(struct pool_ask *ask, struct stint_error *error)
     http_text_add(&out, "{\"given_back\":");
     http_text_u64(&out, given_back);
     http_text_add(&out, "}");
-    answer_body(ask, 200, &out);
+    http_exchange_text(ask->exchange, 200, HTTP_TYPE_JSON, span_of(out.text, out.len));
     return 0;
 }
 
@@ -311,17 +275,10 @@ static bool add_status(const struct stint_pool_status *status, void *arg)
     return !page->failed;
 }
 
-static struct page *begin_page(struct http_exchange *exchange, const char *text)
-{
-    struct page *page = &exchange->frontend->page;
-    page_free(page);
-    page_add(page, text);
-    return page;
-}
-
 static int pool_status(struct pool_ask *ask, struct stint_error *error)
 {
-    struct page *page = begin_page(ask->exchange, "{\"keys\":[");
+    struct page *page = http_frontend_page(ask->exchange->frontend);
+    page_add(page, "{\"keys\":[");
     if (!page->failed) {
         int code = pools_each(ask->pools, &ask->caller, ask->pool, ask->exchange->now_ns,
                               add_status, page, error);
@@ -334,12 +291,12 @@ static int pool_status(struct pool_ask *ask, struct stint_error *error)
 }
 
 static const struct pool_route pool_routes[] = {
-    {"next", "POST", ACCESS_ASK, COST | PROBE | WAIT, 0, pool_next},
-    {"give_back", "POST", ACCESS_ASK, KEY | COST | GRANTED_AT, KEY, pool_give_back},
-    {"report", "POST", ACCESS_ASK, KEY | OUTCOME | COOLDOWN, KEY | OUTCOME, pool_report},
-    {"status", "GET", ACCESS_ASK, 0, 0, pool_status},
-    {"add", "POST", ACCESS_ADMINISTER, KEY | QUOTAS | WEIGHT, KEY | QUOTAS, pool_add},
-    {"remove", "POST", ACCESS_ADMINISTER, KEY, KEY, pool_remove},
+    {"next", ROUTE_POST, ACCESS_ASK, COST | PROBE | WAIT, 0, pool_next},
+    {"give_back", ROUTE_POST, ACCESS_ASK, KEY | COST | GRANTED_AT, KEY, pool_give_back},
+    {"report", ROUTE_POST, ACCESS_ASK, KEY | OUTCOME | COOLDOWN, KEY | OUTCOME, pool_report},
+    {"status", ROUTE_GET, ACCESS_ASK, 0, 0, pool_status},
+    {"add", ROUTE_POST, ACCESS_ADMINISTER, KEY | QUOTAS | WEIGHT, KEY | QUOTAS, pool_add},
+    {"remove", ROUTE_POST, ACCESS_ADMINISTER, KEY, KEY, pool_remove},
 };
 
 /* ---- Routes ---------------------------------------------------------------------------------- */
@@ -360,11 +317,11 @@ static const struct pool_route *find_pool_route(struct span path, struct span *n
     return NULL;
 }
 
-const char *http_pool_method(struct span path)
+static unsigned methods_below(struct span path)
 {
     struct span name;
     const struct pool_route *route = find_pool_route(path, &name);
-    return route != NULL ? route->method : NULL;
+    return route != NULL ? route->method : 0;
 }
 
 static int read_body(struct pool_ask *ask, const struct pool_route *route,
@@ -402,12 +359,12 @@ static void answer_ask(struct pool_ask *ask, const struct pool_route *route)
     }
 }
 
-void http_pool_verb(struct http_exchange *exchange)
+static void answer_pool(struct http_exchange *exchange)
 {
     struct stint_error error = {0};
     struct pool_ask ask = {
         .exchange = exchange,
-        .pools = server_state_pools(service_server_state(exchange->frontend->options.service)),
+        .pools = server_state_pools(http_exchange_server(exchange)),
     };
     struct span name;
     const struct pool_route *route = find_pool_route(exchange->target.path, &name);
@@ -419,22 +376,22 @@ void http_pool_verb(struct http_exchange *exchange)
     }
     uint8_t *space = (uint8_t *)exchange->frontend->arena;
     ask.pool = span_of(space, http_target_decode(name, space));
-    bool is_get = strcmp(route->method, "GET") == 0;
+    bool is_get = route->method == ROUTE_GET;
     if (!http_exchange_admit(exchange, route->role))
         return;
     int code = is_get ? 0 : read_body(&ask, route, &error);
     if (code < 0) {
-        http_exchange_fault(exchange, &error);
+        http_exchange_refuse(exchange, 400, error.message);
         return;
     }
     answer_ask(&ask, route);
 }
 
-void http_pool_list(struct http_exchange *exchange)
+static void answer_pools(struct http_exchange *exchange)
 {
-    const struct pools *pools =
-        server_state_pools(service_server_state(exchange->frontend->options.service));
-    struct page *page = begin_page(exchange, "{\"pools\":[");
+    const struct pools *pools = server_state_pools(http_exchange_server(exchange));
+    struct page *page = http_frontend_page(exchange->frontend);
+    page_add(page, "{\"pools\":[");
     size_t n = pools_count(pools);
     for (size_t i = 0; i < n; i++) {
         char text[STATUS_TEXT_SIZE];
@@ -446,3 +403,11 @@ void http_pool_list(struct http_exchange *exchange)
     page_add(page, "]}");
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }
+
+static const struct http_route routes[] = {
+    {"/v1/pools", ROUTE_GET, false, false, ACCESS_ASK, answer_pools, 0},
+    {"/v1/pools/", ROUTE_GET | ROUTE_POST, true, true, HTTP_ROLE_PAGE, answer_pool, 0},
+};
+
+const struct http_routes http_pool_routes = {routes, sizeof(routes) / sizeof(routes[0]),
+                                             methods_below};

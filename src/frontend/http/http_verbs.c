@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The verbs of /v1, envoyproxy's /json, and the call and reply of a decision. */
-#include "frontend/http/http_frontend.h"
+/* Decisions: the verbs of /v1, envoyproxy's /json, and /auth. */
+#include "frontend/http/http_exchange.h"
 
 #include "proto/http/http_rls.h"
 
-#include <stdio.h>
-
-bool http_exchange_ask(struct http_exchange *exchange)
+/* Calls the service. False: no reply yet, answer->again_at_ns or ->pending is set. */
+static bool ask(struct http_exchange *exchange)
 {
     struct http_frontend *frontend = exchange->frontend;
     const struct http_message *message = exchange->message;
@@ -28,13 +27,15 @@ bool http_exchange_ask(struct http_exchange *exchange)
     return exchange->answer->again_at_ns == 0;
 }
 
-void http_write_reply(struct http_text *out, struct http_frontend *frontend)
+/* The body of /v1. */
+static void write_reply(struct http_text *out, struct http_frontend *frontend)
 {
     http_reply_write(out, &frontend->call.request, &frontend->reply);
 }
 
-void http_exchange_reply(struct http_exchange *exchange, const char *type,
-                         void (*write)(struct http_text *out, struct http_frontend *frontend))
+/* Answers with the decision in frontend->reply; `write` writes the body. */
+static void reply(struct http_exchange *exchange, const char *type,
+                  void (*write)(struct http_text *out, struct http_frontend *frontend))
 {
     struct http_frontend *frontend = exchange->frontend;
     struct http_answer *answer = exchange->answer;
@@ -64,21 +65,20 @@ static void reply_json(struct http_exchange *exchange)
 {
     const struct http_frontend *frontend = exchange->frontend;
     unsigned status = http_reply_status(&frontend->call.request, &frontend->reply);
-    http_exchange_reply(exchange, status == 200 ? HTTP_TYPE_JSON : HTTP_TYPE_PROBLEM,
-                        http_write_reply);
+    reply(exchange, status == 200 ? HTTP_TYPE_JSON : HTTP_TYPE_PROBLEM, write_reply);
 }
 
-void http_verb(struct http_exchange *exchange)
+static void answer_verb(struct http_exchange *exchange)
 {
     struct stint_error error;
     struct http_call *call = &exchange->frontend->call;
     if (http_call_read(call, exchange->verb, exchange->message->body, &error) < 0)
-        http_exchange_fault(exchange, &error);
-    else if (http_exchange_ask(exchange))
+        http_exchange_refuse(exchange, 400, error.message);
+    else if (ask(exchange))
         reply_json(exchange);
 }
 
-void http_verb_by_query(struct http_exchange *exchange)
+static void answer_query(struct http_exchange *exchange)
 {
     struct stint_error error;
     struct http_frontend *frontend = exchange->frontend;
@@ -89,8 +89,8 @@ void http_verb_by_query(struct http_exchange *exchange)
     }
     if (http_call_query(&frontend->call, exchange->verb, query, (uint8_t *)frontend->arena,
                         &error) < 0)
-        http_exchange_fault(exchange, &error);
-    else if (http_exchange_ask(exchange))
+        http_exchange_refuse(exchange, 400, error.message);
+    else if (ask(exchange))
         reply_json(exchange);
 }
 
@@ -101,18 +101,155 @@ static void write_rls(struct http_text *out, struct http_frontend *frontend)
     http_rls_write(out, &frontend->call, form != NULL ? form : &plain, &frontend->reply);
 }
 
-void http_rls(struct http_exchange *exchange)
+static void answer_rls(struct http_exchange *exchange)
 {
     struct stint_error error;
     struct http_frontend *frontend = exchange->frontend;
     if (http_rls_read(&frontend->call, exchange->message->body, &error) < 0) {
-        http_exchange_fault(exchange, &error);
+        http_exchange_refuse(exchange, 400, error.message);
         return;
     }
-    if (!http_exchange_ask(exchange))
+    if (!ask(exchange))
         return;
     if (frontend->reply.error != REPLY_DECIDED)
         reply_json(exchange);
     else
-        http_exchange_reply(exchange, HTTP_TYPE_JSON, write_rls);
+        reply(exchange, HTTP_TYPE_JSON, write_rls);
 }
+
+/* ---- /auth ----------------------------------------------------------------------------------- */
+
+/* A proxy checks whether its request may pass. It uses only the status and the fields. */
+
+/* ?deny_status=N, or the configured one; 0: an invalid status. */
+static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *space)
+{
+    struct span text;
+    unsigned status = 0;
+    if (!http_target_find(exchange->target.query, "deny_status", space, &text))
+        return exchange->frontend->options.site->deny_status;
+    if (text.len != 3)
+        return 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return 0;
+        status = status * 10 + (text.ptr[i] - (unsigned)'0');
+    }
+    return status >= HTTP_DENY_STATUS_MIN && status <= HTTP_DENY_STATUS_MAX ? status : 0;
+}
+
+/* ?domain=NAME, or the configured one. False: there is none. */
+static bool find_domain(const struct http_exchange *exchange, struct http_text *arena,
+                        struct span *domain)
+{
+    const char *configured = exchange->frontend->options.site->domain;
+    uint8_t *space = (uint8_t *)arena->text + arena->len;
+    if (http_target_find(exchange->target.query, "domain", space, domain)) {
+        arena->len += (size_t)(domain->ptr - space) + domain->len;
+        return domain->len > 0;
+    }
+    if (configured == NULL)
+        return false;
+    *domain = span_of_text(configured);
+    return true;
+}
+
+/* Reads ?domain=NAME&deny_status=N; false where the answer is a rejection. */
+static bool read_query(struct http_exchange *exchange, struct http_text *arena,
+                       unsigned *deny_status)
+{
+    if (exchange->target.query.len >= arena->size - arena->len) {
+        http_exchange_refuse(exchange, 414, "the query is too long");
+        return false;
+    }
+    *deny_status = find_deny_status(exchange, (uint8_t *)arena->text + arena->len);
+    if (*deny_status == 0)
+        http_exchange_refuse(exchange, 400, "deny_status: expected 400 to 599");
+    else if (!find_domain(exchange, arena, &exchange->frontend->call.request.domain))
+        http_exchange_refuse(exchange, 400, "no domain: use /auth?domain=NAME, or set http.domain");
+    else
+        return true;
+    return false;
+}
+
+/* Fills frontend->call; false where the answer is complete: a rejection, or no descriptors. */
+static bool describe(struct http_exchange *exchange, unsigned *deny_status)
+{
+    struct http_frontend *frontend = exchange->frontend;
+    const struct http_config *site = frontend->options.site;
+    struct http_call *call = &frontend->call;
+    struct http_text arena = http_text_at(frontend->arena, sizeof(frontend->arena));
+    struct http_parts_space space = {call->descriptors, call->entries, &arena};
+    struct http_origin origin;
+    struct stint_error error;
+    http_call_clear(call);
+    if (!read_query(exchange, &arena, deny_status))
+        return false;
+    if (http_origin_find(&origin, site->proxies, &site->origin_fields, exchange->message, &error) <
+        0) {
+        http_exchange_refuse(exchange, 400, error.message);
+        return false;
+    }
+    int n = http_parts_describe(site->parts, exchange->message, &origin, &space);
+    if (n < 0) {
+        http_exchange_refuse(exchange, 431, "too long to make descriptors of");
+        return false;
+    }
+    call->request.verb = REQUEST_TAKE;
+    call->request.descriptors = call->descriptors;
+    call->request.n_descriptors = (size_t)n;
+    if (n == 0)
+        exchange->answer->status = 200; /* all descriptors were left out: nothing limits it */
+    return n > 0;
+}
+
+static void answer_auth(struct http_exchange *exchange)
+{
+    struct http_frontend *frontend = exchange->frontend;
+    struct http_answer *answer = exchange->answer;
+    const struct request *request = &frontend->call.request;
+    unsigned deny_status;
+    if (!describe(exchange, &deny_status) || !ask(exchange))
+        return;
+    bool is_decided = frontend->reply.error == REPLY_DECIDED;
+    if (!is_decided || frontend->reply.decision.outcome != STINT_ALLOW) {
+        reply(exchange, HTTP_TYPE_PROBLEM, write_reply);
+        if (is_decided)
+            answer->status = deny_status;
+        return;
+    }
+    struct http_text out;
+    answer->status = 200;
+    do {
+        out = http_frontend_text(frontend);
+        answer->n_fields = 0;
+        http_fields_write(answer, &out, frontend->options.site->styles, request, &frontend->reply);
+    } while (http_frontend_grow(frontend, &out));
+}
+
+/* ---- Routes ---------------------------------------------------------------------------------- */
+
+/* The most frequent routes come first. */
+static const struct http_route routes[] = {
+    {"/auth", ROUTE_ANY, false, false, HTTP_ROLE_AUTH, answer_auth, REQUEST_TAKE},
+    {"/v1/take", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_TAKE},
+    {"/json", ROUTE_POST, false, false, ACCESS_ASK, answer_rls, REQUEST_TAKE},
+    {"/v1/peek", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_PEEK},
+    {"/v1/take_upto", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_TAKE_UPTO},
+    {"/v1/reserve", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_RESERVE},
+    {"/v1/settle", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_SETTLE},
+    {"/v1/cancel", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_CANCEL},
+    {"/v1/renew", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_RENEW},
+    {"/v1/refund", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_REFUND},
+    {"/v1/charge", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_CHARGE},
+    {"/v1/book", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_BOOK},
+    {"/v1/block", ROUTE_POST, false, true, ACCESS_ADMINISTER, answer_verb, REQUEST_BLOCK},
+    {"/v1/reset", ROUTE_POST, false, true, ACCESS_ADMINISTER, answer_verb, REQUEST_RESET},
+    {"/v1/explain", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_EXPLAIN},
+    {"/v1/explain", ROUTE_GET, false, false, ACCESS_ASK, answer_query, REQUEST_EXPLAIN},
+    {"/v1/overrides", ROUTE_PUT, false, true, ACCESS_ADMINISTER, answer_verb, REQUEST_SET_QUOTA},
+    {"/v1/overrides", ROUTE_DELETE, false, false, ACCESS_ADMINISTER, answer_query,
+     REQUEST_SET_QUOTA},
+};
+
+const struct http_routes http_verb_routes = {routes, sizeof(routes) / sizeof(routes[0]), NULL};

@@ -3,10 +3,14 @@
  * Bytes in, bytes out. Commands are read directly from the fed bytes; unanswered bytes (the start
  * of a command, or complete ones after one that waits) are kept in the input.
  */
-#include "frontend/resp/resp_parts.h"
+#include "frontend/resp/resp_conn.h"
 
-#include "proto/resp/resp_about.h"
+#include "base/buf.h"
+#include "base/byte_queue.h"
+#include "frontend/resp/resp_call.h"
+#include "proto/resp/resp_reply.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #define REQUEST_BYTES_DEFAULT ((size_t)1 << 20)
@@ -21,6 +25,17 @@
 #define TURN_COMMANDS 16 /* between two checks whether the turn is over */
 #define KEPT_BYTES 4096  /* an empty buffer above this size is freed */
 
+struct resp_conn {
+    struct conn conn;
+    struct resp_state state;
+    struct resp_reader reader;
+    struct byte_queue input;         /* an incomplete command, or complete ones that wait */
+    size_t sent;                     /* bytes of state.out that are sent */
+    size_t ahead_bytes;              /* of the commands that have a pending request */
+    struct resp_reader ahead_reader; /* of the command after them */
+    bool has_yielded;                /* its turn was over with complete commands left */
+};
+
 static struct resp_conn *resp_of(struct conn *conn)
 {
     return (struct resp_conn *)(void *)conn;
@@ -33,7 +48,7 @@ static const struct resp_conn *resp_of_const(const struct conn *conn)
 
 static size_t unsent(const struct resp_conn *conn)
 {
-    return conn->out.len - conn->sent;
+    return conn->state.out.len - conn->sent;
 }
 
 static size_t waiting(const struct resp_conn *conn)
@@ -43,33 +58,31 @@ static size_t waiting(const struct resp_conn *conn)
 
 static bool may_answer(const struct resp_conn *conn)
 {
-    return !conn->is_over && !resp_conn_is_suspended(conn) &&
-           unsent(conn) <= conn->frontend->output_bytes;
+    return !conn->state.is_over && !resp_state_is_suspended(&conn->state) &&
+           unsent(conn) <= conn->state.frontend->output_bytes;
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */
 
-static void (*const answers[RESP_COMMANDS])(struct resp_call *call);
-
 static void answer_call(struct resp_call *call)
 {
-    struct resp_conn *conn = call->conn;
+    struct resp_state *state = call->state;
     call->command = resp_command_find(call->args[0]);
     if (call->command == NULL) {
-        resp_about_unknown(&conn->out, call->args[0]);
+        resp_reply_unknown(&state->out, call->args[0]);
     } else if (!resp_command_takes(call->command, call->n_args)) {
-        resp_about_arity(&conn->out, call->command);
-    } else if (!conn->is_known && (call->command->flags & RESP_FLAG_NO_AUTH) == 0) {
-        resp_write_error(&conn->out, "NOAUTH", "Authentication required.");
+        resp_reply_arity(&state->out, call->command);
+    } else if (!state->is_known && (call->command->flags & RESP_FLAG_NO_AUTH) == 0) {
+        resp_write_error(&state->out, "NOAUTH", "Authentication required.");
     } else {
-        answers[resp_command_id(call->command)](call);
+        resp_answers[resp_command_id(call->command)].write(call);
     }
     /* For example, the caller's roles have changed: units may have been charged. */
-    service_drop(conn->frontend->service, call->pending);
-    if (!call->is_ahead && !resp_conn_is_suspended(conn))
-        conn->was_asked = false;
-    if (conn->out.failed)
-        conn->is_over = true;
+    service_drop(state->frontend->service, call->pending);
+    if (!resp_state_is_suspended(state))
+        state->was_asked = false;
+    if (state->out.failed)
+        state->is_over = true;
 }
 
 static void count_malformed(const struct service *service)
@@ -82,17 +95,84 @@ static void count_malformed(const struct service *service)
 static void end_with_fault(struct resp_conn *conn, long fault)
 {
     char message[STINT_ERROR_MAX];
-    count_malformed(conn->frontend->service);
+    count_malformed(conn->state.frontend->service);
     struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "Protocol error: %s", resp_error_message(fault));
-    resp_write_error(&conn->out, "ERR", message);
-    conn->is_over = true;
+    resp_write_error(&conn->state.out, "ERR", message);
+    conn->state.is_over = true;
 }
+
+/* ---- Commands that wait for stores ----------------------------------------------------------- */
+
+/*
+ * Replies are sent in the order of the commands, but the commands of a pipeline do not wait for
+ * each other's stores: while the first waits, those after it are begun if they need stores as
+ * well. Each is read and decided again when it is the first.
+ */
+
+/* The pending request of the command at the head, which can continue; NULL: it has none. */
+static struct pending *take_pending(struct resp_conn *conn, size_t command_len)
+{
+    struct resp_pending_requests *pending_requests = &conn->state.pending_requests;
+    bool lacks_first = pending_requests->lacks_first;
+    pending_requests->lacks_first = false;
+    if (pending_requests->n == 0 || lacks_first)
+        return NULL;
+    struct pending *pending = *resp_pending_at(pending_requests, 0);
+    pending_requests->first = (pending_requests->first + 1) % RESP_PENDING_MAX;
+    pending_requests->n--;
+    conn->ahead_bytes -= command_len;
+    if (pending_requests->n == 0)
+        conn->ahead_reader = (struct resp_reader){0};
+    return pending;
+}
+
+/* False: the command is handled when it is the first. */
+static bool begin_ahead(struct resp_conn *conn, uint64_t now_ns)
+{
+    struct resp_frontend *frontend = conn->state.frontend;
+    const struct resp_argv *argv = &frontend->argv;
+    struct resp_call call = {.state = &conn->state,
+                             .command = argv->n > 0 ? resp_command_find(argv->args[0]) : NULL,
+                             .args = argv->args,
+                             .n_args = argv->n,
+                             .now_ns = server_clock_now(frontend->clock, now_ns),
+                             .io_now_ns = now_ns,
+                             .is_ahead = true};
+    if (call.command == NULL || !resp_command_takes(call.command, argv->n) ||
+        !conn->state.is_known || !resp_answers[resp_command_id(call.command)].may_be_ahead)
+        return false;
+    resp_answers[resp_command_id(call.command)].write(&call);
+    return call.has_waited;
+}
+
+/* Begins those commands after a waiting one that can be begun. */
+static void look_ahead(struct resp_conn *conn, uint64_t now_ns)
+{
+    const struct resp_state *state = &conn->state;
+    const struct byte_queue *input = &conn->input;
+    while (resp_state_waits(state) && !state->is_over &&
+           state->pending_requests.n < RESP_PENDING_MAX) {
+        size_t at = input->start + conn->ahead_bytes;
+        if (at >= input->end)
+            return;
+        long len =
+            resp_reader_next(&conn->ahead_reader, span_of(input->bytes + at, input->end - at),
+                             state->bounds, &state->frontend->argv);
+        if (len < 0)
+            conn->ahead_reader = (struct resp_reader){0}; /* the error is replied later */
+        if (len <= 0 || !begin_ahead(conn, now_ns))
+            return;
+        conn->ahead_bytes += (size_t)len;
+    }
+}
+
+/* ---- Serving --------------------------------------------------------------------------------- */
 
 /* Answers these bytes, which begin at a command, as far as possible; returns how many it used. */
 static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
 {
-    struct resp_argv *argv = &conn->frontend->argv;
+    struct resp_argv *argv = &conn->state.frontend->argv;
     size_t done = 0;
     conn->has_yielded = false;
     for (unsigned n = 1; may_answer(conn); n++) {
@@ -101,45 +181,35 @@ static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
             break;
         }
         struct span rest = span_of(bytes.ptr + done, bytes.len - done);
-        long len = resp_reader_next(&conn->reader, rest, conn->bounds, argv);
+        long len = resp_reader_next(&conn->reader, rest, conn->state.bounds, argv);
         if (len == 0)
             break;
         if (len < 0) {
             end_with_fault(conn, len);
             break;
         }
-        struct resp_call call = {.conn = conn,
+        struct resp_call call = {.state = &conn->state,
                                  .args = argv->args,
                                  .n_args = argv->n,
-                                 .now_ns = server_clock_now(conn->frontend->clock, now_ns),
+                                 .now_ns = server_clock_now(conn->state.frontend->clock, now_ns),
                                  .io_now_ns = now_ns,
-                                 .pending = resp_prefetch_take(conn, (size_t)len)};
+                                 .pending = take_pending(conn, (size_t)len)};
         if (argv->n > 0)
             answer_call(&call);
         if (call.has_waited)
-            conn->pending_requests.bytes += (size_t)len;
-        else if (conn->retry_at_ns == STINT_NEVER_NS)
+            conn->ahead_bytes += (size_t)len;
+        else if (conn->state.retry_at_ns == STINT_NEVER_NS)
             done += (size_t)len;
     }
     return done;
-}
-
-bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
-{
-    struct resp_conn *conn = call->conn;
-    if (retry_at_ns == 0 || conn->is_draining || call->is_ahead)
-        return false;
-    conn->retry_at_ns = retry_at_ns;
-    conn->pending_requests.lacks_first = true;
-    return true;
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
 static void keep(struct resp_conn *conn, struct span bytes)
 {
-    if (!conn->is_over && !byte_queue_append(&conn->input, bytes))
-        conn->is_over = true;
+    if (!conn->state.is_over && !byte_queue_append(&conn->input, bytes))
+        conn->state.is_over = true;
 }
 
 static void serve_input(struct resp_conn *conn, uint64_t now_ns)
@@ -148,17 +218,21 @@ static void serve_input(struct resp_conn *conn, uint64_t now_ns)
         byte_queue_take(&conn->input, serve(conn, byte_queue_span(&conn->input), now_ns),
                         KEPT_BYTES);
     /* A connection that drains has now answered all commands, unless something else delays it. */
-    if (conn->is_draining && may_answer(conn) && !conn->has_yielded)
-        conn->is_over = true;
-    if (conn->is_over)
+    if (conn->state.is_draining && may_answer(conn) && !conn->has_yielded)
+        conn->state.is_over = true;
+    if (conn->state.is_over)
         byte_queue_clear(&conn->input, KEPT_BYTES);
     else if (waiting(conn) > 0)
-        resp_prefetch_look(conn, now_ns);
+        look_ahead(conn, now_ns);
 }
 
-void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns)
+static void on_answers(void *state, uint64_t now_ns)
 {
-    resp_caller_renew(conn);
+    struct resp_conn *conn =
+        (struct resp_conn *)(void *)((uint8_t *)state - offsetof(struct resp_conn, state));
+    if (resp_state_is_suspended(state))
+        return;
+    resp_state_renew(state);
     serve_input(conn, now_ns);
     conn_wake(&conn->conn, now_ns);
 }
@@ -168,13 +242,13 @@ void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns)
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
-    if (conn->is_over)
+    if (conn->state.is_over)
         return;
-    resp_caller_renew(conn);
+    resp_state_renew(&conn->state);
     if (waiting(conn) == 0) {
         size_t done = serve(conn, bytes, now_ns);
         keep(conn, span_of(bytes.ptr + done, bytes.len - done));
-        resp_prefetch_look(conn, now_ns);
+        look_ahead(conn, now_ns);
     } else {
         keep(conn, bytes);
         serve_input(conn, now_ns);
@@ -186,7 +260,7 @@ static struct span output(struct conn *base)
     const struct resp_conn *conn = resp_of(base);
     if (unsent(conn) == 0)
         return span_of(NULL, 0);
-    return span_of(conn->out.bytes + conn->sent, unsent(conn));
+    return span_of(conn->state.out.bytes + conn->sent, unsent(conn));
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
@@ -194,18 +268,18 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     struct resp_conn *conn = resp_of(base);
     conn->sent += len;
     if (unsent(conn) == 0) {
-        conn->out.len = conn->sent = 0;
-        if (conn->out.size > KEPT_BYTES)
-            resp_writer_deinit(&conn->out);
+        conn->state.out.len = conn->sent = 0;
+        if (conn->state.out.size > KEPT_BYTES)
+            resp_writer_deinit(&conn->state.out);
     } else if (conn->sent > unsent(conn)) {
-        memmove(conn->out.bytes, conn->out.bytes + conn->sent, unsent(conn));
-        conn->out.len = unsent(conn);
+        memmove(conn->state.out.bytes, conn->state.out.bytes + conn->sent, unsent(conn));
+        conn->state.out.len = unsent(conn);
         conn->sent = 0;
     }
     if (waiting(conn) > 0 && may_answer(conn) && conn_turn_is_over(base)) {
         conn->has_yielded = true;
-    } else if (waiting(conn) > 0 || conn->is_draining) {
-        resp_caller_renew(conn);
+    } else if (waiting(conn) > 0 || conn->state.is_draining) {
+        resp_state_renew(&conn->state);
         serve_input(conn, now_ns);
     }
 }
@@ -214,8 +288,9 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
 static bool is_backpressured(const struct conn *base)
 {
     const struct resp_conn *conn = resp_of_const(base);
-    return unsent(conn) > conn->frontend->output_bytes || conn->has_yielded ||
-           (resp_conn_is_suspended(conn) && waiting(conn) > conn->bounds->request_bytes);
+    return unsent(conn) > conn->state.frontend->output_bytes || conn->has_yielded ||
+           (resp_state_is_suspended(&conn->state) &&
+            waiting(conn) > conn->state.bounds->request_bytes);
 }
 
 static bool has_work(const struct conn *base)
@@ -227,17 +302,17 @@ static bool has_work(const struct conn *base)
 static uint64_t deadline(const struct conn *base)
 {
     const struct resp_conn *conn = resp_of_const(base);
-    return server_clock_io_deadline(conn->frontend->clock, conn->retry_at_ns);
+    return server_clock_io_deadline(conn->state.frontend->clock, conn->state.retry_at_ns);
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
-    if (server_clock_now(conn->frontend->clock, now_ns) >= conn->retry_at_ns)
-        conn->retry_at_ns = STINT_NEVER_NS;
+    if (server_clock_now(conn->state.frontend->clock, now_ns) >= conn->state.retry_at_ns)
+        conn->state.retry_at_ns = STINT_NEVER_NS;
     else if (!has_work(base))
         return;
-    resp_caller_renew(conn);
+    resp_state_renew(&conn->state);
     serve_input(conn, now_ns);
 }
 
@@ -245,23 +320,23 @@ static void expire(struct conn *base, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
     (void)now_ns;
-    if (!conn->is_over && !resp_conn_is_suspended(conn))
-        resp_write_error(&conn->out, "ERR",
+    if (!conn->state.is_over && !resp_state_is_suspended(&conn->state))
+        resp_write_error(&conn->state.out, "ERR",
                          "Protocol error: the command did not arrive within request_time");
-    conn->is_over = true;
+    conn->state.is_over = true;
 }
 
 static bool is_over(const struct conn *base)
 {
-    return resp_of_const(base)->is_over;
+    return resp_of_const(base)->state.is_over;
 }
 
 /* A command that waits gets the best reply possible now. */
 static void drain(struct conn *base, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
-    conn->is_draining = true;
-    conn->retry_at_ns = STINT_NEVER_NS;
+    conn->state.is_draining = true;
+    conn->state.retry_at_ns = STINT_NEVER_NS;
     serve_input(conn, now_ns);
 }
 
@@ -273,16 +348,19 @@ static bool is_busy(const struct conn *base)
 static size_t held(const struct conn *base)
 {
     const struct resp_conn *conn = resp_of_const(base);
-    return conn->input.size + conn->out.size;
+    return conn->input.size + conn->state.out.size;
 }
 
 static void free_conn(struct conn *base)
 {
     struct resp_conn *conn = resp_of(base);
-    resp_prefetch_free(conn);
+    struct resp_pending_requests *pending_requests = &conn->state.pending_requests;
+    for (unsigned i = 0; i < pending_requests->n; i++)
+        service_drop(conn->state.frontend->service, *resp_pending_at(pending_requests, i));
+    free(pending_requests->ring);
     byte_queue_deinit(&conn->input);
-    resp_writer_deinit(&conn->out);
-    access_unref(conn->tokens);
+    resp_writer_deinit(&conn->state.out);
+    access_unref(conn->state.tokens);
     free(conn);
 }
 
@@ -308,14 +386,14 @@ struct conn *resp_conn_new(struct resp_frontend *frontend, struct span peer)
     if (conn == NULL)
         return NULL;
     conn->conn.ops = &ops;
-    conn->frontend = frontend;
-    conn->peer_len = access_keep_peer(conn->peer, peer);
-    conn->out.version = 2;
-    conn->retry_at_ns = STINT_NEVER_NS;
-    conn->id = frontend->n_opened++ * WORKERS_MAX + service_worker(frontend->service) + 1;
-    conn->caller.frontend = METRICS_RESP;
-    resp_caller_renew(conn);
-    resp_caller_forget(conn);
+    conn->state.frontend = frontend;
+    conn->state.peer_len = access_keep_peer(conn->state.peer, peer);
+    conn->state.out.version = 2;
+    conn->state.retry_at_ns = STINT_NEVER_NS;
+    conn->state.id = frontend->n_opened++ * WORKERS_MAX + service_worker(frontend->service) + 1;
+    conn->state.caller.frontend = METRICS_RESP;
+    resp_state_renew(&conn->state);
+    resp_state_become(&conn->state, NULL);
     return &conn->conn;
 }
 
@@ -356,6 +434,7 @@ struct resp_frontend *resp_frontend_new(struct service *service, struct access_n
     frontend->service = service;
     frontend->clock = server_state_clock(service_server_state(service));
     frontend->throttle.verb = REQUEST_THROTTLE;
+    frontend->on_answers = on_answers;
     frontend->access = access;
     frontend->generation = UINT64_MAX; /* of no set: the first check gets the tokens */
     set_bounds(frontend, limits != NULL ? limits : &defaults);
@@ -377,47 +456,3 @@ void resp_frontend_free(struct resp_frontend *frontend)
     access_unref(frontend->tokens);
     free(frontend);
 }
-
-/* ---- The command table ----------------------------------------------------------------------- */
-
-static void command(struct resp_call *call)
-{
-    resp_about_commands(&call->conn->out, call->args, call->n_args, &call->conn->frontend->lists);
-}
-
-static void (*const answers[RESP_COMMANDS])(struct resp_call *call) = {
-    [RESP_DEL] = resp_forget_keys,
-    [RESP_TTL] = resp_key_time,
-    [RESP_AUTH] = resp_auth,
-    [RESP_ECHO] = resp_echo,
-    [RESP_INFO] = resp_info,
-    [RESP_PING] = resp_ping,
-    [RESP_PTTL] = resp_key_time,
-    [RESP_QUIT] = resp_quit,
-    [RESP_HELLO] = resp_hello,
-    [RESP_RESET_CONNECTION] = resp_reset,
-    [RESP_CLIENT] = resp_client,
-    [RESP_CONFIG] = resp_config,
-    [RESP_EXISTS] = resp_count_keys,
-    [RESP_SELECT] = resp_select,
-    [RESP_UNLINK] = resp_forget_keys,
-    [RESP_COMMAND] = command,
-    [RESP_TOP] = resp_top,
-    [RESP_BOOK] = resp_verb,
-    [RESP_PEEK] = resp_verb,
-    [RESP_POOL] = resp_pool,
-    [RESP_TAKE] = resp_verb,
-    [RESP_THROTTLE] = resp_throttle,
-    [RESP_BLOCK] = resp_verb,
-    [RESP_CLOCK] = resp_clock,
-    [RESP_RENEW] = resp_verb,
-    [RESP_RESET] = resp_verb,
-    [RESP_CANCEL] = resp_verb,
-    [RESP_CHARGE] = resp_verb,
-    [RESP_REFUND] = resp_verb,
-    [RESP_SETTLE] = resp_verb,
-    [RESP_EXPLAIN] = resp_verb,
-    [RESP_RESERVE] = resp_verb,
-    [RESP_SETQUOTA] = resp_verb,
-    [RESP_TAKEUPTO] = resp_verb,
-};

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* STINT.POOL: finds a usable key of a pool, and records the result of its use. */
-#include "frontend/resp/resp_parts.h"
+#include "frontend/resp/resp_call.h"
 
 #include "base/ns.h"
 #include "base/number.h"
 #include "base/wide_int.h"
-#include "proto/resp/resp_about.h"
 #include "proto/resp/resp_reply.h"
-#include "proto/resp/resp_words.h"
 #include "service/pools.h"
+
+enum pool_word { POOL_COST, POOL_AT, POOL_WAIT, POOL_WEIGHT, POOL_PROBE, POOL_QUOTA, POOL_WORDS };
 
 /* Options after the pool and its key, in any order, each once. */
 struct pool_words {
-    uint64_t cost, at_ns, wait_ns, weight;
+    uint64_t numbers[POOL_PROBE];
     bool probe;
     struct span quotas[STINT_POOL_QUOTAS_MAX];
     size_t n_quotas;
 };
-
-enum pool_word { POOL_COST, POOL_AT, POOL_WAIT, POOL_WEIGHT, POOL_PROBE, POOL_QUOTA, POOL_WORDS };
 
 static const char *const names[POOL_WORDS] = {
     [POOL_COST] = "COST",     [POOL_AT] = "AT",       [POOL_WAIT] = "WAIT",
@@ -45,35 +43,23 @@ static enum pool_word find_word(struct span text, unsigned among)
 static int read_word(struct pool_words *words, enum pool_word word, struct span argument,
                      struct stint_error *error)
 {
-    uint64_t number = 0, least = word == POOL_WEIGHT;
+    uint64_t least = word == POOL_WEIGHT;
     if (word == POOL_QUOTA) {
         if (words->n_quotas == STINT_POOL_QUOTAS_MAX)
             return err_set(error, STINT_E_RANGE, "at most %d times QUOTA", STINT_POOL_QUOTAS_MAX);
         words->quotas[words->n_quotas++] = argument;
         return STINT_OK;
     }
-    if (!resp_number_read(argument, most[word], &number) || number < least)
+    uint64_t *number = &words->numbers[word];
+    if (!resp_number_read(argument, most[word], number) || *number < least)
         return resp_refuse_number(names[word], argument, least, most[word], error);
-    switch (word) {
-    case POOL_COST:
-        words->cost = number;
-        break;
-    case POOL_AT:
-        words->at_ns = number;
-        break;
-    case POOL_WAIT:
-        words->wait_ns = number * NS_PER_MS;
-        break;
-    default:
-        words->weight = number;
-    }
     return STINT_OK;
 }
 
 static int read_words(const struct resp_call *call, size_t at, unsigned among,
                       struct pool_words *words, struct stint_error *error)
 {
-    *words = (struct pool_words){.cost = 1, .at_ns = STINT_NEVER_NS};
+    *words = (struct pool_words){.numbers = {[POOL_COST] = 1, [POOL_AT] = STINT_NEVER_NS}};
     while (at < call->n_args) {
         enum pool_word word = find_word(call->args[at], among);
         if (word == POOL_WORDS)
@@ -96,13 +82,13 @@ static int read_words(const struct resp_call *call, size_t at, unsigned among,
 
 static struct pools *pools_of(const struct resp_call *call)
 {
-    return server_state_pools(service_server_state(call->conn->frontend->service));
+    return server_state_pools(service_server_state(call->state->frontend->service));
 }
 
 static struct pools_caller caller_of(const struct resp_call *call)
 {
     struct pools_caller caller;
-    service_pools_caller(call->conn->frontend->service, call->pending, &caller);
+    service_pools_caller(call->state->frontend->service, call->pending, &caller);
     return caller;
 }
 
@@ -123,7 +109,7 @@ static void answer(struct resp_call *call, int code, const struct stint_error *e
     if (code != STINT_OK)
         resp_call_refuse(call, error);
     else
-        resp_write_simple(&call->conn->out, "OK");
+        resp_write_simple(&call->state->out, "OK");
 }
 
 static void pair(struct resp_writer *out, const char *name, int64_t number)
@@ -156,8 +142,9 @@ static uint64_t retry_at(const struct resp_call *call, const struct pool_words *
                          const struct stint_pool_answer *next)
 {
     uint64_t again_ns = add_sat(call->now_ns, max_u64(next->wait_ns, 1));
-    bool waits = next->name == NULL && words->wait_ns > 0;
-    return waits && again_ns <= add_sat(call->conn->asked_ns, words->wait_ns) ? again_ns : 0;
+    uint64_t wait_ns = words->numbers[POOL_WAIT] * NS_PER_MS;
+    bool waits = next->name == NULL && wait_ns > 0;
+    return waits && again_ns <= add_sat(call->state->asked_ns, wait_ns) ? again_ns : 0;
 }
 
 static void pool_next(struct resp_call *call)
@@ -169,8 +156,9 @@ static void pool_next(struct resp_call *call)
     int code =
         read_words(call, 3, BIT(POOL_COST) | BIT(POOL_PROBE) | BIT(POOL_WAIT), &words, &error);
     if (code == STINT_OK) {
-        const struct stint_pool_ask ask = {
-            .now_ns = call->now_ns, .cost = (uint32_t)words.cost, .probe = words.probe};
+        const struct stint_pool_ask ask = {.now_ns = call->now_ns,
+                                           .cost = (uint32_t)words.numbers[POOL_COST],
+                                           .probe = words.probe};
         resp_call_begin(call);
         code = pools_next(pools_of(call), &caller, call->args[2], &ask, &next, &error);
     }
@@ -179,7 +167,7 @@ static void pool_next(struct resp_call *call)
     if (code != STINT_OK)
         resp_call_refuse(call, &error);
     else if (!resp_call_park(call, retry_at(call, &words, &next)))
-        write_next(&call->conn->out, &next);
+        write_next(&call->state->out, &next);
 }
 
 static void pool_give_back(struct resp_call *call)
@@ -190,7 +178,8 @@ static void pool_give_back(struct resp_call *call)
     uint32_t given_back = 0;
     int code = read_words(call, 4, BIT(POOL_COST) | BIT(POOL_AT), &words, &error);
     if (code == STINT_OK) {
-        const struct pools_return back = {call->args[3], (uint32_t)words.cost, words.at_ns};
+        const struct pools_return back = {call->args[3], (uint32_t)words.numbers[POOL_COST],
+                                          words.numbers[POOL_AT]};
         code = pools_give_back(pools_of(call), &caller, call->args[2], &back, call->now_ns,
                                &given_back, &error);
     }
@@ -199,7 +188,7 @@ static void pool_give_back(struct resp_call *call)
     if (code != STINT_OK)
         resp_call_refuse(call, &error);
     else
-        resp_write_integer(&call->conn->out, given_back);
+        resp_write_integer(&call->state->out, given_back);
 }
 
 static int read_report(const struct resp_call *call, struct pools_report *report,
@@ -284,7 +273,7 @@ static bool list_key(const struct stint_pool_status *status, void *arg)
 
 static void pool_status(struct resp_call *call)
 {
-    struct resp_writer *out = &call->conn->out;
+    struct resp_writer *out = &call->state->out;
     struct stint_error error;
     struct pools_caller caller = caller_of(call);
     size_t n = 0;
@@ -309,9 +298,9 @@ static void pool_list(struct resp_call *call)
 {
     struct pools *pools = pools_of(call);
     size_t n = pools_count(pools);
-    resp_write_array(&call->conn->out, n);
+    resp_write_array(&call->state->out, n);
     for (size_t i = 0; i < n; i++)
-        resp_write_text(&call->conn->out, pools_name(pools, i));
+        resp_write_text(&call->state->out, pools_name(pools, i));
 }
 
 /* ---- ADD, REMOVE ----------------------------------------------------------------------------- */
@@ -325,7 +314,7 @@ static void pool_add(struct resp_call *call)
         code = err_set(&error, STINT_E_SYNTAX, "QUOTA is missing");
     if (code == STINT_OK) {
         const struct pools_key key = {call->args[3], words.quotas, words.n_quotas,
-                                      (uint32_t)words.weight};
+                                      (uint32_t)words.numbers[POOL_WEIGHT]};
         code = pools_add(pools_of(call), call->args[2], &key, call->now_ns, &error);
     }
     answer(call, code, &error);
@@ -373,5 +362,5 @@ void resp_pool(struct resp_call *call)
             command->run(call);
         return;
     }
-    resp_about_subcommand(&call->conn->out, call->command, call->args[1]);
+    resp_reply_subcommand(&call->state->out, call->command, call->args[1]);
 }

@@ -10,11 +10,6 @@
 
 #define HOST_TEXT_MAX 253 /* bytes of a name, as in DNS */
 
-static struct span find_field(const struct http_message *message, const char *name)
-{
-    return message->field(message->field_arg, name, 0);
-}
-
 static uint8_t lower(uint8_t c)
 {
     return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
@@ -38,7 +33,7 @@ static bool has_end(struct span text, struct span end)
 struct span http_browser_host(const struct http_message *message)
 {
     struct span authority = http_target_authority(message->target);
-    return authority.ptr != NULL ? authority : find_field(message, "Host");
+    return authority.ptr != NULL ? authority : http_message_field(message, "Host", 0);
 }
 
 /* Whether an origin, "https://host:port", is of this host. Its scheme is for Sec-Fetch-Site. */
@@ -55,11 +50,11 @@ static bool is_own_origin(struct span origin, struct span host)
 
 bool http_browser_is_foreign(const struct http_message *message)
 {
-    struct span site = find_field(message, "Sec-Fetch-Site");
+    struct span site = http_message_field(message, "Sec-Fetch-Site", 0);
     /* "none": the user has typed the address, or chosen a bookmark. */
     if (site.ptr != NULL && !span_equals(site, "same-origin") && !span_equals(site, "none"))
         return true;
-    struct span origin = find_field(message, "Origin");
+    struct span origin = http_message_field(message, "Origin", 0);
     return origin.ptr != NULL && !is_own_origin(origin, http_browser_host(message));
 }
 
@@ -72,7 +67,7 @@ bool http_browser_is_forwarded(const struct http_message *message,
         "X-Forwarded-Proto", fields->address,     fields->uri,          fields->method,
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (names[i] != NULL && find_field(message, names[i]).ptr != NULL)
+        if (names[i] != NULL && http_message_field(message, names[i], 0).ptr != NULL)
             return true;
     return false;
 }

@@ -6,6 +6,8 @@
 #include "proto/http/http_target.h"
 #include "proto/ticket_text.h"
 
+#include <stddef.h>
+
 #define SPEC_MAX 512 /* bytes of a SPEC */
 
 /* Rows of call_members, as bits. */
@@ -48,12 +50,10 @@ static const struct verb_members verbs[REQUEST_VERBS] = {
     [REQUEST_EXPLAIN] = {TARGET | COST, 0},
 };
 
+/* A descriptor that is being read. */
 struct reading {
     struct http_call *call;
-    struct descriptor *descriptor; /* the descriptor being read */
-    struct request_item *item;
-    struct descriptor_entry *entry;
-    struct stint_quota *override;
+    struct descriptor *descriptor;
 };
 
 void http_call_clear(struct http_call *call)
@@ -73,23 +73,16 @@ void http_call_deinit(struct http_call *call)
 static int read_entry_key(void *state, const struct http_json_node *value,
                           const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    int code = http_json_text(value, place, &reading->entry->key, error);
-    if (code == 0 && reading->entry->key.len == 0)
+    struct span *key = state;
+    int code = http_json_text(value, place, key, error);
+    if (code == 0 && key->len == 0)
         return http_json_fault(place, "expected a key that is not empty", error);
     return code;
 }
 
-static int read_entry_value(void *state, const struct http_json_node *value,
-                            const struct http_place *place, struct stint_error *error)
-{
-    struct reading *reading = state;
-    return http_json_text(value, place, &reading->entry->value, error);
-}
-
 static const struct http_member entry_members[] = {
-    {"key", NULL, read_entry_key},
-    {"value", NULL, read_entry_value},
+    {"key", NULL, read_entry_key, offsetof(struct descriptor_entry, key)},
+    {"value", NULL, http_json_text_member, offsetof(struct descriptor_entry, value)},
 };
 
 struct descriptor_entry *http_call_entry(struct http_call *call, struct descriptor *descriptor,
@@ -117,10 +110,11 @@ static int read_entries(void *state, const struct http_json_node *value,
     const struct http_json_node *element = http_json_first(value);
     for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
-        reading->entry = http_call_entry(reading->call, reading->descriptor, &inner, error);
-        if (reading->entry == NULL)
+        struct descriptor_entry *entry =
+            http_call_entry(reading->call, reading->descriptor, &inner, error);
+        if (entry == NULL)
             return STINT_E_SYNTAX;
-        code = http_json_members(element, &inner, entry_members, 2, 3, &seen, reading, error);
+        code = http_json_members(element, &inner, entry_members, 2, 3, &seen, entry, error);
         if (code < 0)
             return code;
         if ((seen & 1) == 0)
@@ -163,26 +157,25 @@ static int read_override(void *state, const struct http_json_node *value,
                          const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
+    struct http_call *call = reading->call;
+    struct stint_quota *override = &call->overrides[reading->descriptor - call->descriptors];
     struct span spec;
     int code = http_json_text(value, place, &spec, error);
-    if (code == 0)
-        code = read_spec(reading->override, spec, place, error);
-    reading->descriptor->override = reading->override;
-    return code;
+    reading->descriptor->override = override;
+    return code == 0 ? read_spec(override, spec, place, error) : code;
 }
 
 static const struct http_member descriptor_members[] = {
-    {"entries", NULL, read_entries},
-    {"hits", NULL, read_hits},
-    {"is_refund", NULL, read_is_refund},
-    {"quota", NULL, read_override},
+    {"entries", NULL, read_entries, 0},
+    {"hits", NULL, read_hits, 0},
+    {"is_refund", NULL, read_is_refund, 0},
+    {"quota", NULL, read_override, 0},
 };
 
 static int read_descriptors(void *state, const struct http_json_node *value,
                             const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    struct http_call *call = reading->call;
+    struct http_call *call = state;
     uint32_t seen;
     int code = http_json_array(value, place, DESCRIPTORS_MAX, "descriptors", error);
     if (code < 0)
@@ -190,10 +183,10 @@ static int read_descriptors(void *state, const struct http_json_node *value,
     const struct http_json_node *element = http_json_first(value);
     for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
-        reading->descriptor = &call->descriptors[i];
-        reading->override = &call->overrides[i];
-        *reading->descriptor = (struct descriptor){0};
-        code = http_json_members(element, &inner, descriptor_members, 4, 15, &seen, reading, error);
+        struct reading reading = {call, &call->descriptors[i]};
+        *reading.descriptor = (struct descriptor){0};
+        code =
+            http_json_members(element, &inner, descriptor_members, 4, 15, &seen, &reading, error);
         if (code < 0)
             return code;
         if ((seen & 1) == 0)
@@ -206,39 +199,24 @@ static int read_descriptors(void *state, const struct http_json_node *value,
 
 /* ---- Items ----------------------------------------------------------------------------------- */
 
-static int read_item_quota(void *state, const struct http_json_node *value,
-                           const struct http_place *place, struct stint_error *error)
-{
-    struct reading *reading = state;
-    return http_json_text(value, place, &reading->item->quota, error);
-}
-
-static int read_item_key(void *state, const struct http_json_node *value,
-                         const struct http_place *place, struct stint_error *error)
-{
-    struct reading *reading = state;
-    return http_json_text(value, place, &reading->item->key, error);
-}
-
 static int read_item_cost(void *state, const struct http_json_node *value,
                           const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    reading->item->has_cost = true;
-    return http_json_u32(value, place, &reading->item->cost, error);
+    struct request_item *item = state;
+    item->has_cost = true;
+    return http_json_u32(value, place, &item->cost, error);
 }
 
 static const struct http_member item_members[] = {
-    {"quota", NULL, read_item_quota},
-    {"key", NULL, read_item_key},
-    {"cost", NULL, read_item_cost},
+    {"quota", NULL, http_json_text_member, offsetof(struct request_item, quota)},
+    {"key", NULL, http_json_text_member, offsetof(struct request_item, key)},
+    {"cost", NULL, read_item_cost, 0},
 };
 
 static int read_items(void *state, const struct http_json_node *value,
                       const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    struct http_call *call = reading->call;
+    struct http_call *call = state;
     uint32_t seen;
     int code = http_json_array(value, place, STINT_ITEMS_MAX, "items", error);
     if (code < 0)
@@ -246,9 +224,9 @@ static int read_items(void *state, const struct http_json_node *value,
     const struct http_json_node *element = http_json_first(value);
     for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
-        reading->item = &call->items[i];
-        *reading->item = (struct request_item){0};
-        code = http_json_members(element, &inner, item_members, 3, 7, &seen, reading, error);
+        call->items[i] = (struct request_item){0};
+        code =
+            http_json_members(element, &inner, item_members, 3, 7, &seen, &call->items[i], error);
         if (code < 0)
             return code;
         if ((seen & 3) != 3)
@@ -264,8 +242,7 @@ static int read_items(void *state, const struct http_json_node *value,
 static int read_domain(void *state, const struct http_json_node *value,
                        const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    struct span *domain = &reading->call->request.domain;
+    struct span *domain = state;
     int code = http_json_text(value, place, domain, error);
     if (code == 0 && domain->len == 0)
         return http_json_fault(place, "expected one that is not empty", error);
@@ -275,71 +252,50 @@ static int read_domain(void *state, const struct http_json_node *value,
 static int read_quota(void *state, const struct http_json_node *value,
                       const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    struct span *quota = &reading->call->request.quota;
+    struct span *quota = state;
     int code = http_json_text(value, place, quota, error);
     if (code == 0 && quota->len == 0)
         return http_json_fault(place, "expected a quota like \"window 100/1m\"", error);
     return code;
 }
 
-static int read_key(void *state, const struct http_json_node *value, const struct http_place *place,
-                    struct stint_error *error)
-{
-    struct reading *reading = state;
-    return http_json_text(value, place, &reading->call->request.key, error);
-}
-
-static int read_cost(void *state, const struct http_json_node *value,
-                     const struct http_place *place, struct stint_error *error)
-{
-    struct reading *reading = state;
-    return http_json_u32(value, place, &reading->call->request.cost, error);
-}
-
 static int read_id(void *state, const struct http_json_node *value, const struct http_place *place,
                    struct stint_error *error)
 {
-    struct reading *reading = state;
-    struct span *id = &reading->call->request.id;
+    struct span *id = state;
     int code = http_json_text(value, place, id, error);
     if (code == 0 && (id->len == 0 || id->len > HTTP_ID_MAX))
         return http_json_fault(place, "expected 1 to 128 bytes", error);
     return code;
 }
 
-static int read_wait(void *state, const struct http_json_node *value,
+static int read_wait(void *wait_ns, const struct http_json_node *value,
                      const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, &reading->call->request.wait_ns, error);
+    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, wait_ns, error);
 }
 
 /* lifetime_ms, max_wait_ms, for_ms: each verb has at most one of these times. */
-static int read_lifetime(void *state, const struct http_json_node *value,
+static int read_lifetime(void *lifetime_ns, const struct http_json_node *value,
                          const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, &reading->call->request.lifetime_ns,
-                        error);
+    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, lifetime_ns, error);
 }
 
 static int read_granted_at(void *state, const struct http_json_node *value,
                            const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    struct request *request = &reading->call->request;
+    struct request *request = state;
     request->has_granted_at = true;
     return http_json_stamp(value, place, STINT_NOW_MAX, &request->granted_at_ns, error);
 }
 
-static int read_ticket(void *state, const struct http_json_node *value,
+static int read_ticket(void *request, const struct http_json_node *value,
                        const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
     struct span text;
     int code = http_json_text(value, place, &text, error);
-    if (code == 0 && !ticket_text_read(text, &reading->call->request))
+    if (code == 0 && !ticket_text_read(text, request))
         return http_json_fault(place, "expected the \"ticket\" of a reply, 32 digits or more",
                                error);
     return code;
@@ -348,8 +304,7 @@ static int read_ticket(void *state, const struct http_json_node *value,
 static int read_on_expiry(void *state, const struct http_json_node *value,
                           const struct http_place *place, struct stint_error *error)
 {
-    struct reading *reading = state;
-    struct request *request = &reading->call->request;
+    struct request *request = state;
     request->has_on_expiry = true;
     bool is_word = value->kind == HTTP_JSON_STRING;
     if (is_word && span_equals(span_of(value->text, value->count), "keep"))
@@ -366,21 +321,22 @@ static int read_on_expiry(void *state, const struct http_json_node *value,
 }
 
 /* In the order of enum member_bit. */
+#define AT(member) offsetof(struct http_call, request.member)
 static const struct http_member call_members[] = {
-    {"domain", NULL, read_domain},
-    {"descriptors", NULL, read_descriptors},
-    {"items", NULL, read_items},
-    {"quota", NULL, read_quota},
-    {"key", NULL, read_key},
-    {"cost", NULL, read_cost},
-    {"request_id", NULL, read_id},
-    {"wait_ms", NULL, read_wait},
-    {"lifetime_ms", NULL, read_lifetime},
-    {"max_wait_ms", NULL, read_lifetime},
-    {"for_ms", NULL, read_lifetime},
-    {"granted_at", NULL, read_granted_at},
-    {"ticket", NULL, read_ticket},
-    {"on_expiry", NULL, read_on_expiry},
+    {"domain", NULL, read_domain, AT(domain)},
+    {"descriptors", NULL, read_descriptors, 0},
+    {"items", NULL, read_items, 0},
+    {"quota", NULL, read_quota, AT(quota)},
+    {"key", NULL, http_json_text_member, AT(key)},
+    {"cost", NULL, http_json_u32_member, AT(cost)},
+    {"request_id", NULL, read_id, AT(id)},
+    {"wait_ms", NULL, read_wait, AT(wait_ns)},
+    {"lifetime_ms", NULL, read_lifetime, AT(lifetime_ns)},
+    {"max_wait_ms", NULL, read_lifetime, AT(lifetime_ns)},
+    {"for_ms", NULL, read_lifetime, AT(lifetime_ns)},
+    {"granted_at", NULL, read_granted_at, offsetof(struct http_call, request)},
+    {"ticket", NULL, read_ticket, offsetof(struct http_call, request)},
+    {"on_expiry", NULL, read_on_expiry, offsetof(struct http_call, request)},
 };
 #define N_CALL_MEMBERS (sizeof(call_members) / sizeof(call_members[0]))
 
@@ -416,7 +372,6 @@ static int check_required(uint32_t missing, struct stint_error *error)
 int http_call_read(struct http_call *call, int verb, struct span body, struct stint_error *error)
 {
     const struct verb_members *has = &verbs[verb];
-    struct reading reading = {.call = call};
     uint32_t seen;
     http_call_clear(call);
     call->request.verb = (uint8_t)verb;
@@ -426,7 +381,7 @@ int http_call_read(struct http_call *call, int verb, struct span body, struct st
     if (code < 0)
         return code;
     code = http_json_members(call->json.nodes, NULL, call_members, N_CALL_MEMBERS, has->allowed,
-                             &seen, &reading, error);
+                             &seen, call, error);
     if (code == 0)
         code = check_required(has->required & ~seen, error);
     if (code == 0 && (has->allowed & TARGET) == TARGET)

@@ -97,13 +97,22 @@ int http_json_array(const struct http_json_node *value, const struct http_place 
 int http_json_stamp(const struct http_json_node *value, const struct http_place *place,
                     uint64_t most_ns, uint64_t *at_ns, struct stint_error *error);
 
-/* A known member: read() gets its value; `state` is the argument of http_json_members(). */
+/* A known member: read() gets its value, and what is `at` bytes into the reader's state. */
 struct http_member {
     const char *name;
     const char *other_name; /* NULL: none */
-    int (*read)(void *state, const struct http_json_node *value, const struct http_place *place,
+    int (*read)(void *to, const struct http_json_node *value, const struct http_place *place,
                 struct stint_error *error);
+    size_t at;
 };
+
+/* As read(), into a struct span, a uint32_t, a bool. */
+int http_json_text_member(void *text, const struct http_json_node *value,
+                          const struct http_place *place, struct stint_error *error);
+int http_json_u32_member(void *number, const struct http_json_node *value,
+                         const struct http_place *place, struct stint_error *error);
+int http_json_bool_member(void *yes, const struct http_json_node *value,
+                          const struct http_place *place, struct stint_error *error);
 
 /*
  * Reads each member of an object by its row in the table; `allowed` has a bit for each row that is

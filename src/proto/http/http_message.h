@@ -26,6 +26,12 @@ struct http_message {
     const void *field_arg;
 };
 
+static inline struct span http_message_field(const struct http_message *message, const char *name,
+                                             size_t nth)
+{
+    return message->field(message->field_arg, name, nth);
+}
+
 #define HTTP_ANSWER_FIELDS_MAX 12
 
 struct http_answer_field {

@@ -180,10 +180,10 @@ static struct span walk_addresses(const struct http_proxies *proxies,
 {
     struct span found = message->peer;
     size_t n_lines = 0;
-    while (message->field(message->field_arg, name, n_lines).ptr != NULL)
+    while (http_message_field(message, name, n_lines).ptr != NULL)
         n_lines++;
     while (n_lines-- > 0) {
-        struct span line = message->field(message->field_arg, name, n_lines);
+        struct span line = http_message_field(message, name, n_lines);
         while (line.len > 0) {
             struct span element = take_last(&line, ',');
             if (element.len == 0)
@@ -203,8 +203,8 @@ static struct span walk_addresses(const struct http_proxies *proxies,
 static int choose_field(const char **name, const char *first, const char *second, const char *what,
                         const struct http_message *message, struct stint_error *error)
 {
-    bool has_first = message->field(message->field_arg, first, 0).ptr != NULL;
-    bool has_second = message->field(message->field_arg, second, 0).ptr != NULL;
+    bool has_first = http_message_field(message, first, 0).ptr != NULL;
+    bool has_second = http_message_field(message, second, 0).ptr != NULL;
     if (has_first && has_second)
         return err_set(error, STINT_E_MISMATCH,
                        "both %s and %s came: the proxy must send only one of them; otherwise set "
@@ -238,10 +238,10 @@ static int find_one(struct span *value, const char *name, const char *first, con
         if (code < 0 || name == NULL)
             return code;
     }
-    struct span found = message->field(message->field_arg, name, 0);
+    struct span found = http_message_field(message, name, 0);
     if (found.ptr == NULL)
         return 0;
-    if (message->field(message->field_arg, name, 1).ptr != NULL)
+    if (http_message_field(message, name, 1).ptr != NULL)
         return err_set(error, STINT_E_MISMATCH,
                        "%s came twice: the proxy must replace the client's field", name);
     *value = found;

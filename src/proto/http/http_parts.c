@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of parts of a request: parsed from the configuration, then filled from requests. */
+#define _GNU_SOURCE
 #include "proto/http/http_parts.h"
 
 #include "algorithm/nearest.h"
@@ -178,13 +179,6 @@ static int parse_list(struct part_list *list, char *text, struct stint_error *er
     return 0;
 }
 
-static char *copy_of(const char *text)
-{
-    size_t size = strlen(text) + 1;
-    char *copy = malloc(size);
-    return copy == NULL ? NULL : memcpy(copy, text, size);
-}
-
 int http_parts_new(struct http_parts **parts, const char *const *lists, size_t n_lists,
                    struct stint_error *error)
 {
@@ -197,7 +191,7 @@ int http_parts_new(struct http_parts **parts, const char *const *lists, size_t n
     for (size_t i = 0; i < n_lists; i++) {
         struct stint_error fault;
         struct part_list *list = &made->lists[made->n_lists++];
-        list->text = copy_of(lists[i]);
+        list->text = strdup(lists[i]);
         int code = list->text == NULL ? err_set(&fault, STINT_E_SYSTEM, "no memory")
                                       : parse_list(list, list->text, &fault);
         if (code < 0) {
@@ -243,16 +237,16 @@ static uint8_t *reserve(struct http_text *text, size_t len)
 static bool header_value(const struct source *source, const char *name, struct span *value)
 {
     const struct http_message *message = source->message;
-    *value = message->field(message->field_arg, name, 0);
+    *value = http_message_field(message, name, 0);
     if (value->ptr == NULL)
         return false;
-    struct span more = message->field(message->field_arg, name, 1);
+    struct span more = http_message_field(message, name, 1);
     if (more.ptr == NULL)
         return true;
     struct http_text *text = source->text;
     size_t start = text->len;
     http_text_span(text, *value);
-    for (size_t nth = 1; more.ptr != NULL; more = message->field(message->field_arg, name, ++nth)) {
+    for (size_t nth = 1; more.ptr != NULL; more = http_message_field(message, name, ++nth)) {
         http_text_add(text, ", ");
         http_text_span(text, more);
     }

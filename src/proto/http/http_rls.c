@@ -6,12 +6,17 @@
 #include "base/ns.h"
 #include "struct.pb-c.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
-struct rls_reading {
+/* A descriptor that is being read. */
+struct reading {
     struct http_call *call;
     struct descriptor *descriptor;
-    struct descriptor_entry *entry;
+};
+
+/* Its RateLimitOverride. */
+struct limit {
     uint32_t requests_per_unit, unit_multiplier;
     int unit; /* enum rule_unit */
 };
@@ -19,9 +24,10 @@ struct rls_reading {
 /* ---- Reading --------------------------------------------------------------------------------- */
 
 /* proto3's JSON also permits strings as numbers, and null for a default. */
-static int read_u32(const struct http_json_node *value, const struct http_place *place,
-                    uint32_t *number, struct stint_error *error)
+static int read_u32(void *to, const struct http_json_node *value, const struct http_place *place,
+                    struct stint_error *error)
 {
+    uint32_t *number = to;
     int64_t read = 0;
     if (value->kind == HTTP_JSON_NULL)
         return 0;
@@ -37,35 +43,21 @@ static int read_u32(const struct http_json_node *value, const struct http_place 
     return 0;
 }
 
-static int read_text(const struct http_json_node *value, const struct http_place *place,
-                     struct span *text, struct stint_error *error)
+static int read_text(void *text, const struct http_json_node *value, const struct http_place *place,
+                     struct stint_error *error)
 {
     return value->kind == HTTP_JSON_NULL ? 0 : http_json_text(value, place, text, error);
 }
 
-static int read_entry_key(void *state, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error)
-{
-    struct rls_reading *reading = state;
-    return read_text(value, place, &reading->entry->key, error);
-}
-
-static int read_entry_value(void *state, const struct http_json_node *value,
-                            const struct http_place *place, struct stint_error *error)
-{
-    struct rls_reading *reading = state;
-    return read_text(value, place, &reading->entry->value, error);
-}
-
 static const struct http_member entry_members[] = {
-    {"key", NULL, read_entry_key},
-    {"value", NULL, read_entry_value},
+    {"key", NULL, read_text, offsetof(struct descriptor_entry, key)},
+    {"value", NULL, read_text, offsetof(struct descriptor_entry, value)},
 };
 
 static int read_entries(void *state, const struct http_json_node *value,
                         const struct http_place *place, struct stint_error *error)
 {
-    struct rls_reading *reading = state;
+    struct reading *reading = state;
     uint32_t seen;
     if (value->kind == HTTP_JSON_NULL)
         return 0;
@@ -75,11 +67,12 @@ static int read_entries(void *state, const struct http_json_node *value,
     const struct http_json_node *element = http_json_first(value);
     for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
-        reading->entry = http_call_entry(reading->call, reading->descriptor, &inner, error);
-        if (reading->entry == NULL)
+        struct descriptor_entry *entry =
+            http_call_entry(reading->call, reading->descriptor, &inner, error);
+        if (entry == NULL)
             return STINT_E_SYNTAX;
-        code = http_json_members(element, &inner, entry_members, 2, 3, &seen, reading, error);
-        if (code == 0 && reading->entry->key.len == 0)
+        code = http_json_members(element, &inner, entry_members, 2, 3, &seen, entry, error);
+        if (code == 0 && entry->key.len == 0)
             code = http_json_fault(&inner, "expected a key that is not empty", error);
         if (code < 0)
             return code;
@@ -87,63 +80,46 @@ static int read_entries(void *state, const struct http_json_node *value,
     return 0;
 }
 
-static int read_requests_per_unit(void *state, const struct http_json_node *value,
-                                  const struct http_place *place, struct stint_error *error)
-{
-    struct rls_reading *reading = state;
-    return read_u32(value, place, &reading->requests_per_unit, error);
-}
-
 /* RateLimitUnit, which has no WEEK, by name or number. */
 static int read_unit(void *state, const struct http_json_node *value,
                      const struct http_place *place, struct stint_error *error)
 {
-    struct rls_reading *reading = state;
+    int *read = state;
     if (value->kind == HTTP_JSON_INTEGER && value->integer > RULE_UNIT_NONE &&
         value->integer <= RULE_YEAR) {
-        reading->unit = (int)value->integer;
+        *read = (int)value->integer;
         return 0;
     }
     for (int unit = RULE_SECOND; unit <= RULE_YEAR && value->kind == HTTP_JSON_STRING; unit++) {
         if (span_equals(span_of(value->text, value->count), rls_unit_names[unit])) {
-            reading->unit = unit;
+            *read = unit;
             return 0;
         }
     }
     return http_json_fault(place, "expected SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", error);
 }
 
-static int read_unit_multiplier(void *state, const struct http_json_node *value,
-                                const struct http_place *place, struct stint_error *error)
-{
-    struct rls_reading *reading = state;
-    return read_u32(value, place, &reading->unit_multiplier, error);
-}
-
 static const struct http_member limit_members[] = {
-    {"requestsPerUnit", "requests_per_unit", read_requests_per_unit},
-    {"unit", NULL, read_unit},
-    {"unitMultiplier", "unit_multiplier", read_unit_multiplier},
+    {"requestsPerUnit", "requests_per_unit", read_u32, offsetof(struct limit, requests_per_unit)},
+    {"unit", NULL, read_unit, offsetof(struct limit, unit)},
+    {"unitMultiplier", "unit_multiplier", read_u32, offsetof(struct limit, unit_multiplier)},
 };
 
 static int read_limit(void *state, const struct http_json_node *value,
                       const struct http_place *place, struct stint_error *error)
 {
-    struct rls_reading *reading = state;
+    struct reading *reading = state;
     struct http_call *call = reading->call;
     struct stint_quota *quota = &call->overrides[reading->descriptor - call->descriptors];
     struct stint_error fault;
     uint32_t seen;
     if (value->kind == HTTP_JSON_NULL)
         return 0;
-    reading->requests_per_unit = 0;
-    reading->unit_multiplier = 1;
-    reading->unit = RULE_UNIT_NONE;
-    int code = http_json_members(value, place, limit_members, 3, 7, &seen, reading, error);
+    struct limit limit = {.unit_multiplier = 1, .unit = RULE_UNIT_NONE};
+    int code = http_json_members(value, place, limit_members, 3, 7, &seen, &limit, error);
     if (code < 0)
         return code;
-    if (rls_override(quota, reading->requests_per_unit, reading->unit, reading->unit_multiplier,
-                     &fault) < 0)
+    if (rls_override(quota, limit.requests_per_unit, limit.unit, limit.unit_multiplier, &fault) < 0)
         return http_json_fault(place, fault.message, error);
     reading->descriptor->override = quota;
     return 0;
@@ -153,32 +129,31 @@ static int read_limit(void *state, const struct http_json_node *value,
 static int read_descriptor_hits(void *state, const struct http_json_node *value,
                                 const struct http_place *place, struct stint_error *error)
 {
-    struct rls_reading *reading = state;
+    struct reading *reading = state;
     reading->descriptor->has_hits = value->kind != HTTP_JSON_NULL;
-    return read_u32(value, place, &reading->descriptor->hits, error);
+    return read_u32(&reading->descriptor->hits, value, place, error);
 }
 
 static int read_is_negative(void *state, const struct http_json_node *value,
                             const struct http_place *place, struct stint_error *error)
 {
-    struct rls_reading *reading = state;
+    struct reading *reading = state;
     if (value->kind == HTTP_JSON_NULL)
         return 0;
     return http_json_bool(value, place, &reading->descriptor->is_refund, error);
 }
 
 static const struct http_member descriptor_members[] = {
-    {"entries", NULL, read_entries},
-    {"limit", NULL, read_limit},
-    {"hitsAddend", "hits_addend", read_descriptor_hits},
-    {"isNegativeHits", "is_negative_hits", read_is_negative},
+    {"entries", NULL, read_entries, 0},
+    {"limit", NULL, read_limit, 0},
+    {"hitsAddend", "hits_addend", read_descriptor_hits, 0},
+    {"isNegativeHits", "is_negative_hits", read_is_negative, 0},
 };
 
 static int read_descriptors(void *state, const struct http_json_node *value,
                             const struct http_place *place, struct stint_error *error)
 {
-    struct rls_reading *reading = state;
-    struct http_call *call = reading->call;
+    struct http_call *call = state;
     uint32_t seen;
     int code = http_json_array(value, place, DESCRIPTORS_MAX, "descriptors", error);
     if (code < 0)
@@ -186,10 +161,11 @@ static int read_descriptors(void *state, const struct http_json_node *value,
     const struct http_json_node *element = http_json_first(value);
     for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
-        reading->descriptor = &call->descriptors[i];
-        *reading->descriptor = (struct descriptor){0};
-        code = http_json_members(element, &inner, descriptor_members, 4, 15, &seen, reading, error);
-        if (code == 0 && reading->descriptor->n_entries == 0)
+        struct reading reading = {call, &call->descriptors[i]};
+        *reading.descriptor = (struct descriptor){0};
+        code =
+            http_json_members(element, &inner, descriptor_members, 4, 15, &seen, &reading, error);
+        if (code == 0 && reading.descriptor->n_entries == 0)
             code = http_json_fault(&inner, "expected entries", error);
         if (code < 0)
             return code;
@@ -199,34 +175,26 @@ static int read_descriptors(void *state, const struct http_json_node *value,
     return 0;
 }
 
-static int read_domain(void *state, const struct http_json_node *value,
-                       const struct http_place *place, struct stint_error *error)
-{
-    struct rls_reading *reading = state;
-    return read_text(value, place, &reading->call->request.domain, error);
-}
-
 /* Of the request: absent and 0 mean 1. */
 static int read_hits(void *state, const struct http_json_node *value,
                      const struct http_place *place, struct stint_error *error)
 {
-    struct rls_reading *reading = state;
+    struct http_call *call = state;
     uint32_t hits = 0;
-    int code = read_u32(value, place, &hits, error);
-    reading->call->hits_addend = hits;
-    reading->call->request.cost = hits == 0 ? 1 : hits;
+    int code = read_u32(&hits, value, place, error);
+    call->hits_addend = hits;
+    call->request.cost = hits == 0 ? 1 : hits;
     return code;
 }
 
 static const struct http_member request_members[] = {
-    {"domain", NULL, read_domain},
-    {"descriptors", NULL, read_descriptors},
-    {"hitsAddend", "hits_addend", read_hits},
+    {"domain", NULL, read_text, offsetof(struct http_call, request.domain)},
+    {"descriptors", NULL, read_descriptors, 0},
+    {"hitsAddend", "hits_addend", read_hits, 0},
 };
 
 int http_rls_read(struct http_call *call, struct span body, struct stint_error *error)
 {
-    struct rls_reading reading = {.call = call};
     uint32_t seen;
     http_call_clear(call);
     call->hits_addend = 0;
@@ -236,7 +204,7 @@ int http_rls_read(struct http_call *call, struct span body, struct stint_error *
     int code = http_json_parse(&call->json, body, error);
     if (code < 0)
         return code;
-    code = http_json_members(call->json.nodes, NULL, request_members, 3, 7, &seen, &reading, error);
+    code = http_json_members(call->json.nodes, NULL, request_members, 3, 7, &seen, call, error);
     if (code == 0 && call->request.domain.len == 0)
         return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
     if (code == 0 && call->request.n_descriptors == 0)

@@ -2,20 +2,14 @@
 /* Paths and queries of RFC 3986. Invalid escapes stay unchanged. */
 #include "proto/http/http_target.h"
 
-static int hex_digit(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#include "base/number.h"
 
 /* The byte of "%xx" at `text`, or -1. */
 static int escaped_byte(const uint8_t *text, size_t len)
 {
     if (len < 3 || text[0] != '%')
         return -1;
-    int high = hex_digit(text[1]), low = hex_digit(text[2]);
+    int high = number_hex_digit(text[1]), low = number_hex_digit(text[2]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

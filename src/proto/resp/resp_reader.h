@@ -53,6 +53,12 @@ enum resp_error {
 long resp_reader_next(struct resp_reader *reader, struct span bytes,
                       const struct resp_bounds *bounds, struct resp_argv *argv);
 
+/*
+ * Splits a line without its LF, as Redis does: "…" with \n \r \t \b \a \\ \" \xHH, '…' with \'. The
+ * bytes of the arguments are in argv->space. 0, or a negative enum resp_error.
+ */
+long resp_line_split(struct span line, size_t arguments_max, struct resp_argv *argv);
+
 /* A message for the client, without a period. */
 const char *resp_error_message(long fault);
 

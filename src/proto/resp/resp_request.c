@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Arguments by position; resp_words.c reads options. */
+/* Arguments by position, as CL.THROTTLE has them, and words with arguments. */
 #include "proto/resp/resp_request.h"
 
 #include "base/buf.h"
@@ -7,26 +7,11 @@
 #include "base/limits.h"
 #include "base/ns.h"
 #include "base/number.h"
-#include "proto/resp/resp_words.h"
 #include "proto/ticket_text.h"
 
 #include <assert.h>
 
-static int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *lists,
-                           struct request *request, struct stint_error *error);
-
 #define SHOWN_MAX 60 /* bytes of an argument in an error */
-
-static const int8_t verbs[RESP_COMMANDS] = {
-    [RESP_THROTTLE] = REQUEST_THROTTLE + 1, [RESP_TAKE] = REQUEST_TAKE + 1,
-    [RESP_PEEK] = REQUEST_PEEK + 1,         [RESP_TAKEUPTO] = REQUEST_TAKE_UPTO + 1,
-    [RESP_RESERVE] = REQUEST_RESERVE + 1,   [RESP_SETTLE] = REQUEST_SETTLE + 1,
-    [RESP_CANCEL] = REQUEST_CANCEL + 1,     [RESP_RENEW] = REQUEST_RENEW + 1,
-    [RESP_REFUND] = REQUEST_REFUND + 1,     [RESP_CHARGE] = REQUEST_CHARGE + 1,
-    [RESP_BOOK] = REQUEST_BOOK + 1,         [RESP_BLOCK] = REQUEST_BLOCK + 1,
-    [RESP_RESET] = REQUEST_RESET + 1,       [RESP_SETQUOTA] = REQUEST_SET_QUOTA + 1,
-    [RESP_EXPLAIN] = REQUEST_EXPLAIN + 1,
-};
 
 void resp_request_key(struct request *request, enum request_verb verb, struct span key)
 {
@@ -149,39 +134,7 @@ int resp_request_throttle(const struct span *args, size_t n_args, struct request
     return STINT_OK;
 }
 
-static int read_ticket(const struct span *args, size_t n_args, struct request *request,
-                       struct stint_error *error)
-{
-    bool settles = request->verb == REQUEST_SETTLE;
-    size_t at = settles ? 3 : 2;
-    uint64_t actual = 0;
-    if (!ticket_text_read(args[1], request))
-        return resp_refuse_word("a ticket, 32 digits or more", args[1], error);
-    if (settles && read_whole("what was used", args[2], 0, UINT32_MAX, &actual, error) != 0)
-        return STINT_E_RANGE;
-    request->cost = (uint32_t)actual;
-    return resp_words_read(args + at, n_args - at, NULL, request, error);
-}
-
-int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,
-                      struct resp_lists *lists, struct request *request, struct stint_error *error)
-{
-    enum resp_command_id id = resp_command_id(command);
-    assert(verbs[id] != 0);
-    *request = (struct request){.verb = (uint8_t)(verbs[id] - 1), .cost = 1};
-    switch (id) {
-    case RESP_THROTTLE:
-        return resp_request_throttle(args, n_args, request, error);
-    case RESP_SETTLE:
-    case RESP_CANCEL:
-    case RESP_RENEW:
-        return read_ticket(args, n_args, request, error);
-    default:
-        return resp_words_read(args + 1, n_args - 1, lists, request, error);
-    }
-}
-
-/* One function for each option. */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 enum word {
     WORD_QUOTA,
@@ -506,8 +459,8 @@ static int check(const struct reading *reading, const struct grammar *grammar)
  * Sets the members of the request, and rejects options that the command does not have, or lacks.
  * lists is NULL for commands without a target.
  */
-static int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *lists,
-                           struct request *request, struct stint_error *error)
+static int read_words(const struct span *args, size_t n_args, struct resp_lists *lists,
+                      struct request *request, struct stint_error *error)
 {
     const struct grammar *grammar = &grammars[request->verb];
     struct reading reading = {.args = args,
@@ -530,4 +483,49 @@ static int resp_words_read(const struct span *args, size_t n_args, struct resp_l
         reading.last = (int)word;
     }
     return check(&reading, grammar);
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+static const int8_t verbs[RESP_COMMANDS] = {
+    [RESP_THROTTLE] = REQUEST_THROTTLE + 1, [RESP_TAKE] = REQUEST_TAKE + 1,
+    [RESP_PEEK] = REQUEST_PEEK + 1,         [RESP_TAKEUPTO] = REQUEST_TAKE_UPTO + 1,
+    [RESP_RESERVE] = REQUEST_RESERVE + 1,   [RESP_SETTLE] = REQUEST_SETTLE + 1,
+    [RESP_CANCEL] = REQUEST_CANCEL + 1,     [RESP_RENEW] = REQUEST_RENEW + 1,
+    [RESP_REFUND] = REQUEST_REFUND + 1,     [RESP_CHARGE] = REQUEST_CHARGE + 1,
+    [RESP_BOOK] = REQUEST_BOOK + 1,         [RESP_BLOCK] = REQUEST_BLOCK + 1,
+    [RESP_RESET] = REQUEST_RESET + 1,       [RESP_SETQUOTA] = REQUEST_SET_QUOTA + 1,
+    [RESP_EXPLAIN] = REQUEST_EXPLAIN + 1,
+};
+
+static int read_ticket(const struct span *args, size_t n_args, struct request *request,
+                       struct stint_error *error)
+{
+    bool settles = request->verb == REQUEST_SETTLE;
+    size_t at = settles ? 3 : 2;
+    uint64_t actual = 0;
+    if (!ticket_text_read(args[1], request))
+        return resp_refuse_word("a ticket, 32 digits or more", args[1], error);
+    if (settles && read_whole("what was used", args[2], 0, UINT32_MAX, &actual, error) != 0)
+        return STINT_E_RANGE;
+    request->cost = (uint32_t)actual;
+    return read_words(args + at, n_args - at, NULL, request, error);
+}
+
+int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,
+                      struct resp_lists *lists, struct request *request, struct stint_error *error)
+{
+    enum resp_command_id id = resp_command_id(command);
+    assert(verbs[id] != 0);
+    *request = (struct request){.verb = (uint8_t)(verbs[id] - 1), .cost = 1};
+    switch (id) {
+    case RESP_THROTTLE:
+        return resp_request_throttle(args, n_args, request, error);
+    case RESP_SETTLE:
+    case RESP_CANCEL:
+    case RESP_RENEW:
+        return read_ticket(args, n_args, request, error);
+    default:
+        return read_words(args + 1, n_args - 1, lists, request, error);
+    }
 }

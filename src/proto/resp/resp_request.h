@@ -43,4 +43,9 @@ int resp_request_throttle(const struct span *args, size_t n_args, struct request
 /* FORGET or FIND for a key of CL.THROTTLE. */
 void resp_request_key(struct request *request, enum request_verb verb, struct span key);
 
+/* STINT_E_RANGE and STINT_E_SYNTAX, with the expected and the actual argument. */
+int resp_refuse_number(const char *what, struct span text, uint64_t min, uint64_t max,
+                       struct stint_error *error);
+int resp_refuse_word(const char *expected, struct span text, struct stint_error *error);
+
 #endif

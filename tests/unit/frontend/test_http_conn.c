@@ -6,7 +6,7 @@
 #include "unit/fake_store.h"
 #include "unit/talking.h"
 
-#include "frontend/http/http_conn.h"
+#include "frontend/http/http.h"
 
 #define BODY "{\"quota\":\"999999/1m\",\"key\":\"k\"}" /* of 31 bytes */
 #define TAKE_HEAD "POST /v1/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

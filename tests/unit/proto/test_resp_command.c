@@ -2,7 +2,7 @@
 /* The table of commands, and arguments as requests: every word in its place, refused elsewhere. */
 #include "unit/asking.h"
 
-#include "proto/resp/resp_line.h"
+#include "proto/resp/resp_reader.h"
 #include "proto/resp/resp_request.h"
 
 #include <ctype.h>

@@ -2,7 +2,7 @@
 /* The time of I/O and the time of decisions: apart under a virtual clock, one under a real one. */
 #include "unit/talking.h"
 
-#include "frontend/http/http_conn.h"
+#include "frontend/http/http.h"
 #include "service/server_clock.h"
 
 #define TAKE                                                                                       \

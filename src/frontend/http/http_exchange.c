@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* The caller of a message, and the text of its answer. */
+#include "frontend/http/http_exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HOST_SHOWN_MAX 100 /* bytes of a host in the message of the rejection */
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+bool http_frontend_grow(struct http_frontend *frontend, const struct http_text *text)
+{
+    if (!text->is_full || frontend->text_size >= HTTP_TEXT_MAX)
+        return false;
+    char *grown = realloc(frontend->text, 2 * frontend->text_size);
+    if (grown == NULL)
+        return false;
+    frontend->text = grown;
+    frontend->text_size *= 2;
+    return true;
+}
+
+void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
+                        struct span text)
+{
+    exchange->answer->status = status;
+    exchange->answer->body = text;
+    http_answer_add(exchange->answer, "Content-Type", type);
+}
+
+static void refuse(struct http_frontend *frontend, unsigned status, const char *detail,
+                   struct http_answer *answer)
+{
+    struct http_text out;
+    if (frontend->metrics != NULL && status >= 400 && status < 500)
+        metrics_malformed(frontend->metrics, METRICS_HTTP);
+    do {
+        out = http_frontend_text(frontend);
+        http_problem_write(&out, status, detail);
+    } while (http_frontend_grow(frontend, &out));
+    answer->status = status;
+    answer->body = span_of(out.text, out.len);
+    http_answer_add(answer, "Content-Type", HTTP_TYPE_PROBLEM);
+}
+
+void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail)
+{
+    refuse(exchange->frontend, status, detail, exchange->answer);
+}
+
+void http_frontend_refuse(struct http_frontend *frontend, unsigned status, const char *detail,
+                          struct http_answer *answer)
+{
+    *answer = (struct http_answer){.ends_connection = true};
+    refuse(frontend, status, detail, answer);
+}
+
+struct page *http_frontend_page(struct http_frontend *frontend)
+{
+    struct page *page = &frontend->page;
+    if (page->size > HTTP_PAGE_KEPT || page->failed)
+        page_free(page);
+    page->len = 0;
+    return page;
+}
+
+void http_exchange_page(struct http_exchange *exchange, const char *type)
+{
+    struct page *page = &exchange->frontend->page;
+    if (page->failed) {
+        http_exchange_refuse(exchange, 503, "no memory for so long a page");
+        return;
+    }
+    http_exchange_text(exchange, 200, type, span_of(page->text, page->len));
+}
+
+/* ---- The caller ------------------------------------------------------------------------------ */
+
+static void renew_access(struct http_frontend *frontend)
+{
+    struct access_now *now = frontend->options.access;
+    if (now == NULL || access_now_generation(now) == frontend->access_generation)
+        return;
+    /* Read first: if the set changes in between, the next request checks again. */
+    frontend->access_generation = access_now_generation(now);
+    access_unref(frontend->access);
+    frontend->access = access_now_get(now);
+}
+
+/* The text after "Bearer ", in any case; NULL ptr: none. */
+static struct span bearer_secret(const struct http_message *message)
+{
+    static const char scheme[] = "bearer ";
+    struct span field = http_message_field(message, "Authorization", 0);
+    size_t n = sizeof(scheme) - 1;
+    if (field.len <= n)
+        return (struct span){0};
+    for (size_t i = 0; i < n; i++)
+        if ((field.ptr[i] | 0x20) != scheme[i])
+            return (struct span){0};
+    while (n < field.len && field.ptr[n] == ' ')
+        n++;
+    return span_of(field.ptr + n, field.len - n);
+}
+
+static bool refuse_sender(struct http_exchange *exchange, unsigned status, const char *challenge,
+                          const char *detail)
+{
+    http_answer_add(exchange->answer, "WWW-Authenticate", challenge);
+    http_exchange_refuse(exchange, status, detail);
+    return false;
+}
+
+static bool is_trusted_proxy(const struct http_exchange *exchange)
+{
+    return http_proxies_trust(exchange->frontend->options.site->proxies, exchange->message->peer);
+}
+
+/*
+ * Whether a trusted proxy calls /auth, which may pass on the Host of its client. In a DNS rebinding
+ * attack, Host has this server's port, which sites of a proxy do not have: that is rejected.
+ */
+static bool is_proxy_s_host(const struct http_exchange *exchange, unsigned role, struct span host)
+{
+    return role == HTTP_ROLE_AUTH && memchr(host.ptr, ':', host.len) == NULL &&
+           is_trusted_proxy(exchange);
+}
+
+/* Most requests name the same host as the one before. */
+static bool is_known_host(struct http_frontend *frontend, struct span host)
+{
+    if (host.len == frontend->host_len && memcmp(host.ptr, frontend->host, host.len) == 0)
+        return true;
+    if (!http_hosts_have(frontend->options.site->hosts, host))
+        return false;
+    if (host.len <= sizeof(frontend->host)) {
+        memcpy(frontend->host, host.ptr, host.len);
+        frontend->host_len = host.len;
+    }
+    return true;
+}
+
+/*
+ * A server without tokens trusts all clients that reach its port, and a page could become one by
+ * DNS rebinding. Browsers do not reach Unix sockets.
+ */
+static bool admit_host(struct http_exchange *exchange, unsigned role)
+{
+    static const char reason[] =
+        "without tokens this server answers at IP addresses, localhost and the names in http_hosts,"
+        " and not at \"%.*s\": add the name with --http-hosts NAME%s";
+    const struct http_message *message = exchange->message;
+    struct span host = http_browser_host(message);
+    char detail[sizeof(reason) + HOST_SHOWN_MAX + 128];
+    if (message->peer.len == 0 || host.len == 0 || is_known_host(exchange->frontend, host) ||
+        is_proxy_s_host(exchange, role, host))
+        return true;
+    snprintf(detail, sizeof(detail), reason,
+             host.len < HOST_SHOWN_MAX ? (int)host.len : HOST_SHOWN_MAX, (const char *)host.ptr,
+             role == HTTP_ROLE_AUTH ? ", or the proxy with --http-trusted-proxies ADDRESS" : "");
+    http_exchange_refuse(exchange, 421, detail);
+    return false;
+}
+
+bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
+{
+    struct http_frontend *frontend = exchange->frontend;
+    renew_access(frontend);
+    exchange->caller = (struct caller){.name = "", .roles = ACCESS_ALL, .frontend = METRICS_HTTP};
+    if (frontend->access == NULL)
+        return admit_host(exchange, role);
+    if (role == HTTP_ROLE_PAGE)
+        return true;
+    if (role == HTTP_ROLE_AUTH && is_trusted_proxy(exchange)) {
+        exchange->caller.roles = ACCESS_ASK;
+        return true;
+    }
+    exchange->caller.roles = 0;
+    struct span secret = bearer_secret(exchange->message);
+    if (secret.ptr == NULL)
+        return refuse_sender(exchange, 401, "Bearer realm=\"stint\"",
+                             "a token is required: Authorization: Bearer SECRET");
+    const struct access_login login = {
+        .secret = secret,
+        .peer = exchange->message->peer,
+        .frontend = METRICS_HTTP,
+        .metrics = frontend->metrics,
+        .now_ns = exchange->io_now_ns,
+    };
+    bool is_slowed;
+    const struct access_token *token =
+        access_login(frontend->options.access, frontend->access, &login, &is_slowed);
+    if (token == NULL)
+        return refuse_sender(exchange, 401, "Bearer realm=\"stint\", error=\"invalid_token\"",
+                             is_slowed
+                                 ? "too many wrong secrets came from this address: wait a minute"
+                                 : "no such token");
+    exchange->caller.name = token->name;
+    exchange->caller.roles = token->roles;
+    unsigned wanted = role == HTTP_ROLE_AUTH ? (unsigned)ACCESS_ASK : role;
+    if ((token->roles & wanted) == wanted)
+        return true;
+    return refuse_sender(exchange, 403, "Bearer realm=\"stint\", error=\"insufficient_scope\"",
+                         "the token's roles do not allow this");
+}
