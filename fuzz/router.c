@@ -246,7 +246,7 @@ static void step(struct span *bytes)
     else if (what % 16 == 1)
         pass(choice % 64 + 1);
     else if (what % 64 == 2 && world.asks[choice % ASKS_MAX].ask != NULL) {
-        router_forget(world.router, world.asks[choice % ASKS_MAX].ask);
+        router_forget(world.asks[choice % ASKS_MAX].ask);
         world.asks[choice % ASKS_MAX].ask = NULL;
     } else if (world.n_lines > 0) {
         /* The latest are those that live. */

@@ -355,7 +355,7 @@ static void op_forget(struct backend *store, struct backend_op *op)
     op->at_work = NULL;
     if (job->n_parts > 1)
         return;
-    router_forget(of(store)->router, job->only.ask);
+    router_forget(job->only.ask);
     job_free(job);
     redis_backend_settle(of(store));
 }

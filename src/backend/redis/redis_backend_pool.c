@@ -225,7 +225,7 @@ static void op_forget(struct backend_pools *pools, struct backend_pool_op *op)
     struct pool_job *job = op->at_work;
     assert(job != NULL && job->op == op);
     op->at_work = NULL;
-    router_forget(store->router, job->ask);
+    router_forget(job->ask);
     free(job);
     store->n_jobs--;
     redis_backend_settle(store);
