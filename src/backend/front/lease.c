@@ -3,7 +3,7 @@
 #include "backend/front/lease.h"
 
 #include "backend/front/lease_parts.h"
-#include "backend/script/script_lease.h"
+#include "backend/script/script.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 

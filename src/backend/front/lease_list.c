@@ -7,9 +7,8 @@
  * Units taken under an id stay taken: a retry with the id is answered that it has them.
  */
 #include "backend/front/lease_parts.h"
-#include "backend/script/script_lease.h"
+#include "backend/script/script.h"
 #include "base/wide_int.h"
-#include "limiter/list.h"
 
 #include <stdlib.h>
 
@@ -191,31 +190,6 @@ static bool give_back(struct lease_list *list, struct entry *entry)
 
 /* ---- The answer ------------------------------------------------------------------------------ */
 
-/* docs/store-scripts.md, "Several quotas". */
-static struct stint_decision sum_of(const struct lease_list *list)
-{
-    size_t binding = 0;
-    uint64_t retry_ns = 0;
-    for (size_t i = 0; i < list->n_items; i++) {
-        const struct stint_decision *told = &list->entries[i].told;
-        const struct stint_decision *least = &list->entries[binding].told;
-        if (told->outcome > least->outcome ||
-            (told->outcome == least->outcome && list_has_less(told, least)))
-            binding = i;
-        retry_ns = max_u64(retry_ns, told->retry_after_ns);
-    }
-    struct stint_decision sum = list->entries[binding].told;
-    sum.binding = (uint8_t)binding;
-    sum.retry_after_ns = sum.outcome == STINT_DENY    ? retry_ns
-                         : sum.outcome == STINT_NEVER ? STINT_NEVER_NS
-                                                      : 0;
-    if (sum.outcome != STINT_ALLOW)
-        sum.granted = 0;
-    else if (list->ask.verb != BACKEND_TAKE)
-        sum.granted = list->least;
-    return sum;
-}
-
 static void finish(struct lease_list *list, bool is_at_once, uint64_t now_ns)
 {
     struct lease_waiter *waiter = list->waiter;
@@ -231,7 +205,9 @@ static void finish(struct lease_list *list, bool is_at_once, uint64_t now_ns)
                     list->entries[i].told.granted = kept_of(list, &list->entries[i]);
                 each[i] = list->entries[i].told;
             }
-            list->answer.sum = sum_of(list);
+            list->answer.sum = script_sum(each, list->n_items);
+            if (list->answer.sum.outcome == STINT_ALLOW && list->ask.verb != BACKEND_TAKE)
+                list->answer.sum.granted = list->least;
         }
         op->answer = list->answer;
         op->answer.each = each;

@@ -65,9 +65,7 @@ struct redis_backend {
     size_t n_jobs, n_returns; /* in progress */
     uint64_t offset_ns;       /* of the last request */
     uint8_t *names;           /* of the keys of one request */
-    size_t names_size, names_len;
-    uint8_t *leases; /* the key of the leases of one request */
-    size_t leases_size;
+    size_t names_size, names_len, leases_at;
     void (*drained)(void *arg); /* NULL: no caller waits for that */
     void *drained_arg;
     bool is_ending;
@@ -77,36 +75,24 @@ struct redis_backend {
     char plain_prefix[REDIS_STORE_PREFIX_MAX + 1]; /* not escaped */
 };
 
-/* ---- redis_backend.c ---------------------------------------------------------------------------
- */
-
-void job_free(struct job *job);
 /* Reports to a waiting caller that nothing is in progress any more. */
-void redis_backend_settle(struct redis_backend *store);
+static inline void redis_backend_settle(struct redis_backend *store)
+{
+    if (store->n_jobs > 0 || store->n_returns > 0 || store->drained == NULL)
+        return;
+    void (*drained)(void *arg) = store->drained;
+    store->drained = NULL;
+    drained(store->drained_arg);
+}
 
-/* ---- redis_backend_lease.c ---------------------------------------------------------------------
- */
+/* ---- redis_backend.c ------------------------------------------------------------------------- */
 
-/* False: no memory. */
-bool redis_backend_command_leased(struct redis_backend *store, const struct backend_request *ask,
-                                  const struct script_item *item, const struct script_ask *asked);
-
-/* ---- redis_backend_answer.c --------------------------------------------------------------------
- */
-
-router_answered part_answered;
 /* Why a command was not done, or not certainly. */
 enum backend_error redis_backend_error_of(enum router_outcome outcome);
 const char *redis_backend_reason(const struct redis_backend *store, enum router_outcome outcome,
                                  const struct redis_reply *reply);
 
-/* ---- redis_backend_pool.c ----------------------------------------------------------------------
- */
-
-extern const struct backend_pools_ops redis_backend_pools_ops;
-
-/* ---- redis_backend_return.c --------------------------------------------------------------------
- */
+/* ---- redis_backend_return.c ------------------------------------------------------------------ */
 
 /* Gives back what a part of the request was granted beyond `kept` units of each item. */
 void part_return(struct part *part, uint32_t kept, uint64_t now_ns);

@@ -231,7 +231,7 @@ static void op_forget(struct backend_pools *pools, struct backend_pool_op *op)
     redis_backend_settle(store);
 }
 
-const struct backend_pools_ops redis_backend_pools_ops = {
+static const struct backend_pools_ops pools_ops = {
     .list_new = op_list_new,
     .list_free = redis_backend_pool_list_free,
     .list_len = op_list_len,
@@ -241,5 +241,7 @@ const struct backend_pools_ops redis_backend_pools_ops = {
 
 struct backend_pools *redis_backend_pools(struct backend *store)
 {
-    return &((struct redis_backend *)store)->pools;
+    struct backend_pools *pools = &((struct redis_backend *)store)->pools;
+    pools->ops = &pools_ops;
+    return pools;
 }
