@@ -68,11 +68,7 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
         job->ticket_ns = ask->ticket_ns;
         job->id_lifetime_ns = max_u64(ask->id_lifetime_ns, ask->is_ticket ? 0 : ID_LIFETIME_MIN_NS);
     }
-    job->next = store->jobs;
-    if (job->next != NULL)
-        job->next->previous = job;
-    store->jobs = job;
-    store->n_jobs++;
+    store->n_pending++;
     if (!ask->is_virtual)
         store->offset_ns = job->offset_ns;
     return job;
@@ -81,10 +77,7 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
 static void job_free(struct job *job)
 {
     struct redis_backend *store = job->store;
-    *(job->previous != NULL ? &job->previous->next : &store->jobs) = job->next;
-    if (job->next != NULL)
-        job->next->previous = job->previous;
-    store->n_jobs--;
+    store->n_pending--;
     if (job->n_parts > 1) {
         free(job);
         return;
@@ -691,7 +684,7 @@ static void op_free(struct backend *shared)
     struct redis_backend *store = of(shared);
     store->is_ending = true;
     router_free(store->router);
-    assert(store->n_jobs == 0 && store->n_returns == 0);
+    assert(store->n_pending == 0);
     while (store->free_jobs != NULL) {
         struct job *job = store->free_jobs;
         store->free_jobs = job->next;

@@ -37,7 +37,7 @@ struct job_item {
 
 /* One request. With a single part no items are kept: there is nothing to give back. */
 struct job {
-    struct job *next, *previous;
+    struct job *next; /* of those that are free */
     struct redis_backend *store;
     struct backend_op *op; /* NULL: cancelled */
     uint64_t offset_ns;    /* from the router's clock to the caller's */
@@ -61,10 +61,10 @@ struct redis_backend {
     char prefix[3 * REDIS_STORE_PREFIX_MAX + 1];
     size_t prefix_len;
     struct stint_error refusal; /* of the last invalid request */
-    struct job *jobs, *free_jobs;
-    size_t n_jobs, n_returns; /* in progress */
-    uint64_t offset_ns;       /* of the last request */
-    uint8_t *names;           /* of the keys of one request */
+    struct job *free_jobs;
+    size_t n_pending;   /* requests, and returns of units */
+    uint64_t offset_ns; /* of the last request */
+    uint8_t *names;     /* of the keys of one request */
     size_t names_size, names_len, leases_at;
     void (*drained)(void *arg); /* NULL: no caller waits for that */
     void *drained_arg;
@@ -78,7 +78,7 @@ struct redis_backend {
 /* Reports to a waiting caller that nothing is in progress any more. */
 static inline void redis_backend_settle(struct redis_backend *store)
 {
-    if (store->n_jobs > 0 || store->n_returns > 0 || store->drained == NULL)
+    if (store->n_pending > 0 || store->drained == NULL)
         return;
     void (*drained)(void *arg) = store->drained;
     store->drained = NULL;

@@ -121,7 +121,7 @@ static void answered(void *arg, enum router_outcome outcome, const struct redis_
     }
     op->at_work = NULL;
     free(job);
-    store->n_jobs--;
+    store->n_pending--;
     op->answered(op, now_ns + offset_ns);
     redis_backend_settle(store);
 }
@@ -213,7 +213,7 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
         answer->error = "too many requests wait for the store";
         return;
     }
-    store->n_jobs++;
+    store->n_pending++;
     op->at_work = job;
     answer->servers = server;
     answer->outcome = BACKEND_WAITS;
@@ -227,7 +227,7 @@ static void op_forget(struct backend_pools *pools, struct backend_pool_op *op)
     op->at_work = NULL;
     router_forget(job->ask);
     free(job);
-    store->n_jobs--;
+    store->n_pending--;
     redis_backend_settle(store);
 }
 
