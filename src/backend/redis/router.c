@@ -309,7 +309,7 @@ static void ask_send(struct router_ask *ask, uint64_t now_ns)
         topology_doubt(router, now_ns);
         return;
     }
-    if (server->state != SERVER_READY || !redis_conn_is_ready(server->dialled.conn))
+    if (server->state != SERVER_READY || !link_is_ready(redis_conn_link(server->dialled.conn)))
         return;
     const struct redis_command command = {
         .words = (const struct span *)(void *)ask->memory,

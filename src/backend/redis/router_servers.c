@@ -24,6 +24,11 @@ static bool is_ready(const struct server *server)
     return server != NULL && server->state == SERVER_READY;
 }
 
+static bool is_connected(const struct server *server)
+{
+    return link_is_ready(redis_conn_link(server->dialled.conn));
+}
+
 static uint64_t router_random(struct router *router)
 {
     return splitmix_next(&router->random);
@@ -49,16 +54,19 @@ static struct redis_conn_options conn_options(struct server *server)
     const struct router_options *options = &server->router->options;
     bool is_store = server->use == SERVER_STORE;
     return (struct redis_conn_options){
-        .user = options->url->user,
-        .password = options->url->password,
+        .pipeline =
+            {
+                .user = options->url->user,
+                .password = options->url->password,
+                .connect_ns = options->connect_ns,
+                .reply_ns = options->reply_ns,
+                .backoff_max_ns = options->backoff_max_ns,
+                .commands_max = is_store ? options->asks_max + WORDS_MAX : WORDS_MAX,
+                .bytes_max = is_store ? 2 * options->bytes_max : 0,
+                .seed = router_random(server->router),
+            },
         .name = "stint",
         .database = is_store ? options->url->database : 0,
-        .connect_ns = options->connect_ns,
-        .reply_ns = options->reply_ns,
-        .backoff_max_ns = options->backoff_max_ns,
-        .commands_max = is_store ? options->asks_max + WORDS_MAX : WORDS_MAX,
-        .bytes_max = is_store ? 2 * options->bytes_max : 0,
-        .seed = router_random(server->router),
         .keeps_nothing = true,
         .pushed = server->use == SERVER_CHANNEL ? on_pushed : NULL,
         .arg = server,
@@ -168,7 +176,7 @@ static bool is_over(const struct server *server, uint64_t now_ns)
 {
     bool is_idle = redis_conn_pending(server->dialled.conn) == 0;
     if (server->state == SERVER_ENDED)
-        return is_idle || !redis_conn_is_ready(server->dialled.conn);
+        return is_idle || !is_connected(server);
     return server->use == SERVER_STORE && !server->is_wanted && is_idle && server->n_asks == 0 &&
            server != server->router->refresher && now_ns >= server->opened_ns + UNWANTED_KEPT_NS;
 }
@@ -627,7 +635,7 @@ static void on_info(void *arg, enum redis_outcome outcome, const struct redis_re
     char run_id[RUN_ID_SIZE] = "";
     if (server->state != SERVER_CHECKING)
         return; /* it has ended */
-    if (outcome == REDIS_LATE && redis_conn_is_ready(server->dialled.conn)) {
+    if (outcome == REDIS_LATE && is_connected(server)) {
         ask_who(server, now_ns); /* it sends bytes, and so is not lost */
         return;
     }
@@ -670,14 +678,14 @@ void router_changed(void *arg, uint64_t now_ns)
 {
     struct server *server = arg;
     struct router *router = server->router;
-    bool is_ready = redis_conn_is_ready(server->dialled.conn);
+    bool is_ready = is_connected(server);
     if (server->state == SERVER_ENDED || router->is_ending)
         return;
     if (is_ready && server->state == SERVER_UNAVAILABLE)
         check(server, now_ns);
     if (is_ready)
         return;
-    const char *why = redis_conn_error(server->dialled.conn);
+    const char *why = link_fault(redis_conn_link(server->dialled.conn));
     if (why[0] != '\0')
         err_set(&router->fault, STINT_E_GONE, "%s", why);
     server->state = SERVER_UNAVAILABLE;

@@ -71,7 +71,7 @@ static void nobody_waits_past_his_deadline(void **state)
     assert_told("l late");
     say(&net, "a:6379", "+too late\r\n");
     assert_told("");
-    assert_true(redis_conn_is_ready(line_to(&net, "a:6379")->conn));
+    assert_true(link_is_ready(redis_conn_link(line_to(&net, "a:6379")->conn)));
 }
 
 static void what_may_have_been_done_is_not_sent_again(void **state)
