@@ -3,6 +3,7 @@
 #include "backend/memcached/memcached_clock.h"
 
 #include "base/ns.h"
+#include "base/splitmix.h"
 #include "base/wide_int.h"
 
 #define BEATS_KEPT 10 /* beats until a wrong clock that is right again is forgotten */
@@ -79,15 +80,6 @@ static void take_read(void *arg, enum memcached_outcome outcome,
         write_time(clock, wall_ns, reply->number, now_ns);
 }
 
-static uint64_t next_random(struct memcached_clock *clock)
-{
-    /* splitmix64: a sequence of 64-bit numbers from any seed. */
-    uint64_t mixed = clock->random += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ mixed >> 31;
-}
-
 uint64_t memcached_clock_deadline(const struct memcached_clock *clock)
 {
     return link_is_ready(memcached_conn_link(clock->conn)) ? clock->next_ns : STINT_NEVER_NS;
@@ -98,7 +90,7 @@ void memcached_clock_wake(struct memcached_clock *clock, uint64_t now_ns)
     struct memcached_command command = {.verb = MEMCACHED_GET, .answered = take_read};
     if (memcached_clock_deadline(clock) > now_ns)
         return;
-    clock->next_ns = now_ns + clock->beat_ns / 2 + next_random(clock) % (clock->beat_ns + 1);
+    clock->next_ns = now_ns + clock->beat_ns / 2 + splitmix_next(&clock->random) % (clock->beat_ns + 1);
     if (!clock->is_asking)
         ask(clock, &command, now_ns);
 }
