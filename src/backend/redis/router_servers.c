@@ -5,7 +5,6 @@
  * refusal that is checked at once and then ever more slowly, and from time to time without
  * problems.
  */
-#include "backend/backoff.h"
 #include "backend/redis/router_parts.h"
 #include "backend/redis/sentinel.h"
 

@@ -447,11 +447,8 @@ struct stint_decision script_sum(const struct stint_decision *each, size_t n_ite
     }
     struct stint_decision sum = each[binding];
     sum.binding = (uint8_t)binding;
-    sum.retry_after_ns = sum.outcome == STINT_ALLOW   ? 0
-                         : sum.outcome == STINT_NEVER ? STINT_NEVER_NS
-                                                      : retry_ns;
-    if (sum.outcome != STINT_ALLOW)
-        sum.granted = 0;
+    sum.retry_after_ns = sum.outcome == STINT_ALLOW ? 0 : retry_ns;
+    sum.granted = sum.outcome == STINT_ALLOW ? sum.granted : 0;
     return sum;
 }
 

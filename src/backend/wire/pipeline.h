@@ -8,10 +8,11 @@
 #ifndef STINT_BACKEND_WIRE_PIPELINE_H
 #define STINT_BACKEND_WIRE_PIPELINE_H
 
-#include "backend/backoff.h"
 #include "backend/wire/backend_link.h"
 #include "base/err.h"
 #include "base/number.h"
+#include "base/splitmix.h"
+#include "base/wide_int.h"
 
 #include <assert.h>
 
@@ -44,6 +45,27 @@ static inline void wire_bytes_add_number(struct wire_bytes *bytes, const char *b
     wire_bytes_add_text(bytes, before);
     assert(bytes->len + resp_number_len(number) <= bytes->size);
     bytes->len = (size_t)(resp_number_write(bytes->ptr + bytes->len, number) - bytes->ptr);
+}
+
+/* ---- Back-off -------------------------------------------------------------------------------- */
+
+/* How long to wait before the next attempt at a server: longer each time, with jitter. */
+struct backoff {
+    uint64_t next_ns; /* upper bound of the next wait */
+    uint64_t random;  /* seeded by the owner */
+};
+
+/* At least half of it, so that many waiting clients do not come back together. */
+static inline uint64_t backoff_jitter(uint64_t *random, uint64_t length_ns)
+{
+    return length_ns / 2 + splitmix_next(random) % (length_ns / 2 + 1);
+}
+
+static inline uint64_t backoff_wait_ns(struct backoff *backoff, uint64_t max_ns)
+{
+    uint64_t wait_ns = backoff_jitter(&backoff->random, backoff->next_ns);
+    backoff->next_ns = min_u64(2 * backoff->next_ns, max_ns);
+    return wait_ns;
 }
 
 /* ---- Connections ----------------------------------------------------------------------------- */
