@@ -130,9 +130,9 @@ static void ask(uint8_t choice)
 
 static void told(struct line *line, bool was_ready)
 {
-    if (redis_conn_wants(line->conn) == LINK_WANTS_CLOSE)
-        redis_conn_lost(line->conn, NULL, world.now_ns);
-    if (redis_conn_is_ready(line->conn) != was_ready)
+    if (link_wants(redis_conn_link(line->conn)) == LINK_WANTS_CLOSE)
+        link_lost(redis_conn_link(line->conn), NULL, world.now_ns);
+    if (link_is_ready(redis_conn_link(line->conn)) != was_ready)
         router_changed(line->arg, world.now_ns);
 }
 
@@ -147,7 +147,7 @@ static struct asked *find(unsigned number)
 /* All of it leaves: which asks went out is seen by their keys. */
 static void flush(struct line *line)
 {
-    struct span output = redis_conn_output(line->conn);
+    struct span output = link_output(redis_conn_link(line->conn));
     static const char get[] = "$3\r\nGET\r\n$4\r\n";
     for (size_t at = 0; at + sizeof(get) + KEY_LEN <= output.len; at++) {
         if (memcmp(output.ptr + at, get, sizeof(get) - 1) != 0)
@@ -160,7 +160,7 @@ static void flush(struct line *line)
         asked->n_sent++;
         MUST(asked->is_repeatable || asked->n_sent <= asked->n_refused + 1);
     }
-    redis_conn_sent(line->conn, output.len);
+    link_sent(redis_conn_link(line->conn), output.len);
 }
 
 static const char *const said[] = {
@@ -189,31 +189,31 @@ static const char *const said[] = {
 /* An error refuses whatever of ours it may be the reply to; more is not known from outside. */
 static void print_message(struct line *line, const char *bytes)
 {
-    bool was_ready = redis_conn_is_ready(line->conn);
+    bool was_ready = link_is_ready(redis_conn_link(line->conn));
     flush(line);
     if (bytes[0] == '-')
         for (size_t i = 0; i < ASKS_MAX; i++)
             world.asks[i].n_refused++;
-    redis_conn_feed(line->conn, span_of_text(bytes), world.now_ns);
+    link_feed(redis_conn_link(line->conn), span_of_text(bytes), world.now_ns);
     told(line, was_ready);
 }
 
 static void connect_to(struct line *line)
 {
-    if (redis_conn_wants(line->conn) != LINK_WANTS_SOCKET)
+    if (link_wants(redis_conn_link(line->conn)) != LINK_WANTS_SOCKET)
         return;
-    redis_conn_dialling(line->conn, world.now_ns);
-    redis_conn_connected(line->conn);
+    link_dialling(redis_conn_link(line->conn), world.now_ns);
+    link_connected(redis_conn_link(line->conn), world.now_ns);
     print_message(line, said[0]);
     print_message(line, said[1]);
 }
 
 static void lose(struct line *line)
 {
-    bool was_ready = redis_conn_is_ready(line->conn);
-    if (redis_conn_wants(line->conn) == LINK_WANTS_SOCKET)
-        redis_conn_dialling(line->conn, world.now_ns);
-    redis_conn_lost(line->conn, "gone", world.now_ns);
+    bool was_ready = link_is_ready(redis_conn_link(line->conn));
+    if (link_wants(redis_conn_link(line->conn)) == LINK_WANTS_SOCKET)
+        link_dialling(redis_conn_link(line->conn), world.now_ns);
+    link_lost(redis_conn_link(line->conn), "gone", world.now_ns);
     told(line, was_ready);
     if (!was_ready)
         router_changed(line->arg, world.now_ns);
@@ -225,10 +225,10 @@ static void pass(unsigned n_steps)
         world.now_ns += STEP_NS;
         for (size_t i = 0; i < world.n_lines; i++) {
             struct line *line = &world.lines[i];
-            if (line->conn == NULL || redis_conn_deadline(line->conn) > world.now_ns)
+            if (line->conn == NULL || link_deadline(redis_conn_link(line->conn)) > world.now_ns)
                 continue;
-            bool was_ready = redis_conn_is_ready(line->conn);
-            redis_conn_wake(line->conn, world.now_ns);
+            bool was_ready = link_is_ready(redis_conn_link(line->conn));
+            link_wake(redis_conn_link(line->conn), world.now_ns);
             told(line, was_ready);
         }
         for (int i = 0; router_deadline(world.router) <= world.now_ns; i++) {
@@ -246,7 +246,7 @@ static void step(struct span *bytes)
     else if (what % 16 == 1)
         pass(choice % 64 + 1);
     else if (what % 64 == 2 && world.asks[choice % ASKS_MAX].ask != NULL) {
-        router_forget(world.router, world.asks[choice % ASKS_MAX].ask);
+        router_forget(world.asks[choice % ASKS_MAX].ask);
         world.asks[choice % ASKS_MAX].ask = NULL;
     } else if (world.n_lines > 0) {
         /* The latest are those that live. */
@@ -258,7 +258,7 @@ static void step(struct span *bytes)
             connect_to(line);
         else if (what % 64 == 6)
             lose(line);
-        else if (redis_conn_wants(line->conn) == LINK_WANTS_NOTHING)
+        else if (link_wants(redis_conn_link(line->conn)) == LINK_WANTS_NOTHING)
             print_message(line, said[what % (sizeof(said) / sizeof(said[0]))]);
     }
 }

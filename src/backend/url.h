@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #define STORE_HOSTS_MAX 16
 #define STORE_HOST_SIZE 256
@@ -32,6 +33,11 @@ struct store_host {
     char name[STORE_HOST_SIZE]; /* a name, or an address without brackets */
     uint16_t port;
 };
+
+static inline bool store_host_is_same(const struct store_host *a, const struct store_host *b)
+{
+    return a->port == b->port && strcmp(a->name, b->name) == 0;
+}
 
 struct store_url {
     enum store_kind kind;

@@ -64,7 +64,6 @@ SYSTEM = {
     "src/backend/wire/": {"hiredis/read.h"},
     "src/backend/script/": {"stdio.h"},  # snprintf
     "src/backend/memcached/memcached_state": {"endian.h"},
-    "src/backend/memcached/memcached_tickets": {"endian.h"},
     "src/proto/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h"},
     "src/proto/http/http_origin": {"arpa/inet.h"},  # inet_pton
     "src/proto/http/http_browser": {"arpa/inet.h"},

@@ -133,7 +133,7 @@ static inline struct line *line_to(struct dialling *dialling, const char *addres
 /* What was sent since it was asked last: words by spaces, commands by "; ". */
 static inline const char *sent_to(struct dialling *dialling, struct line *line)
 {
-    struct span output = redis_conn_output(line->conn);
+    struct span output = link_output(redis_conn_link(line->conn));
     struct buf buf = buf_of(dialling->said, sizeof(dialling->said));
     const char *at = (const char *)output.ptr, *end = at + output.len;
     while (at < end) {
@@ -149,7 +149,7 @@ static inline const char *sent_to(struct dialling *dialling, struct line *line)
             at = next + 2 + len + 2;
         }
     }
-    redis_conn_sent(line->conn, output.len);
+    link_sent(redis_conn_link(line->conn), output.len);
     return dialling->said;
 }
 
@@ -166,9 +166,9 @@ static inline void line_told(struct dialling *dialling, struct line *line)
 
 static inline void say_on(struct dialling *dialling, struct line *line, const char *bytes)
 {
-    bool was_ready = redis_conn_is_ready(line->conn);
-    redis_conn_feed(line->conn, span_of_text(bytes), dialling->now_ns);
-    if (line->is_open && redis_conn_is_ready(line->conn) != was_ready)
+    bool was_ready = link_is_ready(redis_conn_link(line->conn));
+    link_feed(redis_conn_link(line->conn), span_of_text(bytes), dialling->now_ns);
+    if (line->is_open && link_is_ready(redis_conn_link(line->conn)) != was_ready)
         line_told(dialling, line);
 }
 
@@ -181,20 +181,20 @@ static inline void say(struct dialling *dialling, const char *address, const cha
 static inline void greet_on(struct dialling *dialling, struct line *line, const char *role)
 {
     char hello[256];
-    assert_int_equal(redis_conn_wants(line->conn), LINK_WANTS_SOCKET);
-    redis_conn_dialling(line->conn, dialling->now_ns);
-    redis_conn_connected(line->conn);
+    assert_int_equal(link_wants(redis_conn_link(line->conn)), LINK_WANTS_SOCKET);
+    link_dialling(redis_conn_link(line->conn), dialling->now_ns);
+    link_connected(redis_conn_link(line->conn), dialling->now_ns);
     (void)sent_to(dialling, line);
     snprintf(hello, sizeof(hello),
              "*8\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n"
              "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$%zu\r\n%s\r\n+OK\r\n+OK\r\n",
              strlen(role), role);
-    for (int i = 0; i < 3 && !redis_conn_is_ready(line->conn); i++) {
+    for (int i = 0; i < 3 && !link_is_ready(redis_conn_link(line->conn)); i++) {
         const char *reply = i == 0 ? hello : "+OK\r\n";
         size_t len = i == 0 ? strlen(hello) - 10 : 5;
-        redis_conn_feed(line->conn, span_of(reply, len), dialling->now_ns);
+        link_feed(redis_conn_link(line->conn), span_of(reply, len), dialling->now_ns);
     }
-    assert_true(redis_conn_is_ready(line->conn));
+    assert_true(link_is_ready(redis_conn_link(line->conn)));
     line_told(dialling, line);
 }
 
@@ -218,21 +218,21 @@ static inline void meet(struct dialling *dialling, const char *address, const ch
 static inline void lose(struct dialling *dialling, const char *address)
 {
     struct line *line = line_to(dialling, address);
-    if (redis_conn_wants(line->conn) == LINK_WANTS_SOCKET)
-        redis_conn_dialling(line->conn, dialling->now_ns);
-    redis_conn_lost(line->conn, "gone", dialling->now_ns);
+    if (link_wants(redis_conn_link(line->conn)) == LINK_WANTS_SOCKET)
+        link_dialling(redis_conn_link(line->conn), dialling->now_ns);
+    link_lost(redis_conn_link(line->conn), "gone", dialling->now_ns);
     line_told(dialling, line);
 }
 
 /* What a connection does by itself when its time comes. */
 static inline void wake_line(struct dialling *dialling, struct line *line)
 {
-    bool was_ready = redis_conn_is_ready(line->conn);
-    redis_conn_wake(line->conn, dialling->now_ns);
-    if (redis_conn_wants(line->conn) == LINK_WANTS_CLOSE) {
-        redis_conn_lost(line->conn, NULL, dialling->now_ns);
+    bool was_ready = link_is_ready(redis_conn_link(line->conn));
+    link_wake(redis_conn_link(line->conn), dialling->now_ns);
+    if (link_wants(redis_conn_link(line->conn)) == LINK_WANTS_CLOSE) {
+        link_lost(redis_conn_link(line->conn), NULL, dialling->now_ns);
         line_told(dialling, line);
-    } else if (redis_conn_is_ready(line->conn) != was_ready)
+    } else if (link_is_ready(redis_conn_link(line->conn)) != was_ready)
         line_told(dialling, line);
 }
 
@@ -244,7 +244,7 @@ static inline void pass(struct dialling *dialling, uint64_t length_ns)
         dialling->now_ns += MS / 4;
         for (size_t i = 0; i < dialling->n_lines; i++) {
             struct line *line = &dialling->lines[i];
-            if (line->is_open && redis_conn_deadline(line->conn) <= dialling->now_ns)
+            if (line->is_open && link_deadline(redis_conn_link(line->conn)) <= dialling->now_ns)
                 wake_line(dialling, line);
         }
         for (int i = 0; router_deadline(dialling->router) <= dialling->now_ns; i++) {
@@ -261,7 +261,7 @@ static inline void await_on(struct dialling *dialling, struct line *line, const 
     const char *said = "";
     for (uint64_t ends_ns = dialling->now_ns + most_ns;
          said[0] == '\0' && dialling->now_ns < ends_ns; pass(dialling, MS / 4))
-        if (redis_conn_is_ready(line->conn))
+        if (link_is_ready(redis_conn_link(line->conn)))
             said = sent_to(dialling, line);
     assert_string_equal(said, words);
 }

@@ -2,9 +2,9 @@
 /* The front as a backend: which requests pass, what answers come back, what the breakers learn. */
 #include "algorithm/gcra.h"
 #include "backend/front/front_parts.h"
+#include "backend/script/script.h"
 #include "base/limits.h"
 #include "base/wide_int.h"
-#include "limiter/list.h"
 
 #include <stdlib.h>
 
@@ -20,25 +20,6 @@ static void front_learns(struct front_ask *ask, const struct backend_answer *ans
 static struct front *front_of(const struct backend *store)
 {
     return (struct front *)(uintptr_t)store;
-}
-
-/* One decision out of those of all items: docs/semantics.md, 3.2. */
-static struct stint_decision front_sum(const struct stint_decision *each, size_t n)
-{
-    size_t binding = 0;
-    uint64_t retry_after_ns = each[0].retry_after_ns;
-    for (size_t i = 1; i < n; i++) {
-        bool is_worse = each[i].outcome > each[binding].outcome;
-        bool is_alike = each[i].outcome == each[binding].outcome;
-        if (is_worse || (is_alike && list_has_less(&each[i], &each[binding])))
-            binding = i;
-        retry_after_ns = max_u64(retry_after_ns, each[i].retry_after_ns);
-    }
-    struct stint_decision sum = each[binding];
-    sum.binding = (uint8_t)binding;
-    sum.retry_after_ns = sum.outcome == STINT_ALLOW ? 0 : retry_after_ns;
-    sum.granted = sum.outcome == STINT_ALLOW ? sum.granted : 0;
-    return sum;
 }
 
 /* ---- Memory of requests ---------------------------------------------------------------------- */
@@ -549,7 +530,7 @@ static const struct backend_request *next_step(struct front_ask *ask, uint64_t n
         if (is_denied && ask->verb != BACKEND_PEEK)
             untake(ask);
         if (is_denied) {
-            answer->sum = front_sum(ask->each, ask->n_items);
+            answer->sum = script_sum(ask->each, ask->n_items);
             ask->is_cached = false; /* the algorithm does not deny it */
         }
         if (is_denied || ask->verb == BACKEND_PEEK)
@@ -728,7 +709,7 @@ static bool front_denies(struct front_ask *ask, const struct backend_request *as
         ask->inner.answer = (struct backend_answer){.outcome = BACKEND_DECIDED,
                                                     .is_local = true,
                                                     .each = ask->each,
-                                                    .sum = front_sum(ask->each, ask->n_items)};
+                                                    .sum = script_sum(ask->each, ask->n_items)};
     return is_denied;
 }
 

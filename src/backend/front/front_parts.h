@@ -71,8 +71,4 @@ struct front_outcome {
 void front_settle(struct front *front, const struct breakers_pass *pass,
                   const struct front_outcome *told);
 
-/* ---- Denials --------------------------------------------------------------------------------- */
-
-/* ---- Failover -------------------------------------------------------------------------------- */
-
 #endif

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What is decided here and what goes on to the store; docs/decisions/0039-leases.md says why. */
+/*
+ * What is decided here and what goes on to the store, how many units are requested, and when unused
+ * units go back; docs/decisions/0039-leases.md says why.
+ */
 #include "backend/front/lease.h"
 
 #include "backend/front/lease_parts.h"
-#include "backend/script/script_lease.h"
+#include "backend/script/script.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 
@@ -13,11 +16,41 @@
 #define WAITING_DEFAULT 4096
 #define DENIED_MAX_DEFAULT NS_PER_S
 #define TICK_NS (5 * NS_PER_MS)
+#define LOOKED_AT_MAX 8   /* of the oldest keys, to find a removable one */
 #define WOKEN_MAX 1024    /* keys looked at in one wake() */
 #define IDLE_PARTS 4      /* part of the term: unused for this long, the rest goes back, ... */
 #define IDLE_PARTS_LOW 16 /* ... and this, where little is left for all */
 #define LOW_PARTS 8       /* part of the limit that counts as little */
 #define FORGOTTEN_NS NS_PER_S
+
+/*
+ * The term counts from the request, which is before the store's grant. One part in a hundred is for
+ * clocks of different rates, and a microsecond for the store's, which rounds times down.
+ */
+#define RATES_PERCENT 99
+#define DIRECT_PARTS 4 /* part of the term: pause after no lease was available, and ... */
+#define QUIET_PARTS 8  /* ... pause of prefetches after the store had no free units */
+#define GROWTH 4       /* from one lease to the next */
+#define RETURN_NS NS_PER_S
+
+enum lease_waiting { LEASE_WAITS, LEASE_PEEKS, LEASE_LISTS };
+
+/* A request that was not answered at once: its op->at_work. */
+struct lease_waiter {
+    struct lease_waiter *next, *previous;
+    struct lease *home;
+    struct lease_key *key;
+    struct backend_op *op;
+    enum lease_waiting kind;
+    bool is_new; /* in ask(): the answer is stored, without a callback */
+    uint8_t verb;
+    uint32_t cost;
+    uint64_t deadline_ns;
+    uint64_t turn;           /* lease.turns on arrival */
+    struct backend_op inner; /* of LEASE_PEEKS */
+    struct stint_decision each;
+    struct lease_list *list; /* of LEASE_LISTS */
+};
 
 static struct lease *of(struct backend *store)
 {
@@ -26,8 +59,8 @@ static struct lease *of(struct backend *store)
 
 /* ---- Waiting requests ------------------------------------------------------------------------ */
 
-struct lease_waiter *lease_new_waiter(struct lease *lease, enum lease_waiting kind,
-                                      struct backend_op *op)
+static struct lease_waiter *new_waiter(struct lease *lease, enum lease_waiting kind,
+                                       struct backend_op *op)
 {
     struct lease_waiter *waiter = lease->free_waiters;
     if (waiter == NULL) {
@@ -58,7 +91,7 @@ static void enqueue(struct lease_key *key, struct lease_waiter *waiter)
     key->waiting += waiter->cost;
 }
 
-void lease_free_waiter(struct lease_waiter *waiter)
+static void free_waiter(struct lease_waiter *waiter)
 {
     struct lease *lease = waiter->home;
     struct lease_key *key = waiter->key;
@@ -82,82 +115,363 @@ static void fill(struct backend_op *op, const struct backend_answer *answer)
         each[0] = answer->sum;
 }
 
-void lease_deliver(struct lease_waiter *waiter, const struct backend_answer *answer,
-                   uint64_t now_ns)
+static void deliver(struct lease_waiter *waiter, const struct backend_answer *answer,
+                    uint64_t now_ns)
 {
     struct backend_op *op = waiter->op;
     bool is_new = waiter->is_new;
-    lease_free_waiter(waiter);
+    free_waiter(waiter);
     fill(op, answer);
     if (!is_new)
         op->answered(op, now_ns);
 }
 
-/* ---- Deciding here --------------------------------------------------------------------------- */
+/* ---- Requests for leases --------------------------------------------------------------------- */
 
-/* Takes units from held leases, the oldest first; returns the time of the grant. */
-static uint64_t hand_out(struct lease_key *key, uint32_t units)
+static void lease_answered(struct backend_op *op, uint64_t now_ns);
+
+/* Leaves the outcome in key->op; WAITS: lease_answered() will be called. */
+static void send(struct lease_key *key, uint32_t cost, const struct backend_request *about,
+                 uint64_t now_ns)
 {
-    uint64_t at_ns = 0;
-    key->used += units;
-    lease_count(key->home, -(int64_t)units);
-    for (size_t i = 0; i < key->n_held && units > 0; i++) {
-        struct lease_held *held = &key->held[i];
-        uint32_t taken = units < held->lease.left ? units : held->lease.left;
-        if (taken == 0)
-            continue;
-        held->lease.left -= taken;
-        units -= taken;
-        /* Of several leases: the earlier one, in whole microseconds, which names none. */
-        at_ns = at_ns == 0 && units == 0 ? held->at_ns
-                : at_ns == 0             ? held->at_ns - held->at_ns % NS_PER_US
-                                         : at_ns;
-    }
-    return at_ns;
+    struct backend_request asked = *about;
+    struct backend_item item = key->item;
+    item.cost = cost;
+    asked.items = &item;
+    asked.n_items = 1;
+    asked.now_ns = now_ns;
+    key->asking = asked.verb;
+    key->sent_ns = now_ns;
+    key->op =
+        (struct backend_op){.answer = {.each = &key->each}, .answered = lease_answered, .arg = key};
+    key->home->inner->ops->ask(key->home->inner, &asked, &key->op);
 }
 
-static struct stint_decision decision_of(const struct lease_key *key, uint32_t left,
-                                         uint64_t now_ns)
+/* The recent use per term, but no more than GROWTH times the last lease. */
+static void adapt(struct lease_key *key, uint64_t waiting, uint64_t now_ns)
 {
-    uint64_t remaining = min_u64((uint64_t)key->remaining + left, key->limit);
-    return (struct stint_decision){
-        .stored = 1,
-        .limit = key->limit,
-        .remaining = (uint32_t)remaining,
-        .reset_after_ns = sub_floor(key->reset_ns, now_ns),
+    uint64_t elapsed_ns = max_u64(sub_floor(now_ns, key->leased_ns), NS_PER_US),
+             most = key->rule.store.lease_units;
+    uint64_t used = key->used + waiting, demand = used;
+    if (key->leased_ns != 0 && elapsed_ns < lease_term_ns(key))
+        demand = min_u64(mul_div(min_u64(used, most), lease_term_ns(key), elapsed_ns),
+                         (uint64_t)GROWTH * key->units);
+    key->units = (uint32_t)min_u64(max_u64(max_u64(demand, waiting), 1), max_u64(most, 1));
+    key->used = 0;
+    key->leased_ns = now_ns;
+}
+
+/* The least that serves the first waiting request. */
+static uint32_t wanted(const struct lease_key *key)
+{
+    return key->first != NULL && key->first->verb == BACKEND_TAKE ? key->first->cost : 1;
+}
+
+static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
+{
+    for (const struct lease_waiter *waiter = key->first; waiter != NULL; waiter = waiter->next)
+        deadline_ns = min_u64(deadline_ns, waiter->deadline_ns);
+    return deadline_ns;
+}
+
+/* deadline_ns: for a request that no caller waits for. */
+static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
+{
+    struct backend_lease ended[LEASE_HELD_MAX];
+    bool is_fast = key->rule.store.lease == RULE_LEASE_FAST;
+    uint32_t least = wanted(key);
+    adapt(key, key->waiting, now_ns);
+    uint32_t units = key->units;
+    struct backend_request asked = {.verb = BACKEND_LEASE, .ended = ended};
+    asked.n_ended = lease_end(key, key->first != NULL, now_ns, ended);
+    key->least = least;
+    if (is_fast) {
+        /* Units held and unused are never more than one lease. */
+        uint32_t left = lease_left(key), most = key->rule.store.lease_units;
+        uint32_t more = most > left ? most - left : 1;
+        least = least > left ? least - left : 1;
+        units = units < more ? units : more;
+    }
+    asked.least = least;
+    asked.term_ns = is_fast ? 0 : lease_term_ns(key) - lease_term_ns(key) % NS_PER_US;
+    asked.deadline_ns = deadline_of(key, deadline_ns);
+    key->sent_term_ns = lease_term_ns(key);
+    key->granted = 0;
+    key->coming = units > least ? units : least;
+    send(key, key->coming, &asked, now_ns);
+}
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+static void take_metrics(struct lease_key *key, const struct stint_decision *sum, uint64_t now_ns)
+{
+    key->limit = sum->limit;
+    key->remaining = sum->remaining;
+    key->reset_ns = add_sat(now_ns, sum->reset_after_ns);
+}
+
+/*
+ * Answers all waiting requests of at least this cost. An answered caller may send or cancel
+ * requests; then the scan restarts, with those that were waiting before.
+ */
+static void tell_waiting(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
+                         uint64_t now_ns)
+{
+    struct lease *lease = key->home;
+    const struct backend_answer told = *answer;
+    uint64_t before = lease->turns;
+    struct lease_waiter *waiter = key->first;
+    while (waiter != NULL && waiter->turn <= before) {
+        struct lease_waiter *next = waiter->next;
+        uint64_t turn = lease->turns;
+        if ((waiter->verb == BACKEND_TAKE_UPTO ? 1 : waiter->cost) >= least)
+            deliver(waiter, &told, now_ns);
+        waiter = lease->turns == turn ? next : key->first;
+    }
+}
+
+/*
+ * Requests of this cost or more are denied. If no other node holds a lease, no units come back, and
+ * the denial holds as long as its algorithm gives: it may be repeated.
+ */
+static void deny(struct lease_key *key, const struct backend_answer *answer, uint64_t now_ns)
+{
+    const struct stint_decision *sum = &answer->sum;
+    if (sum->outcome == STINT_DENY && answer->leases == 0) {
+        key->denied_cost = key->least;
+        key->retry_ns = add_sat(key->sent_ns, sum->retry_after_ns);
+        key->denied_until_ns =
+            min_u64(key->retry_ns, add_sat(now_ns, key->home->options.denied_max_ns));
+    }
+    key->quiet_until_ns =
+        add_sat(now_ns, min_u64(sum->retry_after_ns, lease_term_ns(key) / QUIET_PARTS));
+    key->units = 1;
+    tell_waiting(key, key->least, answer, now_ns);
+}
+
+static void take_lease(struct lease_key *key, const struct backend_answer *answer, uint64_t now_ns)
+{
+    uint64_t until_ns =
+        key->sent_ns + sub_floor(key->sent_term_ns / 100 * RATES_PERCENT, NS_PER_US);
+    if (answer->outcome != BACKEND_DECIDED) {
+        key->units = 1;
+        key->quiet_until_ns = add_sat(now_ns, lease_term_ns(key) / QUIET_PARTS);
+        tell_waiting(key, 0, answer, now_ns);
+        return;
+    }
+    take_metrics(key, &answer->sum, now_ns);
+    if (answer->sum.outcome != STINT_ALLOW) {
+        deny(key, answer, now_ns);
+        return;
+    }
+    key->granted = answer->sum.granted;
+    if (answer->sum.granted > 0)
+        lease_hold(key, answer, until_ns);
+    if (answer->sum.granted == 0 || until_ns <= now_ns)
+        key->direct_until_ns = now_ns + lease_term_ns(key) / DIRECT_PARTS;
+}
+
+static void take_answer(struct lease_key *key, uint64_t now_ns)
+{
+    const struct backend_answer answer = key->op.answer;
+    uint8_t verb = key->asking;
+    key->asking = 0;
+    if (verb == BACKEND_LEASE)
+        take_lease(key, &answer, now_ns);
+    else if (answer.outcome == BACKEND_DECIDED)
+        take_metrics(key, &answer.sum, now_ns);
+}
+
+/* ---- Serving them ---------------------------------------------------------------------------- */
+
+/* Each of them goes to the store itself: no lease is available. */
+static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
+{
+    struct lease_key *key = waiter->key;
+    struct lease *lease = key->home;
+    struct backend_op *op = waiter->op;
+    bool is_new = waiter->is_new;
+    struct backend_item item = key->item;
+    item.cost = waiter->cost;
+    const struct backend_request asked = {
+        .verb = waiter->verb,
+        .items = &item,
+        .n_items = 1,
+        .now_ns = now_ns,
+        .deadline_ns = waiter->deadline_ns,
     };
+    free_waiter(waiter);
+    lease->inner->ops->ask(lease->inner, &asked, op);
+    if (op->answer.outcome != BACKEND_WAITS && !is_new)
+        op->answered(op, now_ns);
 }
 
-static bool is_denied(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns)
+/*
+ * An answered caller may do much before it returns, and a lease may end meanwhile: so the clock is
+ * read for each grant.
+ */
+static void serve_waiting(struct lease_key *key, uint64_t now_ns)
 {
-    uint32_t least = verb == BACKEND_TAKE_UPTO ? 1 : cost;
-    return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
-           now_ns < key->denied_until_ns;
-}
-
-/* A peek of more than is held here goes to the store, and a cost of 0 only returns numbers. */
-bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
-                 struct backend_answer *answer)
-{
-    uint32_t left = lease_left(key);
-    bool fits = left > 0 && cost <= left;
-    if (!fits && cost > 0 && is_denied(key, verb, cost, now_ns)) {
-        answer->sum = decision_of(key, left, now_ns);
-        answer->sum.outcome = STINT_DENY;
-        answer->sum.retry_after_ns = key->retry_ns - now_ns;
-    } else if (fits) {
-        bool is_peek = verb == BACKEND_PEEK;
-        answer->at_ns = key->held[0].at_ns;
-        if (!is_peek && cost > 0)
-            answer->at_ns = hand_out(key, cost);
-        answer->sum = decision_of(key, left - cost, now_ns);
-        answer->sum.granted = cost;
-    } else {
-        return false;
+    struct backend_answer answer;
+    while (key->first != NULL) {
+        struct lease_waiter *waiter = key->first;
+        uint64_t served_ns = lease_now(key->home);
+        answer = (struct backend_answer){.outcome = BACKEND_WAITS};
+        lease_drop_ended(key, served_ns);
+        if (lease_serve(key, waiter->verb, waiter->cost, served_ns, &answer))
+            deliver(waiter, &answer, now_ns);
+        else if (key->asking == 0 && (now_ns < key->direct_until_ns || key->home->is_draining))
+            ask_directly(waiter, now_ns);
+        else
+            return;
     }
-    answer->outcome = BACKEND_DECIDED;
-    answer->is_local = true;
-    return true;
+}
+
+static void pump(struct lease_key *key, uint64_t now_ns)
+{
+    static const struct backend_answer ending = {.outcome = BACKEND_FAILED,
+                                                 .error = "the server ends"};
+    if (key->is_pumping)
+        return;
+    key->pins++;
+    key->is_pumping = true;
+    for (;;) {
+        if (key->home->is_ending)
+            tell_waiting(key, 0, &ending, now_ns);
+        serve_waiting(key, now_ns);
+        if (key->asking != 0 || key->first == NULL)
+            break;
+        ask_lease(key, STINT_NEVER_NS, now_ns);
+        if (key->op.answer.outcome == BACKEND_WAITS)
+            break;
+        take_answer(key, now_ns);
+    }
+    key->is_pumping = false;
+    key->pins--;
+}
+
+/* ---- Prefetch and return --------------------------------------------------------------------- */
+
+static void finish(struct lease_key *key, uint64_t now_ns)
+{
+    if (key->op.answer.outcome != BACKEND_WAITS)
+        take_answer(key, now_ns);
+}
+
+static bool ends_soon(const struct lease_key *key, uint64_t now_ns)
+{
+    for (size_t i = 0; i < key->n_held; i++)
+        if (key->held[i].until_ns <= now_ns + lease_term_ns(key) / LEASE_SOON_PARTS)
+            return true;
+    return false;
+}
+
+static void prefetch(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
+{
+    const struct lease *lease = key->home;
+    if (key->asking != 0 || key->granted < 2 || now_ns < key->quiet_until_ns ||
+        now_ns < key->direct_until_ns || lease->is_draining || lease->is_ending ||
+        key->n_held == LEASE_HELD_MAX)
+        return;
+    if (lease_left(key) > key->granted / 2 && !ends_soon(key, now_ns))
+        return;
+    ask_lease(key, deadline_ns, now_ns);
+    finish(key, now_ns);
+}
+
+/* Of those charged at once, one at a time. */
+static bool refund_one(struct lease_key *key, uint64_t now_ns)
+{
+    for (size_t i = 0; i < key->n_held; i++) {
+        const struct lease_held held = key->held[i];
+        if (held.lease.ends_ns != 0)
+            continue;
+        lease_drop(key, i--);
+        if (held.lease.left == 0)
+            continue;
+        struct backend_request asked = {.verb = BACKEND_REFUND,
+                                        .at_ns = held.at_ns - held.at_ns % NS_PER_US,
+                                        .deadline_ns = now_ns + RETURN_NS};
+        send(key, held.lease.left, &asked, now_ns);
+        return true;
+    }
+    return false;
+}
+
+static void give_back(struct lease_key *key, uint64_t now_ns)
+{
+    struct backend_lease ended[LEASE_HELD_MAX];
+    if (key->asking != 0 || key->home->is_ending)
+        return;
+    key->pins++;
+    key->units = 1;
+    struct backend_request asked = {
+        .verb = BACKEND_RETURN, .ended = ended, .deadline_ns = now_ns + RETURN_NS};
+    asked.n_ended = lease_end(key, true, now_ns, ended);
+    if (asked.n_ended > 0) {
+        send(key, 0, &asked, now_ns);
+        finish(key, now_ns);
+    } else {
+        while (key->asking == 0 && refund_one(key, now_ns))
+            finish(key, now_ns);
+    }
+    key->pins--;
+}
+
+static void lease_answered(struct backend_op *op, uint64_t now_ns)
+{
+    struct lease_key *key = op->arg;
+    key->pins++;
+    key->is_pumping = true;
+    take_answer(key, now_ns);
+    key->is_pumping = false;
+    pump(key, now_ns);
+    if (key->home->is_draining && key->first == NULL)
+        give_back(key, now_ns);
+    key->pins--;
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+static bool is_busy(const struct lease_key *key)
+{
+    return key->pins > 0 || key->asking != 0 || key->first != NULL;
+}
+
+/* Whether there is space now. If all of the oldest hold something, one gives it back. */
+static bool make_space(struct lease *lease, uint64_t now_ns)
+{
+    if (lease->n_keys < lease->options.keys)
+        return true;
+    struct lease_key *key = lease->oldest, *holding = NULL;
+    for (unsigned i = 0; i < LOOKED_AT_MAX && key != NULL; i++, key = key->newer) {
+        if (is_busy(key))
+            continue;
+        lease_drop_ended(key, now_ns);
+        if (lease_left(key) == 0) {
+            lease_remove(key);
+            return true;
+        }
+        if (holding == NULL)
+            holding = key;
+    }
+    if (holding != NULL)
+        give_back(holding, now_ns);
+    return false;
+}
+
+/* The same key as before, or a new one. NULL: there is no space; another one gives back units. */
+static struct lease_key *key_of(struct lease *lease, const struct backend_item *item)
+{
+    struct lease_key *key = lease_find(lease, item);
+    uint64_t now_ns = lease_now(lease);
+    if (key == NULL)
+        return !lease->is_draining && make_space(lease, now_ns) ? lease_new_key(lease, item, now_ns)
+                                                                : NULL;
+    key->rule.store.lease = item->rule->store.lease;
+    key->rule.store.lease_units = item->rule->store.lease_units;
+    key->rule.store.lease_term_ns = item->rule->store.lease_term_ns;
+    return key;
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
@@ -185,14 +499,14 @@ static void on_peeked(struct backend_op *inner, uint64_t now_ns)
             answer.sum.retry_after_ns = 0;
         }
     }
-    lease_deliver(waiter, &answer, now_ns);
+    deliver(waiter, &answer, now_ns);
 }
 
 static void ask_peek(struct lease_key *key, const struct backend_request *ask,
                      struct backend_op *op)
 {
     struct lease *lease = key->home;
-    struct lease_waiter *waiter = lease_new_waiter(lease, LEASE_PEEKS, op);
+    struct lease_waiter *waiter = new_waiter(lease, LEASE_PEEKS, op);
     if (waiter == NULL)
         return;
     waiter->key = key;
@@ -211,7 +525,7 @@ static void wait_for_lease(struct lease_key *key, const struct backend_request *
                            struct backend_op *op, uint64_t now_ns)
 {
     struct lease *lease = key->home;
-    struct lease_waiter *waiter = lease_new_waiter(lease, LEASE_WAITS, op);
+    struct lease_waiter *waiter = new_waiter(lease, LEASE_WAITS, op);
     if (waiter == NULL)
         return;
     waiter->verb = ask->verb;
@@ -219,34 +533,9 @@ static void wait_for_lease(struct lease_key *key, const struct backend_request *
     waiter->deadline_ns = ask->deadline_ns;
     enqueue(key, waiter);
     waiter->is_new = true;
-    lease_pump(key, now_ns);
+    pump(key, now_ns);
     if (op->answer.outcome == BACKEND_WAITS && op->at_work == waiter)
         waiter->is_new = false;
-}
-
-/* Units of this worker's lease, not used after all: no other node ever counted them as used. */
-static bool refund_here(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
-                        struct backend_answer *answer)
-{
-    uint32_t cost = ask->items[0].cost;
-    if (ask->at_ns == STINT_NEVER_NS || ask->at_ns % NS_PER_US == 0)
-        return false;
-    for (size_t i = 0; i < key->n_held; i++) {
-        struct lease_held *held = &key->held[i];
-        if (held->at_ns != ask->at_ns || held->lease.units - held->lease.left < cost)
-            continue;
-        held->lease.left += cost;
-        lease_count(key->home, cost);
-        *answer = (struct backend_answer){
-            .outcome = BACKEND_DECIDED,
-            .is_local = true,
-            .at_ns = ask->at_ns,
-            .sum = decision_of(key, lease_left(key), now_ns),
-        };
-        answer->sum.granted = cost;
-        return true;
-    }
-    return false;
 }
 
 /* What is held here is reset with the state. Other nodes may still use their leases, which stay. */
@@ -272,7 +561,7 @@ static bool answer_here(struct lease_key *key, const struct backend_request *ask
 {
     uint32_t cost = ask->items[0].cost;
     if (ask->verb == BACKEND_REFUND)
-        return refund_here(key, ask, now_ns, answer);
+        return lease_refund(key, ask, now_ns, answer);
     if (ask->verb == BACKEND_RESET)
         return false;
     if (ask->verb == BACKEND_CHARGE)
@@ -296,10 +585,10 @@ static bool is_ahead_of_time(const struct lease_key *key, const struct backend_r
         return false;
     bool is_coming = key->asking == BACKEND_LEASE && key->coming >= key->waiting + cost;
     return lease_left(key) >= cost || (is_coming && takes(ask)) ||
-           is_denied(key, ask->verb, cost, now_ns) || ask->verb == BACKEND_REFUND;
+           lease_denies(key, ask->verb, cost, now_ns) || ask->verb == BACKEND_REFUND;
 }
 
-void lease_ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
+static void ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
     uint64_t now_ns = lease_now(lease);
     bool goes_on = ask->is_virtual || ask->id != NULL || ask->verb > BACKEND_RESET;
@@ -307,7 +596,7 @@ void lease_ask_item(struct lease *lease, const struct backend_request *ask, stru
     struct backend_answer answer = {.outcome = BACKEND_WAITS};
     lease->turns++;
     if (!goes_on)
-        key = takes(ask) && ask->items[0].cost > 0 ? lease_key_of(lease, &ask->items[0])
+        key = takes(ask) && ask->items[0].cost > 0 ? key_of(lease, &ask->items[0])
                                                    : lease_find(lease, &ask->items[0]);
     if (key == NULL) {
         pass_on(lease, ask, op);
@@ -324,7 +613,7 @@ void lease_ask_item(struct lease *lease, const struct backend_request *ask, stru
     if (answer_here(key, ask, now_ns, &answer)) {
         fill(op, &answer);
         if (takes(ask))
-            lease_prefetch(key, ask->deadline_ns, now_ns);
+            prefetch(key, ask->deadline_ns, now_ns);
     } else if (ask->verb == BACKEND_RESET) {
         reset(key, ask, op, now_ns);
     } else if (ask->verb == BACKEND_PEEK && lease_left(key) > 0) {
@@ -337,6 +626,38 @@ void lease_ask_item(struct lease *lease, const struct backend_request *ask, stru
     }
 }
 
+static void on_listed(struct backend_op *inner, uint64_t now_ns)
+{
+    struct lease_waiter *waiter = inner->arg;
+    struct backend_op *op = waiter->op;
+    bool is_new = waiter->is_new;
+    if (op != NULL)
+        op->answer = inner->answer;
+    free_waiter(waiter);
+    if (op != NULL && !is_new)
+        op->answered(op, now_ns);
+}
+
+/* A list is one waiting request, however many steps it has. */
+static void ask_list(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
+{
+    if (ask->is_ahead) { /* it may be answered at once */
+        op->answer.outcome = BACKEND_AHEAD;
+        return;
+    }
+    struct lease_waiter *waiter = new_waiter(lease, LEASE_LISTS, op);
+    if (waiter == NULL)
+        return;
+    waiter->inner = (struct backend_op){
+        .answer = {.each = op->answer.each}, .answered = on_listed, .arg = waiter};
+    waiter->is_new = true;
+    waiter->list = lease_list_ask(&lease->store, lease->inner, ask, &waiter->inner);
+    if (waiter->inner.answer.outcome != BACKEND_WAITS)
+        on_listed(&waiter->inner, ask->now_ns);
+    else
+        waiter->is_new = false;
+}
+
 static void op_ask(struct backend *store, const struct backend_request *ask, struct backend_op *op)
 {
     struct lease *lease = of(store);
@@ -346,9 +667,9 @@ static void op_ask(struct backend *store, const struct backend_request *ask, str
     if (!any_is_leased)
         pass_on(lease, ask, op);
     else if (ask->n_items == 1)
-        lease_ask_item(lease, ask, op);
+        ask_item(lease, ask, op);
     else
-        lease_ask_list(lease, ask, op);
+        ask_list(lease, ask, op);
 }
 
 static void op_forget(struct backend *store, struct backend_op *op)
@@ -361,14 +682,15 @@ static void op_forget(struct backend *store, struct backend_op *op)
         return;
     }
     if (waiter->kind == LEASE_LISTS) {
-        lease_forget_list(waiter);
+        waiter->op = op->at_work = NULL;
+        lease_list_forget(waiter->list);
         return;
     }
     if (waiter->kind == LEASE_PEEKS) {
         lease->inner->ops->forget(lease->inner, &waiter->inner);
         waiter->key->pins--;
     }
-    lease_free_waiter(waiter);
+    free_waiter(waiter);
 }
 
 /* ---- The other operations -------------------------------------------------------------------- */
@@ -394,7 +716,7 @@ static void op_drain(struct backend *store, uint64_t deadline_ns, void (*done)(v
     uint64_t now_ns = lease_now(lease);
     lease->is_draining = true;
     for (struct lease_key *key = lease->oldest; key != NULL; key = key->newer)
-        lease_give_back(key, now_ns);
+        give_back(key, now_ns);
     lease->inner->ops->drain(lease->inner, deadline_ns, done, arg);
 }
 
@@ -443,12 +765,12 @@ static uint64_t idle_ns(const struct lease_key *key)
 static void look_after(struct lease_key *key, uint64_t now_ns)
 {
     uint64_t unused_ns = sub_floor(now_ns, key->asked_ns);
-    if (lease_is_busy(key))
+    if (is_busy(key))
         return;
     lease_drop_ended(key, now_ns);
     if (lease_left(key) > 0) {
         if (unused_ns >= idle_ns(key))
-            lease_give_back(key, now_ns);
+            give_back(key, now_ns);
     } else if (key->n_held == 0 && unused_ns >= FORGOTTEN_NS) {
         lease_remove(key);
     }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The keys with leases, now or lately: found by their hash, removed by their age. */
+/*
+ * The keys with leases, now or lately: found by their hash, removed by their age; the leases that
+ * each key holds, and what is decided by them.
+ */
 #include "backend/front/lease_parts.h"
 
-#include <stdlib.h>
+#include "base/ns.h"
+#include "base/wide_int.h"
 
-#define LOOKED_AT_MAX 8 /* of the oldest, to find a removable one */
+#include <stdlib.h>
 
 /* ---- Copies ---------------------------------------------------------------------------------- */
 
@@ -63,17 +67,13 @@ static bool is_same(const struct lease_key *key, const struct backend_item *item
            spans_are_equal(key->item.name, item->name) && spans_are_equal(key->item.key, item->key);
 }
 
-static struct lease_key *find(struct lease *lease, const struct backend_item *item, uint64_t hash)
+struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item)
 {
+    uint64_t hash = hash_of(lease, item);
     struct lease_key *key = lease->buckets[hash % lease->n_buckets];
     while (key != NULL && (key->hash != hash || !is_same(key, item)))
         key = key->next;
     return key;
-}
-
-struct lease_key *lease_find(struct lease *lease, const struct backend_item *item)
-{
-    return find(lease, item, hash_of(lease, item));
 }
 
 /* ---- Age ------------------------------------------------------------------------------------- */
@@ -103,11 +103,6 @@ void lease_touch(struct lease_key *key, uint64_t now_ns)
     link_newest(key);
 }
 
-bool lease_is_busy(const struct lease_key *key)
-{
-    return key->pins > 0 || key->asking != 0 || key->first != NULL;
-}
-
 void lease_remove(struct lease_key *key)
 {
     struct lease *lease = key->home;
@@ -116,49 +111,17 @@ void lease_remove(struct lease_key *key)
         place = &(*place)->next;
     *place = key->next;
     unlink_age(key);
-    lease_count(lease, -(int64_t)lease_left(key));
     free(key->bytes);
     lease->n_keys--;
     key->next = lease->free_keys;
     lease->free_keys = key;
 }
 
-/* Whether there is space now. If all of the oldest hold something, one gives it back. */
-static bool make_space(struct lease *lease, uint64_t now_ns)
+struct lease_key *lease_new_key(struct lease *lease, const struct backend_item *item,
+                                uint64_t now_ns)
 {
-    if (lease->n_keys < lease->options.keys)
-        return true;
-    struct lease_key *key = lease->oldest, *holding = NULL;
-    for (unsigned i = 0; i < LOOKED_AT_MAX && key != NULL; i++, key = key->newer) {
-        if (lease_is_busy(key))
-            continue;
-        lease_drop_ended(key, now_ns);
-        if (lease_left(key) == 0) {
-            lease_remove(key);
-            return true;
-        }
-        if (holding == NULL)
-            holding = key;
-    }
-    if (holding != NULL)
-        lease_give_back(holding, now_ns);
-    return false;
-}
-
-struct lease_key *lease_key_of(struct lease *lease, const struct backend_item *item)
-{
-    uint64_t hash = hash_of(lease, item), now_ns;
-    struct lease_key *key = find(lease, item, hash);
-    if (key != NULL) {
-        key->rule.store.lease = item->rule->store.lease;
-        key->rule.store.lease_units = item->rule->store.lease_units;
-        key->rule.store.lease_term_ns = item->rule->store.lease_term_ns;
-        return key;
-    }
-    now_ns = lease_now(lease);
-    if (lease->is_draining || !make_space(lease, now_ns))
-        return NULL;
-    key = lease->free_keys;
+    uint64_t hash = hash_of(lease, item);
+    struct lease_key *key = lease->free_keys;
     if (key != NULL)
         lease->free_keys = key->next;
     else
@@ -179,4 +142,163 @@ struct lease_key *lease_key_of(struct lease *lease, const struct backend_item *i
     if (lease->n_keys == 1 && lease->options.hurry != NULL)
         lease->options.hurry(lease->options.arg);
     return key;
+}
+
+/* ---- What is held ---------------------------------------------------------------------------- */
+
+/* `units` more, or fewer, are held and unused. */
+static void count(struct lease *lease, int64_t units)
+{
+    lease->units += (uint64_t)units;
+    if (lease->options.metrics != NULL)
+        backend_metric_set(&lease->options.metrics->lease_units, lease->units);
+}
+
+void lease_drop(struct lease_key *key, size_t i)
+{
+    count(key->home, -(int64_t)key->held[i].lease.left);
+    key->n_held--;
+    memmove(&key->held[i], &key->held[i + 1], (key->n_held - i) * sizeof(key->held[0]));
+}
+
+/* Used units that were charged at once need no report. */
+void lease_drop_ended(struct lease_key *key, uint64_t now_ns)
+{
+    for (size_t i = key->n_held; i-- > 0;)
+        if (now_ns >= key->held[i].until_ns ||
+            (key->held[i].lease.left == 0 && key->held[i].lease.ends_ns == 0))
+            lease_drop(key, i);
+}
+
+size_t lease_end(struct lease_key *key, bool all, uint64_t now_ns,
+                 struct backend_lease ended[LEASE_HELD_MAX])
+{
+    size_t n_ended = 0;
+    uint64_t soon_ns = now_ns + lease_term_ns(key) / LEASE_SOON_PARTS;
+    for (size_t i = 0; i < key->n_held;) {
+        const struct lease_held *held = &key->held[i];
+        if (held->lease.ends_ns != 0 &&
+            (all || held->lease.left == 0 || held->until_ns <= soon_ns)) {
+            ended[n_ended++] = held->lease;
+            lease_drop(key, i);
+        } else {
+            i++;
+        }
+    }
+    return n_ended;
+}
+
+void lease_hold(struct lease_key *key, const struct backend_answer *answer, uint64_t until_ns)
+{
+    struct lease *lease = key->home;
+    uint32_t units = answer->sum.granted;
+    count(lease, units);
+    struct lease_held *newest = &key->held[LEASE_HELD_MAX - 1];
+    if (key->n_held == LEASE_HELD_MAX && newest->lease.ends_ns == 0 && answer->lease_ends_ns == 0) {
+        /* Leases charged at once are merged; refunds name the earlier time. */
+        newest->lease.units += units;
+        newest->lease.left += units;
+        newest->until_ns = until_ns;
+        return;
+    }
+    if (key->n_held == LEASE_HELD_MAX) /* the rule has changed; it stays charged */
+        lease_drop(key, 0);
+    lease->salt = lease->salt * UINT64_C(6364136223846793005) + 1442695040888963407;
+    key->held[key->n_held++] = (struct lease_held){
+        .lease = {.ends_ns = answer->lease_ends_ns, .units = units, .left = units},
+        .until_ns = until_ns,
+        .at_ns = answer->at_ns - answer->at_ns % NS_PER_US + 1 + (lease->salt >> 32) % 999,
+    };
+}
+
+/* ---- What a key decides by them -------------------------------------------------------------- */
+
+/* Takes units from held leases, the oldest first; returns the time of the grant. */
+static uint64_t hand_out(struct lease_key *key, uint32_t units)
+{
+    uint64_t at_ns = 0;
+    key->used += units;
+    count(key->home, -(int64_t)units);
+    for (size_t i = 0; i < key->n_held && units > 0; i++) {
+        struct lease_held *held = &key->held[i];
+        uint32_t taken = units < held->lease.left ? units : held->lease.left;
+        if (taken == 0)
+            continue;
+        held->lease.left -= taken;
+        units -= taken;
+        /* Of several leases: the earlier one, in whole microseconds, which names none. */
+        at_ns = at_ns == 0 && units == 0 ? held->at_ns
+                : at_ns == 0             ? held->at_ns - held->at_ns % NS_PER_US
+                                         : at_ns;
+    }
+    return at_ns;
+}
+
+static struct stint_decision decision_of(const struct lease_key *key, uint32_t left,
+                                         uint64_t now_ns)
+{
+    uint64_t remaining = min_u64((uint64_t)key->remaining + left, key->limit);
+    return (struct stint_decision){
+        .stored = 1,
+        .limit = key->limit,
+        .remaining = (uint32_t)remaining,
+        .reset_after_ns = sub_floor(key->reset_ns, now_ns),
+    };
+}
+
+bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns)
+{
+    uint32_t least = verb == BACKEND_TAKE_UPTO ? 1 : cost;
+    return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
+           now_ns < key->denied_until_ns;
+}
+
+/* A peek of more than is held here goes to the store, and a cost of 0 only returns numbers. */
+bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
+                 struct backend_answer *answer)
+{
+    uint32_t left = lease_left(key);
+    bool fits = left > 0 && cost <= left;
+    if (!fits && cost > 0 && lease_denies(key, verb, cost, now_ns)) {
+        answer->sum = decision_of(key, left, now_ns);
+        answer->sum.outcome = STINT_DENY;
+        answer->sum.retry_after_ns = key->retry_ns - now_ns;
+    } else if (fits) {
+        bool is_peek = verb == BACKEND_PEEK;
+        answer->at_ns = key->held[0].at_ns;
+        if (!is_peek && cost > 0)
+            answer->at_ns = hand_out(key, cost);
+        answer->sum = decision_of(key, left - cost, now_ns);
+        answer->sum.granted = cost;
+    } else {
+        return false;
+    }
+    answer->outcome = BACKEND_DECIDED;
+    answer->is_local = true;
+    return true;
+}
+
+/* Units of this worker's lease, not used after all: no other node ever counted them as used. */
+bool lease_refund(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
+                  struct backend_answer *answer)
+{
+    uint32_t cost = ask->items[0].cost;
+    if (ask->at_ns == STINT_NEVER_NS || ask->at_ns % NS_PER_US == 0)
+        return false;
+    for (size_t i = 0; i < key->n_held; i++) {
+        struct lease_held *held = &key->held[i];
+        if (held->at_ns != ask->at_ns || held->lease.units - held->lease.left < cost)
+            continue;
+        held->lease.left += cost;
+        count(key->home, cost);
+        *answer = (struct backend_answer){
+            .outcome = BACKEND_DECIDED,
+            .is_local = true,
+            .at_ns = ask->at_ns,
+            .sum = decision_of(key, lease_left(key), now_ns),
+        };
+        answer->sum.granted = cost;
+        return true;
+    }
+    return false;
 }

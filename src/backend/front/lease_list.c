@@ -7,9 +7,8 @@
  * Units taken under an id stay taken: a retry with the id is answered that it has them.
  */
 #include "backend/front/lease_parts.h"
-#include "backend/script/script_lease.h"
+#include "backend/script/script.h"
 #include "base/wide_int.h"
-#include "limiter/list.h"
 
 #include <stdlib.h>
 
@@ -27,9 +26,9 @@ struct entry {
 };
 
 struct lease_list {
-    struct lease *home;
-    struct lease_waiter *waiter; /* of the caller; its op is NULL once it has cancelled */
-    struct backend_op op;        /* of the step in progress */
+    struct backend *leased, *plain;
+    struct backend_op *asker; /* its answer.each is NULL once it has cancelled */
+    struct backend_op op;     /* of the step in progress */
     struct stint_decision each[BACKEND_ITEMS_MAX];
     struct backend_request ask; /* without items */
     uint8_t id[BACKEND_ID_LEN];
@@ -57,13 +56,13 @@ static void list_free(struct lease_list *list)
     free(list);
 }
 
-static struct lease_list *list_new(struct lease *lease, const struct backend_request *ask)
+static struct lease_list *list_new(const struct backend_request *ask)
 {
     struct lease_list *list = calloc(1, sizeof(*list));
     if (list == NULL)
         return NULL;
     *list = (struct lease_list){
-        .home = lease, .ask = *ask, .is_local = true, .is_replayed = true, .least = UINT32_MAX};
+        .ask = *ask, .is_local = true, .is_replayed = true, .least = UINT32_MAX};
     list->entries = calloc(ask->n_items, sizeof(struct entry));
     if (list->entries == NULL) {
         list_free(list);
@@ -119,13 +118,10 @@ static struct backend_request asked_of(struct lease_list *list, struct backend_i
 
 static void ask_step(struct lease_list *list, const struct backend_request *asked, bool is_plain)
 {
-    struct lease *lease = list->home;
+    struct backend *backend = is_plain ? list->plain : list->leased;
     list->op =
         (struct backend_op){.answer = {.each = list->each}, .answered = on_step, .arg = list};
-    if (is_plain)
-        lease->inner->ops->ask(lease->inner, asked, &list->op);
-    else
-        lease_ask_item(lease, asked, &list->op);
+    backend->ops->ask(backend, asked, &list->op);
 }
 
 static void take_step(struct lease_list *list)
@@ -191,55 +187,27 @@ static bool give_back(struct lease_list *list, struct entry *entry)
 
 /* ---- The answer ------------------------------------------------------------------------------ */
 
-/* docs/store-scripts.md, "Several quotas". */
-static struct stint_decision sum_of(const struct lease_list *list)
+/* Leaves the answer, and frees the list. */
+static void finish(struct lease_list *list)
 {
-    size_t binding = 0;
-    uint64_t retry_ns = 0;
-    for (size_t i = 0; i < list->n_items; i++) {
-        const struct stint_decision *told = &list->entries[i].told;
-        const struct stint_decision *least = &list->entries[binding].told;
-        if (told->outcome > least->outcome ||
-            (told->outcome == least->outcome && list_has_less(told, least)))
-            binding = i;
-        retry_ns = max_u64(retry_ns, told->retry_after_ns);
-    }
-    struct stint_decision sum = list->entries[binding].told;
-    sum.binding = (uint8_t)binding;
-    sum.retry_after_ns = sum.outcome == STINT_DENY    ? retry_ns
-                         : sum.outcome == STINT_NEVER ? STINT_NEVER_NS
-                                                      : 0;
-    if (sum.outcome != STINT_ALLOW)
-        sum.granted = 0;
-    else if (list->ask.verb != BACKEND_TAKE)
-        sum.granted = list->least;
-    return sum;
-}
-
-static void finish(struct lease_list *list, bool is_at_once, uint64_t now_ns)
-{
-    struct lease_waiter *waiter = list->waiter;
-    struct backend_op *op = waiter->op;
-    if (op != NULL) {
-        struct stint_decision *each = op->answer.each;
-        if (!list->is_over) {
-            list->answer.outcome = BACKEND_DECIDED;
-            list->answer.is_local = list->is_local;
-            list->answer.is_replayed = list->is_replayed;
-            for (size_t i = 0; i < list->n_items; i++) {
-                if (takes(list))
-                    list->entries[i].told.granted = kept_of(list, &list->entries[i]);
-                each[i] = list->entries[i].told;
-            }
-            list->answer.sum = sum_of(list);
+    struct backend_op *asker = list->asker;
+    struct stint_decision *each = asker->answer.each;
+    if (each != NULL && !list->is_over) {
+        list->answer.outcome = BACKEND_DECIDED;
+        list->answer.is_local = list->is_local;
+        list->answer.is_replayed = list->is_replayed;
+        for (size_t i = 0; i < list->n_items; i++) {
+            if (takes(list))
+                list->entries[i].told.granted = kept_of(list, &list->entries[i]);
+            each[i] = list->entries[i].told;
         }
-        op->answer = list->answer;
-        op->answer.each = each;
+        list->answer.sum = script_sum(each, list->n_items);
+        if (list->answer.sum.outcome == STINT_ALLOW && list->ask.verb != BACKEND_TAKE)
+            list->answer.sum.granted = list->least;
     }
+    asker->answer = list->answer;
+    asker->answer.each = each;
     list_free(list);
-    lease_free_waiter(waiter);
-    if (op != NULL && !is_at_once)
-        op->answered(op, now_ns);
 }
 
 /* Until a step waits. True: all is done. */
@@ -273,36 +241,34 @@ static void on_step(struct backend_op *op, uint64_t now_ns)
         take_step(list);
         list->step++;
     }
-    if (go_on(list))
-        finish(list, false, now_ns);
+    if (!go_on(list))
+        return;
+    struct backend_op *asker = list->asker;
+    finish(list);
+    asker->answered(asker, now_ns);
 }
 
-void lease_ask_list(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
+struct lease_list *lease_list_ask(struct backend *leased, struct backend *plain,
+                                  const struct backend_request *ask, struct backend_op *op)
 {
-    if (ask->is_ahead) { /* it may be answered at once */
-        op->answer.outcome = BACKEND_AHEAD;
-        return;
-    }
-    struct lease_waiter *waiter = lease_new_waiter(lease, LEASE_LISTS, op);
-    if (waiter == NULL)
-        return;
-    struct lease_list *list = list_new(lease, ask);
+    struct lease_list *list = list_new(ask);
     if (list == NULL) {
-        lease_free_waiter(waiter);
         op->answer.outcome = BACKEND_FAILED;
         op->answer.error = "no memory for a request to the store";
-        return;
+        return NULL;
     }
-    waiter->list = list;
-    list->waiter = waiter;
-    if (go_on(list))
-        finish(list, true, ask->now_ns);
+    op->answer.outcome = BACKEND_WAITS;
+    list->leased = leased;
+    list->plain = plain;
+    list->asker = op;
+    if (!go_on(list))
+        return list;
+    finish(list);
+    return NULL;
 }
 
-/* It continues: taken units may have to be given back. */
-void lease_forget_list(struct lease_waiter *waiter)
+void lease_list_forget(struct lease_list *list)
 {
-    waiter->op->at_work = NULL;
-    waiter->op = NULL;
-    waiter->list->is_denied = waiter->list->is_denied || takes(waiter->list);
+    list->asker->answer.each = NULL;
+    list->is_denied = list->is_denied || takes(list);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the leases share: keys, their leases, and waiting requests. */
+/* What the files of the leases share: keys and their leases. */
 #ifndef STINT_BACKEND_FRONT_LEASE_PARTS_H
 #define STINT_BACKEND_FRONT_LEASE_PARTS_H
 
 #include "backend/front/lease.h"
 #include "base/siphash.h"
 
-#define LEASE_HELD_MAX 3 /* leases of one key: one runs out while the next is requested */
+#define LEASE_HELD_MAX 3   /* leases of one key: one runs out while the next is requested */
+#define LEASE_SOON_PARTS 8 /* part of the term: this near its end a lease is renewed */
 
 struct lease_key;
 struct lease_list;
+struct lease_waiter;
 
 /* One lease of this worker. `lease.ends_ns` is 0 where it was charged at once. */
 struct lease_held {
@@ -20,25 +22,6 @@ struct lease_held {
      * the store has. A refund with this time is of this lease.
      */
     uint64_t at_ns;
-};
-
-enum lease_waiting { LEASE_WAITS, LEASE_PEEKS, LEASE_LISTS };
-
-/* A request that was not answered at once: its op->at_work. */
-struct lease_waiter {
-    struct lease_waiter *next, *previous;
-    struct lease *home;
-    struct lease_key *key;
-    struct backend_op *op;
-    enum lease_waiting kind;
-    bool is_new; /* in ask(): the answer is stored, without a callback */
-    uint8_t verb;
-    uint32_t cost;
-    uint64_t deadline_ns;
-    uint64_t turn;           /* lease.turns on arrival */
-    struct backend_op inner; /* of LEASE_PEEKS */
-    struct stint_decision each;
-    struct lease_list *list; /* of LEASE_LISTS */
 };
 
 struct lease_key {
@@ -101,25 +84,35 @@ static inline uint64_t lease_now(const struct lease *lease)
     return lease->options.now(lease->options.arg);
 }
 
+static inline uint32_t lease_left(const struct lease_key *key)
+{
+    uint32_t left = 0;
+    for (size_t i = 0; i < key->n_held; i++)
+        left += key->held[i].lease.left;
+    return left;
+}
+
+static inline uint64_t lease_term_ns(const struct lease_key *key)
+{
+    return key->rule.store.lease_term_ns;
+}
+
 /* ---- lease_keys.c ---------------------------------------------------------------------------- */
 
 /* Copies of the item, in one block of memory; false: none. */
 bool lease_copy_item(const struct backend_item *item, struct backend_item *copy,
                      struct stint_quota *quota, struct rule *rule, uint8_t **bytes);
 
-struct lease_key *lease_find(struct lease *lease, const struct backend_item *item);
-/* The same, or a new one. NULL: there is no space; one of the others is prepared for removal. */
-struct lease_key *lease_key_of(struct lease *lease, const struct backend_item *item);
+struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item);
+/* It is not there yet, and there is space. NULL: no memory. */
+struct lease_key *lease_new_key(struct lease *lease, const struct backend_item *item,
+                                uint64_t now_ns);
 void lease_touch(struct lease_key *key, uint64_t now_ns);
-/* It holds nothing and has no requests. */
+/* It holds no units and has no requests. */
 void lease_remove(struct lease_key *key);
-bool lease_is_busy(const struct lease_key *key);
 
-/* ---- lease_flight.c -------------------------------------------------------------------------- */
-
-uint32_t lease_left(const struct lease_key *key);
-/* `units` more, or fewer, are held and unused. */
-void lease_count(struct lease *lease, int64_t units);
+void lease_hold(struct lease_key *key, const struct backend_answer *answer, uint64_t until_ns);
+void lease_drop(struct lease_key *key, size_t i);
 void lease_drop_ended(struct lease_key *key, uint64_t now_ns);
 /*
  * Removes leases that are to be ended: all with `all`, else those used up or soon over. At most
@@ -127,30 +120,25 @@ void lease_drop_ended(struct lease_key *key, uint64_t now_ns);
  */
 size_t lease_end(struct lease_key *key, bool all, uint64_t now_ns,
                  struct backend_lease ended[LEASE_HELD_MAX]);
-/* Answers waiting requests as far as possible, and requests a lease for the rest. */
-void lease_pump(struct lease_key *key, uint64_t now_ns);
-/* Requests more before what is held is used up, so that later requests need not wait. */
-void lease_prefetch(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns);
-/* Gives back what is held and not used. */
-void lease_give_back(struct lease_key *key, uint64_t now_ns);
-
-/* ---- lease.c --------------------------------------------------------------------------------- */
 
 /* True: decided by what is held or known here. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
                  struct backend_answer *answer);
-struct lease_waiter *lease_new_waiter(struct lease *lease, enum lease_waiting kind,
-                                      struct backend_op *op);
-void lease_free_waiter(struct lease_waiter *waiter);
-/* Removes it from the queue of its key, and answers it. */
-void lease_deliver(struct lease_waiter *waiter, const struct backend_answer *answer,
-                   uint64_t now_ns);
-/* One item under a rule with leases. */
-void lease_ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op);
+/* Whether a denial of so much is known. */
+bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns);
+/* True: the units went back to the lease that they are from. */
+bool lease_refund(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
+                  struct backend_answer *answer);
 
 /* ---- lease_list.c ---------------------------------------------------------------------------- */
 
-void lease_ask_list(struct lease *lease, const struct backend_request *ask, struct backend_op *op);
-void lease_forget_list(struct lease_waiter *waiter);
+/*
+ * As an operation of a backend: one request at a time to `leased` for each leased item, and to
+ * `plain` for the rest. The result is valid until the answer.
+ */
+struct lease_list *lease_list_ask(struct backend *leased, struct backend *plain,
+                                  const struct backend_request *ask, struct backend_op *op);
+/* The answer is not wanted, but still comes: taken units may have to be given back. */
+void lease_list_forget(struct lease_list *list);
 
 #endif

@@ -3,11 +3,22 @@
  * A cell is a key with waiting decisions. It reads, then writes, and starts again while decisions
  * wait: after a conflicting write, and when its connection is back. A write without an answer may
  * have been done, so the decisions in it get the result "lost".
+ *
+ * Turns at keys of memcached that several stores want to change at once. A swap succeeds only if no
+ * other store swaps between its read and its write, so a store nearer to memcached leaves no gap
+ * for one that is farther. The farther store requests gaps, in a key beside the state. The others
+ * then rest after each of their swaps, so that it can read the state meanwhile; and a state that
+ * another store has read is not swapped before a random time of up to some gaps.
+ *
+ * All of it is advice: only the swap decides, nothing here can grant a unit, and a store that is
+ * gone, or requests gaps without end, costs the others 20 ms a swap at most. One thread.
+ * docs/decisions/0050.
  */
 #include "backend/memcached/memcached_cells.h"
 
-#include "backend/memcached/memcached_turns.h"
+#include "base/ns.h"
 #include "base/siphash.h"
+#include "base/splitmix.h"
 #include "base/wide_int.h"
 
 #include <assert.h>
@@ -15,6 +26,16 @@
 
 #define BINS 1024
 #define DECIDED_BYTES_MAX (1u << 20) /* of states, on one read */
+#define TURNS_MAX 256
+#define TURN_REQUEST_TTL_S 2         /* of a request for gaps */
+#define REMEMBERED_NS (2 * NS_PER_S) /* contention, and requests */
+/* A store may read its own request; memcached counts whole seconds. */
+#define OWN_NS ((TURN_REQUEST_TTL_S + 1) * NS_PER_S + REMEMBERED_NS)
+#define SOON_NS (10 * NS_PER_MS) /* a store that rests longer leaves enough gaps */
+#define LOSSES_MIN 2             /* one may be chance */
+#define LOSSES_DOUBLE 4          /* lost swaps until the gap counts as too short */
+#define GAP_MAX_NS (5 * NS_PER_MS)
+#define WAIT_GAPS 4
 
 enum cell_state {
     CELL_WAITING, /* for the connection */
@@ -39,6 +60,25 @@ struct cell {
     struct cell_ask *first, *last;
 };
 
+/* The data on one key. */
+struct turn {
+    uint64_t name;                   /* a hash of it; 0: unused */
+    uint64_t won_ns;                 /* the last swap that succeeded */
+    uint64_t gap_ends_ns;            /* behind it */
+    uint64_t contended_ns;           /* until then, requests for the key are read */
+    uint64_t heard_ns, heard_gap_ns; /* the last request that was read; 0: none */
+    uint64_t asked_ns, asked_gap_ns; /* the last request of this store; 0: none */
+    uint32_t lost;                   /* swaps since the last that succeeded */
+    bool is_unread;                  /* not read since the last swap that succeeded */
+    bool is_listening;               /* a read of its requests is in progress */
+};
+
+/* Zero it, and seed `random`. */
+struct turns {
+    struct turn each[TURNS_MAX];
+    uint64_t random;
+};
+
 struct cells {
     struct cells_options options;
     struct cell *bins[BINS];
@@ -50,6 +90,106 @@ struct cells {
 };
 
 static void begin(struct cell *cell, uint64_t now_ns);
+
+/* ---- Turns ----------------------------------------------------------------------------------- */
+
+static bool is_within(uint64_t length_ns, uint64_t at_ns, uint64_t now_ns)
+{
+    return at_ns != 0 && now_ns - at_ns < length_ns;
+}
+
+static bool is_needed(const struct turn *turn, uint64_t now_ns)
+{
+    return turn->is_listening || turn->contended_ns > now_ns;
+}
+
+/* NULL: nothing is known of it. */
+static struct turn *turns_find(struct turns *turns, uint64_t name)
+{
+    struct turn *turn = &turns->each[name % TURNS_MAX];
+    return turn->name == name && name != 0 ? turn : NULL;
+}
+
+/* Makes one. NULL: none is free, and the key goes without. */
+static struct turn *turns_keep(struct turns *turns, uint64_t name, uint64_t now_ns)
+{
+    struct turn *turn = &turns->each[name % TURNS_MAX];
+    if (name == 0 || (turn->name != name && is_needed(turn, now_ns)))
+        return NULL;
+    if (turn->name != name)
+        *turn = (struct turn){.name = name};
+    return turn;
+}
+
+/*
+ * A store that always wins loses no swap, and would not know that others want the key. But if
+ * another store reads its new value before it does, others do want it. Returns whether another
+ * store may have read the state.
+ */
+static bool turn_read(struct turn *turn, bool was_read, uint64_t now_ns)
+{
+    if (turn->is_unread && was_read && now_ns - turn->won_ns < SOON_NS)
+        turn->contended_ns = now_ns + REMEMBERED_NS;
+    turn->is_unread = false;
+    return was_read; /* once it has read the state itself, it cannot detect other readers */
+}
+
+/* The swap took so long. Returns the gap to request now; 0: none. */
+static uint64_t turn_lost(struct turn *turn, uint64_t took_ns, uint64_t now_ns)
+{
+    turn->contended_ns = now_ns + REMEMBERED_NS;
+    turn->lost += turn->lost < UINT32_MAX;
+    if (turn->lost < LOSSES_MIN)
+        return 0;
+    uint32_t doubled = (turn->lost - LOSSES_MIN) / LOSSES_DOUBLE;
+    uint64_t gap_ns = min_u64(took_ns, GAP_MAX_NS) << (doubled < 4 ? doubled : 4);
+    gap_ns = min_u64(gap_ns, GAP_MAX_NS);
+    /* Round trips differ a little. */
+    if (is_within(REMEMBERED_NS, turn->asked_ns, now_ns) &&
+        turn->asked_gap_ns >= gap_ns - gap_ns / 4)
+        return 0;
+    turn->asked_ns = now_ns;
+    turn->asked_gap_ns = gap_ns;
+    return gap_ns;
+}
+
+/* Another store, or this one, has requested a gap. */
+static void turn_heard(struct turn *turn, uint64_t gap_ns, uint64_t now_ns)
+{
+    turn->heard_ns = now_ns;
+    turn->heard_gap_ns = min_u64(gap_ns, GAP_MAX_NS);
+}
+
+/* Whether to read requests with the next swap. */
+static bool turn_listens(const struct turn *turn, uint64_t now_ns)
+{
+    return !turn->is_listening && turn->contended_ns > now_ns;
+}
+
+/* A store whose own request is equal or larger is one of those that need the gap. */
+static uint64_t gap_of(const struct turn *turn, uint64_t now_ns)
+{
+    bool is_own =
+        is_within(OWN_NS, turn->asked_ns, now_ns) && turn->asked_gap_ns >= turn->heard_gap_ns;
+    bool is_heard = is_within(REMEMBERED_NS, turn->heard_ns, now_ns);
+    return is_heard && !is_own ? turn->heard_gap_ns : 0;
+}
+
+static void turns_won(struct turns *turns, struct turn *turn, uint64_t now_ns)
+{
+    turn->won_ns = now_ns;
+    turn->gap_ends_ns = now_ns + splitmix_next(&turns->random) % (gap_of(turn, now_ns) + 1);
+    turn->is_unread = true;
+    turn->lost = 0;
+}
+
+/* How long to wait before the swap of a state that another may have read. */
+static uint64_t turns_wait_ns(struct turns *turns, const struct turn *turn, uint64_t now_ns)
+{
+    return splitmix_next(&turns->random) % (WAIT_GAPS * gap_of(turn, now_ns) + 1);
+}
+
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 struct cells *cells_new(const struct cells_options *options)
 {
@@ -229,7 +369,7 @@ static bool send(struct cell *cell, struct memcached_command *command, uint64_t 
     return true;
 }
 
-/* ---- Turns ----------------------------------------------------------------------------------- */
+/* ---- Turns of a cell ------------------------------------------------------------------------- */
 
 /* The key beside a state for requests of gaps. No state has this name. False: it is too long. */
 static bool name_request(const struct cell *cell, struct memcached_key *key)

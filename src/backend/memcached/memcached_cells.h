@@ -3,7 +3,7 @@
  * Decisions on single keys: reads the state, decides for all that wait for that key, and writes it
  * back if there was no other write; else again. So a busy key costs two round trips for all its
  * requests, without conflicts between them. If several stores want the same key, each leaves gaps
- * to the others: memcached_turns.h. One thread.
+ * to the others. One thread.
  */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_CELLS_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_CELLS_H

@@ -13,10 +13,9 @@
 struct memcached_clock {
     struct memcached_conn *conn; /* of the server that has the key */
     unsigned server;
-    struct memcached_io *io;
+    const struct memcached_backend_options *options;
     struct memcached_metrics *metrics;
     struct memcached_key key;
-    uint64_t beat_ns, skew_max_ns;
     uint64_t next_ns; /* the next check */
     uint64_t told_ns; /* the largest that was reported */
     uint64_t random;
@@ -24,6 +23,10 @@ struct memcached_clock {
     bool is_asking;
 };
 
+/* Options and metrics are borrowed; the prefix is escaped. */
+void memcached_clock_init(struct memcached_clock *clock,
+                          const struct memcached_backend_options *options,
+                          struct memcached_metrics *metrics, struct span prefix);
 /* The first check is as soon as the connection is ready. */
 void memcached_clock_wake(struct memcached_clock *clock, uint64_t now_ns);
 uint64_t memcached_clock_deadline(const struct memcached_clock *clock);

@@ -8,7 +8,7 @@
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_KEY_H
 
 #include "backend/url.h"
-#include "backend/wire/memcached_command.h"
+#include "backend/wire/memcached_conn.h"
 #include "decide/backend.h"
 
 #define MEMCACHED_DIGEST_LEN 32

@@ -9,9 +9,11 @@
  *     8  the word; of two words the higher one first; of log and buckets as many as are not zero
  *     4  checksum of all before it
  *
- * A state with open tickets has 10 instead of 9, and the tickets before its checksum; a state
- * without tickets keeps its length. Servers that do not know tickets treat it as damaged, so as
- * used up.
+ * A state with open tickets has 10 instead of 9, and the tickets before its checksum, so that a
+ * reservation and its end are each one swap of one value. Each is: id 16, when it was charged 8,
+ * when it ends 8, ticks of a unit 8, units 4, units that stay charged 4. After the last is their
+ * number, 2. A state without tickets keeps its length. Servers that do not know tickets treat it as
+ * damaged, so as used up. docs/decisions/0065.
  *
  * The words of log and buckets are the state of the limiter, 8 bytes a word, but the first 16 bytes
  * of a log are numbers of 4 bytes, and its ring begins at the oldest entry. Zeros at the end are
@@ -28,6 +30,7 @@
 
 #include "backend/script/script.h"
 #include "base/siphash.h"
+#include "base/wide_int.h"
 #include "limiter/ticket.h"
 
 #include <assert.h>
@@ -46,6 +49,20 @@
 #define TTL_RELATIVE_MAX_S (UINT64_C(30) * 24 * 3600) /* anything above is a time since 1970 */
 #define TTL_MAX_S INT32_MAX
 #define CLOCK_LATE_S 3 /* of memcached, in whole seconds */
+
+struct memcached_ticket {
+    uint8_t id[BACKEND_ID_LEN];
+    uint64_t charged_ns, ends_ns; /* since 1970, or virtual; whole microseconds */
+    uint64_t unit_ticks;          /* gcra: the charge of each unit, in the state's time; else 0 */
+    uint32_t units, kept;         /* kept: if it is never settled; STINT_KEEP_ALL */
+};
+
+/* The oldest first. */
+struct memcached_tickets {
+    size_t n;
+    bool has_changed;
+    struct memcached_ticket each[MEMCACHED_TICKETS_MAX];
+};
 
 /* A state unpacked: its words, and under what they were written. */
 struct loaded {
@@ -70,6 +87,112 @@ int memcached_state_accepts(const struct stint_quota *quota, struct stint_error 
         return err_set(error, STINT_E_RANGE,
                        "on memcached a period can be at most four years, of 365 days");
     return script_accepts(quota, error);
+}
+
+/* ---- Open tickets of one key ----------------------------------------------------------------- */
+
+static uint64_t read_8(const uint8_t *at)
+{
+    uint64_t number;
+    memcpy(&number, at, sizeof(number));
+    return be64toh(number);
+}
+
+static uint32_t read_4(const uint8_t *at)
+{
+    uint32_t number;
+    memcpy(&number, at, sizeof(number));
+    return be32toh(number);
+}
+
+static void write_8(uint8_t *at, uint64_t number)
+{
+    number = htobe64(number);
+    memcpy(at, &number, sizeof(number));
+}
+
+static void write_4(uint8_t *at, uint32_t number)
+{
+    number = htobe32(number);
+    memcpy(at, &number, sizeof(number));
+}
+
+/* Removes them from the end of these bytes. False: write() did not write these. */
+static bool tickets_read(struct span *bytes)
+{
+    if (bytes->len < 2)
+        return false;
+    const uint8_t *end = bytes->ptr + bytes->len - 2;
+    size_t n = (size_t)end[0] << 8 | end[1], len = n * MEMCACHED_TICKET_LEN;
+    if (n == 0 || n > MEMCACHED_TICKETS_MAX || len > bytes->len - 2)
+        return false;
+    *bytes = span_of(bytes->ptr, bytes->len - 2 - len);
+    const uint8_t *at = end - len;
+    for (size_t i = 0; i < n; i++, at += MEMCACHED_TICKET_LEN) {
+        struct memcached_ticket *ticket = &tickets.each[i];
+        memcpy(ticket->id, at, BACKEND_ID_LEN);
+        ticket->charged_ns = read_8(at + BACKEND_ID_LEN);
+        ticket->ends_ns = read_8(at + BACKEND_ID_LEN + 8);
+        ticket->unit_ticks = read_8(at + BACKEND_ID_LEN + 16);
+        ticket->units = read_4(at + BACKEND_ID_LEN + 24);
+        ticket->kept = read_4(at + BACKEND_ID_LEN + 28);
+    }
+    tickets.n = n;
+    return true;
+}
+
+/* Appends; after *at, which is moved. */
+static void tickets_write(uint8_t **at)
+{
+    assert(tickets.n > 0 && tickets.n <= MEMCACHED_TICKETS_MAX);
+    for (size_t i = 0; i < tickets.n; i++, *at += MEMCACHED_TICKET_LEN) {
+        const struct memcached_ticket *ticket = &tickets.each[i];
+        memcpy(*at, ticket->id, BACKEND_ID_LEN);
+        write_8(*at + BACKEND_ID_LEN, ticket->charged_ns);
+        write_8(*at + BACKEND_ID_LEN + 8, ticket->ends_ns);
+        write_8(*at + BACKEND_ID_LEN + 16, ticket->unit_ticks);
+        write_4(*at + BACKEND_ID_LEN + 24, ticket->units);
+        write_4(*at + BACKEND_ID_LEN + 28, ticket->kept);
+    }
+    *(*at)++ = (uint8_t)(tickets.n >> 8);
+    *(*at)++ = (uint8_t)tickets.n;
+}
+
+/* NULL: none has this id. */
+static struct memcached_ticket *tickets_find(const uint8_t *id)
+{
+    for (size_t i = 0; i < tickets.n; i++)
+        if (memcmp(tickets.each[i].id, id, BACKEND_ID_LEN) == 0)
+            return &tickets.each[i];
+    return NULL;
+}
+
+static void tickets_remove(struct memcached_ticket *ticket)
+{
+    const struct memcached_ticket *end = tickets.each + tickets.n--;
+    assert(ticket >= tickets.each && ticket < end);
+    memmove(ticket, ticket + 1, (size_t)(end - ticket - 1) * sizeof(*ticket));
+    tickets.has_changed = true;
+}
+
+/* False: the oldest was dropped. */
+static bool tickets_add(const struct memcached_ticket *ticket)
+{
+    bool has_space = tickets.n < MEMCACHED_TICKETS_MAX;
+    if (!has_space)
+        tickets_remove(&tickets.each[0]);
+    tickets.each[tickets.n++] = *ticket;
+    tickets.has_changed = true;
+    return has_space;
+}
+
+/* The latest end of all; 0: there is none. */
+static uint64_t tickets_until(void)
+{
+    uint64_t until_ns = 0;
+    for (size_t i = 0; i < tickets.n; i++)
+        until_ns = max_u64(until_ns, tickets.each[i].ends_ns);
+    return until_ns;
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -109,9 +232,8 @@ static uint64_t read_wide(const struct stint_quota *quota, size_t i, const uint8
 {
     uint64_t word;
     if (quota->algorithm != STINT_LOG || i >= 2) {
-        memcpy(&word, *at, sizeof(word)); /* there are thousands of them */
         *at += sizeof(word);
-        return be64toh(word);
+        return read_8(*at - sizeof(word)); /* there are thousands of them */
     }
     uint32_t halves[2] = {(uint32_t)read_number(at, 4), 0};
     halves[1] = (uint32_t)read_number(at, 4);
@@ -123,8 +245,7 @@ static void write_wide(const struct stint_quota *quota, size_t i, uint64_t word,
 {
     uint32_t halves[2];
     if (quota->algorithm != STINT_LOG || i >= 2) {
-        word = htobe64(word);
-        memcpy(*at, &word, sizeof(word));
+        write_8(*at, word);
         *at += sizeof(word);
         return;
     }
@@ -312,7 +433,7 @@ static bool is_whole(const struct memcached_state *state, const struct stint_quo
     if (read_number(&at, SUM_LEN) != sum_of(bytes->ptr, bytes->len))
         return false;
     if (state->bytes[0] == version_of(quota, VERSION_WITH_TICKETS)) {
-        if (!memcached_tickets_read(&tickets, bytes))
+        if (!tickets_read(bytes))
             return false;
     } else if (state->bytes[0] != version_of(quota, VERSION))
         return false;
@@ -461,7 +582,7 @@ static void save(struct memcached_state *state, struct loaded *loaded)
         write_number(&at, loaded->words.lo, 8);
     }
     if (tickets.n > 0)
-        memcached_tickets_write(&tickets, &at);
+        tickets_write(&at);
     write_number(&at, sum_of(state->bytes, (size_t)(at - state->bytes)), SUM_LEN);
     state->len = (size_t)(at - state->bytes);
     state->has_changed = true;
@@ -596,7 +717,7 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
                       : look(loaded, now_ns, 0);
     closed->expired[expiry_action(ticket->kept)]++;
     closed->kept_units += units - min_u64(decision.granted, units);
-    memcached_tickets_remove(&tickets, ticket);
+    tickets_remove(ticket);
     return decision;
 }
 
@@ -631,7 +752,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
                        struct stint_decision *decision)
 {
     uint64_t now_ns = since(loaded, step->now_ns);
-    struct memcached_ticket *ticket = memcached_tickets_find(&tickets, step->ticket.id);
+    struct memcached_ticket *ticket = tickets_find(step->ticket.id);
     if (ticket == NULL) {
         *decision = look(loaded, now_ns, 0);
         return STINT_E_GONE;
@@ -647,7 +768,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
                         charged_at(loaded, ticket, now_ns), now_ns);
     limit_back(loaded, ticket, &ask);
     *decision = algorithm_ask(&loaded->quota, mutable_state_of(loaded), &ask);
-    memcached_tickets_remove(&tickets, ticket);
+    tickets_remove(ticket);
     return 0;
 }
 
@@ -664,7 +785,7 @@ static void reserve(const struct loaded *loaded, const struct memcached_step *st
         .kept = step->ticket.kept,
     };
     memcpy(ticket.id, step->ticket.id, BACKEND_ID_LEN);
-    closed->dropped += !memcached_tickets_add(&tickets, &ticket);
+    closed->dropped += !tickets_add(&ticket);
 }
 
 static int decide(struct loaded *loaded, const struct memcached_step *step,
@@ -725,7 +846,7 @@ uint64_t memcached_state_ttl_s(const struct memcached_state *state,
     if (step->is_virtual || load(&loaded, state, step) != READ_STATE)
         return 0;
     uint64_t ends_ns = add_sat(expires_at(&loaded), loaded.epoch_ns);
-    uint64_t expires_ns = add_sat(max_u64(ends_ns, memcached_tickets_until(&tickets)), skew_ns);
+    uint64_t expires_ns = add_sat(max_u64(ends_ns, tickets_until()), skew_ns);
     uint64_t left_s = sub_floor(expires_ns, step->now_ns) / NS_PER_S + 1 + CLOCK_LATE_S;
     if (left_s <= TTL_RELATIVE_MAX_S)
         return left_s;

@@ -9,11 +9,22 @@
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
 
 #include "algorithm/algorithm.h"
-#include "backend/memcached/memcached_tickets.h"
 #include "base/span.h"
+#include "decide/backend.h"
+
+#define MEMCACHED_TICKETS_MAX 1024 /* for one key: 48 KiB, read and written with each decision */
+#define MEMCACHED_TICKET_LEN (BACKEND_ID_LEN + 8 + 8 + 8 + 4 + 4)
+#define MEMCACHED_TICKETS_LEN_MAX (MEMCACHED_TICKETS_MAX * MEMCACHED_TICKET_LEN + 2)
 
 /* Version and algorithm, epoch, limit, other parameters, words, tickets, checksum. */
 #define MEMCACHED_STATE_MAX (1 + 2 + 4 + 20 + WIDE_STATE_MAX + MEMCACHED_TICKETS_LEN_MAX + 4)
+
+/* Tickets closed by a request that does not name them. */
+struct memcached_closed {
+    uint64_t expired[3]; /* by enum stint_expiry */
+    uint64_t kept_units; /* units that were to be released, and could not be given back */
+    uint64_t dropped;    /* closed as estimated before their end: there were too many */
+};
 
 struct memcached_state {
     size_t len;                     /* 0: never used */

@@ -64,12 +64,19 @@ const struct store_host *cluster_master(const struct cluster *cluster, unsigned 
     return place == 0 ? NULL : &cluster->masters[place - 1];
 }
 
+bool cluster_has_master(const struct cluster *cluster, const struct store_host *host)
+{
+    for (unsigned i = 0; i < cluster->n_masters; i++)
+        if (store_host_is_same(&cluster->masters[i], host))
+            return true;
+    return false;
+}
+
 /* The index of a master, which is added if it is new; 0: there is no space for it. */
 static uint16_t place_of(struct cluster *cluster, const struct store_host *host)
 {
     for (unsigned i = 0; i < cluster->n_masters; i++)
-        if (cluster->masters[i].port == host->port &&
-            strcmp(cluster->masters[i].name, host->name) == 0)
+        if (store_host_is_same(&cluster->masters[i], host))
             return (uint16_t)(i + 1);
     if (cluster->n_masters == CLUSTER_MASTERS_MAX)
         return 0;

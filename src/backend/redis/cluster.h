@@ -41,4 +41,6 @@ bool cluster_move(struct cluster *cluster, const struct redis_redirect *redirect
 /* NULL: no master has it. */
 const struct store_host *cluster_master(const struct cluster *cluster, unsigned slot);
 
+bool cluster_has_master(const struct cluster *cluster, const struct store_host *host);
+
 #endif

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* From a request to commands: names, slots, words. redis_backend_answer.c handles the replies. */
+/*
+ * From a request to commands (names, slots, words), and from their replies to one answer: first of
+ * each part, then of all parts together.
+ */
 #include "backend/redis/redis_backend.h"
 
 #include "backend/redis/cluster.h"
 #include "backend/redis/redis_backend_parts.h"
-#include "backend/script/script_lease.h"
+#include "backend/script/script.h"
 #include "backend/store_key.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
@@ -65,38 +68,22 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
         job->ticket_ns = ask->ticket_ns;
         job->id_lifetime_ns = max_u64(ask->id_lifetime_ns, ask->is_ticket ? 0 : ID_LIFETIME_MIN_NS);
     }
-    job->next = store->jobs;
-    if (job->next != NULL)
-        job->next->previous = job;
-    store->jobs = job;
-    store->n_jobs++;
+    store->n_pending++;
     if (!ask->is_virtual)
         store->offset_ns = job->offset_ns;
     return job;
 }
 
-void job_free(struct job *job)
+static void job_free(struct job *job)
 {
     struct redis_backend *store = job->store;
-    *(job->previous != NULL ? &job->previous->next : &store->jobs) = job->next;
-    if (job->next != NULL)
-        job->next->previous = job->previous;
-    store->n_jobs--;
+    store->n_pending--;
     if (job->n_parts > 1) {
         free(job);
         return;
     }
     job->next = store->free_jobs;
     store->free_jobs = job;
-}
-
-void redis_backend_settle(struct redis_backend *store)
-{
-    if (store->n_jobs > 0 || store->n_returns > 0 || store->drained == NULL)
-        return;
-    void (*drained)(void *arg) = store->drained;
-    store->drained = NULL;
-    drained(store->drained_arg);
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -118,7 +105,7 @@ static size_t name_items(struct redis_backend *store, const struct backend_reque
                          struct named *named)
 {
     struct span prefix = span_of(store->prefix, store->prefix_len);
-    size_t at = 0, id_len = 0;
+    size_t at = 0, id_len = 0, leases_len = 0;
     for (size_t i = 0; i < ask->n_items;) {
         size_t left = store->names_size - at;
         size_t len =
@@ -129,13 +116,16 @@ static size_t name_items(struct redis_backend *store, const struct backend_reque
             continue;
         }
         named[i].at = at;
-        if (ask->id != NULL && named[i].tag_len + STORE_ID_KEY_MORE > id_len)
-            id_len = named[i].tag_len + STORE_ID_KEY_MORE;
+        if (ask->id != NULL)
+            id_len = max_u64(id_len, named[i].tag_len + STORE_ID_KEY_MORE);
+        if (script_is_leased(&ask->items[i]))
+            leases_len = max_u64(leases_len, len + strlen(SCRIPT_LEASES_SUFFIX));
         named[i++].len = len;
         at += len;
     }
     store->names_len = at;
-    return reserve_names(store, at + id_len) ? at : 0;
+    store->leases_at = at + id_len;
+    return reserve_names(store, store->leases_at + leases_len) ? at : 0;
 }
 
 /* The key of the request's id beside that of a state; after the names, until the next is made. */
@@ -145,6 +135,15 @@ static struct span name_id(struct redis_backend *store, const struct named *name
     uint8_t *out = store->names + store->names_len;
     struct span head = span_of(store->names + named->at, named->tag_len);
     return span_of(out, store_id_key(head, id, (char *)out, head.len + STORE_ID_KEY_MORE));
+}
+
+/* The key of the leases beside a state; after that of the id, until the next is made. */
+static struct span name_leases(struct redis_backend *store, struct span state)
+{
+    uint8_t *out = store->names + store->leases_at;
+    memcpy(out, state.ptr, state.len);
+    memcpy(out + state.len, SCRIPT_LEASES_SUFFIX, strlen(SCRIPT_LEASES_SUFFIX));
+    return span_of(out, state.len + strlen(SCRIPT_LEASES_SUFFIX));
 }
 
 /* Numbers the slots in the order in which they come; returns how many there are. */
@@ -171,6 +170,308 @@ static size_t find_parts(const struct redis_backend *store, struct named *named,
     return n_parts;
 }
 
+/* ---- Replies of one part --------------------------------------------------------------------- */
+
+static const char *message_of(struct span text)
+{
+    switch (redis_error_of(text)) {
+    case REDIS_ERROR_OUT_OF_MEMORY:
+        return "the store is out of memory";
+    case REDIS_ERROR_CANNOT_WRITE:
+        return "the store takes no writes now: MISCONF or NOREPLICAS";
+    case REDIS_ERROR_DENIED:
+        return "the store does not permit the command: NOAUTH, WRONGPASS or NOPERM";
+    case REDIS_ERROR_MOVED:
+    case REDIS_ERROR_ASK:
+        return "the store is a node of a cluster: expected redis-cluster:// in its URL";
+    case REDIS_ERROR_CROSSSLOT:
+        return "the store reports keys of one script in several slots";
+    default:
+        return "the store rejects the command";
+    }
+}
+
+static bool read_integers(const struct redis_reply *reply, int64_t values[SCRIPT_REPLY_MAX])
+{
+    if (reply->type != REDIS_ARRAY || reply->n_items > SCRIPT_REPLY_MAX)
+        return false;
+    for (size_t i = 0; i < reply->n_items; i++) {
+        if (reply->items[i].type != REDIS_INTEGER)
+            return false;
+        values[i] = reply->items[i].number;
+    }
+    return true;
+}
+
+static void tell_each(const struct part *part, const struct script_reply *reply)
+{
+    const struct job *job = part->job;
+    size_t at = 0;
+    if (job->op == NULL)
+        return;
+    for (size_t i = 0; i < job->n_items; i++)
+        if (job->n_parts == 1 || &job->parts[job->items[i].part] == part)
+            job->op->answer.each[i] = part->n_items == 1 ? reply->decision : reply->each[at++];
+}
+
+static void take_reply(struct part *part, const struct redis_reply *reply)
+{
+    int64_t values[SCRIPT_REPLY_MAX];
+    struct script_reply read;
+    if (!read_integers(reply, values) ||
+        !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items)) {
+        part->state = PART_LOST;
+        part->job->error = "the store's reply is not that of a stint script";
+        return;
+    }
+    part->state = PART_DECIDED;
+    part->is_replayed = read.is_replayed;
+    part->sum = read.decision;
+    part->now_ns = read.now_ns;
+    part->n_holders = read.n_holders;
+    memcpy(part->holders, read.holders, read.n_holders * sizeof(read.holders[0]));
+    tell_each(part, &read);
+}
+
+enum backend_error redis_backend_error_of(enum router_outcome outcome)
+{
+    switch (outcome) {
+    case ROUTER_LATE:
+        return BACKEND_ERROR_LATE;
+    case ROUTER_LOST:
+        return BACKEND_ERROR_LOST;
+    case ROUTER_FAILED:
+        return BACKEND_ERROR_UNREACHABLE;
+    default:
+        return BACKEND_ERROR_OTHER;
+    }
+}
+
+const char *redis_backend_reason(const struct redis_backend *store, enum router_outcome outcome,
+                                 const struct redis_reply *reply)
+{
+    if (outcome == ROUTER_REFUSED)
+        return message_of(reply->text);
+    if (outcome == ROUTER_DONE)
+        return "the store's reply is not that of a stint script";
+    if (router_unavailable_since(store->router) == 0)
+        return "the store has not answered in time";
+    const char *fault = router_error(store->router);
+    return fault[0] != '\0' ? fault : "the store is not connected yet";
+}
+
+static void take_outcome(struct part *part, enum router_outcome outcome,
+                         const struct redis_reply *reply)
+{
+    const struct redis_backend *store = part->job->store;
+    part->ask = NULL;
+    if (outcome == ROUTER_DONE) {
+        take_reply(part, reply);
+        return;
+    }
+    if (outcome == ROUTER_REFUSED && script_is_conflict(reply->text)) {
+        part->state = PART_CONFLICT;
+        return;
+    }
+    if (outcome == ROUTER_REFUSED && script_is_gone(reply->text)) {
+        part->state = PART_GONE;
+        return;
+    }
+    part->state = outcome == ROUTER_LATE || outcome == ROUTER_LOST ? PART_LOST : PART_FAILED;
+    part->job->fault = redis_backend_error_of(outcome);
+    part->job->error = redis_backend_reason(store, outcome, reply);
+}
+
+/* ---- Replies of several parts ---------------------------------------------------------------- */
+
+static bool any_part_is(const struct job *job, enum part_state state)
+{
+    for (size_t i = 0; i < job->n_parts; i++)
+        if (job->parts[i].state == state)
+            return true;
+    return false;
+}
+
+static bool takes(const struct job *job)
+{
+    return job->verb == BACKEND_TAKE || job->verb == BACKEND_TAKE_UPTO;
+}
+
+/* The worst outcome of those that have decided. */
+static uint8_t outcome_of(const struct job *job)
+{
+    uint8_t outcome = STINT_ALLOW;
+    for (size_t i = 0; i < job->n_parts; i++)
+        if (job->parts[i].state == PART_DECIDED && job->parts[i].sum.outcome > outcome)
+            outcome = job->parts[i].sum.outcome;
+    return outcome;
+}
+
+static uint32_t least_granted(const struct job *job)
+{
+    uint32_t least = UINT32_MAX;
+    for (size_t i = 0; i < job->n_parts; i++)
+        if (job->parts[i].state == PART_DECIDED && job->parts[i].sum.granted < least)
+            least = job->parts[i].sum.granted;
+    return least;
+}
+
+/*
+ * Takes that one slot granted and another did not are given back. Not those that an id was or may
+ * have been granted before: that caller may already have the answer.
+ */
+static void return_parts(struct job *job, bool is_allowed, uint32_t least, uint64_t now_ns)
+{
+    for (size_t i = 0; i < job->n_parts; i++) {
+        struct part *part = &job->parts[i];
+        if (part->state != PART_DECIDED || part->sum.outcome != STINT_ALLOW || part->is_replayed)
+            continue;
+        if (!is_allowed)
+            part_return(part, 0, now_ns);
+        else if (job->verb == BACKEND_TAKE_UPTO && !job->has_id && part->sum.granted > least)
+            part_return(part, least, now_ns);
+    }
+}
+
+/* The state of an item once `more` units of it are given back. */
+static void give_back(struct stint_decision *each, uint32_t more)
+{
+    each->remaining = more < each->limit - each->remaining ? each->remaining + more : each->limit;
+}
+
+static void settle_each(const struct job *job, bool is_allowed, uint32_t least)
+{
+    for (size_t i = 0; i < job->n_items; i++) {
+        struct stint_decision *each = &job->op->answer.each[i];
+        const struct part *part = &job->parts[job->items[i].part];
+        if (part->state != PART_DECIDED || part->sum.outcome != STINT_ALLOW)
+            continue;
+        uint32_t kept = !is_allowed ? 0 : job->verb == BACKEND_TAKE_UPTO ? least : each->granted;
+        if (each->granted > kept)
+            give_back(each, each->granted - kept);
+        each->granted = kept;
+    }
+}
+
+/* The earliest: a refund with a later time would take units that live longer. */
+static uint64_t at_of(const struct job *job)
+{
+    uint64_t at_ns = UINT64_MAX;
+    for (size_t i = 0; i < job->n_parts; i++)
+        if (job->parts[i].state == PART_DECIDED && job->parts[i].now_ns < at_ns)
+            at_ns = job->parts[i].now_ns;
+    return at_ns;
+}
+
+static bool all_replayed(const struct job *job)
+{
+    for (size_t i = 0; i < job->n_parts; i++)
+        if (!job->parts[i].is_replayed)
+            return false;
+    return true;
+}
+
+static void clear_missing(const struct job *job)
+{
+    for (size_t i = 0; i < job->n_items; i++)
+        if (job->parts[job->items[i].part].state != PART_DECIDED)
+            job->op->answer.each[i] = (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+}
+
+static enum backend_outcome join(struct job *job, uint64_t now_ns)
+{
+    bool is_conflict = any_part_is(job, PART_CONFLICT);
+    bool is_missing = any_part_is(job, PART_FAILED) || any_part_is(job, PART_LOST);
+    uint8_t outcome = outcome_of(job);
+    bool is_allowed = !is_conflict && !is_missing && outcome == STINT_ALLOW;
+    uint32_t least = least_granted(job);
+    if (takes(job) && !job->store->is_ending)
+        return_parts(job, is_allowed, least, now_ns);
+    if (is_conflict)
+        return BACKEND_CONFLICT;
+    /* A list that one quota denies is denied, whatever the missing answers are. */
+    bool is_denied = takes(job) && outcome != STINT_ALLOW;
+    if (is_missing && !is_denied)
+        return BACKEND_FAILED;
+    if (!any_part_is(job, PART_DECIDED))
+        return BACKEND_GONE;
+    if (job->op == NULL)
+        return BACKEND_DECIDED;
+    clear_missing(job);
+    if (takes(job))
+        settle_each(job, is_allowed, least);
+    struct stint_decision *sum = &job->op->answer.sum;
+    *sum = script_sum(job->op->answer.each, job->n_items);
+    if (sum->outcome == STINT_ALLOW && job->verb != BACKEND_TAKE)
+        sum->granted = least;
+    job->op->answer.at_ns = at_of(job);
+    job->op->answer.is_replayed = all_replayed(job);
+    return BACKEND_DECIDED;
+}
+
+static enum backend_outcome take_only(struct job *job)
+{
+    const struct part *part = &job->only;
+    struct backend_answer *answer = job->op != NULL ? &job->op->answer : NULL;
+    if (part->state == PART_CONFLICT)
+        return BACKEND_CONFLICT;
+    if (part->state == PART_GONE)
+        return BACKEND_GONE;
+    if (part->state != PART_DECIDED)
+        return BACKEND_FAILED;
+    if (answer != NULL) {
+        answer->sum = part->sum;
+        answer->at_ns = part->now_ns;
+        answer->is_replayed = part->is_replayed;
+        if (job->verb == BACKEND_LEASE && part->n_holders > 0) {
+            answer->lease_ends_ns = part->holders[0].deadline_us * NS_PER_US;
+            answer->leases = part->holders[0].count;
+        }
+    }
+    return BACKEND_DECIDED;
+}
+
+static uint64_t failed_servers(const struct job *job)
+{
+    uint64_t failed = 0;
+    for (size_t i = 0; i < job->n_parts; i++)
+        if (job->parts[i].state == PART_FAILED || job->parts[i].state == PART_LOST)
+            failed |= job->parts[i].server;
+    return failed;
+}
+
+/* All parts are in: the answer, or NULL where no caller waits for it. Frees the request. */
+static struct backend_op *complete(struct job *job, uint64_t now_ns)
+{
+    enum backend_outcome outcome = job->n_parts == 1 ? take_only(job) : join(job, now_ns);
+    struct backend_op *op = job->op;
+    if (op != NULL) {
+        op->at_work = NULL;
+        op->answer.outcome = (uint8_t)outcome;
+        op->answer.error = outcome == BACKEND_FAILED ? job->error : NULL;
+        op->answer.fault = outcome == BACKEND_FAILED ? (uint8_t)job->fault : 0;
+        op->answer.failed = failed_servers(job);
+    }
+    job_free(job);
+    return op;
+}
+
+static void part_answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+                          uint64_t now_ns)
+{
+    struct part *part = arg;
+    struct job *job = part->job;
+    struct redis_backend *store = job->store;
+    uint64_t offset_ns = job->offset_ns;
+    take_outcome(part, outcome, reply);
+    if (--job->n_due > 0)
+        return;
+    struct backend_op *op = complete(job, now_ns);
+    if (op != NULL)
+        op->answered(op, now_ns + offset_ns);
+    redis_backend_settle(store);
+}
+
 /* ---- Commands -------------------------------------------------------------------------------- */
 
 /* What may have to be given back outlives the request. */
@@ -194,23 +495,15 @@ static void keep_items(struct job *job, const struct backend_request *ask,
     }
 }
 
-static enum script_verb script_verb_of(uint8_t verb)
-{
-    switch (verb) {
-    case BACKEND_RESET:
-        return SCRIPT_RESET;
-    case BACKEND_SETTLE:
-        return SCRIPT_SETTLE;
-    case BACKEND_CANCEL:
-        return SCRIPT_CANCEL;
-    case BACKEND_EXTEND:
-        return SCRIPT_EXTEND;
-    case BACKEND_EXPIRE:
-        return SCRIPT_EXPIRE;
-    default: /* the words of leases are replaced */
-        return (enum script_verb)verb;
-    }
-}
+static const uint8_t script_verbs[] = {
+    [BACKEND_TAKE] = SCRIPT_TAKE,     [BACKEND_TAKE_UPTO] = SCRIPT_TAKE_UPTO,
+    [BACKEND_PEEK] = SCRIPT_PEEK,     [BACKEND_CHARGE] = SCRIPT_CHARGE,
+    [BACKEND_REFUND] = SCRIPT_REFUND, [BACKEND_BOOK] = SCRIPT_BOOK,
+    [BACKEND_RESET] = SCRIPT_RESET,   [BACKEND_LEASE] = SCRIPT_PEEK,
+    [BACKEND_RETURN] = SCRIPT_PEEK,   [BACKEND_SETTLE] = SCRIPT_SETTLE,
+    [BACKEND_CANCEL] = SCRIPT_CANCEL, [BACKEND_EXTEND] = SCRIPT_EXTEND,
+    [BACKEND_EXPIRE] = SCRIPT_EXPIRE,
+};
 
 /* Whether doing it twice is harmless. A second use of a ticket would get the answer "gone". */
 static bool is_repeatable(const struct job *job)
@@ -252,7 +545,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
     part->n_items = n_items;
     part->job = job;
     const struct script_ask asked = {
-        .verb = script_verb_of(ask->verb),
+        .verb = (enum script_verb)script_verbs[ask->verb],
         .at_ns = ask->at_ns,
         .now_ns = ask->now_ns,
         .is_virtual = ask->is_virtual,
@@ -262,8 +555,8 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
         script_command_list(&store->command, items, n_items, &asked);
     else if (!script_is_leased(last))
         script_command_one(&store->command, items, &asked);
-    else if (!redis_backend_command_leased(store, ask, items, &asked))
-        return false;
+    else
+        script_command_leased(&store->command, items, name_leases(store, items->key), &asked, ask);
     part->ask = router_ask(store->router,
                            &(struct router_command){
                                .slot = part->slot,
@@ -355,7 +648,7 @@ static void op_forget(struct backend *store, struct backend_op *op)
     op->at_work = NULL;
     if (job->n_parts > 1)
         return;
-    router_forget(of(store)->router, job->only.ask);
+    router_forget(job->only.ask);
     job_free(job);
     redis_backend_settle(of(store));
 }
@@ -391,14 +684,13 @@ static void op_free(struct backend *shared)
     struct redis_backend *store = of(shared);
     store->is_ending = true;
     router_free(store->router);
-    assert(store->n_jobs == 0 && store->n_returns == 0);
+    assert(store->n_pending == 0);
     while (store->free_jobs != NULL) {
         struct job *job = store->free_jobs;
         store->free_jobs = job->next;
         free(job);
     }
     free(store->names);
-    free(store->leases);
     pool_command_deinit(&store->pool_command);
     free(store);
 }
@@ -423,7 +715,6 @@ struct backend *redis_backend_new(const struct redis_backend_options *options)
     if (store == NULL)
         return NULL;
     store->store.ops = &ops;
-    store->pools.ops = &redis_backend_pools_ops;
     memcpy(store->plain_prefix, prefix, strlen(prefix) + 1);
     store->prefix_len =
         store_key_escape(span_of_text(prefix), store->prefix, sizeof(store->prefix));

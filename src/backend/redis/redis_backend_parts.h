@@ -37,7 +37,7 @@ struct job_item {
 
 /* One request. With a single part no items are kept: there is nothing to give back. */
 struct job {
-    struct job *next, *previous;
+    struct job *next; /* of those that are free */
     struct redis_backend *store;
     struct backend_op *op; /* NULL: cancelled */
     uint64_t offset_ns;    /* from the router's clock to the caller's */
@@ -61,13 +61,11 @@ struct redis_backend {
     char prefix[3 * REDIS_STORE_PREFIX_MAX + 1];
     size_t prefix_len;
     struct stint_error refusal; /* of the last invalid request */
-    struct job *jobs, *free_jobs;
-    size_t n_jobs, n_returns; /* in progress */
-    uint64_t offset_ns;       /* of the last request */
-    uint8_t *names;           /* of the keys of one request */
-    size_t names_size, names_len;
-    uint8_t *leases; /* the key of the leases of one request */
-    size_t leases_size;
+    struct job *free_jobs;
+    size_t n_pending;   /* requests, and returns of units */
+    uint64_t offset_ns; /* of the last request */
+    uint8_t *names;     /* of the keys of one request */
+    size_t names_size, names_len, leases_at;
     void (*drained)(void *arg); /* NULL: no caller waits for that */
     void *drained_arg;
     bool is_ending;
@@ -77,36 +75,24 @@ struct redis_backend {
     char plain_prefix[REDIS_STORE_PREFIX_MAX + 1]; /* not escaped */
 };
 
-/* ---- redis_backend.c ---------------------------------------------------------------------------
- */
-
-void job_free(struct job *job);
 /* Reports to a waiting caller that nothing is in progress any more. */
-void redis_backend_settle(struct redis_backend *store);
+static inline void redis_backend_settle(struct redis_backend *store)
+{
+    if (store->n_pending > 0 || store->drained == NULL)
+        return;
+    void (*drained)(void *arg) = store->drained;
+    store->drained = NULL;
+    drained(store->drained_arg);
+}
 
-/* ---- redis_backend_lease.c ---------------------------------------------------------------------
- */
+/* ---- redis_backend.c ------------------------------------------------------------------------- */
 
-/* False: no memory. */
-bool redis_backend_command_leased(struct redis_backend *store, const struct backend_request *ask,
-                                  const struct script_item *item, const struct script_ask *asked);
-
-/* ---- redis_backend_answer.c --------------------------------------------------------------------
- */
-
-router_answered part_answered;
 /* Why a command was not done, or not certainly. */
 enum backend_error redis_backend_error_of(enum router_outcome outcome);
 const char *redis_backend_reason(const struct redis_backend *store, enum router_outcome outcome,
                                  const struct redis_reply *reply);
 
-/* ---- redis_backend_pool.c ----------------------------------------------------------------------
- */
-
-extern const struct backend_pools_ops redis_backend_pools_ops;
-
-/* ---- redis_backend_return.c --------------------------------------------------------------------
- */
+/* ---- redis_backend_return.c ------------------------------------------------------------------ */
 
 /* Gives back what a part of the request was granted beyond `kept` units of each item. */
 void part_return(struct part *part, uint32_t kept, uint64_t now_ns);

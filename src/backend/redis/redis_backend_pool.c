@@ -121,7 +121,7 @@ static void answered(void *arg, enum router_outcome outcome, const struct redis_
     }
     op->at_work = NULL;
     free(job);
-    store->n_jobs--;
+    store->n_pending--;
     op->answered(op, now_ns + offset_ns);
     redis_backend_settle(store);
 }
@@ -213,7 +213,7 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
         answer->error = "too many requests wait for the store";
         return;
     }
-    store->n_jobs++;
+    store->n_pending++;
     op->at_work = job;
     answer->servers = server;
     answer->outcome = BACKEND_WAITS;
@@ -225,13 +225,13 @@ static void op_forget(struct backend_pools *pools, struct backend_pool_op *op)
     struct pool_job *job = op->at_work;
     assert(job != NULL && job->op == op);
     op->at_work = NULL;
-    router_forget(store->router, job->ask);
+    router_forget(job->ask);
     free(job);
-    store->n_jobs--;
+    store->n_pending--;
     redis_backend_settle(store);
 }
 
-const struct backend_pools_ops redis_backend_pools_ops = {
+static const struct backend_pools_ops pools_ops = {
     .list_new = op_list_new,
     .list_free = redis_backend_pool_list_free,
     .list_len = op_list_len,
@@ -241,5 +241,7 @@ const struct backend_pools_ops redis_backend_pools_ops = {
 
 struct backend_pools *redis_backend_pools(struct backend *store)
 {
-    return &((struct redis_backend *)store)->pools;
+    struct backend_pools *pools = &((struct redis_backend *)store)->pools;
+    pools->ops = &pools_ops;
+    return pools;
 }

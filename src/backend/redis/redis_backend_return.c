@@ -21,7 +21,7 @@ static void on_returned(void *arg, enum router_outcome outcome, const struct red
     (void)outcome;
     (void)reply;
     (void)now_ns;
-    store->n_returns--;
+    store->n_pending--;
     redis_backend_settle(store);
 }
 
@@ -39,7 +39,7 @@ static void send_return(struct part *part, bool is_repeatable, uint64_t now_ns)
         .arg = store,
     };
     if (router_ask(store->router, &command, now_ns) != NULL)
-        store->n_returns++;
+        store->n_pending++;
 }
 
 /* The items of a part, with `kept` taken off what each was granted; returns how many. */

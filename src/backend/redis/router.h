@@ -113,7 +113,7 @@ struct router_ask;
 struct router_ask *router_ask(struct router *router, const struct router_command *command,
                               uint64_t now_ns);
 /* The answer is no longer wanted. The command may still be done. */
-void router_forget(struct router *router, struct router_ask *ask);
+void router_forget(struct router_ask *ask);
 /*
  * Where commands for keys of a slot go: a bit for each server of a cluster, as far as 64 bits go,
  * or bit 0 if there is one server or none is known. A server keeps its bit while it is connected.

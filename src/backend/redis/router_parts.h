@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the files of the router: commands, servers, and which server gets which command. */
+/* Shared by the files of the router: router.c has the commands, router_servers.c the servers. */
 #ifndef STINT_BACKEND_REDIS_ROUTER_PARTS_H
 #define STINT_BACKEND_REDIS_ROUTER_PARTS_H
 
@@ -12,25 +12,18 @@
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
+struct server;
+
 struct ask_list {
     struct router_ask *first, *last;
 };
 
-/* One command, in one list at a time: it waits here, or a connection has it. */
-struct router_ask {
-    struct router_ask *next, *previous;
-    struct ask_list *list;
-    struct router *router;
-    struct server *at; /* the one that has it, or that it waits for. NULL: the master of the slot */
-    router_answered *answered; /* NULL: cancelled */
-    void *arg;
-    uint8_t *memory; /* its words, then their bytes */
-    size_t size, n_words, n_bytes;
-    struct span script;
-    uint64_t deadline_ns, retry_ns; /* retry_ns: not to be sent before */
-    unsigned slot, redirects, tries;
-    bool is_repeatable, is_asking;
-    bool is_sent; /* a connection has it, and will answer */
+/* What the servers need of the commands. */
+struct router_commands {
+    /* Sends what waits and may be sent now. */
+    void (*dispatch)(struct router *router, uint64_t now_ns);
+    /* Commands that wait for an unavailable server go back to the master of the slot. */
+    void (*unbind)(struct router *router, struct server *server);
 };
 
 /* ---- Servers --------------------------------------------------------------------------------- */
@@ -63,6 +56,7 @@ struct server {
 
 struct router {
     struct router_options options;
+    const struct router_commands *commands;
     struct router_metrics metrics;
     struct stint_error fault;
     uint64_t random;
@@ -97,31 +91,17 @@ struct router {
     bool is_ending;
 };
 
-/* ---- router.c -------------------------------------------------------------------------------- */
-
-uint64_t router_random(struct router *router);
-/* At least half of it, so that many waiting clients do not come back together. */
-uint64_t router_jitter(struct router *router, uint64_t length_ns);
-/* Something has to be done at that time. */
-void router_hurry(struct router *router, uint64_t at_ns);
-/* Sends what waits and may be sent now. */
-void router_dispatch(struct router *router, uint64_t now_ns);
-/* Commands that wait for an unavailable server go back to the master of the slot. */
-void router_unbind(struct router *router, struct server *server);
-
 static inline void metric_add(_Atomic uint64_t *metric, uint64_t more)
 {
     atomic_fetch_add_explicit(metric, more, memory_order_relaxed);
 }
 
-/* ---- router_asks.c --------------------------------------------------------------------------- */
-
-void ask_list_add(struct ask_list *list, struct router_ask *ask);
-void ask_list_remove(struct router_ask *ask);
-void ask_finish(struct router_ask *ask, enum router_outcome outcome,
-                const struct redis_reply *reply, uint64_t now_ns);
-
 /* ---- router_servers.c ------------------------------------------------------------------------ */
+
+/* At least half of it, so that many waiting clients do not come back together. */
+uint64_t router_jitter(struct router *router, uint64_t length_ns);
+/* Something has to be done at that time. */
+void router_hurry(struct router *router, uint64_t at_ns);
 
 /* NULL: no memory, or too many. A host of "" is the Unix socket. */
 struct server *server_open(struct router *router, const struct store_host *host,
@@ -129,28 +109,16 @@ struct server *server_open(struct router *router, const struct store_host *host,
 /* That of use SERVER_STORE; NULL: none is open. */
 struct server *server_find(const struct router *router, const struct store_host *host);
 struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now_ns);
-/* Notes since when no server is available. */
-void servers_count(struct router *router, uint64_t now_ns);
-/* It gets no more commands, and is closed. */
-void server_end(struct server *server, uint64_t now_ns);
 /* Closes what has ended, and servers unused for a while. */
 void servers_sweep(struct router *router, uint64_t now_ns);
 void servers_free(struct router *router);
-bool server_ask(struct server *server, const char *const *words, size_t n_words,
-                redis_answered *answered, uint64_t now_ns);
-
-/* ---- router_topology.c ----------------------------------------------------------------------- */
 
 /* A problem with the known topology: check it soon. */
 void topology_doubt(struct router *router, uint64_t now_ns);
 /* The same at once, at a server with newer data. */
 void topology_ask(struct server *server, uint64_t now_ns);
 void topology_wake(struct router *router, uint64_t now_ns);
-/* A server of any use is ready, has been lost, or could not be connected. */
-void topology_ready(struct server *server, uint64_t now_ns);
-void topology_lost(struct server *server, uint64_t now_ns);
-void topology_pushed(struct server *server, const struct redis_reply *message, uint64_t now_ns);
-/* The single master is not one: find another, or connect again. */
-void topology_refuse_master(struct server *server, const char *why, uint64_t now_ns);
+/* A server takes no writes: find the master. */
+void topology_refuse_replica(struct server *server, uint64_t now_ns);
 
 #endif

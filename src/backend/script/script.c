@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/wide_int.h"
+#include "limiter/list.h"
 
 #include <assert.h>
 
@@ -12,7 +13,9 @@
 #define REPLY_FIXED 8                                  /* integers of the decision */
 #define REPLY_EACH 6                                   /* integers of each quota of a list */
 #define TICKET_MAX_US (100 * UINT64_C(31536000000000)) /* in the store's numbers */
-#define REPLAYED 4 /* in place of ALLOW: the answer to the first request with the id */
+#define WORD_KEY 3       /* behind EVALSHA, the hash, the number of keys */
+#define WORDS_OF_QUOTA 9 /* verb cost now at limit period x y z */
+#define REPLAYED 4       /* in place of ALLOW: the answer to the first request with the id */
 
 static const char *const verb_names[] = {
     [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
@@ -40,6 +43,16 @@ static const struct lua_script *const scripts_once[] = {
     [STINT_FIXED_WINDOW] = &lua_script_fixed_window_once,
     [STINT_SLIDING_COUNTER] = &lua_script_sliding_counter_once,
     [STINT_CONCURRENCY] = &lua_script_concurrency_once,
+};
+
+static const struct lua_script *const scripts_leased[][2] = {
+    [STINT_WINDOW] = {&lua_script_lease_window, &lua_script_lease_window_once},
+    [STINT_BUCKETS] = {&lua_script_lease_buckets, &lua_script_lease_buckets_once},
+    [STINT_LOG] = {&lua_script_lease_log, &lua_script_lease_log_once},
+    [STINT_GCRA] = {&lua_script_lease_gcra, &lua_script_lease_gcra_once},
+    [STINT_FIXED_WINDOW] = {&lua_script_lease_fixed_window, &lua_script_lease_fixed_window_once},
+    [STINT_SLIDING_COUNTER] = {&lua_script_lease_sliding_counter,
+                               &lua_script_lease_sliding_counter_once},
 };
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
@@ -364,6 +377,79 @@ void script_command_list(struct script_command *command, const struct script_ite
     }
     if (ask->id != NULL)
         add_id(command, ask);
+}
+
+/* ---- Leases ---------------------------------------------------------------------------------- */
+
+bool script_is_leased(const struct backend_item *item)
+{
+    return item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE &&
+           item->quota != &item->rule->shadow && /* a candidate admits nothing */
+           item->quota->algorithm != STINT_CONCURRENCY && !item->quota->count_denied;
+}
+
+static void insert(struct script_command *command, size_t at, struct span word)
+{
+    assert(command->n_words < SCRIPT_WORDS_MAX);
+    memmove(&command->words[at + 1], &command->words[at],
+            (command->n_words - at) * sizeof(command->words[0]));
+    command->words[at] = word;
+    command->n_words++;
+}
+
+/* Options that were left out are restored before those that follow them. */
+static void fill_options(struct script_command *command, size_t first)
+{
+    while (command->n_words < first + WORDS_OF_QUOTA)
+        add(command, span_of_text("0"));
+}
+
+void script_command_leased(struct script_command *command, const struct script_item *item,
+                           struct span leases, const struct script_ask *ask,
+                           const struct backend_request *lease)
+{
+    bool lends = lease->verb == BACKEND_LEASE, has_id = ask->id != NULL;
+    struct script_ask asked = *ask;
+    assert(item->quota->algorithm != STINT_CONCURRENCY && lease->n_ended <= SCRIPT_ENDED_MAX);
+    assert(!has_id || (!lends && lease->verb != BACKEND_RETURN && lease->n_ended == 0));
+    if (lends)
+        asked.at_ns = lease->least * NS_PER_US;
+    script_command_one(command, item, &asked);
+    command->script = scripts_leased[item->quota->algorithm][has_id];
+    command->words[1] = span_of(command->script->sha1, sizeof(command->script->sha1) - 1);
+    command->words[2] = span_of_text(has_id ? "3" : "2");
+    insert(command, WORD_KEY + 1, leases);
+    size_t first = WORD_KEY + 2;
+    if (lends || lease->verb == BACKEND_RETURN)
+        command->words[first] = span_of_text(lends ? "lease" : "return");
+    if (!lends && lease->n_ended == 0)
+        return;
+    fill_options(command, first);
+    add_number(command, lends ? (int64_t)(lease->term_ns / NS_PER_US) : 0);
+    for (size_t i = 0; i < lease->n_ended; i++) {
+        add_number(command, (int64_t)(lease->ended[i].ends_ns / NS_PER_US));
+        add_number(command, lease->ended[i].units);
+        add_number(command, lease->ended[i].left);
+    }
+}
+
+/* ---- Several quotas -------------------------------------------------------------------------- */
+
+struct stint_decision script_sum(const struct stint_decision *each, size_t n_items)
+{
+    size_t binding = 0;
+    uint64_t retry_ns = 0;
+    for (size_t i = 0; i < n_items; i++) {
+        if (each[i].outcome > each[binding].outcome ||
+            (each[i].outcome == each[binding].outcome && list_has_less(&each[i], &each[binding])))
+            binding = i;
+        retry_ns = max_u64(retry_ns, each[i].retry_after_ns);
+    }
+    struct stint_decision sum = each[binding];
+    sum.binding = (uint8_t)binding;
+    sum.retry_after_ns = sum.outcome == STINT_ALLOW ? 0 : retry_ns;
+    sum.granted = sum.outcome == STINT_ALLOW ? sum.granted : 0;
+    return sum;
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */

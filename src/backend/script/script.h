@@ -8,7 +8,7 @@
 #define STINT_BACKEND_SCRIPT_SCRIPT_H
 
 #include "backend/script/lua_script.h"
-#include "stint.h"
+#include "decide/backend.h"
 
 #define SCRIPT_WORDS_MAX (3 + STINT_ITEMS_MAX + 1 + 3 + 7 * STINT_ITEMS_MAX + 3)
 #define SCRIPT_DIGITS_MAX 22 /* of one number: 20 digits, a sign, and its mark */
@@ -150,6 +150,28 @@ void script_command_one(struct script_command *command, const struct script_item
 /* 1 to STINT_ITEMS_MAX quotas, by lua_script_list. Not for book, unbook, release and renew. */
 void script_command_list(struct script_command *command, const struct script_item *items,
                          size_t n_items, const struct script_ask *ask);
+
+/* ---- Leases ---------------------------------------------------------------------------------- */
+
+#define SCRIPT_ENDED_MAX 8             /* leases that one request ends */
+#define SCRIPT_LEASES_SUFFIX "!leases" /* of their key, after that of the state: no text has a !   \
+                                        */
+
+/* Whether units of this item are leased: then all its requests use the next function. */
+bool script_is_leased(const struct backend_item *item);
+/*
+ * One quota, with a second key for the leases, and two more verbs: BACKEND_LEASE and BACKEND_RETURN
+ * of `lease`, for which that of `ask` is SCRIPT_PEEK. With an id: neither, and nothing ended. The
+ * one holder of the reply to a lease is its end and the number of others.
+ */
+void script_command_leased(struct script_command *command, const struct script_item *item,
+                           struct span leases, const struct script_ask *ask,
+                           const struct backend_request *lease);
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+/* The decisions of several quotas as one: docs/store-scripts.md, "Several quotas". */
+struct stint_decision script_sum(const struct stint_decision *each, size_t n_items);
 
 /*
  * False, with an undefined result, for integers that no script of stint replies. n_listed: the

@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* States and time. A position counts the bytes of all commands since the beginning. */
+/*
+ * Commands and replies in their order. A password goes as the value of any key; refused statistics
+ * are treated as unknown.
+ */
 #include "backend/wire/memcached_conn.h"
 
-#include "backend/backoff.h"
-#include "backend/wire/memcached_greeting.h"
+#include "base/buf.h"
 #include "base/ns.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 #define UPTIME_SLACK_S 5
 #define INPUT_MAX (MEMCACHED_LINE_MAX + MEMCACHED_VALUE_MAX + 2)
+#define WORDS_MAX 96 /* all of a command but key and value */
+#define GREETING_MAX 1024
+/* The meta commands have their present form since then. */
+#define OLDEST_MAJOR 1
+#define OLDEST_MINOR 6
+#define OLDEST_PATCH 10
 
-enum state {
-    STATE_UNAVAILABLE, /* until the back-off ends */
-    STATE_DUE,         /* wants a socket */
-    STATE_DIALLING,    /* has one that is not connected yet */
-    STATE_GREETING,    /* has sent the version command */
-    STATE_READY,
-    STATE_GIVEN_UP, /* wants its socket closed */
+/* Distinguishes the server from an earlier one at the same address. */
+struct memcached_server {
+    char version[32];
+    uint64_t pid, uptime_s; /* 0: not reported */
 };
 
 struct pending {
@@ -30,282 +34,207 @@ struct pending {
 };
 
 struct memcached_conn {
-    struct link link;
-    struct memcached_conn_options options;
-    enum state state;
-    struct memcached_greeting greeting;
-    struct memcached_server server; /* the last one that greeted */
+    struct pipeline pipe;
+    bool is_let_in;                   /* the server has accepted the password, or wants none */
+    struct memcached_server greeting; /* the one that greets */
+    struct memcached_server server;   /* the last one that greeted */
     uint64_t greeted_ns;
     bool has_greeted; /* ever */
     unsigned restarts;
-    struct stint_error fault;
-    struct redis_bytes input; /* of a reply that is not complete yet */
-
+    struct wire_bytes input; /* of a reply that is not complete yet */
     struct pending *pending; /* a ring */
     size_t first, n_pending;
-    struct redis_bytes bytes; /* to be sent, after some that were sent */
-    uint64_t base;            /* position of the first byte */
-    uint64_t sent;            /* up to where */
-
-    uint64_t state_ends_ns;        /* of AWAY, or of DIALLING and GREETING together */
-    uint64_t unavailable_since_ns; /* 0: it is ready */
-    struct backoff backoff;
 };
 
-static const struct link_ops link_ops;
-
-static struct memcached_conn *conn_of(struct link *link)
+static struct memcached_conn *of(struct pipeline *pipe)
 {
-    return (struct memcached_conn *)link;
-}
-
-static const struct memcached_conn *const_conn_of(const struct link *link)
-{
-    return (const struct memcached_conn *)link;
-}
-
-/* ---- Start and end --------------------------------------------------------------------------- */
-
-static void set_default(uint64_t *value, uint64_t standard)
-{
-    if (*value == 0)
-        *value = standard;
-}
-
-static void set_default_size(size_t *value, size_t standard)
-{
-    if (*value == 0)
-        *value = standard;
-}
-
-struct memcached_conn *memcached_conn_new(const struct memcached_conn_options *options)
-{
-    struct memcached_conn *conn = calloc(1, sizeof(*conn));
-    if (conn == NULL)
-        return NULL;
-    conn->link.ops = &link_ops;
-    conn->options = *options;
-    set_default(&conn->options.connect_ns, 250 * NS_PER_MS);
-    set_default(&conn->options.reply_ns, 50 * NS_PER_MS);
-    set_default(&conn->options.backoff_first_ns, 10 * NS_PER_MS);
-    set_default(&conn->options.backoff_max_ns, 500 * NS_PER_MS);
-    set_default_size(&conn->options.commands_max, 4096);
-    set_default_size(&conn->options.bytes_max, 1u << 20);
-    conn->state = STATE_DUE;
-    conn->backoff.random = options->seed;
-    conn->backoff.next_ns = conn->options.backoff_first_ns;
-    conn->state_ends_ns = STINT_NEVER_NS;
-    conn->pending = calloc(conn->options.commands_max, sizeof(*conn->pending));
-    if (conn->pending == NULL) {
-        free(conn);
-        return NULL;
-    }
-    return conn;
-}
-
-struct link *memcached_conn_link(struct memcached_conn *conn)
-{
-    return &conn->link;
+    return (struct memcached_conn *)pipe;
 }
 
 static struct pending *at(const struct memcached_conn *conn, size_t index)
 {
-    return &conn->pending[(conn->first + index) % conn->options.commands_max];
+    return &conn->pending[(conn->first + index) % conn->pipe.options.commands_max];
 }
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
-static uint64_t end_of(const struct memcached_conn *conn)
+static void write_flags(struct wire_bytes *bytes, const struct memcached_command *command)
 {
-    return conn->base + conn->bytes.len;
+    switch (command->verb) {
+    case MEMCACHED_GET:
+        wire_bytes_add_text(bytes, " v c h");
+        break;
+    case MEMCACHED_ADD:
+    case MEMCACHED_SWAP:
+    case MEMCACHED_SET:
+        wire_bytes_add_number(bytes, " ", command->value.len);
+        wire_bytes_add_number(bytes, " T", command->ttl_s);
+        if (command->verb == MEMCACHED_ADD)
+            wire_bytes_add_text(bytes, " ME");
+        else if (command->verb == MEMCACHED_SWAP)
+            wire_bytes_add_number(bytes, " C", command->number);
+        wire_bytes_add_text(bytes, "\r\n");
+        wire_bytes_add(bytes, command->value);
+        break;
+    default:
+        break;
+    }
 }
 
-static void drop_sent(struct memcached_conn *conn)
+/* "ms KEY 3 T60 C17\r\nabc\r\n": a verb, the key, a length, flags of one letter each. */
+static void write_command(struct wire_bytes *bytes, const struct memcached_command *command)
 {
-    size_t dropped = (size_t)(conn->sent - conn->base);
-    if (dropped == 0)
-        return;
-    memmove(conn->bytes.ptr, conn->bytes.ptr + dropped, conn->bytes.len - dropped);
-    conn->bytes.len -= dropped;
-    conn->base = conn->sent;
+    static const char *const words[] = {
+        [MEMCACHED_GET] = "mg", [MEMCACHED_ADD] = "ms",    [MEMCACHED_SWAP] = "ms",
+        [MEMCACHED_SET] = "ms", [MEMCACHED_DELETE] = "md", [MEMCACHED_STATS] = "stats",
+    };
+    /* A number of 0 would count as no number, and any value be overwritten. */
+    assert(command->verb != MEMCACHED_SWAP || command->number > 0);
+    wire_bytes_add_text(bytes, words[command->verb]);
+    if (command->key.len > 0)
+        wire_bytes_add_text(bytes, " ");
+    wire_bytes_add(bytes, command->key);
+    write_flags(bytes, command);
+    wire_bytes_add_text(bytes, "\r\n");
+}
+
+static void set_earliest(struct memcached_conn *conn)
+{
+    /* Each has the same time, so the first is late first. */
+    conn->pipe.earliest_ns = conn->n_pending > 0 ? at(conn, 0)->deadline_ns : STINT_NEVER_NS;
 }
 
 bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_command *command,
                         uint64_t now_ns)
 {
-    size_t len = memcached_command_len(command);
+    struct pipeline *pipe = &conn->pipe;
+    size_t len = WORDS_MAX + command->key.len + command->value.len;
     assert(command->key.len <= MEMCACHED_KEY_MAX);
-    if (conn->state != STATE_READY || conn->n_pending == conn->options.commands_max)
+    if (pipe->state != PIPELINE_READY || conn->n_pending == pipe->options.commands_max)
         return false;
-    if (conn->bytes.len + len > conn->bytes.size)
-        drop_sent(conn);
-    if (!redis_bytes_reserve(&conn->bytes, len, conn->options.bytes_max))
+    if (pipe->bytes.len + len > pipe->bytes.size)
+        pipeline_drop(pipe, pipe->sent);
+    if (!wire_bytes_reserve(&pipe->bytes, len, pipe->options.bytes_max))
         return false;
-    memcached_command_write(&conn->bytes, command);
+    write_command(&pipe->bytes, command);
     *at(conn, conn->n_pending++) = (struct pending){
         .answered = command->answered,
         .arg = command->arg,
-        .deadline_ns = now_ns + conn->options.reply_ns,
-        .end = end_of(conn),
+        .deadline_ns = now_ns + pipe->options.reply_ns,
+        .end = pipeline_end(pipe),
         .verb = (uint8_t)command->verb,
     };
+    set_earliest(conn);
     return true;
-}
-
-const char *memcached_conn_version(const struct memcached_conn *conn)
-{
-    return conn->server.version;
 }
 
 /* ---- Commands that end without a reply ------------------------------------------------------- */
 
 static void take_first(struct memcached_conn *conn)
 {
-    conn->first = (conn->first + 1) % conn->options.commands_max;
+    conn->first = (conn->first + 1) % conn->pipe.options.commands_max;
     conn->n_pending--;
+    set_earliest(conn);
 }
 
 /* Commands that were sent whole end without an answer. A server runs no partial commands. */
-static void end_all(struct memcached_conn *conn, uint64_t now_ns)
+static void end_all(struct pipeline *pipe, uint64_t now_ns)
 {
-    uint64_t sent = conn->sent;
-    assert(conn->state != STATE_READY); /* so that no command is accepted meanwhile */
+    struct memcached_conn *conn = of(pipe);
+    assert(pipe->state != PIPELINE_READY); /* so that no command is accepted meanwhile */
     while (conn->n_pending > 0) {
         struct pending pending = *at(conn, 0);
         take_first(conn);
-        enum memcached_outcome outcome = pending.end > sent              ? MEMCACHED_UNSENT
+        enum memcached_outcome outcome = pending.end > pipe->sent        ? MEMCACHED_UNSENT
                                          : pending.deadline_ns <= now_ns ? MEMCACHED_LATE
                                                                          : MEMCACHED_LOST;
         pending.answered(pending.arg, outcome, NULL, now_ns);
     }
-    conn->bytes.len = 0;
-    conn->base = conn->sent = 0;
+    pipe->bytes.len = 0;
+    pipe->base = pipe->sent = 0;
 }
 
-/* ---- States ---------------------------------------------------------------------------------- */
-
-static enum link_wants conn_wants(const struct link *link)
+static void be_late(struct pipeline *pipe, uint64_t now_ns)
 {
-    const struct memcached_conn *conn = const_conn_of(link);
-    return conn->state == STATE_DUE        ? LINK_WANTS_SOCKET
-           : conn->state == STATE_GIVEN_UP ? LINK_WANTS_CLOSE
-                                           : LINK_WANTS_NOTHING;
+    pipeline_give_up_late(pipe);
+    end_all(pipe, now_ns);
 }
 
-static void conn_dialling(struct link *link, uint64_t now_ns)
+/* ---- The greeting ---------------------------------------------------------------------------- */
+
+static void write_password(struct wire_bytes *bytes, const char *user, const char *password)
 {
-    struct memcached_conn *conn = conn_of(link);
-    assert(conn->state == STATE_DUE);
-    conn->state = STATE_DIALLING;
-    conn->state_ends_ns = now_ns + conn->options.connect_ns;
-    if (conn->unavailable_since_ns == 0)
-        conn->unavailable_since_ns = now_ns;
+    wire_bytes_add_number(bytes, "set auth 0 0 ", strlen(user) + 1 + strlen(password));
+    wire_bytes_add_text(bytes, "\r\n");
+    wire_bytes_add_text(bytes, user);
+    wire_bytes_add_text(bytes, " ");
+    wire_bytes_add_text(bytes, password);
+    wire_bytes_add_text(bytes, "\r\n");
 }
 
-static void give_up(struct memcached_conn *conn)
+static bool begin(struct pipeline *pipe)
 {
-    conn->state = STATE_GIVEN_UP;
-    conn->state_ends_ns = STINT_NEVER_NS;
-}
-
-static void conn_connected(struct link *link, uint64_t now_ns)
-{
-    struct memcached_conn *conn = conn_of(link);
-    (void)now_ns;
-    if (conn->state != STATE_DIALLING) /* too late: it is closed */
-        return;
-    conn->state = STATE_GREETING;
+    struct memcached_conn *conn = of(pipe);
+    const char *user = pipe->options.user, *password = pipe->options.password;
+    bool has_password = password != NULL && password[0] != '\0';
+    size_t len = WORDS_MAX;
+    user = user != NULL ? user : "";
+    if (has_password)
+        len += strlen(user) + strlen(password);
+    conn->greeting = (struct memcached_server){.pid = 0};
+    conn->is_let_in = !has_password;
     conn->input.len = 0;
-    if (memcached_greeting_begin(&conn->greeting, conn->options.user, conn->options.password))
-        return;
-    err_set(&conn->fault, STINT_E_SYSTEM, "no memory for a connection to the store");
-    give_up(conn);
+    if (!wire_bytes_reserve(&pipe->greeting, len, GREETING_MAX))
+        return false;
+    if (has_password)
+        write_password(&pipe->greeting, user, password);
+    wire_bytes_add_text(&pipe->greeting, "version\r\nstats\r\n");
+    return true;
 }
 
-static void conn_lost(struct link *link, const char *why, uint64_t now_ns)
+/* "1.6.18": the first numbers, and any text after them. */
+static bool is_new_enough(const char *version)
 {
-    struct memcached_conn *conn = conn_of(link);
-    if (conn->state == STATE_UNAVAILABLE)
-        return;
-    if (why != NULL && conn->state != STATE_GIVEN_UP)
-        err_set(&conn->fault, STINT_E_GONE, "%s", why);
-    memcached_greeting_deinit(&conn->greeting);
-    conn->state = STATE_UNAVAILABLE;
-    if (conn->unavailable_since_ns == 0)
-        conn->unavailable_since_ns = now_ns;
-    conn->state_ends_ns = now_ns + backoff_wait_ns(&conn->backoff, conn->options.backoff_max_ns);
-    end_all(conn, now_ns);
-}
-
-static void conn_free(struct link *link, uint64_t now_ns)
-{
-    struct memcached_conn *conn = conn_of(link);
-    conn->state = STATE_UNAVAILABLE;
-    end_all(conn, now_ns);
-    memcached_greeting_deinit(&conn->greeting);
-    redis_bytes_deinit(&conn->input);
-    redis_bytes_deinit(&conn->bytes);
-    free(conn->pending);
-    free(conn);
-}
-
-/* ---- Time ------------------------------------------------------------------------------------ */
-
-static uint64_t conn_deadline(const struct link *link)
-{
-    const struct memcached_conn *conn = const_conn_of(link);
-    return conn->n_pending > 0 && at(conn, 0)->deadline_ns < conn->state_ends_ns
-               ? at(conn, 0)->deadline_ns
-               : conn->state_ends_ns;
-}
-
-static void conn_wake(struct link *link, uint64_t now_ns)
-{
-    struct memcached_conn *conn = conn_of(link);
-    if (conn->state_ends_ns <= now_ns && conn->state == STATE_UNAVAILABLE) {
-        conn->state = STATE_DUE;
-        conn->state_ends_ns = STINT_NEVER_NS;
-    } else if (conn->state_ends_ns <= now_ns) {
-        err_set(&conn->fault, STINT_E_GONE, "memcached has not greeted within %llu ms",
-                (unsigned long long)(conn->options.connect_ns / NS_PER_MS));
-        give_up(conn);
+    static const unsigned oldest[] = {OLDEST_MAJOR, OLDEST_MINOR, OLDEST_PATCH};
+    for (size_t i = 0; i < 3; i++) {
+        unsigned number = 0;
+        for (; *version >= '0' && *version <= '9' && number < 10000; version++)
+            number = number * 10 + (unsigned)(*version - '0');
+        if (number != oldest[i])
+            return number > oldest[i];
+        if (*version == '.')
+            version++;
     }
-    /* Each has the same time, so the first is late first. */
-    if (conn->n_pending == 0 || at(conn, 0)->deadline_ns > now_ns)
-        return;
-    err_set(&conn->fault, STINT_E_GONE, "memcached has not answered within %llu ms",
-            (unsigned long long)(conn->options.reply_ns / NS_PER_MS));
-    give_up(conn);
-    end_all(conn, now_ns);
+    return true;
 }
 
-/* ---- Bytes ----------------------------------------------------------------------------------- */
-
-static struct span conn_output(const struct link *link)
+static int read_version(struct memcached_server *server, struct span version,
+                        struct stint_error *error)
 {
-    const struct memcached_conn *conn = const_conn_of(link);
-    if (conn->state == STATE_GREETING)
-        return memcached_greeting_output(&conn->greeting);
-    if (conn->state != STATE_READY || conn->bytes.ptr == NULL)
-        return span_of(NULL, 0);
-    size_t skipped = (size_t)(conn->sent - conn->base);
-    return span_of(conn->bytes.ptr + skipped, conn->bytes.len - skipped);
+    struct buf buf = buf_of(server->version, sizeof(server->version));
+    size_t most = sizeof(server->version) - 1;
+    buf_add(&buf, "%.*s", version.len < most ? (int)version.len : (int)most,
+            (const char *)version.ptr);
+    if (!is_new_enough(server->version))
+        return err_set(error, STINT_E_MISMATCH,
+                       "memcached %s is too old: expected %d.%d.%d, which has meta commands",
+                       server->version, OLDEST_MAJOR, OLDEST_MINOR, OLDEST_PATCH);
+    return 0;
 }
 
-static void conn_sent(struct link *link, size_t len)
+static int read_stat(struct memcached_server *server, const struct memcached_reply *reply)
 {
-    struct memcached_conn *conn = conn_of(link);
-    if (conn->state == STATE_GREETING)
-        memcached_greeting_sent(&conn->greeting, len);
-    else if (conn->state == STATE_READY)
-        conn->sent += len;
-    assert(conn->sent <= end_of(conn));
+    if (span_equals(reply->name, "pid"))
+        (void)resp_number_read(reply->value, UINT32_MAX, &server->pid);
+    else if (span_equals(reply->name, "uptime"))
+        (void)resp_number_read(reply->value, UINT32_MAX, &server->uptime_s);
+    return 0;
 }
 
 /* The same server, still running; its clock has whole seconds, and may not have advanced yet. */
 static void count_restart(struct memcached_conn *conn, uint64_t now_ns)
 {
-    const struct memcached_server *old = &conn->server, *found = &conn->greeting.server;
+    const struct memcached_server *old = &conn->server, *found = &conn->greeting;
     uint64_t gone_s = (now_ns - conn->greeted_ns) / NS_PER_S;
     bool runs_on = found->pid == old->pid && found->pid != 0 &&
                    found->uptime_s + UPTIME_SLACK_S >= old->uptime_s + gone_s;
@@ -316,20 +245,33 @@ static void count_restart(struct memcached_conn *conn, uint64_t now_ns)
     conn->greeted_ns = now_ns;
 }
 
-static void greet(struct memcached_conn *conn, const struct memcached_reply *reply, uint64_t now_ns)
+/* A code: why the server is not usable. */
+static int take_greeting(struct memcached_conn *conn, const struct memcached_reply *reply,
+                         uint64_t now_ns)
 {
-    int code = memcached_greeting_take(&conn->greeting, reply, &conn->fault);
-    if (code < 0)
-        give_up(conn);
-    if (code <= 0)
-        return;
+    struct stint_error *error = &conn->pipe.fault;
+    bool is_known = conn->greeting.version[0] != '\0';
+    if (reply->code == MEMCACHED_ERROR && !is_known)
+        return err_set(error, STINT_E_MISMATCH, "memcached refuses %s: %.*s",
+                       conn->is_let_in ? "to report its version" : "the password",
+                       reply->value.len < 200 ? (int)reply->value.len : 200,
+                       (const char *)reply->value.ptr);
+    if (!conn->is_let_in && reply->code == MEMCACHED_STORED) {
+        conn->is_let_in = true;
+        return 0;
+    }
+    if (conn->is_let_in && !is_known && reply->code == MEMCACHED_VERSION)
+        return read_version(&conn->greeting, reply->value, error);
+    if (is_known && reply->code == MEMCACHED_STAT)
+        return read_stat(&conn->greeting, reply);
+    if (!is_known || (reply->code != MEMCACHED_END && reply->code != MEMCACHED_ERROR))
+        return err_set(error, STINT_E_MISMATCH, "the server does not identify itself as memcached");
     count_restart(conn, now_ns);
-    memcached_greeting_deinit(&conn->greeting);
-    conn->state = STATE_READY;
-    conn->state_ends_ns = STINT_NEVER_NS;
-    conn->backoff.next_ns = conn->options.backoff_first_ns;
-    conn->unavailable_since_ns = 0;
+    pipeline_be_ready(&conn->pipe);
+    return 0;
 }
+
+/* ---- Replies --------------------------------------------------------------------------------- */
 
 /* The replies of a command beside errors. */
 static bool is_reply_of(enum memcached_verb verb, enum memcached_code code)
@@ -360,17 +302,17 @@ static bool is_reply_of(enum memcached_verb verb, enum memcached_code code)
 static void answer(struct memcached_conn *conn, const struct memcached_reply *reply,
                    uint64_t now_ns)
 {
-    bool is_asked = conn->n_pending > 0 && at(conn, 0)->end <= conn->sent;
+    bool is_asked = conn->n_pending > 0 && at(conn, 0)->end <= conn->pipe.sent;
     if (!is_asked || !is_reply_of(at(conn, 0)->verb, reply->code)) {
-        err_set(&conn->fault, STINT_E_SYNTAX, "memcached sent a reply to no command");
-        give_up(conn);
+        err_set(&conn->pipe.fault, STINT_E_SYNTAX, "memcached sent a reply to no command");
+        pipeline_give_up(&conn->pipe);
         return;
     }
     struct pending pending = *at(conn, 0);
     if (reply->code != MEMCACHED_STAT)
         take_first(conn);
     if (conn->n_pending == 0)
-        drop_sent(conn);
+        pipeline_drop(&conn->pipe, conn->pipe.sent);
     pending.answered(pending.arg,
                      reply->code == MEMCACHED_ERROR ? MEMCACHED_REFUSED : MEMCACHED_DONE, reply,
                      now_ns);
@@ -380,32 +322,33 @@ static void answer(struct memcached_conn *conn, const struct memcached_reply *re
 static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t now_ns)
 {
     size_t used = 0;
-    while (conn->state == STATE_GREETING || conn->state == STATE_READY) {
+    while (conn->pipe.state == PIPELINE_GREETING || conn->pipe.state == PIPELINE_READY) {
         struct memcached_reply reply;
-        int len =
-            memcached_reply_read(&reply, span_of(bytes.ptr + used, bytes.len - used), &conn->fault);
+        int len = memcached_reply_read(&reply, span_of(bytes.ptr + used, bytes.len - used),
+                                       &conn->pipe.fault);
         if (len < 0)
             return len;
         if (len == 0)
             break;
         used += (size_t)len;
-        if (conn->state == STATE_GREETING)
-            greet(conn, &reply, now_ns);
-        else
+        if (conn->pipe.state == PIPELINE_READY)
             answer(conn, &reply, now_ns);
+        else if ((len = take_greeting(conn, &reply, now_ns)) < 0)
+            return len;
     }
     return (int)used;
 }
 
 /* An incomplete reply is kept until the rest has come. */
-static int read_bytes(struct memcached_conn *conn, struct span bytes, uint64_t now_ns)
+static int read_bytes(struct pipeline *pipe, struct span bytes, uint64_t now_ns)
 {
-    struct redis_bytes *input = &conn->input;
+    struct memcached_conn *conn = of(pipe);
+    struct wire_bytes *input = &conn->input;
     struct span all = bytes;
     if (input->len > 0) {
-        if (!redis_bytes_reserve(input, bytes.len, INPUT_MAX + bytes.len))
-            return err_set(&conn->fault, STINT_E_SYSTEM, "no memory for memcached's reply");
-        memcached_add_span(input, bytes);
+        if (!wire_bytes_reserve(input, bytes.len, INPUT_MAX + bytes.len))
+            return err_set(&conn->pipe.fault, STINT_E_SYSTEM, "no memory for memcached's reply");
+        wire_bytes_add(input, bytes);
         all = span_of(input->ptr, input->len);
     }
     int used = read_replies(conn, all, now_ns);
@@ -417,38 +360,53 @@ static int read_bytes(struct memcached_conn *conn, struct span bytes, uint64_t n
         input->len = left;
         return 0;
     }
-    if (!redis_bytes_reserve(input, left, INPUT_MAX + left))
-        return err_set(&conn->fault, STINT_E_SYSTEM, "no memory for memcached's reply");
-    memcached_add_span(input, span_of(all.ptr + used, left));
+    if (!wire_bytes_reserve(input, left, INPUT_MAX + left))
+        return err_set(&conn->pipe.fault, STINT_E_SYSTEM, "no memory for memcached's reply");
+    wire_bytes_add(input, span_of(all.ptr + used, left));
     return 0;
 }
 
-static void conn_feed(struct link *link, struct span bytes, uint64_t now_ns)
+/* ---- Start and end --------------------------------------------------------------------------- */
+
+static void free_all(struct pipeline *pipe, uint64_t now_ns)
 {
-    struct memcached_conn *conn = conn_of(link);
-    if (conn->state != STATE_GREETING && conn->state != STATE_READY)
-        return;
-    if (read_bytes(conn, bytes, now_ns) < 0)
-        give_up(conn);
-    if (conn->state == STATE_GIVEN_UP)
-        end_all(conn, now_ns);
+    struct memcached_conn *conn = of(pipe);
+    pipe->state = PIPELINE_UNAVAILABLE;
+    end_all(pipe, now_ns);
+    free(conn->input.ptr);
+    free(conn->pending);
 }
 
-/* ---- State ----------------------------------------------------------------------------------- */
+static const struct pipeline_codec codec = {
+    .server = "memcached",
+    .begin = begin,
+    .read = read_bytes,
+    .end_sent = end_all,
+    .be_late = be_late,
+    .free = free_all,
+};
 
-static bool conn_is_ready(const struct link *link)
+struct memcached_conn *memcached_conn_new(const struct pipeline_options *options)
 {
-    return const_conn_of(link)->state == STATE_READY;
+    struct memcached_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL)
+        return NULL;
+    pipeline_init(&conn->pipe, &codec, options);
+    conn->pending = calloc(conn->pipe.options.commands_max, sizeof(*conn->pending));
+    if (conn->pending != NULL)
+        return conn;
+    free(conn);
+    return NULL;
 }
 
-static const char *conn_fault(const struct link *link)
+struct link *memcached_conn_link(struct memcached_conn *conn)
 {
-    return const_conn_of(link)->fault.message;
+    return &conn->pipe.link;
 }
 
-uint64_t memcached_conn_unavailable_since(const struct memcached_conn *conn)
+const char *memcached_conn_version(const struct memcached_conn *conn)
 {
-    return conn->unavailable_since_ns;
+    return conn->server.version;
 }
 
 unsigned memcached_conn_restarts(const struct memcached_conn *conn)
@@ -456,17 +414,7 @@ unsigned memcached_conn_restarts(const struct memcached_conn *conn)
     return conn->restarts;
 }
 
-static const struct link_ops link_ops = {
-    .wants = conn_wants,
-    .dialling = conn_dialling,
-    .connected = conn_connected,
-    .lost = conn_lost,
-    .feed = conn_feed,
-    .output = conn_output,
-    .sent = conn_sent,
-    .deadline = conn_deadline,
-    .wake = conn_wake,
-    .is_ready = conn_is_ready,
-    .fault = conn_fault,
-    .free = conn_free,
-};
+uint64_t memcached_conn_unavailable_since(const struct memcached_conn *conn)
+{
+    return conn->pipe.unavailable_since_ns;
+}

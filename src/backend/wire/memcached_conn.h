@@ -1,34 +1,57 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to memcached as its socket sees it: a link (backend/wire/backend_link.h) that
- * speaks the meta commands. It takes commands only while its server has greeted, bounded in number,
- * bytes and time, and sends none of them twice. Answers come in the order of the commands, and a
- * late one ends the connection. One thread.
+ * One connection to memcached as its socket sees it, which speaks the meta commands. It takes
+ * commands only while its server has greeted, bounded in number, bytes and time, and sends none of
+ * them twice. Answers come in the order of the commands, and a late one ends the connection. One
+ * thread.
  */
 #ifndef STINT_BACKEND_WIRE_MEMCACHED_CONN_H
 #define STINT_BACKEND_WIRE_MEMCACHED_CONN_H
 
-#include "backend/wire/backend_link.h"
-#include "backend/wire/memcached_command.h"
 #include "backend/wire/memcached_reply.h"
+#include "backend/wire/pipeline.h"
 
 struct memcached_conn;
 
-/* Zero is the default. Strings are borrowed. */
-struct memcached_conn_options {
-    const char *user; /* and password: of a server with --auth-file. NULL or "": none */
-    const char *password;
-    uint64_t connect_ns;       /* until the server has greeted. Default 250 ms */
-    uint64_t reply_ns;         /* from the command to the answer. Default 50 ms */
-    uint64_t backoff_first_ns; /* before connecting again. Default 10 ms, doubled each time */
-    uint64_t backoff_max_ns;   /* Default 500 ms */
-    size_t commands_max;       /* commands that wait for an answer. Default 4,096 */
-    size_t bytes_max;          /* of them. Default 1 MiB */
-    uint64_t seed;             /* of the jitter of the back-off */
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+enum memcached_outcome {
+    MEMCACHED_DONE,    /* the reply is one of the command's own */
+    MEMCACHED_REFUSED, /* the reply is an error; nothing was done */
+    MEMCACHED_UNSENT,  /* no reply: the server never had it */
+    MEMCACHED_LATE,    /* no reply in time: it may have been done */
+    MEMCACHED_LOST,    /* no reply, the connection has ended: it may have been done */
 };
 
+/* `reply` is NULL but for DONE and REFUSED, and valid during the call. May send, must not feed. */
+typedef void memcached_answered(void *arg, enum memcached_outcome outcome,
+                                const struct memcached_reply *reply, uint64_t now_ns);
+
+enum memcached_verb {
+    MEMCACHED_GET,    /* the value, its number, and whether it was read before */
+    MEMCACHED_ADD,    /* NOT_STORED where there is one */
+    MEMCACHED_SWAP,   /* EXISTS where the number is another one, NOT_FOUND where there is none */
+    MEMCACHED_SET,    /* whatever the present value */
+    MEMCACHED_DELETE, /* NOT_FOUND where there is none */
+    MEMCACHED_STATS,  /* a reply for each statistic, then END; `key` is the group, "" for all */
+};
+
+#define MEMCACHED_KEY_MAX 250
+
+struct memcached_command {
+    enum memcached_verb verb;
+    struct span key;   /* without blanks and control characters, at most MEMCACHED_KEY_MAX */
+    struct span value; /* of ADD, SWAP and SET */
+    uint64_t number;   /* SWAP: that the value must have */
+    uint64_t ttl_s;    /* ADD, SWAP, SET: in memcached's form; 0: none */
+    memcached_answered *answered;
+    void *arg;
+};
+
+/* ---- Connections ----------------------------------------------------------------------------- */
+
 /* Wants its first socket at once. NULL: no memory. */
-struct memcached_conn *memcached_conn_new(const struct memcached_conn_options *options);
+struct memcached_conn *memcached_conn_new(const struct pipeline_options *options);
 /* For the owner of the socket. Freed by link_free(). */
 struct link *memcached_conn_link(struct memcached_conn *conn);
 

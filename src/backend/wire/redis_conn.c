@@ -1,27 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * States and time. A position counts the bytes of all commands since the beginning; a command's
- * bytes are kept until it is answered, so that it can be sent again where that is safe.
+ * Commands and replies in their order, and what ends them. A command's bytes are kept until it is
+ * answered, so that it can be sent again where that is safe.
  */
 #include "backend/wire/redis_conn.h"
 
-#include "backend/backoff.h"
-#include "backend/wire/redis_command.h"
-#include "backend/wire/redis_greeting.h"
 #include "base/buf.h"
 #include "base/ns.h"
+#include "base/number.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-enum state {
-    STATE_UNAVAILABLE, /* until the back-off ends */
-    STATE_DUE,         /* wants a socket */
-    STATE_DIALLING,    /* has one that is not connected yet */
-    STATE_GREETING,    /* has sent HELLO */
-    STATE_READY,
-    STATE_GIVEN_UP, /* wants its socket closed */
-};
+#define HELLO_WORDS_MAX 7
+#define GREETING_MAX 4096
 
 struct pending {
     redis_answered *answered;
@@ -37,107 +29,66 @@ struct pending {
 };
 
 struct redis_conn {
-    struct link link;
+    struct pipeline pipe;
     struct redis_conn_options options;
-    enum state state;
-    struct redis_reader *reader; /* NULL without a socket */
-    struct redis_greeting greeting;
+    struct redis_reader *reader; /* of the present or last socket; NULL: there was none */
     struct redis_server server;
-    struct stint_error fault;
-
+    unsigned greetings_due;  /* replies to the greeting */
+    bool has_greeted;        /* the reply to HELLO has come */
     struct pending *pending; /* a ring */
     size_t first, n_pending;
-    struct redis_bytes bytes; /* of pending commands; dropped ones stay until space is needed */
-    uint64_t base;            /* position of the first byte */
-    uint64_t sent;            /* up to where */
-
-    const uint8_t *loaded;  /* the script that was loaded last on this socket */
-    uint64_t loaded_at;     /* where its loading ends */
-    uint64_t state_ends_ns; /* of AWAY, or of DIALLING and GREETING together */
-    uint64_t earliest_ns;   /* no pending command's deadline is earlier */
-    uint64_t heard_ns;      /* when bytes came last */
-    struct backoff backoff;
-    bool is_ending; /* takes no more commands */
+    const uint8_t *loaded; /* the script that was loaded last on this socket */
+    uint64_t loaded_at;    /* where its loading ends */
+    uint64_t heard_ns;     /* when bytes came last */
+    bool is_ending;        /* takes no more commands */
 };
-
-/* ---- Start and end --------------------------------------------------------------------------- */
-
-static void set_default(uint64_t *value, uint64_t standard)
-{
-    if (*value == 0)
-        *value = standard;
-}
-
-static void set_default_size(size_t *value, size_t standard)
-{
-    if (*value == 0)
-        *value = standard;
-}
-
-struct redis_conn *redis_conn_new(const struct redis_conn_options *options)
-{
-    struct redis_conn *conn = calloc(1, sizeof(*conn));
-    if (conn == NULL)
-        return NULL;
-    conn->link.ops = &redis_conn_ops;
-    conn->options = *options;
-    set_default(&conn->options.connect_ns, 250 * NS_PER_MS);
-    set_default(&conn->options.reply_ns, 50 * NS_PER_MS);
-    set_default(&conn->options.backoff_first_ns, 10 * NS_PER_MS);
-    set_default(&conn->options.backoff_max_ns, 2 * NS_PER_S);
-    set_default_size(&conn->options.commands_max, 4096);
-    set_default_size(&conn->options.bytes_max, 1u << 20);
-    set_default_size(&conn->options.reply_bytes_max, REDIS_REPLY_BYTES_DEFAULT);
-    conn->state = STATE_DUE;
-    conn->backoff.random = options->seed;
-    conn->backoff.next_ns = conn->options.backoff_first_ns;
-    conn->earliest_ns = conn->state_ends_ns = STINT_NEVER_NS;
-    conn->pending = calloc(conn->options.commands_max, sizeof(*conn->pending));
-    if (conn->pending == NULL) {
-        free(conn);
-        return NULL;
-    }
-    return conn;
-}
 
 static struct pending *at(const struct redis_conn *conn, size_t index)
 {
-    return &conn->pending[(conn->first + index) % conn->options.commands_max];
+    return &conn->pending[(conn->first + index) % conn->pipe.options.commands_max];
 }
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
-static uint64_t end_of(const struct redis_conn *conn)
+/* "*2\r\n$3\r\nGET\r\n$1\r\na\r\n": a count of words, and each with its length. */
+static size_t command_len(const struct span *words, size_t n_words)
 {
-    return conn->base + conn->bytes.len;
+    size_t len = 1 + resp_number_len(n_words) + 2;
+    for (size_t i = 0; i < n_words; i++)
+        len += 1 + resp_number_len(words[i].len) + 2 + words[i].len + 2;
+    return len;
+}
+
+static void write_command(struct wire_bytes *bytes, const struct span *words, size_t n_words)
+{
+    assert(bytes->len + command_len(words, n_words) <= bytes->size);
+    wire_bytes_add_number(bytes, "*", n_words);
+    for (size_t i = 0; i < n_words; i++) {
+        wire_bytes_add_number(bytes, "\r\n$", words[i].len);
+        wire_bytes_add_text(bytes, "\r\n");
+        wire_bytes_add(bytes, words[i]);
+    }
+    wire_bytes_add_text(bytes, "\r\n");
 }
 
 /* Bytes before the first pending command are no longer needed. */
 static void drop_answered(struct redis_conn *conn)
 {
-    uint64_t kept = conn->n_pending > 0 ? at(conn, 0)->begin : end_of(conn);
-    if (kept > conn->sent) /* a command that is sent in part is completed */
-        kept = conn->sent;
-    size_t dropped = (size_t)(kept - conn->base);
-    if (dropped == 0)
-        return;
-    memmove(conn->bytes.ptr, conn->bytes.ptr + dropped, conn->bytes.len - dropped);
-    conn->bytes.len -= dropped;
-    conn->base += dropped;
+    pipeline_drop(&conn->pipe, conn->n_pending > 0 ? at(conn, 0)->begin : UINT64_MAX);
 }
 
 static bool reserve(struct redis_conn *conn, size_t more)
 {
-    if (conn->bytes.len + more > conn->bytes.size)
+    if (conn->pipe.bytes.len + more > conn->pipe.bytes.size)
         drop_answered(conn);
-    return redis_bytes_reserve(&conn->bytes, more, conn->options.bytes_max);
+    return wire_bytes_reserve(&conn->pipe.bytes, more, conn->pipe.options.bytes_max);
 }
 
 static struct pending *append(struct redis_conn *conn)
 {
-    assert(conn->n_pending < conn->options.commands_max);
+    assert(conn->n_pending < conn->pipe.options.commands_max);
     struct pending *pending = at(conn, conn->n_pending++);
-    pending->begin = end_of(conn);
+    pending->begin = pipeline_end(&conn->pipe);
     return pending;
 }
 
@@ -145,28 +96,29 @@ static const struct span asking = {(const uint8_t *)"ASKING", 6};
 
 bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns)
 {
-    size_t len = redis_command_len(command->words, command->n_words);
+    size_t len = command_len(command->words, command->n_words);
     if (command->is_asking)
-        len += redis_command_len(&asking, 1);
-    if (conn->is_ending || conn->n_pending == conn->options.commands_max || !reserve(conn, len))
+        len += command_len(&asking, 1);
+    if (conn->is_ending || conn->n_pending == conn->pipe.options.commands_max ||
+        !reserve(conn, len))
         return false;
     struct pending *pending = append(conn);
     *pending = (struct pending){
         .answered = command->answered,
         .arg = command->arg,
         .script = command->script,
-        .deadline_ns = now_ns + conn->options.reply_ns,
+        .deadline_ns = now_ns + conn->pipe.options.reply_ns,
         .begin = pending->begin,
         .skips = command->is_asking,
         .skips_left = command->is_asking,
         .is_asking = command->is_asking,
     };
     if (command->is_asking)
-        redis_command_write(&conn->bytes, &asking, 1);
-    redis_command_write(&conn->bytes, command->words, command->n_words);
-    pending->end = end_of(conn);
-    if (pending->deadline_ns < conn->earliest_ns)
-        conn->earliest_ns = pending->deadline_ns;
+        write_command(&conn->pipe.bytes, &asking, 1);
+    write_command(&conn->pipe.bytes, command->words, command->n_words);
+    pending->end = pipeline_end(&conn->pipe);
+    if (pending->deadline_ns < conn->pipe.earliest_ns)
+        conn->pipe.earliest_ns = pending->deadline_ns;
     return true;
 }
 
@@ -184,26 +136,27 @@ static bool ask_again(struct redis_conn *conn, const struct pending *old)
     const struct span load[] = {span_of_text("SCRIPT"), span_of_text("LOAD"), old->script};
     bool loads = conn->loaded != old->script.ptr || conn->loaded_at <= old->begin;
     size_t len = (size_t)(old->end - old->begin);
-    size_t load_len = loads ? redis_command_len(load, 3) : 0;
-    if (conn->n_pending == conn->options.commands_max || !reserve(conn, load_len + len))
+    size_t load_len = loads ? command_len(load, 3) : 0;
+    if (conn->n_pending == conn->pipe.options.commands_max || !reserve(conn, load_len + len))
         return false;
     struct pending *pending = append(conn);
     uint64_t begin = pending->begin;
     *pending = *old;
     if (loads) {
-        redis_command_write(&conn->bytes, load, 3);
+        write_command(&conn->pipe.bytes, load, 3);
         conn->loaded = old->script.ptr;
-        conn->loaded_at = end_of(conn);
+        conn->loaded_at = pipeline_end(&conn->pipe);
     }
     /* Bytes are dropped only up to the first pending command, and so are there still. */
-    memcpy(conn->bytes.ptr + conn->bytes.len, conn->bytes.ptr + (old->begin - conn->base), len);
-    conn->bytes.len += len;
+    memcpy(conn->pipe.bytes.ptr + conn->pipe.bytes.len,
+           conn->pipe.bytes.ptr + (old->begin - conn->pipe.base), len);
+    conn->pipe.bytes.len += len;
     pending->begin = begin;
-    pending->end = end_of(conn);
+    pending->end = pipeline_end(&conn->pipe);
     pending->skips = pending->skips_left = (unsigned)loads + old->is_asking;
     pending->is_retried = true;
-    if (pending->deadline_ns < conn->earliest_ns)
-        conn->earliest_ns = pending->deadline_ns;
+    if (pending->deadline_ns < conn->pipe.earliest_ns)
+        conn->pipe.earliest_ns = pending->deadline_ns;
     return true;
 }
 
@@ -220,7 +173,7 @@ static void skip_reply(void *arg, enum redis_outcome outcome, const struct redis
 static void sweep(struct redis_conn *conn)
 {
     size_t n_kept = 0;
-    conn->earliest_ns = STINT_NEVER_NS;
+    conn->pipe.earliest_ns = STINT_NEVER_NS;
     if (conn->n_pending == 0)
         return;
     uint64_t end = at(conn, 0)->begin;
@@ -230,16 +183,16 @@ static void sweep(struct redis_conn *conn)
         if (pending.is_over)
             continue;
         if (end != pending.begin)
-            memmove(conn->bytes.ptr + (end - conn->base),
-                    conn->bytes.ptr + (pending.begin - conn->base), (size_t)len);
+            memmove(conn->pipe.bytes.ptr + (end - conn->pipe.base),
+                    conn->pipe.bytes.ptr + (pending.begin - conn->pipe.base), (size_t)len);
         pending.begin = end;
         pending.end = end += len;
         *at(conn, n_kept++) = pending;
-        if (pending.deadline_ns < conn->earliest_ns)
-            conn->earliest_ns = pending.deadline_ns;
+        if (pending.deadline_ns < conn->pipe.earliest_ns)
+            conn->pipe.earliest_ns = pending.deadline_ns;
     }
     conn->n_pending = n_kept;
-    conn->bytes.len = (size_t)(end - conn->base);
+    conn->pipe.bytes.len = (size_t)(end - conn->pipe.base);
 }
 
 static void end(struct pending *pending, enum redis_outcome outcome, uint64_t now_ns)
@@ -249,10 +202,11 @@ static void end(struct pending *pending, enum redis_outcome outcome, uint64_t no
 }
 
 /* Commands that were sent whole end without an answer; the rest count as unsent. */
-static void end_sent(struct redis_conn *conn, uint64_t now_ns)
+static void end_sent(struct pipeline *pipe, uint64_t now_ns)
 {
+    struct redis_conn *conn = (struct redis_conn *)pipe;
     size_t n_pending = conn->n_pending;
-    uint64_t sent = conn->sent;
+    uint64_t sent = conn->pipe.sent;
     for (size_t i = 0; i < n_pending; i++) {
         struct pending *pending = at(conn, i);
         if (pending->end <= sent)
@@ -263,7 +217,7 @@ static void end_sent(struct redis_conn *conn, uint64_t now_ns)
             pending->skips_left = pending->skips;
     }
     sweep(conn);
-    conn->sent = conn->n_pending > 0 ? at(conn, 0)->begin : end_of(conn);
+    conn->pipe.sent = conn->n_pending > 0 ? at(conn, 0)->begin : pipeline_end(&conn->pipe);
 }
 
 static void end_unsent_late(struct redis_conn *conn, uint64_t now_ns)
@@ -281,9 +235,9 @@ static void end_unsent_late(struct redis_conn *conn, uint64_t now_ns)
  */
 static bool is_stuck(const struct redis_conn *conn, uint64_t now_ns)
 {
-    bool is_silent = conn->heard_ns + conn->options.reply_ns <= now_ns;
-    for (size_t i = 0; i < conn->n_pending && at(conn, i)->begin < conn->sent; i++)
-        if (at(conn, i)->deadline_ns <= now_ns && (is_silent || at(conn, i)->end > conn->sent))
+    bool is_silent = conn->heard_ns + conn->pipe.options.reply_ns <= now_ns;
+    for (size_t i = 0; i < conn->n_pending && at(conn, i)->begin < conn->pipe.sent; i++)
+        if (at(conn, i)->deadline_ns <= now_ns && (is_silent || at(conn, i)->end > conn->pipe.sent))
             return true;
     return false;
 }
@@ -295,158 +249,136 @@ static bool is_stuck(const struct redis_conn *conn, uint64_t now_ns)
 static void end_sent_late(struct redis_conn *conn, uint64_t now_ns)
 {
     size_t n_pending = conn->n_pending;
-    for (size_t i = 0; i < n_pending && at(conn, i)->begin < conn->sent; i++) {
+    for (size_t i = 0; i < n_pending && at(conn, i)->begin < conn->pipe.sent; i++) {
         struct pending *pending = at(conn, i);
         if (pending->deadline_ns > now_ns)
             continue;
         redis_answered *answered = pending->answered;
         pending->answered = skip_reply;
         pending->is_retried = true; /* an unknown script is not sent once more */
-        pending->deadline_ns = now_ns + conn->options.reply_ns;
+        pending->deadline_ns = now_ns + conn->pipe.options.reply_ns;
         answered(pending->arg, REDIS_LATE, NULL, now_ns);
     }
 }
 
-/* ---- States ---------------------------------------------------------------------------------- */
-
-enum link_wants redis_conn_wants(const struct redis_conn *conn)
+static void be_late(struct pipeline *pipe, uint64_t now_ns)
 {
-    return conn->state == STATE_DUE        ? LINK_WANTS_SOCKET
-           : conn->state == STATE_GIVEN_UP ? LINK_WANTS_CLOSE
-                                           : LINK_WANTS_NOTHING;
-}
-
-void redis_conn_dialling(struct redis_conn *conn, uint64_t now_ns)
-{
-    assert(conn->state == STATE_DUE);
-    conn->state = STATE_DIALLING;
-    conn->state_ends_ns = now_ns + conn->options.connect_ns;
-}
-
-static void give_up(struct redis_conn *conn)
-{
-    conn->state = STATE_GIVEN_UP;
-    conn->state_ends_ns = STINT_NEVER_NS;
-}
-
-void redis_conn_connected(struct redis_conn *conn)
-{
-    if (conn->state != STATE_DIALLING) /* too late: it is closed */
-        return;
-    conn->state = STATE_GREETING;
-    conn->reader = redis_reader_new(conn->options.reply_bytes_max);
-    if (conn->reader != NULL && redis_greeting_begin(&conn->greeting, &conn->options))
-        return;
-    err_set(&conn->fault, STINT_E_SYSTEM, "no memory for a connection to the store");
-    give_up(conn);
-}
-
-void redis_conn_lost(struct redis_conn *conn, const char *why, uint64_t now_ns)
-{
-    if (conn->state == STATE_UNAVAILABLE)
-        return;
-    if (why != NULL && conn->state != STATE_GIVEN_UP)
-        err_set(&conn->fault, STINT_E_GONE, "%s", why);
-    redis_reader_free(conn->reader);
-    conn->reader = NULL;
-    redis_greeting_deinit(&conn->greeting);
-    conn->loaded = NULL;
-    conn->state = STATE_UNAVAILABLE;
-    conn->state_ends_ns = now_ns + backoff_wait_ns(&conn->backoff, conn->options.backoff_max_ns);
-    end_sent(conn, now_ns);
-}
-
-void redis_conn_free(struct redis_conn *conn, uint64_t now_ns)
-{
-    if (conn == NULL)
-        return;
-    conn->is_ending = true;
-    for (size_t i = 0; i < conn->n_pending; i++) {
-        struct pending *pending = at(conn, i);
-        end(pending, pending->end <= conn->sent ? REDIS_LOST : REDIS_UNSENT, now_ns);
-    }
-    redis_reader_free(conn->reader);
-    redis_greeting_deinit(&conn->greeting);
-    redis_bytes_deinit(&conn->bytes);
-    free(conn->pending);
-    free(conn);
-}
-
-/* ---- Time ------------------------------------------------------------------------------------ */
-
-uint64_t redis_conn_deadline(const struct redis_conn *conn)
-{
-    return conn->state_ends_ns < conn->earliest_ns ? conn->state_ends_ns : conn->earliest_ns;
-}
-
-void redis_conn_wake(struct redis_conn *conn, uint64_t now_ns)
-{
-    if (conn->state_ends_ns <= now_ns && conn->state == STATE_UNAVAILABLE) {
-        conn->state = STATE_DUE;
-        conn->state_ends_ns = STINT_NEVER_NS;
-    } else if (conn->state_ends_ns <= now_ns) {
-        err_set(&conn->fault, STINT_E_GONE, "the store has not greeted within %llu ms",
-                (unsigned long long)(conn->options.connect_ns / NS_PER_MS));
-        give_up(conn);
-    }
-    if (conn->earliest_ns > now_ns)
-        return;
+    struct redis_conn *conn = (struct redis_conn *)pipe;
     if (is_stuck(conn, now_ns)) {
-        if (conn->state != STATE_GIVEN_UP)
-            err_set(&conn->fault, STINT_E_GONE, "the store has not answered within %llu ms",
-                    (unsigned long long)(conn->options.reply_ns / NS_PER_MS));
-        give_up(conn);
-        end_sent(conn, now_ns);
+        pipeline_give_up_late(pipe);
+        end_sent(pipe, now_ns);
     } else {
         end_sent_late(conn, now_ns);
         end_unsent_late(conn, now_ns);
     }
 }
 
-/* ---- Bytes ----------------------------------------------------------------------------------- */
+/* ---- The greeting ---------------------------------------------------------------------------- */
 
-struct span redis_conn_output(const struct redis_conn *conn)
+/*
+ * HELLO carries password and name, and so costs one round trip in all. It requests RESP2, the
+ * protocol that hiredis' reader of Debian 12 reads.
+ */
+static bool begin(struct pipeline *pipe)
 {
-    if (conn->state == STATE_GREETING)
-        return redis_greeting_output(&conn->greeting);
-    if (conn->state != STATE_READY || conn->bytes.ptr == NULL)
-        return span_of(NULL, 0);
-    size_t skipped = (size_t)(conn->sent - conn->base);
-    return span_of(conn->bytes.ptr + skipped, conn->bytes.len - skipped);
-}
-
-void redis_conn_sent(struct redis_conn *conn, size_t len)
-{
-    if (conn->state == STATE_GREETING)
-        redis_greeting_sent(&conn->greeting, len);
-    else if (conn->state == STATE_READY)
-        conn->sent += len;
-    assert(conn->sent <= end_of(conn));
-}
-
-static void greet(struct redis_conn *conn, const struct redis_reply *reply)
-{
-    int code = redis_greeting_take(&conn->greeting, reply, &conn->server, &conn->fault);
-    if (code < 0)
-        give_up(conn);
-    else if (code > 0) {
-        conn->state = STATE_READY;
-        conn->state_ends_ns = STINT_NEVER_NS;
-        conn->backoff.next_ns = conn->options.backoff_first_ns;
+    struct redis_conn *conn = (struct redis_conn *)pipe;
+    const struct redis_conn_options *options = &conn->options;
+    const char *user = pipe->options.user, *password = pipe->options.password;
+    struct span hello[HELLO_WORDS_MAX] = {span_of_text("HELLO"), span_of_text("2")};
+    size_t n_words = 2;
+    char number[16];
+    struct buf buf = buf_of(number, sizeof(number));
+    if (password != NULL && password[0] != '\0') {
+        hello[n_words++] = span_of_text("AUTH");
+        hello[n_words++] = span_of_text(user != NULL && user[0] != '\0' ? user : "default");
+        hello[n_words++] = span_of_text(password);
     }
+    if (options->name != NULL) {
+        hello[n_words++] = span_of_text("SETNAME");
+        hello[n_words++] = span_of_text(options->name);
+    }
+    buf_add(&buf, "%u", options->database);
+    const struct span select[] = {span_of_text("SELECT"), span_of_text(number)};
+    size_t len = command_len(hello, n_words) + command_len(select, 2);
+    conn->loaded = NULL;
+    redis_reader_free(conn->reader);
+    conn->reader = redis_reader_new(options->reply_bytes_max);
+    if (conn->reader == NULL || !wire_bytes_reserve(&pipe->greeting, len, GREETING_MAX))
+        return false;
+    write_command(&pipe->greeting, hello, n_words);
+    if (options->database != 0)
+        write_command(&pipe->greeting, select, 2);
+    conn->greetings_due = 1 + (options->database != 0);
+    conn->has_greeted = false;
+    return true;
+}
+
+static int refused(const struct redis_reply *reply, const char *command, struct stint_error *error)
+{
+    int len = reply->text.len < 200 ? (int)reply->text.len : 200;
+    return err_set(error, STINT_E_MISMATCH, "the store refuses %s: %.*s", command, len,
+                   (const char *)reply->text.ptr);
+}
+
+static void copy(char *text, size_t size, const struct redis_reply *reply)
+{
+    struct buf buf = buf_of(text, size);
+    if (reply != NULL && (reply->type == REDIS_TEXT || reply->type == REDIS_STATUS))
+        buf_add(&buf, "%.*s", reply->text.len < size ? (int)reply->text.len : (int)size,
+                (const char *)reply->text.ptr);
+}
+
+static int read_hello(const struct redis_reply *reply, struct redis_server *server,
+                      struct stint_error *error)
+{
+    const struct redis_reply *name = redis_reply_named(reply, "server");
+    const struct redis_reply *role = redis_reply_named(reply, "role");
+    if (name == NULL)
+        return err_set(
+            error, STINT_E_MISMATCH,
+            "the server is neither Redis nor Valkey: its reply to HELLO does not name either");
+    *server = (struct redis_server){
+        .is_valkey = redis_reply_is(name, "valkey"),
+        .is_replica =
+            role != NULL && (redis_reply_is(role, "replica") || redis_reply_is(role, "slave")),
+    };
+    copy(server->version, sizeof(server->version), redis_reply_named(reply, "version"));
+    copy(server->mode, sizeof(server->mode), redis_reply_named(reply, "mode"));
+    return 0;
+}
+
+/* A code: the server refuses the connection, or is none. */
+static int take_greeting(struct redis_conn *conn, const struct redis_reply *reply)
+{
+    struct stint_error *error = &conn->pipe.fault;
+    if (reply->type == REDIS_ERROR)
+        return refused(reply, conn->has_greeted ? "SELECT" : "HELLO", error);
+    int code = conn->has_greeted ? 0 : read_hello(reply, &conn->server, error);
+    conn->has_greeted = true;
+    if (--conn->greetings_due == 0 && code == 0)
+        pipeline_be_ready(&conn->pipe);
+    return code;
+}
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+static void take_first(struct redis_conn *conn)
+{
+    conn->first = (conn->first + 1) % conn->pipe.options.commands_max;
+    conn->n_pending--;
 }
 
 static void answer(struct redis_conn *conn, const struct redis_reply *reply, uint64_t now_ns)
 {
     struct pending *first = at(conn, 0);
-    bool is_asked = conn->n_pending > 0 && first->end <= conn->sent;
+    bool is_asked = conn->n_pending > 0 && first->end <= conn->pipe.sent;
     if (!is_asked && conn->options.pushed != NULL) {
         conn->options.pushed(conn->options.arg, REDIS_DONE, reply, now_ns);
         return;
     }
     if (!is_asked) {
-        err_set(&conn->fault, STINT_E_SYNTAX, "the store sent a reply to no command");
-        give_up(conn);
+        err_set(&conn->pipe.fault, STINT_E_SYNTAX, "the store sent a reply to no command");
+        pipeline_give_up(&conn->pipe);
         return;
     }
     if (first->skips_left > 0) {
@@ -456,136 +388,88 @@ static void answer(struct redis_conn *conn, const struct redis_reply *reply, uin
     bool is_error = reply->type == REDIS_ERROR;
     if (is_error && first->script.len > 0 && !first->is_retried &&
         redis_error_of(reply->text) == REDIS_ERROR_NOSCRIPT && ask_again(conn, at(conn, 0))) {
-        conn->first = (conn->first + 1) % conn->options.commands_max;
-        conn->n_pending--;
+        take_first(conn);
         return;
     }
     struct pending pending = *first;
-    conn->first = (conn->first + 1) % conn->options.commands_max;
-    if (--conn->n_pending == 0) {
-        conn->earliest_ns = STINT_NEVER_NS;
+    take_first(conn);
+    if (conn->n_pending == 0) {
+        conn->pipe.earliest_ns = STINT_NEVER_NS;
         drop_answered(conn);
     }
     pending.answered(pending.arg, is_error ? REDIS_REFUSED : REDIS_DONE, reply, now_ns);
 }
 
-void redis_conn_feed(struct redis_conn *conn, struct span bytes, uint64_t now_ns)
+static int read_replies(struct pipeline *pipe, struct span bytes, uint64_t now_ns)
 {
+    struct redis_conn *conn = (struct redis_conn *)pipe;
     const struct redis_reply *reply;
-    if (conn->state != STATE_GREETING && conn->state != STATE_READY)
-        return;
     conn->heard_ns = now_ns;
-    int code = redis_reader_feed(conn->reader, bytes, &conn->fault);
-    while (code == 0 && (conn->state == STATE_GREETING || conn->state == STATE_READY) &&
-           (code = redis_reader_next(conn->reader, &reply, &conn->fault)) > 0) {
+    int code = redis_reader_feed(conn->reader, bytes, &pipe->fault);
+    while (code == 0 && (pipe->state == PIPELINE_GREETING || pipe->state == PIPELINE_READY) &&
+           (code = redis_reader_next(conn->reader, &reply, &pipe->fault)) > 0) {
         code = 0;
-        if (conn->state == STATE_GREETING)
-            greet(conn, reply);
+        if (pipe->state == PIPELINE_GREETING)
+            code = take_greeting(conn, reply);
         else
             answer(conn, reply, now_ns);
     }
-    if (code < 0)
-        give_up(conn);
-    if (conn->state == STATE_GIVEN_UP)
-        end_sent(conn, now_ns);
+    return code;
 }
 
-/* ---- State ----------------------------------------------------------------------------------- */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
-bool redis_conn_is_ready(const struct redis_conn *conn)
+static void free_all(struct pipeline *pipe, uint64_t now_ns)
 {
-    return conn->state == STATE_READY;
+    struct redis_conn *conn = (struct redis_conn *)pipe;
+    conn->is_ending = true;
+    for (size_t i = 0; i < conn->n_pending; i++) {
+        struct pending *pending = at(conn, i);
+        end(pending, pending->end <= pipe->sent ? REDIS_LOST : REDIS_UNSENT, now_ns);
+    }
+    redis_reader_free(conn->reader);
+    free(conn->pending);
 }
 
-const char *redis_conn_error(const struct redis_conn *conn)
+static const struct pipeline_codec codec = {
+    .server = "the store",
+    .begin = begin,
+    .read = read_replies,
+    .end_sent = end_sent,
+    .be_late = be_late,
+    .free = free_all,
+};
+
+struct redis_conn *redis_conn_new(const struct redis_conn_options *options)
 {
-    return conn->fault.message;
+    struct redis_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL)
+        return NULL;
+    conn->options = *options;
+    if (conn->options.pipeline.backoff_max_ns == 0)
+        conn->options.pipeline.backoff_max_ns = 2 * NS_PER_S;
+    if (conn->options.reply_bytes_max == 0)
+        conn->options.reply_bytes_max = REDIS_REPLY_BYTES_DEFAULT;
+    pipeline_init(&conn->pipe, &codec, &conn->options.pipeline);
+    conn->pending = calloc(conn->pipe.options.commands_max, sizeof(*conn->pending));
+    if (conn->pending != NULL)
+        return conn;
+    free(conn);
+    return NULL;
+}
+
+void redis_conn_free(struct redis_conn *conn, uint64_t now_ns)
+{
+    if (conn != NULL)
+        link_free(&conn->pipe.link, now_ns);
+}
+
+struct link *redis_conn_link(struct redis_conn *conn)
+{
+    return &conn->pipe.link;
 }
 
 const struct redis_server *redis_conn_server(const struct redis_conn *conn)
 {
     return &conn->server;
-}
-
-/* A Redis connection as a link, for the code that only moves its bytes. */
-
-static enum link_wants op_wants(const struct link *link)
-{
-    return redis_conn_wants((const struct redis_conn *)link);
-}
-
-static void op_dialling(struct link *link, uint64_t now_ns)
-{
-    redis_conn_dialling((struct redis_conn *)link, now_ns);
-}
-
-static void op_connected(struct link *link, uint64_t now_ns)
-{
-    (void)now_ns;
-    redis_conn_connected((struct redis_conn *)link);
-}
-
-static void op_lost(struct link *link, const char *why, uint64_t now_ns)
-{
-    redis_conn_lost((struct redis_conn *)link, why, now_ns);
-}
-
-static void op_feed(struct link *link, struct span bytes, uint64_t now_ns)
-{
-    redis_conn_feed((struct redis_conn *)link, bytes, now_ns);
-}
-
-static struct span op_output(const struct link *link)
-{
-    return redis_conn_output((const struct redis_conn *)link);
-}
-
-static void op_sent(struct link *link, size_t len)
-{
-    redis_conn_sent((struct redis_conn *)link, len);
-}
-
-static uint64_t op_deadline(const struct link *link)
-{
-    return redis_conn_deadline((const struct redis_conn *)link);
-}
-
-static void op_wake(struct link *link, uint64_t now_ns)
-{
-    redis_conn_wake((struct redis_conn *)link, now_ns);
-}
-
-static bool op_is_ready(const struct link *link)
-{
-    return redis_conn_is_ready((const struct redis_conn *)link);
-}
-
-static const char *op_fault(const struct link *link)
-{
-    return redis_conn_error((const struct redis_conn *)link);
-}
-
-static void op_free(struct link *link, uint64_t now_ns)
-{
-    redis_conn_free((struct redis_conn *)link, now_ns);
-}
-
-const struct link_ops redis_conn_ops = {
-    .wants = op_wants,
-    .dialling = op_dialling,
-    .connected = op_connected,
-    .lost = op_lost,
-    .feed = op_feed,
-    .output = op_output,
-    .sent = op_sent,
-    .deadline = op_deadline,
-    .wake = op_wake,
-    .is_ready = op_is_ready,
-    .fault = op_fault,
-    .free = op_free,
-};
-
-struct link *redis_conn_link(struct redis_conn *conn)
-{
-    return (struct link *)conn; /* its first member */
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One connection to Redis or Valkey as its socket sees it: bytes go in, bytes come out, and there
- * is a time to wake it even if nothing came. The owner of the socket opens and closes it when
- * redis_conn_wants() requests that. It outlives its sockets: commands without a socket wait,
- * bounded in number, bytes and time.
+ * is a time to wake it even if nothing came. It outlives its sockets: commands without a socket
+ * wait, bounded in number, bytes and time.
  *
  * A command is sent at most once, for it may have charged a key: only after NOSCRIPT, which means
  * that nothing was done, is it sent again. Only the order identifies replies: a late one is waited
@@ -13,7 +12,7 @@
 #ifndef STINT_BACKEND_WIRE_REDIS_CONN_H
 #define STINT_BACKEND_WIRE_REDIS_CONN_H
 
-#include "backend/wire/backend_link.h"
+#include "backend/wire/pipeline.h"
 #include "backend/wire/redis_reply.h"
 
 struct redis_conn;
@@ -32,20 +31,12 @@ typedef void redis_answered(void *arg, enum redis_outcome outcome, const struct 
 
 /* Zero is the default. Strings are borrowed. */
 struct redis_conn_options {
-    const char *user;     /* NULL or "": the default one */
-    const char *password; /* NULL or "": none */
-    const char *name;     /* for CLIENT LIST; without spaces. NULL: none */
+    struct pipeline_options pipeline; /* backoff_max_ns: default 2 s */
+    const char *name;                 /* for CLIENT LIST; without spaces. NULL: none */
     unsigned database;
-    uint64_t connect_ns;       /* until the server has greeted. Default 250 ms */
-    uint64_t reply_ns;         /* from the command to the answer. Default 50 ms */
-    uint64_t backoff_first_ns; /* before connecting again. Default 10 ms, doubled each time */
-    uint64_t backoff_max_ns;   /* Default 2 s */
-    size_t commands_max;       /* commands that wait for an answer. Default 4,096 */
-    size_t bytes_max;          /* of them. Default 1 MiB */
-    size_t reply_bytes_max;    /* Default REDIS_REPLY_BYTES_DEFAULT */
-    uint64_t seed;             /* of the jitter of the back-off */
-    bool keeps_nothing;        /* commands not sent when a socket is lost end as UNSENT */
-    redis_answered *pushed;    /* unrequested messages, as of a channel. NULL: an error */
+    size_t reply_bytes_max; /* Default REDIS_REPLY_BYTES_DEFAULT */
+    bool keeps_nothing;     /* commands not sent when a socket is lost end as UNSENT */
+    redis_answered *pushed; /* unrequested messages, as of a channel. NULL: an error */
     void *arg;
 };
 
@@ -78,21 +69,7 @@ void redis_conn_free(struct redis_conn *conn, uint64_t now_ns);
 bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns);
 size_t redis_conn_pending(const struct redis_conn *conn);
 
-/* For the owner of the socket; its operations call the functions below. */
-struct link *redis_conn_link(struct redis_conn *conn);
-extern const struct link_ops redis_conn_ops; /* of every such link */
-
-enum link_wants redis_conn_wants(const struct redis_conn *conn);
-void redis_conn_dialling(struct redis_conn *conn, uint64_t now_ns);
-void redis_conn_connected(struct redis_conn *conn);
-void redis_conn_lost(struct redis_conn *conn, const char *why, uint64_t now_ns);
-void redis_conn_feed(struct redis_conn *conn, struct span bytes, uint64_t now_ns);
-struct span redis_conn_output(const struct redis_conn *conn);
-void redis_conn_sent(struct redis_conn *conn, size_t len);
-uint64_t redis_conn_deadline(const struct redis_conn *conn);
-void redis_conn_wake(struct redis_conn *conn, uint64_t now_ns);
-bool redis_conn_is_ready(const struct redis_conn *conn);
-const char *redis_conn_error(const struct redis_conn *conn);
+struct link *redis_conn_link(struct redis_conn *conn); /* for the owner of the socket */
 const struct redis_server *redis_conn_server(const struct redis_conn *conn);
 
 #endif

@@ -7,7 +7,7 @@
 #include "cmd/rules/rules_explain_store.h"
 
 #include "backend/redis/redis_backend.h"
-#include "backend/script/script_lease.h"
+#include "backend/script/script.h"
 #include "backend/store_key.h"
 #include "cmd/store/shared_session.h"
 #include "cmd/store/store_node.h"

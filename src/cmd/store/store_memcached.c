@@ -44,7 +44,7 @@ static void stop(void *arg)
 
 static int open_server(struct asked *asked, const struct memcached_check *check, unsigned server)
 {
-    asked->conn = memcached_conn_new(&(struct memcached_conn_options){
+    asked->conn = memcached_conn_new(&(struct pipeline_options){
         .user = check->url->user,
         .password = check->url->password,
         .connect_ns = check->timeout_ns,

@@ -24,7 +24,7 @@ struct store_session {
 
 static int gone(const struct store_session *session, struct stint_error *error)
 {
-    return err_set(error, STINT_E_GONE, "%s", redis_conn_error(session->conn));
+    return err_set(error, STINT_E_GONE, "%s", link_fault(redis_conn_link(session->conn)));
 }
 
 /* The loop must not wait for further events. */
@@ -44,15 +44,18 @@ int store_session_open(struct store_session **session, const struct store_sessio
     }
     const struct store_url *url = options->url;
     made->conn = redis_conn_new(&(struct redis_conn_options){
-        .user = url->user,
-        .password = url->password,
+        .pipeline =
+            {
+                .user = url->user,
+                .password = url->password,
+                .connect_ns = options->timeout_ns,
+                .reply_ns = options->timeout_ns,
+                .commands_max = 4,
+                .backoff_first_ns = NS_PER_HOUR, /* the first error is kept */
+                .backoff_max_ns = NS_PER_HOUR,
+            },
         .name = "stint-store-check",
         .database = options->database,
-        .connect_ns = options->timeout_ns,
-        .reply_ns = options->timeout_ns,
-        .commands_max = 4,
-        .backoff_first_ns = NS_PER_HOUR, /* the first error is kept */
-        .backoff_max_ns = NS_PER_HOUR,
     });
     if (made->conn == NULL) {
         store_session_close(made);
@@ -74,7 +77,7 @@ int store_session_open(struct store_session **session, const struct store_sessio
         redis_conn_free(made->conn, 0);
         code = err_set(error, STINT_E_SYSTEM, "no memory for a connection");
     }
-    while (code == 0 && !redis_conn_is_ready(made->conn))
+    while (code == 0 && !link_is_ready(redis_conn_link(made->conn)))
         if (upstream_losses(made->upstream) > 0)
             code = gone(made, error);
         else

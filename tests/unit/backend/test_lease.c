@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Leases of one worker in virtual time: what is served here, what is asked, and what goes back. */
-#include "backend/script/script_lease.h"
+#include "backend/script/script.h"
 #include "unit/lease_world.h"
 
 #include <setjmp.h>
@@ -528,7 +528,7 @@ static void words_of_a_lease(void **state)
     const struct script_item item = {.quota = &quota, .key = span_of_text("k"), .cost = 20};
     const struct backend_lease ended[] = {{.ends_ns = 5000, .units = 9, .left = 2},
                                           {.ends_ns = 7000, .units = 1}};
-    struct script_lease lease = {
+    struct backend_request lease = {
         .verb = BACKEND_LEASE, .least = 3, .term_ns = 100 * MS, .ended = ended, .n_ended = 2};
     struct script_ask asked = {.verb = SCRIPT_PEEK};
     struct span leases = span_of_text("k!leases");
@@ -539,7 +539,7 @@ static void words_of_a_lease(void **state)
     lease.n_ended = 1;
     script_command_leased(&command, &item, leases, &asked, &lease);
     check_words(&command, "2 k k!leases return 20 0 0 100 1000000 0 0 0 0 5 9 2");
-    lease = (struct script_lease){.verb = BACKEND_TAKE};
+    lease = (struct backend_request){.verb = BACKEND_TAKE};
     asked.verb = SCRIPT_TAKE;
     script_command_leased(&command, &item, leases, &asked, &lease);
     check_words(&command, "2 k k!leases take 20 0 0 100 1000000");

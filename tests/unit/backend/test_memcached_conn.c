@@ -74,7 +74,7 @@ static bool ask(enum memcached_verb verb, const char *key, uint64_t now_ns)
                               now_ns);
 }
 
-static void begin(const struct memcached_conn_options *options)
+static void begin(const struct pipeline_options *options)
 {
     if (conn != NULL)
         link_free(link, 0);
@@ -93,7 +93,7 @@ static void connect_at(uint64_t now_ns)
 
 static void begin_ready(void)
 {
-    begin(&(struct memcached_conn_options){.commands_max = 8});
+    begin(&(struct pipeline_options){.commands_max = 8});
     connect_at(0);
     assert_output(HELLO);
     feed(GREETED, 1 * MS);
@@ -191,7 +191,7 @@ static void what_is_no_reply_ends_it(void **state)
 static void a_password_goes_first(void **state)
 {
     (void)state;
-    begin(&(struct memcached_conn_options){.user = "ann", .password = "hush"});
+    begin(&(struct pipeline_options){.user = "ann", .password = "hush"});
     connect_at(0);
     assert_output("set auth 0 0 8\r\nann hush\r\n" HELLO);
     feed("STORED\r\n", 0);
@@ -215,7 +215,7 @@ static void who_does_not_greet_as_memcached_is_left(void **state)
         {NULL, "VERSION 1.6.9\r\n", "1.6.9 is too old"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        begin(&(struct memcached_conn_options){.user = "ann", .password = cases[i].password});
+        begin(&(struct pipeline_options){.user = "ann", .password = cases[i].password});
         connect_at(0);
         link_sent(link, link_output(link).len);
         feed(cases[i].answer, 1 * MS);
@@ -227,7 +227,7 @@ static void who_does_not_greet_as_memcached_is_left(void **state)
     for (size_t i = 0; i < 4; i++) {
         char line[64];
         struct buf buf = buf_of(line, sizeof(line));
-        begin(&(struct memcached_conn_options){0});
+        begin(&(struct pipeline_options){0});
         connect_at(0);
         assert_output(HELLO);
         buf_add(&buf, "VERSION %s\r\nCLIENT_ERROR stats are off\r\n", fine[i]);
@@ -239,7 +239,7 @@ static void who_does_not_greet_as_memcached_is_left(void **state)
 static void a_greeting_has_its_time(void **state)
 {
     (void)state;
-    begin(&(struct memcached_conn_options){0});
+    begin(&(struct pipeline_options){0});
     link_dialling(link, 10 * MS);
     assert_int_equal(link_deadline(link), 260 * MS);
     assert_int_equal(memcached_conn_unavailable_since(conn), 10 * MS);
@@ -279,7 +279,7 @@ static void a_server_that_has_begun_anew_is_noticed(void **state)
 static void commands_are_taken_only_while_it_is_ready(void **state)
 {
     (void)state;
-    begin(&(struct memcached_conn_options){.commands_max = 2});
+    begin(&(struct pipeline_options){.commands_max = 2});
     assert_false(ask(MEMCACHED_GET, "a", 0));
     connect_at(0);
     assert_false(ask(MEMCACHED_GET, "a", 0));
@@ -323,7 +323,7 @@ static void a_late_reply_ends_the_connection_and_nothing_is_sent_twice(void **st
 static void the_buffer_is_used_again(void **state)
 {
     (void)state;
-    begin(&(struct memcached_conn_options){.commands_max = 4, .bytes_max = 400});
+    begin(&(struct pipeline_options){.commands_max = 4, .bytes_max = 400});
     connect_at(0);
     assert_output(HELLO);
     feed(GREETED, 0);
@@ -343,7 +343,7 @@ static void the_buffer_is_used_again(void **state)
 static void it_comes_back_ever_more_slowly(void **state)
 {
     (void)state;
-    begin(&(struct memcached_conn_options){
+    begin(&(struct pipeline_options){
         .backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
     static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
     uint64_t now_ns = 0;

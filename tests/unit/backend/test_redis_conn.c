@@ -25,6 +25,7 @@
 #define LOAD "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$8\r\nreturn 1\r\n"
 
 static struct redis_conn *conn;
+static struct link *link;
 static char told[1024]; /* what the callers were told since the last look */
 static struct buf telling;
 
@@ -48,15 +49,15 @@ static void assert_told(const char *expected)
 
 static void assert_output(const char *expected)
 {
-    struct span output = redis_conn_output(conn);
+    struct span output = link_output(link);
     if (!span_equals(output, expected))
         fail_msg("output: %.*s\nexpected: %s", (int)output.len, (const char *)output.ptr, expected);
-    redis_conn_sent(conn, output.len);
+    link_sent(link, output.len);
 }
 
 static void feed(const char *bytes, uint64_t now_ns)
 {
-    redis_conn_feed(conn, span_of_text(bytes), now_ns);
+    link_feed(link, span_of_text(bytes), now_ns);
 }
 
 static bool ask_get(const char *key, const char *who, uint64_t now_ns)
@@ -91,23 +92,24 @@ static void begin(const struct redis_conn_options *options)
     telling = buf_of(told, sizeof(told));
     conn = redis_conn_new(options);
     assert_non_null(conn);
-    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_SOCKET);
+    link = redis_conn_link(conn);
+    assert_int_equal(link_wants(link), LINK_WANTS_SOCKET);
 }
 
 static void connect_at(uint64_t now_ns)
 {
-    redis_conn_dialling(conn, now_ns);
-    redis_conn_connected(conn);
+    link_dialling(link, now_ns);
+    link_connected(link, now_ns);
 }
 
 static void begin_ready(void)
 {
-    begin(&(struct redis_conn_options){.commands_max = 8});
+    begin(&(struct redis_conn_options){.pipeline = {.commands_max = 8}});
     connect_at(0);
     assert_output(HELLO);
     feed(GREETED, 1 * MS);
-    assert_true(redis_conn_is_ready(conn));
-    assert_int_equal(redis_conn_deadline(conn), STINT_NEVER_NS);
+    assert_true(link_is_ready(link));
+    assert_int_equal(link_deadline(link), STINT_NEVER_NS);
 }
 
 static int tear_down(void **state)
@@ -124,17 +126,17 @@ static void it_greets_with_password_name_and_database(void **state)
 {
     (void)state;
     begin(&(struct redis_conn_options){
-        .user = "ann", .password = "pw", .name = "stint", .database = 12});
+        .pipeline = {.user = "ann", .password = "pw"}, .name = "stint", .database = 12});
     connect_at(0);
     ask_get("a", "a", 0); /* waits for the greeting */
     assert_output("*7\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$2\r\npw\r\n"
                   "$7\r\nSETNAME\r\n$5\r\nstint\r\n"
                   "*2\r\n$6\r\nSELECT\r\n$2\r\n12\r\n");
     feed(GREETED, 0);
-    assert_false(redis_conn_is_ready(conn));
+    assert_false(link_is_ready(link));
     assert_output("");
     feed("+OK\r\n", 0);
-    assert_true(redis_conn_is_ready(conn));
+    assert_true(link_is_ready(link));
     assert_string_equal(redis_conn_server(conn)->version, "7.0.15");
     assert_string_equal(redis_conn_server(conn)->mode, "standalone");
     assert_false(redis_conn_server(conn)->is_replica);
@@ -156,29 +158,29 @@ static void who_refuses_the_greeting_is_left(void **state)
         {NULL, "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "neither Redis nor Valkey"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        begin(&(struct redis_conn_options){.password = cases[i].password});
+        begin(&(struct redis_conn_options){.pipeline = {.password = cases[i].password}});
         connect_at(0);
-        redis_conn_sent(conn, redis_conn_output(conn).len);
+        link_sent(link, link_output(link).len);
         feed(cases[i].answer, 1 * MS);
-        assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
-        if (strstr(redis_conn_error(conn), cases[i].fault) == NULL)
-            fail_msg("%s", redis_conn_error(conn));
-        redis_conn_lost(conn, "closed", 1 * MS);
-        assert_non_null(strstr(redis_conn_error(conn), cases[i].fault));
+        assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+        if (strstr(link_fault(link), cases[i].fault) == NULL)
+            fail_msg("%s", link_fault(link));
+        link_lost(link, "closed", 1 * MS);
+        assert_non_null(strstr(link_fault(link), cases[i].fault));
     }
 }
 
 static void a_greeting_has_its_time(void **state)
 {
     (void)state;
-    begin(&(struct redis_conn_options){.connect_ns = 250 * MS});
-    redis_conn_dialling(conn, 10 * MS);
-    assert_int_equal(redis_conn_deadline(conn), 260 * MS);
-    redis_conn_connected(conn);
-    assert_int_equal(redis_conn_deadline(conn), 260 * MS); /* both together */
-    redis_conn_wake(conn, 260 * MS);
-    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
-    assert_string_equal(redis_conn_error(conn), "the store has not greeted within 250 ms");
+    begin(&(struct redis_conn_options){.pipeline = {.connect_ns = 250 * MS}});
+    link_dialling(link, 10 * MS);
+    assert_int_equal(link_deadline(link), 260 * MS);
+    link_connected(link, 10 * MS);
+    assert_int_equal(link_deadline(link), 260 * MS); /* both together */
+    link_wake(link, 260 * MS);
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+    assert_string_equal(link_fault(link), "the store has not greeted within 250 ms");
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */
@@ -199,7 +201,7 @@ static void a_pipeline_is_one_output_answered_in_order(void **state)
     feed("-ERR no\r\n", 5 * MS);
     assert_told("c refused at 5 ERR no");
     assert_int_equal(redis_conn_pending(conn), 0);
-    assert_int_equal(redis_conn_deadline(conn), STINT_NEVER_NS);
+    assert_int_equal(link_deadline(link), STINT_NEVER_NS);
 }
 
 static void a_late_reply_ends_the_connection(void **state)
@@ -210,16 +212,16 @@ static void a_late_reply_ends_the_connection(void **state)
     ask_get("b", "b", 20 * MS);
     assert_output(GET("a") GET("b"));
     ask_get("c", "c", 30 * MS); /* the socket has not taken it */
-    assert_int_equal(redis_conn_deadline(conn), 60 * MS);
-    redis_conn_wake(conn, 60 * MS);
+    assert_int_equal(link_deadline(link), 60 * MS);
+    link_wake(link, 60 * MS);
     assert_told("a late at 60; b lost at 60");
-    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
     feed(":1\r\n", 61 * MS); /* a's, which nobody waits for */
     assert_told("");
-    redis_conn_lost(conn, NULL, 61 * MS);
-    assert_string_equal(redis_conn_error(conn), "the store has not answered within 50 ms");
-    redis_conn_wake(conn, redis_conn_deadline(conn));
-    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_SOCKET);
+    link_lost(link, NULL, 61 * MS);
+    assert_string_equal(link_fault(link), "the store has not answered within 50 ms");
+    link_wake(link, link_deadline(link));
+    assert_int_equal(link_wants(link), LINK_WANTS_SOCKET);
     connect_at(72 * MS);
     assert_output(HELLO);
     feed(GREETED, 73 * MS);
@@ -234,11 +236,11 @@ static void half_a_command_is_sent_again_whole(void **state)
     begin_ready();
     ask_get("a", "a", 1 * MS);
     ask_get("b", "b", 1 * MS);
-    redis_conn_sent(conn, strlen(GET("a")) + 5);
-    redis_conn_lost(conn, "reset", 2 * MS);
+    link_sent(link, strlen(GET("a")) + 5);
+    link_lost(link, "reset", 2 * MS);
     assert_told("a lost at 2");
-    assert_string_equal(redis_conn_error(conn), "reset");
-    redis_conn_wake(conn, 12 * MS);
+    assert_string_equal(link_fault(link), "reset");
+    link_wake(link, 12 * MS);
     connect_at(12 * MS);
     assert_output(HELLO);
     feed(GREETED, 13 * MS);
@@ -248,12 +250,12 @@ static void half_a_command_is_sent_again_whole(void **state)
 static void what_waits_without_a_connection_is_bounded(void **state)
 {
     (void)state;
-    begin(&(struct redis_conn_options){.commands_max = 2, .bytes_max = 100});
+    begin(&(struct redis_conn_options){.pipeline = {.commands_max = 2, .bytes_max = 100}});
     assert_true(ask_get("a", "a", 0));
     assert_true(ask_get("b", "b", 5 * MS));
     assert_false(ask_get("c", "c", 5 * MS));
-    assert_int_equal(redis_conn_deadline(conn), 50 * MS);
-    redis_conn_wake(conn, 50 * MS);
+    assert_int_equal(link_deadline(link), 50 * MS);
+    link_wake(link, 50 * MS);
     assert_told("a unsent at 50");
     assert_true(ask_get("d", "d", 50 * MS));
     connect_at(51 * MS);
@@ -261,7 +263,8 @@ static void what_waits_without_a_connection_is_bounded(void **state)
     feed(GREETED, 52 * MS);
     assert_output(GET("b") GET("d"));
 
-    begin(&(struct redis_conn_options){.commands_max = 9, .bytes_max = 2 * strlen(GET("a"))});
+    begin(&(struct redis_conn_options){
+        .pipeline = {.commands_max = 9, .bytes_max = 2 * strlen(GET("a"))}});
     assert_true(ask_get("a", "a", 0));
     assert_true(ask_get("b", "b", 0));
     assert_false(ask_get("c", "c", 0));
@@ -274,7 +277,7 @@ static void what_waits_without_a_connection_is_bounded(void **state)
 static void the_buffer_is_used_again(void **state)
 {
     (void)state;
-    begin(&(struct redis_conn_options){.commands_max = 4, .bytes_max = 100});
+    begin(&(struct redis_conn_options){.pipeline = {.commands_max = 4, .bytes_max = 100}});
     connect_at(0);
     assert_output(HELLO);
     feed(GREETED, 0);
@@ -297,8 +300,8 @@ static void what_nobody_asked_for_ends_it(void **state)
     ask_get("a", "a", 1 * MS); /* unsent, so no reply can be its */
     feed(":1\r\n", 2 * MS);
     assert_told("");
-    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
-    assert_string_equal(redis_conn_error(conn), "the store sent a reply to no command");
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+    assert_string_equal(link_fault(link), "the store sent a reply to no command");
 }
 
 static void what_is_no_reply_ends_it(void **state)
@@ -309,7 +312,7 @@ static void what_is_no_reply_ends_it(void **state)
     assert_output(GET("a"));
     feed("?\r\n", 2 * MS);
     assert_told("a lost at 2");
-    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
 static void a_reply_beyond_the_bound_ends_it(void **state)
@@ -327,7 +330,7 @@ static void a_reply_beyond_the_bound_ends_it(void **state)
         for (int fed = 0; i == 1 && fed < 2000; fed += 10)
             feed("0123456789", 2 * MS);
         assert_told("a lost at 2");
-        assert_non_null(strstr(redis_conn_error(conn), "at most 1000 bytes"));
+        assert_non_null(strstr(link_fault(link), "at most 1000 bytes"));
     }
 }
 
@@ -369,7 +372,7 @@ static void a_retry_keeps_its_deadline(void **state)
     assert_output(GET("a"));
     feed(NOSCRIPT, 40 * MS);
     assert_output(LOAD EVALSHA);
-    redis_conn_wake(conn, redis_conn_deadline(conn));
+    link_wake(link, link_deadline(link));
     assert_told("s late at 51");
 }
 
@@ -383,18 +386,18 @@ static void what_comes_late_is_skipped_as_long_as_anything_comes(void **state)
     assert_output(GET("a") GET("b") GET("c"));
     feed(":1\r\n", 45 * MS);
     assert_told("a done at 45 :1");
-    redis_conn_wake(conn, 51 * MS);
+    link_wake(link, 51 * MS);
     assert_told("b late at 51");
-    assert_true(redis_conn_is_ready(conn));
+    assert_true(link_is_ready(link));
     feed(":2\r\n:3\r\n", 60 * MS);
     assert_told("c done at 60 :3");
     assert_int_equal(redis_conn_pending(conn), 0);
     /* Silence is something else. */
     ask_get("d", "d", 61 * MS);
     assert_output(GET("d"));
-    redis_conn_wake(conn, 111 * MS);
+    link_wake(link, 111 * MS);
     assert_told("d late at 111");
-    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
 /* Nobody is told twice of a command whose reply never came. */
@@ -408,12 +411,12 @@ static void silence_after_a_late_reply_ends_the_connection(void **state)
     assert_output(GET("b"));
     feed(":1\r\n", 31 * MS);
     assert_told("a done at 31 :1");
-    redis_conn_wake(conn, 80 * MS);
+    link_wake(link, 80 * MS);
     assert_told("b late at 80");
-    assert_true(redis_conn_is_ready(conn));
-    redis_conn_wake(conn, redis_conn_deadline(conn));
+    assert_true(link_is_ready(link));
+    link_wake(link, link_deadline(link));
     assert_told("");
-    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
 static void asking_goes_in_front(void **state)
@@ -437,26 +440,26 @@ static void it_comes_back_ever_more_slowly(void **state)
 {
     (void)state;
     begin(&(struct redis_conn_options){
-        .backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
+        .pipeline = {.backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42}});
     static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
     uint64_t now_ns = 0, waits_ns[5];
     for (size_t i = 0; i < 5; i++) {
-        redis_conn_dialling(conn, now_ns);
-        redis_conn_lost(conn, "refused", now_ns);
-        waits_ns[i] = redis_conn_deadline(conn) - now_ns;
+        link_dialling(link, now_ns);
+        link_lost(link, "refused", now_ns);
+        waits_ns[i] = link_deadline(link) - now_ns;
         assert_in_range(waits_ns[i], waits_ms[i] * MS / 2, waits_ms[i] * MS);
         now_ns += waits_ns[i];
-        redis_conn_wake(conn, now_ns - 1);
-        assert_int_equal(redis_conn_wants(conn), LINK_WANTS_NOTHING);
-        redis_conn_wake(conn, now_ns);
-        assert_int_equal(redis_conn_wants(conn), LINK_WANTS_SOCKET);
+        link_wake(link, now_ns - 1);
+        assert_int_equal(link_wants(link), LINK_WANTS_NOTHING);
+        link_wake(link, now_ns);
+        assert_int_equal(link_wants(link), LINK_WANTS_SOCKET);
     }
     assert_true(waits_ns[3] != waits_ns[4]);
     connect_at(now_ns);
     feed(GREETED, now_ns);
-    assert_true(redis_conn_is_ready(conn));
-    redis_conn_lost(conn, "reset", now_ns);
-    assert_in_range(redis_conn_deadline(conn) - now_ns, 5 * MS, 10 * MS);
+    assert_true(link_is_ready(link));
+    link_lost(link, "reset", now_ns);
+    assert_in_range(link_deadline(link) - now_ns, 5 * MS, 10 * MS);
 }
 
 static void messages_go_to_whoever_listens(void **state)
@@ -490,9 +493,9 @@ static void an_answer_may_be_a_evaluation(void **state)
     assert_output("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n");
     feed("+PONG\r\n", 2 * MS);
     assert_told("first done at 2 PONG");
-    redis_conn_lost(conn, "reset", 3 * MS);
+    link_lost(link, "reset", 3 * MS);
     assert_told("first lost at 3");
-    redis_conn_wake(conn, 13 * MS);
+    link_wake(link, 13 * MS);
     connect_at(13 * MS);
     assert_output(HELLO);
     feed(GREETED, 13 * MS);

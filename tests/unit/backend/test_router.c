@@ -71,7 +71,7 @@ static void nobody_waits_past_his_deadline(void **state)
     assert_told("l late");
     say(&net, "a:6379", "+too late\r\n");
     assert_told("");
-    assert_true(redis_conn_is_ready(line_to(&net, "a:6379")->conn));
+    assert_true(link_is_ready(redis_conn_link(line_to(&net, "a:6379")->conn)));
 }
 
 static void what_may_have_been_done_is_not_sent_again(void **state)
@@ -244,7 +244,7 @@ static void what_waits_is_bounded_in_number_and_bytes(void **state)
     assert_null(ask_as(key, 50 * MS, false)); /* bytes */
     ask("2");
     assert_null(ask_as("3", 50 * MS, false)); /* number */
-    router_forget(net.router, first);
+    router_forget(first);
     ask("4");
     pass(&net, 60 * MS);
     telling = buf_of(told, sizeof(told));
@@ -255,7 +255,7 @@ static void what_waits_is_bounded_in_number_and_bytes(void **state)
         asks[i] = ask("k");
     assert_sent(&net, "a:6379", "GET k; GET k; GET k; GET k");
     for (size_t i = 0; i < 4; i++)
-        router_forget(net.router, asks[i]);
+        router_forget(asks[i]);
     assert_null(ask_as("k", 50 * MS, false));
     say(&net, "a:6379", "+1\r\n+2\r\n+3\r\n+4\r\n");
     assert_told("");
@@ -269,7 +269,7 @@ static void what_is_forgotten_before_it_is_sent_is_never_sent(void **state)
     begin("redis://a");
     struct router_ask *asked = ask("k");
     ask("l");
-    router_forget(net.router, asked);
+    router_forget(asked);
     meet(&net, "a:6379", "one");
     assert_sent(&net, "a:6379", "GET l");
 }
