@@ -60,6 +60,7 @@ void evaluation_begin(struct evaluation *evaluation, uint64_t now_ns)
 {
     evaluation->now_ns = max_u64(now_ns, table_mark(evaluation->table));
     evaluation->at_ns = evaluation->now_ns;
+    evaluation->is_taken_alone = false;
     evaluation->n_targets = 0;
     evaluation->n_unmatched = 0;
     evaluation->bans_lost = 0;

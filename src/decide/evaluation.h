@@ -102,6 +102,8 @@ struct evaluation {
     struct stint_table *table;
     uint64_t now_ns;
     uint64_t at_ns;      /* the time at which units were charged; a refund repeats it */
+    bool is_taken_alone; /* the one target was decided by a take in the table, of a key with: */
+    struct hash128 taken_hash;
     bool all_shadow;     /* every rule is treated as in shadow_mode */
     bool all_quota_mode; /* the same for quota_mode */
     bool charges_hits;   /* Envoy's hits are charged where their rule does not choose */

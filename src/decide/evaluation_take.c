@@ -286,6 +286,13 @@ void evaluation_go_on(struct evaluation *evaluation)
     evaluation->at_ns = evaluation->now_ns;
 }
 
+/* Of a key and a quota as stint_take() accepts them, and no key is blocked. */
+static bool may_hash(const struct evaluation *evaluation, const struct stint_item *item)
+{
+    return item->key_len <= STINT_KEY_MAX && item->quota->derived.checked == 1 &&
+           !item->quota->initial_set && !table_has_blocks(evaluation->table, evaluation->now_ns);
+}
+
 /* Most requests have one limit: it uses the same take as the library. */
 static void take_one(struct evaluation *evaluation)
 {
@@ -298,6 +305,12 @@ static void take_one(struct evaluation *evaluation)
         target->decision =
             table_ask(evaluation->table, item->quota, item->key, item->key_len, &ask, &undo, NULL);
         evaluation->at_ns = undo.entered_ns;
+    } else if (evaluation->n_targets == 1 && may_hash(evaluation, item)) {
+        evaluation->is_taken_alone = true;
+        evaluation->taken_hash =
+            table_hash(evaluation->table, item->quota, item->key, item->key_len);
+        target->decision = table_take_hash(evaluation->table, item->quota, evaluation->taken_hash,
+                                           item->cost, evaluation->now_ns);
     } else {
         target->decision = stint_take(evaluation->table, item->quota, item->key, item->key_len,
                                       item->cost, evaluation->now_ns);
