@@ -176,12 +176,13 @@ static uint8_t note_policy(struct evaluation *evaluation, struct target *target,
     bool is_new;
     if (target->on_error != RULE_STORE_ERROR_LOCAL)
         return target->on_error;
-    struct stint_decision *note = pending_note(evaluation->pending, 1, &is_new);
+    union pending_result *note =
+        pending_note(evaluation->pending, PENDING_UNAVAILABLE_SINCE, 1, &is_new);
     if (note == NULL)
         return RULE_STORE_ERROR_DENY;
     if (is_new)
-        note->reset_after_ns = unavailable_since(evaluation, target);
-    return policy_of(evaluation, target, verb, note->reset_after_ns);
+        note->unavailable_since_ns = unavailable_since(evaluation, target);
+    return policy_of(evaluation, target, verb, note->unavailable_since_ns);
 }
 
 static void fallback(struct evaluation *evaluation, struct target *target, uint8_t verb,

@@ -43,11 +43,11 @@ static void deny_until(const struct evaluation *evaluation, struct target *targe
 }
 
 /* The results of the first run of the request: bans may have been added since. */
-static void recall_blocks(struct evaluation *evaluation, const struct stint_decision *notes)
+static void recall_blocks(struct evaluation *evaluation, const union pending_result *notes)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (notes[i].retry_after_ns > 0)
-            deny_until(evaluation, &evaluation->targets[i], notes[i].retry_after_ns);
+        if (notes[i].blocked_until_ns > 0)
+            deny_until(evaluation, &evaluation->targets[i], notes[i].blocked_until_ns);
 }
 
 static bool any_may_be_blocked(const struct evaluation *evaluation)
@@ -56,7 +56,7 @@ static bool any_may_be_blocked(const struct evaluation *evaluation)
            cooldown_any(evaluation->table, evaluation->now_ns);
 }
 
-static void find_blocks(struct evaluation *evaluation, struct stint_decision *notes)
+static void find_blocks(struct evaluation *evaluation, union pending_result *notes)
 {
     if (!any_may_be_blocked(evaluation))
         return;
@@ -69,7 +69,7 @@ static void find_blocks(struct evaluation *evaluation, struct stint_decision *no
         if (until_ns > 0)
             deny_until(evaluation, target, until_ns);
         if (notes != NULL)
-            notes[i].retry_after_ns = until_ns;
+            notes[i].blocked_until_ns = until_ns;
     }
 }
 
@@ -86,11 +86,12 @@ static bool knows_of_no_blocks(const struct evaluation *evaluation)
 void evaluation_find_blocks(struct evaluation *evaluation)
 {
     bool is_new = true;
-    struct stint_decision *notes = NULL;
+    union pending_result *notes = NULL;
     if (evaluation->pending != NULL) {
         if (knows_of_no_blocks(evaluation))
             return;
-        notes = pending_note(evaluation->pending, evaluation->n_targets, &is_new);
+        notes = pending_note(evaluation->pending, PENDING_BLOCKED_UNTIL, evaluation->n_targets,
+                             &is_new);
         if (notes == NULL)
             return;
     }
@@ -103,19 +104,14 @@ void evaluation_find_blocks(struct evaluation *evaluation)
 /* Once for a request, however often it runs. */
 static struct ban_made count_denial(struct evaluation *evaluation, const struct target *target)
 {
-    bool is_new = true;
-    struct stint_decision space = {0}, *note = &space;
-    if (evaluation->pending != NULL)
-        note = pending_note(evaluation->pending, 1, &is_new);
+    bool is_new;
+    union pending_result space, *note;
+    note = evaluation_note(evaluation, PENDING_BAN, 1, &space, &is_new);
     if (note == NULL)
         return (struct ban_made){0};
-    if (is_new) {
-        struct ban_made made =
-            ban_count(evaluation->table, target->rule, target->key, evaluation->now_ns);
-        note->retry_after_ns = made.until_ns;
-        note->granted = made.is_lost;
-    }
-    return (struct ban_made){.until_ns = note->retry_after_ns, .is_lost = note->granted != 0};
+    if (is_new)
+        note->ban = ban_count(evaluation->table, target->rule, target->key, evaluation->now_ns);
+    return note->ban;
 }
 
 void evaluation_count_denials(struct evaluation *evaluation)

@@ -46,7 +46,7 @@ static uint64_t gcra_grows_after(const struct target *target)
     const struct stint_decision *decision = &target->decision;
     uint64_t interval_ns = target->quota->derived.interval_ticks >> GCRA_TICKS_PER_NS_LOG2;
     uint64_t rest = decision->limit - decision->remaining - 1;
-    return decision->reset_after_ns - rest * interval_ns;
+    return max_u64(sub_floor(decision->reset_after_ns, rest * interval_ns), 1);
 }
 
 uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index)

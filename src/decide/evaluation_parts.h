@@ -46,6 +46,18 @@ static inline bool evaluation_is_given_up(const struct evaluation *evaluation)
     return evaluation->is_waiting || evaluation->fault != 0;
 }
 
+/*
+ * For results and effects of this process that later runs of the request repeat: n of them, to make
+ * where *is_new, else to read. `space`, for n, serves a request that never waits. NULL: suspended.
+ */
+static inline union pending_result *evaluation_note(const struct evaluation *evaluation,
+                                                    enum pending_kind kind, size_t n,
+                                                    union pending_result *space, bool *is_new)
+{
+    *is_new = true;
+    return evaluation->pending != NULL ? pending_note(evaluation->pending, kind, n, is_new) : space;
+}
+
 /* One request under a quota on a target's key, wherever its states are. */
 struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct target *target,
                                          const struct stint_quota *quota,
@@ -136,6 +148,9 @@ bool evaluation_read_hits(struct evaluation *evaluation, const struct evaluation
 /* All live ones: before any other unit is taken. */
 void evaluation_ask_hits(struct evaluation *evaluation, bool charges);
 
+/* Keeps their decisions for later runs where is_new, else repeats those of an earlier one. */
+void evaluation_note_gathered(struct evaluation *evaluation, union pending_result *notes,
+                              bool is_new);
 /* Decides what was collected. */
 void evaluation_ask_gathered(struct evaluation *evaluation, bool charges);
 /* The same by best effort: how many units each was charged. */

@@ -30,18 +30,17 @@ struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
                                            const struct stint_quota *quota,
                                            const struct stint_ask *ask)
 {
-    bool is_new = true;
-    struct stint_decision decision = {.outcome = STINT_DENY}, *note = &decision;
+    bool is_new;
+    union pending_result space, *note;
     if (evaluation->reservation != NULL && ask->verb == STINT_TAKE)
         return take_reserved(evaluation, target, quota, ask);
-    if (evaluation->pending != NULL)
-        note = pending_note(evaluation->pending, 1, &is_new);
-    if (note == NULL)
-        return decision; /* the pending request is lost: its caller gets an error */
+    note = evaluation_note(evaluation, PENDING_DECISION, 1, &space, &is_new);
+    if (note == NULL) /* the pending request is lost: its caller gets an error */
+        return (struct stint_decision){.outcome = STINT_DENY};
     if (is_new)
-        *note =
+        note->decision =
             table_ask(evaluation->table, quota, target->key.ptr, target->key.len, ask, NULL, NULL);
-    return *note;
+    return note->decision;
 }
 
 struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct target *target,
@@ -257,9 +256,11 @@ static bool keeps_times(const struct stint_quota *quota)
     return quota != NULL && (quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS);
 }
 
-static void go_on(struct evaluation *evaluation)
+/* The latest time at which a state in the table was charged, or now. */
+static uint64_t latest_entered(const struct evaluation *evaluation)
 {
     const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = STINT_PEEK};
+    uint64_t latest_ns = evaluation->now_ns;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
         struct undo undo;
@@ -267,23 +268,23 @@ static void go_on(struct evaluation *evaluation)
             continue;
         table_ask(evaluation->table, target->quota, target->key.ptr, target->key.len, &ask, &undo,
                   NULL);
-        evaluation->now_ns = max_u64(evaluation->now_ns, undo.entered_ns);
+        latest_ns = max_u64(latest_ns, undo.entered_ns);
     }
+    return latest_ns;
 }
 
 void evaluation_go_on(struct evaluation *evaluation)
 {
-    bool is_new = true;
-    struct stint_decision *note = NULL;
-    if (evaluation->pending != NULL && evaluation_asks_table(evaluation))
-        note = pending_note(evaluation->pending, 1, &is_new);
+    bool is_new;
+    union pending_result space, *note;
+    if (!evaluation_asks_table(evaluation))
+        return;
+    note = evaluation_note(evaluation, PENDING_CLOCK, 1, &space, &is_new);
+    if (note == NULL)
+        return;
     if (is_new)
-        go_on(evaluation);
-    if (note != NULL && is_new)
-        note->retry_after_ns = evaluation->now_ns;
-    else if (note != NULL)
-        evaluation->now_ns = note->retry_after_ns;
-    evaluation->at_ns = evaluation->now_ns;
+        note->clock_ns = latest_entered(evaluation);
+    evaluation->now_ns = evaluation->at_ns = note->clock_ns;
 }
 
 /* Of a key and a quota as stint_take() accepts them, and no key is blocked. */
@@ -331,41 +332,38 @@ static void decide_gathered(struct evaluation *evaluation, bool charges)
     }
 }
 
-/* The decisions of an earlier run of the request, again. */
-static void recall_gathered(struct evaluation *evaluation, const struct stint_decision *notes)
+/* The decisions of this run are kept for later ones, or those of an earlier run repeated. */
+void evaluation_note_gathered(struct evaluation *evaluation, union pending_result *notes,
+                              bool is_new)
 {
     for (size_t i = 0; i < evaluation->n_items; i++) {
         struct target *target = &evaluation->targets[evaluation->target_of[i]];
-        target->decision = notes[i];
-        target->over = notes[i].outcome != STINT_ALLOW;
+        if (is_new)
+            notes[i].decision = target->decision;
+        target->decision = notes[i].decision;
+        target->over = target->decision.outcome != STINT_ALLOW;
     }
-    evaluation->at_ns = notes[evaluation->n_items].retry_after_ns;
-}
-
-static void note_gathered(const struct evaluation *evaluation, struct stint_decision *notes)
-{
-    for (size_t i = 0; i < evaluation->n_items; i++)
-        notes[i] = evaluation->targets[evaluation->target_of[i]].decision;
-    notes[evaluation->n_items].retry_after_ns = evaluation->at_ns;
 }
 
 void evaluation_ask_gathered(struct evaluation *evaluation, bool charges)
 {
     bool is_new;
-    if (evaluation->pending == NULL) {
+    struct pending *pending = evaluation->pending;
+    if (pending == NULL) {
         decide_gathered(evaluation, charges);
         return;
     }
-    struct stint_decision *notes =
-        pending_note(evaluation->pending, evaluation->n_items + 1, &is_new);
-    if (notes == NULL)
+    union pending_result *notes =
+        pending_note(pending, PENDING_DECISION, evaluation->n_items, &is_new);
+    union pending_result *clock = pending_note(pending, PENDING_CLOCK, 1, &is_new);
+    if (clock == NULL)
         return;
     if (is_new) {
         decide_gathered(evaluation, charges);
-        note_gathered(evaluation, notes);
-    } else {
-        recall_gathered(evaluation, notes);
+        clock->clock_ns = evaluation->at_ns;
     }
+    evaluation->at_ns = clock->clock_ns;
+    evaluation_note_gathered(evaluation, notes, is_new);
 }
 
 bool evaluation_ask_live(struct evaluation *evaluation, bool charges)

@@ -37,22 +37,17 @@ static uint32_t upto_gathered(struct evaluation *evaluation, uint32_t most)
 uint32_t evaluation_upto_gathered(struct evaluation *evaluation, uint32_t most)
 {
     bool is_new;
-    if (evaluation->pending == NULL)
+    struct pending *pending = evaluation->pending;
+    if (pending == NULL)
         return upto_gathered(evaluation, most);
-    struct stint_decision *notes =
-        pending_note(evaluation->pending, evaluation->n_items + 1, &is_new);
-    if (notes == NULL)
+    union pending_result *notes =
+        pending_note(pending, PENDING_DECISION, evaluation->n_items, &is_new);
+    union pending_result *sum = pending_note(pending, PENDING_GRANTED, 1, &is_new);
+    if (sum == NULL)
         return 0;
-    struct stint_decision *sum = &notes[evaluation->n_items];
     if (is_new)
         sum->granted = upto_gathered(evaluation, most);
-    for (size_t i = 0; i < evaluation->n_items; i++) {
-        struct target *target = &evaluation->targets[evaluation->target_of[i]];
-        if (is_new)
-            notes[i] = target->decision;
-        target->decision = notes[i];
-        target->over = notes[i].outcome != STINT_ALLOW;
-    }
+    evaluation_note_gathered(evaluation, notes, is_new);
     return sum->granted;
 }
 
