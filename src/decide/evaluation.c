@@ -409,3 +409,41 @@ int evaluation_add_descriptors(struct evaluation *evaluation, const struct evalu
     drop_replaced(evaluation);
     return 0;
 }
+
+/* ---- Where the states are -------------------------------------------------------------------- */
+
+void evaluation_leave_distant_shadows(struct evaluation *evaluation)
+{
+    bool decides_in_table = false;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        if (target_asks(&evaluation->targets[i]) && evaluation->targets[i].store != 0)
+            return;
+        decides_in_table |= target_asks(&evaluation->targets[i]);
+    }
+    for (size_t i = 0; decides_in_table && i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        if (target->part == TARGET_SHADOW && target->store != 0)
+            target->part = TARGET_FREE;
+    }
+}
+
+bool evaluation_asks_stores(const struct evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].part != TARGET_FREE && evaluation->targets[i].store != 0)
+            return true;
+    return false;
+}
+
+bool evaluation_asks_table(const struct evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].part != TARGET_FREE && evaluation->targets[i].store == 0)
+            return true;
+    return false;
+}
+
+bool evaluation_is_to_wait(const struct evaluation *evaluation)
+{
+    return evaluation_is_given_up(evaluation);
+}
