@@ -442,8 +442,3 @@ bool evaluation_asks_table(const struct evaluation *evaluation)
             return true;
     return false;
 }
-
-bool evaluation_is_to_wait(const struct evaluation *evaluation)
-{
-    return evaluation_is_given_up(evaluation);
-}

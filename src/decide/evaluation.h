@@ -182,8 +182,11 @@ bool evaluation_asks_stores(const struct evaluation *evaluation);
 /* Whether any target's are in the table. */
 bool evaluation_asks_table(const struct evaluation *evaluation);
 
-/* After a verb: the results do not count, as an answer is missing. */
-bool evaluation_is_to_wait(const struct evaluation *evaluation);
+/* The results of this run do not count: an answer is missing, or there will be none. */
+static inline bool evaluation_is_to_wait(const struct evaluation *evaluation)
+{
+    return evaluation->is_waiting || evaluation->fault != 0;
+}
 
 /* A list of descriptors in one domain. */
 struct evaluation_ask {

@@ -494,7 +494,7 @@ void evaluation_run_steps(struct evaluation *evaluation, struct evaluation_step 
     for (size_t i = 0; i < n; i++)
         if (steps[i].target->store != 0)
             send_step(evaluation, &steps[i]);
-    for (size_t i = 0; i < n && !evaluation_is_given_up(evaluation); i++)
+    for (size_t i = 0; i < n && !evaluation_is_to_wait(evaluation); i++)
         if (steps[i].target->store != 0)
             end_step(evaluation, &steps[i], end);
 }
@@ -659,12 +659,12 @@ void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t
         if (refuses_id(evaluation, store))
             ask_group(evaluation, store, verb, most, &groups[store - 1]);
     }
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return;
     for (size_t store = 1; store <= n_stores; store++)
         if (!refuses_id(evaluation, store))
             ask_group(evaluation, store, verb, most, &groups[store - 1]);
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return;
     for (size_t store = 1; store <= n_stores; store++)
         settle_group(evaluation, store, verb, &groups[store - 1]);

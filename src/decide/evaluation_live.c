@@ -308,7 +308,8 @@ static void ask_hits(struct evaluation *evaluation, bool charges)
             steps[n++] = (struct evaluation_step){
                 .target = target, .quota = target->quota, .hits = target->hits, .charges = charges};
     }
-    evaluation_run_steps(evaluation, steps, n, end_live_hits);
+    if (n > 0)
+        evaluation_run_steps(evaluation, steps, n, end_live_hits);
 }
 
 /* ---- The table ------------------------------------------------------------------------------- */
@@ -557,7 +558,7 @@ static void take_round(struct evaluation *evaluation, bool charges)
         }
         evaluation_ask_groups(evaluation, charges ? BACKEND_TAKE : BACKEND_PEEK, UINT32_MAX,
                               groups);
-        if (evaluation_is_given_up(evaluation))
+        if (evaluation_is_to_wait(evaluation))
             return;
         is_denied = anyone_is_over(evaluation);
     }
@@ -571,14 +572,14 @@ bool evaluation_ask_live(struct evaluation *evaluation, bool charges)
 {
     evaluation_find_blocks(evaluation);
     ask_hits(evaluation, charges);
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return true;
     bool is_denied = evaluation_is_denied(evaluation);
     if (!is_denied)
         exclude(evaluation); /* else the others would be evaluated, and charged, twice */
     for (;;) {
         take_round(evaluation, charges && !is_denied);
-        if (evaluation_is_given_up(evaluation))
+        if (evaluation_is_to_wait(evaluation))
             return true;
         is_denied = evaluation_is_denied(evaluation);
         if (is_denied || !exclude(evaluation))
@@ -645,7 +646,7 @@ static uint32_t upto_round(struct evaluation *evaluation, uint32_t most)
     if (is_shared) {
         uint8_t verb = granted > 0 ? BACKEND_TAKE_UPTO : BACKEND_PEEK;
         evaluation_ask_groups(evaluation, verb, granted > 0 ? granted : 1, groups);
-        if (granted == 0 || evaluation_is_given_up(evaluation))
+        if (granted == 0 || evaluation_is_to_wait(evaluation))
             return 0;
         granted = least_granted(evaluation, groups, granted);
     }
@@ -663,7 +664,7 @@ uint32_t evaluation_upto_live(struct evaluation *evaluation, uint32_t most)
     evaluation_find_blocks(evaluation);
     while (!evaluation_is_denied(evaluation)) {
         uint32_t granted = upto_round(evaluation, most);
-        if (granted > 0 || evaluation_is_given_up(evaluation))
+        if (granted > 0 || evaluation_is_to_wait(evaluation))
             return granted;
         if (evaluation_is_denied(evaluation) || !exclude(evaluation))
             break;
@@ -733,7 +734,8 @@ void evaluation_ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_
     size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++)
         n += add_shadows(evaluation, i, verb, most, &evaluation->targets[i], &steps[n]);
-    evaluation_run_steps(evaluation, steps, n, end_shadow);
+    if (n > 0)
+        evaluation_run_steps(evaluation, steps, n, end_shadow);
 }
 
 /* ---- The end of a decision ------------------------------------------------------------------- */

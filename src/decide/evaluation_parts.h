@@ -47,12 +47,6 @@ static inline uint32_t evaluation_kept(const struct evaluation *evaluation,
                                                                : STINT_KEEP_ALL;
 }
 
-/* The results of this run do not count: the evaluation is to be suspended. */
-static inline bool evaluation_is_given_up(const struct evaluation *evaluation)
-{
-    return evaluation->is_waiting || evaluation->fault != 0;
-}
-
 /*
  * For results and effects of this process that later runs of the request repeat: n of them, to make
  * where *is_new, else to read. `space`, for n, serves a request that never waits. NULL: suspended.

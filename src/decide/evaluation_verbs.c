@@ -28,7 +28,7 @@ static void ask_refunds(struct evaluation *evaluation, bool charges)
 static struct stint_decision take(struct evaluation *evaluation, bool charges)
 {
     bool denied = evaluation_ask_live(evaluation, charges);
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
     if (denied && charges)
         evaluation_count_denial(evaluation);
@@ -70,7 +70,7 @@ struct stint_decision evaluation_take_upto(struct evaluation *evaluation)
         return evaluation_peek(evaluation);
     evaluation_go_on(evaluation);
     uint32_t granted = evaluation_upto_live(evaluation, most);
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
     bool denied = evaluation_is_denied(evaluation);
     if (denied)
@@ -242,7 +242,7 @@ static struct stint_decision reserve_in_store(struct evaluation *evaluation, uin
     if (!evaluation_begin_ticket(evaluation, false, lifetime_ns))
         return decision_unlimited(0);
     bool denied = evaluation_ask_live(evaluation, true);
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
     if (denied)
         evaluation_count_denial(evaluation);
@@ -286,7 +286,7 @@ static struct stint_decision book_in_store(struct evaluation *evaluation, uint64
         target->decision = evaluation_ask_one(evaluation, target, target->quota, &ask);
         target->over = target->decision.outcome != STINT_ALLOW;
     }
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
     *has_ticket = evaluation_has_ticket(evaluation);
     return evaluation_sum(evaluation, evaluation_is_denied(evaluation));
