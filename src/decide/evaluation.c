@@ -60,6 +60,7 @@ void evaluation_begin(struct evaluation *evaluation, uint64_t now_ns)
 {
     evaluation->now_ns = max_u64(now_ns, table_mark(evaluation->table));
     evaluation->at_ns = evaluation->now_ns;
+    evaluation->is_taken_alone = false;
     evaluation->n_targets = 0;
     evaluation->n_unmatched = 0;
     evaluation->bans_lost = 0;
@@ -407,4 +408,37 @@ int evaluation_add_descriptors(struct evaluation *evaluation, const struct evalu
             ask->rules != NULL ? rules_find_domain(ask->rules, ask->domain) : SIZE_MAX;
     drop_replaced(evaluation);
     return 0;
+}
+
+/* ---- Where the states are -------------------------------------------------------------------- */
+
+void evaluation_leave_distant_shadows(struct evaluation *evaluation)
+{
+    bool decides_in_table = false;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        if (target_asks(&evaluation->targets[i]) && evaluation->targets[i].store != 0)
+            return;
+        decides_in_table |= target_asks(&evaluation->targets[i]);
+    }
+    for (size_t i = 0; decides_in_table && i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        if (target->part == TARGET_SHADOW && target->store != 0)
+            target->part = TARGET_FREE;
+    }
+}
+
+bool evaluation_asks_stores(const struct evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].part != TARGET_FREE && evaluation->targets[i].store != 0)
+            return true;
+    return false;
+}
+
+bool evaluation_asks_table(const struct evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].part != TARGET_FREE && evaluation->targets[i].store == 0)
+            return true;
+    return false;
 }

@@ -102,6 +102,8 @@ struct evaluation {
     struct stint_table *table;
     uint64_t now_ns;
     uint64_t at_ns;      /* the time at which units were charged; a refund repeats it */
+    bool is_taken_alone; /* the one target was decided by a take in the table, of a key with: */
+    struct hash128 taken_hash;
     bool all_shadow;     /* every rule is treated as in shadow_mode */
     bool all_quota_mode; /* the same for quota_mode */
     bool charges_hits;   /* Envoy's hits are charged where their rule does not choose */
@@ -180,8 +182,11 @@ bool evaluation_asks_stores(const struct evaluation *evaluation);
 /* Whether any target's are in the table. */
 bool evaluation_asks_table(const struct evaluation *evaluation);
 
-/* After a verb: the results do not count, as an answer is missing. */
-bool evaluation_is_to_wait(const struct evaluation *evaluation);
+/* The results of this run do not count: an answer is missing, or there will be none. */
+static inline bool evaluation_is_to_wait(const struct evaluation *evaluation)
+{
+    return evaluation->is_waiting || evaluation->fault != 0;
+}
 
 /* A list of descriptors in one domain. */
 struct evaluation_ask {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of an evaluation share. */
+/*
+ * What the files of an evaluation share. Each file uses those before it: evaluation.c fills,
+ * evaluation_ask.c asks the table and the stores, evaluation_live.c decides the live targets and
+ * what is beside them, evaluation_ticket.c has the tickets of stores, evaluation_verbs.c the verbs.
+ */
 #ifndef STINT_DECIDE_EVALUATION_PARTS_H
 #define STINT_DECIDE_EVALUATION_PARTS_H
 
 #include "decide/evaluation.h"
 #include "decide/pending.h"
-
-#define NO_TARGET SIZE_MAX
 
 /* The decision where nothing limits. */
 static inline struct stint_decision decision_unlimited(uint32_t cost)
@@ -30,6 +32,11 @@ static inline bool target_takes(const struct target *target)
            !target->excluded;
 }
 
+static inline bool target_has_ban(const struct target *target)
+{
+    return target->rule != NULL && target->rule->ban.after > 0;
+}
+
 /* Units of a target that stay charged if its reservation is never settled. */
 static inline uint32_t evaluation_kept(const struct evaluation *evaluation,
                                        const struct target *target)
@@ -40,11 +47,20 @@ static inline uint32_t evaluation_kept(const struct evaluation *evaluation,
                                                                : STINT_KEEP_ALL;
 }
 
-/* The results of this run do not count: the evaluation is to be suspended. */
-static inline bool evaluation_is_given_up(const struct evaluation *evaluation)
+/*
+ * For results and effects of this process that later runs of the request repeat: n of them, to make
+ * where *is_new, else to read. `space`, for n, serves a request that never waits. NULL: suspended.
+ */
+static inline union pending_result *evaluation_note(const struct evaluation *evaluation,
+                                                    enum pending_kind kind, size_t n,
+                                                    union pending_result *space, bool *is_new)
 {
-    return evaluation->is_waiting || evaluation->fault != 0;
+    *is_new = true;
+    return evaluation->pending != NULL ? pending_note(evaluation->pending, kind, n, is_new) : space;
 }
+
+/* ---- evaluation_ask.c --------------------------------------------------------------------------
+ */
 
 /* One request under a quota on a target's key, wherever its states are. */
 struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct target *target,
@@ -55,20 +71,39 @@ struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
                                            const struct target *target,
                                            const struct stint_quota *quota,
                                            const struct stint_ask *ask);
-/* The same, in its store. */
-struct stint_decision evaluation_ask_store(struct evaluation *evaluation, struct target *target,
-                                           const struct stint_quota *quota,
-                                           const struct stint_ask *ask);
+
+/* One target under one quota, apart from all others. */
+struct evaluation_step {
+    struct target *target;
+    const struct stint_quota *quota; /* the target's own, or its candidate */
+    uint8_t hits;                    /* enum target_hits; the others than TAKE do not use: */
+    struct stint_ask ask;
+    bool charges;                                  /* hits may be charged */
+    const struct backend_answer *looked, *charged; /* of the store; NULL: no request, no answer */
+};
+/* is_over: the units did not fit. Of hits the decision is a denial then, until one unit fits. */
+typedef void evaluation_step_end(struct evaluation *evaluation, const struct evaluation_step *step,
+                                 const struct stint_decision *decision, bool is_over);
 /*
- * The same in two steps, for requests that run in parallel: all are sent before the first is read,
- * since reading may evaluate the fallback of an unavailable store. NULL: no answer.
+ * The table first: it is charged also where no store ever answers. Then all store requests are
+ * sent, and read after that: a fallback may add notes, and a later run has to make the same
+ * requests in the same order.
  */
-const struct backend_answer *evaluation_send(struct evaluation *evaluation, struct target *target,
-                                             const struct stint_quota *quota,
-                                             const struct stint_ask *ask);
-struct stint_decision evaluation_read(struct evaluation *evaluation, struct target *target,
-                                      const struct stint_quota *quota, const struct stint_ask *ask,
-                                      const struct backend_answer *answer);
+void evaluation_run_steps(struct evaluation *evaluation, struct evaluation_step *steps, size_t n,
+                          evaluation_step_end *end);
+
+/* The live targets of one store that take, all or nothing: its answer in this evaluation. */
+struct evaluation_group {
+    const struct backend_answer *answer; /* NULL: no request */
+    uint32_t granted;                    /* at most, of each item; 0: denied or peeked */
+};
+#define EVALUATION_STORES_MAX 64 /* of one request */
+/* Sends all of them, at most `most` units of each target, and reads them if none is missing. */
+void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t most,
+                           struct evaluation_group *groups);
+/* Gives back what stores were granted of each item beyond the units kept. */
+void evaluation_take_back(struct evaluation *evaluation, const struct evaluation_group *groups,
+                          uint32_t kept);
 
 /* RULE of a key's name. Without a rule the states belong to the quota's parameters. */
 #define EVALUATION_NAME_SIZE 24 /* a mark, and 16 digits */
@@ -82,13 +117,8 @@ struct span evaluation_name_of(const struct target *target, const struct stint_q
 const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation, uint8_t verb,
                                                    const uint8_t *shadow_mark, size_t item);
 
-/* ---- evaluation_ticket.c: the verbs of evaluation.h, where the states are in a store ------------
+/* ---- evaluation_live.c --------------------------------------------------------------------------
  */
-
-struct stint_decision evaluation_reserve_shared(struct evaluation *evaluation, uint64_t lifetime_ns,
-                                                bool *has_ticket);
-struct stint_decision evaluation_book_shared(struct evaluation *evaluation, uint64_t max_wait_ns,
-                                             bool *has_ticket);
 
 /*
  * For verbs that charge several states and return one time: moves on to the latest time at which
@@ -101,53 +131,6 @@ void evaluation_go_on(struct evaluation *evaluation);
  * charged: so neither siblings nor the ban itself count it.
  */
 void evaluation_find_blocks(struct evaluation *evaluation);
-/* After a denial: counts it for the bans of the rules that denied. */
-void evaluation_count_denials(struct evaluation *evaluation);
-
-/*
- * Collects the live targets in the table that take part and are not blocked or excluded; false if
- * there are none.
- */
-bool evaluation_gather(struct evaluation *evaluation);
-/* The collected targets, as a list. False: never allowed; the targets then have that result. */
-bool evaluation_list(struct evaluation *evaluation);
-/* The list's decisions, copied to their targets. */
-void evaluation_hand_out(struct evaluation *evaluation);
-
-/* ---- evaluation_hits.c: targets that check or charge, each by itself ----------------------------
- */
-
-/* A target under its own quota or its candidate, and its store's answer. */
-struct evaluation_counted {
-    struct target *target;
-    const struct stint_quota *quota;
-    const struct backend_answer *looked, *charged; /* NULL: no request, or no answer yet */
-};
-
-/* Sends the store request of such a target, if it has a store; `charges`: hits may be charged. */
-void evaluation_send_hits(struct evaluation *evaluation, struct evaluation_counted *counted,
-                          bool charges);
-/*
- * Reads the answers, or evaluates in the table. Whether the units did not fit: then the decision is
- * a denial, with the wait until one unit fits.
- */
-bool evaluation_read_hits(struct evaluation *evaluation, const struct evaluation_counted *counted,
-                          bool charges, struct stint_decision *decision);
-/* All live ones: before any other unit is taken. */
-void evaluation_ask_hits(struct evaluation *evaluation, bool charges);
-
-/* Decides what was collected. */
-void evaluation_ask_gathered(struct evaluation *evaluation, bool charges);
-/* The same by best effort: how many units each was charged. */
-uint32_t evaluation_upto_gathered(struct evaluation *evaluation, uint32_t most);
-/* All that take, those in stores as well; the units may have to be given back. */
-void evaluation_take_shared(struct evaluation *evaluation, bool charges);
-uint32_t evaluation_take_upto_shared(struct evaluation *evaluation, uint32_t most);
-
-/* Whether the live targets, as decided, deny the request; one may be left out. */
-bool evaluation_is_denied(const struct evaluation *evaluation, size_t except);
-/* Excludes targets in quota_mode that are over; false if there were none. */
-bool evaluation_exclude(struct evaluation *evaluation);
 
 /*
  * Decides the live targets, blocks first. Those in quota_mode that are over are excluded, and the
@@ -155,20 +138,41 @@ bool evaluation_exclude(struct evaluation *evaluation);
  * it is not suspended.
  */
 bool evaluation_ask_live(struct evaluation *evaluation, bool charges);
+/* The same by best effort: how many units were granted of each. */
+uint32_t evaluation_upto_live(struct evaluation *evaluation, uint32_t most);
+
+/* Whether the live targets, as decided, deny the request. */
+bool evaluation_is_denied(const struct evaluation *evaluation);
+
+/*
+ * Collects the live targets in the table that take part and are not blocked or excluded; false if
+ * there are none.
+ */
+bool evaluation_gather(struct evaluation *evaluation);
 
 /* The numbers of a target with no request: neither debt nor a booking denies it. */
 struct stint_decision evaluation_stands(struct evaluation *evaluation, struct target *target);
 
-/* For a refused request, the targets that had capacity: their numbers, as nothing was taken. */
-void evaluation_look_again(struct evaluation *evaluation);
-
-/* The decision of the request from those of its targets. */
-struct stint_decision evaluation_sum(const struct evaluation *evaluation);
+/* After a denial: the numbers of what was not taken, and the bans of the rules that denied. */
+void evaluation_count_denial(struct evaluation *evaluation);
+/* A list was denied, which does not show the item: peeks each target for the whole decision. */
+struct stint_decision evaluation_refuse(struct evaluation *evaluation);
 
 /*
  * Shadow targets and candidates, once the live ones are decided: with `verb` where they are to be
  * charged, each its own cost or `most`. Else they are only peeked.
  */
 void evaluation_ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_t most);
+
+/* The decision of the request from those of its targets. */
+struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool is_denied);
+
+/* ---- evaluation_ticket.c ------------------------------------------------------------------------
+ */
+
+/* Before anything is charged. False: no ticket can be made, and evaluation.fault has the reason. */
+bool evaluation_begin_ticket(struct evaluation *evaluation, bool books, uint64_t lifetime_ns);
+/* After the decision. */
+bool evaluation_has_ticket(const struct evaluation *evaluation);
 
 #endif

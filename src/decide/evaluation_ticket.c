@@ -365,14 +365,7 @@ int evaluation_add_ticket(struct evaluation *evaluation, struct span ticket,
     return STINT_OK;
 }
 
-/* ---- Reserving and booking ------------------------------------------------------------------- */
-
-static struct stint_decision refuse(struct evaluation *evaluation, const char *why)
-{
-    evaluation->fault = BACKEND_REFUSED;
-    evaluation->fault_message = why;
-    return decision_unlimited(0);
-}
+/* ---- Making one ------------------------------------------------------------------------------ */
 
 /* Why no ticket can be made, before anything is charged. */
 static const char *why_no_ticket(const struct evaluation *evaluation, bool books)
@@ -413,17 +406,6 @@ static uint64_t life_of(const struct evaluation *evaluation, uint64_t lifetime_n
     return life_ns;
 }
 
-/* Whether the store has granted something: a fallback gives no tickets. */
-static bool is_in_store(const struct evaluation *evaluation)
-{
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        if (target->is_reserved || (is_charged(target) && target->fallback == FALLBACK_NONE))
-            return true;
-    }
-    return false;
-}
-
 static bool any_expires(const struct evaluation *evaluation)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++)
@@ -432,54 +414,32 @@ static bool any_expires(const struct evaluation *evaluation)
     return false;
 }
 
-struct stint_decision evaluation_reserve_shared(struct evaluation *evaluation, uint64_t lifetime_ns,
-                                                bool *has_ticket)
+bool evaluation_begin_ticket(struct evaluation *evaluation, bool books, uint64_t lifetime_ns)
 {
     evaluation->ticket_store = store_of(evaluation);
-    evaluation->longer_ns = any_expires(evaluation) ? EXPIRE_WITHIN_NS : 0;
-    const char *why = why_no_ticket(evaluation, false);
-    if (why != NULL)
-        return refuse(evaluation, why);
-    evaluation->is_ticket = true;
-    evaluation->ticket_ns = life_of(evaluation, lifetime_ns);
-    bool denied = evaluation_ask_live(evaluation, true);
-    if (evaluation_is_given_up(evaluation))
-        return decision_unlimited(0);
-    if (denied) {
-        evaluation_look_again(evaluation);
-        evaluation_count_denials(evaluation);
+    if (!books && any_expires(evaluation))
+        evaluation->longer_ns = EXPIRE_WITHIN_NS;
+    const char *why = why_no_ticket(evaluation, books);
+    if (why != NULL) {
+        evaluation->fault = BACKEND_REFUSED;
+        evaluation->fault_message = why;
+        return false;
     }
-    /* Where the id was known, so are the shadows' own in the same store: each is charged once. */
-    evaluation->has_charged = evaluation->is_replayed;
-    evaluation_ask_shadows(evaluation, denied ? STINT_PEEK : STINT_TAKE, UINT32_MAX);
-    *has_ticket = !denied && evaluation->ticket_store != 0 && is_in_store(evaluation);
-    return evaluation_sum(evaluation);
+    evaluation->is_ticket = true;
+    if (!books)
+        evaluation->ticket_ns = life_of(evaluation, lifetime_ns);
+    return true;
 }
 
-struct stint_decision evaluation_book_shared(struct evaluation *evaluation, uint64_t max_wait_ns,
-                                             bool *has_ticket)
+/* A fallback gives no tickets: the store has granted something. */
+bool evaluation_has_ticket(const struct evaluation *evaluation)
 {
-    evaluation->ticket_store = store_of(evaluation);
-    const char *why = why_no_ticket(evaluation, true);
-    if (why != NULL)
-        return refuse(evaluation, why);
-    evaluation->is_ticket = true;
-    evaluation_find_blocks(evaluation);
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        const struct stint_ask ask = {.now_ns = evaluation->now_ns,
-                                      .at_ns = max_wait_ns,
-                                      .cost = target->cost,
-                                      .verb = STINT_BOOK};
-        if (!target_takes(target))
-            continue;
-        target->decision = evaluation_ask_one(evaluation, target, target->quota, &ask);
-        target->over = target->decision.outcome != STINT_ALLOW;
+    for (size_t i = 0; evaluation->ticket_store != 0 && i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (target->is_reserved || (is_charged(target) && target->fallback == FALLBACK_NONE))
+            return true;
     }
-    if (evaluation_is_given_up(evaluation))
-        return decision_unlimited(0);
-    *has_ticket = evaluation->ticket_store != 0 && is_in_store(evaluation);
-    return evaluation_sum(evaluation);
+    return false;
 }
 
 /* ---- Operations on a ticket ------------------------------------------------------------------ */

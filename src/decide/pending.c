@@ -6,15 +6,19 @@
 
 #include <stdlib.h>
 
-/* One store request, or one note. A hash of the request identifies it in later runs. */
-struct pending_ask {
-    struct pending_ask *next;
+/* A reply of a store, or results of this process. */
+struct pending_record {
+    struct pending_record *next;
     struct pending *home;
-    struct backend *store; /* NULL: a note */
-    uint64_t fingerprint;
+    uint8_t kind;         /* enum pending_kind */
+    uint64_t fingerprint; /* what later runs must repeat: a hash of the request; how many results */
+    union pending_result *results; /* &one, or several; NULL for a reply */
+    union pending_result one;
+    /* PENDING_REPLY. */
+    struct backend *store;
     struct backend_op op;
-    struct stint_decision one;   /* op.answer.each of a single item */
-    struct stint_decision *list; /* of several; NULL: none */
+    struct stint_decision each_one;
+    struct stint_decision *each; /* of several items; NULL: &each_one serves */
 };
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -40,13 +44,15 @@ void pending_free(struct pending *pending)
     struct pending_requests *home = pending->home;
     if (pending->extra != NULL)
         pending->extra->free(pending->extra);
-    for (struct pending_ask *ask = pending->first, *next; ask != NULL; ask = next) {
-        next = ask->next;
-        if (ask->store != NULL && ask->op.answer.outcome == BACKEND_WAITS)
-            ask->store->ops->forget(ask->store, &ask->op);
-        free(ask->list);
-        ask->next = home->free_asks;
-        home->free_asks = ask;
+    for (struct pending_record *record = pending->first, *next; record != NULL; record = next) {
+        next = record->next;
+        if (record->store != NULL && record->op.answer.outcome == BACKEND_WAITS)
+            record->store->ops->forget(record->store, &record->op);
+        if (record->results != &record->one)
+            free(record->results);
+        free(record->each);
+        record->next = home->free_records;
+        home->free_records = record;
     }
     pending->next_free = home->free_pending_requests;
     home->free_pending_requests = pending;
@@ -59,10 +65,10 @@ void pending_requests_deinit(struct pending_requests *home)
         home->free_pending_requests = pending->next_free;
         free(pending);
     }
-    while (home->free_asks != NULL) {
-        struct pending_ask *ask = home->free_asks;
-        home->free_asks = ask->next;
-        free(ask);
+    while (home->free_records != NULL) {
+        struct pending_record *record = home->free_records;
+        home->free_records = record->next;
+        free(record);
     }
 }
 
@@ -119,50 +125,73 @@ void pending_answered(struct pending *pending, uint64_t now_ns)
 
 static void take_answer(struct backend_op *op, uint64_t now_ns)
 {
-    pending_answered(((struct pending_ask *)op->arg)->home, now_ns);
+    pending_answered(((struct pending_record *)op->arg)->home, now_ns);
 }
 
 /* Appends; NULL, and the pending request is lost, without memory. */
-static struct pending_ask *add_ask(struct pending *pending, size_t n_decisions)
+static struct pending_record *add_record(struct pending *pending, enum pending_kind kind,
+                                         uint64_t fingerprint)
 {
     struct pending_requests *home = pending->home;
-    struct pending_ask *ask = home->free_asks;
-    if (ask != NULL)
-        home->free_asks = ask->next;
+    struct pending_record *record = home->free_records;
+    if (record != NULL)
+        home->free_records = record->next;
     else
-        ask = malloc(sizeof(*ask));
-    if (ask == NULL) {
+        record = malloc(sizeof(*record));
+    if (record == NULL) {
         pending->is_lost = true;
         return NULL;
     }
-    *ask = (struct pending_ask){.home = pending, .op = {.answered = take_answer, .arg = ask}};
-    *(pending->last != NULL ? &pending->last->next : &pending->first) = ask;
-    pending->last = ask;
-    if (n_decisions > 1)
-        ask->list = calloc(n_decisions, sizeof(*ask->list));
-    ask->op.answer.each = n_decisions > 1 ? ask->list : &ask->one;
-    pending->is_lost = ask->op.answer.each == NULL;
-    return pending->is_lost ? NULL : ask;
+    *record =
+        (struct pending_record){.home = pending, .kind = (uint8_t)kind, .fingerprint = fingerprint};
+    *(pending->last != NULL ? &pending->last->next : &pending->first) = record;
+    pending->last = record;
+    return record;
+}
+
+/* The next record of an earlier run, which has to be the same; NULL: the pending request is lost.
+ */
+static struct pending_record *repeat(struct pending *pending, enum pending_kind kind,
+                                     uint64_t fingerprint)
+{
+    struct pending_record *record = pending->next;
+    pending->next = record->next;
+    pending->is_lost = record->kind != kind || record->fingerprint != fingerprint;
+    return pending->is_lost ? NULL : record;
+}
+
+static const struct backend_answer *answer_of(const struct pending_record *record)
+{
+    return record->op.answer.outcome != BACKEND_WAITS ? &record->op.answer : NULL;
 }
 
 static const struct backend_answer *send(struct pending *pending, struct backend *store,
                                          struct backend_request *asked, uint64_t fingerprint)
 {
-    struct pending_ask *ask = add_ask(pending, asked->n_items);
-    if (ask == NULL)
+    struct pending_record *record = add_record(pending, PENDING_REPLY, fingerprint);
+    if (record == NULL)
         return NULL;
-    ask->store = store;
-    ask->fingerprint = fingerprint;
+    if (asked->n_items > 1)
+        record->each = calloc(asked->n_items, sizeof(*record->each));
+    if (asked->n_items > 1 && record->each == NULL) {
+        pending->is_lost = true;
+        return NULL;
+    }
+    record->op = (struct backend_op){
+        .answered = take_answer,
+        .arg = record,
+        .answer.each = asked->n_items > 1 ? record->each : &record->each_one,
+    };
+    record->store = store;
     asked->is_ahead = asked->is_ahead && !pending->has_asked;
     pending->has_asked = true;
     asked->deadline_ns = pending->deadline_ns;
     /* Else a late store request would get the whole time once more. */
     asked->now_ns = max_u64(asked->now_ns, pending->heard_ns);
-    store->ops->ask(store, asked, &ask->op);
-    if (ask->op.answer.outcome != BACKEND_WAITS)
-        return &ask->op.answer;
-    pending->n_waiting++;
-    return NULL;
+    store->ops->ask(store, asked, &record->op);
+    if (record->op.answer.outcome == BACKEND_WAITS)
+        pending->n_waiting++;
+    return answer_of(record);
 }
 
 const struct backend_answer *pending_ask(struct pending *pending, struct backend *store,
@@ -171,30 +200,26 @@ const struct backend_answer *pending_ask(struct pending *pending, struct backend
     if (pending->is_lost)
         return NULL;
     uint64_t fingerprint = fingerprint_of(asked);
-    struct pending_ask *ask = pending->next;
-    if (ask == NULL)
+    if (pending->next == NULL)
         return send(pending, store, asked, fingerprint);
-    pending->next = ask->next;
-    if (ask->fingerprint != fingerprint || ask->store != store) {
+    struct pending_record *record = repeat(pending, PENDING_REPLY, fingerprint);
+    if (record != NULL && record->store != store)
         pending->is_lost = true;
-        return NULL;
-    }
-    return ask->op.answer.outcome != BACKEND_WAITS ? &ask->op.answer : NULL;
+    return pending->is_lost ? NULL : answer_of(record);
 }
 
-struct stint_decision *pending_note(struct pending *pending, size_t n, bool *is_new)
+union pending_result *pending_note(struct pending *pending, enum pending_kind kind, size_t n,
+                                   bool *is_new)
 {
-    struct pending_ask *ask = pending->next;
     if (pending->is_lost)
         return NULL;
-    *is_new = ask == NULL;
-    if (ask == NULL) {
-        ask = add_ask(pending, n);
-        if (ask != NULL)
-            ask->fingerprint = n;
-        return ask != NULL ? ask->op.answer.each : NULL;
-    }
-    pending->next = ask->next;
-    pending->is_lost = ask->store != NULL || ask->fingerprint != n;
-    return pending->is_lost ? NULL : ask->op.answer.each;
+    *is_new = pending->next == NULL;
+    struct pending_record *record =
+        *is_new ? add_record(pending, kind, n) : repeat(pending, kind, n);
+    if (record == NULL)
+        return NULL;
+    if (*is_new)
+        record->results = n > 1 ? calloc(n, sizeof(*record->results)) : &record->one;
+    pending->is_lost = record->results == NULL;
+    return record->results;
 }

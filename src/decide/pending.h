@@ -12,13 +12,14 @@
 
 #include "decide/backend.h"
 #include "decide/evaluation.h"
+#include "rules/ban.h"
 
 struct pending;
 
 /* The memory of finished pending requests and of their store requests; belongs to a worker. */
 struct pending_requests {
     struct pending *free_pending_requests;
-    struct pending_ask *free_asks;
+    struct pending_record *free_records;
 };
 
 /* Something to wait for that is no request under a quota: the first member of its struct. */
@@ -27,13 +28,34 @@ struct pending_extra {
     void (*free)(struct pending_extra *extra);
 };
 
+/* What a record of the first run holds. */
+enum pending_kind {
+    PENDING_REPLY = 0, /* of a store: pending_ask() */
+    PENDING_DECISION,
+    PENDING_BLOCKED_UNTIL, /* 0: the key is not blocked */
+    PENDING_BAN,
+    PENDING_CLOCK,
+    PENDING_UNAVAILABLE_SINCE,
+    PENDING_GRANTED,
+};
+
+/* A result or an effect of this process: the member that its kind names. */
+union pending_result {
+    struct stint_decision decision; /* in the table */
+    struct ban_made ban;
+    uint64_t blocked_until_ns;
+    uint64_t clock_ns;
+    uint64_t unavailable_since_ns;
+    uint32_t granted;
+};
+
 /* Results of the first run on blocked keys. */
 enum pending_blocks { PENDING_BLOCKS_UNKNOWN = 0, PENDING_BLOCKS_NONE, PENDING_BLOCKS_NOTED };
 
 struct pending {
     struct pending_requests *home;
     struct pending *next_free;
-    struct pending_ask *first, *last, *next; /* next: in this run */
+    struct pending_record *first, *last, *next; /* next: in this run */
     unsigned n_waiting;
     uint64_t heard_ns; /* when the last reply came; 0: none yet */
     uint64_t now_ns;   /* of the first run: every run evaluates at this time */
@@ -71,10 +93,11 @@ const struct backend_answer *pending_ask(struct pending *pending, struct backend
                                          struct backend_request *ask);
 
 /*
- * The same for results and effects of this process, which must not happen twice: n decisions to
+ * The same for results and effects of this process, which must not happen twice: n of one kind, to
  * write where *is_new, to read where not. NULL: the pending request is lost.
  */
-struct stint_decision *pending_note(struct pending *pending, size_t n, bool *is_new);
+union pending_result *pending_note(struct pending *pending, enum pending_kind kind, size_t n,
+                                   bool *is_new);
 
 /* The pending request's extra, which n_waiting counted, has been answered. */
 void pending_answered(struct pending *pending, uint64_t now_ns);

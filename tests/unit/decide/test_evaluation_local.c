@@ -309,7 +309,7 @@ static void take_of_store(struct fleet *fleet, uint64_t now_ns, uint32_t cost)
     note(fleet, now_ns, decision.granted, false);
 }
 
-/* As evaluation_backend.c goes about it, by the node's clock. */
+/* As evaluation_ask.c goes about it, by the node's clock. */
 static void take_locally(struct fleet *fleet, unsigned node, unsigned worker, uint64_t now_ns,
                          uint32_t cost)
 {

@@ -88,6 +88,8 @@ static void test_it_grows_when_it_is_said_to(void **state)
         "log 6/2us",
         "gcra 7/2us",
         "gcra 7/2us burst=3",
+        "gcra 8/2us",
+        "gcra 2/2us burst=5",
         "fixed_window 5/2us",
         "fixed_window 5/2us align=first_use",
         "sliding_counter 6/2us",

@@ -1,56 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Targets whose states are in stores outside of this process: requests through the pending request,
- * all or nothing with those in the table, and the fallback of an unavailable store.
+ * Asks where the states are: the table, which answers at once, or a store outside of this process,
+ * whose answers belong to the pending request. While a store is unavailable, its fallback decides.
  * docs/decisions/0036 says why an evaluation is suspended and does not wait.
  */
 #include "decide/evaluation_parts.h"
 
+#include "algorithm/algorithm.h"
 #include "base/buf.h"
 #include "base/wide_int.h"
 #include "decide/evaluation_local.h"
-#include "decide/pending.h"
 
 #include <inttypes.h>
 
-#define STORES_MAX 64                     /* of one request */
 #define RETRY_AFTER_NS (1000 * NS_PER_MS) /* of a denial while a store is unavailable */
-
-void evaluation_leave_distant_shadows(struct evaluation *evaluation)
-{
-    bool decides_in_table = false;
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        if (target_asks(&evaluation->targets[i]) && evaluation->targets[i].store != 0)
-            return;
-        decides_in_table |= target_asks(&evaluation->targets[i]);
-    }
-    for (size_t i = 0; decides_in_table && i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        if (target->part == TARGET_SHADOW && target->store != 0)
-            target->part = TARGET_FREE;
-    }
-}
-
-bool evaluation_asks_stores(const struct evaluation *evaluation)
-{
-    for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (evaluation->targets[i].part != TARGET_FREE && evaluation->targets[i].store != 0)
-            return true;
-    return false;
-}
-
-bool evaluation_asks_table(const struct evaluation *evaluation)
-{
-    for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (evaluation->targets[i].part != TARGET_FREE && evaluation->targets[i].store == 0)
-            return true;
-    return false;
-}
-
-bool evaluation_is_to_wait(const struct evaluation *evaluation)
-{
-    return evaluation_is_given_up(evaluation);
-}
 
 static struct backend *store_at(const struct evaluation *evaluation, size_t at)
 {
@@ -135,6 +98,45 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
     return answer;
 }
 
+/* ---- The table ------------------------------------------------------------------------------- */
+
+/* A shadow or a candidate charged by a reservation: the ticket covers these units, too. */
+static struct stint_decision take_reserved(struct evaluation *evaluation,
+                                           const struct target *target,
+                                           const struct stint_quota *quota,
+                                           const struct stint_ask *ask)
+{
+    bool holds = quota->algorithm == STINT_CONCURRENCY;
+    uint64_t holder = 0;
+    struct undo undo;
+    struct stint_decision decision = table_ask(evaluation->table, quota, target->key.ptr,
+                                               target->key.len, ask, &undo, holds ? &holder : NULL);
+    if (decision.outcome == STINT_ALLOW)
+        reservation_add_shadow(
+            evaluation->reservation, quota,
+            table_hash(evaluation->table, quota, target->key.ptr, target->key.len), ask->cost,
+            evaluation_kept(evaluation, target), holder != 0 ? holder : undo.entered_ns);
+    return decision;
+}
+
+struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
+                                           const struct target *target,
+                                           const struct stint_quota *quota,
+                                           const struct stint_ask *ask)
+{
+    bool is_new;
+    union pending_result space, *note;
+    if (evaluation->reservation != NULL && ask->verb == STINT_TAKE)
+        return take_reserved(evaluation, target, quota, ask);
+    note = evaluation_note(evaluation, PENDING_DECISION, 1, &space, &is_new);
+    if (note == NULL) /* the pending request is lost: its caller gets an error */
+        return (struct stint_decision){.outcome = STINT_DENY};
+    if (is_new)
+        note->decision =
+            table_ask(evaluation->table, quota, target->key.ptr, target->key.len, ask, NULL, NULL);
+    return note->decision;
+}
+
 /* ---- Fallback -------------------------------------------------------------------------------- */
 
 /* A cost above this node's share may fit the whole, once the store is back. */
@@ -176,12 +178,13 @@ static uint8_t note_policy(struct evaluation *evaluation, struct target *target,
     bool is_new;
     if (target->on_error != RULE_STORE_ERROR_LOCAL)
         return target->on_error;
-    struct stint_decision *note = pending_note(evaluation->pending, 1, &is_new);
+    union pending_result *note =
+        pending_note(evaluation->pending, PENDING_UNAVAILABLE_SINCE, 1, &is_new);
     if (note == NULL)
         return RULE_STORE_ERROR_DENY;
     if (is_new)
-        note->reset_after_ns = unavailable_since(evaluation, target);
-    return policy_of(evaluation, target, verb, note->reset_after_ns);
+        note->unavailable_since_ns = unavailable_since(evaluation, target);
+    return policy_of(evaluation, target, verb, note->unavailable_since_ns);
 }
 
 static void fallback(struct evaluation *evaluation, struct target *target, uint8_t verb,
@@ -252,16 +255,19 @@ static bool makes_record(const struct evaluation *evaluation, const struct targe
            target->store == evaluation->ticket_store;
 }
 
-const struct backend_answer *evaluation_send(struct evaluation *evaluation, struct target *target,
-                                             const struct stint_quota *quota,
-                                             const struct stint_ask *one)
+/* Sends the request to the target's store; NULL: no answer yet. The table needs no request. */
+static const struct backend_answer *send(struct evaluation *evaluation, struct target *target,
+                                         const struct stint_quota *quota,
+                                         const struct stint_ask *one)
 {
     char space[EVALUATION_NAME_SIZE];
+    uint8_t id[BACKEND_ID_LEN];
+    size_t store = target->store;
+    if (store == 0)
+        return NULL;
     const struct backend_item item = item_of(evaluation, target, quota, one->cost, space);
     struct backend_request asked = {
         .verb = one->verb, .items = &item, .n_items = 1, .at_ns = one->at_ns};
-    uint8_t id[BACKEND_ID_LEN];
-    size_t store = target->store;
     if (one->verb == STINT_BOOK) {
         add_id(evaluation, &asked);
     } else if (makes_record(evaluation, target, one)) {
@@ -284,10 +290,17 @@ const struct backend_answer *evaluation_send(struct evaluation *evaluation, stru
     return ask(evaluation, store, &asked);
 }
 
-struct stint_decision evaluation_read(struct evaluation *evaluation, struct target *target,
-                                      const struct stint_quota *quota, const struct stint_ask *one,
-                                      const struct backend_answer *answer)
+/*
+ * The answer, once all requests were sent: reading may evaluate the fallback of an unavailable
+ * store. The table is asked now.
+ */
+static struct stint_decision read_answer(struct evaluation *evaluation, struct target *target,
+                                         const struct stint_quota *quota,
+                                         const struct stint_ask *one,
+                                         const struct backend_answer *answer)
 {
+    if (target->store == 0)
+        return evaluation_ask_table(evaluation, target, quota, one);
     if (answer == NULL)
         return nothing_known(quota);
     if (answer->outcome == BACKEND_DECIDED) {
@@ -312,13 +325,181 @@ struct stint_decision evaluation_read(struct evaluation *evaluation, struct targ
     return fell_back(target, one->verb, one->cost);
 }
 
-struct stint_decision evaluation_ask_store(struct evaluation *evaluation, struct target *target,
-                                           const struct stint_quota *quota,
-                                           const struct stint_ask *one)
+struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct target *target,
+                                         const struct stint_quota *quota,
+                                         const struct stint_ask *ask)
 {
-    return evaluation_read(evaluation, target, quota, one,
-                           evaluation_send(evaluation, target, quota, one));
+    return read_answer(evaluation, target, quota, ask, send(evaluation, target, quota, ask));
 }
+
+/* ---- Hits of Envoy's descriptors ------------------------------------------------------------- */
+
+/*
+ * Checks before a request, and charges of its cost afterwards. Before a charge goes a peek of the
+ * same cost, which returns whether it fits. A store gets both at once: units are recorded there
+ * even if the caller does not wait for the answer.
+ */
+static struct stint_ask ask_of(const struct evaluation *evaluation, uint8_t verb, uint32_t cost)
+{
+    return (struct stint_ask){.now_ns = evaluation->now_ns, .cost = cost, .verb = verb};
+}
+
+/* The cost of the peek: one unit, or the units to be charged. Only debt denies a cost of 0. */
+static struct stint_ask look_of(const struct evaluation *evaluation,
+                                const struct evaluation_step *step)
+{
+    uint32_t cost = evaluation->checks_debt && algorithm_has_debt(step->quota) ? 0 : 1;
+    if (step->hits == TARGET_HITS_CHARGE)
+        cost = step->target->cost;
+    return ask_of(evaluation, STINT_PEEK, cost);
+}
+
+static bool charges_now(const struct evaluation_step *step)
+{
+    return step->charges && step->hits == TARGET_HITS_CHARGE;
+}
+
+static void send_hits(struct evaluation *evaluation, struct evaluation_step *step)
+{
+    struct target *target = step->target;
+    const struct stint_ask look = look_of(evaluation, step);
+    const struct stint_ask charge = ask_of(evaluation, STINT_CHARGE, target->cost);
+    step->looked = send(evaluation, target, step->quota, &look);
+    if (charges_now(step))
+        step->charged = send(evaluation, target, step->quota, &charge);
+}
+
+static struct stint_decision read_step(struct evaluation *evaluation,
+                                       const struct evaluation_step *step,
+                                       const struct stint_ask *ask,
+                                       const struct backend_answer *answer)
+{
+    return read_answer(evaluation, step->target, step->quota, ask, answer);
+}
+
+/* The numbers of an allowed peek are those of a take: one unit less. */
+static struct stint_decision put_back(struct stint_decision decision)
+{
+    decision.granted = 0;
+    decision.remaining = (uint32_t)min_u64((uint64_t)decision.remaining + 1, decision.limit);
+    if (decision.remaining == decision.limit)
+        decision.reset_after_ns = 0;
+    return decision;
+}
+
+/* A store gets one request; the table, which is cheap, is read again for the current numbers. */
+static struct stint_decision check(struct evaluation *evaluation,
+                                   const struct evaluation_step *step)
+{
+    const struct stint_ask one = ask_of(evaluation, STINT_PEEK, 1);
+    const struct stint_ask metrics = ask_of(evaluation, STINT_PEEK, 0);
+    bool wants_one = look_of(evaluation, step).cost > 0;
+    struct stint_decision decision;
+    if (step->target->store == 0) {
+        decision = read_step(evaluation, step, &metrics, NULL);
+        if (decision.outcome == STINT_ALLOW && (decision.remaining > 0 || !wants_one))
+            return decision;
+    }
+    decision = read_step(evaluation, step, &one, step->looked);
+    return decision.outcome == STINT_ALLOW && wants_one ? put_back(decision) : decision;
+}
+
+/* After a charge that did not fit: the wait until there is a unit again. */
+static struct stint_decision deny(struct evaluation *evaluation, const struct evaluation_step *step,
+                                  struct stint_decision charged)
+{
+    struct stint_decision decision = charged;
+    decision.outcome = STINT_DENY;
+    decision.retry_after_ns = max_u64(charged.reset_after_ns, 1);
+    if (step->target->store == 0) {
+        const struct stint_ask ask = ask_of(evaluation, STINT_PEEK, 1);
+        struct stint_decision one = read_step(evaluation, step, &ask, NULL);
+        if (one.outcome != STINT_ALLOW)
+            decision = one;
+    }
+    decision.granted = charged.granted;
+    return decision;
+}
+
+static bool charge(struct evaluation *evaluation, const struct evaluation_step *step,
+                   struct stint_decision *decision)
+{
+    struct target *target = step->target;
+    const struct stint_ask look = look_of(evaluation, step);
+    const struct stint_ask ask = ask_of(evaluation, STINT_CHARGE, target->cost);
+    struct stint_decision before = read_step(evaluation, step, &look, step->looked);
+    *decision = read_step(evaluation, step, &ask, step->charged);
+    bool fits = before.outcome == STINT_ALLOW && decision->outcome == STINT_ALLOW;
+    if (step->quota == target->quota)
+        target->fitted = fits ? target->cost : (uint32_t)min_u64(before.remaining, target->cost);
+    if (!fits)
+        *decision = deny(evaluation, step, *decision);
+    return !fits;
+}
+
+/* Whether the units did not fit. */
+static bool read_hits(struct evaluation *evaluation, const struct evaluation_step *step,
+                      struct stint_decision *decision)
+{
+    const struct stint_ask look = look_of(evaluation, step);
+    if (charges_now(step))
+        return charge(evaluation, step, decision);
+    *decision = step->hits == TARGET_HITS_CHARGE ? read_step(evaluation, step, &look, step->looked)
+                                                 : check(evaluation, step);
+    return decision->outcome != STINT_ALLOW;
+}
+
+/* ---- Steps ----------------------------------------------------------------------------------- */
+
+static void send_step(struct evaluation *evaluation, struct evaluation_step *step)
+{
+    if (step->hits != TARGET_HITS_TAKE)
+        send_hits(evaluation, step);
+    else
+        step->looked = send(evaluation, step->target, step->quota, &step->ask);
+}
+
+/* Best effort that got less than it wanted was also limited. */
+static bool is_over(const struct stint_decision *decision, const struct stint_ask *ask)
+{
+    return decision->outcome != STINT_ALLOW ||
+           (ask->verb == STINT_TAKE_UPTO && decision->granted < ask->cost);
+}
+
+static void end_step(struct evaluation *evaluation, const struct evaluation_step *step,
+                     evaluation_step_end *end)
+{
+    struct stint_decision decision;
+    bool over;
+    if (step->hits != TARGET_HITS_TAKE) {
+        over = read_hits(evaluation, step, &decision);
+    } else {
+        decision = read_step(evaluation, step, &step->ask, step->looked);
+        over = is_over(&decision, &step->ask);
+    }
+    end(evaluation, step, &decision, over);
+}
+
+void evaluation_run_steps(struct evaluation *evaluation, struct evaluation_step *steps, size_t n,
+                          evaluation_step_end *end)
+{
+    size_t n_in_stores = 0;
+    for (size_t i = 0; i < n; i++)
+        if (steps[i].target->store == 0)
+            end_step(evaluation, &steps[i], end);
+        else
+            n_in_stores++;
+    if (n_in_stores == 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        if (steps[i].target->store != 0)
+            send_step(evaluation, &steps[i]);
+    for (size_t i = 0; i < n && !evaluation_is_to_wait(evaluation); i++)
+        if (steps[i].target->store != 0)
+            end_step(evaluation, &steps[i], end);
+}
+
+/* ---- The records of a ticket ----------------------------------------------------------------- */
 
 const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation, uint8_t verb,
                                                    const uint8_t *shadow_mark, size_t item)
@@ -348,12 +529,6 @@ const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation
 
 /* ---- Groups: the live targets of one store --------------------------------------------------- */
 
-/* For one evaluation, the request to each store and its answer. */
-struct group {
-    const struct backend_answer *answer; /* NULL: no request */
-    uint32_t granted;                    /* at most, of each item; 0: denied or peeked */
-};
-
 static bool is_in(const struct target *target, size_t store)
 {
     return target->store == store && target->fallback == FALLBACK_NONE && target_takes(target);
@@ -375,7 +550,7 @@ static size_t gather_group(struct evaluation *evaluation, size_t store, uint32_t
 }
 
 static void ask_group(struct evaluation *evaluation, size_t store, uint8_t verb, uint32_t most,
-                      struct group *group)
+                      struct evaluation_group *group)
 {
     struct backend_item items[TARGETS_MAX];
     char spaces[TARGETS_MAX][EVALUATION_NAME_SIZE];
@@ -411,7 +586,7 @@ static void show_binding(struct evaluation *evaluation, size_t store,
 
 /* The answer of a group, to its targets; or the fallback. */
 static void settle_group(struct evaluation *evaluation, size_t store, uint8_t verb,
-                         struct group *group)
+                         struct evaluation_group *group)
 {
     const struct backend_answer *answer = group->answer;
     size_t n = 0;
@@ -449,8 +624,8 @@ static void settle_group(struct evaluation *evaluation, size_t store, uint8_t ve
  * Gives back what a group was granted and the request as a whole was not, `units` of each. Grants
  * under an id stay: a retry with the id gets the same grant, and so has to find it charged.
  */
-static void take_back(struct evaluation *evaluation, size_t store, const struct group *group,
-                      uint32_t units)
+static void take_back(struct evaluation *evaluation, size_t store,
+                      const struct evaluation_group *group, uint32_t units)
 {
     struct backend_item items[TARGETS_MAX];
     char spaces[TARGETS_MAX][EVALUATION_NAME_SIZE];
@@ -474,125 +649,31 @@ static void take_back(struct evaluation *evaluation, size_t store, const struct 
     }
 }
 
-static void take_back_all(struct evaluation *evaluation, const struct group *groups, uint32_t units)
-{
-    for (size_t store = 1; store <= evaluation->stores->n_stores; store++)
-        take_back(evaluation, store, &groups[store - 1], units);
-}
-
 /* Those that refuse the id go first: grants under an id by others could not be given back. */
-static void ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t most,
-                       struct group *groups)
+void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t most,
+                           struct evaluation_group *groups)
 {
     size_t n_stores = evaluation->stores->n_stores;
     for (size_t store = 1; store <= n_stores; store++) {
-        groups[store - 1] = (struct group){.answer = NULL};
+        groups[store - 1] = (struct evaluation_group){.answer = NULL};
         if (refuses_id(evaluation, store))
             ask_group(evaluation, store, verb, most, &groups[store - 1]);
     }
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return;
     for (size_t store = 1; store <= n_stores; store++)
         if (!refuses_id(evaluation, store))
             ask_group(evaluation, store, verb, most, &groups[store - 1]);
-    if (evaluation_is_given_up(evaluation))
+    if (evaluation_is_to_wait(evaluation))
         return;
     for (size_t store = 1; store <= n_stores; store++)
         settle_group(evaluation, store, verb, &groups[store - 1]);
 }
 
-/* ---- All or nothing -------------------------------------------------------------------------- */
-
-static bool anyone_is_over(const struct evaluation *evaluation)
+void evaluation_take_back(struct evaluation *evaluation, const struct evaluation_group *groups,
+                          uint32_t kept)
 {
-    for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (target_takes(&evaluation->targets[i]) && evaluation->targets[i].over)
-            return true;
-    return false;
-}
-
-/*
- * Two steps where stores and the table both decide: peek in the table, then charge the stores; if
- * the table has no capacity left by then, the stores get their units back. The table is charged
- * also where the stores know the request's id: it may have denied then.
- */
-void evaluation_take_shared(struct evaluation *evaluation, bool charges)
-{
-    struct group groups[STORES_MAX];
-    if (evaluation_gather(evaluation)) {
-        evaluation_ask_gathered(evaluation, false);
-        charges = charges && !anyone_is_over(evaluation);
-    }
-    ask_groups(evaluation, charges ? BACKEND_TAKE : BACKEND_PEEK, UINT32_MAX, groups);
-    if (evaluation_is_given_up(evaluation))
-        return;
-    bool is_denied = anyone_is_over(evaluation);
-    if (evaluation_gather(evaluation)) { /* with those that are decided locally now */
-        evaluation_ask_gathered(evaluation, charges && !is_denied);
-        is_denied = anyone_is_over(evaluation);
-    }
-    if (charges && is_denied)
-        take_back_all(evaluation, groups, UINT32_MAX);
-}
-
-/* Equal targets share what is left. */
-static uint32_t times_gathered(const struct evaluation *evaluation, size_t i)
-{
-    const struct stint_item *item = &evaluation->items[i];
-    uint32_t times = 0;
-    for (size_t j = 0; j < evaluation->n_items; j++) {
-        const struct stint_item *other = &evaluation->items[j];
-        times += other->key_len == item->key_len && other->quota->rule == item->quota->rule &&
-                 memcmp(other->key, item->key, item->key_len) == 0;
-    }
-    return times;
-}
-
-/* The most that the table would grant of each; targets that have nothing are over. */
-static uint32_t look_at_table(struct evaluation *evaluation, uint32_t most)
-{
-    if (!evaluation_gather(evaluation))
-        return most;
-    evaluation_ask_gathered(evaluation, false);
-    for (size_t i = 0; i < evaluation->n_items; i++) {
-        struct target *target = &evaluation->targets[evaluation->target_of[i]];
-        const struct stint_decision *decision = &target->decision;
-        uint32_t times = times_gathered(evaluation, i), cost = evaluation->items[i].cost;
-        bool fits = decision->outcome == STINT_ALLOW;
-        uint32_t left = fits ? cost : decision->remaining / times;
-        target->over = left == 0;
-        if (left == 0) { /* the wait is for one unit of each */
-            const struct stint_ask ask = {
-                .now_ns = evaluation->now_ns, .cost = times, .verb = STINT_PEEK};
-            target->decision =
-                evaluation_ask_table(evaluation, target, evaluation->items[i].quota, &ask);
-        }
-        most = (uint32_t)min_u64(most, left);
-    }
-    return most;
-}
-
-/* The table is peeked first here as well: units given back may stay charged a while longer. */
-uint32_t evaluation_take_upto_shared(struct evaluation *evaluation, uint32_t most)
-{
-    struct group groups[STORES_MAX];
-    uint32_t granted = look_at_table(evaluation, most);
-    if (granted == 0) {
-        ask_groups(evaluation, BACKEND_PEEK, 1, groups);
-        return 0;
-    }
-    ask_groups(evaluation, BACKEND_TAKE_UPTO, granted, groups);
-    if (evaluation_is_given_up(evaluation))
-        return 0;
-    for (size_t store = 0; store < evaluation->stores->n_stores; store++)
-        if (groups[store].answer != NULL)
-            granted = (uint32_t)min_u64(granted, groups[store].granted);
-    if (anyone_is_over(evaluation))
-        granted = 0;
-    if (granted > 0 && evaluation_gather(evaluation))
-        granted = evaluation_upto_gathered(evaluation, granted);
     for (size_t store = 1; store <= evaluation->stores->n_stores; store++)
-        if (groups[store - 1].granted > granted)
-            take_back(evaluation, store, &groups[store - 1], groups[store - 1].granted - granted);
-    return granted;
+        if (groups[store - 1].granted > kept)
+            take_back(evaluation, store, &groups[store - 1], groups[store - 1].granted - kept);
 }
