@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "service/request_digest.h"
+/* A request with an id as numbers: its id and its body, for a table or for stores. */
+#include "service/service_parts.h"
 
 #include <assert.h>
 #include <gnutls/crypto.h>

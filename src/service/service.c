@@ -7,8 +7,6 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "service/access/access.h"
-#include "service/request_digest.h"
-#include "table/requests.h"
 #include "table/table.h"
 
 #include <stdlib.h>

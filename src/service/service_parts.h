@@ -6,9 +6,9 @@
 #include "decide/evaluation_ticket.h"
 #include "decide/pending.h"
 #include "service/expiries.h"
+#include "service/quota_caches.h"
 #include "service/server_state.h"
-#include "service/spec_cache.h"
-#include "service/throttle_cache.h"
+#include "table/requests.h"
 
 /* A ticket of a store in base64: four digits for every three bytes. */
 #define SERVICE_TICKET_TEXT ((TICKET_BYTES_MAX + 2) / 3 * 4 + 1)
@@ -35,6 +35,21 @@ struct service {
     struct throttle_cache throttles;
     struct spec_cache specs;
 };
+
+/* ---- request_digest.c: a request with an id as numbers --------------------------------------- */
+
+/*
+ * An id belongs to its caller and to the target of the request: a domain, the quotas of items, or
+ * CL.THROTTLE. All other parts of the request are its body, and must be the same in a retry.
+ * `caller`: the name of the token, "" for none.
+ */
+/* For a table, under its secret. */
+struct hash128 request_digest_id(const struct stint_table *table, const struct request *request,
+                                 const char *caller);
+uint64_t request_digest_body(const struct stint_table *table, const struct request *request);
+/* Both for a store: the same at every node. False: no memory. */
+bool request_digest_shared(const struct request *request, const char *caller,
+                           uint8_t id[BACKEND_ID_LEN], uint64_t *body);
 
 /* ---- service_pending.c: errors, and requests that ask stores --------------------------------- */
 

@@ -7,7 +7,6 @@
 
 #include "base/err.h"
 #include "service/pools.h"
-#include "service/request_digest.h"
 
 #include <gnutls/crypto.h>
 
