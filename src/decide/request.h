@@ -7,7 +7,7 @@
 #ifndef STINT_DECIDE_REQUEST_H
 #define STINT_DECIDE_REQUEST_H
 
-#include "rules/descriptor.h"
+#include "rules/rules.h"
 
 struct pending; /* decide/pending.h */
 

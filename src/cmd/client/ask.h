@@ -7,7 +7,7 @@
 #define STINT_CMD_CLIENT_ASK_H
 
 #include "cmd/client/client.h"
-#include "rules/descriptor.h"
+#include "rules/rules.h"
 
 #include <jansson.h>
 
