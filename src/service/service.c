@@ -581,11 +581,6 @@ static void answer_once(struct service *service, const struct request *request, 
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-static unsigned role_for(unsigned verb)
-{
-    return request_is_administrative((int)verb) ? ACCESS_ADMINISTER : ACCESS_ASK;
-}
-
 /* Sets single members: a reply is large, and most of it is not read. */
 static void begin(struct reply *reply, uint64_t now_ns)
 {
@@ -613,20 +608,12 @@ static void go_on(struct service *service, const struct request *request, uint64
 
 static bool may_ask(const struct request *request, const struct caller *caller, struct reply *reply)
 {
-    if ((caller->roles & role_for(request->verb)) != 0)
+    unsigned role = request_verbs[request->verb].is_administrative ? ACCESS_ADMINISTER : ACCESS_ASK;
+    if ((caller->roles & role) != 0)
         return true;
     reply->decision = (struct stint_decision){.outcome = STINT_NEVER};
     service_refuse_as(reply, REPLY_FORBIDDEN, "the token's roles do not allow this");
     return false;
-}
-
-/* The other verbs act at once, so they cannot begin before their turn. */
-static bool may_be_ahead(const struct service *service, const struct request *request)
-{
-    static const uint32_t verbs = 1u << REQUEST_TAKE | 1u << REQUEST_TAKE_UPTO |
-                                  1u << REQUEST_PEEK | 1u << REQUEST_CHARGE | 1u << REQUEST_REFUND |
-                                  1u << REQUEST_EXPLAIN | 1u << REQUEST_THROTTLE;
-    return service->stores.n_stores > 0 && (verbs & 1u << request->verb) != 0;
 }
 
 static void answer_all(struct service *service, const struct request *request,
@@ -638,7 +625,7 @@ static void answer_all(struct service *service, const struct request *request,
     service->caller = caller;
     if (request->pending != NULL)
         go_on(service, request, now_ns, reply);
-    else if (request->id.len > 0 && request_is_charging(request->verb) &&
+    else if (request->id.len > 0 && request_verbs[request->verb].is_charging &&
              !is_shared(service, request, now_ns))
         answer_once(service, request, now_ns, reply);
     else
@@ -649,7 +636,8 @@ void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
     begin(reply, now_ns);
-    if (request->is_ahead && !may_be_ahead(service, request)) {
+    if (request->is_ahead &&
+        (service->stores.n_stores == 0 || !request_verbs[request->verb].may_be_ahead)) {
         reply->error = REPLY_AHEAD;
         return;
     }

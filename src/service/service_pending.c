@@ -96,7 +96,7 @@ static bool make_ticket_id(struct pending *pending)
 static bool add_id(struct service *service, const struct request *request, struct pending *pending)
 {
     struct evaluation *evaluation = &service->evaluation;
-    if (request->id.len > 0 && request_is_charging(request->verb)) {
+    if (request->id.len > 0 && request_verbs[request->verb].is_charging) {
         evaluation->id = service->id;
         evaluation->id_lifetime_ns = service->server_state->id_lifetime_ns;
         return request_digest_shared(request, service->caller->name, service->id,

@@ -87,18 +87,7 @@ void resp_verb(struct resp_call *call)
 
 bool resp_is_request(const struct resp_command *command)
 {
-    switch (resp_command_id(command)) {
-    case RESP_THROTTLE:
-    case RESP_TAKE:
-    case RESP_TAKEUPTO:
-    case RESP_PEEK:
-    case RESP_CHARGE:
-    case RESP_REFUND:
-    case RESP_EXPLAIN:
-        return true;
-    default:
-        return false;
-    }
+    return command->verb < REQUEST_VERBS && request_verbs[command->verb].may_be_ahead;
 }
 
 void resp_answer_request(struct resp_call *call)

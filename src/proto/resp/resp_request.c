@@ -17,17 +17,6 @@ static int resp_words_read(const struct span *args, size_t n_args, struct resp_l
 
 #define SHOWN_MAX 60 /* bytes of an argument in an error */
 
-static const int8_t verbs[RESP_COMMANDS] = {
-    [RESP_THROTTLE] = REQUEST_THROTTLE + 1, [RESP_TAKE] = REQUEST_TAKE + 1,
-    [RESP_PEEK] = REQUEST_PEEK + 1,         [RESP_TAKEUPTO] = REQUEST_TAKE_UPTO + 1,
-    [RESP_RESERVE] = REQUEST_RESERVE + 1,   [RESP_SETTLE] = REQUEST_SETTLE + 1,
-    [RESP_CANCEL] = REQUEST_CANCEL + 1,     [RESP_RENEW] = REQUEST_RENEW + 1,
-    [RESP_REFUND] = REQUEST_REFUND + 1,     [RESP_CHARGE] = REQUEST_CHARGE + 1,
-    [RESP_BOOK] = REQUEST_BOOK + 1,         [RESP_BLOCK] = REQUEST_BLOCK + 1,
-    [RESP_RESET] = REQUEST_RESET + 1,       [RESP_SETQUOTA] = REQUEST_SET_QUOTA + 1,
-    [RESP_EXPLAIN] = REQUEST_EXPLAIN + 1,
-};
-
 void resp_request_key(struct request *request, enum request_verb verb, struct span key)
 {
     *request = (struct request){.verb = (uint8_t)verb, .cost = 1, .key = key};
@@ -166,15 +155,14 @@ static int read_ticket(const struct span *args, size_t n_args, struct request *r
 int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,
                       struct resp_lists *lists, struct request *request, struct stint_error *error)
 {
-    enum resp_command_id id = resp_command_id(command);
-    assert(verbs[id] != 0);
-    *request = (struct request){.verb = (uint8_t)(verbs[id] - 1), .cost = 1};
-    switch (id) {
-    case RESP_THROTTLE:
+    assert(command->verb < REQUEST_VERBS);
+    *request = (struct request){.verb = command->verb, .cost = 1};
+    switch (command->verb) {
+    case REQUEST_THROTTLE:
         return resp_request_throttle(args, n_args, request, error);
-    case RESP_SETTLE:
-    case RESP_CANCEL:
-    case RESP_RENEW:
+    case REQUEST_SETTLE:
+    case REQUEST_CANCEL:
+    case REQUEST_RENEW:
         return read_ticket(args, n_args, request, error);
     default:
         return resp_words_read(args + 1, n_args - 1, lists, request, error);
