@@ -7,7 +7,7 @@
 
 #include "base/ns.h"
 #include "frontend/resp/resp_conn.h"
-#include "service/throttle_cache.h"
+#include "service/quota_caches.h"
 
 #include <stdlib.h>
 #include <string.h>

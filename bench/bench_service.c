@@ -10,7 +10,7 @@
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"
 #include "service/service.h"
-#include "service/throttle_cache.h"
+#include "service/quota_caches.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include "bytes.h"
 
 #include "base/siphash.h"
-#include "rules/rules_parts.h"
+#include "rules/rules_make.h"
 #include "rules/yaml/rules_load.h"
 
 #define FILES_MAX 4

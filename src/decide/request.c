@@ -1,30 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* The names of verbs, and the roles that may use them. */
 #include "decide/request.h"
 
-static const char *const names[REQUEST_VERBS] = {
-    [REQUEST_TAKE] = "take",           [REQUEST_PEEK] = "peek",
-    [REQUEST_TAKE_UPTO] = "take_upto", [REQUEST_RESERVE] = "reserve",
-    [REQUEST_SETTLE] = "settle",       [REQUEST_CANCEL] = "cancel",
-    [REQUEST_RENEW] = "renew",         [REQUEST_REFUND] = "refund",
-    [REQUEST_CHARGE] = "charge",       [REQUEST_BOOK] = "book",
-    [REQUEST_BLOCK] = "block",         [REQUEST_RESET] = "reset",
-    [REQUEST_SET_QUOTA] = "set_quota", [REQUEST_EXPLAIN] = "explain",
-    [REQUEST_THROTTLE] = "throttle",   [REQUEST_FORGET] = "forget",
-    [REQUEST_FIND] = "find",
+#define CHARGES .is_charging = true
+#define ADMINISTERS .is_charging = true, .is_administrative = true
+#define AHEAD .may_be_ahead = true
+#define COUNTED .is_counted = true
+
+const struct verb request_verbs[REQUEST_VERBS] = {
+    [REQUEST_TAKE] = {"take", CHARGES, AHEAD, COUNTED},
+    [REQUEST_PEEK] = {"peek", AHEAD},
+    [REQUEST_TAKE_UPTO] = {"take_upto", CHARGES, AHEAD, COUNTED},
+    [REQUEST_RESERVE] = {"reserve", CHARGES, COUNTED},
+    [REQUEST_SETTLE] = {"settle", CHARGES},
+    [REQUEST_CANCEL] = {"cancel", CHARGES},
+    [REQUEST_RENEW] = {"renew", CHARGES},
+    [REQUEST_REFUND] = {"refund", CHARGES, AHEAD},
+    [REQUEST_CHARGE] = {"charge", CHARGES, AHEAD, COUNTED},
+    [REQUEST_BOOK] = {"book", CHARGES, COUNTED},
+    [REQUEST_BLOCK] = {"block", ADMINISTERS},
+    [REQUEST_RESET] = {"reset", ADMINISTERS},
+    [REQUEST_SET_QUOTA] = {"set_quota", ADMINISTERS},
+    [REQUEST_EXPLAIN] = {"explain", AHEAD},
+    [REQUEST_THROTTLE] = {"throttle", CHARGES, AHEAD},
+    [REQUEST_FORGET] = {"forget", CHARGES},
+    [REQUEST_FIND] = {"find"},
 };
-
-const char *request_verb_name(int verb)
-{
-    return verb >= 0 && verb < REQUEST_VERBS ? names[verb] : "unknown";
-}
-
-bool request_is_charging(int verb)
-{
-    return verb != REQUEST_PEEK && verb != REQUEST_EXPLAIN && verb != REQUEST_FIND;
-}
-
-bool request_is_administrative(int verb)
-{
-    return verb == REQUEST_BLOCK || verb == REQUEST_RESET || verb == REQUEST_SET_QUOTA;
-}

@@ -7,7 +7,7 @@
 #ifndef STINT_DECIDE_REQUEST_H
 #define STINT_DECIDE_REQUEST_H
 
-#include "rules/descriptor.h"
+#include "rules/rules.h"
 
 struct pending; /* decide/pending.h */
 
@@ -31,6 +31,16 @@ enum request_verb {
     REQUEST_FIND,      /* the same: EXISTS, PTTL */
     REQUEST_VERBS,
 };
+
+/* What is known of a verb, whatever the protocol. */
+struct verb {
+    const char *name;       /* in metrics, in logs, and in the paths of HTTP */
+    bool is_charging;       /* it may move units: such a request may have an id */
+    bool is_administrative; /* for administrators */
+    bool may_be_ahead;      /* it can wait for a store before earlier requests have an answer */
+    bool is_counted; /* its outcome is counted: it decides, or moves units as a decision does */
+};
+extern const struct verb request_verbs[REQUEST_VERBS];
 
 /* A key under a quota that the caller supplies. */
 struct request_item {
@@ -80,12 +90,5 @@ struct request {
      */
     bool is_ahead;
 };
-
-/* "take", "peek", …: the name in metrics and logs. */
-const char *request_verb_name(int verb);
-/* Whether it may move units: then it needs a role with that right, and may have an id. */
-bool request_is_charging(int verb);
-/* BLOCK, RESET, SET_QUOTA: for administrators. */
-bool request_is_administrative(int verb);
 
 #endif

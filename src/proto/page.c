@@ -2,6 +2,8 @@
 /* Growing text: doubles its capacity; after a failure it stays unchanged. */
 #include "proto/page.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +44,24 @@ void page_add_span(struct page *page, struct span bytes)
 void page_add(struct page *page, const char *text)
 {
     page_add_span(page, span_of_text(text));
+}
+
+void page_add_label(struct page *page, struct span value)
+{
+    size_t at = 0;
+    while (at < value.len) {
+        uint8_t c = value.ptr[at];
+        size_t len = c < 0x20 || c == 0x7f ? 0 : utf8_length(value.ptr + at, value.len - at);
+        if (c == '\n')
+            page_add(page, "\\n");
+        else if (c == '"' || c == '\\')
+            page_print(page, "\\%c", c);
+        else if (len == 0)
+            page_add(page, UTF8_REPLACEMENT);
+        else
+            page_add_span(page, span_of(value.ptr + at, len));
+        at += len > 0 ? len : 1;
+    }
 }
 
 void page_print(struct page *page, const char *format, ...)

@@ -20,6 +20,11 @@ struct page {
 void page_add(struct page *page, const char *text);
 void page_add_span(struct page *page, struct span bytes);
 void page_print(struct page *page, const char *format, ...) ERR_PRINTF(2, 3);
+/*
+ * The value of a label in the text formats of Prometheus: any UTF-8. Invalid bytes, and bytes that
+ * would break a line, become U+FFFD.
+ */
+void page_add_label(struct page *page, struct span value);
 void page_free(struct page *page);
 
 #endif

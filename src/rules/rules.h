@@ -7,7 +7,29 @@
 #ifndef STINT_RULES_RULES_H
 #define STINT_RULES_RULES_H
 
-#include "rules/descriptor.h"
+#include "base/span.h"
+#include "stint.h"
+
+/* ---- Descriptors: lists of (key, value), like Envoy's; borrowed ------------------------------ */
+
+#define DESCRIPTORS_MAX STINT_ITEMS_MAX /* in one request */
+#define ENTRIES_MAX 32                  /* in one descriptor */
+
+struct descriptor_entry {
+    struct span key, value;
+};
+
+struct descriptor {
+    const struct descriptor_entry *entries; /* 1 … ENTRIES_MAX */
+    size_t n_entries;
+    uint32_t hits;                      /* requested units, where has_hits; 0 only checks */
+    bool has_hits;                      /* else the request's cost */
+    bool is_refund;                     /* hits are given back, not taken */
+    const struct stint_quota *override; /* in place of the matched rule's quota; NULL: none. The
+                                           rule's identity is put in where it is used */
+};
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
 
 /* The units of envoyproxy/ratelimit's files, with the numbers of Envoy's RateLimit.Unit. */
 enum rule_unit {

@@ -1,9 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* Grows a set of rules while its files are read. NULL, false or TRIE_NONE: out of memory. */
+/*
+ * The parts of a set of rules, and how it grows while its files are read. NULL, false or TRIE_NONE:
+ * out of memory.
+ */
 #ifndef STINT_RULES_RULES_MAKE_H
 #define STINT_RULES_RULES_MAKE_H
 
-#include "rules/rules_parts.h"
+#include "rules/arena.h"
+#include "rules/rules.h"
+#include "rules/trie.h"
+
+#include <stdatomic.h>
+
+struct rules {
+    atomic_uint references;
+    struct rule *rules;
+    size_t n_rules, rules_max;
+    const char **domains;
+    size_t n_domains, domains_max;
+    struct places places;
+    uint8_t default_algorithm;
+    struct arena texts; /* every string that a rule or a domain has */
+};
 
 /* An empty set with one reference. The secret is for the trie. */
 struct rules *rules_new(const uint64_t secret[2]);

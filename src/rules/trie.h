@@ -78,4 +78,10 @@ uint32_t trie_add(struct places *places, const struct place_name *name);
 uint32_t trie_next(const struct places *places, uint32_t number);
 void trie_free(struct places *places);
 
+/* ---- Patterns in which each `*` stands for any bytes, none included ---------------------------
+ */
+
+bool wildcard_is(struct span pattern); /* has a `*` */
+bool wildcard_matches(struct span pattern, struct span text);
+
 #endif

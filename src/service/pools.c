@@ -3,17 +3,30 @@
  * Pools by name. Pools are only ever added, so a lookup needs no lock; one thread at a time changes
  * definitions.
  */
-#include "service/pools_parts.h"
+#include "service/pools.h"
 
 #include "base/err.h"
 #include "base/siphash.h"
 #include "limiter/pool.h"
+#include "service/pool_in_store.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define KEYS_MAX_DEFAULT 1024
 #define SPEC_SIZE 256
+
+struct pools {
+    struct stint_table *table;
+    struct pools_stores stores;
+    pthread_mutex_t lock; /* held while a pool is added, or its keys are changed to a definition */
+    size_t n_pools;
+    struct stint_pool *pools[POOLS_MAX]; /* NULL: the pool is in a store */
+    struct pool_in_store *in_store[POOLS_MAX];
+    struct pools_name names[POOLS_MAX];
+    struct hash128 defined[POOLS_MAX]; /* the last definition; under the lock */
+};
 
 struct pools *pools_new(struct stint_table *table)
 {
@@ -55,8 +68,9 @@ const char *pools_name(const struct pools *pools, size_t index)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-int pools_copy_name(struct pools_name *name, struct span from, const char *whose,
-                    struct stint_error *error)
+/* The checks of a name that the library does not make. `whose` is "pool" or "key". */
+static int copy_name(struct pools_name *name, struct span from, const char *whose,
+                     struct stint_error *error)
 {
     if (from.len < 1 || from.len > STINT_POOL_NAME_MAX)
         return err_set(error, STINT_E_RANGE, "the name of a %s has 1 to %d bytes", whose,
@@ -79,13 +93,22 @@ static size_t find_index(const struct pools *pools, struct span name)
     return i;
 }
 
-int pools_find(const struct pools *pools, struct span name, size_t *at, struct stint_error *error)
+/* The pool's index; STINT_E_GONE. */
+static int find_pool(const struct pools *pools, struct span name, size_t *at,
+                     struct stint_error *error)
 {
     *at = find_index(pools, name);
     if (*at < pools_count(pools))
         return 0;
     int len = name.len < STINT_POOL_NAME_MAX ? (int)name.len : STINT_POOL_NAME_MAX;
     return err_set(error, STINT_E_GONE, "there is no pool `%.*s`", len, (const char *)name.ptr);
+}
+
+static int find_with_key(const struct pools *pools, struct span pool, struct span key, size_t *at,
+                         struct pools_name *name, struct stint_error *error)
+{
+    int code = find_pool(pools, pool, at, error);
+    return code != 0 ? code : copy_name(name, key, "key", error);
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
@@ -104,7 +127,7 @@ static int parse_quota(struct stint_quota *quota, struct span spec, struct stint
 static int parse_key(struct parsed_key *parsed, const struct pools_key *from,
                      struct stint_error *error)
 {
-    int code = pools_copy_name(&parsed->name, from->name, "key", error);
+    int code = copy_name(&parsed->name, from->name, "key", error);
     if (code == 0 && (from->n_quotas < 1 || from->n_quotas > STINT_POOL_QUOTAS_MAX))
         code = err_set(error, STINT_E_RANGE, "key %s has %zu quotas; 1 to %d are needed",
                        parsed->name.text, from->n_quotas, STINT_POOL_QUOTAS_MAX);
@@ -166,8 +189,6 @@ static int parse_definition(const struct pools *pools, const struct pools_defini
             code = check_key(pools, definition->store.len > 0, &keys[i], error);
         if (code != 0)
             return code;
-        keys[i].key.name = keys[i].name.text;
-        keys[i].key.quotas = keys[i].quotas;
         by_name[i] = &keys[i];
     }
     qsort(by_name, definition->n_keys, sizeof(struct parsed_key *), compare_names);
@@ -249,7 +270,7 @@ static int open_pool(struct pools *pools, const struct pools_definition *definit
         .order = definition->order,
         .keys_max = definition->keys_max > 0 ? definition->keys_max : least,
     };
-    int code = pools_copy_name(&name, definition->name, "pool", error);
+    int code = copy_name(&name, definition->name, "pool", error);
     if (code == 0 && pools->n_pools == POOLS_MAX)
         code = err_set(error, STINT_E_FULL, "a server has at most %d pools", POOLS_MAX);
     if (code == 0)
@@ -348,7 +369,7 @@ static int new_in_store(const struct pools *pools, const struct definition *defi
     const struct pools_definition *given = definition->given;
     struct pools_name name;
     size_t store;
-    int code = pools_copy_name(&name, given->name, "pool", error);
+    int code = copy_name(&name, given->name, "pool", error);
     if (code == 0)
         code = find_store(pools, given->store, &store, error);
     if (code != 0)
@@ -393,7 +414,7 @@ static int define_in_store(struct pools *pools, const struct definition *definit
     else if (at == POOLS_MAX)
         code = err_set(error, STINT_E_FULL, "a server has at most %d pools", POOLS_MAX);
     if (code == 0 && definition->is_made && !is_there) {
-        code = pools_copy_name(&name, given->name, "pool", error);
+        code = copy_name(&name, given->name, "pool", error);
         pools->in_store[at] = made;
         pools->defined[at] = mark;
         count_one(pools, &name);
@@ -480,7 +501,7 @@ int pools_add(struct pools *pools, struct span pool, const struct pools_key *key
 {
     struct parsed_key parsed;
     size_t at;
-    int code = pools_find(pools, pool, &at, error);
+    int code = find_pool(pools, pool, &at, error);
     if (code == 0)
         code = parse_key(&parsed, key, error);
     if (code != 0)
@@ -511,12 +532,111 @@ int pools_remove(struct pools *pools, struct pools_caller *caller, struct span p
 {
     struct pools_name name;
     size_t at;
-    int code = pools_find(pools, pool, &at, error);
-    if (code == 0)
-        code = pools_copy_name(&name, key, "key", error);
+    int code = find_with_key(pools, pool, key, &at, &name, error);
     if (code != 0)
         return code;
     return pools->in_store[at] != NULL
                ? remove_in_store(pools, caller, at, &name, now_ns, error)
                : stint_pool_remove(pools->pools[at], name.text, now_ns, error);
+}
+
+/* ---- Calls: the table answers at once, a store through a pending request --------------------- */
+
+int pools_next(struct pools *pools, struct pools_caller *caller, struct span pool,
+               const struct stint_pool_ask *ask, struct stint_pool_answer *answer,
+               struct stint_error *error)
+{
+    size_t at;
+    int code = find_pool(pools, pool, &at, error);
+    if (code != 0)
+        return code;
+    if (pools->in_store[at] != NULL)
+        return pool_in_store_next(pools->in_store[at], caller, ask, answer, error);
+    *answer = stint_pool_next(pools->pools[at], ask);
+    return 0;
+}
+
+static int give_back_in_store(struct pool_in_store *pool, struct pools_caller *caller,
+                              const struct pools_return *back, uint64_t now_ns,
+                              uint32_t *given_back, struct stint_error *error)
+{
+    const struct backend_pool_answer *answer;
+    struct backend_pool_request ask = {.verb = BACKEND_POOL_GIVE_BACK,
+                                       .key = back->key,
+                                       .cost = back->cost,
+                                       .at_ns = back->granted_at_ns,
+                                       .now_ns = now_ns};
+    int code = pool_in_store_ask(pool, caller, &ask, &answer, error);
+    if (code == 0)
+        *given_back = answer->given_back;
+    return code;
+}
+
+int pools_give_back(struct pools *pools, struct pools_caller *caller, struct span pool,
+                    const struct pools_return *back, uint64_t now_ns, uint32_t *given_back,
+                    struct stint_error *error)
+{
+    struct pools_name name;
+    size_t at;
+    int code = find_with_key(pools, pool, back->key, &at, &name, error);
+    if (code != 0)
+        return code;
+    if (pools->in_store[at] != NULL)
+        return give_back_in_store(pools->in_store[at], caller, back, now_ns, given_back, error);
+    if (back->granted_at_ns > STINT_NOW_MAX && back->granted_at_ns != STINT_NEVER_NS)
+        return err_set(error, STINT_E_RANGE, "at is later than any time of this pool");
+    code = stint_pool_give_back(pools->pools[at], name.text, back->cost, back->granted_at_ns,
+                                now_ns, given_back);
+    if (code == STINT_E_GONE)
+        err_set(error, code, "the pool has no key %s", name.text);
+    else if (code != 0)
+        err_set(error, code, "now is later than the largest time");
+    return code;
+}
+
+static int report_in_store(struct pool_in_store *pool, struct pools_caller *caller,
+                           const struct pools_report *report, uint64_t now_ns,
+                           struct stint_error *error)
+{
+    const struct backend_pool_answer *answer;
+    struct backend_pool_request ask = {.verb = BACKEND_POOL_REPORT,
+                                       .key = report->key,
+                                       .outcome = (uint8_t)report->outcome,
+                                       .cooldown_ns = report->cooldown_ns,
+                                       .now_ns = now_ns};
+    int code = pool_check_report(report->outcome, report->cooldown_ns, now_ns, error);
+    return code != 0 ? code : pool_in_store_ask(pool, caller, &ask, &answer, error);
+}
+
+int pools_report(struct pools *pools, struct pools_caller *caller, struct span pool,
+                 const struct pools_report *report, uint64_t now_ns, struct stint_error *error)
+{
+    struct pools_name name;
+    size_t at;
+    int code = find_with_key(pools, pool, report->key, &at, &name, error);
+    if (code != 0)
+        return code;
+    return pools->in_store[at] != NULL
+               ? report_in_store(pools->in_store[at], caller, report, now_ns, error)
+               : stint_pool_report(pools->pools[at], name.text, report->outcome,
+                                   report->cooldown_ns, now_ns, error);
+}
+
+int pools_each(struct pools *pools, struct pools_caller *caller, struct span pool, uint64_t now_ns,
+               bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg,
+               struct stint_error *error)
+{
+    size_t at;
+    const struct backend_pool_answer *answer;
+    struct backend_pool_request ask = {.verb = BACKEND_POOL_STATUS, .now_ns = now_ns};
+    int code = find_pool(pools, pool, &at, error);
+    if (code == 0 && pools->in_store[at] == NULL)
+        stint_pool_each(pools->pools[at], now_ns, visit, arg);
+    if (code != 0 || pools->in_store[at] == NULL)
+        return code;
+    code = pool_in_store_ask(pools->in_store[at], caller, &ask, &answer, error);
+    for (size_t i = 0; code == 0 && i < pool_in_store_count(caller); i++)
+        if (!visit(&answer->statuses[i], arg))
+            break;
+    return code;
 }

@@ -3,10 +3,15 @@
 #include "service/service_parts.h"
 
 #include "base/err.h"
+#include "base/limits.h"
+#include "base/ns.h"
 #include "base/wide_int.h"
 #include "service/access/access.h"
+#include "table/table.h"
 
 #include <stdlib.h>
+
+#define LIFETIME_DEFAULT_NS (10 * NS_PER_MIN)
 
 struct service *service_new(struct server_state *server_state, unsigned worker)
 {
@@ -56,33 +61,6 @@ unsigned service_worker(const struct service *service)
     return service->worker;
 }
 
-/* ---- Errors ---------------------------------------------------------------------------------- */
-
-void service_refuse_as(struct reply *reply, enum reply_error why, const char *message)
-{
-    struct stint_error text;
-    err_set(&text, 0, "%s", message);
-    reply->error = (uint8_t)why;
-    memcpy(reply->message, text.message, sizeof(reply->message));
-}
-
-void service_refuse(struct reply *reply, const struct stint_error *error)
-{
-    switch (error->code) {
-    case STINT_E_FULL:
-        service_refuse_as(reply, REPLY_FULL, error->message);
-        break;
-    case STINT_E_BUSY:
-    case STINT_E_SYSTEM:
-        service_refuse_as(reply, REPLY_UNAVAILABLE, error->message);
-        break;
-    default:
-        service_refuse_as(reply, REPLY_BAD_REQUEST, error->message);
-    }
-}
-
-/* ---- Requests -------------------------------------------------------------------------------- */
-
 void service_renew_rules(struct service *service)
 {
     if (server_state_generation(service->server_state) == service->generation)
@@ -91,10 +69,517 @@ void service_renew_rules(struct service *service)
     service->ruleset = server_state_ruleset(service->server_state, &service->generation);
 }
 
-static unsigned role_for(unsigned verb)
+/* ---- Inputs ---------------------------------------------------------------------------------- */
+
+static int add_items(struct service *service, const struct request *request,
+                     struct stint_error *error)
 {
-    return request_is_administrative((int)verb) ? ACCESS_ADMINISTER : ACCESS_ASK;
+    struct evaluation *evaluation = &service->evaluation;
+    for (size_t i = 0; i < request->n_items; i++) {
+        const struct request_item *item = &request->items[i];
+        const struct stint_quota *quota =
+            spec_cache_find(&service->specs, service->table, item->quota, error);
+        if (quota == NULL)
+            return error->code;
+        if (item->key.len > STINT_KEY_MAX)
+            return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
+                           item->key.len, STINT_KEY_MAX);
+        evaluation_add_item(evaluation, quota, item->key,
+                            item->has_cost ? item->cost : request->cost);
+    }
+    return 0;
 }
+
+static int add_descriptors(struct service *service, const struct request *request,
+                           struct stint_error *error)
+{
+    const struct evaluation_ask ask = {
+        .rules = service->ruleset->rules,
+        .domain = request->domain,
+        .descriptors = request->descriptors,
+        .n_descriptors = request->n_descriptors,
+        .cost = request->cost,
+        .has_envoy_hits = request->has_envoy_hits &&
+                          (request->verb == REQUEST_TAKE || request->verb == REQUEST_PEEK),
+    };
+    if (request->domain.len == 0)
+        return err_set(error, STINT_E_SYNTAX, "a domain is missing");
+    for (size_t i = 0; i < request->n_descriptors; i++)
+        if (request->descriptors[i].n_entries < 1 ||
+            request->descriptors[i].n_entries > ENTRIES_MAX)
+            return err_set(error, STINT_E_RANGE, "descriptor %zu has %zu entries, not 1 to %d",
+                           i + 1, request->descriptors[i].n_entries, ENTRIES_MAX);
+    return evaluation_add_descriptors(&service->evaluation, &ask, error);
+}
+
+static int fill(struct service *service, const struct request *request, uint64_t now_ns,
+                struct stint_error *error)
+{
+    size_t n = request->n_items + request->n_descriptors;
+    evaluation_begin(&service->evaluation, now_ns);
+    if (n == 0)
+        return err_set(error, STINT_E_SYNTAX,
+                       "the request is empty: expected a quota and a key, or descriptors");
+    if (n > TARGETS_MAX || (request->n_items > 0 && request->n_descriptors > 0))
+        return err_set(error, STINT_E_RANGE,
+                       "a request has 1 to %d quotas, or descriptors, but not both", TARGETS_MAX);
+    int code = request->n_items > 0 ? add_items(service, request, error)
+                                    : add_descriptors(service, request, error);
+    if (request->verb == REQUEST_RESERVE || request->verb == REQUEST_BOOK)
+        evaluation_leave_distant_shadows(&service->evaluation);
+    return code;
+}
+
+/* ---- Evaluation ------------------------------------------------------------------------------ */
+
+static bool holds_places(const struct evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].quota != NULL &&
+            evaluation->targets[i].quota->algorithm == STINT_CONCURRENCY)
+            return true;
+    return false;
+}
+
+/* For holders the lease gives the time; all others need one. */
+static uint64_t lifetime_of(const struct request *request, const struct evaluation *evaluation)
+{
+    if (request->lifetime_ns > 0 || holds_places(evaluation))
+        return request->lifetime_ns;
+    return LIFETIME_DEFAULT_NS;
+}
+
+/* Verbs that change something, and decide nothing. */
+static struct stint_decision allowed(void)
+{
+    return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+}
+
+static struct stint_decision block(struct evaluation *evaluation, const struct request *request,
+                                   struct reply *reply)
+{
+    int code = evaluation_block(evaluation, request->lifetime_ns);
+    if (code == STINT_E_FULL)
+        service_refuse_as(reply, REPLY_FULL, "the table has no free space for another blocked key");
+    else if (code != 0)
+        service_refuse_as(reply, REPLY_BAD_REQUEST,
+                          "the end of the block is later than the largest time");
+    return allowed();
+}
+
+static struct stint_decision set_quota(struct service *service, const struct request *request,
+                                       struct reply *reply)
+{
+    const struct stint_quota *quota = NULL;
+    struct stint_error error;
+    bool is_meant = true;
+    if (request->quota.len > 0) {
+        quota = spec_cache_find(&service->specs, service->table, request->quota, &error);
+        is_meant = quota != NULL;
+    }
+    if (!is_meant || evaluation_set_quota(&service->evaluation, quota, &error) != 0)
+        service_refuse(reply, &error);
+    return allowed();
+}
+
+/* A ticket names the quotas of this table by their entries, so a gcra quota needs an entry, too. */
+static bool has_entries(struct service *service, struct reply *reply)
+{
+    const struct evaluation *evaluation = &service->evaluation;
+    struct stint_error error;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (target->quota == NULL || target->store != 0 ||
+            stint_table_accepts(service->table, target->quota, &error) == 0)
+            continue;
+        service_refuse(reply, &error);
+        return false;
+    }
+    return true;
+}
+
+static struct stint_decision reserve(struct service *service, const struct request *request,
+                                     struct reply *reply)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    if (!has_entries(service, reply))
+        return algorithm_never(0);
+    evaluation->has_on_expiry = request->has_on_expiry;
+    evaluation->kept_units = request->kept_units;
+    struct stint_decision decision =
+        request->verb == REQUEST_BOOK
+            ? evaluation_book(evaluation, request->lifetime_ns, &reply->ticket, &reply->has_ticket)
+            : evaluation_reserve(evaluation, lifetime_of(request, evaluation), &reply->ticket,
+                                 &reply->has_ticket);
+    if (reply->has_ticket && evaluation->pending != NULL)
+        service_write_ticket(service, reply);
+    return decision;
+}
+
+static struct stint_decision ask(struct service *service, const struct request *request,
+                                 struct reply *reply)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    switch (request->verb) {
+    case REQUEST_TAKE:
+        return evaluation_take(evaluation);
+    case REQUEST_TAKE_UPTO:
+        return evaluation_take_upto(evaluation);
+    case REQUEST_RESERVE:
+    case REQUEST_BOOK:
+        return reserve(service, request, reply);
+    case REQUEST_CHARGE:
+        return evaluation_charge(evaluation);
+    case REQUEST_REFUND:
+        return evaluation_refund(evaluation,
+                                 request->has_granted_at ? request->granted_at_ns : STINT_NEVER_NS);
+    case REQUEST_BLOCK:
+        return block(evaluation, request, reply);
+    case REQUEST_RESET:
+        evaluation_reset(evaluation);
+        return allowed();
+    case REQUEST_SET_QUOTA:
+        return set_quota(service, request, reply);
+    default: /* PEEK, EXPLAIN */
+        return evaluation_peek(evaluation);
+    }
+}
+
+/* ---- Statuses -------------------------------------------------------------------------------- */
+
+static uint8_t when_full(const struct evaluation *evaluation, const struct target *target)
+{
+    bool is_in_table = target->quota != NULL && target->store == 0;
+    return is_in_table ? table_when_full(evaluation->table, target->quota) : STINT_FULL_DEFAULT;
+}
+
+static void tell(struct service *service, const struct request *request, struct reply *reply)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        service->statuses[i] = (struct reply_status){
+            .rule = target->rule,
+            .quota = target->is_replaced ? NULL : target->quota,
+            .decision = target->decision,
+            .matched = target->rule != NULL && !target->is_replaced,
+            .replaced = target->is_replaced,
+            .over = target->over,
+            .banned = target->banned,
+            .is_unmatched = target->is_unmatched,
+            .is_domain_unknown = target->is_unmatched && evaluation->domain == SIZE_MAX,
+            .is_override = target->is_override,
+            .is_all_shadow = target->is_all_shadow,
+            .when_full = when_full(evaluation, target),
+            .grows_after_ns = request->wants_growth ? evaluation_grows_after(evaluation, i) : 0,
+            .shadow_retry_after_ns = target->shadow_retry_after_ns,
+            .shadow_over = target->shadow_over,
+        };
+    }
+    reply->statuses = service->statuses;
+    reply->n_statuses = evaluation->n_targets;
+}
+
+static void answer_targets(struct service *service, const struct request *request, uint64_t now_ns,
+                           struct reply *reply)
+{
+    struct stint_error error;
+    if (fill(service, request, now_ns, &error) != 0) {
+        service_drop(service, request->pending);
+        service_refuse(reply, &error);
+        return;
+    }
+    if (!service_begin_pending(service, request, reply))
+        return;
+    reply->decision = ask(service, request, reply);
+    if (!service_end_pending(service, reply))
+        return;
+    reply->at_ns = service->evaluation.at_ns;
+    if (reply->error != REPLY_DECIDED)
+        return;
+    if (reply->has_ticket && reply->ticket_text.len > 0)
+        service_expect_expiry(service, request, now_ns);
+    service_count_evaluation(service, request, reply);
+    tell(service, request, reply);
+}
+
+/* ---- CL.THROTTLE: the most frequent request, so no extra work ------------------------------- */
+
+/* A store counts time in microseconds, rounded up. */
+static uint64_t excess_in_store(const struct throttle_entry *entry)
+{
+    return (entry->excess_ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
+}
+
+/* A duration above whole seconds by no more than the excess is rounded down to them. */
+static uint64_t whole_seconds(uint64_t wait_ns, uint64_t excess_ns)
+{
+    uint64_t above_ns = wait_ns % NS_PER_S;
+    return above_ns <= excess_ns && above_ns < wait_ns ? wait_ns - above_ns : wait_ns;
+}
+
+/* The reply to a decision. For max_burst -1, which only peeks: that nothing fits. */
+static void throttle_end(struct service *service, const struct request *request, uint64_t excess_ns,
+                         struct reply *reply)
+{
+    struct stint_decision *decision = &reply->decision;
+    if (decision->retry_after_ns != STINT_NEVER_NS)
+        decision->retry_after_ns = whole_seconds(decision->retry_after_ns, excess_ns);
+    decision->reset_after_ns = whole_seconds(decision->reset_after_ns, excess_ns);
+    if (request->throttle.max_burst < 0) {
+        decision->limit = decision->remaining = 0;
+        if (request->cost > 0) {
+            decision->outcome = STINT_NEVER;
+            decision->retry_after_ns = STINT_NEVER_NS;
+            decision->granted = 0;
+        }
+    }
+    if (request->cost > 0)
+        service_count_throttle(service, request, reply);
+}
+
+static void throttle_shared(struct service *service, const struct throttle_entry *entry,
+                            const struct request *request, uint64_t now_ns, struct reply *reply)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    bool is_closed = request->throttle.max_burst < 0;
+    uint64_t excess_ns = excess_in_store(entry);
+    evaluation_begin(evaluation, now_ns);
+    evaluation_add_throttle(evaluation, &entry->quota, request->key, is_closed ? 0 : request->cost);
+    if (!service_begin_pending(service, request, reply))
+        return;
+    struct stint_decision decision =
+        is_closed ? evaluation_peek(evaluation) : evaluation_take(evaluation);
+    if (!service_end_pending(service, reply))
+        return;
+    reply->decision = decision;
+    reply->at_ns = evaluation->at_ns;
+    throttle_end(service, request, excess_ns, reply);
+}
+
+static void answer_throttle(struct service *service, const struct request *request, uint64_t now_ns,
+                            struct reply *reply)
+{
+    struct stint_error error;
+    const struct throttle_entry *entry =
+        throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
+    if (entry == NULL) {
+        service_drop(service, request->pending);
+        service_refuse(reply, &error);
+        return;
+    }
+    if (service->stores.throttle > 0) {
+        throttle_shared(service, entry, request, now_ns, reply);
+        return;
+    }
+    if (request->is_ahead) {
+        reply->error = REPLY_AHEAD;
+        return;
+    }
+    bool is_closed = request->throttle.max_burst < 0;
+    struct stint_item item = {.quota = &entry->quota,
+                              .key = request->key.ptr,
+                              .key_len = request->key.len,
+                              .cost = is_closed ? 0 : request->cost};
+    if (is_closed)
+        reply->decision = stint_peek(service->table, &item, 1, now_ns);
+    else
+        reply->decision =
+            stint_take(service->table, item.quota, item.key, item.key_len, item.cost, now_ns);
+    throttle_end(service, request, entry->excess_ns, reply);
+}
+
+/*
+ * For looking up a key in a store, whatever quota its state was made under: a state is an instant,
+ * and under this quota every instant can be represented.
+ */
+static const struct stint_quota *long_quota(struct stint_quota *quota)
+{
+    *quota = (struct stint_quota){.algorithm = STINT_GCRA,
+                                  .limit = 1,
+                                  .period_ns = PERIOD_MAX_NS,
+                                  .burst = 1,
+                                  .rule = THROTTLE_RULE};
+    (void)stint_quota_check(quota, NULL);
+    return quota;
+}
+
+static void find_shared(struct service *service, const struct request *request, uint64_t now_ns,
+                        struct reply *reply)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    struct stint_quota quota;
+    evaluation_begin(evaluation, now_ns);
+    evaluation_add_throttle(evaluation, long_quota(&quota), request->key, 0);
+    if (!service_begin_pending(service, request, reply))
+        return;
+    struct stint_decision decision = evaluation_peek(evaluation);
+    if (request->verb == REQUEST_FORGET && !evaluation_is_to_wait(evaluation))
+        evaluation_reset(evaluation);
+    if (!service_end_pending(service, reply))
+        return;
+    reply->found = decision.reset_after_ns > 0;
+    reply->expires_after_ns = decision.reset_after_ns;
+}
+
+static void answer_find(struct service *service, const struct request *request, uint64_t now_ns,
+                        struct reply *reply)
+{
+    struct stint_entry entry;
+    if (service->stores.throttle > 0) {
+        find_shared(service, request, now_ns, reply);
+        return;
+    }
+    reply->found = stint_find(service->table, throttle_any_quota(), request->key.ptr,
+                              request->key.len, now_ns, &entry) == 0;
+    reply->expires_after_ns = reply->found ? sub_floor(entry.expires_at_ns, now_ns) : 0;
+}
+
+/* Removes the state but not a block of the key: only administrators lift a block. */
+static void answer_forget(struct service *service, const struct request *request, uint64_t now_ns,
+                          struct reply *reply)
+{
+    const struct stint_quota *quota = throttle_any_quota();
+    answer_find(service, request, now_ns, reply);
+    if (reply->found && service->stores.throttle == 0)
+        table_forget(service->table, quota,
+                     table_hash(service->table, quota, request->key.ptr, request->key.len));
+}
+
+/* ---- Any verb -------------------------------------------------------------------------------- */
+
+typedef void handler(struct service *service, const struct request *request, uint64_t now_ns,
+                     struct reply *reply);
+
+/* By verb; NULL: all verbs on items or descriptors. */
+static handler *const handlers[REQUEST_VERBS] = {
+    [REQUEST_SETTLE] = service_ticket, [REQUEST_CANCEL] = service_ticket,
+    [REQUEST_RENEW] = service_ticket,  [REQUEST_THROTTLE] = answer_throttle,
+    [REQUEST_FORGET] = answer_forget,  [REQUEST_FIND] = answer_find,
+};
+
+/* Answers any verb. Does not check the caller's roles or the id. */
+static void answer_verb(struct service *service, const struct request *request, uint64_t now_ns,
+                        struct reply *reply)
+{
+    handler *handle = handlers[request->verb];
+    if (handle == NULL) {
+        if (request->pending == NULL)
+            service_renew_rules(service);
+        handle = answer_targets;
+    }
+    handle(service, request, now_ns, reply);
+}
+
+/* ---- Ids: charged once, however often they come ---------------------------------------------- */
+
+/* Whether a store identifies the request by its id: then the table does not. */
+static bool is_shared(struct service *service, const struct request *request, uint64_t now_ns)
+{
+    struct stint_error error;
+    if (service->stores.n_stores == 0)
+        return false;
+    if (request->verb == REQUEST_THROTTLE || request->verb == REQUEST_FORGET)
+        return service->stores.throttle > 0;
+    if (request->n_items + request->n_descriptors == 0) /* a ticket */
+        return false;
+    service_renew_rules(service);
+    return fill(service, request, now_ns, &error) == 0 &&
+           evaluation_asks_stores(&service->evaluation);
+}
+
+/*
+ * Statuses for a repeated reply: the binding one as it was decided then, the others as they are
+ * now.
+ */
+static void show_again(struct service *service, const struct request *request, uint64_t now_ns,
+                       struct reply *reply)
+{
+    struct stint_error error;
+    if (request->n_items + request->n_descriptors == 0 ||
+        fill(service, request, now_ns, &error) != 0)
+        return; /* there are none, or other rules are in force by now */
+    struct evaluation *evaluation = &service->evaluation;
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        evaluation->targets[i].cost = 0;
+    evaluation_peek(evaluation);
+    if (reply->decision.binding < evaluation->n_targets)
+        evaluation->targets[reply->decision.binding].decision = reply->decision;
+    tell(service, request, reply);
+}
+
+static void answer_again(struct service *service, const struct request *request,
+                         const struct requests_answer *answer, uint64_t now_ns, struct reply *reply)
+{
+    reply->decision = answer->decision;
+    reply->ticket = answer->ticket;
+    reply->has_ticket = answer->ticket.nonce != 0;
+    reply->at_ns = answer->at_ns;
+    reply->replayed = true;
+    metrics_event(service->metrics, METRICS_REPLAYED, 1);
+    reply->found = request->verb == REQUEST_FORGET;
+    show_again(service, request, now_ns, reply);
+}
+
+/*
+ * Verbs that move units did so unless they were denied; the others did unless they failed. Other
+ * replies are not kept: a denied request may be repeated with its id.
+ */
+static bool is_worth_keeping(const struct reply *reply)
+{
+    return reply->error == REPLY_DECIDED && reply->decision.outcome == STINT_ALLOW;
+}
+
+static void record(struct service *service, const struct requests_claim *claim,
+                   const struct reply *reply)
+{
+    const struct requests_answer answer = {
+        .decision = reply->decision,
+        .ticket = reply->has_ticket ? reply->ticket : (struct stint_ticket){0, 0},
+        .at_ns = reply->at_ns,
+    };
+    /* If the claim is lost, a retry gets BUSY or is decided as new: no other report is possible. */
+    if (is_worth_keeping(reply))
+        requests_end(service->table, claim, &answer);
+    else
+        requests_drop(service->table, claim);
+}
+
+static void answer_once(struct service *service, const struct request *request, uint64_t now_ns,
+                        struct reply *reply)
+{
+    if (request->is_ahead) {
+        reply->error = REPLY_AHEAD;
+        return;
+    }
+    const struct requests_ask ask = {
+        .hash = request_digest_id(service->table, request, service->caller->name),
+        .fingerprint = request_digest_body(service->table, request),
+        .now_ns = now_ns,
+        .lifetime_ns = service->server_state->id_lifetime_ns};
+    struct requests_claim claim;
+    struct requests_answer answer;
+    switch (requests_begin(service->table, &ask, &claim, &answer)) {
+    case REQUESTS_NONE:
+        service_refuse_as(reply, REPLY_UNAVAILABLE, "this table keeps no answers to ids");
+        return;
+    case REQUESTS_NEW:
+        answer_verb(service, request, now_ns, reply);
+        record(service, &claim, reply);
+        return;
+    case REQUESTS_SAME:
+        answer_again(service, request, &answer, now_ns, reply);
+        return;
+    case REQUESTS_OTHER_BODY:
+        service_refuse_as(reply, REPLY_CONFLICT, "the id was used for another request");
+        return;
+    case REQUESTS_BUSY:
+        service_refuse_as(reply, REPLY_CONFLICT, "the request with this id is being answered");
+        return;
+    }
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
 
 /* Sets single members: a reply is large, and most of it is not read. */
 static void begin(struct reply *reply, uint64_t now_ns)
@@ -111,67 +596,24 @@ static void begin(struct reply *reply, uint64_t now_ns)
     reply->pending = NULL;
 }
 
-void service_answer(struct service *service, const struct request *request, uint64_t now_ns,
-                    struct reply *reply)
-{
-    switch (request->verb) {
-    case REQUEST_THROTTLE:
-        service_throttle(service, request, now_ns, reply);
-        break;
-    case REQUEST_FORGET:
-        service_forget(service, request, now_ns, reply);
-        break;
-    case REQUEST_FIND:
-        service_find(service, request, now_ns, reply);
-        break;
-    case REQUEST_SETTLE:
-    case REQUEST_CANCEL:
-    case REQUEST_RENEW:
-        service_ticket(service, request, now_ns, reply);
-        break;
-    default:
-        if (request->pending == NULL)
-            service_renew_rules(service);
-        service_decide(service, request, now_ns, reply);
-        break;
-    }
-}
-
 /* The evaluation continues under the rules with which it began. */
 static void go_on(struct service *service, const struct request *request, uint64_t now_ns,
                   struct reply *reply)
 {
     struct ruleset *in_force = service->ruleset;
     service->ruleset = request->pending->rules;
-    service_answer(service, request, now_ns, reply);
+    answer_verb(service, request, now_ns, reply);
     service->ruleset = in_force;
 }
 
 static bool may_ask(const struct request *request, const struct caller *caller, struct reply *reply)
 {
-    if ((caller->roles & role_for(request->verb)) != 0)
+    unsigned role = request_verbs[request->verb].is_administrative ? ACCESS_ADMINISTER : ACCESS_ASK;
+    if ((caller->roles & role) != 0)
         return true;
     reply->decision = (struct stint_decision){.outcome = STINT_NEVER};
     service_refuse_as(reply, REPLY_FORBIDDEN, "the token's roles do not allow this");
     return false;
-}
-
-static void answer_once(struct service *service, const struct request *request,
-                        const struct caller *caller, uint64_t now_ns, struct reply *reply)
-{
-    if (request->is_ahead)
-        reply->error = REPLY_AHEAD;
-    else
-        service_once(service, request, caller, now_ns, reply);
-}
-
-/* The other verbs act at once, so they cannot begin before their turn. */
-static bool may_be_ahead(const struct service *service, const struct request *request)
-{
-    static const uint32_t verbs = 1u << REQUEST_TAKE | 1u << REQUEST_TAKE_UPTO |
-                                  1u << REQUEST_PEEK | 1u << REQUEST_CHARGE | 1u << REQUEST_REFUND |
-                                  1u << REQUEST_EXPLAIN | 1u << REQUEST_THROTTLE;
-    return service->stores.n_stores > 0 && (verbs & 1u << request->verb) != 0;
 }
 
 static void answer_all(struct service *service, const struct request *request,
@@ -183,25 +625,26 @@ static void answer_all(struct service *service, const struct request *request,
     service->caller = caller;
     if (request->pending != NULL)
         go_on(service, request, now_ns, reply);
-    else if (request->id.len > 0 && request_is_charging(request->verb) &&
-             !service_is_shared(service, request, now_ns))
-        answer_once(service, request, caller, now_ns, reply);
+    else if (request->id.len > 0 && request_verbs[request->verb].is_charging &&
+             !is_shared(service, request, now_ns))
+        answer_once(service, request, now_ns, reply);
     else
-        service_answer(service, request, now_ns, reply);
+        answer_verb(service, request, now_ns, reply);
 }
 
 void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
     begin(reply, now_ns);
-    if (request->is_ahead && !may_be_ahead(service, request)) {
+    if (request->is_ahead &&
+        (service->stores.n_stores == 0 || !request_verbs[request->verb].may_be_ahead)) {
         reply->error = REPLY_AHEAD;
         return;
     }
     if (may_ask(request, caller, reply)) {
         /* The most frequent case takes the shortest path. */
         if (request->verb == REQUEST_THROTTLE && request->id.len == 0 && request->pending == NULL)
-            service_throttle(service, request, now_ns, reply);
+            answer_throttle(service, request, now_ns, reply);
         else
             answer_all(service, request, caller, now_ns, reply);
     } else {

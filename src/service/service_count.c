@@ -77,13 +77,6 @@ static enum metrics_outcome outcome_of(const struct target *target)
                                                     : METRICS_NEVER;
 }
 
-/* Only verbs that decide, or move units as a decision does. */
-static bool is_counted(unsigned verb)
-{
-    return verb == REQUEST_TAKE || verb == REQUEST_TAKE_UPTO || verb == REQUEST_RESERVE ||
-           verb == REQUEST_BOOK || verb == REQUEST_CHARGE;
-}
-
 /* Units as envoyproxy/ratelimit counts them. Like it, unlimited requests are not counted. */
 static void count_hits(struct service *service, const struct target *target, struct span value)
 {
@@ -151,7 +144,7 @@ void service_count_evaluation(struct service *service, const struct request *req
 {
     const struct evaluation *evaluation = &service->evaluation;
     uint64_t bans = 0;
-    if (!is_counted(request->verb))
+    if (!request_verbs[request->verb].is_counted)
         return;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the files of a service. */
+/* Shared by the files of a service: its state, and the steps below service.c. */
 #ifndef STINT_SERVICE_SERVICE_PARTS_H
 #define STINT_SERVICE_SERVICE_PARTS_H
 
 #include "decide/evaluation_ticket.h"
 #include "decide/pending.h"
 #include "service/expiries.h"
+#include "service/quota_caches.h"
 #include "service/server_state.h"
-#include "service/spec_cache.h"
-#include "service/throttle_cache.h"
+#include "table/requests.h"
 
 /* A ticket of a store in base64: four digits for every three bytes. */
 #define SERVICE_TICKET_TEXT ((TICKET_BYTES_MAX + 2) / 3 * 4 + 1)
@@ -31,42 +31,32 @@ struct service {
     uint8_t ticket[TICKET_BYTES_MAX];      /* of a store: from a request */
     char ticket_text[SERVICE_TICKET_TEXT]; /* the same, in a reply */
     struct expiries expiries;
-    struct expiring *expiring; /* SERVICE_EXPIRING_MAX of them; NULL: there are no stores */
+    struct expiring *expiring; /* service_ticket.c: an array */
     struct throttle_cache throttles;
     struct spec_cache specs;
 };
+
+/* ---- request_digest.c: a request with an id as numbers --------------------------------------- */
+
+/*
+ * An id belongs to its caller and to the target of the request: a domain, the quotas of items, or
+ * CL.THROTTLE. All other parts of the request are its body, and must be the same in a retry.
+ * `caller`: the name of the token, "" for none.
+ */
+/* For a table, under its secret. */
+struct hash128 request_digest_id(const struct stint_table *table, const struct request *request,
+                                 const char *caller);
+uint64_t request_digest_body(const struct stint_table *table, const struct request *request);
+/* Both for a store: the same at every node. False: no memory. */
+bool request_digest_shared(const struct request *request, const char *caller,
+                           uint8_t id[BACKEND_ID_LEN], uint64_t *body);
+
+/* ---- service_pending.c: errors, and requests that ask stores --------------------------------- */
 
 /* Makes *reply an error that follows from the code. */
 void service_refuse(struct reply *reply, const struct stint_error *error);
 /* The same with a message of the caller's. */
 void service_refuse_as(struct reply *reply, enum reply_error why, const char *message);
-
-/* Answers any verb. Does not check the caller's roles or the id. */
-void service_answer(struct service *service, const struct request *request, uint64_t now_ns,
-                    struct reply *reply);
-/* The same for a request with an id: decides once, and repeats the stored reply after that. */
-void service_once(struct service *service, const struct request *request,
-                  const struct caller *caller, uint64_t now_ns, struct reply *reply);
-
-/* Counts the metrics and the top keys: of the last evaluation, of a throttle. */
-void service_count_evaluation(struct service *service, const struct request *request,
-                              const struct reply *reply);
-void service_count_throttle(struct service *service, const struct request *request,
-                            const struct reply *reply);
-
-/* CL.THROTTLE and the other verbs on its keys: THROTTLE, FORGET, FIND. */
-void service_throttle(struct service *service, const struct request *request, uint64_t now_ns,
-                      struct reply *reply);
-void service_forget(struct service *service, const struct request *request, uint64_t now_ns,
-                    struct reply *reply);
-void service_find(struct service *service, const struct request *request, uint64_t now_ns,
-                  struct reply *reply);
-
-/* ---- service_pending.c: requests that ask stores ----------------------------------------------
- */
-
-/* Whether a store identifies requests by their id: then service_once() is not called. */
-bool service_is_shared(struct service *service, const struct request *request, uint64_t now_ns);
 /*
  * Call after the inputs are filled and before the evaluation: gives it a pending request where it
  * needs one. False: do not evaluate; the reply has the reason.
@@ -75,36 +65,24 @@ bool service_begin_pending(struct service *service, const struct request *reques
                            struct reply *reply);
 /* Call after the evaluation: false where the reply has the reason why there is no decision. */
 bool service_end_pending(struct service *service, struct reply *reply);
-/* The hash of a request's id and that of its body, the same at every node. False: no memory. */
-bool service_shared_id(const struct request *request, const struct caller *caller,
-                       uint8_t id[BACKEND_ID_LEN], uint64_t *body);
+
+/* ---- service_count.c: metrics and top keys, of the last evaluation or of a throttle ---------- */
+
+void service_count_evaluation(struct service *service, const struct request *request,
+                              const struct reply *reply);
+void service_count_throttle(struct service *service, const struct request *request,
+                            const struct reply *reply);
+
+/* ---- service_ticket.c ------------------------------------------------------------------------ */
 
 #define SERVICE_GONE "the ticket was used, has ended, or never was"
-/* Verbs on tickets: SETTLE, CANCEL, RENEW. */
+bool service_init_expiring(struct service *service); /* false: no memory */
+/* SETTLE, CANCEL, RENEW. */
 void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply);
-/* The text of the ticket after a reserve or a book in a store, if there is one. */
-void service_tell_ticket(struct service *service, struct reply *reply);
-
-/* ---- service_expire.c: tickets of stores that are never settled ------------------------------ */
-
-#define SERVICE_EXPIRING_MAX 64 /* store requests at once */
-struct expiring;
-bool service_init_expiring(struct service *service); /* false: no memory */
+/* The text of the ticket after a reserve or a book in a store. */
+void service_write_ticket(struct service *service, struct reply *reply);
 /* After a reserve that returned a ticket of a store: closes it once it has expired. */
 void service_expect_expiry(struct service *service, const struct request *request, uint64_t now_ns);
-/* The ticket was settled or cancelled, or is gone. */
-void service_expect_no_expiry(struct service *service, struct span ticket);
-void service_count_expired(struct service *service, const struct evaluation_expired *expired);
-
-/* All verbs on items or descriptors. */
-void service_decide(struct service *service, const struct request *request, uint64_t now_ns,
-                    struct reply *reply);
-/*
- * Statuses for a repeated reply: the binding one as it was decided then, the others as they are
- * now.
- */
-void service_show_again(struct service *service, const struct request *request, uint64_t now_ns,
-                        struct reply *reply);
 
 #endif

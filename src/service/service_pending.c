@@ -5,9 +5,37 @@
  */
 #include "service/service_parts.h"
 
+#include "base/err.h"
 #include "service/pools.h"
 
 #include <gnutls/crypto.h>
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+void service_refuse_as(struct reply *reply, enum reply_error why, const char *message)
+{
+    struct stint_error text;
+    err_set(&text, 0, "%s", message);
+    reply->error = (uint8_t)why;
+    memcpy(reply->message, text.message, sizeof(reply->message));
+}
+
+void service_refuse(struct reply *reply, const struct stint_error *error)
+{
+    switch (error->code) {
+    case STINT_E_FULL:
+        service_refuse_as(reply, REPLY_FULL, error->message);
+        break;
+    case STINT_E_BUSY:
+    case STINT_E_SYSTEM:
+        service_refuse_as(reply, REPLY_UNAVAILABLE, error->message);
+        break;
+    default:
+        service_refuse_as(reply, REPLY_BAD_REQUEST, error->message);
+    }
+}
+
+/* ---- Pending requests ------------------------------------------------------------------------ */
 
 void service_set_stores(struct service *service, const struct evaluation_stores *stores)
 {
@@ -68,10 +96,11 @@ static bool make_ticket_id(struct pending *pending)
 static bool add_id(struct service *service, const struct request *request, struct pending *pending)
 {
     struct evaluation *evaluation = &service->evaluation;
-    if (request->id.len > 0 && request_is_charging(request->verb)) {
+    if (request->id.len > 0 && request_verbs[request->verb].is_charging) {
         evaluation->id = service->id;
         evaluation->id_lifetime_ns = service->server_state->id_lifetime_ns;
-        return service_shared_id(request, service->caller, service->id, &evaluation->body);
+        return request_digest_shared(request, service->caller->name, service->id,
+                                     &evaluation->body);
     }
     if (request->verb != REQUEST_RESERVE && request->verb != REQUEST_BOOK)
         return true;

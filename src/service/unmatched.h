@@ -8,7 +8,7 @@
 #ifndef STINT_SERVICE_UNMATCHED_H
 #define STINT_SERVICE_UNMATCHED_H
 
-#include "rules/descriptor.h"
+#include "rules/rules.h"
 
 #define UNMATCHED_MAX 16       /* of each kind */
 #define UNMATCHED_TEXT_MAX 128 /* bytes of a name */

@@ -15,13 +15,12 @@
 static int send(struct client *client, const struct ask_options *options, const json_t *body,
                 struct client_answer *answer, struct stint_error *error)
 {
-    static const char *const paths[] = {
-        [ASK_TAKE] = "/v1/take", [ASK_PEEK] = "/v1/peek", [ASK_RESET] = "/v1/reset"};
+    char path[32];
     char *text = json_dumps(body, JSON_COMPACT);
     if (text == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    int code = client_post(client, paths[options->verb], span_of_text(text), options->wait_ns,
-                           answer, error);
+    snprintf(path, sizeof(path), "/v1/%s", request_verbs[options->verb].name);
+    int code = client_post(client, path, span_of_text(text), options->wait_ns, answer, error);
     free(text);
     return code;
 }
@@ -49,7 +48,7 @@ static int tell(const struct ask_options *options, const struct ask_answer *answ
 {
     struct formatted wait;
     bool allowed = answer->outcome == STINT_ALLOW;
-    if (options->verb != ASK_RESET)
+    if (options->verb != REQUEST_RESET)
         tell_unmatched(options, answer->object);
     if (options->json && answer->object != NULL)
         (void)json_text_print(json_incref(answer->object), false);
@@ -73,7 +72,7 @@ static int converse(struct client *client, const struct ask_options *options, co
     return result;
 }
 
-static int ask(enum ask_verb verb, int argc, char **argv)
+static int ask(enum request_verb verb, int argc, char **argv)
 {
     struct ask_options options;
     struct client *client;
@@ -98,15 +97,15 @@ static int ask(enum ask_verb verb, int argc, char **argv)
 
 int take_main(int argc, char **argv)
 {
-    return ask(ASK_TAKE, argc, argv);
+    return ask(REQUEST_TAKE, argc, argv);
 }
 
 int peek_main(int argc, char **argv)
 {
-    return ask(ASK_PEEK, argc, argv);
+    return ask(REQUEST_PEEK, argc, argv);
 }
 
 int reset_main(int argc, char **argv)
 {
-    return ask(ASK_RESET, argc, argv);
+    return ask(REQUEST_RESET, argc, argv);
 }

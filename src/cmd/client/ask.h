@@ -7,14 +7,12 @@
 #define STINT_CMD_CLIENT_ASK_H
 
 #include "cmd/client/client.h"
-#include "rules/descriptor.h"
+#include "decide/request.h"
 
 #include <jansson.h>
 
-enum ask_verb { ASK_TAKE = 0, ASK_PEEK, ASK_RESET };
-
 struct ask_options {
-    enum ask_verb verb;
+    enum request_verb verb;
     struct client_options client;
     const char *quota;  /* a SPEC; the only word is the key. NULL with a domain */
     const char *domain; /* the words are descriptors. NULL with a quota */
@@ -27,7 +25,7 @@ struct ask_options {
 };
 
 /* Exits if the command line is wrong. */
-void ask_options_parse(struct ask_options *options, enum ask_verb verb, int argc, char **argv);
+void ask_options_parse(struct ask_options *options, enum request_verb verb, int argc, char **argv);
 
 /* ---- What is sent ---- */
 
@@ -49,7 +47,7 @@ struct ask_answer {
  * Reads a decision, or the confirmation of a reset. STINT_E_SYSTEM with the server's message if it
  * reports an error, STINT_E_SYNTAX for any other answer. The caller frees the object in both cases.
  */
-int ask_answer_read(struct ask_answer *answer, enum ask_verb verb, const struct client_answer *from,
-                    struct stint_error *error);
+int ask_answer_read(struct ask_answer *answer, enum request_verb verb,
+                    const struct client_answer *from, struct stint_error *error);
 
 #endif

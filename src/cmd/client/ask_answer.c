@@ -57,15 +57,15 @@ static bool read_wait(struct ask_answer *answer)
     return true;
 }
 
-int ask_answer_read(struct ask_answer *answer, enum ask_verb verb, const struct client_answer *from,
-                    struct stint_error *error)
+int ask_answer_read(struct ask_answer *answer, enum request_verb verb,
+                    const struct client_answer *from, struct stint_error *error)
 {
     *answer = (struct ask_answer){.outcome = STINT_ALLOW};
     bool good = from->status >= 200 && from->status < 300;
     if (from->body.len > 0)
         answer->object =
             json_loadb((const char *)from->body.ptr, from->body.len, JSON_ALLOW_NUL, NULL);
-    if (verb == ASK_RESET && good && (json_is_object(answer->object) || from->body.len == 0))
+    if (verb == REQUEST_RESET && good && (json_is_object(answer->object) || from->body.len == 0))
         return 0;
     if (!good && from->status != 429)
         return refused(from, answer->object, error);

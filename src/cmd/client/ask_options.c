@@ -125,14 +125,16 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     }
 }
 
-void ask_options_parse(struct ask_options *options, enum ask_verb verb, int argc, char **argv)
+void ask_options_parse(struct ask_options *options, enum request_verb verb, int argc, char **argv)
 {
     static const char args_doc[] = "--quota SPEC KEY\n--domain DOMAIN NAME=VALUE[,NAME=VALUE]...";
     static const struct argp argps[] = {
-        [ASK_TAKE] = {options_of_take, parse_option, args_doc, doc_of_take, client_children, 0, 0},
-        [ASK_PEEK] = {options_of_peek, parse_option, args_doc, doc_of_peek, client_children, 0, 0},
-        [ASK_RESET] = {options_of_reset, parse_option, args_doc, doc_of_reset, client_children, 0,
-                       0},
+        [REQUEST_TAKE] = {options_of_take, parse_option, args_doc, doc_of_take, client_children, 0,
+                          0},
+        [REQUEST_PEEK] = {options_of_peek, parse_option, args_doc, doc_of_peek, client_children, 0,
+                          0},
+        [REQUEST_RESET] = {options_of_reset, parse_option, args_doc, doc_of_reset, client_children,
+                           0, 0},
     };
     *options = (struct ask_options){.verb = verb};
     args_parse(&argps[verb], argc, argv, options);

@@ -4,7 +4,7 @@
 #define STINT_CMD_LIB_DESCRIPTOR_WORD_H
 
 #include "base/err.h"
-#include "rules/descriptor.h"
+#include "rules/rules.h"
 
 /*
  * Cuts a word into entries, which point into it. A backslash escapes a comma, an equals sign or a

@@ -47,7 +47,7 @@ const char *const configured_pool_orders[] = {
 
 static void fault(const struct reader *reader, struct fault_place place, const char *message)
 {
-    diagnostics_add(reader->source->diagnostics, reader->source->path, place, "%s", message);
+    diagnostics_add(reader->source, place, "%s", message);
 }
 
 static void *take(const struct reader *reader, size_t n, size_t size)
@@ -93,8 +93,8 @@ static void read_spec(const struct reader *reader, const struct yaml_value *valu
     struct stint_error why;
     const char *text = value->kind == YAML_TEXT ? arena_text(reader->arena, value->text) : NULL;
     if (text == NULL || yaml_is_null(value) || strlen(text) != value->text.len)
-        diagnostics_add(reader->source->diagnostics, reader->source->path, value->place,
-                        "expected a quota such as 100/1m, found %s", schema_found(value).text);
+        diagnostics_add(reader->source, value->place, "expected a quota such as 100/1m, found %s",
+                        schema_found(value).text);
     else if (stint_quota_parse(&quota, text, &why) != 0)
         fault(reader, value->place, why.message);
     else
@@ -177,9 +177,8 @@ static bool is_same_name(struct span a, struct span b)
 static void tell_twice(const struct reader *reader, const char *what, struct span name,
                        struct fault_place second, struct fault_place first)
 {
-    diagnostics_add(reader->source->diagnostics, reader->source->path, second,
-                    "the %s %s is there already, in line %u", what, fault_text(name).text,
-                    first.line);
+    diagnostics_add(reader->source, second, "the %s %s is there already, in line %u", what,
+                    fault_text(name).text, first.line);
 }
 
 static void refuse_twice(const struct reader *reader, const struct configured_pool *pool)
@@ -284,7 +283,7 @@ void configured_pools_read(struct configured_pools *pools, struct arena *arena,
         return;
     if (section->kind != YAML_LIST) {
         diagnostics_add(
-            source->diagnostics, source->path, section->place,
+            source, section->place,
             "pools: expected a list of pools, found %s; how many there may be, pools_max "
             "says",
             schema_found(section).text);
@@ -292,8 +291,8 @@ void configured_pools_read(struct configured_pools *pools, struct arena *arena,
     }
     size_t n = count_parts(section);
     if (n > POOLS_MAX) {
-        diagnostics_add(source->diagnostics, source->path, section->place,
-                        "pools: expected at most %d, found %zu", POOLS_MAX, n);
+        diagnostics_add(source, section->place, "pools: expected at most %d, found %zu", POOLS_MAX,
+                        n);
         return;
     }
     pools->pools = take(&reader, n + 1, sizeof(*pools->pools));

@@ -20,7 +20,7 @@
 
 #include "proto/http/http_origin.h"
 #include "proto/http_text.h"
-#include "rules/descriptor.h"
+#include "rules/rules.h"
 
 struct http_parts;
 

@@ -292,7 +292,7 @@ static void write_denial(struct http_text *out, const struct request *request,
 
 bool http_reply_decides(int verb)
 {
-    return !request_is_administrative(verb) && verb != REQUEST_RENEW;
+    return !request_verbs[verb].is_administrative && verb != REQUEST_RENEW;
 }
 
 void http_reply_write(struct http_text *out, const struct request *request,

@@ -19,7 +19,9 @@
 
 /* clang-format off */
 #define COMMAND(name, arity, flags, keys, syntax, summary)                                         \
-    {name, syntax, summary, sizeof(name) - 1, arity, flags, keys}
+    {name, syntax, summary, sizeof(name) - 1, arity, flags, REQUEST_VERBS, keys}
+#define VERB(verb, name, arity, flags, keys, syntax, summary)                                      \
+    {name, syntax, summary, sizeof(name) - 1, arity, flags, REQUEST_##verb, keys}
 
 const struct resp_command resp_commands[RESP_COMMANDS] = {
     [RESP_DEL] = COMMAND("del", -2, WRITE, ALL_KEYS, "key [key ...]",
@@ -53,44 +55,46 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
         "This table of commands"),
     [RESP_TOP] = COMMAND("stint.top", -1, READONLY, NO_KEYS, "[n] [ASKED | DENIED]",
         "Keys requested or denied most"),
-    [RESP_BOOK] = COMMAND("stint.book", -6, WRITE | MOVABLE, NO_KEYS, TARGET " MAXWAIT ms [ID id]",
+    [RESP_BOOK] = VERB(BOOK, "stint.book", -6, WRITE | MOVABLE, NO_KEYS,
+        TARGET " MAXWAIT ms [ID id]",
         "Books units in the future and returns their start"),
-    [RESP_PEEK] = COMMAND("stint.peek", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
+    [RESP_PEEK] = VERB(PEEK, "stint.peek", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
         "The reply of TAKE; changes nothing"),
     [RESP_POOL] = COMMAND("stint.pool", -2, WRITE, NO_KEYS,
         "<NEXT pool [COST n] [PROBE] [WAIT ms] | GIVEBACK pool key [COST n] [AT stamp] | "
         "REPORT pool key <OK | COOL ms | BACKOFF | OUT> | STATUS pool | LIST | "
         "ADD pool key QUOTA spec [QUOTA spec ...] [WEIGHT n] | REMOVE pool key>",
         "Key pools: which key may be used now"),
-    [RESP_TAKE] = COMMAND("stint.take", -4, WRITE | MOVABLE | BLOCKING, NO_KEYS,
+    [RESP_TAKE] = VERB(TAKE, "stint.take", -4, WRITE | MOVABLE | BLOCKING, NO_KEYS,
         TARGET " [WAIT ms] [ID id]", "Takes the whole cost or nothing"),
-    [RESP_THROTTLE] = COMMAND("cl.throttle", -5, WRITE | FAST, ONE_KEY,
+    [RESP_THROTTLE] = VERB(THROTTLE, "cl.throttle", -5, WRITE | FAST, ONE_KEY,
         "key max_burst count_per_period period [quantity]",
         "Takes from a token bucket; limited, limit, remaining, retry_after, reset_after"),
-    [RESP_BLOCK] = COMMAND("stint.block", -6, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET " FOR ms",
+    [RESP_BLOCK] = VERB(BLOCK, "stint.block", -6, WRITE | ADMIN | MOVABLE, NO_KEYS,
+        TARGET " FOR ms",
         "Denies the keys for some time, whatever their state"),
     [RESP_CLOCK] = COMMAND("stint.clock", -1, ADMIN | FAST, NO_KEYS, "[SET ns | ADVANCE time]",
         "The time of decisions; moves a virtual clock forward"),
-    [RESP_RENEW] = COMMAND("stint.renew", 2, WRITE | FAST, NO_KEYS, "ticket",
+    [RESP_RENEW] = VERB(RENEW, "stint.renew", 2, WRITE | FAST, NO_KEYS, "ticket",
         "Extends a lease"),
-    [RESP_RESET] = COMMAND("stint.reset", -4, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET,
+    [RESP_RESET] = VERB(RESET, "stint.reset", -4, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET,
         "Forgets the keys' states and lifts a block"),
-    [RESP_CANCEL] = COMMAND("stint.cancel", -2, WRITE | FAST, NO_KEYS, "ticket [ID id]",
+    [RESP_CANCEL] = VERB(CANCEL, "stint.cancel", -2, WRITE | FAST, NO_KEYS, "ticket [ID id]",
         "Returns all units of a ticket"),
-    [RESP_CHARGE] = COMMAND("stint.charge", -4, WRITE | MOVABLE, NO_KEYS, TARGET " [ID id]",
+    [RESP_CHARGE] = VERB(CHARGE, "stint.charge", -4, WRITE | MOVABLE, NO_KEYS, TARGET " [ID id]",
         "Takes units without a check"),
-    [RESP_REFUND] = COMMAND("stint.refund", -4, WRITE | MOVABLE, NO_KEYS,
+    [RESP_REFUND] = VERB(REFUND, "stint.refund", -4, WRITE | MOVABLE, NO_KEYS,
         TARGET " [AT stamp] [ID id]", "Gives back units that were not used"),
-    [RESP_SETTLE] = COMMAND("stint.settle", -3, WRITE | FAST, NO_KEYS, "ticket actual [ID id]",
+    [RESP_SETTLE] = VERB(SETTLE, "stint.settle", -3, WRITE | FAST, NO_KEYS, "ticket actual [ID id]",
         "Corrects a reservation to what was used"),
-    [RESP_EXPLAIN] = COMMAND("stint.explain", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
+    [RESP_EXPLAIN] = VERB(EXPLAIN, "stint.explain", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
         "Which rules match and how each stands; charges nothing"),
-    [RESP_RESERVE] = COMMAND("stint.reserve", -6, WRITE | MOVABLE | BLOCKING, NO_KEYS,
+    [RESP_RESERVE] = VERB(RESERVE, "stint.reserve", -6, WRITE | MOVABLE | BLOCKING, NO_KEYS,
         TARGET " LIFETIME ms [ON_EXPIRY keep|release|n] [WAIT ms] [ID id]",
         "Charges an estimate and returns a ticket"),
-    [RESP_SETQUOTA] = COMMAND("stint.setquota", -5, WRITE | ADMIN | MOVABLE, NO_KEYS,
+    [RESP_SETQUOTA] = VERB(SET_QUOTA, "stint.setquota", -5, WRITE | ADMIN | MOVABLE, NO_KEYS,
         TARGET " <TO spec | DEFAULT>", "Gives the keys another quota from now on"),
-    [RESP_TAKEUPTO] = COMMAND("stint.takeupto", -4, WRITE | MOVABLE | BLOCKING, NO_KEYS,
+    [RESP_TAKEUPTO] = VERB(TAKE_UPTO, "stint.takeupto", -4, WRITE | MOVABLE | BLOCKING, NO_KEYS,
         TARGET " [WAIT ms] [ID id]", "Takes as much of the cost as is free"),
 };
 /* clang-format on */

@@ -6,9 +6,7 @@
 #ifndef STINT_PROTO_RESP_RESP_COMMAND_H
 #define STINT_PROTO_RESP_RESP_COMMAND_H
 
-#include "base/span.h"
-
-#include <stdbool.h>
+#include "decide/request.h"
 
 /* In the order of the table: by the length of their names. */
 enum resp_command_id {
@@ -66,6 +64,7 @@ struct resp_command {
     uint8_t name_len;
     int8_t arity; /* arguments including the name; -n: at least n */
     uint8_t flags;
+    uint8_t verb; /* enum request_verb; REQUEST_VERBS: the command is no request with a verb */
     int8_t first_key, last_key, key_step; /* 0: none, or RESP_FLAG_MOVABLE; last -1: to the end */
 };
 

@@ -515,15 +515,14 @@ static int read_ticket(const struct span *args, size_t n_args, struct request *r
 int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,
                       struct resp_lists *lists, struct request *request, struct stint_error *error)
 {
-    enum resp_command_id id = resp_command_id(command);
-    assert(verbs[id] != 0);
-    *request = (struct request){.verb = (uint8_t)(verbs[id] - 1), .cost = 1};
-    switch (id) {
-    case RESP_THROTTLE:
+    assert(command->verb < REQUEST_VERBS);
+    *request = (struct request){.verb = command->verb, .cost = 1};
+    switch (command->verb) {
+    case REQUEST_THROTTLE:
         return resp_request_throttle(args, n_args, request, error);
-    case RESP_SETTLE:
-    case RESP_CANCEL:
-    case RESP_RENEW:
+    case REQUEST_SETTLE:
+    case REQUEST_CANCEL:
+    case REQUEST_RENEW:
         return read_ticket(args, n_args, request, error);
     default:
         return read_words(args + 1, n_args - 1, lists, request, error);

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool is_told(const struct rules_fault *told, size_t n_told, const struct rules_fault *fault)
+static bool is_listed(const struct rules_fault *list, size_t n, const struct rules_fault *fault)
 {
-    for (size_t i = 0; i < n_told; i++)
-        if (told[i].file == fault->file && told[i].line == fault->line &&
-            told[i].column == fault->column && strcmp(told[i].message, fault->message) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (list[i].file == fault->file && list[i].line == fault->line &&
+            list[i].column == fault->column && strcmp(list[i].message, fault->message) == 0)
             return true;
     return false;
 }
@@ -22,15 +22,15 @@ static bool add(struct rules_fault **list, size_t *n_listed, const struct rules_
         *list = calloc(RULES_FAULTS_MAX, sizeof(**list));
     if (*list == NULL || *n_listed == RULES_FAULTS_MAX)
         return false;
-    if (!is_told(*list, *n_listed, fault))
+    if (!is_listed(*list, *n_listed, fault))
         (*list)[(*n_listed)++] = *fault;
     return true;
 }
 
-void diagnostics_add(struct rules_diagnostics *diagnostics, const char *file,
-                     struct fault_place place, const char *format, ...)
+void diagnostics_add(const struct source *source, struct fault_place place, const char *format, ...)
 {
-    struct rules_fault fault = {.file = file, .line = place.line, .column = place.column};
+    struct rules_diagnostics *diagnostics = source->diagnostics;
+    struct rules_fault fault = {.file = source->path, .line = place.line, .column = place.column};
     va_list args;
     va_start(args, format);
     vsnprintf(fault.message, sizeof(fault.message), format, args);
@@ -39,10 +39,10 @@ void diagnostics_add(struct rules_diagnostics *diagnostics, const char *file,
         diagnostics->n_more++;
 }
 
-void warnings_add(struct rules_diagnostics *diagnostics, const char *file, struct fault_place place,
-                  const char *format, ...)
+void warnings_add(const struct source *source, struct fault_place place, const char *format, ...)
 {
-    struct rules_fault warning = {.file = file, .line = place.line, .column = place.column};
+    struct rules_diagnostics *diagnostics = source->diagnostics;
+    struct rules_fault warning = {.file = source->path, .line = place.line, .column = place.column};
     va_list args;
     va_start(args, format);
     vsnprintf(warning.message, sizeof(warning.message), format, args);

@@ -12,13 +12,19 @@ struct fault_place {
     uint32_t line, column;
 };
 
+/* Where errors of a file go. */
+struct source {
+    const char *path;
+    struct rules_diagnostics *diagnostics;
+};
+
 /* Adds an error. The same message at the same position, which aliases can cause, is added once. */
-void diagnostics_add(struct rules_diagnostics *diagnostics, const char *file,
-                     struct fault_place place, const char *format, ...) ERR_PRINTF(4, 5);
+void diagnostics_add(const struct source *source, struct fault_place place, const char *format, ...)
+    ERR_PRINTF(3, 4);
 
 /* The same for a warning: the rules load nevertheless. */
-void warnings_add(struct rules_diagnostics *diagnostics, const char *file, struct fault_place place,
-                  const char *format, ...) ERR_PRINTF(4, 5);
+void warnings_add(const struct source *source, struct fault_place place, const char *format, ...)
+    ERR_PRINTF(3, 4);
 
 /* Errors so far, including those that were too many to keep. */
 size_t diagnostics_count(const struct rules_diagnostics *diagnostics);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads rate_limit, shadow and ban from their keys. */
+/* Reads rate_limit, shadow and ban from their keys, and names the states of a limit in a store. */
 #ifndef STINT_RULES_YAML_READ_LIMIT_H
 #define STINT_RULES_YAML_READ_LIMIT_H
 
+#include "base/siphash.h"
+#include "rules/yaml/rules_load.h"
 #include "rules/yaml/schema.h"
 
 struct limit {
@@ -23,5 +25,36 @@ uint8_t read_hits(const struct source *source, const struct fields *fields,
 void refuse_limit(const struct source *source, const struct fields *fields);
 
 void read_ban(const struct source *source, const struct yaml_value *value, struct rule_ban *ban);
+
+/* What the keys of one rate_limit are read with. */
+struct store_reading {
+    const struct source *source;
+    const struct rules_load_options *options;
+    const char *const *kept_stores; /* options->stores, kept with the rules */
+};
+
+/*
+ * Fills rule->store but for its tag and names, once the quota is read. False: no memory, which adds
+ * no error.
+ */
+bool read_store(const struct store_reading *reading, const struct fields *fields,
+                struct arena *texts, struct rule *rule);
+
+/* `store_tag` of a file; false where it has none. */
+bool read_store_tag(const struct source *source, const struct fields *fields, uint8_t *tag);
+
+/*
+ * Writes RULE of a key's name piece by piece: DOMAIN/KEY=VALUE/KEY@NAME, and @shadow after that of
+ * a candidate. `/`, `=` and `@` in a text become %XX, as does every byte that a key's name cannot
+ * have: so no two rules have one name. A hash of the whole replaces the end of a name longer than
+ * RULE_STORE_NAME_MAX.
+ */
+struct store_name {
+    char text[RULE_STORE_NAME_MAX + 4]; /* one character more than fits, which may be %XX */
+    size_t len;
+};
+void store_name_add(struct store_name *name, const char *separator, struct span text);
+/* Ends it. The hash covers all that was added, by either function. */
+void store_name_end(struct store_name *name, struct hash128 hash);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include "algorithm/text.h"
 #include "base/buf.h"
-#include "rules/yaml/yaml_scalar.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -26,8 +25,7 @@ struct members {
 
 static bool refuse(const struct json_writer *writer, struct fault_place place, const char *message)
 {
-    diagnostics_add(writer->source->diagnostics, writer->source->path, place, "metadata: %s",
-                    message);
+    diagnostics_add(writer->source, place, "metadata: %s", message);
     return false;
 }
 
@@ -258,7 +256,6 @@ struct span read_metadata(const struct source *source, const struct fields *entr
     }
     const char *kept = arena_text(texts, span_of(text, writer.buf.len));
     if (kept == NULL)
-        diagnostics_add(source->diagnostics, source->path, (struct fault_place){0},
-                        "out of memory");
+        diagnostics_add(source, (struct fault_place){0}, "out of memory");
     return kept == NULL ? none : span_of(kept, writer.buf.len);
 }

@@ -1,23 +1,523 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads files one by one into one set of rules, which is returned only if there are no errors. */
+/*
+ * Reads files one by one into one set of rules, which is returned only if there are no errors. In
+ * each file it walks down the entries, as deep as a descriptor can be.
+ */
 #include "rules/yaml/rules_load.h"
 
-#include "rules/yaml/read_entries.h"
-#include "rules/yaml/read_store.h"
+#include "base/buf.h"
+#include "rules/rules_make.h"
+#include "rules/yaml/read_limit.h"
+#include "rules/yaml/read_metadata.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* The same files hash alike wherever they are read; no text can choose its own hash. */
-static void choose_secret(const struct rules_file *files, size_t n_files, uint64_t secret[2])
+/* The position of a node in the files, for errors that name two entries. */
+struct origin {
+    uint32_t file, line;
+};
+
+/* The store_tag in the files of a domain. */
+struct domain_tag {
+    uint8_t tag; /* enum rule_tag */
+    bool is_said;
+    struct origin origin;
+};
+
+/* One file while it is read. */
+struct reading {
+    struct source source;
+    struct rules *rules;
+    const struct rules_file *files;
+    const struct rules_load_options *options;
+    const char *stores[RULES_STORES_MAX]; /* their names, kept with the rules */
+    struct domain_tag *tags;              /* by the number of the domain */
+    size_t n_tags;
+    uint32_t file;          /* its number among `files` */
+    const char *path;       /* kept with the rules */
+    const char *domain;     /* kept with the rules */
+    struct origin *origins; /* by the number of the node */
+    uint32_t n_origins;
+};
+
+/* An entry on the way down, or the domain. */
+struct level {
+    const struct level *above; /* NULL: the domain */
+    uint32_t place;
+    unsigned depth; /* of entries; 0: the domain */
+    struct hash128 id;
+    struct span key, value;
+    bool has_value;
+    struct span metadata;
+    bool shares, shows_value;   /* share_threshold and value_to_metric, of this entry alone */
+    bool any_shares, any_shows; /* the same, here or above */
+};
+
+static void tell_no_memory(const struct source *source)
 {
-    secret[0] = secret[1] = 0;
-    for (size_t i = 0; i < n_files; i++) {
-        struct hash128 hash = siphash13_128(secret, i, files[i].text.ptr, files[i].text.len);
-        secret[0] = hash.lo;
-        secret[1] = hash.hi;
+    diagnostics_add(source, (struct fault_place){0}, "out of memory");
+}
+
+static struct place *place_of(const struct reading *reading, uint32_t number)
+{
+    return trie_at(&reading->rules->places, number);
+}
+
+/* ---- Nodes ----------------------------------------------------------------------------------- */
+
+/* Keeps the position of a node; false: no memory. */
+static bool note_origin(struct reading *reading, uint32_t place, uint32_t line)
+{
+    if (place >= reading->n_origins) {
+        uint32_t n = reading->rules->places.units_max;
+        struct origin *origins = realloc(reading->origins, n * sizeof(*origins));
+        if (origins == NULL)
+            return false;
+        reading->origins = origins;
+        reading->n_origins = n;
+    }
+    reading->origins[place] = (struct origin){reading->file, line};
+    return true;
+}
+
+static void tell_double(const struct reading *reading, const struct fields *fields,
+                        const struct level *level, struct origin other)
+{
+    bool is_elsewhere = other.file != reading->file;
+    diagnostics_add(&reading->source, fields->map->place,
+                    "the key \"%s\" %s%s%s is there already at this level, in line %u%s%s",
+                    fault_text(level->key).text,
+                    level->has_value ? "with the value \"" : "without value",
+                    level->has_value ? fault_text(level->value).text : "",
+                    level->has_value ? "\"" : "", (unsigned)other.line, is_elsewhere ? " of " : "",
+                    is_elsewhere ? reading->files[other.file].path : "");
+}
+
+static uint32_t find_or_add(struct places *places, const struct place_name *name)
+{
+    uint32_t number = trie_find(places, name);
+    return number != TRIE_NONE ? number : trie_add(places, name);
+}
+
+/* The new one becomes the last of the ring. */
+static void join_wildcards(struct reading *reading, uint32_t key_number, uint32_t number)
+{
+    struct place *key = place_of(reading, key_number), *wildcard = place_of(reading, number);
+    struct place *last = key->wildcard == TRIE_NONE ? wildcard : place_of(reading, key->wildcard);
+    if (last == wildcard)
+        wildcard->wildcard = number;
+    wildcard->wildcard = last->wildcard;
+    last->wildcard = number;
+    key->wildcard = number;
+}
+
+/* The node of an entry, made if it does not exist; another entry may have made it already. */
+static uint32_t entry_place(struct reading *reading, const struct level *level)
+{
+    struct places *places = &reading->rules->places;
+    const struct place_name key_name = {level->above->place, TRIE_KEY, level->key};
+    uint32_t key = find_or_add(places, &key_name);
+    if (!level->has_value || key == TRIE_NONE)
+        return key;
+    bool is_wildcard = wildcard_is(level->value);
+    const struct place_name name = {key, is_wildcard ? TRIE_WILDCARD : TRIE_VALUE, level->value};
+    uint32_t number = find_or_add(places, &name);
+    if (is_wildcard && number != TRIE_NONE && place_of(reading, number)->wildcard == TRIE_NONE)
+        join_wildcards(reading, key, number);
+    return number;
+}
+
+/*
+ * Finds or makes the node of an entry. An entry without a key, or a duplicate, is an error: it gets
+ * a node that is not linked, so that the errors in it are reported as well.
+ */
+static bool take_place(struct reading *reading, const struct fields *fields, struct level *level)
+{
+    const struct place_name nowhere = {level->above->place, TRIE_KEY, {NULL, 0}};
+    uint32_t number = level->key.len > 0 ? entry_place(reading, level) : TRIE_NONE;
+    bool is_double = number != TRIE_NONE && place_of(reading, number)->is_entry;
+    if (is_double)
+        tell_double(reading, fields, level, reading->origins[number]);
+    if (is_double || level->key.len == 0)
+        number = trie_add(&reading->rules->places, &nowhere);
+    if (number == TRIE_NONE || !note_origin(reading, number, fields->map->place.line)) {
+        tell_no_memory(&reading->source);
+        return false;
+    }
+    place_of(reading, number)->is_entry = true;
+    place_of(reading, level->above->place)->has_below = true;
+    level->place = number;
+    return true;
+}
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
+
+static void add_path(struct buf *buf, const struct level *level)
+{
+    if (level->above->above != NULL) {
+        add_path(buf, level->above);
+        buf_add(buf, ".");
+    }
+    buf_add(buf, "%.*s", (int)level->key.len, (const char *)level->key.ptr);
+    if (level->has_value)
+        buf_add(buf, "=%.*s", (int)level->value.len, (const char *)level->value.ptr);
+}
+
+static const char *path_text(struct reading *reading, const struct level *level)
+{
+    struct buf buf = buf_of(NULL, 0);
+    add_path(&buf, level);
+    char *text = arena_take(&reading->rules->texts, buf.len + 1);
+    if (text == NULL)
+        return NULL;
+    buf = buf_of(text, buf.len + 1);
+    add_path(&buf, level);
+    return text;
+}
+
+/* ---- Names in metrics ------------------------------------------------------------------------ */
+
+/* Whether the request's value is what metrics show; a value of the file is the same in all. */
+static bool shows_value(const struct level *level, bool is_detailed)
+{
+    bool is_fixed = level->has_value && !wildcard_is(level->value);
+    return !level->shares && (is_detailed || (level->shows_value && !is_fixed));
+}
+
+static void add_metric_entry(struct buf *buf, const struct level *level, bool is_detailed)
+{
+    if (level->above->above != NULL) {
+        add_metric_entry(buf, level->above, is_detailed);
+        buf_add(buf, "%c", RULE_METRIC_ENTRY);
+    }
+    buf_add(buf, "%.*s", (int)level->key.len, (const char *)level->key.ptr);
+    if (level->has_value)
+        buf_add(buf, "%c%.*s", RULE_METRIC_VALUE, (int)level->value.len,
+                (const char *)level->value.ptr);
+    if (shows_value(level, is_detailed))
+        buf_add(buf, "%c", RULE_METRIC_SHOWN);
+}
+
+static uint32_t shown_entries(const struct level *level, bool is_detailed)
+{
+    uint32_t bits = 0;
+    for (; level->above != NULL; level = level->above)
+        bits |= (uint32_t)shows_value(level, is_detailed) << (level->depth - 1);
+    return bits;
+}
+
+static void name_in_metrics(struct reading *reading, const struct level *level, struct rule *rule)
+{
+    struct buf buf = buf_of(NULL, 0);
+    add_metric_entry(&buf, level, rule->detailed_metric);
+    char *text = arena_take(&reading->rules->texts, buf.len + 1);
+    if (text == NULL) {
+        tell_no_memory(&reading->source);
+        return;
+    }
+    buf = buf_of(text, buf.len + 1);
+    add_metric_entry(&buf, level, rule->detailed_metric);
+    rule->metric = text;
+    rule->shown = shown_entries(level, rule->detailed_metric);
+}
+
+static const char *keep(struct reading *reading, struct span text)
+{
+    return text.len == 0 ? "" : arena_text(&reading->rules->texts, text);
+}
+
+static size_t n_parts(const struct yaml_value *list)
+{
+    size_t n = 0;
+    for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
+        n++;
+    return n;
+}
+
+static void read_replaced(struct reading *reading, const struct yaml_value *item, struct span own,
+                          const char **name)
+{
+    struct fields fields;
+    struct span text = {NULL, 0};
+    if (!schema_read(&reading->source, &shape_replaces, item, &fields))
+        return;
+    size_t diagnostics_before = diagnostics_count(reading->source.diagnostics);
+    schema_text(&reading->source, &fields, REPLACES_NAME, &text);
+    if (diagnostics_count(reading->source.diagnostics) > diagnostics_before)
+        return;
+    if (text.len == 0)
+        diagnostics_add(&reading->source, item->place,
+                        "expected the name of another limit, found none");
+    else if (text.len == own.len && memcmp(text.ptr, own.ptr, own.len) == 0)
+        schema_fault(&reading->source, &fields, REPLACES_NAME,
+                     "a limit cannot replace itself, \"%s\"", fault_text(own).text);
+    *name = keep(reading, text);
+    if (*name == NULL)
+        tell_no_memory(&reading->source);
+}
+
+static void read_replaces(struct reading *reading, const struct fields *fields, struct span own,
+                          struct rule *rule)
+{
+    const struct yaml_value *list = schema_value(fields, LIMIT_REPLACES);
+    if (list == NULL)
+        return;
+    if (list->kind != YAML_LIST) {
+        schema_fault(&reading->source, fields, LIMIT_REPLACES,
+                     "expected a list of {name: NAME}, found %s", schema_found(list).text);
+        return;
+    }
+    size_t n = n_parts(list);
+    const char **names = arena_take(&reading->rules->texts, (n + 1) * sizeof(*names));
+    if (names == NULL) {
+        tell_no_memory(&reading->source);
+        return;
+    }
+    rule->replaces = names;
+    for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
+        read_replaced(reading, part->value, own, &names[rule->n_replaces++]);
+}
+
+static void read_rate_limit(struct reading *reading, const struct fields *fields, struct span name,
+                            struct rule *rule)
+{
+    const struct source *source = &reading->source;
+    const struct store_reading store = {source, reading->options, reading->stores};
+    struct limit limit;
+    schema_flag(source, fields, LIMIT_UNLIMITED, &rule->unlimited);
+    read_replaces(reading, fields, name, rule);
+    if (rule->unlimited) {
+        refuse_limit(source, fields);
+    } else if (read_limit(source, fields, reading->options->default_algorithm, &limit)) {
+        rule->quota = limit.quota;
+        rule->requests_per_unit = limit.requests_per_unit;
+        rule->unit = limit.unit;
+        rule->hits = read_hits(source, fields, &limit);
+    }
+    rule->has_on_expiry = schema_kept(source, fields, LIMIT_ON_EXPIRY, &rule->kept_units);
+    if (rule->unlimited && rule->has_on_expiry)
+        schema_fault(source, fields, LIMIT_ON_EXPIRY,
+                     "an unlimited rule counts nothing, and so nothing is reserved under it");
+    if (!read_store(&store, fields, &reading->rules->texts, rule))
+        tell_no_memory(source);
+}
+
+static void read_shadow(struct reading *reading, const struct fields *entry, struct rule *rule)
+{
+    const struct yaml_value *value = schema_value(entry, ENTRY_SHADOW);
+    struct fields fields;
+    struct limit limit;
+    if (value == NULL)
+        return;
+    if (rule->unlimited)
+        schema_fault(&reading->source, entry, ENTRY_SHADOW,
+                     "an unlimited rule counts nothing, and so has no candidate beside it; try the "
+                     "limit with shadow_mode: true");
+    else if (schema_read(&reading->source, &shape_shadow, value, &fields) &&
+             read_limit(&reading->source, &fields, reading->options->default_algorithm, &limit)) {
+        rule->shadow = limit.quota;
+        rule->has_shadow = true;
     }
 }
+
+static void read_flags(const struct source *source, const struct fields *entry, struct rule *rule)
+{
+    schema_flag(source, entry, ENTRY_SHADOW_MODE, &rule->shadow_mode);
+    schema_flag(source, entry, ENTRY_QUOTA_MODE, &rule->quota_mode);
+    schema_flag(source, entry, ENTRY_DETAILED_METRIC, &rule->detailed_metric);
+}
+
+static void add_store_name(struct store_name *name, const struct level *level)
+{
+    if (level->above->above != NULL)
+        add_store_name(name, level->above);
+    store_name_add(name, "/", level->key);
+    if (level->has_value)
+        store_name_add(name, "=", level->value);
+}
+
+/* The name of its states in a store, or of those of its candidate. NULL: no memory. */
+static const char *store_name_text(struct reading *reading, const struct level *level,
+                                   struct span name, bool is_shadow)
+{
+    struct store_name text = {.len = 0};
+    store_name_add(&text, "", span_of_text(reading->domain));
+    add_store_name(&text, level);
+    if (name.len > 0 || is_shadow)
+        store_name_add(&text, "@", name);
+    if (is_shadow)
+        store_name_add(&text, "@", span_of_text("shadow"));
+    store_name_end(&text, rule_id_named(level->id, name, is_shadow));
+    return arena_text(&reading->rules->texts, span_of(text.text, text.len));
+}
+
+static void name_states(struct reading *reading, const struct level *level, struct span name,
+                        struct rule *rule)
+{
+    struct rule_store *store = &rule->store;
+    if (store->label == NULL)
+        return;
+    store->name = store_name_text(reading, level, name, false);
+    if (rule->has_shadow)
+        store->shadow_name = store_name_text(reading, level, name, true);
+    if (store->name == NULL || (rule->has_shadow && store->shadow_name == NULL))
+        tell_no_memory(&reading->source);
+}
+
+static void name_rule(struct reading *reading, const struct level *level,
+                      const struct fault_place *place, struct span name, struct rule *rule)
+{
+    rule->domain = reading->domain;
+    rule->file = reading->path;
+    rule->path = path_text(reading, level);
+    rule->name = keep(reading, name);
+    rule->line = place->line;
+    rule->column = place->column;
+    if (rule->path == NULL || rule->name == NULL)
+        tell_no_memory(&reading->source);
+    rule->id = rule_id_short(rule_id_named(level->id, name, false));
+    rule->quota.rule = rule->id;
+    if (rule->has_shadow)
+        rule->shadow.rule = rule_id_short(rule_id_named(level->id, name, true));
+}
+
+static void read_ban_of(struct reading *reading, const struct fields *entry, struct rule *rule)
+{
+    const struct yaml_value *value = schema_value(entry, ENTRY_BAN);
+    if (value == NULL)
+        return;
+    if (rule->unlimited)
+        schema_fault(&reading->source, entry, ENTRY_BAN,
+                     "an unlimited rule never denies, so it cannot ban");
+    read_ban(&reading->source, value, &rule->ban);
+}
+
+static void read_rule(struct reading *reading, const struct fields *entry,
+                      const struct level *level)
+{
+    struct fields fields;
+    struct span name = {NULL, 0};
+    const struct yaml_value *value = schema_value(entry, ENTRY_RATE_LIMIT);
+    if (!schema_read(&reading->source, &shape_limit, value, &fields))
+        return;
+    struct rule *rule = rules_add_rule(reading->rules);
+    if (rule == NULL) {
+        tell_no_memory(&reading->source);
+        return;
+    }
+    schema_text(&reading->source, &fields, LIMIT_NAME, &name);
+    read_rate_limit(reading, &fields, name, rule);
+    read_flags(&reading->source, entry, rule);
+    read_shadow(reading, entry, rule);
+    read_ban_of(reading, entry, rule);
+    rule->share_threshold = level->any_shares;
+    rule->value_to_metric = level->any_shows;
+    rule->metadata = level->metadata;
+    name_rule(reading, level, &entry->map->place, name, rule);
+    name_states(reading, level, name, rule);
+    name_in_metrics(reading, level, rule);
+    struct place *place = place_of(reading, level->place);
+    place->rule = rule->index;
+    place->id = rule->id;
+}
+
+/* Keys that belong to a limit, where there is none. */
+static void refuse_without_limit(const struct source *source, const struct fields *entry)
+{
+    static const int keys[] = {ENTRY_SHADOW, ENTRY_BAN};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (schema_value(entry, keys[i]) != NULL)
+            schema_fault(source, entry, keys[i], "expected a rate_limit beside it, found none");
+}
+
+/* ---- Entries --------------------------------------------------------------------------------- */
+
+static void read_list(struct reading *reading, const struct level *above,
+                      const struct yaml_value *list);
+
+static void read_key(const struct source *source, const struct fields *entry, struct level *level)
+{
+    size_t diagnostics_before = diagnostics_count(source->diagnostics);
+    schema_text(source, entry, ENTRY_KEY, &level->key);
+    if (level->key.len == 0 && diagnostics_count(source->diagnostics) == diagnostics_before)
+        diagnostics_add(source, schema_place(entry, ENTRY_KEY),
+                        "expected a key that is not empty, found none");
+    if (wildcard_is(level->key))
+        warnings_add(source, schema_place(entry, ENTRY_KEY),
+                     "key: a * in a key stands for itself, and in a value for any text");
+    level->has_value =
+        schema_text(source, entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
+}
+
+static void read_sharing(const struct source *source, const struct fields *entry,
+                         struct reading *reading, struct level *level)
+{
+    schema_flag(source, entry, ENTRY_SHARE_THRESHOLD, &level->shares);
+    schema_flag(source, entry, ENTRY_VALUE_TO_METRIC, &level->shows_value);
+    level->any_shows = level->above->any_shows || level->shows_value;
+    level->any_shares = level->above->any_shares || level->shares;
+    if (!level->shares)
+        return;
+    if (!level->has_value || !wildcard_is(level->value))
+        schema_fault(source, entry, ENTRY_SHARE_THRESHOLD,
+                     "only values of a pattern can share; expected a value with * in it");
+    place_of(reading, level->place)->is_shared = true;
+}
+
+static void read_entry(struct reading *reading, const struct level *above,
+                       const struct yaml_value *value)
+{
+    const struct source *source = &reading->source;
+    struct fields entry;
+    struct level level = {.above = above, .key = span_of("", 0), .depth = above->depth + 1};
+    if (!schema_read(source, &shape_entry, value, &entry))
+        return;
+    read_key(source, &entry, &level);
+    if (!take_place(reading, &entry, &level))
+        return;
+    level.id = rule_id_below(above->id, level.key, level.value, level.has_value);
+    read_sharing(source, &entry, reading, &level);
+    level.metadata = read_metadata(source, &entry, &reading->rules->texts);
+    if (schema_value(&entry, ENTRY_RATE_LIMIT) != NULL)
+        read_rule(reading, &entry, &level);
+    else
+        refuse_without_limit(source, &entry);
+    const struct yaml_value *below = schema_value(&entry, ENTRY_DESCRIPTORS);
+    if (below != NULL)
+        read_list(reading, &level, below);
+}
+
+static void read_list(struct reading *reading, const struct level *above,
+                      const struct yaml_value *list)
+{
+    const struct source *source = &reading->source;
+    if (list->kind != YAML_LIST) {
+        diagnostics_add(source, list->place, "descriptors: expected a list of entries, found %s",
+                        schema_found(list).text);
+        return;
+    }
+    if (above->depth == ENTRIES_MAX) {
+        diagnostics_add(source, list->place,
+                        "descriptors: a descriptor has at most %d entries; this one is deeper",
+                        ENTRIES_MAX);
+        return;
+    }
+    for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
+        read_entry(reading, above, part->value);
+}
+
+/* The entries below a domain; NULL: none. Adds errors to the diagnostics. */
+static void read_entries(struct reading *reading, uint32_t domain,
+                         const struct yaml_value *descriptors)
+{
+    struct level level = {.place = domain,
+                          .id = rule_id_of_domain(place_text(place_of(reading, domain)))};
+    if (descriptors != NULL)
+        read_list(reading, &level, descriptors);
+}
+
+/* ---- Domains --------------------------------------------------------------------------------- */
 
 /* Grows the data for the domain that was added last. */
 static bool add_tag(struct reading *reading)
@@ -61,8 +561,7 @@ static bool read_domain(struct reading *reading, const struct fields *fields, st
     if (schema_text(&reading->source, fields, FILE_DOMAIN, name) && name->len > 0)
         return true;
     if (diagnostics_count(reading->source.diagnostics) == diagnostics_before)
-        diagnostics_add(reading->source.diagnostics, reading->source.path,
-                        schema_place(fields, FILE_DOMAIN),
+        diagnostics_add(&reading->source, schema_place(fields, FILE_DOMAIN),
                         "expected a domain that is not empty, found none");
     return false;
 }
@@ -160,7 +659,7 @@ static void load_file(struct reading *reading, bool may_merge)
     }
     const struct yaml_value *root = NULL;
     if (file->text.len > RULES_TEXT_MAX)
-        diagnostics_add(reading->source.diagnostics, file->path, (struct fault_place){0},
+        diagnostics_add(&reading->source, (struct fault_place){0},
                         "expected at most %d bytes, found %zu", RULES_TEXT_MAX, file->text.len);
     else
         root = yaml_read(&values, file, reading->source.diagnostics);
@@ -180,6 +679,17 @@ static bool keep_stores(struct reading *reading)
             return false;
     }
     return true;
+}
+
+/* The same files hash alike wherever they are read; no text can choose its own hash. */
+static void choose_secret(const struct rules_file *files, size_t n_files, uint64_t secret[2])
+{
+    secret[0] = secret[1] = 0;
+    for (size_t i = 0; i < n_files; i++) {
+        struct hash128 hash = siphash13_128(secret, i, files[i].text.ptr, files[i].text.len);
+        secret[0] = hash.lo;
+        secret[1] = hash.hi;
+    }
 }
 
 struct rules *rules_load(const struct rules_file *files, size_t n_files,

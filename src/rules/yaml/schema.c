@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which keys a mapping has; schema_values.c reads their values. */
+/* Which keys a mapping has, and their values. */
 #include "rules/yaml/schema.h"
 
 #include "algorithm/nearest.h"
@@ -7,13 +7,86 @@
 #include "algorithm/text.h"
 #include "base/buf.h"
 #include "base/limits.h"
-#include "rules/yaml/yaml_scalar.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #define MERGES_MAX 8 /* mappings that merge others, one within the other */
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+#define KEYS(names) .keys = (names), .n_keys = sizeof(names) / sizeof((names)[0])
+
+static const char *const file_keys[] = {
+    [FILE_DOMAIN] = "domain",
+    [FILE_STORE_TAG] = "store_tag",
+    [FILE_DESCRIPTORS] = "descriptors",
+};
+
+static const char *const entry_keys[] = {
+    [ENTRY_KEY] = "key",
+    [ENTRY_VALUE] = "value",
+    [ENTRY_RATE_LIMIT] = "rate_limit",
+    [ENTRY_SHADOW] = "shadow",
+    [ENTRY_BAN] = "ban",
+    [ENTRY_DESCRIPTORS] = "descriptors",
+    [ENTRY_METADATA] = "metadata",
+    [ENTRY_SHADOW_MODE] = "shadow_mode",
+    [ENTRY_QUOTA_MODE] = "quota_mode",
+    [ENTRY_DETAILED_METRIC] = "detailed_metric",
+    [ENTRY_VALUE_TO_METRIC] = "value_to_metric",
+    [ENTRY_SHARE_THRESHOLD] = "share_threshold",
+};
+
+static const char *const limit_keys[] = {
+    [LIMIT_REQUESTS_PER_UNIT] = "requests_per_unit",
+    [LIMIT_UNIT] = "unit",
+    [LIMIT_PERIOD] = "period",
+    [LIMIT_ALGORITHM] = "algorithm",
+    [LIMIT_CALENDAR] = "calendar",
+    [LIMIT_UTC_OFFSET] = "utc_offset",
+    [LIMIT_BURST] = "burst",
+    [LIMIT_RESOLUTION] = "resolution",
+    [LIMIT_TIME_SLACK] = "time_slack",
+    [LIMIT_COUNT_SLACK] = "count_slack",
+    [LIMIT_LEASE] = "lease",
+    [LIMIT_COUNT_DENIED] = "count_denied",
+    [LIMIT_WHEN_FULL] = "when_full",
+    [LIMIT_NAME] = "name",
+    [LIMIT_REPLACES] = "replaces",
+    [LIMIT_UNLIMITED] = "unlimited",
+    [LIMIT_ON_STORE_ERROR] = "on_store_error",
+    [LIMIT_STORE] = "store",
+    [LIMIT_LEASE_UNITS] = "lease_units",
+    [LIMIT_LEASE_TERM] = "lease_term",
+    [LIMIT_LOCAL_START] = "local_start",
+    [LIMIT_LOCAL_FOR] = "local_for",
+    [LIMIT_LOCAL_THEN] = "local_then",
+    [LIMIT_HITS] = "hits",
+    [LIMIT_ON_EXPIRY] = "on_expiry",
+};
+
+static const char *const ban_keys[] = {
+    [BAN_AFTER] = "after",   [BAN_FOR] = "for", [BAN_WITHIN] = "within",
+    [BAN_FACTOR] = "factor", [BAN_MAX] = "max",
+};
+
+static const char *const replaces_keys[] = {[REPLACES_NAME] = "name"};
+
+const struct shape shape_file = {"the file", "a file", KEYS(file_keys)};
+const struct shape shape_entry = {"an entry", "an entry with a key", KEYS(entry_keys)};
+const struct shape shape_limit = {"rate_limit", "a rate_limit with its keys", KEYS(limit_keys)};
+const struct shape shape_shadow = {
+    .name = "shadow",
+    .article = "a shadow with the keys of a limit",
+    .keys = limit_keys,
+    .n_keys = LIMIT_NAME,
+};
+const struct shape shape_ban = {"ban", "a ban with its keys", KEYS(ban_keys)};
+const struct shape shape_replaces = {"replaces", "{name: NAME}", KEYS(replaces_keys)};
+
+_Static_assert(sizeof(limit_keys) / sizeof(limit_keys[0]) <= FIELDS_MAX, "fields hold every key");
 
 static int key_number(const struct shape *shape, struct span name)
 {
@@ -41,33 +114,29 @@ static void tell_unknown(const struct source *source, const struct shape *shape,
     int nearest = nearest_name(key->text, shape->keys, shape->n_keys);
     struct fault_text shown = fault_text(key->text);
     if (home != NULL)
-        diagnostics_add(source->diagnostics, source->path, key->place,
-                        "unknown key \"%s\" in %s: it is a key of %s", shown.text, shape->name,
-                        home->name);
+        diagnostics_add(source, key->place, "unknown key \"%s\" in %s: it is a key of %s",
+                        shown.text, shape->name, home->name);
     else if (nearest >= 0)
-        diagnostics_add(source->diagnostics, source->path, key->place,
-                        "unknown key \"%s\" in %s; did you mean \"%s\"?", shown.text, shape->name,
-                        shape->keys[nearest]);
+        diagnostics_add(source, key->place, "unknown key \"%s\" in %s; did you mean \"%s\"?",
+                        shown.text, shape->name, shape->keys[nearest]);
     else
-        diagnostics_add(source->diagnostics, source->path, key->place, "unknown key \"%s\" in %s",
-                        shown.text, shape->name);
+        diagnostics_add(source, key->place, "unknown key \"%s\" in %s", shown.text, shape->name);
 }
 
 static void read_key(const struct source *source, struct fields *fields,
                      const struct yaml_part *part)
 {
     if (part->key->kind != YAML_TEXT) {
-        diagnostics_add(source->diagnostics, source->path, part->key->place,
-                        "expected the name of a key, found %s", yaml_kind_name(part->key));
+        diagnostics_add(source, part->key->place, "expected the name of a key, found %s",
+                        yaml_kind_name(part->key));
         return;
     }
     int key = key_number(fields->shape, part->key->text);
     if (key < 0)
         tell_unknown(source, fields->shape, part->key);
     else if (fields->parts[key] != NULL)
-        diagnostics_add(source->diagnostics, source->path, part->key->place,
-                        "the key \"%s\" is there already, in line %u", fields->shape->keys[key],
-                        (unsigned)fields->parts[key]->key->place.line);
+        diagnostics_add(source, part->key->place, "the key \"%s\" is there already, in line %u",
+                        fields->shape->keys[key], (unsigned)fields->parts[key]->key->place.line);
     else
         fields->parts[key] = part;
 }
@@ -86,8 +155,7 @@ static void merge(const struct source *source, struct fields *fields,
 {
     struct fields found = {.shape = fields->shape, .map = merged};
     if (merged->kind != YAML_MAP || depth == MERGES_MAX) {
-        diagnostics_add(source->diagnostics, source->path, merged->place,
-                        "<<: expected a mapping or a list of mappings, %s",
+        diagnostics_add(source, merged->place, "<<: expected a mapping or a list of mappings, %s",
                         depth == MERGES_MAX ? "not nested so deeply" : "found neither");
         return;
     }
@@ -119,8 +187,8 @@ bool schema_read(const struct source *source, const struct shape *shape,
 {
     *fields = (struct fields){.shape = shape, .map = value};
     if (value->kind != YAML_MAP) {
-        diagnostics_add(source->diagnostics, source->path, value->place, "expected %s, found %s",
-                        shape->article, schema_found(value).text);
+        diagnostics_add(source, value->place, "expected %s, found %s", shape->article,
+                        schema_found(value).text);
         return false;
     }
     read_map(source, fields, value, 0);
@@ -147,8 +215,7 @@ void schema_fault(const struct source *source, const struct fields *fields, int 
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    diagnostics_add(source->diagnostics, source->path, schema_place(fields, key), "%s: %s",
-                    fields->shape->keys[key], message);
+    diagnostics_add(source, schema_place(fields, key), "%s: %s", fields->shape->keys[key], message);
 }
 
 /* Reads the values of keys: texts, flags, numbers, durations, choices. */
@@ -204,7 +271,7 @@ static void warn_of_octal(const struct source *source, const struct fields *fiel
 {
     size_t zero = text.ptr[0] == '+';
     if (number >= 8 && text.ptr[zero] == '0' && (text.ptr[zero + 1] & 0x40) == 0)
-        warnings_add(source->diagnostics, source->path, schema_place(fields, key),
+        warnings_add(source, schema_place(fields, key),
                      "%s: a leading 0 makes %s an octal number, %" PRIu32, fields->shape->keys[key],
                      fault_text(text).text, number);
 }

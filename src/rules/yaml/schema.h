@@ -11,12 +11,6 @@
 #define FIELD_TEXT_MAX 4096 /* bytes in one text of a file */
 #define FIELDS_MAX 32       /* keys of one shape, at most */
 
-/* Where errors of a file go. */
-struct source {
-    const char *path;
-    struct rules_diagnostics *diagnostics;
-};
-
 /* A kind of mapping. The number of a key is its index among the names. */
 struct shape {
     const char *name;    /* "rate_limit" */

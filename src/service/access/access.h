@@ -105,8 +105,8 @@ static inline uint8_t access_keep_peer(char to[ACCESS_PEER_MAX], struct span pee
 struct access_guess_options {
     /* Wrong secrets per minute of one address until its secrets are not checked; 0: no limit */
     unsigned per_minute;
-    /* A secret was wrong, or was not checked; `address` as in service/access/guesses.h. Any
-     * thread */
+    /* A secret was wrong, or was not checked; `address`: "192.0.2.7", "2001:db8::",
+     * "unix". Any thread */
     void (*refused)(void *arg, const char *address, const char *frontend);
     void *arg;
 };

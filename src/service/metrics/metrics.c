@@ -1,10 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Counting: each worker writes to its own memory. */
+/*
+ * The metrics: each worker counts in memory of its own, a reader sums up. A rule has a series,
+ * which is found again after a reload, and so has each value of a rule that shows values. Series
+ * are made under the lock and never freed; values are found without it.
+ */
 #include "service/metrics/metrics_parts.h"
 
+#include "base/siphash.h"
+#include "base/utf8.h"
 #include "base/wide_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+#define VALUE_MAX 128 /* bytes of a value that are kept */
+#define DETAILS_MAX (METRICS_DETAIL_SLOTS / 2)
+#define OTHER "other"
+#define PORTION 256 /* rules bound under one hold of the lock, so that workers do not wait long */
+#define THOUSANDTHS 1000
 
 const char *const metrics_frontend_names[METRICS_FRONTENDS] = {"resp", "http", "grpc"};
 const char *const metrics_outcome_names[METRICS_OUTCOMES] = {"allow",  "deny",   "never",
@@ -13,6 +26,359 @@ const char *const metrics_refusal_names[METRICS_REFUSALS] = {"total", "address",
                                                              "memory"};
 const char *const metrics_error_names[METRICS_ERRORS] = {
     "none", "bad_request", "forbidden", "gone", "conflict", "full", "unavailable"};
+const char *const metrics_store_error_names[BACKEND_ERRORS] = {
+    "other", "late", "lost", "unreachable", "overload", "busy", "state", "stopped"};
+const char *const metrics_store_state_names[STORE_STATES] = {"asked", "probed", "stopped"};
+
+/* ---- Series ---------------------------------------------------------------------------------- */
+
+static void free_series(struct series *series)
+{
+    if (series == NULL)
+        return;
+    free(series->domain);
+    free(series->rule);
+    free(series->value);
+    free(series->entries);
+    free(series);
+}
+
+static char *copy_text(struct span text)
+{
+    char *copy = malloc(text.len + 1);
+    if (copy == NULL)
+        return NULL;
+    if (text.len > 0)
+        memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
+    return copy;
+}
+
+static bool has_space(struct metrics *metrics)
+{
+    if (metrics->n_series == METRICS_SERIES_MAX)
+        return false;
+    if (metrics->n_series < metrics->series_space)
+        return true;
+    size_t space = metrics->series_space > 0 ? 2 * metrics->series_space : METRICS_CHUNK;
+    struct series **series = realloc(metrics->series, space * sizeof(struct series *));
+    if (series == NULL)
+        return false;
+    metrics->series = series;
+    metrics->series_space = space;
+    return true;
+}
+
+/* The labels of a series. value.ptr is NULL for a rule. */
+struct series_name {
+    const char *domain, *rule;
+    struct span value;
+};
+
+static struct series *add_series(struct metrics *metrics, uint64_t id, struct series_name name)
+{
+    struct series *made = has_space(metrics) ? calloc(1, sizeof(*made)) : NULL;
+    if (made == NULL)
+        return NULL;
+    made->id = id;
+    made->number = (uint32_t)metrics->n_series;
+    made->domain = copy_text(span_of_text(name.domain));
+    made->rule = copy_text(span_of_text(name.rule));
+    made->value = name.value.ptr != NULL ? copy_text(name.value) : NULL;
+    if (made->domain == NULL || made->rule == NULL ||
+        (name.value.ptr != NULL && made->value == NULL)) {
+        free_series(made);
+        return NULL;
+    }
+    metrics->series[metrics->n_series++] = made;
+    return made;
+}
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
+
+/* The slot of an id in the list, or the free one where it belongs. */
+static uint32_t *place_of(const struct metrics *metrics, uint64_t id)
+{
+    size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) % metrics->by_id_space;
+    while (metrics->by_id[at] != 0 && metrics->series[metrics->by_id[at] - 1]->id != id)
+        at = at + 1 < metrics->by_id_space ? at + 1 : 0;
+    return &metrics->by_id[at];
+}
+
+/* Reserves memory for so many more rules, with as many free slots. */
+static bool widen(struct metrics *metrics, size_t more)
+{
+    size_t space = 2 * (metrics->n_series + more) + 1;
+    if (space <= metrics->by_id_space)
+        return true;
+    uint32_t *by_id = calloc(space, sizeof(*by_id)), *old = metrics->by_id;
+    if (by_id == NULL)
+        return false;
+    size_t old_space = metrics->by_id_space;
+    metrics->by_id = by_id;
+    metrics->by_id_space = space;
+    for (size_t i = 0; i < old_space; i++)
+        if (old[i] != 0)
+            *place_of(metrics, metrics->series[old[i] - 1]->id) = old[i];
+    free(old);
+    return true;
+}
+
+/*
+ * Compares labels, not rule->id, which includes the name. A renamed rule would otherwise be a
+ * second series with the same labels, and Prometheus rejects a page with such a pair.
+ */
+static uint64_t id_of(const char *domain, const char *path)
+{
+    static const uint64_t no_secret[2] = {0, 0};
+    uint64_t id = siphash13_128(no_secret, 0, domain, strlen(domain)).lo;
+    return siphash13_128(no_secret, id, path, strlen(path)).lo;
+}
+
+/* Updates the text and the flags, which may have changed. Without memory the text is kept. */
+static void note_entries(struct series *series, const struct rule *rule)
+{
+    if (rule->metric == NULL ||
+        (series->entries != NULL && strcmp(series->entries, rule->metric) == 0))
+        return;
+    char *entries = copy_text(span_of_text(rule->metric));
+    if (entries == NULL)
+        return;
+    free(series->entries);
+    series->entries = entries;
+}
+
+/* The series of a domain has no path. NULL: the series are full. */
+static struct series *series_for(struct metrics *metrics, const char *domain, const char *path,
+                                 uint64_t binding)
+{
+    uint64_t id = id_of(domain, path);
+    uint32_t *place = place_of(metrics, id);
+    if (*place == 0) {
+        const struct series_name name = {domain, path, {NULL, 0}};
+        struct series *made = add_series(metrics, id, name);
+        if (made == NULL)
+            return NULL;
+        *place = made->number + 1;
+    }
+    struct series *series = metrics->series[*place - 1];
+    series->in_force = binding;
+    return series;
+}
+
+static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
+{
+    struct series *series = series_for(metrics, rule->domain, rule->path, binding);
+    if (series == NULL)
+        return SERIES_OTHER;
+    note_entries(series, rule);
+    return series->number;
+}
+
+static uint32_t number_for_domain(struct metrics *metrics, const char *domain, uint64_t binding)
+{
+    struct series *series = series_for(metrics, domain, "", binding);
+    if (series == NULL)
+        return SERIES_OTHER;
+    series->is_domain = true;
+    return series->number;
+}
+
+struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *rules)
+{
+    size_t n_rules = rules != NULL ? rules_count(rules) : 0;
+    size_t n = n_rules + (rules != NULL ? rules_n_domains(rules) : 0);
+    struct metrics_bound *bound = calloc(1, sizeof(*bound) + n * sizeof(bound->numbers[0]));
+    if (bound == NULL)
+        return NULL;
+    bound->n = n_rules;
+    bound->n_domains = n - n_rules;
+    pthread_mutex_lock(&metrics->lock);
+    uint64_t binding = metrics->bindings + 1;
+    bool has_memory = widen(metrics, n);
+    for (size_t i = 0; i < n; i++) {
+        bound->numbers[i] =
+            !has_memory   ? SERIES_OTHER
+            : i < n_rules ? number_for(metrics, rules_at(rules, i), binding)
+                          : number_for_domain(metrics, rules_domain(rules, i - n_rules), binding);
+        if (i % PORTION == PORTION - 1) {
+            pthread_mutex_unlock(&metrics->lock);
+            pthread_mutex_lock(&metrics->lock);
+        }
+    }
+    metrics->bindings = binding;
+    pthread_mutex_unlock(&metrics->lock);
+    return bound;
+}
+
+void metrics_unbind(struct metrics_bound *bound)
+{
+    free(bound);
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+static uint64_t detail_id(uint32_t rule_number, struct span value)
+{
+    /* No secret: values chosen to collide share a counter, and cause no other harm. */
+    static const uint64_t no_secret[2] = {0, 0};
+    uint64_t id = siphash13_128(no_secret, rule_number, value.ptr, value.len).lo;
+    return id | (id == 0);
+}
+
+/* The slot of a value in the list, or the free one where it belongs. */
+static struct series **detail_place(struct series **details, uint64_t id)
+{
+    for (size_t at = id % METRICS_DETAIL_SLOTS;; at = (at + 1) % METRICS_DETAIL_SLOTS) {
+        /* acquire: the series was written before the pointer was stored. */
+        const struct series *series = __atomic_load_n(&details[at], __ATOMIC_ACQUIRE);
+        if (series == NULL || series->id == id)
+            return &details[at];
+    }
+}
+
+/* A value as text that no other value has: writes invisible bytes and backslashes as numbers. */
+static struct span printable(struct span value, char text[4 * VALUE_MAX])
+{
+    size_t len = 0;
+    for (size_t at = 0; at < value.len;) {
+        const uint8_t *c = value.ptr + at;
+        size_t n = utf8_length(c, value.len - at);
+        bool is_shown = *c == METRICS_VALUE_END ||
+                        (n > 0 && *c != '\\' && !utf8_is_hidden(utf8_code_point(c, n)));
+        n = n > 0 ? n : 1;
+        if (is_shown)
+            memcpy(text + len, c, n);
+        len += is_shown ? n : 0;
+        for (size_t i = 0; i < n && !is_shown; i++) {
+            text[len++] = '\\';
+            text[len++] = 'x';
+            text[len++] = "0123456789abcdef"[c[i] >> 4];
+            text[len++] = "0123456789abcdef"[c[i] & 15];
+        }
+        at += n;
+    }
+    return span_of(text, len);
+}
+
+static struct series *add_detail(struct metrics *metrics, struct series *rule, uint64_t id,
+                                 struct span value)
+{
+    if (metrics->n_details == DETAILS_MAX)
+        return NULL;
+    char text[4 * VALUE_MAX];
+    const struct series_name name = {rule->domain, rule->rule, printable(value, text)};
+    struct series *made = add_series(metrics, id, name);
+    if (made != NULL) {
+        made->of = rule->number;
+        metrics->n_details++;
+        /* release: pairs with the acquire of detail_place(). */
+        __atomic_store_n(detail_place(metrics->details, id), made, __ATOMIC_RELEASE);
+    }
+    return made;
+}
+
+/* The lock is held. The last series of a rule is for all other values together. */
+static uint32_t detail_slow(struct metrics *metrics, uint32_t rule_number, uint64_t id,
+                            struct span value)
+{
+    if (metrics->details == NULL) {
+        struct series **made = calloc(METRICS_DETAIL_SLOTS, sizeof(struct series *));
+        if (made == NULL)
+            return rule_number;
+        __atomic_store_n(&metrics->details, made, __ATOMIC_RELEASE);
+    }
+    struct series *found = *detail_place(metrics->details, id);
+    struct series *rule = metrics->series[rule_number];
+    if (found == NULL && rule->n_details >= METRICS_DETAILS_MAX) {
+        value = span_of_text(OTHER);
+        id = detail_id(rule_number, value);
+        found = *detail_place(metrics->details, id);
+    }
+    if (found == NULL) {
+        found = add_detail(metrics, rule, id, value);
+        if (found != NULL)
+            /* relaxed: it only spares later calls the lock. */
+            __atomic_store_n(&rule->n_details, rule->n_details + 1, __ATOMIC_RELAXED);
+    }
+    return found != NULL ? found->number : SERIES_OTHER;
+}
+
+/*
+ * The series of one value of a rule's series; for any worker. Values past METRICS_DETAILS_MAX share
+ * one.
+ */
+static uint32_t detail_number(struct metrics *metrics, uint32_t rule_number, struct span value)
+{
+    value.len = value.len < VALUE_MAX ? value.len : VALUE_MAX;
+    uint64_t id = detail_id(rule_number, value);
+    struct series **details = __atomic_load_n(&metrics->details, __ATOMIC_ACQUIRE);
+    const struct series *found = details != NULL ? *detail_place(details, id) : NULL;
+    if (found != NULL)
+        return found->number;
+    pthread_mutex_lock(&metrics->lock);
+    uint32_t number = detail_slow(metrics, rule_number, id, value);
+    pthread_mutex_unlock(&metrics->lock);
+    return number;
+}
+
+/* ---- Opening and closing --------------------------------------------------------------------- */
+
+struct metrics *metrics_new(unsigned workers)
+{
+    struct metrics *metrics = calloc(1, sizeof(*metrics));
+    if (metrics == NULL)
+        return NULL;
+    pthread_mutex_init(&metrics->lock, NULL);
+    metrics->n_workers = workers;
+    metrics->names = METRICS_NAMES_STINT;
+    metrics->workers = aligned_alloc(128, workers * sizeof(*metrics->workers));
+    if (metrics->workers == NULL) {
+        metrics->n_workers = 0;
+        metrics_free(metrics);
+        return NULL;
+    }
+    memset(metrics->workers, 0, workers * sizeof(*metrics->workers));
+    for (unsigned i = 0; i < workers; i++)
+        metrics->workers[i].metrics = metrics;
+    const struct series_name none = {"", "", {NULL, 0}}, other = {"", OTHER, {NULL, 0}};
+    if (add_series(metrics, 0, none) == NULL || add_series(metrics, 0, other) == NULL) {
+        metrics_free(metrics);
+        return NULL;
+    }
+    return metrics;
+}
+
+static void free_stores(struct metrics *metrics)
+{
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        free(metrics->stores[i].name);
+        free(metrics->stores[i].workers);
+    }
+    metrics->n_stores = 0;
+}
+
+void metrics_free(struct metrics *metrics)
+{
+    if (metrics == NULL)
+        return;
+    for (unsigned i = 0; i < metrics->n_workers; i++)
+        for (unsigned chunk = 0; chunk < METRICS_CHUNKS_MAX; chunk++) {
+            free(metrics->workers[i].chunks[chunk]);
+            free(metrics->workers[i].hits[chunk]);
+        }
+    for (size_t i = 0; i < metrics->n_series; i++)
+        free_series(metrics->series[i]);
+    free_stores(metrics);
+    free(metrics->workers);
+    free(metrics->series);
+    free(metrics->by_id);
+    free(metrics->details);
+    pthread_mutex_destroy(&metrics->lock);
+    free(metrics);
+}
+
+/* ---- Counting by a worker -------------------------------------------------------------------- */
 
 struct metrics_worker *metrics_worker(struct metrics *metrics, unsigned worker)
 {
@@ -71,7 +437,7 @@ void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound 
                       const struct rule *rule, struct span value, enum metrics_outcome outcome,
                       uint32_t units)
 {
-    uint32_t number = metrics_detail_number(worker->metrics, number_of(bound, rule), value);
+    uint32_t number = detail_number(worker->metrics, number_of(bound, rule), value);
     count_outcome(metrics_of(worker, number), outcome, units);
 }
 
@@ -161,6 +527,101 @@ void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t 
     count_up(&worker->total.duration_ns, duration_ns);
 }
 
+/* ---- Units as envoyproxy/ratelimit counts them ----------------------------------------------- */
+
+void metrics_count_hits(struct metrics *metrics, unsigned names, unsigned near_thousandths)
+{
+    metrics->names = names;
+    metrics->near_thousandths = near_thousandths;
+}
+
+bool metrics_has_envoy_names(const struct metrics *metrics)
+{
+    return (metrics->names & METRICS_NAMES_ENVOY) != 0;
+}
+
+bool metrics_counts_hits(const struct metrics_worker *worker)
+{
+    return metrics_has_envoy_names(worker->metrics);
+}
+
+/* Not inline: called once for each chunk. */
+static struct hit_metrics *make_hits(struct metrics_worker *worker, uint32_t chunk)
+{
+    struct hit_metrics *made = calloc(METRICS_CHUNK, sizeof(*made));
+    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
+    if (made != NULL)
+        __atomic_store_n(&worker->hits[chunk], made, __ATOMIC_RELEASE);
+    return made;
+}
+
+/* How many of the units that fit lie beyond the near share of the limit. */
+static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits,
+                           uint32_t fitted)
+{
+    uint64_t threshold = (uint64_t)hits->limit * metrics->near_thousandths / THOUSANDTHS;
+    uint64_t used = hits->limit - hits->remaining;
+    uint64_t beyond = used > threshold ? used - threshold : 0;
+    return beyond < fitted ? (uint32_t)beyond : fitted;
+}
+
+void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
+                  const struct rule *rule, const struct metrics_hits *hits)
+{
+    if (bound == NULL || rule->index >= bound->n)
+        return;
+    uint32_t number = bound->numbers[rule->index];
+    if (hits->value.ptr != NULL)
+        number = detail_number(worker->metrics, number, hits->value);
+    struct hit_metrics *chunk = worker->hits[number / METRICS_CHUNK];
+    if (chunk == NULL && (chunk = make_hits(worker, number / METRICS_CHUNK)) == NULL)
+        return;
+    uint64_t *units = chunk[number % METRICS_CHUNK].units;
+    count_up(&units[HITS_TOTAL], hits->asked);
+    uint32_t fitted = hits->is_over ? hits->fitted : hits->asked;
+    count_up(&units[hits->is_over ? HITS_OVER : HITS_WITHIN],
+             hits->is_over ? hits->asked - fitted : hits->asked);
+    if (hits->is_over && hits->is_shadow)
+        count_up(&units[HITS_SHADOW], hits->asked - fitted);
+    count_up(&units[HITS_NEAR], near_units(worker->metrics, hits, fitted));
+}
+
+/* ---- Shared stores --------------------------------------------------------------------------- */
+
+void backend_metrics_took(struct backend_metrics *metrics, uint64_t duration_ns)
+{
+    /* The least i with duration_ns <= STORE_BUCKET_NS << i. */
+    unsigned bucket = bit_length((duration_ns > 0 ? duration_ns - 1 : 0) / STORE_BUCKET_NS);
+    bucket = bucket < STORE_BUCKETS ? bucket : STORE_BUCKETS - 1;
+    backend_metric_up(&metrics->buckets[bucket]);
+    backend_metric_set(&metrics->duration_ns, backend_metric(&metrics->duration_ns) + duration_ns);
+}
+
+bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed)
+{
+    if (metrics->n_stores == RULES_STORES_MAX)
+        return false;
+    struct metrics_store *store = &metrics->stores[metrics->n_stores];
+    size_t size = metrics->n_workers * sizeof(*store->workers);
+    *store = (struct metrics_store){.is_needed = is_needed};
+    store->name = malloc(strlen(name) + 1);
+    store->workers = aligned_alloc(_Alignof(struct backend_metrics), size);
+    if (store->name == NULL || store->workers == NULL) {
+        free(store->name);
+        free(store->workers);
+        return false;
+    }
+    memcpy(store->name, name, strlen(name) + 1);
+    memset(store->workers, 0, size);
+    metrics->n_stores++;
+    return true;
+}
+
+struct backend_metrics *metrics_store(struct metrics *metrics, size_t store, unsigned worker)
+{
+    return store < metrics->n_stores ? &metrics->stores[store].workers[worker] : NULL;
+}
+
 /* ---- Summing --------------------------------------------------------------------------------- */
 
 /* Adds up structs that contain only uint64_t counters. */
@@ -199,4 +660,94 @@ struct total_metrics metrics_sum_total(const struct metrics *metrics)
     for (unsigned i = 0; i < metrics->n_workers; i++)
         add_metrics(&sum, &metrics->workers[i].total, sizeof(sum));
     return sum;
+}
+
+struct hit_metrics metrics_sum_hits(const struct metrics *metrics, uint32_t number)
+{
+    struct hit_metrics sum = {{0}};
+    for (unsigned i = 0; i < metrics->n_workers; i++) {
+        /* acquire: pairs with the release of make_hits(). */
+        const struct hit_metrics *chunk =
+            __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
+        for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
+            sum.units[kind] +=
+                __atomic_load_n(&chunk[number % METRICS_CHUNK].units[kind], __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
+{
+    return a_ns == 0 ? b_ns : b_ns == 0 ? a_ns : min_u64(a_ns, b_ns);
+}
+
+struct backend_metrics metrics_sum_store(const struct metrics *metrics, size_t store)
+{
+    struct backend_metrics sum = {.asks = 0};
+    for (unsigned i = 0; i < metrics->n_workers; i++) {
+        const struct backend_metrics *from = &metrics->stores[store].workers[i];
+        sum.asks += backend_metric(&from->asks);
+        for (unsigned error = 0; error < BACKEND_ERRORS; error++)
+            sum.errors[error] += backend_metric(&from->errors[error]);
+        sum.refused += backend_metric(&from->refused);
+        for (unsigned bucket = 0; bucket < STORE_BUCKETS; bucket++)
+            sum.buckets[bucket] += backend_metric(&from->buckets[bucket]);
+        sum.duration_ns += backend_metric(&from->duration_ns);
+        sum.denials_hit += backend_metric(&from->denials_hit);
+        sum.cautious += backend_metric(&from->cautious);
+        sum.lease_units += backend_metric(&from->lease_units);
+        sum.conflicts += backend_metric(&from->conflicts);
+        sum.busy += backend_metric(&from->busy);
+        sum.damaged += backend_metric(&from->damaged);
+        sum.expired_floor += backend_metric(&from->expired_floor);
+        sum.expired_release += backend_metric(&from->expired_release);
+        sum.expiry_kept_units += backend_metric(&from->expiry_kept_units);
+        sum.tickets_dropped += backend_metric(&from->tickets_dropped);
+        /* Each worker sees the same value. */
+        sum.failovers = max_u64(sum.failovers, backend_metric(&from->failovers));
+        sum.clock_skew_ns = max_u64(sum.clock_skew_ns, backend_metric(&from->clock_skew_ns));
+        sum.state = max_u64(sum.state, backend_metric(&from->state));
+        sum.unavailable_since_ns =
+            earlier(sum.unavailable_since_ns, backend_metric(&from->unavailable_since_ns));
+    }
+    return sum;
+}
+
+void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total)
+{
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        struct backend_metrics sum = metrics_sum_store(metrics, i);
+        total->events[METRICS_EXPIRED_FLOOR] += sum.expired_floor;
+        total->events[METRICS_EXPIRED_RELEASE] += sum.expired_release;
+        total->events[METRICS_EXPIRY_KEPT_UNITS] += sum.expiry_kept_units;
+    }
+}
+
+bool metrics_has_stores(const struct metrics *metrics)
+{
+    for (size_t i = 0; i < metrics->n_stores; i++)
+        if (metrics->stores[i].is_needed && metrics_sum_store(metrics, i).unavailable_since_ns > 0)
+            return false;
+    return true;
+}
+
+/* ---- What changes with time ------------------------------------------------------------------ */
+
+void metrics_reloaded(struct metrics *metrics, bool worked, const char *message, uint64_t now_ns)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->reloads[worked]++;
+    metrics->reloaded_at_ns = now_ns;
+    snprintf(metrics->reload_error, sizeof(metrics->reload_error), "%s", worked ? "" : message);
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_tick(struct metrics *metrics, uint64_t now_ns)
+{
+    pthread_mutex_lock(&metrics->lock);
+    if (metrics->n_samples == 0)
+        metrics->started_ns = now_ns;
+    metrics->samples[metrics->n_samples++ % METRICS_HISTORY] =
+        (struct metrics_sample){now_ns, metrics_sum_total(metrics)};
+    pthread_mutex_unlock(&metrics->lock);
 }

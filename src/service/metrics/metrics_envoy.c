@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define THOUSANDTHS 1000
 #define PREFIX "ratelimit_service_"
 
 static const struct {
@@ -21,65 +20,6 @@ static const struct {
     [HITS_WITHIN] = {"within_limit", "Units granted."},
     [HITS_SHADOW] = {"shadow_mode", "Units over limit, and granted in shadow mode."},
 };
-
-/* ---- Counting -------------------------------------------------------------------------------- */
-
-void metrics_count_hits(struct metrics *metrics, unsigned names, unsigned near_thousandths)
-{
-    metrics->names = names;
-    metrics->near_thousandths = near_thousandths;
-}
-
-bool metrics_has_envoy_names(const struct metrics *metrics)
-{
-    return (metrics->names & METRICS_NAMES_ENVOY) != 0;
-}
-
-bool metrics_counts_hits(const struct metrics_worker *worker)
-{
-    return metrics_has_envoy_names(worker->metrics);
-}
-
-/* Not inline: called once for each chunk. */
-static struct hit_metrics *make_hits(struct metrics_worker *worker, uint32_t chunk)
-{
-    struct hit_metrics *made = calloc(METRICS_CHUNK, sizeof(*made));
-    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
-    if (made != NULL)
-        __atomic_store_n(&worker->hits[chunk], made, __ATOMIC_RELEASE);
-    return made;
-}
-
-/* How many of the units that fit lie beyond the near share of the limit. */
-static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits,
-                           uint32_t fitted)
-{
-    uint64_t threshold = (uint64_t)hits->limit * metrics->near_thousandths / THOUSANDTHS;
-    uint64_t used = hits->limit - hits->remaining;
-    uint64_t beyond = used > threshold ? used - threshold : 0;
-    return beyond < fitted ? (uint32_t)beyond : fitted;
-}
-
-void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
-                  const struct rule *rule, const struct metrics_hits *hits)
-{
-    if (bound == NULL || rule->index >= bound->n)
-        return;
-    uint32_t number = bound->numbers[rule->index];
-    if (hits->value.ptr != NULL)
-        number = metrics_detail_number(worker->metrics, number, hits->value);
-    struct hit_metrics *chunk = worker->hits[number / METRICS_CHUNK];
-    if (chunk == NULL && (chunk = make_hits(worker, number / METRICS_CHUNK)) == NULL)
-        return;
-    uint64_t *units = chunk[number % METRICS_CHUNK].units;
-    count_up(&units[HITS_TOTAL], hits->asked);
-    uint32_t fitted = hits->is_over ? hits->fitted : hits->asked;
-    count_up(&units[hits->is_over ? HITS_OVER : HITS_WITHIN],
-             hits->is_over ? hits->asked - fitted : hits->asked);
-    if (hits->is_over && hits->is_shadow)
-        count_up(&units[HITS_SHADOW], hits->asked - fitted);
-    count_up(&units[HITS_NEAR], near_units(worker->metrics, hits, fitted));
-}
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
@@ -120,7 +60,7 @@ static void add_text(struct page *page, enum form form, struct span text, bool i
             continue;
         struct span plain = span_of(text.ptr + from, i - from);
         if (form == FORM_LABELS)
-            metrics_add_escaped(page, plain);
+            page_add_label(page, plain);
         else
             page_add_span(page, plain);
         if (i < text.len)
@@ -192,20 +132,6 @@ struct table_of_hits {
     size_t n;
 };
 
-static struct hit_metrics sum_hits(const struct metrics *metrics, uint32_t number)
-{
-    struct hit_metrics sum = {{0}};
-    for (unsigned i = 0; i < metrics->n_workers; i++) {
-        /* acquire: pairs with the release of make_hits(). */
-        const struct hit_metrics *chunk =
-            __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
-        for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
-            sum.units[kind] +=
-                __atomic_load_n(&chunk[number % METRICS_CHUNK].units[kind], __ATOMIC_RELAXED);
-    }
-    return sum;
-}
-
 static int by_name(const void *left, const void *right)
 {
     const struct named *a = left, *b = right;
@@ -230,8 +156,8 @@ static void merge_equal(struct table_of_hits *table)
 }
 
 /* A rule that counts by value is written by its values, and by its units without a value. */
-static bool is_told(const struct metrics *metrics, const struct series *series,
-                    const struct hit_metrics *counts)
+static bool is_written(const struct metrics *metrics, const struct series *series,
+                       const struct hit_metrics *counts)
 {
     if (series->number <= SERIES_OTHER || series->is_domain)
         return false;
@@ -243,8 +169,8 @@ static bool collect(const struct metrics *metrics, enum form form, struct table_
 {
     *table = (struct table_of_hits){.all = calloc(metrics->n_series + 1, sizeof(*table->all))};
     for (size_t i = 0; table->all != NULL && i < metrics->n_series; i++) {
-        struct hit_metrics counts = sum_hits(metrics, metrics->series[i]->number);
-        if (!is_told(metrics, metrics->series[i], &counts))
+        struct hit_metrics counts = metrics_sum_hits(metrics, metrics->series[i]->number);
+        if (!is_written(metrics, metrics->series[i], &counts))
             continue;
         struct named *named = &table->all[table->n++];
         *named = (struct named){table->names.len, 0, &table->names, counts};

@@ -220,7 +220,7 @@ static json_t *reloads_json(const struct metrics *metrics, const struct metrics_
     return json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "generation", NUMBER(facts->generation),
                      "rules", NUMBER(facts->rules), "success", NUMBER(metrics->reloads[true]),
                      "failure", NUMBER(metrics->reloads[false]), "age_s", age, "fault",
-                     metrics->reload_fault);
+                     metrics->reload_error);
 }
 
 /* How many keys one sampled key represents, where a table is too large to scan. */
@@ -253,6 +253,53 @@ static json_t *table_json(const struct metrics_facts *facts)
         "full_allowed", NUMBER(info.full_allowed));
 }
 
+/* ---- Shared stores --------------------------------------------------------------------------- */
+
+static json_t *diagnostics_json(const struct backend_metrics *sum)
+{
+    json_t *errors = json_object();
+    for (unsigned error = 0; error < BACKEND_ERRORS; error++)
+        json_object_set_new(errors, metrics_store_error_names[error],
+                            json_integer(NUMBER(sum->errors[error])));
+    json_object_set_new(errors, "refused", json_integer(NUMBER(sum->refused)));
+    return errors;
+}
+
+static json_t *latency_json(const struct backend_metrics *sum)
+{
+    uint64_t count = 0;
+    json_t *buckets = json_array();
+    for (unsigned i = 0; i < STORE_BUCKETS; i++) {
+        count += sum->buckets[i];
+        json_array_append_new(buckets, json_integer(NUMBER(sum->buckets[i])));
+    }
+    return json_pack("{s:I, s:I, s:I, s:o}", "answers", NUMBER(count), "mean_ns",
+                     NUMBER(count > 0 ? sum->duration_ns / count : 0), "first_bucket_ns",
+                     NUMBER(STORE_BUCKET_NS), "buckets", buckets);
+}
+
+static json_t *stores_json(const struct metrics *metrics, uint64_t now_ns)
+{
+    json_t *stores = json_array();
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        struct backend_metrics sum = metrics_sum_store(metrics, i);
+        json_array_append_new(
+            stores,
+            json_pack(
+                "{s:s, s:s, s:f, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "store",
+                metrics->stores[i].name, "state", metrics_store_state_names[sum.state], "away_s",
+                metrics_unavailable_s(&sum, now_ns), "asks", NUMBER(sum.asks), "errors",
+                diagnostics_json(&sum), "latency", latency_json(&sum), "deny_cache_hits",
+                NUMBER(sum.denials_hit), "cautious", NUMBER(sum.cautious), "lease_units",
+                NUMBER(sum.lease_units), "failovers", NUMBER(sum.failovers), "conflicts",
+                NUMBER(sum.conflicts), "busy", NUMBER(sum.busy), "damaged", NUMBER(sum.damaged),
+                "clock_skew_s", (double)sum.clock_skew_ns / (double)NS_PER_S));
+    }
+    return stores;
+}
+
+/* ---- The object ------------------------------------------------------------------------------ */
+
 static int append(const char *text, size_t len, void *page)
 {
     page_add_span(page, span_of(text, len));
@@ -266,7 +313,7 @@ void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, st
     json_object_set_new(object, "clock",
                         json_string(facts->has_virtual_clock ? "virtual" : "real"));
     json_object_set_new(object, "table", table_json(facts));
-    json_object_set_new(object, "stores", metrics_stores_json(metrics, facts->now_ns));
+    json_object_set_new(object, "stores", stores_json(metrics, facts->now_ns));
     pthread_mutex_lock(&metrics->lock);
     const struct total_metrics total = metrics_sum_total(metrics);
     uint64_t up_ns = facts->now_ns > metrics->started_ns ? facts->now_ns - metrics->started_ns : 0;

@@ -3,6 +3,8 @@
 #ifndef STINT_SERVICE_METRICS_METRICS_PARTS_H
 #define STINT_SERVICE_METRICS_METRICS_PARTS_H
 
+#include "base/ns.h"
+#include "base/wide_int.h"
 #include "decide/request.h"
 #include "rules/yaml/rules_load.h"
 #include "service/metrics/metrics.h"
@@ -103,7 +105,7 @@ struct metrics {
     size_t n_details;
     uint64_t reloads[2]; /* failed, succeeded */
     uint64_t reloaded_at_ns;
-    char reload_fault[STINT_ERROR_MAX]; /* "" where the last one succeeded */
+    char reload_error[STINT_ERROR_MAX]; /* "" where the last one succeeded */
     uint64_t started_ns;
     struct metrics_sample samples[METRICS_HISTORY];
     size_t n_samples; /* in all; the latest is at (n_samples - 1) % METRICS_HISTORY */
@@ -114,37 +116,33 @@ static inline void count_up(uint64_t *metric, uint64_t by)
     __atomic_store_n(metric, __atomic_load_n(metric, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
 }
 
-/*
- * The series of one value of a rule's series; for any worker. Values past METRICS_DETAILS_MAX share
- * one.
- */
-uint32_t metrics_detail_number(struct metrics *metrics, uint32_t rule_number, struct span value);
-
 /* The counters of a series, summed over the workers. The lock is held. */
 struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t number);
+struct hit_metrics metrics_sum_hits(const struct metrics *metrics, uint32_t number);
 struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend);
 struct total_metrics metrics_sum_total(const struct metrics *metrics);
+/* The state is that of the worker with the worst state. No lock is needed. */
+struct backend_metrics metrics_sum_store(const struct metrics *metrics, size_t store);
+/* Adds to the events: expired tickets of memcached that were closed by other requests. */
+void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total);
+static inline double metrics_unavailable_s(const struct backend_metrics *sum, uint64_t now_ns)
+{
+    return sum->unavailable_since_ns > 0
+               ? (double)sub_floor(now_ns, sum->unavailable_since_ns) / (double)NS_PER_S
+               : 0;
+}
 
-/* A label's value: any UTF-8. Invalid bytes, and bytes that would break a line, become U+FFFD. */
-void metrics_add_escaped(struct page *page, struct span text);
 /* Under envoyproxy/ratelimit's names. The lock is held. */
 void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
                          enum metrics_format format, struct page *page);
-
-/* Adds to the events: expired tickets of memcached that were closed by other requests. */
-void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total);
-/* Metrics of shared stores; writes nothing where there are none. No lock is needed. */
-void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
-                          enum metrics_format format, struct page *page);
-struct json_t;
-struct json_t *metrics_stores_json(const struct metrics *metrics, uint64_t now_ns);
-void metrics_free_stores(struct metrics *metrics);
 
 /* "resp", "allow", …: the values of labels. */
 extern const char *const metrics_frontend_names[METRICS_FRONTENDS];
 extern const char *const metrics_outcome_names[METRICS_OUTCOMES];
 extern const char *const metrics_refusal_names[METRICS_REFUSALS];
 extern const char *const metrics_error_names[METRICS_ERRORS];
+extern const char *const metrics_store_error_names[BACKEND_ERRORS];
+extern const char *const metrics_store_state_names[STORE_STATES];
 
 /* How many sets of each class are sampled for the live keys of a table: about 100 us. */
 #define METRICS_SETS_LOOKED_AT 512

@@ -5,7 +5,6 @@
  */
 #include "service/metrics/metrics_parts.h"
 
-#include "base/utf8.h"
 #include "table/table.h"
 
 #include <inttypes.h>
@@ -32,22 +31,6 @@ static void family(const struct writing *writing, const char *name, const char *
                end, type);
 }
 
-void metrics_add_escaped(struct page *page, struct span value)
-{
-    for (size_t at = 0, len; at<value.len; at += len> 0 ? len : 1) {
-        uint8_t c = value.ptr[at];
-        len = c < 0x20 || c == 0x7f ? 0 : utf8_length(value.ptr + at, value.len - at);
-        if (c == '\n')
-            page_add(page, "\\n");
-        else if (c == '"' || c == '\\')
-            page_print(page, "\\%c", c);
-        else if (len == 0)
-            page_add(page, UTF8_REPLACEMENT);
-        else
-            page_add_span(page, span_of(value.ptr + at, len));
-    }
-}
-
 /* The values of a series as one text, which differs for any two lists of values. */
 static void add_values(struct page *page, const char *values)
 {
@@ -55,7 +38,7 @@ static void add_values(struct page *page, const char *values)
     bool is_list = strchr(values, METRICS_VALUE_END) != NULL;
     for (size_t len; *values != '\0'; values += len) {
         len = strcspn(values, is_list ? (const char[]){METRICS_VALUE_END, ' ', '\0'} : end);
-        metrics_add_escaped(page, span_of(values, len));
+        page_add_label(page, span_of(values, len));
         if (values[len] != '\0')
             page_add(page, values[len++] == ' ' ? "\\\\x20" : " ");
     }
@@ -64,7 +47,7 @@ static void add_values(struct page *page, const char *values)
 static void label(const struct writing *writing, const char *name, const char *value, bool is_first)
 {
     page_print(writing->page, "%s%s=\"", is_first ? "{" : ",", name);
-    metrics_add_escaped(writing->page, span_of_text(value));
+    page_add_label(writing->page, span_of_text(value));
     page_add(writing->page, "\"");
 }
 
@@ -207,7 +190,7 @@ static void write_requests(const struct writing *writing, const struct frontend_
     family(writing, "requests", "counter", "Requests answered, by verb.");
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         for (int verb = 0; verb < REQUEST_VERBS; verb++)
-            write_parts(writing, "requests_total", frontend, "verb", request_verb_name(verb),
+            write_parts(writing, "requests_total", frontend, "verb", request_verbs[verb].name,
                         frontends[frontend].verbs[verb]);
     family(writing, "request_errors", "counter", "Requests answered with an error, by kind.");
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
@@ -402,10 +385,185 @@ static void write_config(const struct writing *writing)
     line(writing, "config_reloads_total", "result", "success", metrics->reloads[true]);
     line(writing, "config_reloads_total", "result", "failure", metrics->reloads[false]);
     gauge(writing, "config_last_reload_successful", "Whether the last reload succeeded.",
-          metrics->reload_fault[0] == '\0');
+          metrics->reload_error[0] == '\0');
     family(writing, "build_info", "gauge", "The version of the program.");
     line(writing, "build_info", "version", stint_version(), 1);
 }
+
+/* ---- Shared stores --------------------------------------------------------------------------- */
+
+static uint64_t errors_of(const struct backend_metrics *sum)
+{
+    uint64_t n = sum->refused;
+    for (unsigned error = 0; error < BACKEND_ERRORS; error++)
+        n += sum->errors[error];
+    return n;
+}
+
+void metrics_tell_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page)
+{
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        struct backend_metrics sum = metrics_sum_store(metrics, i);
+        if (sum.unavailable_since_ns > 0)
+            page_print(page, "store %s: unavailable for %.1f s\n", metrics->stores[i].name,
+                       metrics_unavailable_s(&sum, now_ns));
+    }
+}
+
+void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page)
+{
+    page_print(page, "# Stores\r\nstores:%zu\r\n", metrics->n_stores);
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        struct backend_metrics sum = metrics_sum_store(metrics, i);
+        page_print(page,
+                   "store%zu:name=%s,state=%s,away_s=%.1f,asks=%" PRIu64 ",errors=%" PRIu64
+                   ",deny_cache_hits=%" PRIu64 ",lease_units=%" PRIu64 "\r\n",
+                   i, metrics->stores[i].name, metrics_store_state_names[sum.state],
+                   metrics_unavailable_s(&sum, now_ns), sum.asks, errors_of(&sum), sum.denials_hit,
+                   sum.lease_units);
+    }
+}
+
+/* stint_NAME{store="…" without the closing brace. */
+static void begin_store(const struct writing *writing, const char *name, size_t store)
+{
+    page_print(writing->page, "stint_%s", name);
+    label(writing, "store", writing->metrics->stores[store].name, true);
+}
+
+static void end_store(const struct writing *writing, uint64_t n)
+{
+    page_add(writing->page, "}");
+    value(writing, n);
+}
+
+static void end_store_s(const struct writing *writing, int digits, double s)
+{
+    page_print(writing->page, "} %.*f\n", digits, s);
+}
+
+/* One number of each store. */
+struct store_metric {
+    const char *name, *type, *help;
+    size_t at; /* in struct backend_metrics */
+};
+
+static void write_store_metric(const struct writing *writing, const struct store_metric *metric,
+                               const struct backend_metrics *sums)
+{
+    char sample[64];
+    bool is_counter = strcmp(metric->type, "counter") == 0;
+    snprintf(sample, sizeof(sample), "%s%s", metric->name, is_counter ? "_total" : "");
+    family(writing, metric->name, metric->type, metric->help);
+    for (size_t i = 0; i < writing->metrics->n_stores; i++) {
+        uint64_t n;
+        memcpy(&n, (const char *)&sums[i] + metric->at, sizeof(n));
+        begin_store(writing, sample, i);
+        end_store(writing, n);
+    }
+}
+
+static void write_store_errors(const struct writing *writing, const struct backend_metrics *sums)
+{
+    family(writing, "store_errors", "counter", "Store requests without a decision, by reason.");
+    for (size_t i = 0; i < writing->metrics->n_stores; i++) {
+        for (unsigned error = 0; error < BACKEND_ERRORS; error++) {
+            begin_store(writing, "store_errors_total", i);
+            label(writing, "reason", metrics_store_error_names[error], false);
+            end_store(writing, sums[i].errors[error]);
+        }
+        begin_store(writing, "store_errors_total", i);
+        label(writing, "reason", "refused", false);
+        end_store(writing, sums[i].refused);
+    }
+}
+
+static void write_store_latency(const struct writing *writing, size_t store,
+                                const struct backend_metrics *sum)
+{
+    uint64_t count = 0;
+    for (unsigned i = 0; i < STORE_BUCKETS; i++) {
+        char bound[32] = "+Inf";
+        count += sum->buckets[i];
+        if (i + 1 < STORE_BUCKETS)
+            snprintf(bound, sizeof(bound), "%.9g", SECONDS((uint64_t)STORE_BUCKET_NS << i));
+        begin_store(writing, "store_latency_seconds_bucket", store);
+        label(writing, "le", bound, false);
+        end_store(writing, count);
+    }
+    begin_store(writing, "store_latency_seconds_sum", store);
+    end_store_s(writing, 9, SECONDS(sum->duration_ns));
+    begin_store(writing, "store_latency_seconds_count", store);
+    end_store(writing, count);
+}
+
+#define COUNTER(name, help, member)                                                                \
+    {                                                                                              \
+        name, "counter", help, offsetof(struct backend_metrics, member)                            \
+    }
+#define GAUGE(name, help, member)                                                                  \
+    {                                                                                              \
+        name, "gauge", help, offsetof(struct backend_metrics, member)                              \
+    }
+
+/* Writes nothing where there are no stores. No lock is needed. */
+static void write_stores(const struct writing *writing)
+{
+    static const struct store_metric asks =
+        COUNTER("store_asks", "Decisions and pool calls that needed a store.", asks);
+    static const struct store_metric state = GAUGE(
+        "store_state", "State of a store's breaker: closed (0), probing (1), open (2).", state);
+    static const struct store_metric others[] = {
+        COUNTER("deny_cache_hits", "Store requests denied by the denial cache.", denials_hit),
+        COUNTER("store_cautious",
+                "Store requests for a key without a state after a failover, which were denied or "
+                "charged.",
+                cautious),
+        GAUGE("lease_units", "Units leased from a store and not used yet.", lease_units),
+        COUNTER("store_failovers", "Servers of a store that restarted, or were replaced.",
+                failovers),
+        COUNTER("store_conflicts",
+                "Updates of a state in memcached that conflicted with another server's.",
+                conflicts),
+        COUNTER("store_busy", "Requests to memcached that timed out after repeated conflicts.",
+                busy),
+        COUNTER("store_damaged",
+                "States in memcached that were damaged, and were replaced by exhausted ones.",
+                damaged),
+        COUNTER("store_tickets_dropped",
+                "Reservations over memcached closed as estimated, as their key had too many open.",
+                tickets_dropped),
+    };
+    const struct metrics *metrics = writing->metrics;
+    struct backend_metrics sums[RULES_STORES_MAX];
+    if (metrics->n_stores == 0)
+        return;
+    for (size_t i = 0; i < metrics->n_stores; i++)
+        sums[i] = metrics_sum_store(metrics, i);
+    write_store_metric(writing, &asks, sums);
+    write_store_errors(writing, sums);
+    family(writing, "store_latency_seconds", "histogram",
+           "Time from a store request to its reply or timeout.");
+    for (size_t i = 0; i < metrics->n_stores; i++)
+        write_store_latency(writing, i, &sums[i]);
+    write_store_metric(writing, &state, sums);
+    family(writing, "store_away_seconds", "gauge",
+           "How long a store has been unavailable; 0: it is available.");
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        begin_store(writing, "store_away_seconds", i);
+        end_store_s(writing, 3, metrics_unavailable_s(&sums[i], writing->facts->now_ns));
+    }
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        write_store_metric(writing, &others[i], sums);
+    family(writing, "store_clock_skew_seconds", "gauge",
+           "The largest time by which another server's clock was ahead, over memcached.");
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        begin_store(writing, "store_clock_skew_seconds", i);
+        end_store_s(writing, 6, SECONDS(sums[i].clock_skew_ns));
+    }
+}
+
+/* ---- The page -------------------------------------------------------------------------------- */
 
 void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
                    enum metrics_format format, struct page *page)
@@ -431,7 +589,7 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
     pthread_mutex_unlock(&metrics->lock);
     if (is_ours) {
         write_table(&writing, &total);
-        metrics_write_stores(metrics, facts->now_ns, format, page);
+        write_stores(&writing);
     }
     if (format == METRICS_OPENMETRICS)
         page_add(page, "# EOF\n");

@@ -2,7 +2,7 @@
 /* Which limit a descriptor meets, and when two descriptors share a counter. */
 #include "unit/ruling.h"
 
-#include "rules/wildcard.h"
+#include "rules/trie.h"
 
 #include <stdlib.h>
 

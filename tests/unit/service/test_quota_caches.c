@@ -2,8 +2,7 @@
 /* What a service keeps of quotas that callers bring along: always the one that was asked for. */
 #include "unit/serving.h"
 
-#include "service/spec_cache.h"
-#include "service/throttle_cache.h"
+#include "service/quota_caches.h"
 
 #include <stdio.h>
 

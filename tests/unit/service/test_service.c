@@ -364,9 +364,9 @@ static void test_roles(void **state)
     for (uint8_t verb = 0; verb < REQUEST_VERBS; verb++) {
         request->verb = verb;
         service_ask(s.service, request, &asks, s.now_ns, &s.reply);
-        assert_int_equal(s.reply.error == REPLY_FORBIDDEN, request_is_administrative(verb));
+        assert_int_equal(s.reply.error == REPLY_FORBIDDEN, request_verbs[verb].is_administrative);
         service_ask(s.service, request, &rules, s.now_ns, &s.reply);
-        assert_int_equal(s.reply.error == REPLY_FORBIDDEN, !request_is_administrative(verb));
+        assert_int_equal(s.reply.error == REPLY_FORBIDDEN, !request_verbs[verb].is_administrative);
     }
     serve_no_more(&s);
 }

@@ -233,7 +233,7 @@ static void assert_same(const struct request *request, const struct reply *a, co
              x->decision.retry_after_ns != y->decision.retry_after_ns))
             fail_msg("%s of %u: %s, status %zu: over %d outcome %u remaining %u, and %d %u %u by "
                      "the table",
-                     request_verb_name(request->verb), request->cost, text, i, x->over,
+                     request_verbs[request->verb].name, request->cost, text, i, x->over,
                      x->decision.outcome, x->decision.remaining, y->over, y->decision.outcome,
                      y->decision.remaining);
     }

@@ -1,17 +1,73 @@
 /* SPDX-License-Identifier: MIT */
-/* Converts max_burst, count and period to a gcra quota, once for each set of numbers. */
-#include "service/throttle_cache.h"
+#include "service/quota_caches.h"
 
 #include "algorithm/gcra.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/ns.h"
+#include "base/siphash.h"
 #include "table/table.h"
 
 #define PERIOD_MAX_S ((uint64_t)INT64_MAX / NS_PER_S)
 #define EXCESS_MAX_NS (NS_PER_MS - 1) /* below this redis-cell does not round up, either */
 
-static size_t place_of(const struct request_throttle *throttle)
+/* ---- SPECs ----------------------------------------------------------------------------------- */
+
+static struct spec_entry *spec_place(struct spec_cache *cache, struct span text)
+{
+    uint64_t hash = siphash13_128(cache->secret, 0, text.ptr, text.len).lo;
+    return &cache->entries[hash % SPEC_CACHE_SIZE];
+}
+
+static bool is_of(const struct spec_entry *entry, struct span text)
+{
+    return entry->text_len == text.len && memcmp(entry->text, text.ptr, text.len) == 0;
+}
+
+static int check_text(struct span text, struct stint_error *error)
+{
+    if (text.len == 0)
+        return err_set(error, STINT_E_SYNTAX,
+                       "a quota is missing, such as \"window 100/1m\" or \"gcra 10/1s burst=20\"");
+    if (text.len > SPEC_TEXT_MAX)
+        return err_set(error, STINT_E_RANGE, "a quota has at most %d bytes; this has %zu",
+                       SPEC_TEXT_MAX, text.len);
+    if (memchr(text.ptr, '\0', text.len) != NULL)
+        return err_set(error, STINT_E_SYNTAX, "a quota is text; this has a byte 0x00 in it");
+    return 0;
+}
+
+/* The name is set last: an entry that failed to parse stays without one. */
+static const struct stint_quota *fill_spec(struct spec_entry *entry, struct stint_table *table,
+                                           struct span text, struct stint_error *error)
+{
+    entry->text_len = 0;
+    memcpy(entry->text, text.ptr, text.len);
+    entry->text[text.len] = '\0';
+    if (stint_quota_parse(&entry->quota, entry->text, error) != 0 ||
+        table_stores(table, &entry->quota, error) != 0)
+        return NULL;
+    entry->text_len = text.len;
+    return &entry->quota;
+}
+
+const struct stint_quota *spec_cache_find(struct spec_cache *cache, struct stint_table *table,
+                                          struct span text, struct stint_error *error)
+{
+    if (check_text(text, error) != 0)
+        return NULL;
+    /* Most requests use the same SPEC as the one before, which is found without hashing it. */
+    struct spec_entry *entry = &cache->entries[cache->last];
+    if (is_of(entry, text))
+        return &entry->quota;
+    entry = spec_place(cache, text);
+    cache->last = (size_t)(entry - cache->entries);
+    return is_of(entry, text) ? &entry->quota : fill_spec(entry, table, text, error);
+}
+
+/* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
+
+static size_t throttle_place(const struct request_throttle *throttle)
 {
     /* No secret is needed: sets of numbers in one slot are only converted again. */
     uint64_t mixed = (uint64_t)throttle->max_burst * UINT64_C(0x9e3779b97f4a7c15) +
@@ -80,9 +136,10 @@ static uint64_t excess_of(const struct throttle_entry *entry)
     return min_u64(sub_floor(kept_ns, exact_ns), EXCESS_MAX_NS);
 }
 
-static const struct throttle_entry *fill(struct throttle_entry *entry, struct stint_table *table,
-                                         const struct request_throttle *throttle,
-                                         struct stint_error *error)
+static const struct throttle_entry *fill_throttle(struct throttle_entry *entry,
+                                                  struct stint_table *table,
+                                                  const struct request_throttle *throttle,
+                                                  struct stint_error *error)
 {
     struct throttle_entry made = {.throttle = *throttle};
     int code = make_quota(&made, error);
@@ -100,10 +157,10 @@ const struct throttle_entry *throttle_cache_find(struct throttle_cache *cache,
                                                  const struct request_throttle *throttle,
                                                  struct stint_error *error)
 {
-    struct throttle_entry *entry = &cache->entries[place_of(throttle)];
+    struct throttle_entry *entry = &cache->entries[throttle_place(throttle)];
     if (is_same(&entry->throttle, throttle) && throttle->period_s != 0)
         return entry;
-    return fill(entry, table, throttle, error);
+    return fill_throttle(entry, table, throttle, error);
 }
 
 const struct stint_quota *throttle_any_quota(void)

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the files of pools: parsed keys, and pools whose states are in a store. */
-#ifndef STINT_SERVICE_POOLS_PARTS_H
-#define STINT_SERVICE_POOLS_PARTS_H
+/* A key pool whose states are in a store, and the parsed keys that pools are made of. */
+#ifndef STINT_SERVICE_POOL_IN_STORE_H
+#define STINT_SERVICE_POOL_IN_STORE_H
 
-#include "base/siphash.h"
 #include "service/pools.h"
-
-#include <pthread.h>
 
 /* Copies a name for the pools of the library, which take a terminated text. */
 struct pools_name {
@@ -21,27 +18,6 @@ struct parsed_key {
 };
 
 struct pool_in_store;
-
-struct pools {
-    struct stint_table *table;
-    struct pools_stores stores;
-    pthread_mutex_t lock; /* held while a pool is added, or its keys are changed to a definition */
-    size_t n_pools;
-    struct stint_pool *pools[POOLS_MAX]; /* NULL: the pool is in a store */
-    struct pool_in_store *in_store[POOLS_MAX];
-    struct pools_name names[POOLS_MAX];
-    struct hash128 defined[POOLS_MAX]; /* the last definition; under the lock */
-};
-
-/* ---- pools.c --------------------------------------------------------------------------------- */
-
-/* The pool's index; STINT_E_GONE. */
-int pools_find(const struct pools *pools, struct span name, size_t *at, struct stint_error *error);
-/* The checks of a name that the library does not make. `whose` is "pool" or "key". */
-int pools_copy_name(struct pools_name *name, struct span from, const char *whose,
-                    struct stint_error *error);
-
-/* ---- pools_store.c: a pool in a store -------------------------------------------------------- */
 
 /* A new pool has no keys; pool_in_store_set() must follow, also for none. NULL: no memory. */
 struct pool_in_store *pool_in_store_new(const struct pools_stores *stores, size_t store,

@@ -5,7 +5,7 @@
  * key is free, it gets no request before one is free, at most for a second: that reply costs the
  * store most.
  */
-#include "service/pools_parts.h"
+#include "service/pool_in_store.h"
 
 #include "base/err.h"
 #include "base/ns.h"
@@ -369,11 +369,11 @@ int pool_in_store_next(struct pool_in_store *pool, struct pools_caller *caller,
         return 0;
     struct backend_pool_request asked = {
         .verb = BACKEND_POOL_NEXT, .cost = ask->cost, .probe = ask->probe, .now_ns = ask->now_ns};
-    const struct backend_pool_answer *told = NULL;
-    int code = pool_in_store_ask(pool, caller, &asked, &told, error);
+    const struct backend_pool_answer *from = NULL;
+    int code = pool_in_store_ask(pool, caller, &asked, &from, error);
     if (code != 0)
         return code;
-    *answer = told->next;
+    *answer = from->next;
     if (answer->name == NULL && is_in_force(pool, caller))
         keep_denial(pool, ask, answer);
     return 0;
