@@ -9,7 +9,6 @@
 #include "cmd/lib/gnuplot.h"
 #include "cmd/lib/input.h"
 #include "cmd/lib/progress.h"
-#include "cmd/lib/source_options.h"
 #include "cmd/replay/replay_rules.h"
 #include "cmd/replay/replay_store.h"
 #include "sim/input/event.h"

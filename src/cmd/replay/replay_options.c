@@ -8,20 +8,6 @@
 
 #define KEYS_MAX (UINT64_C(1) << 32)
 
-enum {
-    OPTION_QUOTA = 256,
-    OPTION_VERB,
-    OPTION_DECISIONS,
-    OPTION_JSON,
-    OPTION_STATE,
-    OPTION_KEYS,
-    OPTION_PLOT,
-    OPTION_PLOT_KEY,
-    OPTION_POPULAR,
-    OPTION_DOMAIN,
-    OPTION_DESCRIPTORS,
-};
-
 static const char doc[] =
     "Decides the events of FILE (standard input without one, or for -), plain or gzip, "
     "at the times in it, and prints which keys would have been limited.\vA trace has "
@@ -38,41 +24,52 @@ static const char doc[] =
     "Exit codes: 0 done, 1 bad input, 2 bad usage, 3 decisions of a --store differ. See "
     "stint-replay(1), stint-spec(7).";
 
-static const struct argp_option options_known[] = {
-    {"quota", OPTION_QUOTA, "SPEC", 0, "What is allowed; several are taken all or nothing", 1},
-    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "With --rules: the domain of the rules", 1},
-    {"descriptors", OPTION_DESCRIPTORS, "LISTS", 0,
-     "With --rules: which columns of the log are the entries of descriptors, as in 'ip,path;user' "
-     "or 'remote_address=ip'",
-     1},
-    {"verb", OPTION_VERB, "VERB", 0, "take (default), take_upto, or peek", 1},
-    {"format", SOURCE_FORMAT, "FORMAT", 0, "trace (default), combined (access logs), or jsonl", 2},
-    {"key", SOURCE_KEY, "EXPR", 0,
-     "combined: ip (default), ip/BITS for IPv6 by prefix, user, path, method, status; jsonl: names "
-     "of members (default key). Joined by +: ip+path",
-     2},
-    {"time", SOURCE_TIME, "MEMBER", 0, "jsonl: seconds or RFC 3339 (default time)", 2},
-    {"cost", SOURCE_COST, "MEMBER", 0, "jsonl: units of each event (default: 1 each)", 2},
-    {"sort", SOURCE_SORT, NULL, 0, "Put the events into the order of time first, in memory", 3},
-    {"strict", SOURCE_STRICT, NULL, 0, "Stop at the first malformed line", 3},
-    {"decisions", OPTION_DECISIONS, NULL, 0,
-     "A line for each event: time, key, cost, outcome, granted, remaining, retry_after_ns, "
-     "reset_after_ns, separated by tabs",
-     4},
-    {"json", OPTION_JSON, NULL, 0,
-     "The summary as one JSON object; with --decisions an object for each event", 4},
-    {"popular", OPTION_POPULAR, "N", 0,
-     "Print the N keys with most requests and the N denied most (default: 10 denied most)", 4},
-    {"state", OPTION_STATE, "FILE", 0, "Keep the table in FILE, over several replays", 5},
-    {"keys", OPTION_KEYS, "N", 0,
-     "Capacity for N live keys (default 1048576; fewer if states are wide)", 5},
-    {"plot", OPTION_PLOT, "FILE", 0, GNUPLOT_HELP, 6},
-    {"plot-key", OPTION_PLOT_KEY, "KEY", 0, "What --plot shows (default: the key denied most)", 6},
-    {0},
-};
-
 /* By enum stint_verb. */
 static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
+
+static const struct args_option options_known[] = {
+    {"quota", "SPEC", 1, "What is allowed; several are taken all or nothing",
+     ARGS_QUOTAS(struct replay_options, quotas, n_quotas)},
+    {"domain", "DOMAIN", 1, "With --rules: the domain of the rules",
+     ARGS_TEXT(struct replay_options, rules.domain)},
+    {"descriptors", "LISTS", 1,
+     "With --rules: which columns of the log are the entries of descriptors, as in 'ip,path;user' "
+     "or 'remote_address=ip'",
+     ARGS_TEXT(struct replay_options, rules.descriptors)},
+    {"verb", "VERB", 1, "take (default), take_upto, or peek",
+     ARGS_CHOICE(struct replay_options, verb, verbs)},
+    {"format", "FORMAT", 2, "trace (default), combined (access logs), or jsonl",
+     ARGS_CHOICE(struct replay_options, source.format, source_formats)},
+    {"key", "EXPR", 2,
+     "combined: ip (default), ip/BITS for IPv6 by prefix, user, path, method, status; jsonl: names "
+     "of members (default key). Joined by +: ip+path",
+     ARGS_TEXT(struct replay_options, source.key)},
+    {"time", "MEMBER", 2, "jsonl: seconds or RFC 3339 (default time)",
+     ARGS_TEXT(struct replay_options, source.time)},
+    {"cost", "MEMBER", 2, "jsonl: units of each event (default: 1 each)",
+     ARGS_TEXT(struct replay_options, source.cost)},
+    {"sort", NULL, 3, "Put the events into the order of time first, in memory",
+     ARGS_FLAG(struct replay_options, source.sort)},
+    {"strict", NULL, 3, "Stop at the first malformed line",
+     ARGS_FLAG(struct replay_options, source.strict)},
+    {"decisions", NULL, 4,
+     "A line for each event: time, key, cost, outcome, granted, remaining, retry_after_ns, "
+     "reset_after_ns, separated by tabs",
+     ARGS_FLAG(struct replay_options, decisions)},
+    {"json", NULL, 4, "The summary as one JSON object; with --decisions an object for each event",
+     ARGS_FLAG(struct replay_options, json)},
+    {"popular", "N", 4,
+     "Print the N keys with most requests and the N denied most (default: 10 denied most)",
+     ARGS_NUMBER(struct replay_options, top_keys, REPLAY_POPULAR_MAX)},
+    {"state", "FILE", 5, "Keep the table in FILE, over several replays",
+     ARGS_FILE(struct replay_options, state)},
+    {"keys", "N", 5, "Capacity for N live keys (default 1048576; fewer if states are wide)",
+     ARGS_NUMBER(struct replay_options, keys, KEYS_MAX)},
+    {"plot", "FILE", 6, GNUPLOT_HELP, ARGS_PART(struct replay_options, plot, gnuplot_option)},
+    {"plot-key", "KEY", 6, "What --plot shows (default: the key denied most)",
+     ARGS_TEXT(struct replay_options, plot_key)},
+    {0},
+};
 
 /* A picture starts with a key that was never used, and shows what was taken. */
 static void check_plot(struct argp_state *state, const struct replay_options *options)
@@ -113,8 +110,15 @@ static void check_store(struct argp_state *state, const struct replay_options *o
         argp_error(state, "--store keeps nothing of a run; expected no --state");
 }
 
-static void check_together(struct argp_state *state, const struct replay_options *options)
+static void add_word(struct argp_state *state, void *input, char *word)
 {
+    struct replay_options *options = input;
+    args_file(state, &options->source.path, word);
+}
+
+static void check_together(struct argp_state *state, void *input)
+{
+    const struct replay_options *options = input;
     check_rules(state, options);
     check_store(state, options);
     if (options->n_quotas == 0 && options->rules.files.n_paths == 0)
@@ -127,64 +131,15 @@ static void check_together(struct argp_state *state, const struct replay_options
     check_plot(state, options);
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
-{
-    struct replay_options *options = state->input;
-    switch (option) {
-    case OPTION_QUOTA:
-        args_add_quota(state, options->quotas, &options->n_quotas, value);
-        return 0;
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->rules.files;
-        state->child_inputs[1] = &options->store;
-        return 0;
-    case OPTION_DOMAIN:
-        options->rules.domain = value;
-        return 0;
-    case OPTION_DESCRIPTORS:
-        options->rules.descriptors = value;
-        return 0;
-    case OPTION_VERB:
-        options->verb = (enum stint_verb)args_choice(state, "--verb", value, verbs);
-        return 0;
-    case OPTION_DECISIONS:
-        options->decisions = true;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case OPTION_STATE:
-        args_file(state, &options->state, value);
-        return 0;
-    case OPTION_KEYS:
-        options->keys = args_number(state, "--keys", value, KEYS_MAX);
-        return 0;
-    case OPTION_PLOT:
-        gnuplot_option(state, &options->plot, value);
-        return 0;
-    case OPTION_POPULAR:
-        options->top_keys = args_number(state, "--popular", value, REPLAY_POPULAR_MAX);
-        return 0;
-    case OPTION_PLOT_KEY:
-        options->plot_key = value;
-        return 0;
-    case ARGP_KEY_END:
-        check_together(state, options);
-        return 0;
-    default:
-        return source_option(&options->source, option, value, state);
-    }
-}
-
 void replay_options_parse(struct replay_options *options, int argc, char **argv)
 {
-    static const struct argp_child children[] = {
-        {&rules_given_argp, 0, NULL, 1}, {&store_given_argp, 0, NULL, 1}, {0}};
-    static const struct argp argp = {.options = options_known,
-                                     .parser = parse_option,
-                                     .args_doc = "[FILE]",
-                                     .doc = doc,
-                                     .children = children};
+    static const struct args_command command = {
+        .set = {options_known, .word = add_word, .end = check_together},
+        .children = {{&rules_given_set, offsetof(struct replay_options, rules.files), NULL, 1},
+                     {&store_given_set, offsetof(struct replay_options, store), NULL, 1}},
+        .arguments = "[FILE]",
+        .doc = doc,
+    };
     *options = (struct replay_options){.verb = STINT_TAKE};
-    args_parse(&argp, argc, argv, options);
+    args_parse(&command, argc, argv, options);
 }

@@ -11,23 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE, OPTION_STORE, OPTION_EMPTY };
-
-static const struct argp_option options_known[] = {
-    {"json", OPTION_JSON, NULL, 0, "The same as JSON", 0},
-    {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
-     "Algorithm of limits that name none (default window)", 0},
-    {"merge-domains", OPTION_MERGE, NULL, 0, "Allow one domain in several files", 0},
-    {"store", OPTION_STORE, "NAME", 0,
-     "Name of a store that rules may name, `default` for that of all others; several may "
-     "be given. Without it rules may name any store",
-     0},
-    {"rules-may-be-empty", OPTION_EMPTY, NULL, 0,
-     "Accept files and folders without any limit; `show` always does", 0},
-    {0},
-};
-
-void rules_args_algorithm(struct rules_args *args, const char *name, struct argp_state *state)
+void rules_args_algorithm(struct argp_state *state, void *args, char *name)
 {
     const char *nearest;
     int algorithm = spec_algorithm(span_of_text(name), &nearest);
@@ -36,11 +20,12 @@ void rules_args_algorithm(struct rules_args *args, const char *name, struct argp
                    nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
     if (algorithm == STINT_CONCURRENCY)
         argp_error(state, "--default-algorithm: concurrency is not per time, and needs a lease");
-    args->load.default_algorithm = (uint8_t)algorithm;
+    ((struct rules_args *)args)->load.default_algorithm = (uint8_t)algorithm;
 }
 
-static void add_store(struct argp_state *state, struct rules_args *args, const char *name)
+static void add_store(struct argp_state *state, void *input, char *name)
 {
+    struct rules_args *args = input;
     struct rules_load_options *load = &args->load;
     if (load->n_stores == RULES_STORES_MAX)
         argp_error(state, "--store: there are at most %d stores", RULES_STORES_MAX);
@@ -51,48 +36,46 @@ static void add_store(struct argp_state *state, struct rules_args *args, const c
     load->any_store = false;
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void add_path(struct argp_state *state, void *input, char *path)
 {
-    struct rules_args *args = state->input;
-    switch (option) {
-    case OPTION_JSON:
-        args->json = true;
-        return 0;
-    case OPTION_ALGORITHM:
-        rules_args_algorithm(args, value, state);
-        return 0;
-    case OPTION_MERGE:
-        args->load.merge_domains = true;
-        return 0;
-    case OPTION_STORE:
-        add_store(state, args, value);
-        return 0;
-    case OPTION_EMPTY:
-        args->may_be_empty = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        args->paths[args->n_paths++] = value;
-        return 0;
-    case ARGP_KEY_END:
-        if (args->n_paths == 0)
-            argp_error(state, "expected the PATH of a file of rules, or of a folder of them");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct rules_args *args = input;
+    (void)state;
+    args->paths[args->n_paths++] = path;
 }
+
+static void check(struct argp_state *state, void *args)
+{
+    if (((const struct rules_args *)args)->n_paths == 0)
+        argp_error(state, "expected the PATH of a file of rules, or of a folder of them");
+}
+
+static const struct args_option options_known[] = {
+    {"json", NULL, 0, "The same as JSON", ARGS_FLAG(struct rules_args, json)},
+    {"default-algorithm", "NAME", 0, "Algorithm of limits that name none (default window)",
+     ARGS_OWN(rules_args_algorithm)},
+    {"merge-domains", NULL, 0, "Allow one domain in several files",
+     ARGS_FLAG(struct rules_args, load.merge_domains)},
+    {"store", "NAME", 0,
+     "Name of a store that rules may name, `default` for that of all others; several may "
+     "be given. Without it rules may name any store",
+     ARGS_OWN(add_store)},
+    {"rules-may-be-empty", NULL, 0,
+     "Accept files and folders without any limit; `show` always does",
+     ARGS_FLAG(struct rules_args, may_be_empty)},
+    {0},
+};
 
 void rules_args_read(struct rules_args *args, const char *doc, int argc, char **argv)
 {
-    const struct argp argp = {
-        .options = options_known, .parser = parse_option, .args_doc = "PATH...", .doc = doc};
+    const struct args_command command = {
+        .set = {options_known, .word = add_path, .end = check}, .arguments = "PATH...", .doc = doc};
     *args = (struct rules_args){.paths = calloc((size_t)argc, sizeof(*args->paths)),
                                 .load = {.any_store = true}};
     if (args->paths == NULL) {
         print_message("out of memory");
         exit(CMD_BAD_INPUT);
     }
-    args_parse(&argp, argc, argv, args);
+    args_parse(&command, argc, argv, args);
 }
 
 void rules_args_free(struct rules_args *args)

@@ -23,7 +23,7 @@ void rules_args_read(struct rules_args *args, const char *doc, int argc, char **
 void rules_args_free(struct rules_args *args);
 
 /* Sets the value of --default-algorithm; exits if that is no algorithm for limits. */
-void rules_args_algorithm(struct rules_args *args, const char *name, struct argp_state *state);
+void rules_args_algorithm(struct argp_state *state, void *args, char *name);
 
 /* A set of rules out of the files that a command line names, or their diagnostics. */
 struct rules_loaded {

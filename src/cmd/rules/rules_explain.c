@@ -18,8 +18,6 @@
 
 #define DESCRIPTORS_NEXT "," /* the word between two descriptors */
 
-enum { OPTION_STATE = 256, OPTION_COST, OPTION_JSON, OPTION_PREFIX };
-
 struct explain_options {
     struct rules_args rules;
     struct store_given store;
@@ -30,15 +28,6 @@ struct explain_options {
     struct descriptor_entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
     struct descriptor descriptors[DESCRIPTORS_MAX];
     size_t n_descriptors;
-};
-
-static const struct argp_option options_known[] = {
-    {"state", OPTION_STATE, "FILE", 0, "Table with the states (default: all unused)", 2},
-    {"prefix", OPTION_PREFIX, "TEXT", 0,
-     "With --store: prefix of its keys, as in servers (default stint:)", 2},
-    {"cost", OPTION_COST, "N", 0, "Units of the request (default 1)", 2},
-    {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 3},
-    {0},
 };
 
 static const char doc[] =
@@ -54,8 +43,24 @@ static const char doc[] =
 
 /* ---- The command line ------------------------------------------------------------------------ */
 
-static void add_word(struct argp_state *state, struct explain_options *options, char *word)
+static const struct args_option options_known[] = {
+    {"state", "FILE", 2, "Table with the states (default: all unused)",
+     ARGS_TEXT(struct explain_options, state)},
+    {"prefix", "TEXT", 2, "With --store: prefix of its keys, as in servers (default stint:)",
+     ARGS_TEXT(struct explain_options, prefix)},
+    {"cost", "N", 2, "Units of the request (default 1)",
+     ARGS_NUMBER(struct explain_options, cost, UINT32_MAX)},
+    {"json", NULL, 3, "The same as one JSON object", ARGS_FLAG(struct explain_options, json)},
+    {0},
+};
+
+static void add_word(struct argp_state *state, void *input, char *word)
 {
+    struct explain_options *options = input;
+    if (options->domain == NULL) {
+        options->domain = word;
+        return;
+    }
     if (strcmp(word, DESCRIPTORS_NEXT) == 0) {
         if (!options->begun)
             argp_error(state, "expected KEY=VALUE before `%s`", DESCRIPTORS_NEXT);
@@ -81,8 +86,9 @@ static void add_word(struct argp_state *state, struct explain_options *options, 
                                   span_of_text(equals != NULL ? equals + 1 : "")};
 }
 
-static void check(struct argp_state *state, const struct explain_options *options)
+static void check(struct argp_state *state, void *input)
 {
+    const struct explain_options *options = input;
     if (options->rules.n_paths == 0)
         argp_error(state, "expected --rules PATH");
     if (options->domain == NULL || options->n_descriptors == 0)
@@ -95,51 +101,17 @@ static void check(struct argp_state *state, const struct explain_options *option
         argp_error(state, "--prefix is of the keys of --store");
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
-{
-    struct explain_options *options = state->input;
-    switch (option) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->rules;
-        state->child_inputs[1] = &options->store;
-        return 0;
-    case OPTION_PREFIX:
-        options->prefix = value;
-        return 0;
-    case OPTION_STATE:
-        options->state = value;
-        return 0;
-    case OPTION_COST:
-        options->cost = args_number(state, "--cost", value, UINT32_MAX);
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (options->domain == NULL)
-            options->domain = value;
-        else
-            add_word(state, options, value);
-        return 0;
-    case ARGP_KEY_END:
-        check(state, options);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 static void read_options(struct explain_options *options, int argc, char **argv)
 {
-    static const struct argp_child children[] = {
-        {&rules_given_argp, 0, NULL, 0}, {&store_given_argp, 0, NULL, 0}, {0}};
-    static const struct argp argp = {.options = options_known,
-                                     .parser = parse_option,
-                                     .args_doc = "DOMAIN KEY=VALUE... [, KEY=VALUE...]",
-                                     .doc = doc,
-                                     .children = children};
+    static const struct args_command command = {
+        .set = {options_known, .word = add_word, .end = check},
+        .children = {{&rules_given_set, offsetof(struct explain_options, rules), NULL, 0},
+                     {&store_given_set, offsetof(struct explain_options, store), NULL, 0}},
+        .arguments = "DOMAIN KEY=VALUE... [, KEY=VALUE...]",
+        .doc = doc,
+    };
     options->cost = 1;
-    args_parse(&argp, argc, argv, options);
+    args_parse(&command, argc, argv, options);
 }
 
 /* ---- The table ------------------------------------------------------------------------------- */

@@ -7,19 +7,9 @@
 
 #include <stdlib.h>
 
-enum { OPTION_RULES = 512, OPTION_ALGORITHM, OPTION_MERGE };
-
-static const struct argp_option options_known[] = {
-    {"rules", OPTION_RULES, "PATH", 0,
-     "A file of rules, or a folder of them (its *.yaml and *.yml); several may be given", 1},
-    {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
-     "Algorithm of limits that name none (default window)", 1},
-    {"merge-domains", OPTION_MERGE, NULL, 0, "Allow one domain in several files", 1},
-    {0},
-};
-
-static void add_path(struct argp_state *state, struct rules_args *args, const char *path)
+static void add_path(struct argp_state *state, void *input, char *path)
 {
+    struct rules_args *args = input;
     const char **paths = realloc(args->paths, (args->n_paths + 1) * sizeof(*paths));
     if (paths == NULL)
         argp_failure(state, 1, 0, "out of memory");
@@ -27,28 +17,23 @@ static void add_path(struct argp_state *state, struct rules_args *args, const ch
     args->paths[args->n_paths++] = path;
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void begin(void *args)
 {
-    struct rules_args *args = state->input;
-    switch (option) {
-    case ARGP_KEY_INIT:
-        args->load.any_store = true; /* all is decided by a table here */
-        return 0;
-    case OPTION_RULES:
-        add_path(state, args, value);
-        return 0;
-    case OPTION_ALGORITHM:
-        rules_args_algorithm(args, value, state);
-        return 0;
-    case OPTION_MERGE:
-        args->load.merge_domains = true;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    ((struct rules_args *)args)->load.any_store = true; /* all is decided by a table here */
 }
 
-const struct argp rules_given_argp = {.options = options_known, .parser = parse_option};
+static const struct args_option options_known[] = {
+    {"rules", "PATH", 1,
+     "A file of rules, or a folder of them (its *.yaml and *.yml); several may be given",
+     ARGS_OWN(add_path)},
+    {"default-algorithm", "NAME", 1, "Algorithm of limits that name none (default window)",
+     ARGS_OWN(rules_args_algorithm)},
+    {"merge-domains", NULL, 1, "Allow one domain in several files",
+     ARGS_FLAG(struct rules_args, load.merge_domains)},
+    {0},
+};
+
+const struct args_set rules_given_set = {options_known, .begin = begin};
 
 void rules_given_free(struct rules_args *args)
 {

@@ -3,12 +3,11 @@
 #ifndef STINT_CMD_RULES_RULES_GIVEN_H
 #define STINT_CMD_RULES_RULES_GIVEN_H
 
+#include "cmd/lib/args.h"
 #include "cmd/rules/rules_args.h"
 
-#include <argp.h>
-
-/* As a child of a command's parser; its input is a struct rules_args. */
-extern const struct argp rules_given_argp;
+/* A child of a command; its input is a struct rules_args. */
+extern const struct args_set rules_given_set;
 
 /* Frees the list of paths. */
 void rules_given_free(struct rules_args *args);

@@ -21,7 +21,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_COMPAT, OPTION_SETTING };
 #define OPTION_TEXT_SIZE 256
 #define LARGE_MEMORY (128 << 10)
 
@@ -35,7 +34,7 @@ static const char doc[] =
 
 /* A list of options made of the table of settings; owns their names and descriptions. */
 struct option_list {
-    struct argp_option options[SETTINGS_MAX + 4];
+    struct args_option options[SETTINGS_MAX + 4];
     char names[SETTINGS_MAX][40];
     char messages[SETTINGS_MAX][OPTION_TEXT_SIZE];
 };
@@ -51,39 +50,6 @@ struct command_line {
     } * given;     /* at most one for each word */
     size_t n_given;
 };
-
-static void fill_option(struct option_list *list, size_t i)
-{
-    const struct setting *setting = &settings_known[i];
-    memcpy(list->names[i], setting->name, strlen(setting->name) + 1);
-    for (char *c = list->names[i]; *c != '\0'; c++)
-        if (*c == '_')
-            *c = '-';
-    struct buf message = buf_of(list->messages[i], OPTION_TEXT_SIZE);
-    buf_add(&message, "%s", setting->message);
-    if (setting->value != NULL && setting->kind != SETTING_SWITCH)
-        buf_add(&message, " (default %s)", setting->value);
-    list->options[i] = (struct argp_option){
-        .name = list->names[i],
-        .key = OPTION_SETTING + (int)i,
-        .arg = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
-        .flags = setting->kind == SETTING_SWITCH ? OPTION_ARG_OPTIONAL : 0,
-        .doc = list->messages[i],
-    };
-}
-
-static void fill_options(struct option_list *list)
-{
-    for (size_t i = 0; i < n_settings_known; i++)
-        fill_option(list, i);
-    list->options[n_settings_known] = (struct argp_option){
-        "config", OPTION_CONFIG, "FILE", 0, "Read settings from a YAML file", 0};
-    list->options[n_settings_known + 1] = (struct argp_option){
-        "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and exit", 0};
-    list->options[n_settings_known + 2] = (struct argp_option){
-        "compat", OPTION_COMPAT, "NAME", 0, "envoyproxy: read its environment, too", 0};
-    list->options[n_settings_known + 3] = (struct argp_option){0};
-}
 
 static void add_given(struct command_line *line, size_t index, const char *text)
 {
@@ -103,25 +69,58 @@ static void add_store(struct command_line *line, size_t index, char *text)
     line->given[line->n_given - 1].own = own;
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void read_setting(struct argp_state *state, void *input, char *value)
 {
-    struct command_line *line = state->input;
-    bool is_setting = option >= OPTION_SETTING && option < OPTION_SETTING + (int)n_settings_known;
-    if (is_setting && settings_known[option - OPTION_SETTING].kind == SETTING_STORES)
-        add_store(line, (size_t)(option - OPTION_SETTING), value);
-    else if (is_setting)
-        add_given(line, (size_t)(option - OPTION_SETTING), value != NULL ? value : "true");
-    else if (option == OPTION_CONFIG)
-        line->config = value;
-    else if (option == OPTION_COMPAT)
-        line->compat = value;
-    else if (option == OPTION_PRINT_CONFIG)
-        line->prints_config = true;
-    else if (option == ARGP_KEY_ARG) /* --rules PATH PATH... */
-        add_given(line, (size_t)setting_find(span_of_text("rules"), '_'), value);
+    struct command_line *line = input;
+    size_t index = (size_t)setting_find(span_of_text(args_current(state)->name), '-');
+    if (settings_known[index].kind == SETTING_STORES)
+        add_store(line, index, value);
     else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
+        add_given(line, index, value != NULL ? value : "true");
+}
+
+/* --rules PATH PATH... */
+static void add_rules(struct argp_state *state, void *line, char *path)
+{
+    (void)state;
+    add_given(line, (size_t)setting_find(span_of_text("rules"), '_'), path);
+}
+
+static void fill_option(struct option_list *list, size_t i)
+{
+    const struct setting *setting = &settings_known[i];
+    memcpy(list->names[i], setting->name, strlen(setting->name) + 1);
+    for (char *c = list->names[i]; *c != '\0'; c++)
+        if (*c == '_')
+            *c = '-';
+    struct buf message = buf_of(list->messages[i], OPTION_TEXT_SIZE);
+    buf_add(&message, "%s", setting->message);
+    if (setting->value != NULL && setting->kind != SETTING_SWITCH)
+        buf_add(&message, " (default %s)", setting->value);
+    list->options[i] = (struct args_option){
+        .name = list->names[i],
+        .argument = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
+        .help = list->messages[i],
+        ARGS_OWN(read_setting),
+        .is_optional = setting->kind == SETTING_SWITCH,
+    };
+}
+
+/* The settings, and the options that are none. */
+static void fill_options(struct option_list *list)
+{
+    static const struct args_option others[] = {
+        {"config", "FILE", 0, "Read settings from a YAML file",
+         ARGS_TEXT(struct command_line, config)},
+        {"print-config", NULL, 0, "Print all settings, and exit",
+         ARGS_FLAG(struct command_line, prints_config)},
+        {"compat", "NAME", 0, "envoyproxy: read its environment, too",
+         ARGS_TEXT(struct command_line, compat)},
+        {0},
+    };
+    for (size_t i = 0; i < n_settings_known; i++)
+        fill_option(list, i);
+    memcpy(&list->options[n_settings_known], others, sizeof(others));
 }
 
 /* From weak to strong. Returns an enum cmd_exit. */
@@ -488,9 +487,9 @@ int serve_main(int argc, char **argv)
         return CMD_BAD_INPUT;
     }
     fill_options(&list);
-    const struct argp argp = {
-        .options = list.options, .parser = parse_option, .args_doc = "", .doc = doc};
-    args_parse(&argp, argc, argv, &line);
+    const struct args_command command = {
+        .set = {list.options, .word = add_rules}, .arguments = "", .doc = doc};
+    args_parse(&command, argc, argv, &line);
     int exit_code = gather_and_serve(&line, argc, words);
     free_line(&line);
     free_words(words, argc);

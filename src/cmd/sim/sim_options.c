@@ -13,70 +13,9 @@
 #define KEYS_MAX (UINT64_C(1) << 32)
 #define MEMORY_MAX (UINT64_C(1) << 50)
 
-enum {
-    OPTION_QUOTA = 256,
-    OPTION_WORKLOAD,
-    OPTION_SEED,
-    OPTION_SEEDS,
-    OPTION_LENGTH,
-    OPTION_DECISIONS,
-    OPTION_KEYS,
-    OPTION_ORACLE,
-    OPTION_MEMORY,
-    OPTION_JSON,
-    OPTION_CSV,
-    OPTION_PLOT,
-};
-
-#define OPTIONS_COMMON                                                                             \
-    {"workload",                                                                                   \
-     OPTION_WORKLOAD,                                                                              \
-     "TEXT",                                                                                       \
-     0,                                                                                            \
-     "Who asks: NAME [name=value ...], or log=FILE; see stint-sim(1)",                             \
-     1},                                                                                           \
-        {"seed", OPTION_SEED, "N", 0, "The first seed (default 1)", 2},                            \
-        {"seeds", OPTION_SEEDS, "N", 0, "How many runs, each with the next seed (default 5)", 2},  \
-        {"length",                                                                                 \
-         OPTION_LENGTH,                                                                            \
-         "TIME",                                                                                   \
-         0,                                                                                        \
-         "Virtual time of each run (default: 100 of the longest period, or the whole log)",        \
-         2},                                                                                       \
-        {"decisions",                                                                              \
-         OPTION_DECISIONS,                                                                         \
-         "N",                                                                                      \
-         0,                                                                                        \
-         "End each run after N decisions (default 1000000)",                                       \
-         2},                                                                                       \
-        {"keys",                                                                                   \
-         OPTION_KEYS,                                                                              \
-         "N",                                                                                      \
-         0,                                                                                        \
-         "Room for N live keys in the table (default: more than come; 64 for flood)",              \
-         3},                                                                                       \
-        {"oracle", OPTION_ORACLE, "on|off", 0, "Judge every decision by the exact count", 3},      \
-        {"memory", OPTION_MEMORY, "MB", 0, "The most that the exact count may use (default 1024)", \
-         3},                                                                                       \
-        {"json", OPTION_JSON, NULL, 0, "The metrics as one JSON object", 4},                       \
-    {                                                                                              \
-        "plot", OPTION_PLOT, "FILE", 0, GNUPLOT_HELP, 4                                            \
-    }
-
-static const struct argp_option run_options_known[] = {
-    {"quota", OPTION_QUOTA, "SPEC", 0, "What is allowed; several are taken all or nothing", 1},
-    OPTIONS_COMMON,
-    {0},
-};
-static const struct argp_option compare_options_known[] = {
-    {"quota", OPTION_QUOTA, "SPEC", 0, "A quota to compare; given several times", 1},
-    OPTIONS_COMMON,
-    {"csv", OPTION_CSV, NULL, 0, "The metrics as comma-separated values", 4},
-    {0},
-};
-
-static void read_workload(struct argp_state *state, struct sim_options *options, const char *text)
+static void read_workload(struct argp_state *state, void *input, char *text)
 {
+    struct sim_options *options = input;
     struct stint_error error;
     if (options->workload_text != NULL)
         argp_error(state, "expected one --workload, found '%s' too", text);
@@ -85,8 +24,60 @@ static void read_workload(struct argp_state *state, struct sim_options *options,
         argp_error(state, "--workload: %s", error.message);
 }
 
-static void check_together(struct argp_state *state, const struct sim_options *options)
+static void read_length(struct argp_state *state, void *length_ns, char *text)
 {
+    uint64_t *ns = length_ns;
+    *ns = args_duration(state, "--length", text);
+    if (*ns == 0)
+        argp_error(state, "--length must be above 0");
+}
+
+static void read_memory(struct argp_state *state, void *bytes_max, char *text)
+{
+    *(uint64_t *)bytes_max = args_number(state, "--memory", text, MEMORY_MAX / 1000000) * 1000000;
+}
+
+/* By `without_oracle`. */
+static const char *const switches[] = {"on", "off", NULL};
+
+static const struct args_option options_known[] = {
+    {"quota", "SPEC", 1, "What is allowed; several are taken all or nothing",
+     ARGS_QUOTAS(struct sim_options, quotas, n_quotas), .verbs = 1u << SIM_RUN},
+    {"quota", "SPEC", 1, "A quota to compare; given several times",
+     ARGS_QUOTAS(struct sim_options, quotas, n_quotas), .verbs = 1u << SIM_COMPARE},
+    {"workload", "TEXT", 1, "Who asks: NAME [name=value ...], or log=FILE; see stint-sim(1)",
+     ARGS_OWN(read_workload)},
+    {"seed", "N", 2, "The first seed (default 1)",
+     ARGS_NUMBER(struct sim_options, seed, UINT64_MAX / 2)},
+    {"seeds", "N", 2, "How many runs, each with the next seed (default 5)",
+     ARGS_NUMBER(struct sim_options, n_seeds, SIM_SEEDS_MAX)},
+    {"length", "TIME", 2,
+     "Virtual time of each run (default: 100 of the longest period, or the whole log)",
+     ARGS_PART(struct sim_options, length_ns, read_length)},
+    {"decisions", "N", 2, "End each run after N decisions (default 1000000)",
+     ARGS_NUMBER(struct sim_options, decisions_max, UINT64_MAX / 2)},
+    {"keys", "N", 3, "Room for N live keys in the table (default: more than come; 64 for flood)",
+     ARGS_NUMBER(struct sim_options, table_keys, KEYS_MAX)},
+    {"oracle", "on|off", 3, "Judge every decision by the exact count",
+     ARGS_CHOICE(struct sim_options, without_oracle, switches)},
+    {"memory", "MB", 3, "The most that the exact count may use (default 1024)",
+     ARGS_PART(struct sim_options, oracle_bytes_max, read_memory)},
+    {"json", NULL, 4, "The metrics as one JSON object", ARGS_FLAG(struct sim_options, json)},
+    {"plot", "FILE", 4, GNUPLOT_HELP, ARGS_PART(struct sim_options, gnuplot, gnuplot_option)},
+    {"csv", NULL, 4, "The metrics as comma-separated values", ARGS_FLAG(struct sim_options, csv),
+     .verbs = 1u << SIM_COMPARE},
+    {0},
+};
+
+static void refuse_word(struct argp_state *state, void *input, char *word)
+{
+    (void)input;
+    argp_error(state, "expected options only, found '%s'", word);
+}
+
+static void check_together(struct argp_state *state, void *input)
+{
+    const struct sim_options *options = input;
     const char *format = options->workload.spec.format;
     static const char *const formats[] = {"", "trace", "combined", "jsonl", NULL};
     if (options->n_quotas == 0)
@@ -105,76 +96,17 @@ static void check_together(struct argp_state *state, const struct sim_options *o
                               "that were never used");
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
-{
-    static const char *const switches[] = {"on", "off", NULL};
-    struct sim_options *options = state->input;
-    switch (option) {
-    case OPTION_QUOTA:
-        args_add_quota(state, options->quotas, &options->n_quotas, value);
-        return 0;
-    case OPTION_WORKLOAD:
-        read_workload(state, options, value);
-        return 0;
-    case OPTION_SEED:
-        options->seed = args_number(state, "--seed", value, UINT64_MAX / 2);
-        return 0;
-    case OPTION_SEEDS:
-        options->n_seeds = args_number(state, "--seeds", value, SIM_SEEDS_MAX);
-        return 0;
-    case OPTION_LENGTH:
-        options->length_ns = args_duration(state, "--length", value);
-        if (options->length_ns == 0)
-            argp_error(state, "--length must be above 0");
-        return 0;
-    case OPTION_DECISIONS:
-        options->decisions_max = args_number(state, "--decisions", value, UINT64_MAX / 2);
-        return 0;
-    case OPTION_KEYS:
-        options->table_keys = args_number(state, "--keys", value, KEYS_MAX);
-        return 0;
-    case OPTION_ORACLE:
-        options->without_oracle = args_choice(state, "--oracle", value, switches) == 1;
-        return 0;
-    case OPTION_MEMORY:
-        options->oracle_bytes_max =
-            args_number(state, "--memory", value, MEMORY_MAX / 1000000) * 1000000;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case OPTION_CSV:
-        options->csv = true;
-        return 0;
-    case OPTION_PLOT:
-        gnuplot_option(state, &options->gnuplot, value);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "expected options only, found '%s'", value);
-        return 0;
-    case ARGP_KEY_END:
-        check_together(state, options);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 void sim_options_parse(struct sim_options *options, enum sim_command command, int argc, char **argv)
 {
-    static const struct argp run_argp = {
-        .options = run_options_known,
-        .parser = parse_option,
-        .doc = "Runs the requests of a workload against a quota, on virtual time, and prints the "
-               "results, judged by an exact count.\vFor example: stint sim run --quota 100/60s "
-               "--workload 'poisson load=1.2'\n\n"
-               "Exit codes: 0 done, 1 bad input, a stated bound that did not hold, or interrupted, "
-               "2 bad usage. See stint-sim(1), stint-spec(7).",
-    };
-    static const struct argp compare_argp = {
-        .options = compare_options_known,
-        .parser = parse_option,
-        .doc =
+    static const struct args_set set = {options_known, .word = refuse_word, .end = check_together};
+    static const char *const docs[] = {
+        [SIM_RUN] =
+            "Runs the requests of a workload against a quota, on virtual time, and prints the "
+            "results, judged by an exact count.\vFor example: stint sim run --quota 100/60s "
+            "--workload 'poisson load=1.2'\n\n"
+            "Exit codes: 0 done, 1 bad input, a stated bound that did not hold, or interrupted, "
+            "2 bad usage. See stint-sim(1), stint-spec(7).",
+        [SIM_COMPARE] =
             "Runs the same workload against several quotas, each on its own, and shows the "
             "metrics side by side.\vFor example: stint sim compare --quota 100/60s --quota 'gcra "
             "100/60s' --workload onoff\n\n"
@@ -183,7 +115,8 @@ void sim_options_parse(struct sim_options *options, enum sim_command command, in
     };
     *options = (struct sim_options){
         .seed = 1, .n_seeds = SEEDS_DEFAULT, .decisions_max = DECISIONS_DEFAULT};
-    args_parse(command == SIM_RUN ? &run_argp : &compare_argp, argc, argv, options);
+    args_parse(&(struct args_command){.set = set, .doc = docs[command], .verb = 1u << command},
+               argc, argv, options);
     /* Without random numbers the runs of all seeds are the same. */
     if (options->workload.spec.kind == WORKLOAD_LOG)
         options->n_seeds = 1;

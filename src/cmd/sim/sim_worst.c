@@ -16,16 +16,6 @@
 
 #define TIME_DEFAULT_NS (10 * NS_PER_S)
 
-enum {
-    OPTION_QUOTA = 256,
-    OPTION_SEED,
-    OPTION_TIME,
-    OPTION_TRIES,
-    OPTION_VERBS,
-    OPTION_TRACE,
-    OPTION_JSON,
-};
-
 static const char doc[] =
     "Searches for the requests of one key (takes, charges, refunds, releases) after "
     "which a take is admitted that makes the most units in any window of the quota's "
@@ -37,27 +27,14 @@ static const char doc[] =
     "bad usage. ^C ends the search, and the best so far is printed. See "
     "stint-sim-worst(1).";
 
-static const struct argp_option options_known[] = {
-    {"quota", OPTION_QUOTA, "SPEC", 0, "The quota to test", 1},
-    {"time", OPTION_TIME, "TIME", 0, "Search for this long (default 10s)", 2},
-    {"tries", OPTION_TRIES, "N", 0, "Try at most N sequences", 2},
-    {"verbs", OPTION_VERBS, "take|all", 0,
-     "Takes alone, or charges, refunds and releases, too (default all)", 2},
-    {"seed", OPTION_SEED, "N", 0, "Seed of the random numbers (default 1)", 2},
-    {"trace", OPTION_TRACE, "FILE", 0, "Write the trace to FILE, not to standard output", 3},
-    {"json", OPTION_JSON, NULL, 0, "Print one JSON object, which holds the trace", 3},
-    {0},
-};
-
-static const char *const verbs_known[] = {"take", "all", NULL};
-
 struct parsed {
     struct sim_worst_options options;
     size_t n_quotas;
 };
 
-static void add_quota(struct argp_state *state, struct parsed *parsed, const char *spec)
+static void add_quota(struct argp_state *state, void *input, char *spec)
 {
+    struct parsed *parsed = input;
     if (parsed->n_quotas > 0)
         argp_error(state, "expected one --quota, found '%s' too", spec);
     args_add_quota(state, &parsed->options.quota, &parsed->n_quotas, spec);
@@ -66,42 +43,39 @@ static void add_quota(struct argp_state *state, struct parsed *parsed, const cha
                           "a key that was never used");
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void read_verbs(struct argp_state *state, void *takes_only, char *word)
 {
-    struct parsed *parsed = state->input;
-    struct sim_worst_options *options = &parsed->options;
-    switch (option) {
-    case OPTION_QUOTA:
-        add_quota(state, parsed, value);
-        return 0;
-    case OPTION_TIME:
-        options->time_ns = args_duration(state, "--time", value);
-        return 0;
-    case OPTION_TRIES:
-        options->tries_max = args_number(state, "--tries", value, INT64_MAX);
-        return 0;
-    case OPTION_SEED:
-        options->seed = args_number(state, "--seed", value, INT64_MAX);
-        return 0;
-    case OPTION_TRACE:
-        args_file(state, &options->path, value);
-        return 0;
-    case OPTION_VERBS:
-        options->takes_only = args_choice(state, "--verbs", value, verbs_known) == 0;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "'%s' is no option; a quota is given as --quota '%s'", value, value);
-        return 0;
-    case ARGP_KEY_END:
-        if (parsed->n_quotas == 0)
-            argp_error(state, "expected --quota, for example --quota 'fixed_window 100/60s'");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    static const char *const verbs_known[] = {"take", "all", NULL};
+    *(bool *)takes_only = args_choice(state, "--verbs", word, verbs_known) == 0;
+}
+
+static const struct args_option options_known[] = {
+    {"quota", "SPEC", 1, "The quota to test", ARGS_OWN(add_quota)},
+    {"time", "TIME", 2, "Search for this long (default 10s)",
+     ARGS_DURATION(struct parsed, options.time_ns)},
+    {"tries", "N", 2, "Try at most N sequences",
+     ARGS_NUMBER(struct parsed, options.tries_max, INT64_MAX)},
+    {"verbs", "take|all", 2, "Takes alone, or charges, refunds and releases, too (default all)",
+     ARGS_PART(struct parsed, options.takes_only, read_verbs)},
+    {"seed", "N", 2, "Seed of the random numbers (default 1)",
+     ARGS_NUMBER(struct parsed, options.seed, INT64_MAX)},
+    {"trace", "FILE", 3, "Write the trace to FILE, not to standard output",
+     ARGS_FILE(struct parsed, options.path)},
+    {"json", NULL, 3, "Print one JSON object, which holds the trace",
+     ARGS_FLAG(struct parsed, options.json)},
+    {0},
+};
+
+static void refuse_word(struct argp_state *state, void *input, char *word)
+{
+    (void)input;
+    argp_error(state, "'%s' is no option; a quota is given as --quota '%s'", word, word);
+}
+
+static void check(struct argp_state *state, void *input)
+{
+    if (((const struct parsed *)input)->n_quotas == 0)
+        argp_error(state, "expected --quota, for example --quota 'fixed_window 100/60s'");
 }
 
 /* Until the time is over, the bound is broken, or ^C. */
@@ -154,11 +128,12 @@ int sim_worst_run(const struct sim_worst_options *options, const struct search_s
 
 int sim_worst_main(int argc, char **argv)
 {
-    static const struct argp argp = {.options = options_known, .parser = parse_option, .doc = doc};
+    static const struct args_command command = {
+        .set = {options_known, .word = refuse_word, .end = check}, .doc = doc};
     struct parsed parsed = {
         .options = {.seed = 1, .time_ns = TIME_DEFAULT_NS, .tries_max = UINT64_MAX}};
     struct search_subject subject;
-    args_parse(&argp, argc, argv, &parsed);
+    args_parse(&command, argc, argv, &parsed);
     search_subject_of(&subject, &parsed.options.quota);
     /* Before the search: an error in opening the file is reported at once. */
     if (parsed.options.path != NULL) {

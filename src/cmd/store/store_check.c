@@ -14,27 +14,6 @@
 #define SAMPLES_DEFAULT 100
 #define TIMEOUT_NS_DEFAULT (2 * NS_PER_S)
 
-enum {
-    OPTION_JSON = 256,
-    OPTION_SAMPLES,
-    OPTION_TIMEOUT,
-    OPTION_CA_FILE,
-    OPTION_CERT_FILE,
-    OPTION_KEY_FILE,
-};
-
-static const struct argp_option options_known[] = {
-    {"samples", OPTION_SAMPLES, "N", 0, "Number of round trips to measure (default 100)", 1},
-    {"timeout", OPTION_TIMEOUT, "DURATION", 0,
-     "How long connecting, and then each answer, may take (default 2s)", 1},
-    {"json", OPTION_JSON, NULL, 0, "Print one JSON object", 2},
-    {"ca-file", OPTION_CA_FILE, "FILE", 0,
-     "CA certificates for the server's certificate (default: those of the system)", 3},
-    {"cert-file", OPTION_CERT_FILE, "FILE", 0, "Client certificate (PEM)", 3},
-    {"key-file", OPTION_KEY_FILE, "FILE", 0, "The key of --cert-file (PEM)", 3},
-    {0},
-};
-
 struct check {
     const char *text; /* the URL */
     struct store_url url;
@@ -45,8 +24,32 @@ struct check {
     bool is_json;
 };
 
-static void check_usage(struct check *check, struct argp_state *state)
+static const struct args_option options_known[] = {
+    {"samples", "N", 1, "Number of round trips to measure (default 100)",
+     ARGS_NUMBER(struct check, samples, STORE_SAMPLES_MAX)},
+    {"timeout", "DURATION", 1, "How long connecting, and then each answer, may take (default 2s)",
+     ARGS_TIMEOUT(struct check, timeout_ns)},
+    {"json", NULL, 2, "Print one JSON object", ARGS_FLAG(struct check, is_json)},
+    {"ca-file", "FILE", 3,
+     "CA certificates for the server's certificate (default: those of the system)",
+     ARGS_TEXT(struct check, paths.ca_file)},
+    {"cert-file", "FILE", 3, "Client certificate (PEM)", ARGS_TEXT(struct check, paths.cert_file)},
+    {"key-file", "FILE", 3, "The key of --cert-file (PEM)",
+     ARGS_TEXT(struct check, paths.key_file)},
+    {0},
+};
+
+static void set_url(struct argp_state *state, void *input, char *word)
 {
+    struct check *check = input;
+    if (check->text != NULL)
+        argp_error(state, "expected one URL, and found another word");
+    check->text = word;
+}
+
+static void check_usage(struct argp_state *state, void *input)
+{
+    struct check *check = input;
     struct stint_error error;
     if (check->text == NULL)
         check->text = getenv("STINT_STORE");
@@ -60,43 +63,6 @@ static void check_usage(struct check *check, struct argp_state *state)
                    "--ca-file and --cert-file go with rediss://, valkeys:// and memcacheds://");
     if (paths->key_file != NULL && paths->cert_file == NULL)
         argp_error(state, "--key-file goes with --cert-file");
-}
-
-static error_t parse_option(int option, char *value, struct argp_state *state)
-{
-    struct check *check = state->input;
-    switch (option) {
-    case OPTION_JSON:
-        check->is_json = true;
-        return 0;
-    case OPTION_SAMPLES:
-        check->samples = (unsigned)args_number(state, "--samples", value, STORE_SAMPLES_MAX);
-        return 0;
-    case OPTION_TIMEOUT:
-        check->timeout_ns = args_duration(state, "--timeout", value);
-        if (check->timeout_ns == 0)
-            argp_error(state, "--timeout must be longer than 0s");
-        return 0;
-    case OPTION_CA_FILE:
-        check->paths.ca_file = value;
-        return 0;
-    case OPTION_CERT_FILE:
-        check->paths.cert_file = value;
-        return 0;
-    case OPTION_KEY_FILE:
-        check->paths.key_file = value;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (check->text != NULL)
-            argp_error(state, "expected one URL, and found another word");
-        check->text = value;
-        return 0;
-    case ARGP_KEY_END:
-        check_usage(check, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
 }
 
 static struct store_session_options options_of(const struct check *check)
@@ -211,10 +177,9 @@ static int run(struct check *check, struct stint_error *error)
 
 int store_check_main(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known,
-        .parser = parse_option,
-        .args_doc = "[URL]",
+    static const struct args_command command = {
+        .set = {options_known, .word = set_url, .end = check_usage},
+        .arguments = "[URL]",
         .doc = "Checks whether a Redis, Valkey or memcached can be the store of several servers, "
                "and its speed.\vURL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE] or "
                "valkey://, rediss:// with TLS, unix:/PATH, memcached://HOST[:PORT][,HOST...] "
@@ -223,6 +188,6 @@ int store_check_main(int argc, char **argv)
                "Exit codes: 0 fit, 3 not fit, 1 no answer, 2 bad usage. See stint-store(1)."};
     struct check check = {.samples = SAMPLES_DEFAULT, .timeout_ns = TIMEOUT_NS_DEFAULT};
     struct stint_error error;
-    args_parse(&argp, argc, argv, &check);
+    args_parse(&command, argc, argv, &check);
     return run(&check, &error);
 }

@@ -4,9 +4,8 @@
 #define STINT_CMD_STORE_STORE_GIVEN_H
 
 #include "backend/url.h"
+#include "cmd/lib/args.h"
 #include "net/upstream/upstream_tls.h"
-
-#include <argp.h>
 
 struct store_given {
     const char *text; /* the URL; NULL: no store was given */
@@ -15,8 +14,8 @@ struct store_given {
     uint64_t timeout_ns; /* of connecting, and of each answer */
 };
 
-/* As a child of a command's parser; its input is a struct store_given. */
-extern const struct argp store_given_argp;
+/* A child of a command; its input is a struct store_given. */
+extern const struct args_set store_given_set;
 
 /* *tls is NULL if the URL is without TLS. */
 int store_given_tls(const struct store_given *given, struct upstream_tls **tls,

@@ -9,18 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void set_name(struct argp_state *state, void *input, char *word)
 {
-    const char **name = state->input;
-    switch (option) {
-    case ARGP_KEY_ARG:
-        if (*name != NULL)
-            argp_error(state, "expected one NAME, and found another word");
-        *name = value;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    const char **name = input;
+    if (*name != NULL)
+        argp_error(state, "expected one NAME, and found another word");
+    *name = word;
 }
 
 static const struct lua_script *find(const char *name)
@@ -39,11 +33,9 @@ static void list(FILE *out)
 
 int store_script_main(int argc, char **argv)
 {
-    static const struct argp_option no_options[] = {{0}};
-    static const struct argp argp = {
-        .options = no_options,
-        .parser = parse_option,
-        .args_doc = "[NAME]",
+    static const struct args_command command = {
+        .set = {.word = set_name},
+        .arguments = "[NAME]",
         .doc =
             "Prints the Lua script NAME as servers load it, such as rolling_window for "
             "redis-cli; without NAME, the names of all scripts.\vstint store script "
@@ -51,7 +43,7 @@ int store_script_main(int argc, char **argv)
             "redis-cli --eval rolling_window.lua mail:alice , 100 10 60000000 5000000 0\n\n"
             "Exit codes: 0 done, 1 the output cannot be written, 2 bad usage. See stint-store(1)."};
     const char *name = NULL;
-    args_parse(&argp, argc, argv, &name);
+    args_parse(&command, argc, argv, &name);
     if (name == NULL) {
         list(stdout);
         return CMD_DONE;
