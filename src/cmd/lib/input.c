@@ -3,9 +3,6 @@
 #define _GNU_SOURCE
 #include "cmd/lib/input.h"
 
-#include "cmd/lib/args.h"
-#include "sim/input/logline.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -207,22 +204,4 @@ long input_fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *erro
                                     : fill_plain(input, bytes, size, error);
     input->bytes_given += n > 0 ? (uint64_t)n : 0;
     return n;
-}
-
-/* ---- The options of a log ---------------------------------------------------------------------
- */
-
-const char *const source_formats[] = {"trace", "combined", "jsonl", NULL};
-
-void source_check(const struct source_options *options, struct argp_state *state)
-{
-    struct stint_error error;
-    struct logline logline;
-    if (options->format == REPLAY_TRACE && options->key != NULL)
-        argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
-    if (options->format != REPLAY_JSONL && (options->time != NULL || options->cost != NULL))
-        argp_error(state, "--time and --cost are for --format jsonl");
-    if (options->format == REPLAY_COMBINED && options->key != NULL &&
-        logline_init(&logline, options->key, &error) != 0)
-        argp_error(state, "--key: %s", error.message);
 }

@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,20 +29,5 @@ void input_close(struct input *input);
 
 /* A reader_fill of sim/input/reader.h; `arg` is the struct input. */
 long input_fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *error);
-
-/* ---- The log or trace that a command reads, as its command line gives it ---- */
-
-enum replay_format { REPLAY_TRACE, REPLAY_COMBINED, REPLAY_JSONL };
-extern const char *const source_formats[]; /* their names, up to NULL */
-
-struct source_options {
-    enum replay_format format;
-    const char *key, *time, *cost; /* NULL: the format's default */
-    const char *path;              /* NULL = standard input */
-    bool sort, strict;
-};
-
-/* Options that the format would silently ignore, or cannot read, are an argp_error. */
-void source_check(const struct source_options *options, struct argp_state *state);
 
 #endif

@@ -138,7 +138,7 @@ void plan_options_parse(struct plan_options *options, int argc, char **argv)
         .arguments = "[FILE]",
         .doc = doc,
     };
-    *options = (struct plan_options){.source.format = REPLAY_COMBINED,
+    *options = (struct plan_options){.source.format = SOURCE_COMBINED,
                                      .target_text = PLAN_TARGET_DEFAULT,
                                      .names = PLAN_NAMES_DEFAULT};
     (void)plan_target_parse(&options->target, options->target_text, NULL);

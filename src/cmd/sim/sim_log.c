@@ -2,17 +2,17 @@
 /* A log as a list of requests in memory, read by the readers of `stint replay`. */
 #define _GNU_SOURCE
 #include "base/ns.h"
-#include "cmd/replay/replay.h"
+#include "cmd/lib/source.h"
 #include "cmd/sim/sim_options.h"
 
 #include <string.h>
 #include <sys/random.h>
 
-static enum replay_format format_of(const struct workload_spec *spec)
+static enum source_format format_of(const struct workload_spec *spec)
 {
     if (strcmp(spec->format, "combined") == 0)
-        return REPLAY_COMBINED;
-    return strcmp(spec->format, "jsonl") == 0 ? REPLAY_JSONL : REPLAY_TRACE;
+        return SOURCE_COMBINED;
+    return strcmp(spec->format, "jsonl") == 0 ? SOURCE_JSONL : SOURCE_TRACE;
 }
 
 static const char *given(const char *text)
@@ -22,20 +22,20 @@ static const char *given(const char *text)
 
 static int check_fields(const struct workload_spec *spec, struct stint_error *error)
 {
-    enum replay_format format = format_of(spec);
-    if (format == REPLAY_TRACE && spec->key[0] != '\0')
+    enum source_format format = format_of(spec);
+    if (format == SOURCE_TRACE && spec->key[0] != '\0')
         return err_set(error, STINT_E_MISMATCH,
                        "key is for logs (format=combined or jsonl); a trace has its keys");
-    if (format != REPLAY_JSONL && (spec->time[0] != '\0' || spec->cost[0] != '\0'))
+    if (format != SOURCE_JSONL && (spec->time[0] != '\0' || spec->cost[0] != '\0'))
         return err_set(error, STINT_E_MISMATCH, "time and cost are for format=jsonl");
     return 0;
 }
 
-static int read_all(struct sim_log *log, struct replay_source *source, struct stint_error *error)
+static int read_all(struct sim_log *log, struct source *source, struct stint_error *error)
 {
     struct event event;
     int code;
-    while ((code = replay_source_next(source, &event, error)) > 0) {
+    while ((code = source_next(source, &event, error)) > 0) {
         struct event_entry entry = {.at_ns = event.at_ns, .cost = event.cost};
         code = key_set_add(&log->names, event.key, &entry.key, error);
         if (code == 0 && entry.key >= WORKLOAD_KEYS_MAX)
@@ -52,7 +52,7 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
                        struct stint_error *error)
 {
     uint64_t secret[2];
-    struct replay_source source;
+    struct source source;
     const struct source_options options = {.format = format_of(spec),
                                            .key = given(spec->key),
                                            .time = given(spec->time),
@@ -60,13 +60,13 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
                                            .path = spec->path};
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
-    int code = replay_source_open(&source, &options, error);
+    int code = source_open(&source, &options, error);
     if (code != 0)
         return code;
     key_set_init(&log->names, secret);
     code = read_all(log, &source, error);
     log->malformed = source.malformed;
-    replay_source_close(&source);
+    source_close(&source);
     return code;
 }
 
@@ -103,7 +103,7 @@ int sim_log_read(struct sim_log *log, struct sim_options *options, struct stint_
                        spec->path);
     /* As in `stint replay`: a trace has its own time, logs begin at a midnight. */
     uint64_t first_ns = log->events.entries[0].at_ns;
-    log->epoch_ns = format_of(spec) == REPLAY_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
+    log->epoch_ns = format_of(spec) == SOURCE_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
     uint64_t length_ns = length_of(log, spec->scale);
     if (length_ns > STINT_NOW_MAX)
         return err_set(error, STINT_E_RANGE, "so scaled, the log is longer than 18 years");
