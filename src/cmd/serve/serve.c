@@ -12,6 +12,7 @@
 #include "decide/evaluation_local.h"
 #include "net/process/core_dump.h"
 #include "net/process/user.h"
+#include "service/metrics/metrics.h"
 #include "table/table.h"
 
 #include <inttypes.h>
@@ -152,6 +153,53 @@ static int gather(struct settings *settings, const void *arg, struct stint_error
 
 /* ---- Parts of a server ----------------------------------------------------------------------- */
 
+/* Whether decisions use a clock that clients set. */
+static bool has_virtual_clock(const struct serve_settings *settings)
+{
+    return strcmp(settings->clock, "virtual") == 0;
+}
+
+static struct stint_table_options table_options(const struct serve_settings *settings)
+{
+    bool is_virtual = has_virtual_clock(settings);
+    return (struct stint_table_options){
+        .path = settings->state,
+        .keys = settings->keys,
+        .keys16 = settings->keys16,
+        .keys_wide = settings->keys_wide,
+        .wide_size = (uint32_t)settings->wide_size,
+        .tickets = (uint32_t)settings->tickets,
+        .blocks = (uint32_t)settings->blocks,
+        .quotas = (uint32_t)settings->quotas,
+        .pools = (uint32_t)settings->pools_max,
+        .overrides = (uint32_t)settings->overrides,
+        .requests = (uint32_t)settings->requests,
+        .huge_pages = settings->huge_pages,
+        .trust_after_crash = settings->trust_after_crash,
+        .clock = is_virtual ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
+        .skew_max_ns = is_virtual ? 1 : 0, /* in virtual time the clocks of all callers agree */
+    };
+}
+
+/* STINT_E_MISMATCH if such a clock is combined with shared stores. */
+static int check_clock(const struct serve_settings *settings, struct stint_error *error)
+{
+    if (!has_virtual_clock(settings) || settings->store.n_texts == 0)
+        return 0;
+    return err_set(error, STINT_E_MISMATCH,
+                   "clock is virtual, and shared stores have clocks of their own: omit --store or "
+                   "--clock virtual");
+}
+
+/* Bits of enum metrics_names. */
+static unsigned metrics_names(const struct serve_settings *settings)
+{
+    const char *name = settings->metrics_names;
+    return strcmp(name, "stint") == 0        ? METRICS_NAMES_STINT
+           : strcmp(name, "envoyproxy") == 0 ? METRICS_NAMES_ENVOY
+                                             : METRICS_NAMES_STINT | METRICS_NAMES_ENVOY;
+}
+
 struct ground {
     const struct serve_settings *settings;
     const struct command_line *line;
@@ -159,7 +207,7 @@ struct ground {
     struct stint_table *table;
     struct access_now *access;
     struct server_state *server_state;
-    struct http_config *site;
+    struct http_config *http_config;
     struct serve_stores *stores;
 };
 
@@ -225,8 +273,8 @@ static int open_server_state(struct ground *ground, struct rules *rules, struct 
                                  .quota_mode = settings->quota_mode,
                                  .charges_hits = strcmp(settings->grpc_hits, "take") != 0,
                                  .checks_debt = strcmp(settings->grpc_hits, "add") == 0,
-                                 .metrics_names = serve_metrics_names(settings),
-                                 .has_virtual_clock = serve_has_virtual_clock(settings),
+                                 .metrics_names = metrics_names(settings),
+                                 .has_virtual_clock = has_virtual_clock(settings),
                                  .near_thousandths = (unsigned)settings->near_limit,
                                  .store_accepts = store_takes,
                                  .store_arg = ground,
@@ -250,7 +298,7 @@ static void tell_state(const struct ground *ground)
 
 static void tell_clock(const struct ground *ground)
 {
-    if (serve_has_virtual_clock(ground->settings))
+    if (has_virtual_clock(ground->settings))
         log_line(ground->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(ground->table)));
 }
 
@@ -268,7 +316,7 @@ static int load(const struct ground *ground, struct serve_loaded *loaded, struct
 
 static int open_table(struct ground *ground, struct stint_error *error)
 {
-    const struct stint_table_options options = serve_table_options(ground->settings);
+    const struct stint_table_options options = table_options(ground->settings);
     struct stint_error why;
     int code = stint_table_open(&ground->table, &options, &why);
     if (code == STINT_E_MISMATCH && options.path != NULL)
@@ -288,7 +336,7 @@ static int open_ground(struct ground *ground, struct stint_error *error)
         return code;
     ground->access = access_now_new(loaded.access);
     code = ground->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
-                                  : serve_site(settings, &ground->site, error);
+                                  : serve_http_config(settings, &ground->http_config, error);
     if (code == 0)
         code = open_table(ground, error);
     if (code == 0) {
@@ -315,7 +363,7 @@ static int open_ground(struct ground *ground, struct stint_error *error)
 static void close_ground(struct ground *ground)
 {
     server_state_close(ground->server_state);
-    http_config_free(ground->site);
+    http_config_free(ground->http_config);
     access_now_free(ground->access);
     stint_table_close(ground->table);
     serve_stores_close(ground->stores);
@@ -368,7 +416,7 @@ static int serve_on(const struct ground *ground, struct server_options *options,
         return err_set(error, STINT_E_SYSTEM, "no memory for the server");
     options->server_state = ground->server_state;
     options->access = ground->access;
-    options->site = ground->site;
+    options->site = ground->http_config;
     options->store_configs = ground->stores->configs;
     options->n_store_configs = ground->stores->names.n_names;
     options->evaluation_stores = ground->stores->evaluation;
@@ -383,11 +431,11 @@ static int serve_on(const struct ground *ground, struct server_options *options,
 static int run(const struct serve_settings *settings, struct ground *ground, char **successor,
                struct stint_error *error)
 {
-    struct serve_places places;
+    struct serve_owned owned;
     struct server_options options = {.log = ground->log};
-    int code = serve_server_options(settings, &places, &options, error);
+    int code = serve_server_options(settings, &owned, &options, error);
     if (code == 0)
-        code = serve_clock_check(settings, error);
+        code = check_clock(settings, error);
     if (code == 0)
         code = begin_process(settings, &options, successor, error);
     if (code == 0)
@@ -397,7 +445,7 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
     if (code == 0)
         code = serve_on(ground, &options, error);
     close_ground(ground);
-    serve_places_deinit(&places);
+    serve_owned_deinit(&owned);
     respawn_helper_free(options.respawn_helper);
     return code;
 }
