@@ -36,8 +36,6 @@ int sim_compare_main(int argc, char **argv);
 int sim_run_main(int argc, char **argv);
 int sim_main(int argc, char **argv);
 int sim_worst_main(int argc, char **argv);
-int store_check_main(int argc, char **argv);
-int store_script_main(int argc, char **argv);
 int store_main(int argc, char **argv);
 int table_main(int argc, char **argv);
 int take_main(int argc, char **argv);

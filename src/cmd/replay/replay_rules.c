@@ -7,7 +7,7 @@
 #include "base/wide_int.h"
 #include "cmd/lib/print.h"
 #include "cmd/replay/replay_store.h"
-#include "cmd/store/virtual_store.h"
+#include "cmd/store/shared_session.h"
 #include "decide/pending.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef STINT_CMD_REPLAY_REPLAY_STORE_H
 #define STINT_CMD_REPLAY_REPLAY_STORE_H
 
-#include "cmd/store/store_given.h"
+#include "cmd/store/store_word.h"
 #include "sim/judge/key_set.h"
 
 #include "stint.h"

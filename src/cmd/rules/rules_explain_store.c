@@ -10,7 +10,7 @@
 #include "backend/script/script_lease.h"
 #include "backend/store_key.h"
 #include "cmd/store/shared_session.h"
-#include "cmd/store/store_node.h"
+#include "cmd/store/store.h"
 #include "decide/pending.h"
 #include "net/upstream/memcached_links.h"
 

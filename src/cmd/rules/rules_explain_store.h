@@ -8,7 +8,7 @@
 
 #include "cmd/rules/rules_explain.h"
 #include "cmd/rules/rules_given.h"
-#include "cmd/store/store_given.h"
+#include "cmd/store/store_word.h"
 
 struct explain_store;
 
