@@ -32,8 +32,6 @@ int rules_main(int argc, char **argv);
 int rules_show_main(int argc, char **argv);
 int reset_main(int argc, char **argv);
 int serve_main(int argc, char **argv);
-int sim_compare_main(int argc, char **argv);
-int sim_run_main(int argc, char **argv);
 int sim_main(int argc, char **argv);
 int sim_worst_main(int argc, char **argv);
 int store_main(int argc, char **argv);
