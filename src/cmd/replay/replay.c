@@ -712,7 +712,7 @@ int replay_main(int argc, char **argv)
         interrupt_catch_all(); /* the store is to be left as it was */
     int result = open_and_run(replay);
     replay_rules_close(replay->rules);
-    rules_given_free(&replay->options.rules.files);
+    rules_args_free(&replay->options.rules.files);
     free(replay);
     return result;
 }

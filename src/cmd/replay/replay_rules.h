@@ -7,7 +7,7 @@
 #define STINT_CMD_REPLAY_REPLAY_RULES_H
 
 #include "cmd/replay/replay_store.h"
-#include "cmd/rules/rules_given.h"
+#include "cmd/rules/rules_files.h"
 #include "decide/evaluation.h"
 #include "sim/input/joined_key.h"
 #include "sim/judge/exact.h"
