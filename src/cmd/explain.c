@@ -14,25 +14,14 @@
 #define LINE_WIDTH 78
 
 struct explain_options {
-    struct args_spec spec;
+    struct args_spec spec; /* the first member */
     bool json;
 };
 
-enum { OPTION_JSON = 256 };
-
-static const struct argp_option options_known[] = {
-    {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 0},
+static const struct args_option options_known[] = {
+    {"json", NULL, 0, "The same as one JSON object", ARGS_FLAG(struct explain_options, json)},
     {0},
 };
-
-static error_t parse_option(int option, char *value, struct argp_state *state)
-{
-    struct explain_options *options = state->input;
-    if (option != OPTION_JSON)
-        return args_spec(&options->spec, state, option, value);
-    options->json = true;
-    return 0;
-}
 
 /* Breaks lines between words; a terminal would break within words. */
 static void print_wrapped(const char *text)
@@ -108,10 +97,9 @@ static bool asks_rules(int argc, char **argv)
 
 int explain_main(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known,
-        .parser = parse_option,
-        .args_doc = "SPEC",
+    static const struct args_command command = {
+        .set = {options_known, .word = args_spec_word, .end = args_spec_end},
+        .arguments = "SPEC",
         .doc =
             "Prints what the quota SPEC allows, the most that it admits in any window, when it "
             "may deny although units are free, and its memory.\vFor example: stint explain "
@@ -123,7 +111,7 @@ int explain_main(int argc, char **argv)
     struct explain_options options = {0};
     if (asks_rules(argc, argv))
         return rules_explain_main(argc, argv);
-    args_parse(&argp, argc, argv, &options);
+    args_parse(&command, argc, argv, &options);
     if (options.json)
         return print_json(&options.spec.quota) == 0 ? CMD_DONE : CMD_BAD_INPUT;
     print_text(&options.spec.quota);

@@ -38,34 +38,22 @@ struct view {
     size_t n_offenders, offenders_max;
 };
 
-enum { OPTION_JSON = 256, OPTION_KEYS };
-
-static const struct argp_option options_known[] = {
-    {"keys", OPTION_KEYS, "N", 0, "Show the N keys with the least left (default 10)", 0},
-    {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 0},
+static const struct args_option options_known[] = {
+    {"keys", "N", 0, "Show the N keys with the least left (default 10)",
+     ARGS_NUMBER(struct table_options, keys_shown, KEYS_MAX)},
+    {"json", NULL, 0, "The same as one JSON object", ARGS_FLAG(struct table_options, json)},
     {0},
 };
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void set_path(struct argp_state *state, void *input, char *word)
 {
-    struct table_options *options = state->input;
-    switch (option) {
-    case OPTION_KEYS:
-        options->keys_shown = args_number(state, "--keys", value, KEYS_MAX);
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        args_file(state, &options->path, value);
-        return 0;
-    case ARGP_KEY_END:
-        if (options->path == NULL)
-            argp_error(state, "expected the FILE of a table");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    args_file(state, &((struct table_options *)input)->path, word);
+}
+
+static void check(struct argp_state *state, void *input)
+{
+    if (((const struct table_options *)input)->path == NULL)
+        argp_error(state, "expected the FILE of a table");
 }
 
 /* Least left as a share of the limit; of equals, the longest until the state is unused. */
@@ -229,10 +217,9 @@ static int print_json(const struct view *view)
 
 int table_main(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known,
-        .parser = parse_option,
-        .args_doc = "FILE",
+    static const struct args_command command = {
+        .set = {options_known, .word = set_path, .end = check},
+        .arguments = "FILE",
         .doc = "Shows the content of the table FILE: its size and fill, its quotas, and the keys "
                "with the least left. A table contains no names of keys, only hashes."};
     struct table_options options = {.keys_shown = KEYS_SHOWN};
@@ -240,7 +227,7 @@ int table_main(int argc, char **argv)
     static struct view view;
     struct stint_error error;
     struct stint_table *table;
-    args_parse(&argp, argc, argv, &options);
+    args_parse(&command, argc, argv, &options);
     opening.path = options.path;
     if (stint_table_open(&table, &opening, &error) != 0) {
         print_message("%s", error.message);

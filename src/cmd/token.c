@@ -17,17 +17,11 @@ struct token_options {
     unsigned roles;
 };
 
-enum { OPTION_ROLE = 256 };
-
-static const struct argp_option options_known[] = {
-    {"role", OPTION_ROLE, "ROLE[,ROLE]", 0, "ask (default), administer, metrics", 0},
-    {0},
-};
-
 static const char *const actions[] = {"new", "hash", NULL};
 
-static void take_word(struct token_options *options, struct argp_state *state, const char *word)
+static void take_word(struct argp_state *state, void *input, char *word)
 {
+    struct token_options *options = input;
     if (options->action == NULL)
         options->action = actions[args_choice(state, "command", word, actions)];
     else if (options->name == NULL)
@@ -36,8 +30,9 @@ static void take_word(struct token_options *options, struct argp_state *state, c
         argp_error(state, "expected one NAME, found '%s' after '%s'", word, options->name);
 }
 
-static void check(const struct token_options *options, struct argp_state *state)
+static void check(struct argp_state *state, void *input)
 {
+    const struct token_options *options = input;
     if (options->action == NULL)
         argp_error(state, "expected `new NAME` or `hash`");
     bool is_new = options->action != NULL && strcmp(options->action, "new") == 0;
@@ -50,29 +45,22 @@ static void check(const struct token_options *options, struct argp_state *state)
         argp_error(state, "--role goes with a NAME");
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void read_roles(struct argp_state *state, void *input, char *text)
 {
-    struct token_options *options = state->input;
-    switch (option) {
-    case OPTION_ROLE:
-        options->role_text = value;
-        options->roles = access_roles_parse(span_of_text(value));
-        if (options->roles == 0)
-            argp_error(state,
-                       "--role '%s' cannot be read: expected ask, administer or metrics, several "
-                       "with commas between them",
-                       value);
-        return 0;
-    case ARGP_KEY_ARG:
-        take_word(options, state, value);
-        return 0;
-    case ARGP_KEY_END:
-        check(options, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct token_options *options = input;
+    options->role_text = text;
+    options->roles = access_roles_parse(span_of_text(text));
+    if (options->roles == 0)
+        argp_error(state,
+                   "--role '%s' cannot be read: expected ask, administer or metrics, several "
+                   "with commas between them",
+                   text);
 }
+
+static const struct args_option options_known[] = {
+    {"role", "ROLE[,ROLE]", 0, "ask (default), administer, metrics", ARGS_OWN(read_roles)},
+    {0},
+};
 
 static void print_line(const struct token_options *options, struct span secret)
 {
@@ -131,15 +119,14 @@ static int hash_input(const struct token_options *options)
 
 int token_main(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known,
-        .parser = parse_option,
-        .args_doc = "new NAME\nhash [NAME]",
+    static const struct args_command command = {
+        .set = {options_known, .word = take_word, .end = check},
+        .arguments = "new NAME\nhash [NAME]",
         .doc = "Creates a token for a client of a server. `new` prints the line for the server's "
                "tokens file on standard output, and the secret, once, on standard error. `hash` "
                "reads a secret from standard input and prints its hash, or the whole line for "
                "NAME.\vstint token new shop --role ask >> tokens"};
     struct token_options options = {.roles = ACCESS_ASK};
-    args_parse(&argp, argc, argv, &options);
+    args_parse(&command, argc, argv, &options);
     return strcmp(options.action, "new") == 0 ? make_new(&options) : hash_input(&options);
 }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 struct try_options {
-    struct args_spec spec;
+    struct args_spec spec; /* the first member */
     bool times;
 };
 
@@ -28,22 +28,11 @@ try {
     bool times, malformed;
 };
 
-enum { OPTION_TIMES = 256 };
-
-static const struct argp_option options_known[] = {
-    {"times", OPTION_TIMES, NULL, 0,
-     "Virtual time: each line is TIME [COST], TIME in seconds from 0 on", 0},
+static const struct args_option options_known[] = {
+    {"times", NULL, 0, "Virtual time: each line is TIME [COST], TIME in seconds from 0 on",
+     ARGS_FLAG(struct try_options, times)},
     {0},
 };
-
-static error_t parse_option(int option, char *value, struct argp_state *state)
-{
-    struct try_options *options = state->input;
-    if (option != OPTION_TIMES)
-        return args_spec(&options->spec, state, option, value);
-    options->times = true;
-    return 0;
-}
 
 static bool is_blank(uint8_t c)
 {
@@ -161,10 +150,9 @@ static int run(struct try *try)
 
 int try_main(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known,
-        .parser = parse_option,
-        .args_doc = "SPEC",
+    static const struct args_command command = {
+        .set = {options_known, .word = args_spec_word, .end = args_spec_end},
+        .arguments = "SPEC",
         .doc = "Each Enter is a request for one unit under the quota SPEC, or for as many units as "
                "the line says. Prints ALLOW, DENY or NEVER, the time until all is as never used "
                "(reset), and the time until the same request would be allowed (retry), in seconds, "
@@ -173,7 +161,7 @@ int try_main(int argc, char **argv)
     };
     struct try_options options = {0};
     struct try try = {0};
-    args_parse(&argp, argc, argv, &options);
+    args_parse(&command, argc, argv, &options);
     try.quota = options.spec.quota;
     try.times = options.times;
     if (!try.times && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))

@@ -4,8 +4,8 @@
 #include "behaviour/store.h"
 
 #include "base/ns.h"
+#include "cmd/store/shared_session.h"
 #include "cmd/store/store_word.h"
-#include "cmd/store/virtual_store.h"
 #include "unit/serving.h"
 
 #include <errno.h>

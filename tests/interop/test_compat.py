@@ -135,7 +135,7 @@ def ask(server, *entries, **options):
 # ---- The table ----
 
 def rows():
-    source = (SOURCE / "src/cmd/serve/serve_compat_known.c").read_text()
+    source = (SOURCE / "src/cmd/serve/serve_compat.c").read_text()
     table = source[source.index("compat_variables[] = {"):]
     return re.findall(r'^    (AS|NOTED|IGNORED|REFUSED)\("([A-Z0-9_]+)"', table, re.M)
 
@@ -159,7 +159,7 @@ def test_the_guide_has_the_same_rows():
 
 
 def test_settings_that_rows_name_are_settings():
-    source = (SOURCE / "src/cmd/serve/serve_compat_known.c").read_text()
+    source = (SOURCE / "src/cmd/serve/serve_compat.c").read_text()
     named = set(re.findall(r'\("[A-Z0-9_]+", [A-Z]+, "([a-z_]+)"', source))
     assert len(named) > 15 and named <= set(printed())
 

@@ -16,7 +16,7 @@ BUILD = Path(os.environ["STINT_BUILD"])
 
 def needs():
     """file of src/ -> the files whose symbols it uses."""
-    objects = sorted((BUILD / "src").glob("lib*.a.p/*.o"))
+    objects = sorted((BUILD / "src").glob("**/lib*.a.p/*.o"))
     assert len(objects) > 200
     listing = subprocess.run(["nm", "-A", "--no-sort", *objects], check=True, capture_output=True,
                              text=True).stdout
@@ -26,7 +26,9 @@ def needs():
              p.relative_to(SOURCE / "src").as_posix()[:-2] for p in (SOURCE / "src").rglob("*.c")}
     for line in listing.splitlines():
         path, rest = line.rsplit(":", 1)
-        file = files.get(path.rsplit("/", 1)[1])
+        # Relative to the folder of the library's meson.build, which is src/ or src/cmd/.
+        folder, name = Path(path).parent.parent.relative_to(BUILD / "src"), Path(path).name
+        file = files.get("_".join([*folder.parts, name]))
         if file is None:
             continue  # made when it was built
         *_, kind, symbol = rest.split()

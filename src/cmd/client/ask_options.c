@@ -6,44 +6,6 @@
 
 #include <string.h>
 
-enum {
-    OPTION_QUOTA = 256,
-    OPTION_DOMAIN,
-    OPTION_JSON,
-    /* The options of reset end here. */
-    OPTION_COST,
-    OPTION_WAIT,
-    OPTION_ID,
-};
-
-#define TARGET                                                                                     \
-    {"quota", OPTION_QUOTA, "SPEC", 0, "What is allowed; the argument is its KEY", 1},             \
-        {"domain",                                                                                 \
-         OPTION_DOMAIN,                                                                            \
-         "DOMAIN",                                                                                 \
-         0,                                                                                        \
-         "Domain of the server's rules; the words are descriptors, NAME=VALUE[,NAME=VALUE...]",    \
-         1},                                                                                       \
-    {                                                                                              \
-        "json", OPTION_JSON, NULL, 0, "Print the server's answer on one line", 2                   \
-    }
-#define COST                                                                                       \
-    {                                                                                              \
-        "cost", OPTION_COST, "N", 0, "Units (default 1)", 1                                        \
-    }
-
-static const struct argp_option options_of_take[] = {
-    TARGET,
-    COST,
-    {"wait", OPTION_WAIT, "DURATION", 0,
-     "Longest time that the server waits until the request is allowed", 1},
-    {"id", OPTION_ID, "ID", 0,
-     "Id of the request: a retry with the same ID is charged once and gets the same answer", 1},
-    {0},
-};
-static const struct argp_option options_of_peek[] = {TARGET, COST, {0}};
-static const struct argp_option options_of_reset[] = {TARGET, {0}};
-
 #define EXIT_CODES                                                                                 \
     "Exit codes: 0 allowed, 3 denied, 1 no decision, 2 bad usage. See "                            \
     "stint-take(1).\n"                                                                             \
@@ -58,8 +20,9 @@ static const char doc_of_reset[] =
     "Resets the used units of a key on a server, and lifts its block.\vExit codes: 0 "
     "done, 1 not done, 2 bad usage. See stint-take(1).";
 
-static void set_quota(struct ask_options *options, struct argp_state *state, const char *spec)
+static void set_quota(struct argp_state *state, void *input, char *spec)
 {
+    struct ask_options *options = input;
     struct stint_quota quota;
     size_t n_quotas = 0;
     if (options->quota != NULL)
@@ -68,15 +31,35 @@ static void set_quota(struct ask_options *options, struct argp_state *state, con
     options->quota = spec;
 }
 
-static void add_word(struct ask_options *options, struct argp_state *state, char *word)
+static void add_word(struct argp_state *state, void *input, char *word)
 {
+    struct ask_options *options = input;
     if (options->n_words == DESCRIPTORS_MAX)
         argp_error(state, "more than %d descriptors", DESCRIPTORS_MAX);
     options->words[options->n_words++] = word;
 }
 
-static void check_together(const struct ask_options *options, struct argp_state *state)
+#define FOR(verb) (1u << (verb))
+
+static const struct args_option options_known[] = {
+    {"quota", "SPEC", 1, "What is allowed; the argument is its KEY", ARGS_OWN(set_quota)},
+    {"domain", "DOMAIN", 1,
+     "Domain of the server's rules; the words are descriptors, NAME=VALUE[,NAME=VALUE...]",
+     ARGS_TEXT(struct ask_options, domain)},
+    {"json", NULL, 2, "Print the server's answer on one line", ARGS_FLAG(struct ask_options, json)},
+    {"cost", "N", 1, "Units (default 1)", ARGS_NUMBER(struct ask_options, cost, UINT32_MAX),
+     .verbs = FOR(REQUEST_TAKE) | FOR(REQUEST_PEEK)},
+    {"wait", "DURATION", 1, "Longest time that the server waits until the request is allowed",
+     ARGS_DURATION(struct ask_options, wait_ns), .verbs = FOR(REQUEST_TAKE)},
+    {"id", "ID", 1,
+     "Id of the request: a retry with the same ID is charged once and gets the same answer",
+     ARGS_TEXT(struct ask_options, id), .verbs = FOR(REQUEST_TAKE)},
+    {0},
+};
+
+static void check_together(struct argp_state *state, void *input)
 {
+    const struct ask_options *options = input;
     if ((options->quota == NULL) == (options->domain == NULL))
         argp_error(state, "expected either --quota SPEC KEY or --domain DOMAIN NAME=VALUE...");
     if (options->quota != NULL && options->n_words != 1)
@@ -89,53 +72,17 @@ static void check_together(const struct ask_options *options, struct argp_state 
         argp_error(state, "the ID is empty");
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
-{
-    struct ask_options *options = state->input;
-    switch (option) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->client;
-        return 0;
-    case OPTION_QUOTA:
-        set_quota(options, state, value);
-        return 0;
-    case OPTION_DOMAIN:
-        options->domain = value;
-        return 0;
-    case OPTION_COST:
-        options->cost = (uint32_t)args_number(state, "--cost", value, UINT32_MAX);
-        return 0;
-    case OPTION_WAIT:
-        options->wait_ns = args_duration(state, "--wait", value);
-        return 0;
-    case OPTION_ID:
-        options->id = value;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        add_word(options, state, value);
-        return 0;
-    case ARGP_KEY_END:
-        check_together(options, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
-
 void ask_options_parse(struct ask_options *options, enum request_verb verb, int argc, char **argv)
 {
-    static const char args_doc[] = "--quota SPEC KEY\n--domain DOMAIN NAME=VALUE[,NAME=VALUE]...";
-    static const struct argp argps[] = {
-        [REQUEST_TAKE] = {options_of_take, parse_option, args_doc, doc_of_take, client_children, 0,
-                          0},
-        [REQUEST_PEEK] = {options_of_peek, parse_option, args_doc, doc_of_peek, client_children, 0,
-                          0},
-        [REQUEST_RESET] = {options_of_reset, parse_option, args_doc, doc_of_reset, client_children,
-                           0, 0},
+    static const char *const docs[] = {
+        [REQUEST_TAKE] = doc_of_take, [REQUEST_PEEK] = doc_of_peek, [REQUEST_RESET] = doc_of_reset};
+    const struct args_command command = {
+        .set = {options_known, .word = add_word, .end = check_together},
+        .children = {CLIENT_CHILD(client_set, offsetof(struct ask_options, client))},
+        .arguments = "--quota SPEC KEY\n--domain DOMAIN NAME=VALUE[,NAME=VALUE]...",
+        .doc = docs[verb],
+        .verb = FOR(verb),
     };
     *options = (struct ask_options){.verb = verb};
-    args_parse(&argps[verb], argc, argv, options);
+    args_parse(&command, argc, argv, options);
 }

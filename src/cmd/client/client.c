@@ -6,13 +6,16 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/client/curl_library.h"
-#include "cmd/serve/token_file.h"
 #include "net/file/file_text.h"
 #include "net/listen/endpoint.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define URL_MAX 1024
 #define TYPE_MAX 128
@@ -35,6 +38,45 @@ struct client {
     bool loopback_only; /* a token would go unencrypted */
     bool left_loopback, too_long;
 };
+
+/* ---- The token ---- */
+
+#define TOKEN_FILE_MAX 4096 /* bytes of a token */
+#define TOKEN_FILE_SPACE (TOKEN_FILE_MAX + 2)
+
+/* A token must be valid in a header field: visible ASCII. */
+static bool is_token(const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] <= ' ' || bytes[i] > '~')
+            return false;
+    return len > 0;
+}
+
+/* Terminated; no copy of it stays in memory. */
+static int read_token(const char *path, char token[TOKEN_FILE_SPACE], struct stint_error *error)
+{
+    int fd = file_open(path, error);
+    if (fd < 0)
+        return fd;
+    FILE *file = fdopen(fd, "re");
+    if (file == NULL) {
+        close(fd);
+        return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+    }
+    setvbuf(file, NULL, _IONBF, 0); /* no copy of a secret stays behind */
+    size_t n = fread(token, 1, TOKEN_FILE_MAX + 1, file), len = 0;
+    fclose(file);
+    while (len < n && token[len] != '\n')
+        len++;
+    len -= len > 0 && len < n && token[len - 1] == '\r';
+    token[len] = '\0';
+    if (len <= TOKEN_FILE_MAX && is_token(token, len))
+        return 0;
+    return err_set(error, STINT_E_RANGE,
+                   "%s: expected a token of visible ASCII, up to %d bytes, as the first line", path,
+                   TOKEN_FILE_MAX);
+}
 
 /* ---- Where to ---- */
 
@@ -103,7 +145,7 @@ static int add_token(struct client *client, const char *token_file, struct stint
     static const char bearer[] = "Authorization: Bearer ";
     char field[sizeof(bearer) + TOKEN_FILE_SPACE];
     memcpy(field, bearer, sizeof(bearer));
-    int code = token_file_read(token_file, field + strlen(bearer), error);
+    int code = read_token(token_file, field + strlen(bearer), error);
     if (code == 0)
         code = add_field(client, &client->fields, field, error);
     if (code == 0)

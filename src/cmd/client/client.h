@@ -10,8 +10,7 @@
 
 #include "base/err.h"
 #include "base/span.h"
-
-#include <argp.h>
+#include "cmd/lib/args.h"
 
 #define CLIENT_SERVER_DEFAULT "http://127.0.0.1:8080"
 #define CLIENT_TIMEOUT_NS_DEFAULT UINT64_C(5000000000)
@@ -40,14 +39,16 @@ struct client_options {
 
 /*
  * The options of a command line that choose the server: --server, --token-file, --ca-file,
- * --cert-file,
- * --key-file, --timeout and --insecure. A command names it as `.children` of its own argp and, at
- * ARGP_KEY_INIT, hands its options over: state->child_inputs[0] = &options->client. STINT_URL and
- * STINT_TOKEN_FILE of the environment stand in for options that are not given. The second list
- * lacks --server: it is for a command that sets options->client.server itself.
+ * --cert-file, --key-file, --timeout and --insecure; a child of a command, as CLIENT_CHILD writes
+ * it. STINT_URL and STINT_TOKEN_FILE of the environment replace options that are not given. The
+ * second set lacks --server: it is for a command that sets options->client.server itself.
  */
-extern const struct argp_child client_children[];
-extern const struct argp_child client_children_without_server[];
+extern const struct args_set client_set;
+extern const struct args_set client_set_without_server;
+#define CLIENT_CHILD(set, offset)                                                                  \
+    {                                                                                              \
+        &(set), (offset), "Server:", 8                                                             \
+    }
 
 struct client;
 

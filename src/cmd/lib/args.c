@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Closest names, and values that several commands read. */
+/* Command lines from their descriptions, closest names, and values that several commands read. */
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX 128
+#define OPTIONS_MAX 132
+#define OPTION_NAME_SIZE 48
 
 const char *args_hint(struct args_hint *hint, const char *prefix, const char *word,
                       const char *const *names)
@@ -83,29 +84,190 @@ static void check_options(const struct argp_option *options, char **argv)
     }
 }
 
-/* Collects the options of the command and of its argp children. */
-static void collect_options(const struct argp *argp, struct argp_option *all)
+/* ---- Parsing --------------------------------------------------------------------------------- */
+
+#define KEY_FIRST 256 /* of argp: below it are letters */
+
+/* One set of options while a command line is read. */
+struct reader {
+    const struct args_set *set;
+    void *input;
+    const struct args_option *rows[OPTIONS_MAX]; /* by key */
+    struct argp_option options[OPTIONS_MAX + 1]; /* the same, for argp */
+    size_t n_options;
+    const struct args_option *current;
+};
+
+struct command_reader {
+    struct reader own; /* the first member: its address is that of the whole */
+    struct reader children[ARGS_CHILDREN_MAX];
+    size_t n_children;
+    struct argp argp, child_argps[ARGS_CHILDREN_MAX];
+    struct argp_child argp_children[ARGS_CHILDREN_MAX + 1];
+};
+
+const struct args_option *args_current(const struct argp_state *state)
 {
-    size_t n_all = 0;
-    const struct argp_child *child = argp->children;
-    for (const struct argp *from = argp; from != NULL;
-         from = child != NULL && child->argp != NULL ? child++->argp : NULL)
-        for (const struct argp_option *option = from->options; option->name != NULL; option++) {
-            assert(n_all < OPTIONS_MAX);
-            all[n_all++] = *option;
-        }
+    return ((const struct reader *)state->input)->current;
+}
+
+static void put_number(void *field, size_t size, uint64_t number)
+{
+    uint32_t narrow = (uint32_t)number;
+    uint8_t byte = (uint8_t)number;
+    assert(size == 8 || size == 4 || size == 1);
+    memcpy(field,
+           size == 8   ? (const void *)&number
+           : size == 4 ? (const void *)&narrow
+                       : &byte,
+           size);
+}
+
+static void read_value(struct argp_state *state, const struct args_option *option, void *input,
+                       char *text)
+{
+    const struct args_value *value = &option->value;
+    char *field = (char *)input + value->offset;
+    char name[OPTION_NAME_SIZE];
+    snprintf(name, sizeof(name), "--%s", option->name);
+    switch (value->kind) {
+    case ARGS_KIND_OWN:
+        value->read(state, field, text);
+        break;
+    case ARGS_KIND_FLAG:
+        *(bool *)field = true;
+        break;
+    case ARGS_KIND_TEXT:
+        *(const char **)field = text;
+        break;
+    case ARGS_KIND_FILE:
+        args_file(state, (const char **)field, text);
+        break;
+    case ARGS_KIND_NUMBER:
+        put_number(field, value->size, args_number(state, name, text, value->max));
+        break;
+    case ARGS_KIND_DURATION:
+    case ARGS_KIND_TIMEOUT:
+        *(uint64_t *)field = args_duration(state, name, text);
+        if (value->kind == ARGS_KIND_TIMEOUT && *(uint64_t *)field == 0)
+            argp_error(state, "%s must be longer than 0s", name);
+        break;
+    case ARGS_KIND_CHOICE:
+        put_number(field, value->size, (uint64_t)args_choice(state, name, text, value->words));
+        break;
+    case ARGS_KIND_QUOTAS:
+        args_add_quota(state, (struct stint_quota *)field, (size_t *)((char *)input + value->count),
+                       text);
+        break;
+    }
+}
+
+/* The parser of argp, for every set. */
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    struct reader *reader = state->input;
+    const struct args_set *set = reader->set;
+    if (key == ARGP_KEY_INIT && set->begin != NULL)
+        set->begin(reader->input);
+    else if (key == ARGP_KEY_ARG && set->word != NULL)
+        set->word(state, reader->input, text);
+    else if (key == ARGP_KEY_END && set->end != NULL)
+        set->end(state, reader->input);
+    else if (key < KEY_FIRST || (size_t)key >= KEY_FIRST + reader->n_options)
+        return ARGP_ERR_UNKNOWN;
+    else {
+        reader->current = reader->rows[key - KEY_FIRST];
+        read_value(state, reader->current, reader->input, text);
+    }
+    return 0;
+}
+
+/* The same for the set of a command, which gives the others their input. */
+static error_t parse_command(int key, char *text, struct argp_state *state)
+{
+    struct command_reader *reader = state->input;
+    for (size_t i = 0; key == ARGP_KEY_INIT && i < reader->n_children; i++)
+        state->child_inputs[i] = &reader->children[i];
+    return parse(key, text, state);
+}
+
+static void begin_set(struct reader *reader, const struct args_set *set, void *input, unsigned verb)
+{
+    reader->set = set;
+    reader->input = input;
+    for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++) {
+        if (row->verbs != 0 && (row->verbs & verb) == 0)
+            continue;
+        assert(reader->n_options < OPTIONS_MAX);
+        reader->options[reader->n_options] = (struct argp_option){
+            .name = row->name,
+            .key = KEY_FIRST + (int)reader->n_options,
+            .arg = row->argument,
+            .flags = row->is_optional ? OPTION_ARG_OPTIONAL : 0,
+            .doc = row->help,
+            .group = row->group,
+        };
+        reader->rows[reader->n_options++] = row;
+    }
+}
+
+static void begin_command(struct command_reader *reader, const struct args_command *command,
+                          void *input)
+{
+    *reader = (struct command_reader){0};
+    begin_set(&reader->own, &command->set, input, command->verb);
+    reader->argp = (struct argp){.options = reader->own.options,
+                                 .parser = parse_command,
+                                 .args_doc = command->arguments,
+                                 .doc = command->doc,
+                                 .children = reader->argp_children};
+    for (size_t i = 0; i < ARGS_CHILDREN_MAX && command->children[i].set != NULL; i++) {
+        const struct args_child *child = &command->children[i];
+        begin_set(&reader->children[i], child->set, (char *)input + child->offset, 0);
+        reader->child_argps[i] =
+            (struct argp){.options = reader->children[i].options, .parser = parse};
+        reader->argp_children[i] =
+            (struct argp_child){&reader->child_argps[i], 0, child->header, child->group};
+        reader->n_children++;
+    }
+}
+
+/* The options of the command and of its children. */
+static void collect_options(const struct command_reader *reader, struct argp_option *all)
+{
+    size_t n_all = reader->own.n_options;
+    memcpy(all, reader->own.options, n_all * sizeof(*all));
+    for (size_t i = 0; i < reader->n_children; i++) {
+        const struct reader *child = &reader->children[i];
+        assert(n_all + child->n_options <= OPTIONS_MAX);
+        memcpy(all + n_all, child->options, child->n_options * sizeof(*all));
+        n_all += child->n_options;
+    }
     all[n_all] = (struct argp_option){0};
 }
 
-void args_parse(const struct argp *argp, int argc, char **argv, void *input)
+void args_parse(const struct args_command *command, int argc, char **argv, void *input)
 {
+    struct command_reader reader;
     struct argp_option all[OPTIONS_MAX + 1];
     argp_err_exit_status = CMD_BAD_USAGE;
-    collect_options(argp, all);
+    begin_command(&reader, command, input);
+    collect_options(&reader, all);
     check_options(all, argv);
-    if (argp_parse(argp, argc, argv, 0, NULL, input) != 0)
+    if (argp_parse(&reader.argp, argc, argv, 0, NULL, &reader) != 0)
         exit(CMD_BAD_USAGE);
 }
+
+void args_print_options(const struct args_command *command, const char *name)
+{
+    struct command_reader reader;
+    char copy[OPTION_NAME_SIZE];
+    snprintf(copy, sizeof(copy), "%s", name);
+    begin_command(&reader, command, NULL);
+    argp_help(&reader.argp, stdout, ARGP_HELP_LONG | ARGP_HELP_POST_DOC, copy);
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 int args_choice(struct argp_state *state, const char *option, const char *word,
                 const char *const *names)
@@ -176,18 +338,16 @@ static void join(struct argp_state *state, char *spec, size_t spec_size, const c
     memcpy(spec + len, word, word_len + 1);
 }
 
-error_t args_spec(struct args_spec *spec, struct argp_state *state, int key, const char *word)
+void args_spec_word(struct argp_state *state, void *input, char *word)
 {
-    switch (key) {
-    case ARGP_KEY_ARG:
-        join(state, spec->text, sizeof(spec->text), word);
-        return 0;
-    case ARGP_KEY_END:
-        if (spec->text[0] == '\0')
-            argp_error(state, "expected a SPEC, for example '100/60s'");
-        read_quota(state, &spec->quota, spec->text);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct args_spec *spec = input;
+    join(state, spec->text, sizeof(spec->text), word);
+}
+
+void args_spec_end(struct argp_state *state, void *input)
+{
+    struct args_spec *spec = input;
+    if (spec->text[0] == '\0')
+        argp_error(state, "expected a SPEC, for example '100/60s'");
+    read_quota(state, &spec->quota, spec->text);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the command lines of all subcommands. argp reads them; this adds hints. */
+/* Shared by the command lines of all subcommands: their description, and values of options. */
 #ifndef STINT_CMD_LIB_ARGS_H
 #define STINT_CMD_LIB_ARGS_H
 
 #include "stint.h"
 
 #include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct args_hint {
     char text[256];
@@ -18,11 +21,98 @@ struct args_hint {
 const char *args_hint(struct args_hint *hint, const char *prefix, const char *word,
                       const char *const *names);
 
-/*
- * Like argp_parse(), but an unknown option is reported with the closest one. Exits with
- * CMD_BAD_USAGE if the command line is wrong, and with CMD_DONE after --help.
+/* ---- The description of a command ----
+ *
+ * A row for each option: --help, the parser and the closest names are made of it. argp is used for
+ * all of them.
  */
-void args_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+enum args_kind {
+    ARGS_KIND_OWN, /* `read` reads it; of a field, or of the whole input at offset 0 */
+    ARGS_KIND_FLAG,
+    ARGS_KIND_TEXT,
+    ARGS_KIND_FILE, /* given once */
+    ARGS_KIND_NUMBER,
+    ARGS_KIND_DURATION,
+    ARGS_KIND_TIMEOUT, /* a duration above 0s */
+    ARGS_KIND_CHOICE,
+    ARGS_KIND_QUOTAS,
+};
+
+/* How the value of an option is read, and which field of the command's input it sets. */
+struct args_value {
+    enum args_kind kind;
+    size_t offset, size; /* of the field */
+    uint64_t max;        /* of a number */
+    size_t count;        /* offset of the number of quotas */
+    const char *const *words;
+    void (*read)(struct argp_state *state, void *field, char *value);
+};
+
+/* The last part of a row: what is done with the value. */
+#define ARGS_FIELD(type, field) .offset = offsetof(type, field), .size = sizeof(((type *)0)->field)
+#define ARGS_FLAG(type, field) .value = {ARGS_KIND_FLAG, ARGS_FIELD(type, field)}
+#define ARGS_TEXT(type, field) .value = {ARGS_KIND_TEXT, ARGS_FIELD(type, field)}
+#define ARGS_FILE(type, field) .value = {ARGS_KIND_FILE, ARGS_FIELD(type, field)}
+/* A number from 1 to `most`, in a field of 4 or 8 bytes. */
+#define ARGS_NUMBER(type, field, most)                                                             \
+    .value = {ARGS_KIND_NUMBER, ARGS_FIELD(type, field), .max = (most)}
+#define ARGS_DURATION(type, field) .value = {ARGS_KIND_DURATION, ARGS_FIELD(type, field)}
+#define ARGS_TIMEOUT(type, field) .value = {ARGS_KIND_TIMEOUT, ARGS_FIELD(type, field)}
+/* The index of the value in a list of words, in a field of 1 or 4 bytes. */
+#define ARGS_CHOICE(type, field, list)                                                             \
+    .value = {ARGS_KIND_CHOICE, ARGS_FIELD(type, field), .words = (list)}
+#define ARGS_QUOTAS(type, field, number)                                                           \
+    .value = {ARGS_KIND_QUOTAS, ARGS_FIELD(type, field), .count = offsetof(type, number)}
+#define ARGS_PART(type, field, reader)                                                             \
+    .value = {ARGS_KIND_OWN, ARGS_FIELD(type, field), .read = (reader)}
+#define ARGS_OWN(reader) .value = {ARGS_KIND_OWN, .read = (reader)}
+
+struct args_option {
+    const char *name, *argument; /* argument: NULL for an option without a value */
+    int group;                   /* options of one group stand together in --help */
+    const char *help;
+    struct args_value value;
+    unsigned verbs;   /* bits of the verbs that have this option; 0: all of them */
+    bool is_optional; /* the value may be missing: then it is NULL */
+};
+
+/* Options, and what else is read with them. Each function may be NULL. */
+struct args_set {
+    const struct args_option *options; /* ends with a name of NULL */
+    void (*begin)(void *input);
+    void (*word)(struct argp_state *state, void *input, char *word); /* an argument */
+    void (*end)(struct argp_state *state, void *input);
+};
+
+/* Options that several commands share. */
+struct args_child {
+    const struct args_set *set;
+    size_t offset; /* of its input in that of the command */
+    const char *header;
+    int group;
+};
+
+#define ARGS_CHILDREN_MAX 2
+
+struct args_command {
+    struct args_set set;
+    struct args_child children[ARGS_CHILDREN_MAX]; /* as many as have a set */
+    const char *arguments, *doc;
+    unsigned verb; /* one bit, if verbs share a list of options */
+};
+
+/*
+ * An unknown option is reported with the closest one. Exits with CMD_BAD_USAGE if the command line
+ * is wrong, and with CMD_DONE after --help.
+ */
+void args_parse(const struct args_command *command, int argc, char **argv, void *input);
+/* Prints the options and what follows them, as --help does. */
+void args_print_options(const struct args_command *command, const char *name);
+/* The option whose value is being read. */
+const struct args_option *args_current(const struct argp_state *state);
+
+/* ---- Values ---- */
 
 /* The index of a word in a list that ends with NULL; else an argp_error with a hint. */
 int args_choice(struct argp_state *state, const char *option, const char *word,
@@ -44,10 +134,8 @@ struct args_spec {
     struct stint_quota quota;
 };
 
-/*
- * What an argp parser returns for the keys that are no option of its own, if the arguments are the
- * words of one SPEC: joins the words that the shell has split, and parses them after the last one.
- */
-error_t args_spec(struct args_spec *spec, struct argp_state *state, int key, const char *word);
+/* `word` and `end` of a command whose arguments are the words of one SPEC, which is its input. */
+void args_spec_word(struct argp_state *state, void *spec, char *word);
+void args_spec_end(struct argp_state *state, void *spec);
 
 #endif

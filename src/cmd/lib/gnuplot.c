@@ -63,8 +63,9 @@ static bool has_control(const char *text)
     return false;
 }
 
-void gnuplot_option(struct argp_state *state, struct gnuplot *gnuplot, const char *value)
+void gnuplot_option(struct argp_state *state, void *field, char *value)
 {
+    struct gnuplot *gnuplot = field;
     if (gnuplot->format != GNUPLOT_NONE)
         argp_error(state, "expected one --plot, found '%s' too", value);
     gnuplot->format = format_of(value);

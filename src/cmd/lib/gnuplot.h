@@ -21,10 +21,11 @@ struct gnuplot {
 };
 
 /*
- * Reads the value of --plot. An argp_error for a name that says neither svg nor png; exits with
- * CMD_BAD_INPUT where no such file could be written, before any work is done for it.
+ * Reads the value of --plot into a struct gnuplot. An argp_error for a name that says neither svg
+ * nor png; exits with CMD_BAD_INPUT where no such file could be written, before any work is done
+ * for it.
  */
-void gnuplot_option(struct argp_state *state, struct gnuplot *gnuplot, const char *value);
+void gnuplot_option(struct argp_state *state, void *gnuplot, char *value);
 
 /*
  * Draws. Returns an enum cmd_exit; what went wrong has been said. Where there is no gnuplot, data

@@ -40,21 +40,23 @@ struct pace {
 
 static volatile sig_atomic_t signals_seen;
 
-enum { OPTION_QUOTA = 256, OPTION_BATCH, OPTION_LINGER, OPTION_REST };
-
-static const struct argp_option options_known[] = {
-    {"quota", OPTION_QUOTA, "SPEC", 0, "Lines per time; several are taken all or nothing", 0},
-    {"batch", OPTION_BATCH, "N", 0, "Release up to N lines at once (default 1)", 0},
-    {"linger", OPTION_LINGER, "TIME", 0,
+static const struct args_option options_known[] = {
+    {"quota", "SPEC", 0, "Lines per time; several are taken all or nothing",
+     ARGS_QUOTAS(struct pace, quotas, n_quotas)},
+    {"batch", "N", 0, "Release up to N lines at once (default 1)",
+     ARGS_NUMBER(struct pace, batch, BATCH_MAX)},
+    {"linger", "TIME", 0,
      "Release a batch that is not full TIME after its first line (default: when the input ends)",
-     0},
-    {"rest", OPTION_REST, "FILE", 0, "Append lines that can no longer be released to FILE", 0},
+     ARGS_DURATION(struct pace, linger_ns)},
+    {"rest", "FILE", 0, "Append lines that can no longer be released to FILE",
+     ARGS_FILE(struct pace, rest)},
     {0},
 };
 
 /* Fills the list for the limiter, and refuses a batch that would never be allowed. */
-static void check_batch(struct argp_state *state, struct pace *pace)
+static void check_batch(struct argp_state *state, void *input)
 {
+    struct pace *pace = input;
     if (pace->n_quotas == 0)
         argp_error(state, "expected --quota, for example --quota '100/1m'");
     for (size_t i = 0; i < pace->n_quotas; i++) {
@@ -67,31 +69,10 @@ static void check_batch(struct argp_state *state, struct pace *pace)
     }
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void refuse_word(struct argp_state *state, void *input, char *word)
 {
-    struct pace *pace = state->input;
-    switch (option) {
-    case OPTION_QUOTA:
-        args_add_quota(state, pace->quotas, &pace->n_quotas, value);
-        return 0;
-    case OPTION_BATCH:
-        pace->batch = (size_t)args_number(state, "--batch", value, BATCH_MAX);
-        return 0;
-    case OPTION_LINGER:
-        pace->linger_ns = args_duration(state, "--linger", value);
-        return 0;
-    case OPTION_REST:
-        args_file(state, &pace->rest, value);
-        return 0;
-    case ARGP_KEY_ARG:
-        argp_error(state, "lines come from standard input; found '%s'", value);
-        return 0;
-    case ARGP_KEY_END:
-        check_batch(state, pace);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    (void)input;
+    argp_error(state, "lines come from standard input; found '%s'", word);
 }
 
 static void on_signal(int number)
@@ -286,9 +267,8 @@ static int open_table(struct pace *pace, struct stint_error *error)
 
 int pace_main(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known,
-        .parser = parse_option,
+    static const struct args_command command = {
+        .set = {options_known, .word = refuse_word, .end = check_batch},
         .doc = "Copies lines from standard input to standard output no faster than the quota "
                "allows; a line is a unit.\v"
                "The first SIGINT or SIGTERM ends reading; what was read is still released, at the "
@@ -297,7 +277,7 @@ int pace_main(int argc, char **argv)
     };
     static struct pace pace = {.batch = 1, .linger_ns = STINT_NEVER_NS};
     struct stint_error error;
-    args_parse(&argp, argc, argv, &pace);
+    args_parse(&command, argc, argv, &pace);
     catch_signals(&pace);
     int result = CMD_BAD_INPUT;
     if (open_table(&pace, &error) == 0)

@@ -6,7 +6,10 @@
 #ifndef STINT_CMD_PLAN_PLAN_H
 #define STINT_CMD_PLAN_PLAN_H
 
-#include "cmd/replay/replay.h"
+#include "cmd/lib/gnuplot.h"
+#include "cmd/lib/progress.h"
+#include "cmd/lib/source.h"
+#include "sim/judge/key_set.h"
 #include "sim/plan/plan.h"
 
 #define PLAN_PERIODS_MAX 16

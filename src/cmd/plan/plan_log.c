@@ -12,14 +12,14 @@
 
 #define STEP 256 /* events between two updates of the progress bar */
 
-static int read_all(struct plan_log *log, struct event_list *events, struct replay_source *source,
+static int read_all(struct plan_log *log, struct event_list *events, struct source *source,
                     struct stint_error *error)
 {
     struct progress progress;
     struct event event;
     int code;
     progress_begin(&progress, source->input.size);
-    while ((code = replay_source_next(source, &event, error)) > 0) {
+    while ((code = source_next(source, &event, error)) > 0) {
         struct event_entry entry = {.at_ns = event.at_ns, .cost = event.cost};
         code = key_set_add(&log->names, event.key, &entry.key, error);
         if (code == 0)
@@ -58,7 +58,7 @@ static int group(struct plan_log *log, struct event_list *events,
                        "%s holds no request that can be read; is it another --format?", log->name);
     put_in_order(log, events);
     uint64_t first_ns = events->entries[0].at_ns;
-    uint64_t epoch_ns = source->format == REPLAY_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
+    uint64_t epoch_ns = source->format == SOURCE_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
     return traffic_init(&log->traffic, events, log->names.n_keys, epoch_ns, error);
 }
 
@@ -66,20 +66,20 @@ int plan_log_read(struct plan_log *log, const struct plan_options *options,
                   struct stint_error *error)
 {
     uint64_t secret[2];
-    struct replay_source source;
+    struct source source;
     struct event_list events = {0};
     *log = (struct plan_log){0};
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     key_set_init(&log->names, secret);
-    int code = replay_source_open(&source, &options->source, error);
+    int code = source_open(&source, &options->source, error);
     if (code != 0)
         return code;
     log->name = source.input.name;
     code = read_all(log, &events, &source, error);
     log->lines = source.reader.line_number;
     log->malformed = source.malformed;
-    replay_source_close(&source);
+    source_close(&source);
     if (code == 0)
         code = group(log, &events, &options->source, error);
     event_list_deinit(&events);

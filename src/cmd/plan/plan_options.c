@@ -7,17 +7,6 @@
 
 #include <string.h>
 
-enum {
-    OPTION_TARGET = 256,
-    OPTION_PERIODS,
-    OPTION_ALGORITHM,
-    OPTION_OUT,
-    OPTION_DOMAIN,
-    OPTION_NAMES,
-    OPTION_PLOT,
-    OPTION_JSON,
-};
-
 static const char doc[] =
     "Proposes quotas from real traffic: for each period the least limit that keeps to "
     "the target, as the engine itself decides the events of FILE (standard input without "
@@ -28,40 +17,9 @@ static const char doc[] =
     "Exit codes: 0 done, 1 bad input, or interrupted, 2 bad usage. See stint-plan(1), "
     "stint-replay(1).";
 
-static const struct argp_option options_known[] = {
-    {"target", OPTION_TARGET, "TEXT", 0,
-     "'deny at most 0.1 % of keys' (default), 'deny at most 5 keys', 'deny at most 1 % of "
-     "requests'",
-     1},
-    {"periods", OPTION_PERIODS, "LIST", 0, "Lengths of time (default 1s,10s,1m,1h,1d)", 1},
-    {"algorithm", OPTION_ALGORITHM, "LIST", 0, "window (default), gcra (with its burst), log", 1},
-    {"format", SOURCE_FORMAT, "FORMAT", 0, "combined (access logs; default), trace, or jsonl", 2},
-    {"key", SOURCE_KEY, "EXPR", 0, "Key of the limit, as for stint replay (default ip, or key)", 2},
-    {"time", SOURCE_TIME, "MEMBER", 0, "jsonl: seconds or RFC 3339 (default time)", 2},
-    {"cost", SOURCE_COST, "MEMBER", 0, "jsonl: units of each event (default: 1 each)", 2},
-    {"sort", SOURCE_SORT, NULL, 0, "Put the events into the order of time first", 3},
-    {"strict", SOURCE_STRICT, NULL, 0, "Stop at the first malformed line", 3},
-    {"out", OPTION_OUT, "FILE", 0,
-     "Write a file of rules: the proposal that denies most within the target", 4},
-    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "Domain of the file of rules", 4},
-    {"names", OPTION_NAMES, "N", 0, "Name N of the keys that a proposal touches (default 10)", 5},
-    {"plot", OPTION_PLOT, "FILE", 0, GNUPLOT_HELP, 5},
-    {"json", OPTION_JSON, NULL, 0, "Print one JSON object", 5},
-    {0},
-};
-
-/* Calls `add` with each part of a list that commas separate; the list is modified. */
-static void each_part(struct argp_state *state, char *list,
-                      void (*add)(struct argp_state *state, char *part))
-{
-    for (char *part; (part = strsep(&list, ",")) != NULL;)
-        add(state, part);
-}
-
 /* Sorts by length. */
-static void add_period(struct argp_state *state, char *part)
+static void add_period(struct argp_state *state, struct plan_options *options, const char *part)
 {
-    struct plan_options *options = state->input;
     uint64_t period_ns = args_duration(state, "--periods", part);
     struct stint_error error;
     struct stint_quota quota = {.period_ns = period_ns, .limit = 1};
@@ -80,17 +38,67 @@ static void add_period(struct argp_state *state, char *part)
     options->n_periods++;
 }
 
-static void add_algorithm(struct argp_state *state, char *part)
+static void read_periods(struct argp_state *state, void *options, char *list)
+{
+    for (char *part; (part = strsep(&list, ",")) != NULL;)
+        add_period(state, options, part);
+}
+
+static void add_algorithm(struct argp_state *state, struct plan_options *options, const char *part)
 {
     static const char *const names[] = {"window", "gcra", "log", NULL};
     static const enum stint_algorithm numbers[] = {STINT_WINDOW, STINT_GCRA, STINT_LOG};
-    struct plan_options *options = state->input;
     enum stint_algorithm algorithm = numbers[args_choice(state, "--algorithm", part, names)];
     for (size_t i = 0; i < options->n_algorithms; i++)
         if (options->algorithms[i] == algorithm)
             argp_error(state, "--algorithm has %s twice", part);
     options->algorithms[options->n_algorithms++] = algorithm;
 }
+
+static void read_algorithms(struct argp_state *state, void *options, char *list)
+{
+    for (char *part; (part = strsep(&list, ",")) != NULL;)
+        add_algorithm(state, options, part);
+}
+
+static void read_target(struct argp_state *state, void *input, char *text)
+{
+    struct plan_options *options = input;
+    struct stint_error error;
+    if (plan_target_parse(&options->target, text, &error) != 0)
+        argp_error(state, "--target: %s", error.message);
+    options->target_text = text;
+}
+
+static const struct args_option options_known[] = {
+    {"target", "TEXT", 1,
+     "'deny at most 0.1 % of keys' (default), 'deny at most 5 keys', 'deny at most 1 % of "
+     "requests'",
+     ARGS_OWN(read_target)},
+    {"periods", "LIST", 1, "Lengths of time (default 1s,10s,1m,1h,1d)", ARGS_OWN(read_periods)},
+    {"algorithm", "LIST", 1, "window (default), gcra (with its burst), log",
+     ARGS_OWN(read_algorithms)},
+    {"format", "FORMAT", 2, "combined (access logs; default), trace, or jsonl",
+     ARGS_CHOICE(struct plan_options, source.format, source_formats)},
+    {"key", "EXPR", 2, "Key of the limit, as for stint replay (default ip, or key)",
+     ARGS_TEXT(struct plan_options, source.key)},
+    {"time", "MEMBER", 2, "jsonl: seconds or RFC 3339 (default time)",
+     ARGS_TEXT(struct plan_options, source.time)},
+    {"cost", "MEMBER", 2, "jsonl: units of each event (default: 1 each)",
+     ARGS_TEXT(struct plan_options, source.cost)},
+    {"sort", NULL, 3, "Put the events into the order of time first",
+     ARGS_FLAG(struct plan_options, source.sort)},
+    {"strict", NULL, 3, "Stop at the first malformed line",
+     ARGS_FLAG(struct plan_options, source.strict)},
+    {"out", "FILE", 4, "Write a file of rules: the proposal that denies most within the target",
+     ARGS_TEXT(struct plan_options, out)},
+    {"domain", "DOMAIN", 4, "Domain of the file of rules", ARGS_TEXT(struct plan_options, domain)},
+    {"names", "N", 5, "Name N of the keys that a proposal touches (default 10)",
+     ARGS_NUMBER(struct plan_options, names, PLAN_NAMES_MAX)},
+    {"plot", "FILE", 5, GNUPLOT_HELP, ARGS_PART(struct plan_options, plot, gnuplot_option)},
+    {"json", NULL, 5, "Print one JSON object", ARGS_FLAG(struct plan_options, json)},
+    {0},
+};
 
 static void set_defaults(struct plan_options *options)
 {
@@ -104,8 +112,16 @@ static void set_defaults(struct plan_options *options)
         options->algorithms[options->n_algorithms++] = STINT_WINDOW;
 }
 
-static void check_together(struct argp_state *state, const struct plan_options *options)
+static void add_word(struct argp_state *state, void *input, char *word)
 {
+    struct plan_options *options = input;
+    args_file(state, &options->source.path, word);
+}
+
+static void check_together(struct argp_state *state, void *input)
+{
+    struct plan_options *options = input;
+    set_defaults(options);
     source_check(&options->source, state);
     if ((options->out == NULL) != (options->domain == NULL))
         argp_error(state, "a file of rules is of one domain; expected --out and --domain together");
@@ -115,53 +131,16 @@ static void check_together(struct argp_state *state, const struct plan_options *
         argp_error(state, "--plot - and --json would mix on standard output; name a FILE");
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
-{
-    struct plan_options *options = state->input;
-    struct stint_error error;
-    switch (option) {
-    case OPTION_TARGET:
-        if (plan_target_parse(&options->target, value, &error) != 0)
-            argp_error(state, "--target: %s", error.message);
-        options->target_text = value;
-        return 0;
-    case OPTION_PERIODS:
-        each_part(state, value, add_period);
-        return 0;
-    case OPTION_ALGORITHM:
-        each_part(state, value, add_algorithm);
-        return 0;
-    case OPTION_OUT:
-        options->out = value;
-        return 0;
-    case OPTION_DOMAIN:
-        options->domain = value;
-        return 0;
-    case OPTION_NAMES:
-        options->names = args_number(state, "--names", value, PLAN_NAMES_MAX);
-        return 0;
-    case OPTION_PLOT:
-        gnuplot_option(state, &options->plot, value);
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_END:
-        set_defaults(options);
-        check_together(state, options);
-        return 0;
-    default:
-        return source_option(&options->source, option, value, state);
-    }
-}
-
 void plan_options_parse(struct plan_options *options, int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known, .parser = parse_option, .args_doc = "[FILE]", .doc = doc};
-    *options = (struct plan_options){.source.format = REPLAY_COMBINED,
+    static const struct args_command command = {
+        .set = {options_known, .word = add_word, .end = check_together},
+        .arguments = "[FILE]",
+        .doc = doc,
+    };
+    *options = (struct plan_options){.source.format = SOURCE_COMBINED,
                                      .target_text = PLAN_TARGET_DEFAULT,
                                      .names = PLAN_NAMES_DEFAULT};
     (void)plan_target_parse(&options->target, options->target_text, NULL);
-    args_parse(&argp, argc, argv, options);
+    args_parse(&command, argc, argv, options);
 }

@@ -66,7 +66,7 @@ static void print_limit(FILE *out, const struct stint_quota *quota, int indent)
 static int print_entries(FILE *out, const struct source_options *source)
 {
     const char *key = source->key != NULL                 ? source->key
-                      : source->format == REPLAY_COMBINED ? "ip"
+                      : source->format == SOURCE_COMBINED ? "ip"
                                                           : "key";
     int indent = 0;
     for (;;) {

@@ -45,7 +45,7 @@ static void print_log(const struct plan_report *report)
            format_count(&requests, log->traffic.n_requests), plural(log->traffic.n_requests),
            format_count(&keys, log->traffic.n_keys), plural(log->traffic.n_keys));
     format_duration(&length, log->last_ns - log->first_ns);
-    if (report->options->source.format == REPLAY_TRACE)
+    if (report->options->source.format == SOURCE_TRACE)
         printf(" in %s\n", length.text);
     else
         printf("\n%s to %s (%s)\n", format_date(&from, log->first_ns),

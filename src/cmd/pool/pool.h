@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The parts of `stint pool` and their shared types: the options, the session (a table with a pool
- * in it), and the verbs, one file each.
+ * in it), and the verbs.
  */
 #ifndef STINT_CMD_POOL_POOL_H
 #define STINT_CMD_POOL_POOL_H
@@ -47,17 +47,6 @@ struct pool_options {
     size_t n_words;
 };
 
-/* "next" and so on, by enum pool_verb; ends with NULL. */
-extern const char *const pool_verb_names[];
-
-/* argv[0] is "stint pool VERB". Exits if the command line is wrong. */
-void pool_options_parse(struct pool_options *options, enum pool_verb verb, int argc, char **argv);
-void pool_options_deinit(struct pool_options *options);
-/* Refuses options that contradict each other, as argp_error() does. */
-void pool_options_check(struct argp_state *state, struct pool_options *options);
-/* Prints the verbs and the options of all of them. */
-void pool_options_help(void);
-
 /* ---- The session ---- */
 
 /* A quota that --quota-for gives to one key. */
@@ -83,33 +72,24 @@ int pool_session_open(struct pool_session *session, const struct pool_options *o
 void pool_session_close(struct pool_session *session);
 /* The table's time: virtual, or that of its clock. */
 uint64_t pool_session_now(const struct pool_session *session);
-/* Finds the key; false for a name that the pool does not have. */
-bool pool_session_status(const struct pool_session *session, const char *name,
-                         struct stint_pool_status *status);
 /* Adds a key that --keys does not contain, with the quotas and the weight of the options. */
 int pool_session_add(struct pool_session *session, const char *name, struct stint_error *error);
 
-/* ---- Quotas and weights of keys ---- */
-
-/* Reads --quota-for and --weight; refuses keys without a quota, and a cost above all quotas. */
-int pool_own_read(struct pool_session *session, struct stint_error *error);
-/* Writes the quotas of a key by its index, up to STINT_POOL_QUOTAS_MAX: its own, or all's. */
-int pool_own_quotas(const struct pool_session *session, size_t key, struct stint_quota *quotas,
-                    size_t *n_quotas, struct stint_error *error);
-
-/* ---- The verbs. Each returns its exit code after it has reported errors ---- */
-
-int pool_next(struct pool_session *session);
-int pool_report(struct pool_session *session);
-int pool_give_back(struct pool_session *session);
-int pool_status(struct pool_session *session);
-int pool_add(struct pool_session *session);
-int pool_remove(struct pool_session *session);
-
-/* Names of a key's states, as status prints them and --json has them. */
-extern const char *const pool_standing_names[];
-
 /* Whether messages for people are to be printed on standard error. */
 bool pool_is_chatty(const struct pool_options *options);
+
+/* ---- The verbs ---- */
+
+/* By enum pool_verb. Each returns its exit code after it has reported errors. */
+extern int (*const pool_verbs[])(struct pool_session *session);
+/* The words of `report`, by enum stint_pool_outcome, up to NULL. */
+extern const char *const pool_outcome_names[];
+
+/*
+ * Reads Retry-After: seconds, or a date in any of the forms of RFC 9110. `wall_ns` is the time
+ * since 1970. A date in the past gives 0.
+ */
+int pool_after_read(const char *text, int64_t wall_ns, uint64_t *after_ns,
+                    struct stint_error *error);
 
 #endif

@@ -1,22 +1,569 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint replay`: from the source, through the run, to the report. */
+/*
+ * `stint replay`: from the source, through the run, to the report.
+ *
+ * The run decides events with the limiter, in batches so that its calls can be timed without timing
+ * the clock, and counts the results.
+ *
+ * The table's time: a trace has its own. For logs, 0 is the midnight (UTC) before the first event,
+ * so that the same log gives the same decisions wherever its end is cut off; a table in a file
+ * keeps the 0 with which it was created. Calendar windows are right in all cases, since the table
+ * knows the wall-clock time of its 0.
+ */
 #define _GNU_SOURCE
 #include "cmd/replay/replay.h"
 
+#include "backend/memcached/memcached_state.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
+#include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/interrupt.h"
 #include "cmd/lib/print.h"
+#include "table/clock.h"
 
+#include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
+
+/* ---- The command line ------------------------------------------------------------------------ */
+
+#define KEYS_MAX (UINT64_C(1) << 32)
+
+static const char doc[] =
+    "Decides the events of FILE (standard input without one, or for -), plain or gzip, "
+    "at the times in it, and prints which keys would have been limited.\vA trace has "
+    "lines TIME KEY [COST], TIME in seconds from 0 on; `#` begins a comment.\n\n"
+    "Lines that go back in time are decided at the latest time seen, unless --sort.\n\n"
+    "Memory: the table has the size that --keys asks for. The report needs more: some "
+    "100 bytes and the name of each different key, and 16 bytes for each time within the "
+    "longest period at which a key was admitted something; --sort needs 24 bytes for "
+    "each event, 48 while it sorts; --plot needs 24 bytes for each event, or for each of "
+    "--plot-key.\n\n"
+    "With --store the decisions are those of a shared store, made in the time of the "
+    "events under keys of their own, which are deleted at the end; the report counts "
+    "those that differ from the embedded engine's.\n\n"
+    "Exit codes: 0 done, 1 bad input, 2 bad usage, 3 decisions of a --store differ. See "
+    "stint-replay(1), stint-spec(7).";
+
+/* By enum stint_verb. */
+static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
+
+static const struct args_option options_known[] = {
+    {"quota", "SPEC", 1, "What is allowed; several are taken all or nothing",
+     ARGS_QUOTAS(struct replay_options, quotas, n_quotas)},
+    {"domain", "DOMAIN", 1, "With --rules: the domain of the rules",
+     ARGS_TEXT(struct replay_options, rules.domain)},
+    {"descriptors", "LISTS", 1,
+     "With --rules: which columns of the log are the entries of descriptors, as in 'ip,path;user' "
+     "or 'remote_address=ip'",
+     ARGS_TEXT(struct replay_options, rules.descriptors)},
+    {"verb", "VERB", 1, "take (default), take_upto, or peek",
+     ARGS_CHOICE(struct replay_options, verb, verbs)},
+    {"format", "FORMAT", 2, "trace (default), combined (access logs), or jsonl",
+     ARGS_CHOICE(struct replay_options, source.format, source_formats)},
+    {"key", "EXPR", 2,
+     "combined: ip (default), ip/BITS for IPv6 by prefix, user, path, method, status; jsonl: names "
+     "of members (default key). Joined by +: ip+path",
+     ARGS_TEXT(struct replay_options, source.key)},
+    {"time", "MEMBER", 2, "jsonl: seconds or RFC 3339 (default time)",
+     ARGS_TEXT(struct replay_options, source.time)},
+    {"cost", "MEMBER", 2, "jsonl: units of each event (default: 1 each)",
+     ARGS_TEXT(struct replay_options, source.cost)},
+    {"sort", NULL, 3, "Put the events into the order of time first, in memory",
+     ARGS_FLAG(struct replay_options, source.sort)},
+    {"strict", NULL, 3, "Stop at the first malformed line",
+     ARGS_FLAG(struct replay_options, source.strict)},
+    {"decisions", NULL, 4,
+     "A line for each event: time, key, cost, outcome, granted, remaining, retry_after_ns, "
+     "reset_after_ns, separated by tabs",
+     ARGS_FLAG(struct replay_options, decisions)},
+    {"json", NULL, 4, "The summary as one JSON object; with --decisions an object for each event",
+     ARGS_FLAG(struct replay_options, json)},
+    {"popular", "N", 4,
+     "Print the N keys with most requests and the N denied most (default: 10 denied most)",
+     ARGS_NUMBER(struct replay_options, top_keys, REPLAY_POPULAR_MAX)},
+    {"state", "FILE", 5, "Keep the table in FILE, over several replays",
+     ARGS_FILE(struct replay_options, state)},
+    {"keys", "N", 5, "Capacity for N live keys (default 1048576; fewer if states are wide)",
+     ARGS_NUMBER(struct replay_options, keys, KEYS_MAX)},
+    {"plot", "FILE", 6, GNUPLOT_HELP, ARGS_PART(struct replay_options, plot, gnuplot_option)},
+    {"plot-key", "KEY", 6, "What --plot shows (default: the key denied most)",
+     ARGS_TEXT(struct replay_options, plot_key)},
+    {0},
+};
+
+/* A picture starts with a key that was never used, and shows what was taken. */
+static void check_plot(struct argp_state *state, const struct replay_options *options)
+{
+    if (options->plot.format == GNUPLOT_NONE)
+        return;
+    if (options->state != NULL)
+        argp_error(state, "--plot shows a key from its first use on, which --state may have seen");
+    if (options->verb == STINT_PEEK)
+        argp_error(state, "--plot shows what is taken; --verb peek takes nothing");
+    if (options->plot.format == GNUPLOT_TERMINAL && (options->json || options->decisions))
+        argp_error(state, "--plot - and --%s would mix on standard output; name a FILE",
+                   options->json ? "json" : "decisions");
+}
+
+static void check_rules(struct argp_state *state, const struct replay_options *options)
+{
+    const struct replay_rules_options *rules = &options->rules;
+    bool has_rules = rules->files.n_paths > 0;
+    if (!has_rules && (rules->domain != NULL || rules->descriptors != NULL))
+        argp_error(state, "--domain and --descriptors are for --rules");
+    if (!has_rules)
+        return;
+    if (options->n_quotas > 0 || options->source.key != NULL)
+        argp_error(state, "--rules has its own quotas and keys; expected no --%s",
+                   options->n_quotas > 0 ? "quota" : "key");
+    if (rules->domain == NULL || rules->descriptors == NULL)
+        argp_error(state, "--rules needs --domain D and --descriptors, such as 'ip,path;user'");
+    if (options->plot.format != GNUPLOT_NONE)
+        argp_error(state, "--plot shows what one quota does to a key; --rules has several");
+}
+
+static void check_store(struct argp_state *state, const struct replay_options *options)
+{
+    if (options->store.text == NULL)
+        return;
+    if (options->state != NULL)
+        argp_error(state, "--store keeps nothing of a run; expected no --state");
+}
+
+static void add_word(struct argp_state *state, void *input, char *word)
+{
+    struct replay_options *options = input;
+    args_file(state, &options->source.path, word);
+}
+
+static void check_together(struct argp_state *state, void *input)
+{
+    const struct replay_options *options = input;
+    check_rules(state, options);
+    check_store(state, options);
+    if (options->n_quotas == 0 && options->rules.files.n_paths == 0)
+        argp_error(state, "expected --quota, for example --quota '100/60s', or --rules PATH");
+    source_check(&options->source, state);
+    if (options->top_keys > 0 && options->decisions)
+        argp_error(state, "--popular is part of the summary, which --decisions replaces");
+    if (options->plot.format == GNUPLOT_NONE && options->plot_key != NULL)
+        argp_error(state, "--plot-key chooses the key for --plot; expected --plot too");
+    check_plot(state, options);
+}
+
+static void parse_options(struct replay_options *options, int argc, char **argv)
+{
+    static const struct args_command command = {
+        .set = {options_known, .word = add_word, .end = check_together},
+        .children = {{&rules_given_set, offsetof(struct replay_options, rules.files), NULL, 1},
+                     {&store_given_set, offsetof(struct replay_options, store), NULL, 1}},
+        .arguments = "[FILE]",
+        .doc = doc,
+    };
+    *options = (struct replay_options){.verb = STINT_TAKE};
+    args_parse(&command, argc, argv, options);
+}
+
+/* ---- The run: decisions on events ------------------------------------------------------------ */
+
+#define KEYS_DEFAULT (UINT64_C(1) << 20)
+#define WIDE_BYTES_DEFAULT (UINT64_C(1) << 28)
+#define DIFFERENCES_NAMED 5
+
+/* rules: NULL where the options' quotas decide; outlives the run. */
+static int run_init(struct replay_run *run, const struct replay_options *options,
+                    struct replay_rules *rules, struct stint_error *error)
+{
+    uint64_t periods_ns[STINT_ITEMS_MAX], secret[2];
+    memset(run, 0, sizeof(*run));
+    run->options = options;
+    run->rules = rules;
+    if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+        return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
+    for (size_t i = 0; i < options->n_quotas; i++) {
+        const struct stint_quota *quota = &options->quotas[i];
+        bool holds = quota->algorithm == STINT_CONCURRENCY;
+        periods_ns[i] = holds ? quota->lease_ns : quota->period_ns;
+    }
+    key_set_init(&run->names, secret);
+    if (rules == NULL) /* else each rule has an exact count of its own */
+        exact_init(&run->exact, periods_ns, options->n_quotas);
+    return 0;
+}
+
+static void run_deinit(struct replay_run *run)
+{
+    replay_store_close(run->store);
+    stint_table_close(run->table);
+    key_set_deinit(&run->names);
+    exact_deinit(&run->exact);
+    free(run->plot.events);
+    free(run->tallies);
+}
+
+/* States of some 10 kB for a million keys would not fit: wide ones get this much memory. */
+static uint64_t keys_of(const struct replay_options *options, size_t state_size)
+{
+    if (options->keys > 0)
+        return options->keys;
+    return state_size <= 16 ? KEYS_DEFAULT : min_u64(KEYS_DEFAULT, WIDE_BYTES_DEFAULT / state_size);
+}
+
+/* Capacity for every key under every quota, by width of state. */
+static void size_table(struct stint_table_options *table, const struct replay_options *options)
+{
+    for (size_t i = 0; i < options->n_quotas; i++) {
+        size_t size = stint_state_size(&options->quotas[i]);
+        if (size > 16 && size > table->wide_size)
+            table->wide_size = (uint32_t)size;
+    }
+    for (size_t i = 0; i < options->n_quotas; i++) {
+        size_t size = stint_state_size(&options->quotas[i]);
+        if (size <= 8)
+            table->keys += keys_of(options, size);
+        else if (size <= 16)
+            table->keys16 += keys_of(options, size);
+        else
+            table->keys_wide += keys_of(options, table->wide_size);
+    }
+    /* 0 would mean the default: a class that no quota uses gets the minimum instead. */
+    table->keys += table->keys == 0;
+    table->keys16 += table->keys16 == 0;
+    table->keys_wide += table->keys_wide == 0;
+    table->wide_size += table->wide_size == 0 ? 16 : 0;
+    table->tickets = 1;
+    table->blocks = 1;
+}
+
+/* The library's message names options that this program does not have. */
+static int refused(const struct replay_options *options, int code, struct stint_error *error)
+{
+    struct stint_error why = *error;
+    if (code != STINT_E_MISMATCH || options->state == NULL)
+        return code;
+    return err_set(error, code, "%s; --state goes on with what a replay under such quotas has made",
+                   why.message);
+}
+
+static int open_store(struct replay_run *run, struct stint_error *error)
+{
+    const struct replay_options *options = run->options;
+    const struct replay_store_options store = {.given = &options->store,
+                                               .quotas = options->quotas,
+                                               .n_quotas = options->n_quotas,
+                                               .verb = options->verb};
+    return options->store.text == NULL || run->rules != NULL
+               ? 0
+               : replay_store_open(&run->store, &store, error);
+}
+
+/* The time at which the windows of a table begin together with the store's. */
+static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
+{
+    const struct replay_options *options = run->options;
+    if (options->store.url.kind == STORE_MEMCACHED)
+        return memcached_state_epoch_ns(first_ns);
+    if (run->rules == NULL)
+        return replay_store_epoch_ns(options->quotas, options->n_quotas, first_ns);
+    size_t n = rules_count(run->rules->loaded.rules);
+    struct stint_quota *quotas = calloc(2 * n + 1, sizeof(*quotas));
+    for (size_t i = 0; quotas != NULL && i < n; i++) {
+        const struct rule *rule = rules_at(run->rules->loaded.rules, i);
+        quotas[2 * i] = rule->quota; /* a missing quota has no period */
+        quotas[2 * i + 1] = rule->shadow;
+    }
+    uint64_t epoch_ns = replay_store_epoch_ns(quotas, quotas != NULL ? 2 * n : 0, first_ns);
+    free(quotas);
+    return epoch_ns;
+}
+
+static uint64_t epoch_of(const struct replay_run *run, uint64_t first_ns)
+{
+    if (run->options->source.format == SOURCE_TRACE)
+        return 0;
+    if (run->options->store.text == NULL)
+        return first_ns - first_ns % NS_PER_DAY;
+    return store_epoch_of(run, first_ns);
+}
+
+/* With the first event: its time determines the time 0 of the table and of the store. */
+static int run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error)
+{
+    const struct replay_options *options = run->options;
+    struct stint_table_options table = {
+        .path = options->state,
+        .clock = STINT_CLOCK_VIRTUAL,
+        .epoch_ns = (int64_t)epoch_of(run, first_ns),
+        .skew_max_ns = 1, /* one caller, whose time never goes back */
+    };
+    if (run->rules != NULL)
+        replay_rules_size(run->rules, options->keys, &table);
+    else
+        size_table(&table, options);
+    int code = stint_table_open(&run->table, &table, error);
+    if (code == 0 && run->rules != NULL)
+        code = replay_rules_begin(run->rules, run->table, &table, &options->store, error);
+    for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
+        code = stint_table_accepts(run->table, &options->quotas[i], error);
+    if (code == 0)
+        code = open_store(run, error);
+    if (code != 0)
+        return refused(options, code, error);
+    run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
+    run->latest_ns = stint_now(run->table);
+    run->first_ns = first_ns;
+    return 0;
+}
+
+static int grow_tallies(struct replay_run *run, struct stint_error *error)
+{
+    size_t old = run->tallies_size, size = old == 0 ? 1024 : old * 2;
+    struct replay_tally *tallies = realloc(run->tallies, size * sizeof(*tallies));
+    if (tallies == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory for %zu keys", size);
+    memset(tallies + old, 0, (size - old) * sizeof(*tallies));
+    run->tallies = tallies;
+    run->tallies_size = size;
+    return 0;
+}
+
+static void name_difference(const struct replay_run *run, size_t i,
+                            const struct stint_decision *engine, const struct stint_decision *store)
+{
+    static const char *const outcomes[] = {
+        [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
+    if (run->differing < DIFFERENCES_NAMED)
+        print_message("event %" PRIu64 ": the store says %s, %" PRIu32
+                      " left, and the engine %s, %" PRIu32 " left",
+                      run->events + i + 1, outcomes[store->outcome], store->remaining,
+                      outcomes[engine->outcome], engine->remaining);
+    else if (run->differing == DIFFERENCES_NAMED)
+        print_message("further decisions that differ are counted, not named");
+}
+
+static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error)
+{
+    const struct event_entry *entry = &run->pending[i];
+    const struct replay_rules_event event = {.key = key_set_name(&run->names, entry->key),
+                                             .number = entry->key,
+                                             .cost = entry->cost,
+                                             .now_ns = run->pending_now_ns[i],
+                                             .verb = (uint8_t)run->options->verb};
+    struct stint_decision engine;
+    int code = replay_rules_decide(run->rules, &event, &run->decisions[i], &engine, error);
+    if (code != 0 || replay_store_agrees(&engine, &run->decisions[i]))
+        return code;
+    name_difference(run, i, &engine, &run->decisions[i]);
+    run->differing++;
+    return 0;
+}
+
+static struct stint_decision ask_table(struct replay_run *run, struct stint_item *items, size_t i)
+{
+    const struct replay_options *options = run->options;
+    const struct event_entry *entry = &run->pending[i];
+    struct span key = key_set_name(&run->names, entry->key);
+    uint64_t now_ns = run->pending_now_ns[i];
+    if (options->verb == STINT_TAKE && options->n_quotas == 1)
+        return stint_take(run->table, options->quotas, key.ptr, key.len, entry->cost, now_ns);
+    for (size_t q = 0; q < options->n_quotas; q++) {
+        items[q].key = key.ptr;
+        items[q].key_len = key.len;
+        items[q].cost = entry->cost;
+    }
+    if (options->verb == STINT_TAKE)
+        return stint_take_all(run->table, items, options->n_quotas, now_ns);
+    if (options->verb == STINT_TAKE_UPTO)
+        return stint_take_upto(run->table, items, options->n_quotas, now_ns);
+    return stint_peek(run->table, items, options->n_quotas, now_ns);
+}
+
+/* With --plot-key, only that key. */
+static bool is_wanted(const struct replay_run *run, uint32_t key)
+{
+    const char *wanted = run->options->plot_key;
+    return wanted == NULL || span_equals(key_set_name(&run->names, key), wanted);
+}
+
+/* For --plot. */
+static int keep_event(struct replay_run *run, struct replay_plot_event event,
+                      struct stint_error *error)
+{
+    struct replay_plot *plot = &run->plot;
+    if (!is_wanted(run, event.key))
+        return 0;
+    if (plot->n_events == plot->size) {
+        size_t size = plot->size == 0 ? 4096 : plot->size * 2;
+        struct replay_plot_event *events = realloc(plot->events, size * sizeof(*events));
+        if (events == NULL)
+            return err_set(error, STINT_E_SYSTEM, "out of memory for --plot: %zu events so far",
+                           plot->n_events);
+        plot->events = events;
+        plot->size = size;
+    }
+    plot->events[plot->n_events++] = event;
+    return 0;
+}
+
+/* The result of an event: for peek, the result that take would have had. */
+static int count(struct replay_run *run, size_t i, struct stint_error *error)
+{
+    const struct event_entry *entry = &run->pending[i];
+    const struct stint_decision *decision = &run->decisions[i];
+    bool allowed = decision->outcome == STINT_ALLOW;
+    uint32_t units = run->options->verb == STINT_TAKE_UPTO ? decision->granted
+                     : allowed                             ? entry->cost
+                                                           : 0;
+    if (entry->key >= run->tallies_size) {
+        int code = grow_tallies(run, error);
+        if (code != 0)
+            return code;
+    }
+    struct replay_tally *tally = &run->tallies[entry->key];
+    tally->allowed += units;
+    tally->denied += entry->cost - units;
+    run->units.allowed += units;
+    run->units.denied += entry->cost - units;
+    run->events++;
+    run->allowed += allowed;
+    run->denied += decision->outcome == STINT_DENY;
+    run->never += decision->outcome == STINT_NEVER;
+    if (run->options->plot.format != GNUPLOT_NONE) {
+        struct replay_plot_event event = {run->pending_now_ns[i], entry->key, entry->cost, units};
+        int code = keep_event(run, event, error);
+        if (code != 0)
+            return code;
+    }
+    if (units == 0 || run->options->verb == STINT_PEEK || run->rules != NULL)
+        return 0;
+    return exact_add(&run->exact, entry->key, (struct exact_run){run->pending_now_ns[i], units},
+                     error);
+}
+
+/* The store's decision replaces the table's. */
+static int ask_store(struct replay_run *run, struct stint_error *error)
+{
+    struct replay_store_event events[REPLAY_BATCH];
+    struct stint_decision decisions[REPLAY_BATCH];
+    if (run->store == NULL)
+        return 0;
+    for (size_t i = 0; i < run->n_pending; i++)
+        events[i] = (struct replay_store_event){
+            .key = key_set_name(&run->names, run->pending[i].key),
+            .cost = run->pending[i].cost,
+            .now_ns = run->epoch_ns + run->pending_now_ns[i],
+            .decision = &decisions[i],
+        };
+    int code = replay_store_decide(run->store, events, run->n_pending, error);
+    for (size_t i = 0; i < run->n_pending && code == 0; i++) {
+        if (!replay_store_agrees(&run->decisions[i], &decisions[i])) {
+            name_difference(run, i, &run->decisions[i], &decisions[i]);
+            run->differing++;
+        }
+        run->decisions[i] = decisions[i];
+    }
+    return code;
+}
+
+/* False: it has no store. */
+static bool summarize_store(const struct replay_run *run, struct replay_store_summary *summary)
+{
+    if (run->store == NULL)
+        return run->rules != NULL && replay_rules_summary(run->rules, summary);
+    *summary = replay_store_summary(run->store);
+    return true;
+}
+
+/* Deletes its keys from the store, if it has one. */
+static int run_clean(struct replay_run *run, struct stint_error *error)
+{
+    struct stint_error why;
+    struct replay_store_summary summary;
+    if (!summarize_store(run, &summary))
+        return 0;
+    int code = run->store != NULL ? replay_store_clean(run->store, &run->names, &why)
+                                  : replay_rules_clean(run->rules, &run->names, &why);
+    return code == 0 ? 0
+                     : err_set(error, code, "%s; keys that begin with %s may be left there",
+                               why.message, summary.prefix);
+}
+
+/* Decides the events that were added. */
+static int run_flush(struct replay_run *run, struct stint_error *error)
+{
+    struct stint_item items[STINT_ITEMS_MAX] = {0};
+    for (size_t q = 0; q < run->options->n_quotas; q++)
+        items[q].quota = &run->options->quotas[q];
+    uint64_t begun_ns = clock_boot_ns();
+    int code = 0;
+    for (size_t i = 0; i < run->n_pending && code == 0; i++) {
+        if (run->rules != NULL)
+            code = ask_rules(run, i, error);
+        else
+            run->decisions[i] = ask_table(run, items, i);
+    }
+    if (code != 0)
+        return code;
+    run->decide_ns += clock_boot_ns() - begun_ns;
+    code = ask_store(run, error);
+    if (code != 0) {
+        run->n_pending = 0; /* an operation that may have been done is not repeated */
+        return code;
+    }
+    for (size_t i = 0; i < run->n_pending; i++) {
+        code = count(run, i, error);
+        if (code != 0)
+            return code;
+        if (run->options->decisions)
+            replay_print_decision(run, &run->pending[i], &run->decisions[i]);
+    }
+    run->n_pending = 0;
+    if (run->table != NULL)
+        stint_table_set_now(run->table, run->latest_ns);
+    return 0;
+}
+
+/* Adds the next event; decides once REPLAY_BATCH are there. */
+static int run_add(struct replay_run *run, struct event_entry entry, struct stint_error *error)
+{
+    assert(run->table != NULL);
+    if (run->n_pending == REPLAY_BATCH) {
+        int code = run_flush(run, error);
+        if (code != 0)
+            return code;
+    }
+    uint64_t now_ns = entry.at_ns > run->epoch_ns ? entry.at_ns - run->epoch_ns : 0;
+    if (now_ns > STINT_NOW_MAX)
+        return err_set(error, STINT_E_RANGE,
+                       "the events are more than 18 years later than the table in %s",
+                       run->options->state != NULL ? run->options->state : "memory");
+    if (run->options->store.text != NULL) /* which counts in whole microseconds */
+        now_ns -= now_ns % NS_PER_US;
+    run->late += entry.at_ns < run->epoch_ns || now_ns < run->latest_ns;
+    if (now_ns > run->latest_ns)
+        run->latest_ns = now_ns;
+    if (entry.at_ns < run->first_ns)
+        run->first_ns = entry.at_ns;
+    if (entry.at_ns > run->last_ns)
+        run->last_ns = entry.at_ns;
+    run->pending_now_ns[run->n_pending] = run->latest_ns;
+    run->pending[run->n_pending++] = entry;
+    return 0;
+}
+
+/* ---- The command ----------------------------------------------------------------------------- */
 
 #define STDOUT_BUFFER (1u << 20)
 
 struct replay {
     struct replay_options options;
-    struct replay_source source;
+    struct source source;
     struct replay_rules *rules; /* NULL without --rules */
     struct replay_run run;
     struct event_list sorted;
@@ -33,10 +580,10 @@ static int number_key(struct replay *replay, const struct event *event, struct e
 }
 
 /* Decides the next event; opens the table for the first one. */
-static int decide(struct replay *replay, struct event_entry entry, struct stint_error *error)
+static int decide_event(struct replay *replay, struct event_entry entry, struct stint_error *error)
 {
-    int code = replay->run.table != NULL ? 0 : replay_run_open(&replay->run, entry.at_ns, error);
-    return code != 0 ? code : replay_run_add(&replay->run, entry, error);
+    int code = replay->run.table != NULL ? 0 : run_open(&replay->run, entry.at_ns, error);
+    return code != 0 ? code : run_add(&replay->run, entry, error);
 }
 
 /* Reads all events, and decides them at once or, if they are to be sorted, keeps them. */
@@ -44,12 +591,12 @@ static int read_all(struct replay *replay, struct stint_error *error)
 {
     struct event event;
     int code;
-    for (uint64_t n = 0; (code = replay_source_next(&replay->source, &event, error)) > 0; n++) {
+    for (uint64_t n = 0; (code = source_next(&replay->source, &event, error)) > 0; n++) {
         struct event_entry entry;
         code = number_key(replay, &event, &entry, error);
         if (code == 0)
             code = replay->options.source.sort ? event_list_add(&replay->sorted, entry, error)
-                                               : decide(replay, entry, error);
+                                               : decide_event(replay, entry, error);
         if (code != 0)
             return code;
         if (n % REPLAY_BATCH != 0)
@@ -66,7 +613,7 @@ static int decide_sorted(struct replay *replay, struct stint_error *error)
     int code = event_list_sort(&replay->sorted, error);
     for (size_t i = 0;
          code == 0 && i < replay->sorted.n_entries && !ferror(stdout) && !interrupt_seen(); i++)
-        code = decide(replay, replay->sorted.entries[i], error);
+        code = decide_event(replay, replay->sorted.entries[i], error);
     return code;
 }
 
@@ -77,13 +624,14 @@ static int replay_all(struct replay *replay, struct stint_error *error)
         code = decide_sorted(replay, error);
     /* If the input breaks off, the decisions up to there were made, and are shown. */
     struct stint_error ignored;
-    int flushed = replay_run_flush(&replay->run, code == 0 ? error : &ignored);
+    int flushed = run_flush(&replay->run, code == 0 ? error : &ignored);
     progress_end(&replay->progress);
     return code != 0 ? code : flushed;
 }
 
 static int report(struct replay *replay)
 {
+    replay->run.has_store = summarize_store(&replay->run, &replay->run.store_summary);
     if (!replay->options.decisions && !replay->options.json)
         replay_print_text(&replay->run, &replay->source);
     else if (!replay->options.decisions && replay_print_json(&replay->run, &replay->source) != 0)
@@ -112,13 +660,13 @@ static int open_rules(struct replay *replay, struct stint_error *error)
     if (code != 0)
         return code;
     options->source.key = replay->rules->key_expr;
-    if (options->source.format == REPLAY_TRACE && strcmp(options->source.key, "key") != 0)
+    if (options->source.format == SOURCE_TRACE && strcmp(options->source.key, "key") != 0)
         return err_set(error, STINT_E_SYNTAX,
                        "--descriptors: a trace has one column, key, such as 'ip=key'");
     return 0;
 }
 
-static int run(struct replay *replay)
+static int open_and_run(struct replay *replay)
 {
     struct stint_error error;
     if (open_rules(replay, &error) != 0) {
@@ -127,13 +675,13 @@ static int run(struct replay *replay)
     }
     if (replay->options.source.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Reading events from standard input; ^D ends.\n", stderr);
-    if (replay_source_open(&replay->source, &replay->options.source, &error) != 0) {
+    if (source_open(&replay->source, &replay->options.source, &error) != 0) {
         print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     int result = CMD_BAD_INPUT;
     progress_begin(&replay->progress, replay->source.input.size);
-    if (replay_run_init(&replay->run, &replay->options, replay->rules, &error) != 0 ||
+    if (run_init(&replay->run, &replay->options, replay->rules, &error) != 0 ||
         replay_all(replay, &error) != 0) {
         print_message("%s", error.message);
     } else {
@@ -141,13 +689,13 @@ static int run(struct replay *replay)
     }
     if (interrupt_seen())
         print_message("ended by a signal: what came behind is not decided");
-    if (replay_run_clean(&replay->run, &error) != 0) {
+    if (run_clean(&replay->run, &error) != 0) {
         print_message("%s", error.message);
         result = CMD_BAD_INPUT;
     }
-    replay_run_deinit(&replay->run);
+    run_deinit(&replay->run);
     event_list_deinit(&replay->sorted);
-    replay_source_close(&replay->source);
+    source_close(&replay->source);
     return result;
 }
 
@@ -158,13 +706,13 @@ int replay_main(int argc, char **argv)
         print_message("out of memory");
         return CMD_BAD_INPUT;
     }
-    replay_options_parse(&replay->options, argc, argv);
+    parse_options(&replay->options, argc, argv);
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
     if (replay->options.store.text != NULL)
         interrupt_catch_all(); /* the store is to be left as it was */
-    int result = run(replay);
+    int result = open_and_run(replay);
     replay_rules_close(replay->rules);
-    rules_given_free(&replay->options.rules.files);
+    rules_args_free(&replay->options.rules.files);
     free(replay);
     return result;
 }

@@ -1,16 +1,223 @@
 /* SPDX-License-Identifier: MIT */
-/* The output of `stint replay`: a line for each decision, or a summary as text or JSON. */
+/* The output of `stint replay`: a line for each decision, a summary as text or JSON, a picture. */
 #define _GNU_SOURCE
+#include "cmd/replay/replay.h"
+
 #include "base/ns.h"
+#include "cmd/lib/cmd.h"
 #include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
-#include "cmd/replay/replay.h"
+#include "sim/picture/picture.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+/* ---- The keys with most requests and denials ------------------------------------------------- */
+
+#define DENIED_MOST_DEFAULT 10
+
+struct most {
+    uint32_t keys[REPLAY_POPULAR_MAX]; /* most first; of equal ones the first */
+    size_t n_keys;
+};
+
+static uint64_t denied_of(const struct replay_tally *tally)
+{
+    return tally->denied;
+}
+
+static uint64_t asked_of(const struct replay_tally *tally)
+{
+    return tally->allowed + tally->denied;
+}
+
+/* Up to `max` keys with the most units of `units_of`, above 0. */
+static void find_most(struct most *most, const struct replay_run *run, size_t max,
+                      uint64_t (*units_of)(const struct replay_tally *))
+{
+    most->n_keys = 0;
+    for (uint32_t key = 0; key < run->names.n_keys && key < run->tallies_size; key++) {
+        uint64_t units = units_of(&run->tallies[key]);
+        size_t at = most->n_keys;
+        while (at > 0 && units > units_of(&run->tallies[most->keys[at - 1]]))
+            at--;
+        if (units == 0 || at == max)
+            continue;
+        most->n_keys += most->n_keys < max;
+        for (size_t i = most->n_keys - 1; i > at; i--)
+            most->keys[i] = most->keys[i - 1];
+        most->keys[at] = key;
+    }
+}
+
+static size_t denied_max(const struct replay_run *run)
+{
+    return run->options->top_keys > 0 ? run->options->top_keys : DENIED_MOST_DEFAULT;
+}
+
+/* ---- Text ---- */
+
+static void print_most_list(const struct replay_run *run, const struct most *most,
+                            uint64_t (*units_of)(const struct replay_tally *),
+                            uint64_t (*beside_of)(const struct replay_tally *))
+{
+    for (size_t i = 0; i < most->n_keys; i++) {
+        const struct replay_tally *tally = &run->tallies[most->keys[i]];
+        struct formatted units, beside;
+        printf("  %20s %14s   ", format_count(&units, units_of(tally)),
+               format_count(&beside, beside_of(tally)));
+        print_escaped(stdout, key_set_name(&run->names, most->keys[i]));
+        putchar('\n');
+    }
+}
+
+static uint64_t allowed_of(const struct replay_tally *tally)
+{
+    return tally->allowed;
+}
+
+static void print_most_keys(const struct replay_run *run)
+{
+    struct most most;
+    find_most(&most, run, run->options->top_keys, asked_of);
+    if (most.n_keys > 0)
+        printf("\nkeys asked most  %21s %14s\n", "asked", "denied");
+    print_most_list(run, &most, asked_of, denied_of);
+    find_most(&most, run, denied_max(run), denied_of);
+    if (most.n_keys > 0)
+        printf("\nkeys denied most %21s %14s\n", "denied", "allowed");
+    print_most_list(run, &most, denied_of, allowed_of);
+}
+
+/* ---- JSON ---- */
+
+static json_t *list_json(const struct replay_run *run, const struct most *most)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < most->n_keys; i++) {
+        const struct replay_tally *tally = &run->tallies[most->keys[i]];
+        json_array_append_new(list,
+                              json_pack("{s:o, s:I, s:I}", "key",
+                                        json_text_key(key_set_name(&run->names, most->keys[i])),
+                                        "denied_units", (json_int_t)tally->denied, "allowed_units",
+                                        (json_int_t)tally->allowed));
+    }
+    return list;
+}
+
+static json_t *denied_most_json(const struct replay_run *run)
+{
+    struct most most;
+    find_most(&most, run, denied_max(run), denied_of);
+    return list_json(run, &most);
+}
+
+static json_t *asked_most_json(const struct replay_run *run)
+{
+    struct most most;
+    find_most(&most, run, run->options->top_keys, asked_of);
+    return list_json(run, &most);
+}
+
+/* ---- The results of each rule ---------------------------------------------------------------- */
 
 #define SPEC_MAX 256
+
+static void print_line(const char *label, uint64_t events, const char *rest)
+{
+    struct formatted number;
+    if (events > 0)
+        printf("    %-9s %14s event%s%s\n", label, format_count(&number, events),
+               events == 1 ? "" : "s", rest);
+}
+
+static void print_rule_most(struct replay_rules *rules, const struct rule *rule,
+                            const struct key_set *names)
+{
+    const struct replay_rule *counts = &rules->rules[rule->index];
+    const struct exact_most *most = &counts->exact.most[0];
+    struct formatted units, limit, period;
+    if (most->units == 0)
+        return;
+    printf("    most admitted in any %s: %s of %s",
+           format_duration(&period, counts->exact.periods_ns[0]), format_count(&units, most->units),
+           format_count(&limit, rule->quota.limit));
+    if (stint_max_in_any_window(&rule->quota) != rule->quota.limit)
+        printf(" (at most %s by its algorithm)",
+               format_count(&limit, stint_max_in_any_window(&rule->quota)));
+    fputs(", to ", stdout);
+    print_escaped(stdout, replay_rules_most_key(rules, counts, names));
+    putchar('\n');
+}
+
+static void print_rule(struct replay_rules *rules, const struct rule *rule,
+                       const struct key_set *names)
+{
+    const struct replay_rule *counts = &rules->rules[rule->index];
+    char spec[SPEC_MAX];
+    fputs("  ", stdout);
+    print_escaped(stdout, span_of_text(rule->path));
+    if (rule->unlimited) {
+        puts(": unlimited");
+    } else {
+        stint_quota_format(&rule->quota, spec, sizeof(spec));
+        printf(": %s%s%s\n", spec, rule->shadow_mode ? ", shadow_mode" : "",
+               rule->quota_mode ? ", quota_mode" : "");
+    }
+    print_line("met", counts->events, "");
+    print_line("over", counts->over, rule->shadow_mode ? ", allowed all the same" : "");
+    print_line("denied", counts->denied, "");
+    print_line("banned", counts->banned, ", of those that were denied");
+    print_line("replaced", counts->replaced, "");
+    print_line("candidate", counts->candidate_over, " that it would deny");
+    print_rule_most(rules, rule, names);
+}
+
+static void print_rules(struct replay_rules *rules, const struct key_set *names)
+{
+    struct formatted number;
+    for (size_t i = 0; i < rules_count(rules->loaded.rules); i++)
+        if (rules->rules[i].events > 0)
+            print_rule(rules, rules_at(rules->loaded.rules, i), names);
+    if (rules->unmatched > 0)
+        printf("  %s descriptor%s met no rule\n", format_count(&number, rules->unmatched),
+               rules->unmatched == 1 ? "" : "s");
+    if (rules->bans_lost > 0)
+        print_message("the table had no room for every ban");
+}
+
+static json_t *rule_json(struct replay_rules *rules, const struct rule *rule,
+                         const struct key_set *names)
+{
+    const struct replay_rule *counts = &rules->rules[rule->index];
+    char spec[SPEC_MAX] = "";
+    const struct exact_most *most = &counts->exact.most[0];
+    if (!rule->unlimited)
+        stint_quota_format(&rule->quota, spec, sizeof(spec));
+    return json_pack(
+        "{s:o, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rule",
+        json_text_key(span_of_text(rule->path)), "quota", rule->unlimited ? "unlimited" : spec,
+        "shadow_mode", rule->shadow_mode, "quota_mode", rule->quota_mode, "events",
+        (json_int_t)counts->events, "over", (json_int_t)counts->over, "denied",
+        (json_int_t)counts->denied, "banned", (json_int_t)counts->banned, "replaced",
+        (json_int_t)counts->replaced, "candidate_over", (json_int_t)counts->candidate_over,
+        "allowed_units", (json_int_t)counts->units_allowed, "denied_units",
+        (json_int_t)counts->units_denied, "most_admitted", json_text_ns(most->units),
+        "most_admitted_key",
+        most->units > 0 ? json_text_key(replay_rules_most_key(rules, counts, names)) : json_null());
+}
+
+static json_t *rules_json(struct replay_rules *rules, const struct key_set *names)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < rules_count(rules->loaded.rules); i++)
+        json_array_append_new(list, rule_json(rules, rules_at(rules->loaded.rules, i), names));
+    return list;
+}
+
+/* ---- The report ------------------------------------------------------------------------------ */
 
 static const char *const outcome_names[] = {
     [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
@@ -95,7 +302,7 @@ static void print_most(const struct replay_run *run, size_t i)
     if (most->units > 0) {
         fputs(", to ", stdout);
         print_escaped(stdout, key_set_name(&run->names, most->key));
-        if (run->options->source.format == REPLAY_TRACE)
+        if (run->options->source.format == SOURCE_TRACE)
             printf(" (until %.9g s)", (double)most->at_ns / 1e9);
         else
             printf(" (until %s)", format_date(&date, run->epoch_ns + most->at_ns));
@@ -103,21 +310,19 @@ static void print_most(const struct replay_run *run, size_t i)
     putchar('\n');
 }
 
-static uint64_t store_ns_per_decision(const struct replay_run *run,
-                                      const struct replay_store_told *told)
+static uint64_t store_ns_per_decision(const struct replay_run *run)
 {
-    return run->events == 0 ? 0 : told->ns / run->events;
+    return run->events == 0 ? 0 : run->store_summary.ns / run->events;
 }
 
 static void print_store(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
     struct formatted differing, events;
-    struct replay_store_told told;
-    if (!replay_run_store(run, &told))
+    if (!run->has_store)
         return;
     printf("store  %s: %" PRIu64 " ns a decision; ", store_url_text(&run->options->store.url, url),
-           store_ns_per_decision(run, &told));
+           store_ns_per_decision(run));
     if (run->differing == 0)
         puts("all are those of the embedded engine");
     else
@@ -125,7 +330,7 @@ static void print_store(const struct replay_run *run)
                format_count(&differing, run->differing), format_count(&events, run->events));
 }
 
-static void print_costs(const struct replay_run *run, const struct replay_source *source)
+static void print_costs(const struct replay_run *run, const struct source *source)
 {
     struct stint_table_info info = {0};
     struct formatted state, bytes, lines, malformed, late;
@@ -143,14 +348,14 @@ static void print_costs(const struct replay_run *run, const struct replay_source
            run->late > 0 ? " (decided at the latest time seen; see --sort)" : "");
 }
 
-void replay_print_text(const struct replay_run *run, const struct replay_source *source)
+void replay_print_text(const struct replay_run *run, const struct source *source)
 {
     struct formatted events, keys, from, to, length;
     uint64_t units = run->units.allowed + run->units.denied;
     printf("%s: %s event%s of %s key%s", source->input.name, format_count(&events, run->events),
            run->events == 1 ? "" : "s", format_count(&keys, run->names.n_keys),
            run->names.n_keys == 1 ? "" : "s");
-    if (run->events > 0 && run->options->source.format == REPLAY_TRACE)
+    if (run->events > 0 && run->options->source.format == SOURCE_TRACE)
         printf(" in %s\n\n", format_duration(&length, run->last_ns - run->first_ns));
     else if (run->events > 0)
         printf("\n%s to %s (%s)\n\n", format_date(&from, run->first_ns),
@@ -167,8 +372,8 @@ void replay_print_text(const struct replay_run *run, const struct replay_source 
     for (size_t i = 0; i < run->options->n_quotas; i++)
         print_most(run, i);
     if (run->rules != NULL)
-        replay_rules_print_text(run->rules, &run->names);
-    replay_print_most(run);
+        print_rules(run->rules, &run->names);
+    print_most_keys(run);
     print_costs(run, source);
 }
 
@@ -193,18 +398,17 @@ static json_t *quotas_json(const struct replay_run *run)
     return list;
 }
 
-static json_t *store_json(const struct replay_run *run, const struct replay_store_told *told)
+static json_t *store_json(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
     return json_pack("{s:s, s:s, s:I, s:I}", "url", store_url_text(&run->options->store.url, url),
-                     "prefix", told->prefix, "differing", (json_int_t)run->differing,
-                     "ns_per_decision", (json_int_t)store_ns_per_decision(run, told));
+                     "prefix", run->store_summary.prefix, "differing", (json_int_t)run->differing,
+                     "ns_per_decision", (json_int_t)store_ns_per_decision(run));
 }
 
-int replay_print_json(const struct replay_run *run, const struct replay_source *source)
+int replay_print_json(const struct replay_run *run, const struct source *source)
 {
     struct stint_table_info info = {0};
-    struct replay_store_told told;
     if (run->table != NULL)
         stint_table_info(run->table, run->latest_ns, &info);
     json_t *object =
@@ -214,16 +418,16 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
                   (json_int_t)run->units.allowed, "denied_units", (json_int_t)run->units.denied);
     json_t *rest = json_pack(
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run), "denied_most",
-        replay_denied_most_json(run), "state_bytes", (json_int_t)state_bytes(run->options),
-        "table_bytes", (json_int_t)info.bytes, "ns_per_decision", (json_int_t)ns_per_decision(run),
-        "lines", (json_int_t)source->reader.line_number, "malformed", (json_int_t)source->malformed,
-        "late", (json_int_t)run->late);
+        denied_most_json(run), "state_bytes", (json_int_t)state_bytes(run->options), "table_bytes",
+        (json_int_t)info.bytes, "ns_per_decision", (json_int_t)ns_per_decision(run), "lines",
+        (json_int_t)source->reader.line_number, "malformed", (json_int_t)source->malformed, "late",
+        (json_int_t)run->late);
     if (run->rules != NULL && rest != NULL)
-        json_object_set_new(rest, "rules", replay_rules_json(run->rules, &run->names));
-    if (replay_run_store(run, &told) && rest != NULL)
-        json_object_set_new(rest, "store", store_json(run, &told));
+        json_object_set_new(rest, "rules", rules_json(run->rules, &run->names));
+    if (run->has_store && rest != NULL)
+        json_object_set_new(rest, "store", store_json(run));
     if (run->options->top_keys > 0)
-        json_object_set_new(rest, "asked_most", replay_asked_most_json(run));
+        json_object_set_new(rest, "asked_most", asked_most_json(run));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
         json_decref(object);
         object = NULL;
@@ -232,13 +436,12 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
     return json_text_print(object, true);
 }
 
-void replay_warn(const struct replay_run *run, const struct replay_source *source)
+void replay_warn(const struct replay_run *run, const struct source *source)
 {
     struct stint_table_info info;
-    struct replay_store_told told;
     if (run->events == 0 && source->malformed > 0)
         print_message("no line of %s could be read; is it another --format?", source->input.name);
-    if (replay_run_store(run, &told) && told.has_detoured)
+    if (run->has_store && run->store_summary.has_detoured)
         print_message(
             "servers of the store changed places meanwhile: some events may have been decided in "
             "another order");
@@ -252,4 +455,105 @@ void replay_warn(const struct replay_run *run, const struct replay_source *sourc
                       " times a new key found no free place, so that "
                       "decisions may differ from those of a larger one; see --keys",
                       pressed);
+}
+
+/* ---- The picture of one key ------------------------------------------------------------------ */
+
+/* The key that was denied most; if none was denied, the one that was allowed most. */
+static uint32_t choose_key(const struct replay_run *run)
+{
+    uint32_t chosen = 0;
+    for (uint32_t key = 1; key < run->names.n_keys && key < run->tallies_size; key++) {
+        const struct replay_tally *tally = &run->tallies[key], *most = &run->tallies[chosen];
+        if (tally->denied > most->denied ||
+            (tally->denied == most->denied && tally->allowed > most->allowed))
+            chosen = key;
+    }
+    return chosen;
+}
+
+/* The events of one key; NULL if there is no memory for them. */
+static struct history_event *events_of(const struct replay_plot *plot, uint32_t key, size_t *n)
+{
+    struct history_event *events = malloc(plot->n_events * sizeof(*events));
+    *n = 0;
+    for (size_t i = 0; events != NULL && i < plot->n_events; i++)
+        if (plot->events[i].key == key)
+            events[(*n)++] = (struct history_event){plot->events[i].now_ns, plot->events[i].cost,
+                                                    plot->events[i].granted};
+    return events;
+}
+
+/* The quota that denied the key most. */
+static int make_history(struct history *history, struct stint_quota *quotas, size_t n_quotas,
+                        const struct history_event *events, size_t n_events,
+                        struct stint_error *error)
+{
+    int code = history_init(history, &quotas[0], events, n_events, error);
+    for (size_t i = 1; code == 0 && i < n_quotas; i++) {
+        struct history other;
+        code = history_init(&other, &quotas[i], events, n_events, error);
+        if (code == 0 &&
+            other.n_no_space + other.n_slack > history->n_no_space + history->n_slack) {
+            struct history less = *history;
+            *history = other;
+            other = less;
+        }
+        history_deinit(&other);
+    }
+    return code;
+}
+
+static int draw_history(const struct replay_run *run, const struct history *history, uint32_t key)
+{
+    struct formatted date;
+    struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
+    /* A trace has a 0 of its own; times of a log count from the key's first event. */
+    if (run->options->source.format != SOURCE_TRACE) {
+        picture.zero_ns = history->rows[0].at_ns;
+        picture.origin = format_date(&date, run->epoch_ns + picture.zero_ns);
+    }
+    struct plot plot;
+    struct stint_error error;
+    int result = CMD_BAD_INPUT;
+    if (picture_draw(&plot, &picture, &error) != 0)
+        print_message("%s", error.message);
+    else
+        result = gnuplot_draw(&run->options->plot, &plot);
+    plot_deinit(&plot);
+    return result;
+}
+
+int replay_plot_draw(const struct replay_run *run)
+{
+    const struct replay_options *options = run->options;
+    if (run->plot.n_events == 0) {
+        if (options->plot_key != NULL)
+            print_message("--plot: no event has the key '%s'", options->plot_key);
+        else
+            print_message("--plot: there are no events to draw");
+        return CMD_BAD_INPUT;
+    }
+    uint32_t key = options->plot_key != NULL ? run->plot.events[0].key : choose_key(run);
+    struct stint_quota quotas[STINT_ITEMS_MAX];
+    for (size_t i = 0; i < options->n_quotas; i++) {
+        quotas[i] = options->quotas[i];
+        quotas[i].epoch_ns = stint_epoch_ns(run->table);
+    }
+    struct stint_error error;
+    size_t n_events;
+    struct history_event *events = events_of(&run->plot, key, &n_events);
+    if (events == NULL) {
+        print_message("out of memory for --plot");
+        return CMD_BAD_INPUT;
+    }
+    struct history history;
+    int result = CMD_BAD_INPUT;
+    if (make_history(&history, quotas, options->n_quotas, events, n_events, &error) != 0)
+        print_message("%s", error.message);
+    else
+        result = draw_history(run, &history, key);
+    history_deinit(&history);
+    free(events);
+    return result;
 }

@@ -6,7 +6,9 @@
 #include "base/limits.h"
 #include "base/wide_int.h"
 #include "cmd/lib/print.h"
-#include "cmd/replay/replay_rules_store.h"
+#include "cmd/replay/replay_store.h"
+#include "cmd/store/shared_session.h"
+#include "decide/pending.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
@@ -110,6 +112,190 @@ static int join_columns(struct replay_rules *rules, struct stint_error *error)
     return 0;
 }
 
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+/* Splits an event's key into the values of the columns: see joined_key.h. */
+static void split_key(struct replay_rules *rules, struct span key, struct span *values)
+{
+    size_t at = 0, column = 0;
+    if (rules->n_columns == 1) {
+        values[0] = key;
+        return;
+    }
+    values[0] = span_of(rules->parts, 0);
+    for (size_t i = 0; i < key.len; i++) {
+        uint8_t byte = key.ptr[i];
+        if (byte == '+') {
+            values[++column] = span_of(rules->parts + at, 0);
+            continue;
+        }
+        if (byte == '\\')
+            byte = key.ptr[++i];
+        rules->parts[at++] = byte;
+        values[column].len++;
+    }
+}
+
+/* Evaluates a request that was begun. */
+static struct stint_decision evaluate(struct evaluation *evaluation, uint8_t verb)
+{
+    return verb == STINT_TAKE        ? evaluation_take(evaluation)
+           : verb == STINT_TAKE_UPTO ? evaluation_take_upto(evaluation)
+                                     : evaluation_peek(evaluation);
+}
+
+/* Begins the request of an event; nothing is evaluated yet. */
+static int begin_request(struct replay_rules *rules, const struct replay_rules_event *event,
+                         struct evaluation *evaluation, struct stint_error *error)
+{
+    struct descriptor_entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
+    struct descriptor descriptors[DESCRIPTORS_MAX];
+    struct span values[JOINED_KEY_PARTS_MAX];
+    split_key(rules, event->key, values);
+    for (size_t d = 0; d < rules->n_descriptors; d++) {
+        const struct replay_descriptor *from = &rules->descriptors[d];
+        for (size_t i = 0; i < from->n_entries; i++)
+            entries[d][i] =
+                (struct descriptor_entry){from->entries[i].key, values[from->entries[i].column]};
+        descriptors[d] = (struct descriptor){.entries = entries[d], .n_entries = from->n_entries};
+    }
+    const struct evaluation_ask what = {.rules = rules->loaded.rules,
+                                        .domain = span_of_text(rules->options->domain),
+                                        .descriptors = descriptors,
+                                        .n_descriptors = rules->n_descriptors,
+                                        .cost = event->cost};
+    evaluation_begin(evaluation, event->now_ns);
+    return evaluation_add_descriptors(evaluation, &what, error);
+}
+
+/* ---- A shared store -------------------------------------------------------------------------- */
+
+/*
+ * Quotas, candidates and shadows of every rule are evaluated there, whatever store it names. Rules
+ * with `store: none`, and bans, are in a table of this run.
+ */
+struct replay_rules_store {
+    char prefix[REPLAY_STORE_PREFIX_SIZE];
+    struct virtual_store *store;
+    struct backend *stores[1];
+    struct evaluation_stores given;
+    struct pending_requests pending_requests;
+    struct stint_table *table; /* of bans, and of rules with store: none */
+    struct evaluation evaluation;
+};
+
+static int store_accepts(const struct replay_rules_store *store, const struct rule *rule,
+                         const struct stint_quota *quota, struct stint_error *error)
+{
+    struct stint_error why;
+    int code = store->stores[0]->ops->accepts(store->stores[0], quota, &why);
+    return code == 0 ? 0 : err_set(error, code, "%s: %s", rule->path, why.message);
+}
+
+static int store_check(const struct replay_rules_store *store, const struct rules *rules,
+                       struct stint_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; i < rules_count(rules) && code == 0; i++) {
+        const struct rule *rule = rules_at(rules, i);
+        if (rule->store.label == NULL)
+            continue;
+        if (!rule->unlimited)
+            code = store_accepts(store, rule, &rule->quota, error);
+        if (code == 0 && rule->has_shadow)
+            code = store_accepts(store, rule, &rule->shadow, error);
+    }
+    return code;
+}
+
+/* NULL is fine. */
+static void store_close(struct replay_rules_store *store)
+{
+    if (store == NULL)
+        return;
+    evaluation_deinit(&store->evaluation);
+    stint_table_close(store->table);
+    pending_requests_deinit(&store->pending_requests);
+    virtual_store_close(store->store);
+    free(store);
+}
+
+static int store_open(struct replay_rules_store **store, struct replay_rules *rules,
+                      const struct store_given *given, const struct stint_table_options *table,
+                      struct stint_error *error)
+{
+    struct stint_table_options own = *table;
+    struct replay_rules_store *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a store");
+    own.path = NULL;
+    int code = replay_store_name_run(made->prefix, error);
+    if (code == 0)
+        code = virtual_store_open(&made->store, given, made->prefix, (uint64_t)own.epoch_ns, error);
+    if (code == 0) {
+        made->stores[0] = virtual_store_shared(made->store);
+        made->given = (struct evaluation_stores){.stores = made->stores,
+                                                 .n_stores = 1,
+                                                 .timeout_ns = given->timeout_ns,
+                                                 .items_on_error = RULE_STORE_ERROR_ERROR};
+        code = store_check(made, rules->loaded.rules, error);
+    }
+    if (code == 0)
+        code = stint_table_open(&made->table, &own, error);
+    if (code == 0)
+        code = evaluation_init(&made->evaluation, made->table, error);
+    if (code != 0) {
+        store_close(made);
+        return code;
+    }
+    made->evaluation.stores = &made->given;
+    *store = made;
+    return 0;
+}
+
+/* The targets as rules have them; those of any store are in this store. */
+static int store_begin(struct replay_rules_store *store, struct replay_rules *rules,
+                       const struct replay_rules_event *event, struct stint_error *error)
+{
+    struct evaluation *evaluation = &store->evaluation;
+    int code = begin_request(rules, event, evaluation, error);
+    for (size_t i = 0; code == 0 && i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        target->store = target->rule != NULL && target->rule->store.label != NULL;
+        target->on_error = RULE_STORE_ERROR_ERROR;
+    }
+    if (code == 0)
+        evaluation->pending =
+            pending_new(&store->pending_requests, event->now_ns, store->given.timeout_ns);
+    return code == 0 && evaluation->pending == NULL
+               ? err_set(error, STINT_E_SYSTEM, "out of memory for a request to the store")
+               : code;
+}
+
+static int store_end(struct replay_rules_store *store, struct stint_error *error)
+{
+    struct evaluation *evaluation = &store->evaluation;
+    const char *why = evaluation->fault_message;
+    pending_free(evaluation->pending);
+    evaluation->pending = NULL;
+    if (evaluation->fault == 0)
+        return 0;
+    return err_set(error, evaluation->fault == BACKEND_REFUSED ? STINT_E_MISMATCH : STINT_E_GONE,
+                   "--store: %s", why != NULL ? why : "no answer came in time");
+}
+
+/* STINT_E_GONE: the store did not answer. */
+static int store_decide(struct replay_rules_store *store, struct replay_rules *rules,
+                        const struct replay_rules_event *event, struct stint_decision *decision,
+                        struct stint_error *error)
+{
+    int code = store_begin(store, rules, event, error);
+    if (code != 0)
+        return code;
+    *decision = evaluate(&store->evaluation, event->verb);
+    return store_end(store, error);
+}
+
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 static uint64_t period_of(const struct stint_quota *quota)
@@ -171,7 +357,7 @@ void replay_rules_close(struct replay_rules *rules)
         exact_deinit(&rules->rules[i].exact);
     }
     evaluation_deinit(&rules->evaluation);
-    replay_rules_store_close(rules->store);
+    store_close(rules->store);
     rules_loaded_free(&rules->loaded);
     free(rules->rules);
     free(rules->key_expr);
@@ -219,72 +405,25 @@ void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
 }
 
 int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
+                       const struct stint_table_options *options, const struct store_given *given,
                        struct stint_error *error)
 {
     int code = evaluation_accepts(table, rules->loaded.rules, error);
-    return code != 0 ? code : evaluation_init(&rules->evaluation, table, error);
+    if (code == 0)
+        code = evaluation_init(&rules->evaluation, table, error);
+    return code == 0 && given->text != NULL
+               ? store_open(&rules->store, rules, given, options, error)
+               : code;
 }
 
 /* ---- Deciding -------------------------------------------------------------------------------- */
 
-/* Splits an event's key into the values of the columns: see joined_key.h. */
-static void split_key(struct replay_rules *rules, struct span key, struct span *values)
-{
-    size_t at = 0, column = 0;
-    if (rules->n_columns == 1) {
-        values[0] = key;
-        return;
-    }
-    values[0] = span_of(rules->parts, 0);
-    for (size_t i = 0; i < key.len; i++) {
-        uint8_t byte = key.ptr[i];
-        if (byte == '+') {
-            values[++column] = span_of(rules->parts + at, 0);
-            continue;
-        }
-        if (byte == '\\')
-            byte = key.ptr[++i];
-        rules->parts[at++] = byte;
-        values[column].len++;
-    }
-}
-
-struct stint_decision replay_rules_verb(struct evaluation *evaluation, uint8_t verb)
-{
-    return verb == STINT_TAKE        ? evaluation_take(evaluation)
-           : verb == STINT_TAKE_UPTO ? evaluation_take_upto(evaluation)
-                                     : evaluation_peek(evaluation);
-}
-
-int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event *event,
-                     struct evaluation *evaluation, struct stint_error *error)
-{
-    struct descriptor_entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
-    struct descriptor descriptors[DESCRIPTORS_MAX];
-    struct span values[JOINED_KEY_PARTS_MAX];
-    split_key(rules, event->key, values);
-    for (size_t d = 0; d < rules->n_descriptors; d++) {
-        const struct replay_descriptor *from = &rules->descriptors[d];
-        for (size_t i = 0; i < from->n_entries; i++)
-            entries[d][i] =
-                (struct descriptor_entry){from->entries[i].key, values[from->entries[i].column]};
-        descriptors[d] = (struct descriptor){.entries = entries[d], .n_entries = from->n_entries};
-    }
-    const struct evaluation_ask what = {.rules = rules->loaded.rules,
-                                        .domain = span_of_text(rules->options->domain),
-                                        .descriptors = descriptors,
-                                        .n_descriptors = rules->n_descriptors,
-                                        .cost = event->cost};
-    evaluation_begin(evaluation, event->now_ns);
-    return evaluation_add_descriptors(evaluation, &what, error);
-}
-
 static int ask(struct replay_rules *rules, const struct replay_rules_event *event,
                struct stint_decision *decision, struct stint_error *error)
 {
-    int code = replay_rules_ask(rules, event, &rules->evaluation, error);
+    int code = begin_request(rules, event, &rules->evaluation, error);
     if (code == 0)
-        *decision = replay_rules_verb(&rules->evaluation, event->verb);
+        *decision = evaluate(&rules->evaluation, event->verb);
     return code;
 }
 
@@ -342,8 +481,8 @@ int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_ev
     int code = ask(rules, event, engine, error);
     *decision = *engine;
     if (code == 0 && rules->store != NULL) {
-        code = replay_rules_store_decide(rules->store, rules, event, decision, error);
-        evaluation = replay_rules_store_evaluation(rules->store);
+        code = store_decide(rules->store, rules, event, decision, error);
+        evaluation = &rules->store->evaluation;
     }
     if (code != 0)
         return code;
@@ -369,4 +508,34 @@ struct span replay_rules_most_key(struct replay_rules *rules, const struct repla
     if (joined_key_make(&rules->joined, &key, parts, descriptor->n_entries, NULL) != 0)
         return key_set_name(names, counts->most_event);
     return key;
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+int replay_rules_clean(struct replay_rules *rules, const struct key_set *names,
+                       struct stint_error *error)
+{
+    struct replay_rules_store *store = rules->store;
+    int code = 0;
+    if (!virtual_store_may_have_keys(store->store))
+        return 0;
+    for (size_t i = 0; i < names->n_keys && code == 0; i++) {
+        const struct replay_rules_event event = {.key = key_set_name(names, (uint32_t)i)};
+        code = store_begin(store, rules, &event, error);
+        if (code != 0)
+            return code;
+        evaluation_reset(&store->evaluation);
+        code = store_end(store, error);
+    }
+    return code;
+}
+
+bool replay_rules_summary(const struct replay_rules *rules, struct replay_store_summary *summary)
+{
+    const struct replay_rules_store *store = rules->store;
+    if (store == NULL)
+        return false;
+    *summary = (struct replay_store_summary){store->prefix, virtual_store_ns(store->store),
+                                             virtual_store_detours(store->store) > 0};
+    return true;
 }

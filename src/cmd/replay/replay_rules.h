@@ -6,7 +6,8 @@
 #ifndef STINT_CMD_REPLAY_REPLAY_RULES_H
 #define STINT_CMD_REPLAY_REPLAY_RULES_H
 
-#include "cmd/rules/rules_given.h"
+#include "cmd/replay/replay_store.h"
+#include "cmd/rules/rules_files.h"
 #include "decide/evaluation.h"
 #include "sim/input/joined_key.h"
 #include "sim/judge/exact.h"
@@ -72,8 +73,13 @@ void replay_rules_close(struct replay_rules *rules); /* NULL is fine */
 /* Capacity of a table for `keys` live keys under each descriptor; 0 = the default. */
 void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
                        struct stint_table_options *table);
-/* Checks that the open table accepts all quotas of the rules. */
+/*
+ * Checks that the open table accepts all quotas of the rules, and opens the store if one is given.
+ * `options` are those of the table. STINT_E_MISMATCH or STINT_E_RANGE, with the rule, if a quota is
+ * not accepted.
+ */
 int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
+                       const struct stint_table_options *options, const struct store_given *given,
                        struct stint_error *error);
 
 struct replay_rules_event {
@@ -90,18 +96,14 @@ struct replay_rules_event {
 int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_event *event,
                         struct stint_decision *decision, struct stint_decision *engine,
                         struct stint_error *error);
-/* Evaluates a request that was begun. */
-struct stint_decision replay_rules_verb(struct evaluation *evaluation, uint8_t verb);
-/* Begins the request of an event; nothing is evaluated yet. */
-int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event *event,
-                     struct evaluation *evaluation, struct stint_error *error);
+/* Deletes the keys of this run from the store. STINT_E_GONE: some may be left. */
+int replay_rules_clean(struct replay_rules *rules, const struct key_set *names,
+                       struct stint_error *error);
+/* False: it has no store. */
+bool replay_rules_summary(const struct replay_rules *rules, struct replay_store_summary *summary);
 
 /* The key that was admitted most under a rule; valid until the next call. */
 struct span replay_rules_most_key(struct replay_rules *rules, const struct replay_rule *counts,
                                   const struct key_set *names);
-
-/* `names` are those of the events' keys. */
-void replay_rules_print_text(struct replay_rules *rules, const struct key_set *names);
-json_t *replay_rules_json(struct replay_rules *rules, const struct key_set *names);
 
 #endif

@@ -207,19 +207,10 @@ int replay_store_clean(struct replay_store *store, const struct key_set *names,
 
 /* ---- Results --------------------------------------------------------------------------------- */
 
-const char *replay_store_prefix(const struct replay_store *store)
+struct replay_store_summary replay_store_summary(const struct replay_store *store)
 {
-    return store->prefix;
-}
-
-uint64_t replay_store_ns(const struct replay_store *store)
-{
-    return store->spent_ns;
-}
-
-bool replay_store_has_detoured(const struct replay_store *store)
-{
-    return shared_session_detours(store->session) > 0;
+    return (struct replay_store_summary){store->prefix, store->spent_ns,
+                                         shared_session_detours(store->session) > 0};
 }
 
 static uint64_t to_us(uint64_t ns)

@@ -7,7 +7,7 @@
 #ifndef STINT_CMD_REPLAY_REPLAY_STORE_H
 #define STINT_CMD_REPLAY_REPLAY_STORE_H
 
-#include "cmd/store/store_given.h"
+#include "cmd/store/store_word.h"
 #include "sim/judge/key_set.h"
 
 #include "stint.h"
@@ -48,11 +48,12 @@ int replay_store_decide(struct replay_store *store, const struct replay_store_ev
 int replay_store_clean(struct replay_store *store, const struct key_set *names,
                        struct stint_error *error);
 
-const char *replay_store_prefix(const struct replay_store *store);
-/* Time spent waiting for the store. */
-uint64_t replay_store_ns(const struct replay_store *store);
-/* Requests may have been decided in another order than they were made. */
-bool replay_store_has_detoured(const struct replay_store *store);
+struct replay_store_summary {
+    const char *prefix; /* of its keys */
+    uint64_t ns;        /* time spent waiting */
+    bool has_detoured;  /* requests may have been decided in another order than they were made */
+};
+struct replay_store_summary replay_store_summary(const struct replay_store *store);
 
 /*
  * Whether an engine that counts in nanoseconds and a store that counts in microseconds have decided

@@ -8,44 +8,6 @@
 
 #define SERVER_DEFAULT "127.0.0.1:8081"
 
-enum {
-    OPTION_DOMAIN = 256,
-    OPTION_DESCRIPTOR,
-    OPTION_HITS,
-    OPTION_REFUND,
-    OPTION_JSON,
-    OPTION_SERVICE,
-    OPTION_TLS,
-};
-
-#define JSON                                                                                       \
-    {                                                                                              \
-        "json", OPTION_JSON, NULL, 0, "Print one JSON object", 2                                   \
-    }
-#define WHAT                                                                                       \
-    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "Of the server's rules", 1},                            \
-        {"descriptor",                                                                             \
-         OPTION_DESCRIPTOR,                                                                        \
-         "K=V[,K=V...]",                                                                           \
-         0,                                                                                        \
-         "What is asked for; several: all of them have to allow",                                  \
-         1},                                                                                       \
-        {"hits", OPTION_HITS, "N", 0, "Units of each descriptor (default 1); 0 only checks", 1},   \
-    {                                                                                              \
-        "refund", OPTION_REFUND, NULL, 0, "Give the hits back", 1                                  \
-    }
-#define CONNECTION                                                                                 \
-    {                                                                                              \
-        "tls", OPTION_TLS, NULL, 0, "Speak TLS; else HTTP/2 in the clear", 3                       \
-    }
-
-static const struct argp_option options_of_ask[] = {WHAT, JSON, CONNECTION, {0}};
-static const struct argp_option options_of_health[] = {
-    {"service", OPTION_SERVICE, "NAME", 0, "Of one service (default: of the whole server)", 1},
-    JSON,
-    CONNECTION,
-    {0}};
-
 static const char doc_of_ask[] =
     "Asks Envoy's rate limit service one question, as Envoy does.\v"
     "SERVER is HOST:PORT or unix:/PATH (default " SERVER_DEFAULT ").\n"
@@ -56,8 +18,9 @@ static const char doc_of_health[] =
     "Exit codes: 0 it serves, 3 it does not, 1 no answer could be had, 2 bad usage. See "
     "stint-rls(1).";
 
-static void add_descriptor(struct rls_evaluation *evaluation, struct argp_state *state, char *word)
+static void add_descriptor(struct argp_state *state, void *input, char *word)
 {
+    struct rls_evaluation *evaluation = input;
     struct stint_error error;
     size_t index = evaluation->n_descriptors;
     if (index == DESCRIPTORS_MAX)
@@ -69,15 +32,16 @@ static void add_descriptor(struct rls_evaluation *evaluation, struct argp_state 
 }
 
 /* args_number() begins at 1. */
-static uint32_t hits_of(struct argp_state *state, const char *value)
+static void read_hits(struct argp_state *state, void *input, char *text)
 {
-    if (strcmp(value, "0") == 0)
-        return 0;
-    return (uint32_t)args_number(state, "--hits", value, UINT32_MAX);
+    struct rls_evaluation *evaluation = input;
+    evaluation->has_hits = true;
+    evaluation->hits =
+        strcmp(text, "0") == 0 ? 0 : (uint32_t)args_number(state, "--hits", text, UINT32_MAX);
 }
 
 /* SERVER as a URL. unix:/PATH stays as it is; an IPv6 address may come without brackets. */
-static void set_url(struct rls_options *options, struct argp_state *state)
+static void set_url(struct argp_state *state, struct rls_options *options)
 {
     const char *server = options->server, *colon = strrchr(server, ':');
     const char *scheme = options->client.is_tls ? "https" : "http";
@@ -98,8 +62,36 @@ static void set_url(struct rls_options *options, struct argp_state *state)
         snprintf(options->url, sizeof(options->url), "%s://%s", scheme, server);
 }
 
-static void check_together(struct rls_options *options, struct argp_state *state)
+#define FOR(mode) (1u << (mode))
+
+static const struct args_option options_known[] = {
+    {"domain", "DOMAIN", 1, "Of the server's rules",
+     ARGS_TEXT(struct rls_options, evaluation.domain), .verbs = FOR(RLS_ASK)},
+    {"descriptor", "K=V[,K=V...]", 1, "What is asked for; several: all of them have to allow",
+     ARGS_PART(struct rls_options, evaluation, add_descriptor), .verbs = FOR(RLS_ASK)},
+    {"hits", "N", 1, "Units of each descriptor (default 1); 0 only checks",
+     ARGS_PART(struct rls_options, evaluation, read_hits), .verbs = FOR(RLS_ASK)},
+    {"refund", NULL, 1, "Give the hits back", ARGS_FLAG(struct rls_options, evaluation.is_refund),
+     .verbs = FOR(RLS_ASK)},
+    {"service", "NAME", 1, "Of one service (default: of the whole server)",
+     ARGS_TEXT(struct rls_options, service), .verbs = FOR(RLS_HEALTH)},
+    {"json", NULL, 2, "Print one JSON object", ARGS_FLAG(struct rls_options, json)},
+    {"tls", NULL, 3, "Speak TLS; else HTTP/2 in the clear",
+     ARGS_FLAG(struct rls_options, client.is_tls)},
+    {0},
+};
+
+static void set_server(struct argp_state *state, void *input, char *word)
 {
+    struct rls_options *options = input;
+    if (options->server != NULL)
+        argp_error(state, "expected one SERVER, found '%s' too", word);
+    options->server = word;
+}
+
+static void check_together(struct argp_state *state, void *input)
+{
+    struct rls_options *options = input;
     const struct rls_evaluation *evaluation = &options->evaluation;
     const struct client_options *client = &options->client;
     if (options->mode == RLS_ASK && (evaluation->domain == NULL || evaluation->domain[0] == '\0' ||
@@ -107,62 +99,20 @@ static void check_together(struct rls_options *options, struct argp_state *state
         argp_error(state, "expected --domain DOMAIN and --descriptor K=V[,K=V...]");
     if (!client->is_tls && (client->ca_file != NULL || client->cert_file != NULL))
         argp_error(state, "certificates are of TLS; expected --tls too");
-    set_url(options, state);
-}
-
-static error_t parse_option(int key, char *value, struct argp_state *state)
-{
-    struct rls_options *options = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->client;
-        return 0;
-    case OPTION_DOMAIN:
-        options->evaluation.domain = value;
-        return 0;
-    case OPTION_DESCRIPTOR:
-        add_descriptor(&options->evaluation, state, value);
-        return 0;
-    case OPTION_HITS:
-        options->evaluation.hits = hits_of(state, value);
-        options->evaluation.has_hits = true;
-        return 0;
-    case OPTION_REFUND:
-        options->evaluation.is_refund = true;
-        return 0;
-    case OPTION_SERVICE:
-        options->service = value;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case OPTION_TLS:
-        options->client.is_tls = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (options->server != NULL)
-            argp_error(state, "expected one SERVER, found '%s' too", value);
-        options->server = value;
-        return 0;
-    case ARGP_KEY_NO_ARGS:
+    if (options->server == NULL)
         options->server = SERVER_DEFAULT;
-        return 0;
-    case ARGP_KEY_END:
-        check_together(options, state);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    set_url(state, options);
 }
 
 void rls_options_parse(struct rls_options *options, enum rls_mode mode, int argc, char **argv)
 {
-    static const struct argp argps[] = {
-        [RLS_ASK] = {options_of_ask, parse_option, "[SERVER]", doc_of_ask,
-                     client_children_without_server, 0, 0},
-        [RLS_HEALTH] = {options_of_health, parse_option, "[SERVER]", doc_of_health,
-                        client_children_without_server, 0, 0},
+    const struct args_command command = {
+        .set = {options_known, .word = set_server, .end = check_together},
+        .children = {CLIENT_CHILD(client_set_without_server, offsetof(struct rls_options, client))},
+        .arguments = "[SERVER]",
+        .doc = mode == RLS_ASK ? doc_of_ask : doc_of_health,
+        .verb = FOR(mode),
     };
     *options = (struct rls_options){.mode = mode, .service = ""};
-    args_parse(&argps[mode], argc, argv, options);
+    args_parse(&command, argc, argv, options);
 }

@@ -10,7 +10,7 @@
 #include "backend/script/script.h"
 #include "backend/store_key.h"
 #include "cmd/store/shared_session.h"
-#include "cmd/store/store_node.h"
+#include "cmd/store/store.h"
 #include "decide/pending.h"
 #include "net/upstream/memcached_links.h"
 
@@ -124,11 +124,6 @@ void explain_store_close(struct explain_store *store)
     free(store);
 }
 
-uint64_t explain_store_now_ns(const struct explain_store *store)
-{
-    return shared_session_now_ns(store->session);
-}
-
 const struct explained_key *explain_store_keys(const struct explain_store *store)
 {
     return store->keys;
@@ -209,10 +204,11 @@ static int check_answers(struct explain_store *store, const struct evaluation *e
     return 0;
 }
 
-int explain_store_peek(struct explain_store *store, struct evaluation *evaluation,
-                       const struct evaluation_ask *ask, uint64_t now_ns,
-                       struct stint_decision *decision, struct stint_error *error)
+static int peek(struct explain_store *store, struct evaluation *evaluation,
+                const struct evaluation_ask *ask, struct stint_decision *decision,
+                struct stint_error *error)
 {
+    uint64_t now_ns = shared_session_now_ns(store->session);
     struct pending *pending =
         pending_new(&store->pending_requests, now_ns, store->options.given->timeout_ns);
     if (pending == NULL)
@@ -308,8 +304,8 @@ static int look_at_key(struct explain_store *store, const struct target *target,
     return look_at(store, key, error);
 }
 
-int explain_store_look(struct explain_store *store, const struct evaluation *evaluation,
-                       struct stint_error *error)
+static int look(struct explain_store *store, const struct evaluation *evaluation,
+                struct stint_error *error)
 {
     int code = 0;
     for (size_t i = 0; i < evaluation->n_targets && code == 0; i++) {
@@ -324,4 +320,12 @@ int explain_store_look(struct explain_store *store, const struct evaluation *eva
                                    error);
     }
     return code;
+}
+
+int explain_store_ask(struct explain_store *store, struct evaluation *evaluation,
+                      const struct evaluation_ask *ask, struct stint_decision *decision,
+                      struct stint_error *error)
+{
+    int code = peek(store, evaluation, ask, decision, error);
+    return code != 0 ? code : look(store, evaluation, error);
 }

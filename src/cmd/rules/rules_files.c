@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads files into memory, and lists the files of folders. */
+/* Files of rules: as command lines name them, their texts, and the rules that they make. */
 #define _GNU_SOURCE
 #include "cmd/rules/rules_files.h"
 
+#include "algorithm/spec.h"
 #include "base/err.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/print.h"
 #include "net/file/file_text.h"
 
 #include <dirent.h>
@@ -14,6 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* ---- The files ------------------------------------------------------------------------------- */
 
 #define READ_SIZE 65536
 
@@ -202,4 +208,107 @@ void rules_files_free(struct rules_files *files)
     }
     free(files->files);
     *files = (struct rules_files){0};
+}
+
+/* ---- What a command line names --------------------------------------------------------------- */
+
+void rules_args_algorithm(struct argp_state *state, void *args, char *name)
+{
+    const char *nearest;
+    int algorithm = spec_algorithm(span_of_text(name), &nearest);
+    if (algorithm == 0)
+        argp_error(state, "--default-algorithm: there is no '%s'%s%s%s", name,
+                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    if (algorithm == STINT_CONCURRENCY)
+        argp_error(state, "--default-algorithm: concurrency is not per time, and needs a lease");
+    ((struct rules_args *)args)->load.default_algorithm = (uint8_t)algorithm;
+}
+
+void rules_args_free(struct rules_args *args)
+{
+    free(args->paths);
+    args->paths = NULL;
+}
+
+bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded)
+{
+    struct stint_error error;
+    if (rules_files_read(args->paths, args->n_paths, &loaded->files, &error) != 0) {
+        print_message("%s", error.message);
+        return false;
+    }
+    loaded->rules =
+        rules_load(loaded->files.files, loaded->files.n_files, &args->load, &loaded->diagnostics);
+    if (loaded->rules == NULL || !args->must_limit || args->may_be_empty ||
+        rules_files_check(args->paths, args->n_paths, &loaded->files, loaded->rules, &error) == 0)
+        return true;
+    print_message("%s", error.message);
+    rules_loaded_free(loaded);
+    return false;
+}
+
+void rules_loaded_free(struct rules_loaded *loaded)
+{
+    rules_unref(loaded->rules);
+    rules_diagnostics_free(&loaded->diagnostics);
+    rules_files_free(&loaded->files);
+}
+
+void rules_print_fault(FILE *out, const struct rules_fault *fault, const char *what)
+{
+    print_escaped(out, span_of_text(fault->file));
+    if (fault->line > 0)
+        fprintf(out, ":%u:%u", (unsigned)fault->line, (unsigned)fault->column);
+    fprintf(out, ": %s", what);
+    print_escaped(out, span_of_text(fault->message));
+    putc('\n', out);
+}
+
+void rules_print_faults(FILE *out, const struct rules_diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < diagnostics->n_diagnostics; i++)
+        rules_print_fault(out, &diagnostics->diagnostics[i], "");
+    if (diagnostics->n_more > 0)
+        fprintf(out, "and %zu more\n", diagnostics->n_more);
+}
+
+/* ---- --rules --------------------------------------------------------------------------------- */
+
+static void add_path(struct argp_state *state, void *input, char *path)
+{
+    struct rules_args *args = input;
+    const char **paths = realloc(args->paths, (args->n_paths + 1) * sizeof(*paths));
+    if (paths == NULL)
+        argp_failure(state, 1, 0, "out of memory");
+    args->paths = paths;
+    args->paths[args->n_paths++] = path;
+}
+
+static void begin(void *args)
+{
+    ((struct rules_args *)args)->load.any_store = true; /* all is decided by a table here */
+}
+
+static const struct args_option options_known[] = {
+    {"rules", "PATH", 1,
+     "A file of rules, or a folder of them (its *.yaml and *.yml); several may be given",
+     ARGS_OWN(add_path)},
+    {"default-algorithm", "NAME", 1, "Algorithm of limits that name none (default window)",
+     ARGS_OWN(rules_args_algorithm)},
+    {"merge-domains", NULL, 1, "Allow one domain in several files",
+     ARGS_FLAG(struct rules_args, load.merge_domains)},
+    {0},
+};
+
+const struct args_set rules_given_set = {options_known, .begin = begin};
+
+bool rules_given_load(const struct rules_args *args, struct rules_loaded *loaded)
+{
+    if (!rules_args_load(args, loaded))
+        return false;
+    if (loaded->rules != NULL)
+        return true;
+    rules_print_faults(stderr, &loaded->diagnostics);
+    rules_loaded_free(loaded);
+    return false;
 }

@@ -3,7 +3,11 @@
 #ifndef STINT_CMD_RULES_RULES_FILES_H
 #define STINT_CMD_RULES_RULES_FILES_H
 
+#include "cmd/lib/args.h"
 #include "rules/yaml/rules_load.h"
+
+#include <argp.h>
+#include <stdio.h>
 
 /* Paths and texts are owned, and the diagnostics of rules_load() point to these paths. */
 struct rules_files {
@@ -30,5 +34,45 @@ int rules_files_read(const char *const *paths, size_t n_paths, struct rules_file
 int rules_files_check(const char *const *paths, size_t n_paths, const struct rules_files *files,
                       const struct rules *rules, struct stint_error *error);
 void rules_files_free(struct rules_files *files);
+
+/* ---- What a command line names ---- */
+
+struct rules_args {
+    const char **paths; /* words of the command line */
+    size_t n_paths;
+    struct rules_load_options load; /* without --store any store may be named */
+    const char *stores[RULES_STORES_MAX];
+    bool json;
+    bool must_limit;   /* refuses rules without a limit, as a server does, */
+    bool may_be_empty; /* unless an option allows it */
+};
+
+void rules_args_free(struct rules_args *args); /* the list of paths */
+
+/* Sets the value of --default-algorithm; exits if that is no algorithm for limits. */
+void rules_args_algorithm(struct argp_state *state, void *args, char *name);
+
+/* A set of rules out of the files that a command line names, or their diagnostics. */
+struct rules_loaded {
+    struct rules_files files;
+    struct rules *rules; /* NULL if there are errors */
+    struct rules_diagnostics diagnostics;
+};
+
+/* False if a file cannot be read or has no rules, which is reported: then free nothing. */
+bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded);
+void rules_loaded_free(struct rules_loaded *loaded);
+
+/* Prints "FILE:LINE:COLUMN: message", with `what` before the message. */
+void rules_print_fault(FILE *out, const struct rules_fault *fault, const char *what);
+/* Prints all errors, and the number of errors that were not kept. */
+void rules_print_faults(FILE *out, const struct rules_diagnostics *diagnostics);
+/* ---- --rules and its options, for commands whose arguments are something else ---- */
+
+/* A child of a command; its input is a struct rules_args. */
+extern const struct args_set rules_given_set;
+
+/* Loads the files, and prints their diagnostics. False: there are no rules. */
+bool rules_given_load(const struct rules_args *args, struct rules_loaded *loaded);
 
 #endif

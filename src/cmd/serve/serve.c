@@ -12,6 +12,7 @@
 #include "decide/evaluation_local.h"
 #include "net/process/rlimits.h"
 #include "net/process/user.h"
+#include "service/metrics/metrics.h"
 #include "table/table.h"
 
 #include <inttypes.h>
@@ -21,7 +22,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_COMPAT, OPTION_SETTING };
 #define OPTION_TEXT_SIZE 256
 #define LARGE_MEMORY (128 << 10)
 
@@ -35,7 +35,7 @@ static const char doc[] =
 
 /* A list of options made of the table of settings; owns their names and descriptions. */
 struct option_list {
-    struct argp_option options[SETTINGS_MAX + 4];
+    struct args_option options[SETTINGS_MAX + 4];
     char names[SETTINGS_MAX][40];
     char messages[SETTINGS_MAX][OPTION_TEXT_SIZE];
 };
@@ -51,39 +51,6 @@ struct command_line {
     } * given;     /* at most one for each word */
     size_t n_given;
 };
-
-static void fill_option(struct option_list *list, size_t i)
-{
-    const struct setting *setting = &settings_known[i];
-    memcpy(list->names[i], setting->name, strlen(setting->name) + 1);
-    for (char *c = list->names[i]; *c != '\0'; c++)
-        if (*c == '_')
-            *c = '-';
-    struct buf message = buf_of(list->messages[i], OPTION_TEXT_SIZE);
-    buf_add(&message, "%s", setting->message);
-    if (setting->value != NULL && setting->kind != SETTING_SWITCH)
-        buf_add(&message, " (default %s)", setting->value);
-    list->options[i] = (struct argp_option){
-        .name = list->names[i],
-        .key = OPTION_SETTING + (int)i,
-        .arg = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
-        .flags = setting->kind == SETTING_SWITCH ? OPTION_ARG_OPTIONAL : 0,
-        .doc = list->messages[i],
-    };
-}
-
-static void fill_options(struct option_list *list)
-{
-    for (size_t i = 0; i < n_settings_known; i++)
-        fill_option(list, i);
-    list->options[n_settings_known] = (struct argp_option){
-        "config", OPTION_CONFIG, "FILE", 0, "Read settings from a YAML file", 0};
-    list->options[n_settings_known + 1] = (struct argp_option){
-        "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and exit", 0};
-    list->options[n_settings_known + 2] = (struct argp_option){
-        "compat", OPTION_COMPAT, "NAME", 0, "envoyproxy: read its environment, too", 0};
-    list->options[n_settings_known + 3] = (struct argp_option){0};
-}
 
 static void add_given(struct command_line *line, size_t index, const char *text)
 {
@@ -103,25 +70,58 @@ static void add_store(struct command_line *line, size_t index, char *text)
     line->given[line->n_given - 1].own = own;
 }
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void read_setting(struct argp_state *state, void *input, char *value)
 {
-    struct command_line *line = state->input;
-    bool is_setting = option >= OPTION_SETTING && option < OPTION_SETTING + (int)n_settings_known;
-    if (is_setting && settings_known[option - OPTION_SETTING].kind == SETTING_STORES)
-        add_store(line, (size_t)(option - OPTION_SETTING), value);
-    else if (is_setting)
-        add_given(line, (size_t)(option - OPTION_SETTING), value != NULL ? value : "true");
-    else if (option == OPTION_CONFIG)
-        line->config = value;
-    else if (option == OPTION_COMPAT)
-        line->compat = value;
-    else if (option == OPTION_PRINT_CONFIG)
-        line->prints_config = true;
-    else if (option == ARGP_KEY_ARG) /* --rules PATH PATH... */
-        add_given(line, (size_t)setting_find(span_of_text("rules"), '_'), value);
+    struct command_line *line = input;
+    size_t index = (size_t)setting_find(span_of_text(args_current(state)->name), '-');
+    if (settings_known[index].kind == SETTING_STORES)
+        add_store(line, index, value);
     else
-        return ARGP_ERR_UNKNOWN;
-    return 0;
+        add_given(line, index, value != NULL ? value : "true");
+}
+
+/* --rules PATH PATH... */
+static void add_rules(struct argp_state *state, void *line, char *path)
+{
+    (void)state;
+    add_given(line, (size_t)setting_find(span_of_text("rules"), '_'), path);
+}
+
+static void fill_option(struct option_list *list, size_t i)
+{
+    const struct setting *setting = &settings_known[i];
+    memcpy(list->names[i], setting->name, strlen(setting->name) + 1);
+    for (char *c = list->names[i]; *c != '\0'; c++)
+        if (*c == '_')
+            *c = '-';
+    struct buf message = buf_of(list->messages[i], OPTION_TEXT_SIZE);
+    buf_add(&message, "%s", setting->message);
+    if (setting->value != NULL && setting->kind != SETTING_SWITCH)
+        buf_add(&message, " (default %s)", setting->value);
+    list->options[i] = (struct args_option){
+        .name = list->names[i],
+        .argument = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
+        .help = list->messages[i],
+        ARGS_OWN(read_setting),
+        .is_optional = setting->kind == SETTING_SWITCH,
+    };
+}
+
+/* The settings, and the options that are none. */
+static void fill_options(struct option_list *list)
+{
+    static const struct args_option others[] = {
+        {"config", "FILE", 0, "Read settings from a YAML file",
+         ARGS_TEXT(struct command_line, config)},
+        {"print-config", NULL, 0, "Print all settings, and exit",
+         ARGS_FLAG(struct command_line, prints_config)},
+        {"compat", "NAME", 0, "envoyproxy: read its environment, too",
+         ARGS_TEXT(struct command_line, compat)},
+        {0},
+    };
+    for (size_t i = 0; i < n_settings_known; i++)
+        fill_option(list, i);
+    memcpy(&list->options[n_settings_known], others, sizeof(others));
 }
 
 /* From weak to strong. Returns an enum cmd_exit. */
@@ -153,6 +153,53 @@ static int gather(struct settings *settings, const void *arg, struct stint_error
 
 /* ---- Parts of a server ----------------------------------------------------------------------- */
 
+/* Whether decisions use a clock that clients set. */
+static bool has_virtual_clock(const struct serve_settings *settings)
+{
+    return strcmp(settings->clock, "virtual") == 0;
+}
+
+static struct stint_table_options table_options(const struct serve_settings *settings)
+{
+    bool is_virtual = has_virtual_clock(settings);
+    return (struct stint_table_options){
+        .path = settings->state,
+        .keys = settings->keys,
+        .keys16 = settings->keys16,
+        .keys_wide = settings->keys_wide,
+        .wide_size = (uint32_t)settings->wide_size,
+        .tickets = (uint32_t)settings->tickets,
+        .blocks = (uint32_t)settings->blocks,
+        .quotas = (uint32_t)settings->quotas,
+        .pools = (uint32_t)settings->pools_max,
+        .overrides = (uint32_t)settings->overrides,
+        .requests = (uint32_t)settings->requests,
+        .huge_pages = settings->huge_pages,
+        .trust_after_crash = settings->trust_after_crash,
+        .clock = is_virtual ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
+        .skew_max_ns = is_virtual ? 1 : 0, /* in virtual time the clocks of all callers agree */
+    };
+}
+
+/* STINT_E_MISMATCH if such a clock is combined with shared stores. */
+static int check_clock(const struct serve_settings *settings, struct stint_error *error)
+{
+    if (!has_virtual_clock(settings) || settings->store.n_texts == 0)
+        return 0;
+    return err_set(error, STINT_E_MISMATCH,
+                   "clock is virtual, and shared stores have clocks of their own: omit --store or "
+                   "--clock virtual");
+}
+
+/* Bits of enum metrics_names. */
+static unsigned metrics_names(const struct serve_settings *settings)
+{
+    const char *name = settings->metrics_names;
+    return strcmp(name, "stint") == 0        ? METRICS_NAMES_STINT
+           : strcmp(name, "envoyproxy") == 0 ? METRICS_NAMES_ENVOY
+                                             : METRICS_NAMES_STINT | METRICS_NAMES_ENVOY;
+}
+
 struct ground {
     const struct serve_settings *settings;
     const struct command_line *line;
@@ -160,7 +207,7 @@ struct ground {
     struct stint_table *table;
     struct access_now *access;
     struct server_state *server_state;
-    struct http_config *site;
+    struct http_config *http_config;
     struct serve_stores *stores;
 };
 
@@ -226,8 +273,8 @@ static int open_server_state(struct ground *ground, struct rules *rules, struct 
                                  .quota_mode = settings->quota_mode,
                                  .charges_hits = strcmp(settings->grpc_hits, "take") != 0,
                                  .checks_debt = strcmp(settings->grpc_hits, "add") == 0,
-                                 .metrics_names = serve_metrics_names(settings),
-                                 .has_virtual_clock = serve_has_virtual_clock(settings),
+                                 .metrics_names = metrics_names(settings),
+                                 .has_virtual_clock = has_virtual_clock(settings),
                                  .near_thousandths = (unsigned)settings->near_limit,
                                  .store_accepts = store_takes,
                                  .store_arg = ground,
@@ -251,7 +298,7 @@ static void tell_state(const struct ground *ground)
 
 static void tell_clock(const struct ground *ground)
 {
-    if (serve_has_virtual_clock(ground->settings))
+    if (has_virtual_clock(ground->settings))
         log_line(ground->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(ground->table)));
 }
 
@@ -269,7 +316,7 @@ static int load(const struct ground *ground, struct serve_loaded *loaded, struct
 
 static int open_table(struct ground *ground, struct stint_error *error)
 {
-    const struct stint_table_options options = serve_table_options(ground->settings);
+    const struct stint_table_options options = table_options(ground->settings);
     struct stint_error why;
     int code = stint_table_open(&ground->table, &options, &why);
     if (code == STINT_E_MISMATCH && options.path != NULL)
@@ -289,7 +336,7 @@ static int open_ground(struct ground *ground, struct stint_error *error)
         return code;
     ground->access = access_now_new(loaded.access);
     code = ground->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
-                                  : serve_site(settings, &ground->site, error);
+                                  : serve_http_config(settings, &ground->http_config, error);
     if (code == 0)
         code = open_table(ground, error);
     if (code == 0) {
@@ -316,7 +363,7 @@ static int open_ground(struct ground *ground, struct stint_error *error)
 static void close_ground(struct ground *ground)
 {
     server_state_close(ground->server_state);
-    http_config_free(ground->site);
+    http_config_free(ground->http_config);
     access_now_free(ground->access);
     stint_table_close(ground->table);
     serve_stores_close(ground->stores);
@@ -369,7 +416,7 @@ static int serve_on(const struct ground *ground, struct server_options *options,
         return err_set(error, STINT_E_SYSTEM, "no memory for the server");
     options->server_state = ground->server_state;
     options->access = ground->access;
-    options->site = ground->site;
+    options->site = ground->http_config;
     options->store_configs = ground->stores->configs;
     options->n_store_configs = ground->stores->names.n_names;
     options->evaluation_stores = ground->stores->evaluation;
@@ -384,11 +431,11 @@ static int serve_on(const struct ground *ground, struct server_options *options,
 static int run(const struct serve_settings *settings, struct ground *ground, char **successor,
                struct stint_error *error)
 {
-    struct serve_places places;
+    struct serve_owned owned;
     struct server_options options = {.log = ground->log};
-    int code = serve_server_options(settings, &places, &options, error);
+    int code = serve_server_options(settings, &owned, &options, error);
     if (code == 0)
-        code = serve_clock_check(settings, error);
+        code = check_clock(settings, error);
     if (code == 0)
         code = begin_process(settings, &options, successor, error);
     if (code == 0)
@@ -398,7 +445,7 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
     if (code == 0)
         code = serve_on(ground, &options, error);
     close_ground(ground);
-    serve_places_deinit(&places);
+    serve_owned_deinit(&owned);
     respawn_helper_free(options.respawn_helper);
     return code;
 }
@@ -488,9 +535,9 @@ int serve_main(int argc, char **argv)
         return CMD_BAD_INPUT;
     }
     fill_options(&list);
-    const struct argp argp = {
-        .options = list.options, .parser = parse_option, .args_doc = "", .doc = doc};
-    args_parse(&argp, argc, argv, &line);
+    const struct args_command command = {
+        .set = {list.options, .word = add_rules}, .arguments = "", .doc = doc};
+    args_parse(&command, argc, argv, &line);
     int exit_code = gather_and_serve(&line, argc, words);
     free_line(&line);
     free_words(words, argc);

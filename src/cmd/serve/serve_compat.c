@@ -5,9 +5,500 @@
 
 #include "algorithm/spec.h"
 #include "base/buf.h"
+#include "base/span.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- The variables --------------------------------------------------------------------------- */
+
+enum compat_kind {
+    COMPAT_TEXT,     /* the setting as it is */
+    COMPAT_SWITCH,   /* true or false as Go reads them */
+    COMPAT_DURATION, /* a time as Go reads it: 24h, 1h30m */
+    COMPAT_LEVEL,    /* of the log */
+    COMPAT_FORMAT,   /* of the log */
+    COMPAT_RATIO,    /* 0.8, as thousandths */
+    COMPAT_JOINED,   /* makes a setting together with others */
+    COMPAT_NOT,      /* true is refused, with the row's message */
+    COMPAT_IGNORED,
+    COMPAT_REFUSED, /* ignoring it would silently change what was requested */
+};
+
+struct compat_variable {
+    const char *name;
+    enum compat_kind kind;
+    const char *setting; /* the setting that it sets; NULL: none */
+    const char *value;   /* their default if it is not set; NULL: that of the setting */
+    const char *message; /* why it is ignored or refused; else a remark, or "" */
+};
+
+#define CONNECTIONS                                                                                \
+    "a worker has one connection to a server, and sends all waiting requests at once"
+#define CONNECTING "a store that is unavailable at the start is connected to once it is available"
+#define PER_SECOND "it goes with REDIS_PERSECOND, which is refused"
+#define PULLED "metrics are read at /metrics and /stats, and never sent"
+#define FILES "rules come from files"
+#define TRACES "no traces are sent"
+
+/* clang-format off: a table is read by its columns */
+#define AS(name, kind, setting, value)                                                             \
+    {                                                                                              \
+        name, COMPAT_##kind, setting, value, ""                                                    \
+    }
+#define NOTED(name, kind, setting, value, message)                                                 \
+    {                                                                                              \
+        name, COMPAT_##kind, setting, value, message                                               \
+    }
+#define IGNORED(name, why)                                                                         \
+    {                                                                                              \
+        name, COMPAT_IGNORED, NULL, NULL, why                                                      \
+    }
+#define REFUSED(name, why)                                                                         \
+    {                                                                                              \
+        name, COMPAT_REFUSED, NULL, NULL, why                                                      \
+    }
+
+static const struct compat_variable compat_variables[] = {
+    AS("HOST", JOINED, "http", "0.0.0.0"),
+    AS("PORT", JOINED, "http", "8080"),
+    AS("DEBUG_HOST", JOINED, "http", "0.0.0.0"),
+    NOTED("DEBUG_PORT", JOINED, "http", "6070",
+          "has all paths that PORT has, and /debug/pprof not"),
+    AS("GRPC_UDS", JOINED, "grpc", NULL),
+    AS("GRPC_HOST", JOINED, "grpc", "0.0.0.0"),
+    AS("GRPC_PORT", JOINED, "grpc", "8081"),
+    AS("GRPC_MAX_CONNECTION_AGE", DURATION, "grpc_age", "24h"),
+    AS("GRPC_MAX_CONNECTION_AGE_GRACE", DURATION, "grpc_age_grace", "1h"),
+    AS("GRPC_SERVER_USE_TLS", JOINED, "grpc_tls", "false"),
+    AS("GRPC_SERVER_TLS_CERT", JOINED, "tls_certificate", NULL),
+    AS("GRPC_SERVER_TLS_KEY", JOINED, "tls_key", NULL),
+    AS("GRPC_CLIENT_TLS_CACERT", JOINED, "tls_client_ca", NULL),
+    REFUSED("GRPC_CLIENT_TLS_SAN",
+            "names in client certificates are not checked: give the clients of this server an "
+            "authority of their own, GRPC_CLIENT_TLS_CACERT"),
+    NOTED("LOG_LEVEL", LEVEL, "log_level", NULL,
+          "trace is debug, fatal and panic are error; info if it is not set"),
+    AS("LOG_FORMAT", FORMAT, "log_format", NULL),
+
+    NOTED("CONFIG_TYPE", JOINED, NULL, "FILE", "FILE alone: GRPC_XDS_SOTW is refused"),
+    AS("FORCE_START_WITHOUT_INITIAL_CONFIG", SWITCH, "rules_may_fail", NULL),
+    IGNORED("CONFIG_GRPC_XDS_NODE_ID", FILES),
+    IGNORED("CONFIG_GRPC_XDS_NODE_METADATA", FILES),
+    IGNORED("CONFIG_GRPC_XDS_SERVER_URL", FILES),
+    IGNORED("CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", FILES),
+    IGNORED("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", FILES),
+    IGNORED("CONFIG_GRPC_XDS_SERVER_USE_TLS", FILES),
+    IGNORED("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", FILES),
+    IGNORED("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", FILES),
+    IGNORED("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", FILES),
+    IGNORED("CONFIG_GRPC_XDS_SERVER_TLS_SAN", FILES),
+    IGNORED("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", FILES),
+    IGNORED("XDS_CLIENT_BACKOFF_MAX_INTERVAL", FILES),
+    IGNORED("XDS_CLIENT_BACKOFF_RANDOM_FACTOR", FILES),
+    IGNORED("XDS_CLIENT_BACKOFF_JITTER", FILES),
+    IGNORED("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", FILES),
+
+    IGNORED("USE_DOG_STATSD", PULLED),
+    IGNORED("USE_DOG_STATSD_MOGRIFIERS", PULLED),
+    IGNORED("USE_STATSD", PULLED),
+    IGNORED("STATSD_HOST", PULLED),
+    IGNORED("STATSD_PORT", PULLED),
+    IGNORED("EXTRA_TAGS", "labels of a whole server are added by the collector of its metrics"),
+    IGNORED("STATS_FLUSH_INTERVAL", PULLED),
+    IGNORED("DISABLE_STATS", "counting costs a few nanoseconds, and nothing is sent"),
+    NOTED("USE_PROMETHEUS", JOINED, "http", "false", "adds PROMETHEUS_ADDR to the addresses"),
+    NOTED("PROMETHEUS_ADDR", JOINED, "http", ":9090",
+          "with USE_PROMETHEUS; has all paths that PORT has"),
+    NOTED("PROMETHEUS_PATH", TEXT, "metrics_path", NULL, "with /metrics beside it"),
+    IGNORED("PROMETHEUS_MAPPER_YAML", "the names follow its default mapping"),
+    IGNORED("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
+            "durations are in stint_decision_duration_seconds"),
+
+    AS("RUNTIME_ROOT", JOINED, "rules", "/srv/runtime_data/current"),
+    AS("RUNTIME_SUBDIRECTORY", JOINED, "rules", NULL),
+    NOTED("RUNTIME_APPDIRECTORY", JOINED, "rules", "config",
+          "its files *.yaml and *.yml, and not those of folders in it"),
+    IGNORED("RUNTIME_IGNOREDOTFILES", "files with a dot in front are never read"),
+    IGNORED("RUNTIME_WATCH_ROOT", "both are detected: another target of a symlink, another file"),
+
+    IGNORED("EXPIRATION_JITTER_MAX_SECONDS",
+            "a key of a store expires when it has no effect any more"),
+    IGNORED("LOCAL_CACHE_SIZE_IN_BYTES", "the cache of denials is set by number: --deny-cache"),
+    AS("NEAR_LIMIT_RATIO", RATIO, "near_limit", NULL),
+    AS("CACHE_KEY_PREFIX", TEXT, "store_prefix", NULL),
+    NOTED("BACKEND_TYPE", JOINED, "store", "redis", "redis or memcache"),
+    IGNORED("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "a denied request is never charged"),
+
+    AS("LIMIT_RESPONSE_HEADERS_ENABLED", JOINED, "grpc_fields", "false"),
+    AS("LIMIT_LIMIT_HEADER", TEXT, "grpc_limit_field", NULL),
+    AS("LIMIT_REMAINING_HEADER", TEXT, "grpc_remaining_field", NULL),
+    AS("LIMIT_RESET_HEADER", TEXT, "grpc_reset_field", NULL),
+    AS("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", SWITCH, "ready_with_rules", NULL),
+
+    NOTED("REDIS_SOCKET_TYPE", JOINED, "store", NULL, "unix, tcp or tls; else as the URL looks"),
+    NOTED("REDIS_TYPE", JOINED, "store", "SINGLE", "SINGLE, CLUSTER or SENTINEL"),
+    NOTED("REDIS_URL", JOINED, "store", NULL, "without it limits are in the server's own table"),
+    IGNORED("REDIS_POOL_SIZE", CONNECTIONS),
+    NOTED("REDIS_AUTH", JOINED, "store", NULL, "a password, or user:password"),
+    AS("REDIS_TLS", JOINED, "store", "false"),
+    NOTED("REDIS_TLS_CLIENT_CERT", JOINED, "store_cert_file", NULL, "with REDIS_TLS"),
+    NOTED("REDIS_TLS_CLIENT_KEY", JOINED, "store_key_file", NULL, "with REDIS_TLS"),
+    NOTED("REDIS_TLS_CACERT", JOINED, "store_ca_file", NULL, "with REDIS_TLS"),
+    NOTED("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", NOT, NULL, NULL,
+          "a server's certificate must bear its name"),
+    IGNORED("REDIS_PIPELINE_WINDOW", CONNECTIONS),
+    IGNORED("REDIS_PIPELINE_LIMIT", CONNECTIONS),
+    IGNORED("REDIS_CLUSTER_PIPELINE_PARALLELISM", CONNECTIONS),
+    NOTED("REDIS_PERSECOND", NOT, NULL, NULL,
+          "set store: NAME in rules per second, and --store NAME=URL beside --store URL"),
+    IGNORED("REDIS_PERSECOND_SOCKET_TYPE", PER_SECOND),
+    IGNORED("REDIS_PERSECOND_TYPE", PER_SECOND),
+    IGNORED("REDIS_PERSECOND_URL", PER_SECOND),
+    IGNORED("REDIS_PERSECOND_POOL_SIZE", PER_SECOND),
+    IGNORED("REDIS_PERSECOND_AUTH", PER_SECOND),
+    IGNORED("REDIS_PERSECOND_TLS", PER_SECOND),
+    NOTED("REDIS_SENTINEL_AUTH", JOINED, "store", NULL,
+          "as REDIS_AUTH; another one is refused: sentinels and master have the same user"),
+    IGNORED("REDIS_PERSECOND_SENTINEL_AUTH", PER_SECOND),
+    IGNORED("REDIS_PERSECOND_PIPELINE_WINDOW", PER_SECOND),
+    IGNORED("REDIS_PERSECOND_PIPELINE_LIMIT", PER_SECOND),
+    IGNORED("REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", PER_SECOND),
+    IGNORED("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "/readyz includes stores in any case"),
+    NOTED("REDIS_TIMEOUT", DURATION, "store_timeout", NULL, "50ms if it is not set"),
+    IGNORED("REDIS_PERSECOND_TIMEOUT", PER_SECOND),
+    IGNORED("REDIS_POOL_ON_EMPTY_BEHAVIOR", CONNECTIONS),
+    IGNORED("REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", PER_SECOND),
+    IGNORED("REDIS_STARTUP_INITIAL_INTERVAL", CONNECTING),
+    IGNORED("REDIS_STARTUP_MAX_INTERVAL", CONNECTING),
+    IGNORED("REDIS_STARTUP_MAX_ELAPSED_TIME", CONNECTING),
+    NOTED("MEMCACHE_HOST_PORT", JOINED, "store", NULL, "with BACKEND_TYPE=memcache"),
+    IGNORED("MEMCACHE_MAX_IDLE_CONNS", CONNECTIONS),
+    REFUSED("MEMCACHE_SRV", "servers of memcached are named: MEMCACHE_HOST_PORT"),
+    IGNORED("MEMCACHE_SRV_REFRESH", "it goes with MEMCACHE_SRV, which is refused"),
+    NOTED("MEMCACHE_TLS", JOINED, "store", "false", "with BACKEND_TYPE=memcache"),
+    NOTED("MEMCACHE_TLS_CLIENT_CERT", JOINED, "store_cert_file", NULL, "with MEMCACHE_TLS"),
+    NOTED("MEMCACHE_TLS_CLIENT_KEY", JOINED, "store_key_file", NULL, "with MEMCACHE_TLS"),
+    NOTED("MEMCACHE_TLS_CACERT", JOINED, "store_ca_file", NULL, "with MEMCACHE_TLS"),
+    NOTED("MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", NOT, NULL, NULL,
+          "a server's certificate must bear its name"),
+
+    AS("SHADOW_MODE", SWITCH, "shadow_mode", NULL),
+    AS("QUOTA_MODE", SWITCH, "quota_mode", NULL),
+    AS("RESPONSE_DYNAMIC_METADATA", SWITCH, "grpc_metadata", NULL),
+    AS("MERGE_DOMAIN_CONFIG", SWITCH, "merge_domains", NULL),
+
+    IGNORED("TRACING_ENABLED", TRACES),
+    IGNORED("TRACING_SERVICE_NAME", TRACES),
+    IGNORED("TRACING_SERVICE_NAMESPACE", TRACES),
+    IGNORED("TRACING_SERVICE_INSTANCE_ID", TRACES),
+    IGNORED("TRACING_EXPORTER_PROTOCOL", TRACES),
+    IGNORED("TRACING_SAMPLING_RATE", TRACES),
+};
+/* clang-format on */
+static const size_t n_compat_variables = sizeof(compat_variables) / sizeof(compat_variables[0]);
+
+static const struct compat_variable *known(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(compat_variables[i].name, name) != 0)
+        i++;
+    return &compat_variables[i];
+}
+
+/* The value as set, or envoyproxy/ratelimit's default; NULL: neither. */
+static const char *text_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL ? text : known(name)->value;
+}
+
+/* ---- The store of REDIS_… or MEMCACHE_… ------------------------------------------------------ */
+
+/* true or false as Go reads them. STINT_E_SYNTAX with the variable's name. */
+static int compat_switch(const char *name, const char *text, bool *value, struct stint_error *error)
+{
+    static const char *const words[] = {"false", "true", "False", "True", "FALSE", "TRUE",
+                                        "f",     "t",    "F",     "T",    "0",     "1"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(text, words[i]) == 0) {
+            *value = i % 2 == 1;
+            return 0;
+        }
+    return err_set(error, STINT_E_SYNTAX, "%s: expected true or false, not '%s'", name, text);
+}
+
+#define URL_SIZE 8192
+
+struct redis {
+    const char *url, *socket_type, *type, *auth;
+    struct span userinfo, path; /* of the URLs in REDIS_URL: before '@', after '/'. NULL: none */
+    bool is_tls, is_unix;
+    struct buf out;
+    struct stint_error *error;
+};
+
+static bool is_set(const char *text)
+{
+    return text != NULL && text[0] != '\0';
+}
+
+/* As Go parses it. */
+static int read_switch(const struct redis *redis, const char *name, bool *value)
+{
+    const char *text = text_of(name);
+    *value = false;
+    return is_set(text) ? compat_switch(name, text, value, redis->error) : 0;
+}
+
+static int refuse(const struct redis *redis, const char *name, const char *message)
+{
+    return err_set(redis->error, STINT_E_MISMATCH, "%s: %s", name, message);
+}
+
+/* Everything that has a meaning in a URL. */
+static void add_encoded(struct buf *out, const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || (c != '\0' && strchr("-._~", c) != NULL);
+        buf_add(out, is_plain ? "%c" : "%%%02X", c);
+    }
+}
+
+/*
+ * REDIS_AUTH is a password, or a user and a password with ':' between them. It overrides the
+ * password of REDIS_URL, where the text is already encoded; a user there is combined with a
+ * password here.
+ */
+static void add_user(struct redis *redis)
+{
+    const char *auth = redis->auth, *colon = is_set(auth) ? strchr(auth, ':') : NULL;
+    struct span own = redis->userinfo;
+    if (!is_set(auth)) {
+        if (own.ptr != NULL)
+            buf_add(&redis->out, "%.*s@", (int)own.len, (const char *)own.ptr);
+        return;
+    }
+    if (colon != NULL)
+        add_encoded(&redis->out, auth, (size_t)(colon - auth));
+    else if (own.ptr != NULL)
+        buf_add(&redis->out, "%.*s", (int)strcspn((const char *)own.ptr, ":@"),
+                (const char *)own.ptr);
+    buf_add(&redis->out, ":");
+    const char *password = colon != NULL ? colon + 1 : auth;
+    add_encoded(&redis->out, password, strlen(password));
+    buf_add(&redis->out, "@");
+}
+
+static int add_unix(struct redis *redis)
+{
+    if (redis->is_tls || strcasecmp(redis->type, "SINGLE") != 0)
+        return refuse(
+            redis, "REDIS_SOCKET_TYPE",
+            "a Unix socket leads to one server, without TLS: REDIS_TYPE and REDIS_TLS say "
+            "otherwise");
+    buf_add(&redis->out, is_set(redis->auth) ? "unix://" : "unix:");
+    add_user(redis);
+    for (const char *c = redis->url; *c != '\0'; c++) {
+        if (*c == '/')
+            buf_add(&redis->out, "/");
+        else
+            add_encoded(&redis->out, c, 1);
+    }
+    return 0;
+}
+
+/* ---- Hosts, each perhaps as a URL -------------------------------------------------------------
+ */
+
+/* All URLs of the list belong to one store, so they must not contradict each other. */
+static int agree(const struct redis *redis, struct span *said, struct span own)
+{
+    if (own.ptr == NULL)
+        return 0;
+    if (said->ptr == NULL)
+        *said = own;
+    return said->len == own.len && memcmp(said->ptr, own.ptr, own.len) == 0
+               ? 0
+               : refuse(
+                     redis, "REDIS_URL",
+                     "all servers have the same user and database: expected the same in each URL");
+}
+
+/* HOST:PORT, or redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]; rediss:// is with TLS. */
+static int read_host(struct redis *redis, struct span *host)
+{
+    static const char *const schemes[] = {"redis://", "rediss://"};
+    size_t scheme = 0;
+    while (scheme < 2 && (host->len < strlen(schemes[scheme]) ||
+                          memcmp(host->ptr, schemes[scheme], strlen(schemes[scheme])) != 0))
+        scheme++;
+    if (scheme == 2)
+        return 0;
+    struct span userinfo = {NULL, 0}, path = {NULL, 0};
+    size_t skipped = strlen(schemes[scheme]);
+    redis->is_tls |= scheme == 1;
+    *host = span_of(host->ptr + skipped, host->len - skipped);
+    const uint8_t *at = memrchr(host->ptr, '@', host->len);
+    if (at != NULL) {
+        userinfo = span_of(host->ptr, (size_t)(at - host->ptr));
+        *host = span_of(at + 1, host->len - userinfo.len - 1);
+    }
+    const uint8_t *slash = memchr(host->ptr, '/', host->len);
+    if (slash != NULL) {
+        path = span_of(slash + 1, (size_t)(host->ptr + host->len - slash - 1));
+        host->len -= path.len + 1;
+    }
+    int code = agree(redis, &redis->userinfo, userinfo);
+    return code != 0 || path.len == 0 ? code : agree(redis, &redis->path, path);
+}
+
+/* The hosts of a list, without the other parts of their URLs. To be freed; NULL with an error. */
+static char *read_hosts(struct redis *redis, const char *list)
+{
+    char *text = malloc(URL_SIZE);
+    if (text == NULL) {
+        err_set(redis->error, STINT_E_SYSTEM, "no memory for the settings");
+        return NULL;
+    }
+    struct buf hosts = buf_of(text, URL_SIZE);
+    int code = 0;
+    bool is_one = strcasecmp(redis->type, "SINGLE") == 0;
+    for (const char *at = list, *end; code == 0 && at != NULL; at = end) {
+        const char *comma = is_one ? NULL : strchr(at, ',');
+        struct span host = span_of(at, comma != NULL ? (size_t)(comma - at) : strlen(at));
+        end = comma != NULL ? comma + 1 : NULL;
+        code = read_host(redis, &host);
+        buf_add(&hosts, "%.*s%s", (int)host.len, (const char *)host.ptr, end != NULL ? "," : "");
+    }
+    if (code == 0 && hosts.len >= URL_SIZE)
+        code =
+            err_set(redis->error, STINT_E_RANGE, "REDIS_URL: expected at most %d bytes", URL_SIZE);
+    if (code == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* The original has the master's name before the sentinels: mymaster,host:port,… */
+static int skip_master(const struct redis *redis, bool is_sentinel, const char **hosts)
+{
+    const char *comma = strchr(redis->url, ',');
+    *hosts = redis->url;
+    if (!is_sentinel)
+        return 0;
+    if (comma == NULL || comma == redis->url)
+        return refuse(redis, "REDIS_URL",
+                      "expected the master's name before the sentinels: NAME,HOST:PORT,HOST:PORT");
+    *hosts = comma + 1;
+    return 0;
+}
+
+static int add_hosts(struct redis *redis)
+{
+    bool is_sentinel = strcasecmp(redis->type, "SENTINEL") == 0;
+    bool is_cluster = strcasecmp(redis->type, "CLUSTER") == 0;
+    const char *list;
+    if (!is_sentinel && !is_cluster && strcasecmp(redis->type, "SINGLE") != 0)
+        return refuse(redis, "REDIS_TYPE", "expected SINGLE, CLUSTER or SENTINEL");
+    int code = skip_master(redis, is_sentinel, &list);
+    char *hosts = code == 0 ? read_hosts(redis, list) : NULL;
+    if (hosts == NULL)
+        return redis->error->code;
+    buf_add(&redis->out, "redis%s%s://", redis->is_tls ? "s" : "",
+            is_sentinel  ? "-sentinel"
+            : is_cluster ? "-cluster"
+                         : "");
+    add_user(redis);
+    buf_add(&redis->out, "%s", hosts);
+    free(hosts);
+    if (is_sentinel) {
+        buf_add(&redis->out, "/");
+        add_encoded(&redis->out, redis->url, strcspn(redis->url, ","));
+    }
+    if (redis->path.ptr != NULL)
+        buf_add(&redis->out, "/%.*s", (int)redis->path.len, (const char *)redis->path.ptr);
+    return 0;
+}
+
+static int check_sentinel_auth(const struct redis *redis)
+{
+    const char *auth = text_of("REDIS_SENTINEL_AUTH");
+    if (!is_set(auth) || (is_set(redis->auth) && strcmp(auth, redis->auth) == 0))
+        return 0;
+    return refuse(redis, "REDIS_SENTINEL_AUTH",
+                  "sentinels and master have the same user: it differs from REDIS_AUTH");
+}
+
+static int add_redis(struct redis *redis)
+{
+    redis->socket_type = text_of("REDIS_SOCKET_TYPE");
+    redis->type = text_of("REDIS_TYPE");
+    redis->auth = text_of("REDIS_AUTH");
+    int code = read_switch(redis, "REDIS_TLS", &redis->is_tls);
+    if (code != 0)
+        return code;
+    redis->is_unix =
+        is_set(redis->socket_type) ? strcmp(redis->socket_type, "unix") == 0 : redis->url[0] == '/';
+    if (is_set(redis->socket_type) && strcmp(redis->socket_type, "tls") == 0)
+        redis->is_tls = true;
+    else if (is_set(redis->socket_type) && !redis->is_unix &&
+             strcmp(redis->socket_type, "tcp") != 0)
+        return refuse(redis, "REDIS_SOCKET_TYPE", "expected unix, tcp or tls");
+    code = strcasecmp(redis->type, "SENTINEL") == 0 ? check_sentinel_auth(redis) : 0;
+    if (code != 0)
+        return code;
+    return redis->is_unix ? add_unix(redis) : add_hosts(redis);
+}
+
+static int add_memcached(struct redis *redis)
+{
+    const char *hosts = text_of("MEMCACHE_HOST_PORT");
+    int code = read_switch(redis, "MEMCACHE_TLS", &redis->is_tls);
+    if (code == 0 && is_set(hosts))
+        buf_add(&redis->out, "memcached%s://%s", redis->is_tls ? "s" : "", hosts);
+    return code;
+}
+
+static int add_store(struct redis *redis, const char **shown)
+{
+    const char *backend = text_of("BACKEND_TYPE");
+    *shown = "MEMCACHE_HOST_PORT";
+    if (is_set(backend) && strcmp(backend, "memcache") == 0)
+        return add_memcached(redis);
+    *shown = "REDIS_URL";
+    if (is_set(backend) && strcmp(backend, "redis") != 0)
+        return refuse(redis, "BACKEND_TYPE", "expected redis or memcache");
+    redis->url = text_of("REDIS_URL");
+    return is_set(redis->url) ? add_redis(redis) : 0;
+}
+
+/*
+ * The store of REDIS_… or MEMCACHE_…, as a value of the setting. "" if there is none, and NULL with
+ * an error. To be freed; *shown is the variable to name in an error message.
+ */
+static char *compat_store(const char **shown, struct stint_error *error)
+{
+    char *text = calloc(1, URL_SIZE);
+    struct redis redis = {.error = error};
+    if (text == NULL) {
+        err_set(error, STINT_E_SYSTEM, "no memory for the settings");
+        return NULL;
+    }
+    redis.out = buf_of(text, URL_SIZE);
+    int code = add_store(&redis, shown);
+    if (code == 0 && redis.out.len >= URL_SIZE)
+        code = err_set(error, STINT_E_RANGE, "%s: expected at most %d bytes", *shown, URL_SIZE);
+    if (code == 0)
+        return text;
+    explicit_bzero(text, URL_SIZE);
+    free(text);
+    return NULL;
+}
+
+/* ---- The settings ---------------------------------------------------------------------------- */
 
 #define PLACE_SIZE 512
 #define NAMES_SIZE 512 /* of a line of the log; more variables begin another line */
@@ -36,34 +527,7 @@ static int give(struct compat *compat, const char *setting, const char *shown, c
     return settings_set(compat->settings, index, SETTING_COMPAT, shown, text, compat->error);
 }
 
-static const struct compat_variable *known(const char *name)
-{
-    size_t i = 0;
-    while (strcmp(compat_variables[i].name, name) != 0)
-        i++;
-    return &compat_variables[i];
-}
-
-/* The value as set, or envoyproxy/ratelimit's default; NULL: neither. */
-static const char *text_of(const char *name)
-{
-    const char *text = getenv(name);
-    return text != NULL ? text : known(name)->value;
-}
-
 /* ---- Values in their formats ----------------------------------------------------------------- */
-
-int compat_switch(const char *name, const char *text, bool *value, struct stint_error *error)
-{
-    static const char *const words[] = {"false", "true", "False", "True", "FALSE", "TRUE",
-                                        "f",     "t",    "F",     "T",    "0",     "1"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (strcmp(text, words[i]) == 0) {
-            *value = i % 2 == 1;
-            return 0;
-        }
-    return err_set(error, STINT_E_SYNTAX, "%s: expected true or false, not '%s'", name, text);
-}
 
 static int is_set_to_true(struct compat *compat, const char *name, bool *value)
 {
@@ -240,7 +704,7 @@ static int give_store(struct compat *compat)
     static const char *const memcache[] = {"MEMCACHE_TLS_CACERT", "MEMCACHE_TLS_CLIENT_CERT",
                                            "MEMCACHE_TLS_CLIENT_KEY"};
     const char *shown;
-    char *text = compat_store(text_of, &shown, compat->error);
+    char *text = compat_store(&shown, compat->error);
     if (text == NULL)
         return compat->error->code;
     bool is_memcache = strncmp(text, "memcached", strlen("memcached")) == 0;

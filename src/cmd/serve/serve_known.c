@@ -8,8 +8,6 @@
 #include "service/service.h"
 #include "service/top_keys.h"
 
-#include <string.h>
-
 static const char *const log_formats[] = {"text", "json", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const sandboxes[] = {"auto", "on", "off", NULL};
@@ -43,10 +41,10 @@ static const char *const cautions[] = {"trust", "half", "full", NULL};
 #field, SETTING_LIST, offsetof(struct serve_settings, field), argument, value, 0, 0,       \
             choices, message                                                                       \
     }
-#define PLACES(field, value, message)                                                              \
+#define ADDRESSES(field, value, message)                                                           \
     {                                                                                              \
-#field, SETTING_PLACES, offsetof(struct serve_settings, field), "ADDRESS:PORT", value, 0,  \
-            0, NULL, message                                                                       \
+#field, SETTING_ADDRESSES, offsetof(struct serve_settings, field), "ADDRESS:PORT", value,  \
+            0, 0, NULL, message                                                                    \
     }
 #define STORES(field, message)                                                                     \
     {                                                                                              \
@@ -85,12 +83,12 @@ const struct setting settings_known[] = {
     SWITCH(rules_may_be_empty, "false", "Accept files of rules that contain no limit"),
     SWITCH(ready_with_rules, "false", "Report ready only while rules are loaded"),
 
-    PLACES(resp, "127.0.0.1:7379", "Addresses for RESP: ADDRESS:PORT, unix:/PATH or off"),
-    PLACES(resp_tls, "off", "Addresses for RESP over TLS"),
-    PLACES(http, "127.0.0.1:8080", "Addresses for HTTP"),
-    PLACES(http_tls, "off", "Addresses for HTTPS"),
-    PLACES(grpc, "127.0.0.1:8081", "Addresses for gRPC (Envoy's rate limit service)"),
-    PLACES(grpc_tls, "off", "Addresses for gRPC over TLS"),
+    ADDRESSES(resp, "127.0.0.1:7379", "Addresses for RESP: ADDRESS:PORT, unix:/PATH or off"),
+    ADDRESSES(resp_tls, "off", "Addresses for RESP over TLS"),
+    ADDRESSES(http, "127.0.0.1:8080", "Addresses for HTTP"),
+    ADDRESSES(http_tls, "off", "Addresses for HTTPS"),
+    ADDRESSES(grpc, "127.0.0.1:8081", "Addresses for gRPC (Envoy's rate limit service)"),
+    ADDRESSES(grpc_tls, "off", "Addresses for gRPC over TLS"),
     NUMBER(workers, "0", 0, WORKERS_MAX, "Worker threads; 0: one for each available processor"),
     SWITCH(insecure, "false",
            "Allow every client that can connect to send requests and administer the server"),
@@ -260,37 +258,6 @@ const struct setting settings_known[] = {
     CHOICE(log_level, "info", log_levels,
            "Lowest level that is logged: debug, info, warn or error"),
 };
-/* Settings that a reload applies, or that say what it reads. */
-static const char *const live[] = {
-    "rules",
-    "merge_domains",
-    "default_algorithm",
-    "tokens",
-    "tls_certificate",
-    "tls_key",
-    "tls_client_ca",
-    "tls_priorities",
-    "connections",
-    "connections_per_address",
-    "idle_time",
-    "request_time",
-    "write_time",
-    "drain_time",
-    "watch",
-    "log_format",
-    "log_level",
-    "table_full",
-    "rules_may_be_empty",
-};
-
-bool setting_is_live(size_t index)
-{
-    for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
-        if (strcmp(settings_known[index].name, live[i]) == 0)
-            return true;
-    return false;
-}
-
 const size_t n_settings_known = sizeof(settings_known) / sizeof(settings_known[0]);
 
 _Static_assert(sizeof(settings_known) / sizeof(settings_known[0]) <= SETTINGS_MAX,

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Parses values, each by its kind; serve_config.c and serve.c find the texts. */
+/* Settings: values parsed by their kind, read from a config file, and printed as one. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_settings.h"
-#include "base/buf.h"
 
 #include "algorithm/spec.h"
+#include "base/buf.h"
 #include "cmd/lib/args.h"
 #include "cmd/store/store_word.h"
+#include "net/file/file_text.h"
 #include "net/listen/endpoint.h"
+#include "rules/yaml/yaml_value.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 #define ENVIRONMENT_PREFIX "STINT_"
 
@@ -173,9 +177,10 @@ static int check_store(const char *shown, const char *text, struct stint_error *
     return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.message);
 }
 
-bool setting_is_list(const struct setting *setting)
+/* A list of texts, of whatever kind. */
+static bool setting_is_list(const struct setting *setting)
 {
-    return setting->kind == SETTING_LIST || setting->kind == SETTING_PLACES ||
+    return setting->kind == SETTING_LIST || setting->kind == SETTING_ADDRESSES ||
            setting->kind == SETTING_STORES;
 }
 
@@ -211,7 +216,7 @@ static int set_value(struct serve_settings *values, const struct setting *settin
     case SETTING_LIST:
         code = check_choice(setting, shown, text, error);
         return code != 0 ? code : list_add(value, text, error);
-    case SETTING_PLACES:
+    case SETTING_ADDRESSES:
         code = check_place(shown, text, error);
         return code != 0 ? code : list_add(value, text, error);
     case SETTING_STORES:
@@ -246,7 +251,7 @@ bool setting_is_same(size_t index, const struct serve_settings *a, const struct 
     case SETTING_CHOICE:
         return is_same_text(*(char *const *)at_a, *(char *const *)at_b);
     case SETTING_LIST:
-    case SETTING_PLACES:
+    case SETTING_ADDRESSES:
     case SETTING_STORES:
         return is_same_list(at_a, at_b);
     case SETTING_SWITCH:
@@ -321,4 +326,281 @@ int settings_read_environment(struct settings *settings, struct stint_error *err
             code = set_joined(settings, i, SETTING_ENVIRONMENT, name, text, error);
     }
     return code;
+}
+
+/* ---- The config file ------------------------------------------------------------------------- */
+
+#define FILE_MAX (1u << 20)
+#define POOLS_SECTION "pools"
+
+struct config {
+    struct settings *settings;
+    const char *path;
+    bool has_pools;
+    struct stint_error *error;
+};
+
+static int fault_at(const struct config *config, struct fault_place place, const char *message)
+{
+    return err_set(config->error, STINT_E_SYNTAX, "%s:%" PRIu32 ":%" PRIu32 ": %s", config->path,
+                   place.line, place.column, message);
+}
+
+/* 0 if there is none. Warnings are errors here: no other program reads this format. */
+static int first_fault(const struct config *config, const struct rules_diagnostics *diagnostics)
+{
+    if (diagnostics->n_diagnostics == 0 && diagnostics->n_warnings == 0)
+        return 0;
+    const struct rules_fault *first =
+        diagnostics->n_diagnostics > 0 ? &diagnostics->diagnostics[0] : &diagnostics->warnings[0];
+    return fault_at(config, (struct fault_place){first->line, first->column}, first->message);
+}
+
+static int unknown_key(const struct config *config, const struct yaml_value *key)
+{
+    const char *names[SETTINGS_MAX + 2] = {NULL};
+    char message[STINT_ERROR_MAX];
+    struct args_hint hint;
+    struct fault_text shown = fault_text(key->text);
+    for (size_t i = 0; i < n_settings_known; i++)
+        names[i] = settings_known[i].name;
+    names[n_settings_known] = POOLS_SECTION;
+    const char *advice = args_hint(&hint, "", shown.text, names);
+    bool is_near = strncmp(advice, "did", 3) == 0; /* all names would be too many to list */
+    struct buf buf = buf_of(message, sizeof(message));
+    buf_add(&buf, "there is no setting '%s'; %s", shown.text,
+            is_near ? advice : "`stint serve --help` lists them all");
+    return fault_at(config, key->place, message);
+}
+
+static int already_there(const struct config *config, const struct yaml_value *key)
+{
+    return fault_at(config, key->place, "this setting is there already");
+}
+
+static int set_one(struct config *config, size_t index, const struct yaml_value *value)
+{
+    struct stint_error why;
+    const char *name = settings_known[index].name;
+    if (value->kind != YAML_TEXT)
+        return fault_at(config, value->place, "expected a text or a number here");
+    bool is_null = yaml_is_null(value);
+    const char *text = is_null ? NULL : arena_text(&config->settings->arena, value->text);
+    if (text == NULL && !is_null)
+        return fault_at(config, value->place, "no memory for the value");
+    int code = settings_set(config->settings, index, SETTING_FILE, name, text, &why);
+    return code == 0 ? 0 : fault_at(config, value->place, why.message);
+}
+
+static int set_list(struct config *config, size_t index, const struct yaml_value *list)
+{
+    int code = settings_set(config->settings, index, SETTING_FILE, settings_known[index].name, NULL,
+                            config->error);
+    for (const struct yaml_part *part = list->parts; part != NULL && code == 0; part = part->next)
+        code = set_one(config, index, part->value);
+    return code;
+}
+
+static int read_pools(struct config *config, const struct yaml_part *part)
+{
+    struct rules_diagnostics diagnostics = {0};
+    const struct source source = {config->path, &diagnostics};
+    if (config->has_pools)
+        return already_there(config, part->key);
+    config->has_pools = true;
+    configured_pools_read(&config->settings->values.pools, &config->settings->arena, &source,
+                          part->value);
+    diagnostics_sort(&diagnostics, 0, 0);
+    int code = first_fault(config, &diagnostics);
+    rules_diagnostics_free(&diagnostics);
+    return code;
+}
+
+static int read_part(struct config *config, const struct yaml_part *part)
+{
+    if (part->key->kind == YAML_TEXT && span_equals(part->key->text, POOLS_SECTION))
+        return read_pools(config, part);
+    int index = part->key->kind == YAML_TEXT ? setting_find(part->key->text, '_') : -1;
+    if (index < 0)
+        return unknown_key(config, part->key);
+    if (config->settings->origins[index] == SETTING_FILE)
+        return already_there(config, part->key);
+    return setting_is_list(&settings_known[index]) && part->value->kind == YAML_LIST
+               ? set_list(config, (size_t)index, part->value)
+               : set_one(config, (size_t)index, part->value);
+}
+
+static int read_all(struct config *config, const char *text)
+{
+    const struct rules_file file = {.path = config->path, .text = span_of_text(text)};
+    struct rules_diagnostics diagnostics = {0};
+    const struct yaml_value *root = yaml_read(&config->settings->arena, &file, &diagnostics);
+    int code = 0;
+    if (root == NULL)
+        code = first_fault(config, &diagnostics);
+    else if (root->kind != YAML_MAP && !yaml_is_null(root))
+        code = fault_at(config, root->place, "expected settings as NAME: VALUE");
+    else
+        for (const struct yaml_part *part = root->parts; part != NULL && code == 0;
+             part = part->next)
+            code = read_part(config, part);
+    rules_diagnostics_free(&diagnostics);
+    return code;
+}
+
+int settings_read_file(struct settings *settings, const char *path, struct stint_error *error)
+{
+    struct config config = {.settings = settings, .path = path, .error = error};
+    char *text;
+    int code = file_text_read(path, FILE_MAX, &text, error);
+    if (code != 0)
+        return code;
+    code = read_all(&config, text);
+    free(text);
+    return code;
+}
+
+/* ---- Printing -------------------------------------------------------------------------------- */
+
+static void print_span(struct span text, FILE *out)
+{
+    fputc('"', out);
+    for (const uint8_t *c = text.ptr; c < text.ptr + text.len; c++)
+        if (*c == '"' || *c == '\\')
+            fprintf(out, "\\%c", *c);
+        else if (*c < 0x20 || *c == 0x7f)
+            fprintf(out, "\\x%02x", *c);
+        else
+            fputc(*c, out);
+    fputc('"', out);
+}
+
+static void print_quoted(const char *text, FILE *out)
+{
+    print_span(span_of_text(text), out);
+}
+
+static void print_list(const struct text_list *list, FILE *out)
+{
+    fputc('[', out);
+    for (size_t i = 0; i < list->n_texts; i++) {
+        fputs(i > 0 ? ", " : "", out);
+        print_quoted(list->texts[i], out);
+    }
+    fputc(']', out);
+}
+
+/* If there is no memory, an empty text is better than a password. */
+static void print_stores(const struct text_list *list, FILE *out)
+{
+    fputc('[', out);
+    for (size_t i = 0; i < list->n_texts; i++) {
+        char *shown = store_word_shown(list->texts[i]);
+        fputs(i > 0 ? ", " : "", out);
+        print_quoted(shown != NULL ? shown : "", out);
+        free(shown);
+    }
+    fputc(']', out);
+}
+
+static void print_duration(uint64_t ns, FILE *out)
+{
+    char text[64];
+    struct buf buf = buf_of(text, sizeof(text));
+    spec_format_duration(&buf, ns);
+    fputs(text, out);
+}
+
+static void print_value(const struct setting *setting, const void *value, FILE *out)
+{
+    const char *text;
+    switch (setting->kind) {
+    case SETTING_TEXT:
+    case SETTING_CHOICE:
+        text = *(char *const *)value;
+        if (text != NULL)
+            print_quoted(text, out);
+        else
+            fputs("null", out);
+        return;
+    case SETTING_LIST:
+    case SETTING_ADDRESSES:
+        print_list(value, out);
+        return;
+    case SETTING_STORES:
+        print_stores(value, out);
+        return;
+    case SETTING_SWITCH:
+        fputs(*(const bool *)value ? "true" : "false", out);
+        return;
+    case SETTING_DURATION:
+        print_duration(*(const uint64_t *)value, out);
+        return;
+    default:
+        fprintf(out, "%" PRIu64, *(const uint64_t *)value);
+    }
+}
+
+/* ---- Pools ----------------------------------------------------------------------------------- */
+
+static void print_quotas(const struct configured_quotas *quotas, FILE *out)
+{
+    fputs("quotas: [", out);
+    for (size_t i = 0; i < quotas->n_specs; i++) {
+        fputs(i > 0 ? ", " : "", out);
+        print_span(quotas->specs[i], out);
+    }
+    fputc(']', out);
+}
+
+static void print_key(const struct configured_key *key, FILE *out)
+{
+    fputs("      - {name: ", out);
+    print_span(key->name, out);
+    if (key->quotas.n_specs > 0) {
+        fputs(", ", out);
+        print_quotas(&key->quotas, out);
+    }
+    fprintf(out, ", weight: %" PRIu32 "}\n", key->weight);
+}
+
+static void print_pool(const struct configured_pool *pool, FILE *out)
+{
+    fputs("  - name: ", out);
+    print_span(pool->name, out);
+    fprintf(out, "\n    order: %s\n", configured_pool_orders[pool->order]);
+    if (pool->store.len > 0) {
+        fputs("    store: ", out);
+        print_span(pool->store, out);
+        fputc('\n', out);
+    }
+    if (pool->quotas.n_specs > 0) {
+        fputs("    ", out);
+        print_quotas(&pool->quotas, out);
+        fputc('\n', out);
+    }
+    if (pool->keys_file != NULL) {
+        fputs("    keys_file: ", out);
+        print_quoted(pool->keys_file, out);
+        fputc('\n', out);
+    }
+    fputs("    keys:\n", out);
+    for (size_t i = 0; i < pool->n_keys; i++)
+        print_key(&pool->keys[i], out);
+}
+
+/* ---- All of them ----------------------------------------------------------------------------- */
+
+void settings_print(const struct settings *settings, FILE *out)
+{
+    for (size_t i = 0; i < n_settings_known; i++) {
+        const struct setting *setting = &settings_known[i];
+        const void *value = (const char *)&settings->values + setting->at;
+        fprintf(out, "# %s\n%s: ", setting->message, setting->name);
+        print_value(setting, value, out);
+        fputc('\n', out);
+    }
+    fputs("# Pools of keys that there are from the start\npools:\n", out);
+    for (size_t i = 0; i < settings->values.pools.n_pools; i++)
+        print_pool(&settings->values.pools.pools[i], out);
 }

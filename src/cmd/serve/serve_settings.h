@@ -49,8 +49,8 @@ enum setting_kind {
     SETTING_TEXT,
     SETTING_CHOICE,
     SETTING_LIST,
-    SETTING_PLACES, /* a list of endpoints: net/listen/endpoint.h */
-    SETTING_STORES, /* a list of cmd/store/store_word.h, whose passwords are not shown */
+    SETTING_ADDRESSES, /* a list of endpoints: net/listen/endpoint.h */
+    SETTING_STORES,    /* a list of cmd/store/store_word.h, whose passwords are not shown */
     SETTING_NUMBER,
     SETTING_BYTES, /* a number, or one with KiB, MiB or GiB */
     SETTING_DURATION,
@@ -80,12 +80,7 @@ extern const struct setting settings_known[];
 extern const size_t n_settings_known;
 #define SETTINGS_MAX 128
 
-/* Whether a reload applies another value; else a restart is needed. */
-bool setting_is_live(size_t index);
 bool setting_is_same(size_t index, const struct serve_settings *a, const struct serve_settings *b);
-
-/* A list of texts, of whatever kind. */
-bool setting_is_list(const struct setting *setting);
 
 /* The index of the setting; -1 for none. `separator` is between its words: '_' or '-'. */
 int setting_find(struct span name, char separator);

@@ -17,17 +17,7 @@ struct sim_worst_options {
     bool takes_only;
 };
 
-struct sim_worst_result {
-    struct search_best best;
-    uint64_t tries, decisions, time_ns;
-    bool interrupted;
-};
-
 /* Searches, prints, closes the trace; an enum cmd_exit, CMD_BAD_INPUT for a broken bound. */
 int sim_worst_run(const struct sim_worst_options *options, const struct search_subject *subject);
-
-/* False if it cannot be written, which is reported. */
-bool sim_worst_report(const struct sim_worst_options *options, const struct search_subject *subject,
-                      const struct sim_worst_result *result);
 
 #endif

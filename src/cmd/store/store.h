@@ -1,11 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-/* The results of `stint store check`, and how they are printed. */
+/* What a store answers: connections to its servers, and the findings of `stint store check`. */
 #ifndef STINT_CMD_STORE_STORE_H
 #define STINT_CMD_STORE_STORE_H
 
-#include "cmd/store/store_session.h"
+#include "backend/url.h"
+#include "backend/wire/redis_conn.h"
+#include "cmd/store/store_word.h"
+#include "net/upstream/upstream_tls.h"
 
 #include <jansson.h>
+
+/* ---- A connection for one command after the other; a loop runs until the reply arrives ---- */
+
+struct store_session;
+
+struct store_session_options {
+    const struct store_url *url;   /* user, database and Unix socket */
+    const struct store_host *host; /* one of the URL's, or another; NULL: the Unix socket */
+    unsigned database;
+    struct upstream_tls *tls; /* NULL: none. Borrowed */
+    uint64_t timeout_ns;      /* of connecting, and of each answer */
+};
+
+/* STINT_E_GONE with a message that gives the reason why there is no connection. */
+int store_session_open(struct store_session **session, const struct store_session_options *options,
+                       struct stint_error *error);
+void store_session_close(struct store_session *session); /* NULL is fine */
+const struct redis_server *store_session_server(const struct store_session *session);
+
+/* Words end with NULL. `read` gets the reply, or the server's error. STINT_E_GONE: none. */
+int store_session_ask(struct store_session *session, const char *const *words,
+                      void (*read)(void *arg, const struct redis_reply *reply), void *arg,
+                      struct stint_error *error);
+/* The duration of the last reply. */
+uint64_t store_session_took_ns(const struct store_session *session);
+
+/* ---- Findings ---- */
 
 #define STORE_REMARKS_MAX 16
 #define STORE_REMARK_SIZE 320
@@ -60,17 +90,9 @@ bool store_is_fit(const struct store_findings *findings);
 int store_look(struct store_session *session, const struct store_url *url, unsigned samples,
                struct store_findings *findings, struct stint_error *error);
 
-/* Loads a script and runs it with that key. */
-int store_try_scripts(struct store_session *session, const char *key,
-                      struct store_findings *findings, struct stint_error *error);
-
 /* Gets the other nodes from a node of a cluster, and tries scripts on each of its masters. */
 int store_look_around(struct store_session *session, const struct store_session_options *options,
                       struct store_findings *findings, struct stint_error *error);
-struct cluster;
-/* Gets the owners of slots from the node `asked` of a cluster; free with cluster_free(). */
-int store_read_map(struct store_session *session, const struct store_host *asked,
-                   struct cluster **map, struct stint_error *error);
 /* Gets the master from a sentinel. STINT_E_GONE: it knows none of that name. */
 int store_find_master(struct store_session *session, const char *name, struct store_host *master,
                       struct store_findings *findings, struct stint_error *error);
@@ -80,13 +102,27 @@ const char *store_address(const struct store_host *host, char *text, size_t size
 /* Sorts the samples; there must be at least one. */
 struct store_latency store_latency_of(uint64_t *took_ns, unsigned samples);
 
-/* Parts of reports. */
-void store_print_latency(const struct store_latency *latency);
-void store_print_remarks(const struct store_findings *findings);
-json_t *store_latency_json(const struct store_latency *latency);
-json_t *store_remarks_json(const struct store_findings *findings, bool is_fault);
+/* ---- The server that has a key ----
+ *
+ * The one of a URL, the master that sentinels watch, or the master of a cluster that serves its
+ * slot.
+ */
 
-/* 0, or -1 if standard output cannot be written. */
-int store_report(const struct store_url *url, const struct store_findings *findings, bool is_json);
+#define STORE_NODE_NO_SLOT (-1)
+
+struct store_nodes;
+
+/* STINT_E_GONE: none of its servers can be queried. Not for memcached. */
+int store_nodes_open(struct store_nodes **nodes, const struct store_given *given,
+                     struct stint_error *error);
+void store_nodes_close(struct store_nodes *nodes); /* NULL is fine */
+
+/* The session with the server of the key; valid until the next call. */
+int store_nodes_find(struct store_nodes *nodes, struct span key, struct store_session **session,
+                     struct stint_error *error);
+/* The server found last: "host:port", or the path of a socket. */
+const char *store_nodes_address(const struct store_nodes *nodes);
+/* The slot of its key in a cluster, or STORE_NODE_NO_SLOT. */
+int store_nodes_slot(const struct store_nodes *nodes);
 
 #endif

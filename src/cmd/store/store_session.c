@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs the loop in steps until the reply has arrived. */
 #define _GNU_SOURCE
-#include "cmd/store/store_session.h"
+#include "cmd/store/store.h"
 
 #include "base/ns.h"
 #include "net/upstream/upstream.h"

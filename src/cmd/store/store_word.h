@@ -6,6 +6,8 @@
 #include "backend/url.h"
 #include "base/err.h"
 #include "base/span.h"
+#include "cmd/lib/args.h"
+#include "net/upstream/upstream_tls.h"
 
 #include <stdbool.h>
 
@@ -30,5 +32,21 @@ char *store_word_shown(const char *text);
 
 /* Overwrites the password in the words of the command line, which other users can see. */
 void store_word_hide(char *text);
+
+/* ---- --store URL and its options, for commands whose arguments are something else ---- */
+
+struct store_given {
+    const char *text; /* the URL; NULL: no store was given */
+    struct store_url url;
+    struct upstream_tls_paths paths;
+    uint64_t timeout_ns; /* of connecting, and of each answer */
+};
+
+/* A child of a command; its input is a struct store_given. */
+extern const struct args_set store_given_set;
+
+/* *tls is NULL if the URL is without TLS. */
+int store_given_tls(const struct store_given *given, struct upstream_tls **tls,
+                    struct stint_error *error);
 
 #endif

@@ -22,49 +22,28 @@
 #define HOME "\033[H"
 #define CLEAR_BELOW "\033[J"
 
-enum { OPTION_ONCE = 256, OPTION_JSON, OPTION_KEYS, OPTION_ORDER, OPTION_INTERVAL };
+static const char *const orders[] = {"denied", "asked", NULL};
 
-static const struct argp_option options_known[] = {
-    {"once", OPTION_ONCE, NULL, 0, "Print the metrics of one --interval, and exit", 0},
-    {"json", OPTION_JSON, NULL, 0, "Print each sample as one JSON object on a line", 0},
-    {"keys", OPTION_KEYS, "N", 0, "List N keys (default 10)", 0},
-    {"order", OPTION_ORDER, "denied|asked", 0, "Which keys to list (default denied)", 0},
-    {"interval", OPTION_INTERVAL, "DURATION", 0, "Time from one sample to the next (default 1s)",
-     0},
+static const struct args_option options_known[] = {
+    {"once", NULL, 0, "Print the metrics of one --interval, and exit",
+     ARGS_FLAG(struct top_options, once)},
+    {"json", NULL, 0, "Print each sample as one JSON object on a line",
+     ARGS_FLAG(struct top_options, json)},
+    {"keys", "N", 0, "List N keys (default 10)",
+     ARGS_NUMBER(struct top_options, keys, TOP_KEYS_MAX)},
+    {"order", "denied|asked", 0, "Which keys to list (default denied)",
+     ARGS_CHOICE(struct top_options, order, orders)},
+    {"interval", "DURATION", 0, "Time from one sample to the next (default 1s)",
+     ARGS_DURATION(struct top_options, interval_ns)},
     {0},
 };
 
-static error_t parse_option(int option, char *value, struct argp_state *state)
+static void add_server(struct argp_state *state, void *input, char *word)
 {
-    static const char *const orders[] = {"denied", "asked", NULL};
-    struct top_options *options = state->input;
-    switch (option) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &options->client;
-        return 0;
-    case OPTION_ONCE:
-        options->once = true;
-        return 0;
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case OPTION_KEYS:
-        options->keys = (size_t)args_number(state, "--keys", value, TOP_KEYS_MAX);
-        return 0;
-    case OPTION_ORDER:
-        options->order = (enum top_order)args_choice(state, "--order", value, orders);
-        return 0;
-    case OPTION_INTERVAL:
-        options->interval_ns = args_duration(state, "--interval", value);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (options->n_servers == TOP_SERVERS_MAX)
-            argp_error(state, "at most %d servers", TOP_SERVERS_MAX);
-        options->servers[options->n_servers++] = value;
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    struct top_options *options = input;
+    if (options->n_servers == TOP_SERVERS_MAX)
+        argp_error(state, "at most %d servers", TOP_SERVERS_MAX);
+    options->servers[options->n_servers++] = word;
 }
 
 /* False if the user ends the program meanwhile. */
@@ -132,18 +111,17 @@ static int look_on(const struct top_options *options, struct top_group *group,
 
 int top_main(int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known,
-        .parser = parse_option,
-        .children = client_children,
-        .args_doc = "[URL...]",
+    static const struct args_command command = {
+        .set = {options_known, .word = add_server},
+        .children = {CLIENT_CHILD(client_set, offsetof(struct top_options, client))},
+        .arguments = "[URL...]",
         .doc = "Shows a server's metrics: decisions per second, allowed and denied by rule, the "
                "keys denied or asked most, how long decisions take, how full the table is. Of "
                "several URLs the sums are shown, and which servers did not answer."};
     struct top_options options = {.keys = KEYS_DEFAULT, .interval_ns = NS_PER_S};
     struct stint_error error;
     struct top_group *group;
-    args_parse(&argp, argc, argv, &options);
+    args_parse(&command, argc, argv, &options);
     if (top_group_open(&group, &options, &error) != 0) {
         print_message("%s", error.message);
         return CMD_BAD_INPUT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Retry-After as servers write it: exact for every form, and never in the past. */
-#include "cmd/pool/pool_after.h"
+#include "cmd/pool/pool.h"
 
 #include "base/ns.h"
 

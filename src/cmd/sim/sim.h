@@ -3,8 +3,8 @@
  * Shared by `stint sim run` and `stint sim compare`: the options, the runs of a workload, one for
  * each seed, and their metrics.
  */
-#ifndef STINT_CMD_SIM_SIM_OPTIONS_H
-#define STINT_CMD_SIM_SIM_OPTIONS_H
+#ifndef STINT_CMD_SIM_SIM_H
+#define STINT_CMD_SIM_SIM_H
 
 #include "cmd/lib/gnuplot.h"
 #include "cmd/lib/progress.h"
@@ -24,12 +24,10 @@ struct sim_options {
     struct gnuplot gnuplot;
 };
 
-/* Only the command `compare` prints CSV. Exits if the command line is wrong. */
+/* Only `compare` prints CSV. */
 enum sim_command { SIM_RUN, SIM_COMPARE };
-void sim_options_parse(struct sim_options *options, enum sim_command command, int argc,
-                       char **argv);
 
-/* ---- sim_log.c: the requests of a log ---- */
+/* ---- sim_work.c: the requests of a log ---- */
 
 struct sim_log {
     struct event_list events;
@@ -42,7 +40,7 @@ struct sim_log {
 int sim_log_read(struct sim_log *log, struct sim_options *options, struct stint_error *error);
 void sim_log_free(struct sim_log *log);
 
-/* ---- sim_work.c: the runs ---- */
+/* ---- The runs ---- */
 
 /* The runs of one list of quotas. */
 struct sim_runs {
@@ -71,34 +69,10 @@ void sim_runs_free(struct sim_runs *runs);
 /* Reports broken promises; returns an enum cmd_exit. */
 int sim_work_warn(const struct sim_work *work, const struct sim_runs *runs);
 
-/* ---- sim_metrics.c: the metrics of runs ---- */
+/* ---- sim_report.c: what is printed and drawn ---- */
 
-enum sim_form { SIM_COUNT, SIM_SHARE, SIM_DURATION, SIM_NS };
-
-struct sim_figure {
-    const char *name;
-    enum sim_form form;
-    bool of_quota; /* differs between the quotas of one list */
-    bool is_rare;  /* not printed if it is 0 */
-    const char *label;
-    /* NAN if it is not known. */
-    double (*of)(const struct tally *tally, size_t quota);
-};
-
-extern const struct sim_figure sim_metrics[]; /* ends with a name of NULL */
-
-const struct sim_figure *sim_figure_named(const char *name);
-
-/* Over the seeds; NAN if it is known for none. */
-struct sim_spread {
-    double least, median, most;
-};
-struct sim_spread sim_spread_of(const struct sim_runs *runs, const struct sim_figure *figure,
-                                size_t quota);
-
-struct sim_number {
-    char text[64];
-};
-const char *sim_number(struct sim_number *number, enum sim_form form, double value);
+/* Each reports all errors, and returns an enum cmd_exit. */
+int sim_report_run(const struct sim_work *work, const struct sim_runs *runs);
+int sim_report_compare(const struct sim_work *work, const struct sim_runs *runs, size_t n_runs);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines to events: chooses the parser, counts malformed lines and reports the first ones. */
 #define _GNU_SOURCE
+#include "cmd/lib/source.h"
+
+#include "cmd/lib/args.h"
 #include "cmd/lib/print.h"
-#include "cmd/replay/replay.h"
 #include "sim/input/trace.h"
 
 #include <inttypes.h>
@@ -16,13 +18,33 @@
  */
 #define SPREAD_MAX_NS (STINT_NOW_MAX / 2)
 
-static int init_parser(struct replay_source *source, const struct source_options *options,
+/* ---- The options of a log ---------------------------------------------------------------------
+ */
+
+const char *const source_formats[] = {"trace", "combined", "jsonl", NULL};
+
+void source_check(const struct source_options *options, struct argp_state *state)
+{
+    struct stint_error error;
+    struct logline logline;
+    if (options->format == SOURCE_TRACE && options->key != NULL)
+        argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
+    if (options->format != SOURCE_JSONL && (options->time != NULL || options->cost != NULL))
+        argp_error(state, "--time and --cost are for --format jsonl");
+    if (options->format == SOURCE_COMBINED && options->key != NULL &&
+        logline_init(&logline, options->key, &error) != 0)
+        argp_error(state, "--key: %s", error.message);
+}
+
+/* ---- The events ------------------------------------------------------------------------------ */
+
+static int init_parser(struct source *source, const struct source_options *options,
                        struct stint_error *error)
 {
-    if (options->format == REPLAY_COMBINED)
+    if (options->format == SOURCE_COMBINED)
         return logline_init(&source->parser.logline, options->key != NULL ? options->key : "ip",
                             error);
-    if (options->format == REPLAY_TRACE)
+    if (options->format == SOURCE_TRACE)
         return 0;
     const struct jsonl_options members = {
         .time = options->time != NULL ? options->time : "time",
@@ -32,8 +54,8 @@ static int init_parser(struct replay_source *source, const struct source_options
     return jsonl_init(&source->parser.jsonl, &members, error);
 }
 
-int replay_source_open(struct replay_source *source, const struct source_options *options,
-                       struct stint_error *error)
+int source_open(struct source *source, const struct source_options *options,
+                struct stint_error *error)
 {
     memset(source, 0, sizeof(*source));
     source->format = options->format;
@@ -45,36 +67,35 @@ int replay_source_open(struct replay_source *source, const struct source_options
     if (code == 0)
         code = reader_init(&source->reader, input_fill, &source->input, error);
     if (code != 0)
-        replay_source_close(source);
+        source_close(source);
     return code;
 }
 
-void replay_source_close(struct replay_source *source)
+void source_close(struct source *source)
 {
-    if (source->format == REPLAY_JSONL)
+    if (source->format == SOURCE_JSONL)
         jsonl_deinit(&source->parser.jsonl);
     reader_deinit(&source->reader);
     input_close(&source->input);
 }
 
-static int parse(struct replay_source *source, struct event *event, struct span line,
+static int parse(struct source *source, struct event *event, struct span line,
                  struct stint_error *error)
 {
     switch (source->format) {
-    case REPLAY_TRACE:
+    case SOURCE_TRACE:
         return trace_parse(event, line, error);
-    case REPLAY_COMBINED:
+    case SOURCE_COMBINED:
         return logline_parse(&source->parser.logline, event, line, error);
-    case REPLAY_JSONL:
+    case SOURCE_JSONL:
         return jsonl_parse(&source->parser.jsonl, event, line, error);
     }
     return EVENT_NONE;
 }
 
-static int check_time(struct replay_source *source, const struct event *event,
-                      struct stint_error *error)
+static int check_time(struct source *source, const struct event *event, struct stint_error *error)
 {
-    if (source->format == REPLAY_TRACE)
+    if (source->format == SOURCE_TRACE)
         return event->at_ns <= STINT_NOW_MAX
                    ? 0
                    : err_set(error, STINT_E_RANGE,
@@ -89,7 +110,7 @@ static int check_time(struct replay_source *source, const struct event *event,
 }
 
 /* Counts a line that is malformed; a negative code where that ends the replay. */
-static int count_malformed(struct replay_source *source, const struct stint_error *why,
+static int count_malformed(struct source *source, const struct stint_error *why,
                            struct stint_error *error)
 {
     source->malformed++;
@@ -105,14 +126,14 @@ static int count_malformed(struct replay_source *source, const struct stint_erro
 }
 
 /* A line in which the input breaks off may look complete: it is skipped. */
-static void name_broken_line(const struct replay_source *source)
+static void name_broken_line(const struct source *source)
 {
     if (source->reader.end > source->reader.begin)
         print_message("%s:%" PRIu64 ": the input breaks off in this line, which is left out",
                       source->input.name, source->reader.line_number + 1);
 }
 
-int replay_source_next(struct replay_source *source, struct event *event, struct stint_error *error)
+int source_next(struct source *source, struct event *event, struct stint_error *error)
 {
     for (;;) {
         struct span line;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* The log or trace that a command reads: as its command line gives it, and as events. */
+#ifndef STINT_CMD_LIB_SOURCE_H
+#define STINT_CMD_LIB_SOURCE_H
+
+#include "cmd/lib/input.h"
+#include "sim/input/event.h"
+#include "sim/input/jsonl.h"
+#include "sim/input/logline.h"
+#include "sim/input/reader.h"
+
+#include <argp.h>
+#include <stdbool.h>
+
+enum source_format { SOURCE_TRACE, SOURCE_COMBINED, SOURCE_JSONL };
+extern const char *const source_formats[]; /* their names, up to NULL */
+
+struct source_options {
+    enum source_format format;
+    const char *key, *time, *cost; /* NULL: the format's default */
+    const char *path;              /* NULL = standard input */
+    bool sort, strict;
+};
+
+/* Options that the format would silently ignore, or cannot read, are an argp_error. */
+void source_check(const struct source_options *options, struct argp_state *state);
+
+struct source {
+    enum source_format format;
+    bool strict;
+    struct input input;
+    struct reader reader;
+    union {
+        struct logline logline;
+        struct jsonl jsonl;
+    } parser;
+    uint64_t malformed; /* lines */
+    uint64_t first_ns;  /* time of the first event */
+    bool begun;
+};
+
+int source_open(struct source *source, const struct source_options *options,
+                struct stint_error *error);
+void source_close(struct source *source);
+/*
+ * EVENT_FOUND, EVENT_NONE at the end, or a negative code if the input cannot be read further.
+ * Malformed lines are counted, the first few reported, and skipped unless `strict`.
+ */
+int source_next(struct source *source, struct event *event, struct stint_error *error);
+
+#endif
