@@ -21,6 +21,7 @@ EMBEDDING = SOURCE / "docs/embedding.md"
 ALGORITHMS = SOURCE / "docs/algorithms.md"
 PLAN = SOURCE / "docs/plan.md"
 RULES = SOURCE / "docs/rules.md"
+HOW = SOURCE / "docs/how-it-works.md"
 DOCUMENTS = sorted(path for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md")
                    for path in SOURCE.glob(pattern))
 PAGES = sorted((SOURCE / "docs/man").glob("*.scd"))
@@ -44,7 +45,7 @@ def blocks(path, language):
 
 def shell_blocks():
     return [pytest.param(inside, output, id=f"{path.name}:{line}")
-            for path in (README, EMBEDDING, ALGORITHMS, PLAN, RULES)
+            for path in (README, HOW, EMBEDDING, ALGORITHMS, PLAN, RULES)
             for line, inside, output in blocks(path, "sh")]
 
 
@@ -241,7 +242,7 @@ def test_every_decision_is_in_the_index():
 
 
 @pytest.mark.parametrize("path", [ALGORITHMS, SOURCE / "docs/architecture.md",
-                                  SOURCE / "docs/semantics.md", README, EMBEDDING],
+                                  SOURCE / "docs/semantics.md", README, HOW, EMBEDDING],
                          ids=lambda path: path.name)
 def test_names_of_code_and_files_exist(path):
     """A document that names a function, an option, a test or a file has to follow when it goes."""
