@@ -487,17 +487,6 @@ static int read_words(const struct span *args, size_t n_args, struct resp_lists 
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-static const int8_t verbs[RESP_COMMANDS] = {
-    [RESP_THROTTLE] = REQUEST_THROTTLE + 1, [RESP_TAKE] = REQUEST_TAKE + 1,
-    [RESP_PEEK] = REQUEST_PEEK + 1,         [RESP_TAKEUPTO] = REQUEST_TAKE_UPTO + 1,
-    [RESP_RESERVE] = REQUEST_RESERVE + 1,   [RESP_SETTLE] = REQUEST_SETTLE + 1,
-    [RESP_CANCEL] = REQUEST_CANCEL + 1,     [RESP_RENEW] = REQUEST_RENEW + 1,
-    [RESP_REFUND] = REQUEST_REFUND + 1,     [RESP_CHARGE] = REQUEST_CHARGE + 1,
-    [RESP_BOOK] = REQUEST_BOOK + 1,         [RESP_BLOCK] = REQUEST_BLOCK + 1,
-    [RESP_RESET] = REQUEST_RESET + 1,       [RESP_SETQUOTA] = REQUEST_SET_QUOTA + 1,
-    [RESP_EXPLAIN] = REQUEST_EXPLAIN + 1,
-};
-
 static int read_ticket(const struct span *args, size_t n_args, struct request *request,
                        struct stint_error *error)
 {
