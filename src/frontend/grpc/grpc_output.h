@@ -5,6 +5,9 @@
  *
  * A connection has lists of its open calls: those with a time limit, the oldest first; those that
  * watch health; and those whose streams are about to be closed.
+ *
+ * Files need only those before them: grpc_output.c, grpc_caller.c, grpc_call.c, grpc_methods.c,
+ * grpc_conn.c. A call reaches its method through the handlers of its frontend.
  */
 #ifndef STINT_FRONTEND_GRPC_GRPC_OUTPUT_H
 #define STINT_FRONTEND_GRPC_GRPC_OUTPUT_H
