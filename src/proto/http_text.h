@@ -43,6 +43,14 @@ void http_text_json_ms(struct http_text *out, uint64_t ns);
 /* For string literals: their length is a constant. */
 #define http_text_add(out, literal) http_text_bytes(out, "" literal, sizeof(literal) - 1)
 
+/* A member after another: `,"NAME":` and its value. The name is a literal. */
+#define http_text_member(out, name) http_text_add(out, ",\"" name "\":")
+#define http_text_member_u64(out, name, number)                                                    \
+    (http_text_member(out, name), http_text_u64(out, number))
+#define http_text_member_ms(out, name, ns) (http_text_member(out, name), http_text_json_ms(out, ns))
+#define http_text_member_json(out, name, string)                                                   \
+    (http_text_member(out, name), http_text_json(out, string))
+
 static inline void http_text_span(struct http_text *out, struct span span)
 {
     http_text_bytes(out, span.ptr, span.len);

@@ -149,18 +149,14 @@ static void write_answer(struct http_text *out, const struct stint_pool_answer *
         http_text_json(out, span_of_text(answer->name));
     else
         http_text_add(out, "null");
-    http_text_add(out, ",\"wait_ms\":");
-    http_text_json_ms(out, answer->wait_ns);
+    http_text_member_ms(out, "wait_ms", answer->wait_ns);
     http_text_add(out, ",\"at\":\"");
     http_text_u64(out, answer->granted_at_ns);
     http_text_add(out, "\",\"probe\":");
     http_text_add_text(out, answer->probe ? "true" : "false");
-    http_text_add(out, ",\"limit\":");
-    http_text_u64(out, answer->decision.limit);
-    http_text_add(out, ",\"remaining\":");
-    http_text_u64(out, answer->decision.remaining);
-    http_text_add(out, ",\"reset_after_ms\":");
-    http_text_json_ms(out, answer->decision.reset_after_ns);
+    http_text_member_u64(out, "limit", answer->decision.limit);
+    http_text_member_u64(out, "remaining", answer->decision.remaining);
+    http_text_member_ms(out, "reset_after_ms", answer->decision.reset_after_ns);
     http_text_add(out, "}");
 }
 
@@ -260,16 +256,12 @@ static bool add_status(const struct stint_pool_status *status, void *arg)
     http_text_json(&out, span_of_text(status->name));
     http_text_add(&out, ",\"standing\":\"");
     http_text_add_text(&out, standings[status->standing]);
-    http_text_add(&out, "\",\"returns_after_ms\":");
-    http_text_json_ms(&out, status->returns_after_ns);
-    http_text_add(&out, ",\"weight\":");
-    http_text_u64(&out, status->weight);
-    http_text_add(&out, ",\"failures\":");
-    http_text_u64(&out, status->failures);
-    http_text_add(&out, ",\"limit\":");
-    http_text_u64(&out, status->decision.limit);
-    http_text_add(&out, ",\"remaining\":");
-    http_text_u64(&out, status->decision.remaining);
+    http_text_add(&out, "\"");
+    http_text_member_ms(&out, "returns_after_ms", status->returns_after_ns);
+    http_text_member_u64(&out, "weight", status->weight);
+    http_text_member_u64(&out, "failures", status->failures);
+    http_text_member_u64(&out, "limit", status->decision.limit);
+    http_text_member_u64(&out, "remaining", status->decision.remaining);
     http_text_add(&out, "}");
     page_add_span(page, span_of(out.text, out.len));
     return !page->failed;
@@ -336,9 +328,8 @@ static int read_body(struct pool_ask *ask, const struct pool_route *route,
         return code;
     code = http_json_members(call->json.nodes, NULL, pool_members, N_POOL_MEMBERS, route->allowed,
                              &seen, &ask->body, error);
-    for (size_t i = 0; code == 0 && i < N_POOL_MEMBERS; i++)
-        if (route->required & ~seen & (UINT32_C(1) << i))
-            return err_set(error, STINT_E_SYNTAX, "expected a member \"%s\"", pool_members[i].name);
+    if (code == 0)
+        code = http_json_require(pool_members, N_POOL_MEMBERS, route->required & ~seen, error);
     return code;
 }
 

@@ -227,24 +227,16 @@ static bool read_hello(struct resp_call *call, struct hello *hello)
     return true;
 }
 
-static void pair(struct resp_writer *out, const char *name, const char *text)
-{
-    resp_write_text(out, name);
-    resp_write_text(out, text);
-}
-
 static void greet(struct resp_state *state)
 {
     struct resp_writer *out = &state->out;
     resp_write_map(out, 7);
-    pair(out, "server", "stint");
-    pair(out, "version", STINT_VERSION);
-    resp_write_text(out, "proto");
-    resp_write_integer(out, out->version);
-    resp_write_text(out, "id");
-    resp_write_integer(out, (int64_t)state->id);
-    pair(out, "mode", "standalone");
-    pair(out, "role", "master");
+    resp_pair_text(out, "server", "stint");
+    resp_pair_text(out, "version", STINT_VERSION);
+    resp_pair_integer(out, "proto", out->version);
+    resp_pair_integer(out, "id", (int64_t)state->id);
+    resp_pair_text(out, "mode", "standalone");
+    resp_pair_text(out, "role", "master");
     resp_write_text(out, "modules");
     resp_write_array(out, 0);
 }
@@ -428,8 +420,7 @@ static void answer_config(struct resp_call *call)
     for (size_t i = 0; i < SETTINGS; i++) {
         if (!is_wanted(call, settings[i].name))
             continue;
-        resp_write_text(out, settings[i].name);
-        resp_write_text(out, settings[i].value);
+        resp_pair_text(out, settings[i].name, settings[i].value);
     }
 }
 
@@ -465,10 +456,8 @@ static void write_key(struct resp_writer *out, const struct top_key *key)
     resp_write_map(out, 5);
     resp_write_text(out, "key");
     resp_write_bulk(out, span_of(key->name, key->name_len));
-    resp_write_text(out, "domain");
-    resp_write_text(out, key->domain);
-    resp_write_text(out, "rule");
-    resp_write_text(out, key->rule);
+    resp_pair_text(out, "domain", key->domain);
+    resp_pair_text(out, "rule", key->rule);
     resp_write_text(out, "asked_per_s");
     resp_write_double(out, key->asked_per_s);
     resp_write_text(out, "denied_per_s");
@@ -538,8 +527,7 @@ static void answer_clock(struct resp_call *call)
         return;
     }
     resp_write_map(out, 2);
-    resp_write_text(out, "clock");
-    resp_write_text(out, clock->is_virtual ? "virtual" : "real");
+    resp_pair_text(out, "clock", clock->is_virtual ? "virtual" : "real");
     resp_write_text(out, "now");
     resp_write_digits(out, server_clock_now(clock, call->now_ns));
 }

@@ -112,29 +112,19 @@ static void answer(struct resp_call *call, int code, const struct stint_error *e
         resp_write_simple(&call->state->out, "OK");
 }
 
-static void pair(struct resp_writer *out, const char *name, int64_t number)
-{
-    resp_write_text(out, name);
-    resp_write_integer(out, number);
-}
-
 /* ---- NEXT, GIVEBACK, REPORT ------------------------------------------------------------------ */
 
 static void write_next(struct resp_writer *out, const struct stint_pool_answer *next)
 {
     resp_write_map(out, 7);
-    resp_write_text(out, "key");
-    if (next->name != NULL)
-        resp_write_text(out, next->name);
-    else
-        resp_write_null(out);
-    pair(out, "wait_ms", next->name != NULL ? 0 : resp_reply_ms(next->wait_ns));
+    resp_pair_text(out, "key", next->name);
+    resp_pair_integer(out, "wait_ms", next->name != NULL ? 0 : resp_reply_ms(next->wait_ns));
     resp_write_text(out, "at");
     resp_write_digits(out, next->granted_at_ns);
-    pair(out, "probe", next->probe);
-    pair(out, "limit", next->decision.limit);
-    pair(out, "remaining", next->decision.remaining);
-    pair(out, "reset_after_ms", resp_reply_ms(next->decision.reset_after_ns));
+    resp_pair_integer(out, "probe", next->probe);
+    resp_pair_integer(out, "limit", next->decision.limit);
+    resp_pair_integer(out, "remaining", next->decision.remaining);
+    resp_pair_integer(out, "reset_after_ms", resp_reply_ms(next->decision.reset_after_ns));
 }
 
 /* When to try again, or 0: a key was found, or none will be free in time. */
@@ -253,15 +243,13 @@ static void write_status(struct resp_writer *out, const struct stint_pool_status
         [STINT_POOL_IS_OUT] = "out",
     };
     resp_write_map(out, 7);
-    resp_write_text(out, "key");
-    resp_write_text(out, status->name);
-    resp_write_text(out, "standing");
-    resp_write_text(out, standings[status->standing]);
-    pair(out, "returns_after_ms", resp_reply_ms(status->returns_after_ns));
-    pair(out, "weight", status->weight);
-    pair(out, "failures", status->failures);
-    pair(out, "limit", status->decision.limit);
-    pair(out, "remaining", status->decision.remaining);
+    resp_pair_text(out, "key", status->name);
+    resp_pair_text(out, "standing", standings[status->standing]);
+    resp_pair_integer(out, "returns_after_ms", resp_reply_ms(status->returns_after_ns));
+    resp_pair_integer(out, "weight", status->weight);
+    resp_pair_integer(out, "failures", status->failures);
+    resp_pair_integer(out, "limit", status->decision.limit);
+    resp_pair_integer(out, "remaining", status->decision.remaining);
 }
 
 static bool list_key(const struct stint_pool_status *status, void *arg)

@@ -361,14 +361,6 @@ static int check_target(struct http_call *call, uint32_t seen, struct stint_erro
     }
 }
 
-static int check_required(uint32_t missing, struct stint_error *error)
-{
-    for (size_t i = 0; i < N_CALL_MEMBERS; i++)
-        if (missing & (UINT32_C(1) << i))
-            return err_set(error, STINT_E_SYNTAX, "expected a member \"%s\"", call_members[i].name);
-    return 0;
-}
-
 int http_call_read(struct http_call *call, int verb, struct span body, struct stint_error *error)
 {
     const struct verb_members *has = &verbs[verb];
@@ -383,7 +375,7 @@ int http_call_read(struct http_call *call, int verb, struct span body, struct st
     code = http_json_members(call->json.nodes, NULL, call_members, N_CALL_MEMBERS, has->allowed,
                              &seen, call, error);
     if (code == 0)
-        code = check_required(has->required & ~seen, error);
+        code = http_json_require(call_members, N_CALL_MEMBERS, has->required & ~seen, error);
     if (code == 0 && (has->allowed & TARGET) == TARGET)
         code = check_target(call, seen, error);
     return code;

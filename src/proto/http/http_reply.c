@@ -86,8 +86,7 @@ void http_problem_write(struct http_text *out, unsigned status, const char *deta
     http_text_add(out, "\",\"status\":");
     http_text_u64(out, status);
     if (detail != NULL) {
-        http_text_add(out, ",\"detail\":");
-        http_text_json(out, span_of_text(detail));
+        http_text_member_json(out, "detail", span_of_text(detail));
     }
     http_text_add(out, "}");
 }
@@ -111,14 +110,11 @@ static void write_metrics(struct http_text *out, const struct stint_decision *de
         [STINT_NEVER] = "\"outcome\":\"never\"",
     };
     http_text_add_text(out, outcomes[decision->outcome]);
-    http_text_add(out, ",\"granted\":");
-    http_text_u64(out, decision->granted);
+    http_text_member_u64(out, "granted", decision->granted);
     write_units(out, ",\"limit\":", decision->limit, unlimited);
     write_units(out, ",\"remaining\":", decision->remaining, unlimited);
-    http_text_add(out, ",\"retry_after_ms\":");
-    http_text_json_ms(out, decision->retry_after_ns);
-    http_text_add(out, ",\"reset_after_ms\":");
-    http_text_json_ms(out, decision->reset_after_ns);
+    http_text_member_ms(out, "retry_after_ms", decision->retry_after_ns);
+    http_text_member_ms(out, "reset_after_ms", decision->reset_after_ns);
 }
 
 static void write_flag(struct http_text *out, const char *name, bool is_set)
@@ -133,14 +129,10 @@ static void write_flag(struct http_text *out, const char *name, bool is_set)
 /* The members of EXPLAIN about the rule. */
 static void write_rule(struct http_text *out, const struct rule *rule)
 {
-    http_text_add(out, ",\"name\":");
-    http_text_json(out, span_of_text(rule->name));
-    http_text_add(out, ",\"domain\":");
-    http_text_json(out, span_of_text(rule->domain));
-    http_text_add(out, ",\"file\":");
-    http_text_json(out, span_of_text(rule->file));
-    http_text_add(out, ",\"line\":");
-    http_text_u64(out, rule->line);
+    http_text_member_json(out, "name", span_of_text(rule->name));
+    http_text_member_json(out, "domain", span_of_text(rule->domain));
+    http_text_member_json(out, "file", span_of_text(rule->file));
+    http_text_member_u64(out, "line", rule->line);
     write_flag(out, "shadow_mode", rule->shadow_mode);
     write_flag(out, "quota_mode", rule->quota_mode);
 }
@@ -149,21 +141,19 @@ static void write_quota(struct http_text *out, const struct reply_status *status
 {
     const struct stint_quota *quota = status->quota;
     char spec[SPEC_TEXT_SIZE];
-    http_text_add(out, ",\"quota\":");
+    http_text_member(out, "quota");
     if (quota == NULL) {
         http_text_add(out, "null");
         return;
     }
     stint_quota_format(quota, spec, sizeof(spec));
     http_text_json(out, span_of_text(spec));
-    http_text_add(out, ",\"is_strict\":");
+    http_text_member(out, "is_strict");
     http_text_add_text(out, stint_is_strict(quota) ? "true" : "false");
-    http_text_add(out, ",\"max_in_any_window\":");
-    http_text_u64(out, stint_max_in_any_window(quota));
+    http_text_member_u64(out, "max_in_any_window", stint_max_in_any_window(quota));
     if (status->when_full == STINT_FULL_DEFAULT)
         return;
-    http_text_add(out, ",\"when_full\":");
-    http_text_json(out, span_of_text(spec_when_full_name(status->when_full)));
+    http_text_member_json(out, "when_full", span_of_text(spec_when_full_name(status->when_full)));
     write_flag(out, "plus_forgotten", status->when_full == STINT_FULL_EVICT);
 }
 
@@ -177,10 +167,10 @@ static void write_explanation(struct http_text *out, const struct reply_status *
     write_flag(out, "replaced", status->replaced);
     if (status->rule == NULL || !status->rule->has_shadow)
         return;
-    http_text_add(out, ",\"shadow_over\":");
+    http_text_member(out, "shadow_over");
     http_text_add_text(out, status->shadow_over ? "true" : "false");
-    http_text_add(out, ",\"shadow_retry_after_ms\":");
-    http_text_json_ms(out, status->shadow_over ? status->shadow_retry_after_ns : 0);
+    http_text_member_ms(out, "shadow_retry_after_ms",
+                        status->shadow_over ? status->shadow_retry_after_ns : 0);
 }
 
 /* Why no rule applies: a name may be mistyped. */
@@ -197,7 +187,7 @@ static void write_status(struct http_text *out, const struct request *request,
     http_text_add(out, "{");
     write_metrics(out, &status->decision, status->quota == NULL);
     if (request->n_descriptors > 0) {
-        http_text_add(out, ",\"rule\":");
+        http_text_member(out, "rule");
         if (status->rule != NULL)
             http_text_json(out, span_of_text(status->rule->path));
         else
@@ -241,14 +231,12 @@ static void write_decision(struct http_text *out, const struct request *request,
     size_t binding = decision->binding;
     bool unlimited = binding < reply->n_statuses && reply->statuses[binding].quota == NULL;
     write_metrics(out, decision, unlimited);
-    http_text_add(out, ",\"binding\":");
-    http_text_u64(out, binding);
+    http_text_member_u64(out, "binding", binding);
     http_text_add(out, ",\"at\":\"");
     http_text_u64(out, reply->at_ns);
     http_text_add(out, "\"");
     if (request->verb == REQUEST_BOOK && decision->outcome == STINT_ALLOW) {
-        http_text_add(out, ",\"starts_after_ms\":");
-        http_text_json_ms(out, decision->retry_after_ns);
+        http_text_member_ms(out, "starts_after_ms", decision->retry_after_ns);
     }
     if (reply->has_ticket)
         write_ticket(out, reply);

@@ -268,8 +268,7 @@ static void write_status(struct http_text *out, const struct reply_status *statu
     if (told.has_limit)
         write_current_limit(out, &told.limit);
     if (told.remaining > 0) {
-        http_text_add(out, ",\"limitRemaining\":");
-        http_text_u64(out, told.remaining);
+        http_text_member_u64(out, "limitRemaining", told.remaining);
     }
     if (told.has_reset)
         write_duration(out, told.reset_after_ns);
@@ -289,8 +288,7 @@ static void write_fields(struct http_text *out, const struct rls_form *form,
         http_text_add_text(out, i == 0 ? ",\"responseHeadersToAdd\":[" : ",");
         http_text_add(out, "{\"key\":");
         http_text_json(out, span_of_text(answer.fields[i].name));
-        http_text_add(out, ",\"value\":");
-        http_text_json(out, span_of_text(answer.fields[i].value));
+        http_text_member_json(out, "value", span_of_text(answer.fields[i].value));
         http_text_add(out, "}");
     }
     if (answer.n_fields > 0)
@@ -366,7 +364,7 @@ static void write_metadata(struct http_text *out, struct http_call *call, const 
 {
     const Pb__Struct *metadata =
         rls_metadata(&call->told, call->hits_addend, &call->request, reply);
-    http_text_add(out, ",\"dynamicMetadata\":");
+    http_text_member(out, "dynamicMetadata");
     if (metadata != NULL)
         write_struct(out, metadata);
     else

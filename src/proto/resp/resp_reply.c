@@ -85,21 +85,6 @@ void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply)
     writer->len += (size_t)(at - space);
 }
 
-static void pair_integer(struct resp_writer *writer, const char *name, int64_t number)
-{
-    resp_write_text(writer, name);
-    resp_write_integer(writer, number);
-}
-
-static void pair_text(struct resp_writer *writer, const char *name, const char *text)
-{
-    resp_write_text(writer, name);
-    if (text != NULL)
-        resp_write_text(writer, text);
-    else
-        resp_write_null(writer);
-}
-
 #define FIGURES ((size_t)6)
 
 static inline uint8_t *put_outcome(uint8_t *at, unsigned outcome)
@@ -150,14 +135,14 @@ static void write_standing(struct resp_writer *writer, const struct reply_status
     char spec[SPEC_SIZE];
     if (status->quota != NULL)
         stint_quota_format(status->quota, spec, sizeof(spec));
-    pair_text(writer, "quota", status->quota != NULL ? spec : NULL);
-    pair_text(writer, "when_full", spec_when_full_name(status->when_full));
-    pair_integer(writer, "over", status->over);
-    pair_integer(writer, "banned", status->banned);
-    pair_integer(writer, "replaced", status->replaced);
-    pair_integer(writer, "shadow_over", status->shadow_over);
-    pair_integer(writer, "shadow_retry_after_ms",
-                 status->shadow_over ? resp_reply_ms(status->shadow_retry_after_ns) : 0);
+    resp_pair_text(writer, "quota", status->quota != NULL ? spec : NULL);
+    resp_pair_text(writer, "when_full", spec_when_full_name(status->when_full));
+    resp_pair_integer(writer, "over", status->over);
+    resp_pair_integer(writer, "banned", status->banned);
+    resp_pair_integer(writer, "replaced", status->replaced);
+    resp_pair_integer(writer, "shadow_over", status->shadow_over);
+    resp_pair_integer(writer, "shadow_retry_after_ms",
+                      status->shadow_over ? resp_reply_ms(status->shadow_retry_after_ns) : 0);
 }
 
 /* and of the rule. */
@@ -165,12 +150,12 @@ static void write_standing(struct resp_writer *writer, const struct reply_status
 
 static void write_rule(struct resp_writer *writer, const struct rule *rule)
 {
-    pair_text(writer, "name", rule->name);
-    pair_text(writer, "domain", rule->domain);
-    pair_text(writer, "file", rule->file);
-    pair_integer(writer, "line", rule->line);
-    pair_integer(writer, "shadow_mode", rule->shadow_mode);
-    pair_integer(writer, "quota_mode", rule->quota_mode);
+    resp_pair_text(writer, "name", rule->name);
+    resp_pair_text(writer, "domain", rule->domain);
+    resp_pair_text(writer, "file", rule->file);
+    resp_pair_integer(writer, "line", rule->line);
+    resp_pair_integer(writer, "shadow_mode", rule->shadow_mode);
+    resp_pair_integer(writer, "quota_mode", rule->quota_mode);
 }
 
 static void write_status(struct resp_writer *writer, const struct request *request,
@@ -182,7 +167,7 @@ static void write_status(struct resp_writer *writer, const struct request *reque
                                (explains && has_rule ? RULE : 0));
     write_metrics(writer, &status->decision, status->quota == NULL);
     if (of_descriptor)
-        pair_text(writer, "rule", has_rule ? status->rule->path : NULL);
+        resp_pair_text(writer, "rule", has_rule ? status->rule->path : NULL);
     if (explains)
         write_standing(writer, status);
     if (explains && has_rule)
@@ -218,11 +203,11 @@ static void write_decision(struct resp_writer *writer, const struct request *req
     write_metrics(writer, &decision, is_unlimited(reply));
     write_stamp(writer, decision.binding, reply->at_ns);
     if (starts)
-        pair_integer(writer, "starts_after_ms", resp_reply_ms(starts_after_ns));
+        resp_pair_integer(writer, "starts_after_ms", resp_reply_ms(starts_after_ns));
     if (reply->has_ticket)
         write_ticket(writer, reply);
     if (reply->replayed)
-        pair_integer(writer, "replayed", 1);
+        resp_pair_integer(writer, "replayed", 1);
     if (!has_statuses)
         return;
     resp_write_text(writer, "statuses");
@@ -329,21 +314,16 @@ static void write_docs(struct resp_writer *writer, const struct resp_command *co
     bool has_arguments = command->syntax[0] != '\0';
     resp_write_text(writer, command->name);
     resp_write_map(writer, 3 + has_arguments);
-    resp_write_text(writer, "summary");
-    resp_write_text(writer, command->summary);
-    resp_write_text(writer, "since");
-    resp_write_text(writer, STINT_VERSION);
-    resp_write_text(writer, "group");
-    resp_write_text(writer, "stint");
+    resp_pair_text(writer, "summary", command->summary);
+    resp_pair_text(writer, "since", STINT_VERSION);
+    resp_pair_text(writer, "group", "stint");
     if (!has_arguments)
         return;
     resp_write_text(writer, "arguments");
     resp_write_array(writer, 1);
     resp_write_map(writer, 2);
-    resp_write_text(writer, "name");
-    resp_write_text(writer, command->syntax);
-    resp_write_text(writer, "type");
-    resp_write_text(writer, "string");
+    resp_pair_text(writer, "name", command->syntax);
+    resp_pair_text(writer, "type", "string");
 }
 
 static void about_all(struct resp_writer *writer)

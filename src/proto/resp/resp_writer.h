@@ -46,6 +46,22 @@ void resp_write_verbatim(struct resp_writer *writer, struct span text);
 /* "-WORD message"; control characters of the message become spaces. */
 void resp_write_error(struct resp_writer *writer, const char *word, const char *message);
 
+/* A name and its value in a map; text NULL: null. */
+static inline void resp_pair_text(struct resp_writer *writer, const char *name, const char *text)
+{
+    resp_write_text(writer, name);
+    if (text != NULL)
+        resp_write_text(writer, text);
+    else
+        resp_write_null(writer);
+}
+
+static inline void resp_pair_integer(struct resp_writer *writer, const char *name, int64_t number)
+{
+    resp_write_text(writer, name);
+    resp_write_integer(writer, number);
+}
+
 /* ns as whole ms, rounded up. */
 static inline uint64_t resp_ms_of(uint64_t ns)
 {
