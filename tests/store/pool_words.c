@@ -18,7 +18,7 @@
 #define LINE_MAX_BYTES (1 << 18)
 #define KEYS_MAX 128
 
-static struct pool_backend *pool;
+static struct backend_pool_list *pool;
 static struct pool_command command;
 
 static void define(char *line)
@@ -26,10 +26,8 @@ static void define(char *line)
     static struct stint_quota quotas[KEYS_MAX][STINT_POOL_QUOTAS_MAX];
     struct stint_pool_key keys[KEYS_MAX];
     struct stint_error error;
-    struct pool_backend_options options = {.prefix = span_of_text("stint:"),
-                                           .name = span_of_text("a pool"),
-                                           .order = (uint8_t)strtoul(line, &line, 10),
-                                           .keys = keys};
+    struct backend_pool_definition options = {
+        .name = span_of_text("a pool"), .order = (uint8_t)strtoul(line, &line, 10), .keys = keys};
     char *rest = *line == '\t' ? line + 1 : NULL;
     while (rest != NULL && options.n_keys < KEYS_MAX) {
         struct stint_pool_key *key = &keys[options.n_keys];
@@ -47,7 +45,8 @@ static void define(char *line)
     }
     pool_backend_free(pool);
     pool = NULL;
-    puts(pool_backend_new(&pool, &options, &error) == 0 ? "made" : error.message);
+    puts(pool_backend_new(&pool, span_of_text("stint:"), &options, &error) == 0 ? "made"
+                                                                                : error.message);
 }
 
 static struct pool_time time_of(const char *word)
@@ -64,19 +63,31 @@ static uint64_t number_of(const char *word)
 static bool ask(char **words)
 {
     struct span name = words[1] != NULL ? span_of_text(words[1]) : span_of_text("");
-    if (strcmp(words[0], "next") == 0)
-        return pool_command_next(&command, pool, (uint32_t)number_of(words[2]),
-                                 number_of(words[3]) == 1, time_of(words[1]));
-    if (strcmp(words[0], "status") == 0)
-        return pool_command_status(&command, pool, time_of(words[1]));
-    if (strcmp(words[0], "give_back") == 0)
-        return pool_command_give_back(&command, pool, name, (uint32_t)number_of(words[2]),
-                                      number_of(words[3]), time_of(words[4]));
-    if (strcmp(words[0], "report") == 0)
-        return pool_command_report(&command, pool, name, (uint8_t)number_of(words[2]),
-                                   number_of(words[3]), time_of(words[4]));
-    return strcmp(words[0], "let_in") == 0 &&
-           pool_command_let_in(&command, pool, name, time_of(words[2]));
+    struct backend_pool_request asked = {.list = pool, .key = name};
+    const char *time = words[4];
+    if (strcmp(words[0], "next") == 0) {
+        asked.verb = BACKEND_POOL_NEXT;
+        asked.cost = (uint32_t)number_of(words[2]);
+        asked.probe = number_of(words[3]) == 1;
+        time = words[1];
+    } else if (strcmp(words[0], "status") == 0) {
+        asked.verb = BACKEND_POOL_STATUS;
+        time = words[1];
+    } else if (strcmp(words[0], "give_back") == 0) {
+        asked.verb = BACKEND_POOL_GIVE_BACK;
+        asked.cost = (uint32_t)number_of(words[2]);
+        asked.at_ns = number_of(words[3]);
+    } else if (strcmp(words[0], "report") == 0) {
+        asked.verb = BACKEND_POOL_REPORT;
+        asked.outcome = (uint8_t)number_of(words[2]);
+        asked.cooldown_ns = number_of(words[3]);
+    } else if (strcmp(words[0], "let_in") == 0) {
+        asked.verb = BACKEND_POOL_LET_IN;
+        time = words[2];
+    } else {
+        return false;
+    }
+    return pool_command_make(&command, &asked, time_of(time));
 }
 
 static void print_words(void)
@@ -98,18 +109,19 @@ static void print_decision(const struct stint_decision *told)
 
 static bool print_reply(const char *what, const int64_t *values, size_t n_values)
 {
-    struct stint_pool_answer answer;
     static struct stint_pool_status statuses[KEYS_MAX];
-    uint32_t given_back;
-    if (strcmp(what, "next") == 0) {
-        if (!pool_backend_read_next(pool, values, n_values, &answer))
-            return false;
-        printf("%s %" PRIu64 " %" PRIu64 " %d ", answer.name != NULL ? answer.name : "-",
-               answer.wait_ns, answer.granted_at_ns, answer.probe);
-        print_decision(&answer.decision);
-    } else if (strcmp(what, "status") == 0) {
-        if (!pool_backend_read_status(pool, values, n_values, statuses))
-            return false;
+    struct backend_pool_answer answer = {.statuses = statuses};
+    uint8_t verb = strcmp(what, "next") == 0     ? BACKEND_POOL_NEXT
+                   : strcmp(what, "status") == 0 ? BACKEND_POOL_STATUS
+                                                 : BACKEND_POOL_GIVE_BACK;
+    if (!pool_backend_read(pool, verb, values, n_values, &answer))
+        return false;
+    if (verb == BACKEND_POOL_NEXT) {
+        const struct stint_pool_answer *next = &answer.next;
+        printf("%s %" PRIu64 " %" PRIu64 " %d ", next->name != NULL ? next->name : "-",
+               next->wait_ns, next->granted_at_ns, next->probe);
+        print_decision(&next->decision);
+    } else if (verb == BACKEND_POOL_STATUS) {
         for (size_t i = 0; i < pool_backend_n_keys(pool); i++) {
             printf("%s %" PRIu32 " %u %u %" PRIu64 " ", statuses[i].name, statuses[i].weight,
                    statuses[i].standing, statuses[i].failures, statuses[i].returns_after_ns);
@@ -117,9 +129,7 @@ static bool print_reply(const char *what, const int64_t *values, size_t n_values
             putchar(' ');
         }
     } else {
-        if (!pool_backend_read_given_back(values, n_values, &given_back))
-            return false;
-        printf("%" PRIu32, given_back);
+        printf("%" PRIu32, answer.given_back);
     }
     putchar('\n');
     return true;

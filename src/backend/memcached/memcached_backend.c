@@ -867,14 +867,7 @@ struct backend *memcached_backend_new(const struct memcached_backend_options *op
         store->options.beat_ns = NS_PER_S;
     memcached_clock_init(&store->clock, &store->options, &store->metrics,
                          span_of(store->prefix, store->prefix_len));
-    store->cells = cells_new(&(struct cells_options){
-        .conns = options->conns,
-        .io = options->io,
-        .metrics = &store->metrics,
-        .skew_max_ns = store->options.skew_max_ns,
-        .prefix_len = store->prefix_len,
-        .seed = store->options.seed,
-    });
+    store->cells = cells_new(&store->options, &store->metrics, store->prefix_len);
     if (store->cells == NULL) {
         free(store);
         return NULL;

@@ -80,7 +80,9 @@ struct turns {
 };
 
 struct cells {
-    struct cells_options options;
+    const struct memcached_backend_options *options;
+    struct memcached_metrics *metrics;
+    size_t prefix_len; /* of all keys */
     struct cell *bins[BINS];
     size_t n_cells;
     uint64_t rest_ends_ns; /* no rest ends earlier */
@@ -191,12 +193,15 @@ static uint64_t turns_wait_ns(struct turns *turns, const struct turn *turn, uint
 
 /* ---- Start and end --------------------------------------------------------------------------- */
 
-struct cells *cells_new(const struct cells_options *options)
+struct cells *cells_new(const struct memcached_backend_options *options,
+                        struct memcached_metrics *metrics, size_t prefix_len)
 {
     struct cells *cells = calloc(1, sizeof(*cells));
     if (cells == NULL)
         return NULL;
-    cells->options = *options;
+    cells->options = options;
+    cells->metrics = metrics;
+    cells->prefix_len = prefix_len;
     cells->turns.random = options->seed;
     cells->rest_ends_ns = STINT_NEVER_NS;
     return cells;
@@ -358,7 +363,7 @@ static void answer_decided(struct cell *cell, uint64_t now_ns)
 
 static bool send(struct cell *cell, struct memcached_command *command, uint64_t now_ns)
 {
-    const struct cells_options *options = &cell->cells->options;
+    const struct memcached_backend_options *options = cell->cells->options;
     command->key = key_of(cell);
     command->arg = cell;
     cell->asked_ns = now_ns;
@@ -374,7 +379,7 @@ static bool send(struct cell *cell, struct memcached_command *command, uint64_t 
 /* The key beside a state for requests of gaps. No state has this name. False: it is too long. */
 static bool name_request(const struct cell *cell, struct memcached_key *key)
 {
-    size_t prefix_len = cell->cells->options.prefix_len;
+    size_t prefix_len = cell->cells->prefix_len;
     if (cell->key.len == sizeof(key->text))
         return false;
     memcpy(key->text, cell->key.text, prefix_len);
@@ -400,7 +405,7 @@ static void take_request(void *arg, enum memcached_outcome outcome,
 /* Together with a swap, so that it costs no time. */
 static void listen(struct cell *cell, uint64_t now_ns)
 {
-    const struct cells_options *options = &cell->cells->options;
+    const struct memcached_backend_options *options = cell->cells->options;
     struct turn *turn = turns_find(&cell->cells->turns, cell->name);
     struct memcached_key key;
     if (turn == NULL || !turn_listens(turn, now_ns) || !name_request(cell, &key))
@@ -426,7 +431,7 @@ static void take_nothing(void *arg, enum memcached_outcome outcome,
 
 static void request_gaps(const struct cell *cell, uint64_t gap_ns, uint64_t now_ns)
 {
-    const struct cells_options *options = &cell->cells->options;
+    const struct memcached_backend_options *options = cell->cells->options;
     const uint8_t value[4] = {(uint8_t)(gap_ns >> 24), (uint8_t)(gap_ns >> 16),
                               (uint8_t)(gap_ns >> 8), (uint8_t)gap_ns};
     struct memcached_key key;
@@ -443,11 +448,11 @@ static void request_gaps(const struct cell *cell, uint64_t gap_ns, uint64_t now_
                              now_ns);
 }
 
-static void note_damage(const struct cells_options *options)
+static void note_damage(const struct cells *cells)
 {
-    uint64_t states = ++options->metrics->damaged;
+    uint64_t states = ++cells->metrics->damaged;
     if ((states & (states - 1)) == 0)
-        options->io->ops->damaged(options->io, states);
+        cells->options->io->ops->damaged(cells->options->io, states);
 }
 
 static void note_closed(struct memcached_metrics *metrics, const struct memcached_closed *closed)
@@ -462,8 +467,8 @@ static void win(struct cell *cell, uint64_t now_ns)
 {
     struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
     if (cell->is_repairing)
-        note_damage(&cell->cells->options);
-    note_closed(cell->cells->options.metrics, &cell->closing);
+        note_damage(cell->cells);
+    note_closed(cell->cells->metrics, &cell->closing);
     if (turn != NULL)
         turns_won(&cell->cells->turns, turn, now_ns);
     cell->due_ns = 0;
@@ -474,7 +479,7 @@ static void lose(struct cell *cell, uint64_t now_ns)
 {
     struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
     uint64_t gap_ns = turn != NULL ? turn_lost(turn, now_ns - cell->asked_ns, now_ns) : 0;
-    cell->cells->options.metrics->conflicts++;
+    cell->cells->metrics->conflicts++;
     for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
         ask->has_lost = true;
     if (gap_ns > 0)
@@ -499,7 +504,7 @@ static void rest(struct cell *cell, uint64_t ends_ns)
     if (ends_ns >= cells->rest_ends_ns)
         return;
     cells->rest_ends_ns = ends_ns;
-    cells->options.io->ops->hurry(cells->options.io);
+    cells->options->io->ops->hurry(cells->options->io);
 }
 
 /* True: it is another store's turn to swap. */
@@ -521,7 +526,7 @@ static void take_written(void *arg, enum memcached_outcome outcome,
                          const struct memcached_reply *reply, uint64_t now_ns)
 {
     struct cell *cell = arg;
-    struct memcached_metrics *metrics = cell->cells->options.metrics;
+    struct memcached_metrics *metrics = cell->cells->metrics;
     cell->replied_ns = now_ns;
     switch (outcome) {
     case MEMCACHED_DONE:
@@ -554,7 +559,7 @@ static void write_state(struct cell *cell, const struct memcached_state *state,
         .verb = number > 0 ? MEMCACHED_SWAP : MEMCACHED_ADD,
         .value = span_of(state->bytes, state->len),
         .number = number,
-        .ttl_s = memcached_state_ttl_s(state, &last->step, cell->cells->options.skew_max_ns),
+        .ttl_s = memcached_state_ttl_s(state, &last->step, cell->cells->options->skew_max_ns),
         .answered = take_written,
     };
     listen(cell, now_ns);
@@ -593,7 +598,7 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
 static void decide_all(struct cell *cell, struct memcached_state *state, uint64_t number,
                        uint64_t now_ns)
 {
-    const struct cells_options *options = &cell->cells->options;
+    const struct memcached_backend_options *options = cell->cells->options;
     uint64_t wall_ns = options->io->ops->wall(options->io);
     const struct cell_ask *last = NULL;
     size_t work = 0;
@@ -655,7 +660,7 @@ static void take_forgotten(void *arg, enum memcached_outcome outcome,
 static bool forget_key(struct cell *cell, uint64_t now_ns)
 {
     struct memcached_command command = {.verb = MEMCACHED_DELETE, .answered = take_forgotten};
-    const struct cells_options *options = &cell->cells->options;
+    const struct memcached_backend_options *options = cell->cells->options;
     for (struct cell_ask *ask = cell->first; ask != NULL && ask->is_reset; ask = ask->next) {
         uint32_t capacity = most_units(ask->step.quota);
         ask->decision = (struct stint_decision){

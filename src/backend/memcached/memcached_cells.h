@@ -45,16 +45,9 @@ struct cell_ask {
     bool has_lost;   /* part of a swap, at another store */
 };
 
-struct cells_options {
-    struct memcached_conn *const *conns;
-    struct memcached_io *io;
-    struct memcached_metrics *metrics;
-    uint64_t skew_max_ns;
-    size_t prefix_len; /* of all keys */
-    uint64_t seed;     /* of waits for turns */
-};
-
-struct cells *cells_new(const struct cells_options *options); /* NULL: no memory */
+/* Options and metrics are borrowed; the prefix is that of all keys. NULL: no memory. */
+struct cells *cells_new(const struct memcached_backend_options *options,
+                        struct memcached_metrics *metrics, size_t prefix_len);
 /* Once no decision waits and nothing is in progress. NULL is fine. */
 void cells_free(struct cells *cells);
 

@@ -36,7 +36,7 @@ struct view {
     char *weights, *groups; /* numbers, with commas; "" where all are 1 */
 };
 
-struct pool_backend {
+struct backend_pool_list {
     struct key *keys; /* by age */
     size_t n_keys;
     struct group *groups;
@@ -81,13 +81,13 @@ static void fill_group(struct group *group, const struct stint_pool_key *key)
     }
 }
 
-static uint32_t group_of(struct pool_backend *store, const struct stint_pool_key *key)
+static uint32_t group_of(struct backend_pool_list *pool, const struct stint_pool_key *key)
 {
-    for (size_t i = 0; i < store->n_groups; i++)
-        if (is_group_of(&store->groups[i], key))
+    for (size_t i = 0; i < pool->n_groups; i++)
+        if (is_group_of(&pool->groups[i], key))
             return (uint32_t)i;
-    fill_group(&store->groups[store->n_groups], key);
-    return (uint32_t)store->n_groups++;
+    fill_group(&pool->groups[pool->n_groups], key);
+    return (uint32_t)pool->n_groups++;
 }
 
 static int check_key(const struct stint_pool_key *key, struct stint_error *error)
@@ -104,24 +104,24 @@ static int check_key(const struct stint_pool_key *key, struct stint_error *error
     return 0;
 }
 
-static int add_keys(struct pool_backend *store, const struct pool_backend_options *options,
+static int add_keys(struct backend_pool_list *pool, const struct backend_pool_definition *given,
                     struct stint_error *error)
 {
-    for (size_t i = 0; i < options->n_keys; i++) {
-        const struct stint_pool_key *given = &options->keys[i];
-        struct key *key = &store->keys[i];
-        int code = check_key(given, error);
+    for (size_t i = 0; i < given->n_keys; i++) {
+        const struct stint_pool_key *asked = &given->keys[i];
+        struct key *key = &pool->keys[i];
+        int code = check_key(asked, error);
         if (code != 0)
             return code;
-        size_t name_size = strlen(given->name) + 1;
+        size_t name_size = strlen(asked->name) + 1;
         key->name = malloc(name_size);
         if (key->name == NULL)
             return err_set(error, STINT_E_SYSTEM, "no memory for the keys of a pool");
-        memcpy(key->name, given->name, name_size);
-        key->weight = given->weight > 0 ? given->weight : 1;
-        key->group = group_of(store, given);
-        store->by_turn.keys[i] = store->by_age.keys[i] = key;
-        store->n_keys++;
+        memcpy(key->name, asked->name, name_size);
+        key->weight = asked->weight > 0 ? asked->weight : 1;
+        key->group = group_of(pool, asked);
+        pool->by_turn.keys[i] = pool->by_age.keys[i] = key;
+        pool->n_keys++;
     }
     return 0;
 }
@@ -133,11 +133,11 @@ static int compare_names(const void *a, const void *b)
     return strcmp(left->name, right->name);
 }
 
-static int check_names(struct pool_backend *store, struct stint_error *error)
+static int check_names(struct backend_pool_list *pool, struct stint_error *error)
 {
-    const struct key **keys = store->by_turn.keys; /* not sorted by turns yet */
-    qsort(keys, store->n_keys, sizeof(struct key *), compare_names);
-    for (size_t i = 1; i < store->n_keys; i++)
+    const struct key **keys = pool->by_turn.keys; /* not sorted by turns yet */
+    qsort(keys, pool->n_keys, sizeof(struct key *), compare_names);
+    for (size_t i = 1; i < pool->n_keys; i++)
         if (strcmp(keys[i - 1]->name, keys[i]->name) == 0)
             return err_set(error, STINT_E_MISMATCH, "key %s is in the pool twice", keys[i]->name);
     return 0;
@@ -145,16 +145,16 @@ static int check_names(struct pool_backend *store, struct stint_error *error)
 
 #define NUMBER_LEN 5 /* a number up to 1,024, and a comma */
 
-static bool write_numbers(const struct pool_backend *store, struct view *view)
+static bool write_numbers(const struct backend_pool_list *pool, struct view *view)
 {
-    size_t size = NUMBER_LEN * store->n_keys + 1;
+    size_t size = NUMBER_LEN * pool->n_keys + 1;
     bool even = true;
     view->weights = calloc(size, 1);
     view->groups = calloc(size, 1);
     if (view->weights == NULL || view->groups == NULL)
         return false;
     struct buf weights = buf_of(view->weights, size), groups = buf_of(view->groups, size);
-    for (size_t i = 0; i < store->n_keys; i++) {
+    for (size_t i = 0; i < pool->n_keys; i++) {
         const char *comma = i > 0 ? "," : "";
         even = even && view->keys[i]->weight == 1;
         buf_add(&weights, "%s%u", comma, view->keys[i]->weight);
@@ -162,70 +162,70 @@ static bool write_numbers(const struct pool_backend *store, struct view *view)
     }
     if (even)
         view->weights[0] = '\0';
-    if (store->n_groups <= 1)
+    if (pool->n_groups <= 1)
         view->groups[0] = '\0';
     return true;
 }
 
-static bool name_key(struct pool_backend *store, const struct pool_backend_options *options)
+static bool name_key(struct backend_pool_list *pool, struct span prefix, struct span name)
 {
     static const char tail[] = "pool";
-    size_t len = script_tag(options->prefix, options->name, NULL, 0);
-    store->key = malloc(len + sizeof(tail));
-    if (store->key == NULL)
+    size_t len = script_tag(prefix, name, NULL, 0);
+    pool->key = malloc(len + sizeof(tail));
+    if (pool->key == NULL)
         return false;
-    script_tag(options->prefix, options->name, store->key, len);
-    memcpy(store->key + len, tail, sizeof(tail));
-    store->key_len = len + sizeof(tail) - 1;
+    script_tag(prefix, name, pool->key, len);
+    memcpy(pool->key + len, tail, sizeof(tail));
+    pool->key_len = len + sizeof(tail) - 1;
     return true;
 }
 
-static bool allocate(struct pool_backend *store, size_t n_keys)
+static bool allocate(struct backend_pool_list *pool, size_t n_keys)
 {
     size_t n = n_keys > 0 ? n_keys : 1;
-    store->keys = calloc(n, sizeof(*store->keys));
-    store->groups = calloc(n, sizeof(*store->groups));
-    store->by_turn.keys = calloc(n, sizeof(struct key *));
-    store->by_age.keys = calloc(n, sizeof(struct key *));
-    return store->keys != NULL && store->groups != NULL && store->by_turn.keys != NULL &&
-           store->by_age.keys != NULL;
+    pool->keys = calloc(n, sizeof(*pool->keys));
+    pool->groups = calloc(n, sizeof(*pool->groups));
+    pool->by_turn.keys = calloc(n, sizeof(struct key *));
+    pool->by_age.keys = calloc(n, sizeof(struct key *));
+    return pool->keys != NULL && pool->groups != NULL && pool->by_turn.keys != NULL &&
+           pool->by_age.keys != NULL;
 }
 
-static int fill(struct pool_backend *store, const struct pool_backend_options *options,
-                struct stint_error *error)
+static int fill(struct backend_pool_list *pool, struct span prefix,
+                const struct backend_pool_definition *given, struct stint_error *error)
 {
-    if (!allocate(store, options->n_keys))
-        return err_set(error, STINT_E_SYSTEM, "no memory for a pool of %zu keys", options->n_keys);
-    int code = add_keys(store, options, error);
+    if (!allocate(pool, given->n_keys))
+        return err_set(error, STINT_E_SYSTEM, "no memory for a pool of %zu keys", given->n_keys);
+    int code = add_keys(pool, given, error);
     if (code == 0)
-        code = check_names(store, error);
+        code = check_names(pool, error);
     if (code != 0)
         return code;
-    qsort(store->by_turn.keys, store->n_keys, sizeof(struct key *), compare_turns);
-    struct buf word = buf_of(store->n_groups_word, sizeof(store->n_groups_word));
-    buf_add(&word, "%zu", store->n_groups);
-    if (!name_key(store, options) || !write_numbers(store, &store->by_turn) ||
-        !write_numbers(store, &store->by_age))
-        return err_set(error, STINT_E_SYSTEM, "no memory for a pool of %zu keys", options->n_keys);
+    qsort(pool->by_turn.keys, pool->n_keys, sizeof(struct key *), compare_turns);
+    struct buf word = buf_of(pool->n_groups_word, sizeof(pool->n_groups_word));
+    buf_add(&word, "%zu", pool->n_groups);
+    if (!name_key(pool, prefix, given->name) || !write_numbers(pool, &pool->by_turn) ||
+        !write_numbers(pool, &pool->by_age))
+        return err_set(error, STINT_E_SYSTEM, "no memory for a pool of %zu keys", given->n_keys);
     return 0;
 }
 
-int pool_backend_new(struct pool_backend **store, const struct pool_backend_options *options,
-                     struct stint_error *error)
+int pool_backend_new(struct backend_pool_list **pool, struct span prefix,
+                     const struct backend_pool_definition *given, struct stint_error *error)
 {
-    if (options->n_keys > POOL_STORE_KEYS_MAX)
+    if (given->n_keys > POOL_STORE_KEYS_MAX)
         return err_set(error, STINT_E_RANGE, "a pool on a store has at most %d keys",
                        POOL_STORE_KEYS_MAX);
-    struct pool_backend *made = calloc(1, sizeof(*made));
+    struct backend_pool_list *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a pool");
-    made->order = options->order;
-    int code = fill(made, options, error);
+    made->order = given->order;
+    int code = fill(made, prefix, given, error);
     if (code != 0) {
         pool_backend_free(made);
         return code;
     }
-    *store = made;
+    *pool = made;
     return 0;
 }
 
@@ -236,28 +236,28 @@ static void free_view(struct view *view)
     free(view->groups);
 }
 
-void pool_backend_free(struct pool_backend *store)
+void pool_backend_free(struct backend_pool_list *pool)
 {
-    if (store == NULL)
+    if (pool == NULL)
         return;
-    for (size_t i = 0; i < store->n_keys; i++)
-        free(store->keys[i].name);
-    free(store->keys);
-    free(store->groups);
-    free_view(&store->by_turn);
-    free_view(&store->by_age);
-    free(store->key);
-    free(store);
+    for (size_t i = 0; i < pool->n_keys; i++)
+        free(pool->keys[i].name);
+    free(pool->keys);
+    free(pool->groups);
+    free_view(&pool->by_turn);
+    free_view(&pool->by_age);
+    free(pool->key);
+    free(pool);
 }
 
-size_t pool_backend_n_keys(const struct pool_backend *store)
+size_t pool_backend_n_keys(const struct backend_pool_list *pool)
 {
-    return store->n_keys;
+    return pool->n_keys;
 }
 
-struct span pool_backend_key(const struct pool_backend *store)
+struct span pool_backend_key(const struct backend_pool_list *pool)
 {
-    return span_of(store->key, store->key_len);
+    return span_of(pool->key, pool->key_len);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -296,36 +296,38 @@ static void add_number(struct pool_command *command, unsigned place, const char 
 }
 
 /* The words before the quotas. */
-struct head {
-    const char *verb;
-    uint32_t cost;
-    uint64_t at_ns; /* STINT_NEVER_NS is -1 */
-    bool probe;
-    struct pool_time time;
-};
-
-static void begin(struct pool_command *command, const struct pool_backend *store,
-                  const struct head *head)
+static void begin(struct pool_command *command, const struct backend_pool_request *ask,
+                  struct pool_time time)
 {
     static const char *const orders[] = {"0", "1", "2"};
+    static const char *const verbs[] = {
+        [BACKEND_POOL_NEXT] = "next",           [BACKEND_POOL_STATUS] = "status",
+        [BACKEND_POOL_GIVE_BACK] = "give_back", [BACKEND_POOL_REPORT] = "report",
+        [BACKEND_POOL_LET_IN] = "let_in",
+    };
+    bool is_next = ask->verb == BACKEND_POOL_NEXT, reports = ask->verb == BACKEND_POOL_REPORT;
+    bool gives_back = ask->verb == BACKEND_POOL_GIVE_BACK;
+    assert(!reports || (ask->cooldown_ns > 0) == (ask->outcome == STINT_POOL_COOL));
     command->n_words = 0;
     command->script = &lua_script_pool;
     add(command, span_of_text("EVALSHA"));
     add(command, span_of(lua_script_pool.sha1, sizeof(lua_script_pool.sha1) - 1));
     add(command, span_of_text("1"));
-    add(command, pool_backend_key(store));
-    add(command, span_of_text(head->verb));
-    if (head->time.is_virtual)
-        add_number(command, 0, "+", head->time.now_ns / NS_PER_US);
+    add(command, pool_backend_key(ask->list));
+    add(command, span_of_text(verbs[ask->verb]));
+    if (time.is_virtual)
+        add_number(command, 0, "+", time.now_ns / NS_PER_US);
     else
         add(command, span_of_text("0"));
-    add_number(command, 1, "", head->cost);
-    if (head->at_ns == STINT_NEVER_NS)
+    add_number(command, 1, "", is_next || gives_back ? ask->cost : reports ? ask->outcome : 0);
+    if (gives_back && ask->at_ns == STINT_NEVER_NS)
         add(command, span_of_text("-1"));
-    else
-        add_number(command, 2, "", head->at_ns / NS_PER_US);
-    add(command, span_of_text(orders[store->order]));
-    add(command, span_of_text(head->probe ? "1" : "0"));
+    else if (gives_back)
+        add_number(command, 2, "", ask->at_ns / NS_PER_US);
+    else /* a cooldown of less than a microsecond counts as one */
+        add_number(command, 2, "", reports ? (ask->cooldown_ns + NS_PER_US - 1) / NS_PER_US : 0);
+    add(command, span_of_text(orders[ask->list->order]));
+    add(command, span_of_text(is_next && ask->probe ? "1" : "0"));
 }
 
 static void add_group(struct pool_command *command, const struct group *group)
@@ -334,88 +336,54 @@ static void add_group(struct pool_command *command, const struct group *group)
         add(command, group->words[i]);
 }
 
-static bool ask_all(struct pool_command *command, const struct pool_backend *store,
-                    const struct view *view, const struct head *head)
+/* Keys come in the order of turns only where they take turns. */
+static const struct view *view_of(const struct backend_pool_list *pool)
 {
-    size_t most = HEAD_WORDS + 3 + store->n_groups * GROUP_WORDS_MAX + store->n_keys;
-    if (!reserve(command, most))
+    return pool->order == STINT_ROUND_ROBIN ? &pool->by_turn : &pool->by_age;
+}
+
+static bool ask_all(struct pool_command *command, const struct backend_pool_request *ask,
+                    struct pool_time time)
+{
+    const struct backend_pool_list *pool = ask->list;
+    const struct view *view = ask->verb == BACKEND_POOL_NEXT ? view_of(pool) : &pool->by_age;
+    if (!reserve(command, HEAD_WORDS + 3 + pool->n_groups * GROUP_WORDS_MAX + pool->n_keys))
         return false;
-    begin(command, store, head);
+    begin(command, ask, time);
     add(command, span_of_text(view->weights));
     add(command, span_of_text(view->groups));
-    add(command, span_of_text(store->n_groups_word));
-    for (size_t i = 0; i < store->n_groups; i++)
-        add_group(command, &store->groups[i]);
-    for (size_t i = 0; i < store->n_keys; i++)
+    add(command, span_of_text(pool->n_groups_word));
+    for (size_t i = 0; i < pool->n_groups; i++)
+        add_group(command, &pool->groups[i]);
+    for (size_t i = 0; i < pool->n_keys; i++)
         add(command, span_of_text(view->keys[i]->name));
     return true;
 }
 
-static bool ask_key(struct pool_command *command, const struct pool_backend *store,
-                    struct span name, const struct head *head)
+static bool ask_key(struct pool_command *command, const struct backend_pool_request *ask,
+                    struct pool_time time)
 {
+    const struct backend_pool_list *pool = ask->list;
     const struct key *key = NULL;
-    for (size_t i = 0; i < store->n_keys && key == NULL; i++)
-        if (span_equals(name, store->keys[i].name))
-            key = &store->keys[i];
+    for (size_t i = 0; i < pool->n_keys && key == NULL; i++)
+        if (span_equals(ask->key, pool->keys[i].name))
+            key = &pool->keys[i];
     if (key == NULL || !reserve(command, HEAD_WORDS + 3 + GROUP_WORDS_MAX + 1))
         return false;
-    begin(command, store, head);
+    begin(command, ask, time);
     add(command, span_of_text(""));
     add(command, span_of_text(""));
     add(command, span_of_text("1"));
-    add_group(command, &store->groups[key->group]);
+    add_group(command, &pool->groups[key->group]);
     add(command, span_of_text(key->name));
     return true;
 }
 
-/* Keys come in the order of turns only where they take turns. */
-static const struct view *view_of(const struct pool_backend *store)
+bool pool_command_make(struct pool_command *command, const struct backend_pool_request *ask,
+                       struct pool_time time)
 {
-    return store->order == STINT_ROUND_ROBIN ? &store->by_turn : &store->by_age;
-}
-
-bool pool_command_next(struct pool_command *command, const struct pool_backend *store,
-                       uint32_t cost, bool probe, struct pool_time time)
-{
-    const struct head head = {.verb = "next", .cost = cost, .probe = probe, .time = time};
-    return ask_all(command, store, view_of(store), &head);
-}
-
-bool pool_command_status(struct pool_command *command, const struct pool_backend *store,
-                         struct pool_time time)
-{
-    const struct head head = {.verb = "status", .time = time};
-    return ask_all(command, store, &store->by_age, &head);
-}
-
-bool pool_command_give_back(struct pool_command *command, const struct pool_backend *store,
-                            struct span name, uint32_t cost, uint64_t granted_at_ns,
-                            struct pool_time time)
-{
-    const struct head head = {
-        .verb = "give_back", .cost = cost, .at_ns = granted_at_ns, .time = time};
-    return ask_key(command, store, name, &head);
-}
-
-/* A cooldown of less than a microsecond counts as one. */
-bool pool_command_report(struct pool_command *command, const struct pool_backend *store,
-                         struct span name, uint8_t outcome, uint64_t cooldown_ns,
-                         struct pool_time time)
-{
-    assert((cooldown_ns > 0) == (outcome == STINT_POOL_COOL));
-    const struct head head = {.verb = "report",
-                              .cost = outcome,
-                              .at_ns = (cooldown_ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US,
-                              .time = time};
-    return ask_key(command, store, name, &head);
-}
-
-bool pool_command_let_in(struct pool_command *command, const struct pool_backend *store,
-                         struct span name, struct pool_time time)
-{
-    const struct head head = {.verb = "let_in", .time = time};
-    return ask_key(command, store, name, &head);
+    bool is_all = ask->verb == BACKEND_POOL_NEXT || ask->verb == BACKEND_POOL_STATUS;
+    return is_all ? ask_all(command, ask, time) : ask_key(command, ask, time);
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */
@@ -433,12 +401,12 @@ static uint64_t wait_ns_of(int64_t wait_us)
     return wait_us < 0 ? STINT_NEVER_NS : (uint64_t)wait_us * NS_PER_US;
 }
 
-bool pool_backend_read_next(const struct pool_backend *store, const int64_t *values,
-                            size_t n_values, struct stint_pool_answer *answer)
+static bool read_next(const struct backend_pool_list *pool, const int64_t *values, size_t n_values,
+                      struct stint_pool_answer *answer)
 {
     struct stint_decision decision;
     /* index wait now probe binding, then the decision */
-    if (n_values != NEXT_VALUES || !is_within(values[0], -1, (int64_t)store->n_keys - 1) ||
+    if (n_values != NEXT_VALUES || !is_within(values[0], -1, (int64_t)pool->n_keys - 1) ||
         !is_within(values[1], -1, values[0] < 0 ? EXACT_MAX : 0) ||
         !is_within(values[2], 0, EXACT_MAX) || !is_within(values[3], 0, values[0] < 0 ? 0 : 1) ||
         !is_within(values[4], 0, STINT_POOL_QUOTAS_MAX - 1) ||
@@ -448,7 +416,7 @@ bool pool_backend_read_next(const struct pool_backend *store, const int64_t *val
         return false;
     decision.binding = (uint8_t)values[4];
     *answer = (struct stint_pool_answer){
-        .name = values[0] >= 0 ? view_of(store)->keys[values[0]]->name : NULL,
+        .name = values[0] >= 0 ? view_of(pool)->keys[values[0]]->name : NULL,
         .wait_ns = wait_ns_of(values[1]),
         .granted_at_ns = (uint64_t)values[2] * NS_PER_US,
         .probe = values[3] == 1,
@@ -457,17 +425,17 @@ bool pool_backend_read_next(const struct pool_backend *store, const int64_t *val
     return true;
 }
 
-bool pool_backend_read_status(const struct pool_backend *store, const int64_t *values,
-                              size_t n_values, struct stint_pool_status *statuses)
+static bool read_status(const struct backend_pool_list *pool, const int64_t *values,
+                        size_t n_values, struct stint_pool_status *statuses)
 {
-    if (n_values != POOL_STORE_STATUS * store->n_keys)
+    if (n_values != POOL_STORE_STATUS * pool->n_keys)
         return false;
-    for (size_t i = 0; i < store->n_keys; i++, values += POOL_STORE_STATUS) {
+    for (size_t i = 0; i < pool->n_keys; i++, values += POOL_STORE_STATUS) {
         /* standing failures returns, then the decision, which grants nothing */
         const int64_t metrics[] = {values[3], 0, values[4], values[5], values[6], values[7]};
         struct stint_pool_status *status = &statuses[i];
-        *status = (struct stint_pool_status){.name = store->keys[i].name,
-                                             .weight = store->keys[i].weight,
+        *status = (struct stint_pool_status){.name = pool->keys[i].name,
+                                             .weight = pool->keys[i].weight,
                                              .standing = (uint8_t)values[0],
                                              .failures = (uint8_t)values[1],
                                              .returns_after_ns = wait_ns_of(values[2])};
@@ -479,10 +447,20 @@ bool pool_backend_read_status(const struct pool_backend *store, const int64_t *v
     return true;
 }
 
-bool pool_backend_read_given_back(const int64_t *values, size_t n_values, uint32_t *given_back)
+bool pool_backend_read(const struct backend_pool_list *pool, uint8_t verb, const int64_t *values,
+                       size_t n_values, struct backend_pool_answer *answer)
 {
-    if (n_values != 1 || !is_within(values[0], 0, UINT32_MAX))
-        return false;
-    *given_back = (uint32_t)values[0];
-    return true;
+    switch (verb) {
+    case BACKEND_POOL_NEXT:
+        return read_next(pool, values, n_values, &answer->next);
+    case BACKEND_POOL_STATUS:
+        return read_status(pool, values, n_values, answer->statuses);
+    case BACKEND_POOL_GIVE_BACK:
+        if (n_values != 1 || !is_within(values[0], 0, UINT32_MAX))
+            return false;
+        answer->given_back = (uint32_t)values[0];
+        return true;
+    default:
+        return n_values == 1 && values[0] == 0;
+    }
 }

@@ -63,10 +63,13 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
     if (ask->id != NULL) {
         job->has_id = true;
         memcpy(job->id, ask->id, BACKEND_ID_LEN);
-        job->body = ask->body;
-        job->is_ticket = ask->is_ticket;
-        job->ticket_ns = ask->ticket_ns;
-        job->id_lifetime_ns = max_u64(ask->id_lifetime_ns, ask->is_ticket ? 0 : ID_LIFETIME_MIN_NS);
+        job->id_words = (struct script_id){
+            .body = ask->body,
+            .lifetime_ns = max_u64(ask->id_lifetime_ns, ask->is_ticket ? 0 : ID_LIFETIME_MIN_NS),
+            .is_ticket = ask->is_ticket,
+            .ticket_ns = ask->ticket_ns,
+            .longer_ns = ask->longer_ns,
+        };
     }
     store->n_pending++;
     if (!ask->is_virtual)
@@ -519,11 +522,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
     struct redis_backend *store = job->store;
     struct part *part = &job->parts[part_index];
     struct script_item items[BACKEND_ITEMS_MAX];
-    struct script_id id = {.body = job->body,
-                           .lifetime_ns = job->id_lifetime_ns,
-                           .is_ticket = job->is_ticket,
-                           .ticket_ns = job->ticket_ns,
-                           .longer_ns = ask->longer_ns};
+    struct script_id id = job->id_words;
     const struct backend_item *last = NULL;
     size_t n_items = 0;
     for (size_t i = 0; i < ask->n_items; i++) {

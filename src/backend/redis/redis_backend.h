@@ -29,11 +29,10 @@ struct backend *redis_backend_new(const struct redis_backend_options *options);
 struct backend_pools *redis_backend_pools(struct backend *store);
 /*
  * A list of keys for any store with this prefix (NULL: the default), before one exists; as
- * backend_pools_ops.list_new.
+ * backend_pools_ops.list_new. pool_backend_free() frees it.
  */
 int redis_backend_pool_list(const char *prefix, const struct backend_pool_definition *given,
                             struct backend_pool_list **list, struct stint_error *error);
-void redis_backend_pool_list_free(struct backend_pool_list *list);
 /* Valid as long as the store. */
 const struct router_metrics *redis_backend_metrics(const struct backend *store);
 const char *redis_backend_error(const struct backend *store);

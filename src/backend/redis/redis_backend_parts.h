@@ -42,11 +42,11 @@ struct job {
     struct backend_op *op; /* NULL: cancelled */
     uint64_t offset_ns;    /* from the router's clock to the caller's */
     uint8_t verb;
-    bool is_virtual, has_id, is_ticket;
+    bool is_virtual, has_id;
     uint64_t now_ns; /* where is_virtual */
     uint8_t id[BACKEND_ID_LEN];
-    uint64_t body, id_lifetime_ns, ticket_ns;
-    const char *error; /* why a part was not decided */
+    struct script_id id_words; /* without the key, which differs in each part */
+    const char *error;         /* why a part was not decided */
     enum backend_error fault;
     size_t n_items, n_parts, n_due;
     struct job_item *items; /* NULL: a single part */

@@ -15,7 +15,7 @@
 struct pool_job {
     struct redis_backend *store;
     struct backend_pool_op *op;
-    const struct pool_backend *list;
+    const struct backend_pool_list *list;
     struct router_ask *ask;
     uint64_t offset_ns; /* from the router's clock to the caller's */
     uint8_t verb;
@@ -27,33 +27,13 @@ static struct redis_backend *of(const struct backend_pools *pools)
                                             offsetof(struct redis_backend, pools));
 }
 
-static const struct pool_backend *list_of(const struct backend_pool_list *list)
-{
-    return (const struct pool_backend *)(const void *)list;
-}
-
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
 int redis_backend_pool_list(const char *prefix, const struct backend_pool_definition *given,
                             struct backend_pool_list **list, struct stint_error *error)
 {
-    struct pool_backend *made;
-    const struct pool_backend_options options = {
-        .prefix = span_of_text(prefix != NULL ? prefix : REDIS_STORE_PREFIX_DEFAULT),
-        .name = given->name,
-        .order = given->order,
-        .keys = given->keys,
-        .n_keys = given->n_keys,
-    };
-    int code = pool_backend_new(&made, &options, error);
-    if (code == 0)
-        *list = (struct backend_pool_list *)(void *)made;
-    return code;
-}
-
-void redis_backend_pool_list_free(struct backend_pool_list *list)
-{
-    pool_backend_free((struct pool_backend *)(void *)list);
+    const char *text = prefix != NULL ? prefix : REDIS_STORE_PREFIX_DEFAULT;
+    return pool_backend_new(list, span_of_text(text), given, error);
 }
 
 static int op_list_new(const struct backend_pools *pools,
@@ -63,28 +43,7 @@ static int op_list_new(const struct backend_pools *pools,
     return redis_backend_pool_list(of(pools)->plain_prefix, given, list, error);
 }
 
-static size_t op_list_len(const struct backend_pool_list *list)
-{
-    return pool_backend_n_keys(list_of(list));
-}
-
 /* ---- Answers --------------------------------------------------------------------------------- */
-
-/* False: the script gives no such reply. */
-static bool read_values(const struct pool_job *job, const int64_t *values, size_t n_values)
-{
-    struct backend_pool_answer *answer = &job->op->answer;
-    switch (job->verb) {
-    case BACKEND_POOL_NEXT:
-        return pool_backend_read_next(job->list, values, n_values, &answer->next);
-    case BACKEND_POOL_STATUS:
-        return pool_backend_read_status(job->list, values, n_values, answer->statuses);
-    case BACKEND_POOL_GIVE_BACK:
-        return pool_backend_read_given_back(values, n_values, &answer->given_back);
-    default:
-        return n_values == 1 && values[0] == 0;
-    }
-}
 
 static bool take_reply(const struct pool_job *job, const struct redis_reply *reply)
 {
@@ -99,7 +58,8 @@ static bool take_reply(const struct pool_job *job, const struct redis_reply *rep
     for (; n < reply->n_items && reply->items[n].type == REDIS_INTEGER; n++)
         values[n] = reply->items[n].number;
     if (n == reply->n_items)
-        is_read = read_values(job, values != NULL ? values : &none, n);
+        is_read = pool_backend_read(job->list, job->verb, values != NULL ? values : &none, n,
+                                    &job->op->answer);
     free(values);
     return is_read;
 }
@@ -128,25 +88,6 @@ static void answered(void *arg, enum router_outcome outcome, const struct redis_
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-static bool make_words(struct redis_backend *store, const struct backend_pool_request *ask)
-{
-    struct pool_command *command = &store->pool_command;
-    const struct pool_backend *list = list_of(ask->list);
-    const struct pool_time time = {0};
-    switch (ask->verb) {
-    case BACKEND_POOL_NEXT:
-        return pool_command_next(command, list, ask->cost, ask->probe, time);
-    case BACKEND_POOL_STATUS:
-        return pool_command_status(command, list, time);
-    case BACKEND_POOL_GIVE_BACK:
-        return pool_command_give_back(command, list, ask->key, ask->cost, ask->at_ns, time);
-    case BACKEND_POOL_REPORT:
-        return pool_command_report(command, list, ask->key, ask->outcome, ask->cooldown_ns, time);
-    default:
-        return pool_command_let_in(command, list, ask->key, time);
-    }
-}
-
 /* A verb that moves no unit may be sent twice. */
 static bool is_repeatable(const struct backend_pool_request *ask)
 {
@@ -164,7 +105,7 @@ static struct pool_job *begin(struct redis_backend *store, const struct backend_
     uint64_t left_ns = sub_floor(ask->deadline_ns, ask->now_ns);
     *job = (struct pool_job){.store = store,
                              .op = op,
-                             .list = list_of(ask->list),
+                             .list = ask->list,
                              .offset_ns = ask->now_ns - now_ns,
                              .verb = ask->verb};
     const struct router_command command = {
@@ -189,7 +130,7 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
 {
     struct redis_backend *store = of(pools);
     struct backend_pool_answer *answer = &op->answer;
-    if (!make_words(store, ask)) {
+    if (!pool_command_make(&store->pool_command, ask, (struct pool_time){0})) {
         bool has_key = ask->verb != BACKEND_POOL_NEXT && ask->verb != BACKEND_POOL_STATUS;
         answer->outcome = has_key ? BACKEND_REFUSED : BACKEND_FAILED;
         answer->error =
@@ -197,7 +138,7 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
         return;
     }
     bool has_slots = router_has_slots(store->router);
-    unsigned slot = has_slots ? cluster_slot_of(pool_backend_key(list_of(ask->list))) : 0;
+    unsigned slot = has_slots ? cluster_slot_of(pool_backend_key(ask->list)) : 0;
     uint64_t now_ns = store->dialer->ops->now(store->dialer);
     uint64_t server = router_server_bit(store->router, slot, now_ns);
     if ((server & ask->stopped) != 0) {
@@ -233,8 +174,8 @@ static void op_forget(struct backend_pools *pools, struct backend_pool_op *op)
 
 static const struct backend_pools_ops pools_ops = {
     .list_new = op_list_new,
-    .list_free = redis_backend_pool_list_free,
-    .list_len = op_list_len,
+    .list_free = pool_backend_free,
+    .list_len = pool_backend_n_keys,
     .ask = op_ask,
     .forget = op_forget,
 };

@@ -81,12 +81,8 @@ static void undo(struct part *part, uint64_t now_ns)
     char *id_key = malloc(len);
     if (id_key == NULL)
         return;
-    const struct script_id id = {
-        .key = span_of(id_key, store_id_key(part->head, job->id, id_key, len)),
-        .body = job->body,
-        .lifetime_ns = job->id_lifetime_ns,
-        .is_ticket = job->is_ticket,
-    };
+    struct script_id id = job->id_words;
+    id.key = span_of(id_key, store_id_key(part->head, job->id, id_key, len));
     const struct script_ask ask = {
         .verb = SCRIPT_UNDO, .now_ns = job->now_ns, .is_virtual = job->is_virtual, .id = &id};
     make_words(part, items, n_items, &ask);

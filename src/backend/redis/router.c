@@ -231,9 +231,7 @@ static void on_ask(struct router_ask *ask, struct server *said, const struct red
     struct server *server = NULL;
     metric_add(&router->metrics.redirects, 1);
     if (redis_redirect_parse(reply->text, &redirect) && host_of(&redirect, said, &host)) {
-        server = server_find(router, &host);
-        if (server == NULL)
-            server = server_open(router, &host, SERVER_STORE, now_ns);
+        server = server_of_host(router, &host, now_ns);
     }
     follow(ask, server, true, now_ns);
 }
@@ -438,8 +436,7 @@ void router_wake(struct router *router, uint64_t now_ns)
     end_late(router, &router->waiting, ROUTER_FAILED, now_ns);
     end_late(router, &router->sent, ROUTER_LATE, now_ns);
     router->earliest_ns = STINT_NEVER_NS;
-    servers_sweep(router, now_ns);
-    topology_wake(router, now_ns);
+    servers_wake(router, now_ns);
     dispatch(router, now_ns);
     uint64_t hurried_ns = router->earliest_ns;
     set_earliest(router);

@@ -96,28 +96,36 @@ static inline void metric_add(_Atomic uint64_t *metric, uint64_t more)
     atomic_fetch_add_explicit(metric, more, memory_order_relaxed);
 }
 
+/* At least half of it, so that many waiting clients do not come back together. */
+static inline uint64_t router_jitter(struct router *router, uint64_t length_ns)
+{
+    return backoff_jitter(&router->random, length_ns);
+}
+
+/* Something has to be done at that time. */
+static inline void router_hurry(struct router *router, uint64_t at_ns)
+{
+    if (at_ns >= router->earliest_ns || router->is_ending)
+        return;
+    router->earliest_ns = at_ns;
+    router->options.dialer->ops->hurry(router->options.dialer);
+}
+
 /* ---- router_servers.c ------------------------------------------------------------------------ */
 
-/* At least half of it, so that many waiting clients do not come back together. */
-uint64_t router_jitter(struct router *router, uint64_t length_ns);
-/* Something has to be done at that time. */
-void router_hurry(struct router *router, uint64_t at_ns);
-
-/* NULL: no memory, or too many. A host of "" is the Unix socket. */
-struct server *server_open(struct router *router, const struct store_host *host,
-                           enum server_use use, uint64_t now_ns);
-/* That of use SERVER_STORE; NULL: none is open. */
-struct server *server_find(const struct router *router, const struct store_host *host);
+/* The one that is open, or a new one. NULL: no memory, or too many. */
+struct server *server_of_host(struct router *router, const struct store_host *host,
+                              uint64_t now_ns);
+/* NULL: the master is unknown. */
 struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now_ns);
-/* Closes what has ended, and servers unused for a while. */
-void servers_sweep(struct router *router, uint64_t now_ns);
+/* Closes servers that are not needed, and checks the topology when it is time. */
+void servers_wake(struct router *router, uint64_t now_ns);
 void servers_free(struct router *router);
 
 /* A problem with the known topology: check it soon. */
 void topology_doubt(struct router *router, uint64_t now_ns);
 /* The same at once, at a server with newer data. */
 void topology_ask(struct server *server, uint64_t now_ns);
-void topology_wake(struct router *router, uint64_t now_ns);
 /* A server takes no writes: find the master. */
 void topology_refuse_replica(struct server *server, uint64_t now_ns);
 

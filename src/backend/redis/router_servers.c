@@ -28,24 +28,6 @@ static bool is_connected(const struct server *server)
     return link_is_ready(redis_conn_link(server->dialled.conn));
 }
 
-static uint64_t router_random(struct router *router)
-{
-    return splitmix_next(&router->random);
-}
-
-uint64_t router_jitter(struct router *router, uint64_t length_ns)
-{
-    return backoff_jitter(&router->random, length_ns);
-}
-
-void router_hurry(struct router *router, uint64_t at_ns)
-{
-    if (at_ns >= router->earliest_ns || router->is_ending)
-        return;
-    router->earliest_ns = at_ns;
-    router->options.dialer->ops->hurry(router->options.dialer);
-}
-
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 static struct redis_conn_options conn_options(struct server *server)
@@ -62,7 +44,7 @@ static struct redis_conn_options conn_options(struct server *server)
                 .backoff_max_ns = options->backoff_max_ns,
                 .commands_max = is_store ? options->asks_max + WORDS_MAX : WORDS_MAX,
                 .bytes_max = is_store ? 2 * options->bytes_max : 0,
-                .seed = router_random(server->router),
+                .seed = splitmix_next(&server->router->random),
             },
         .name = "stint",
         .database = is_store ? options->url->database : 0,
@@ -91,8 +73,8 @@ static unsigned new_bit(struct router *router)
     return router->last_bit;
 }
 
-struct server *server_open(struct router *router, const struct store_host *host,
-                           enum server_use use, uint64_t now_ns)
+static struct server *server_open(struct router *router, const struct store_host *host,
+                                  enum server_use use, uint64_t now_ns)
 {
     struct dialer *dialer = router->options.dialer;
     if (router->n_servers == SERVERS_MAX || router->is_ending)
@@ -180,7 +162,8 @@ static bool is_over(const struct server *server, uint64_t now_ns)
            server != server->router->refresher && now_ns >= server->opened_ns + UNWANTED_KEPT_NS;
 }
 
-void servers_sweep(struct router *router, uint64_t now_ns)
+/* Closes what has ended, and servers unused for a while. */
+static void sweep(struct router *router, uint64_t now_ns)
 {
     for (struct server **at = &router->servers; *at != NULL;) {
         const struct server *server = *at;
@@ -205,13 +188,19 @@ void servers_free(struct router *router)
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
-struct server *server_find(const struct router *router, const struct store_host *host)
+static struct server *server_find(const struct router *router, const struct store_host *host)
 {
     for (struct server *server = router->servers; server != NULL; server = server->next)
         if (server->use == SERVER_STORE && server->state != SERVER_ENDED &&
             store_host_is_same(&server->host, host))
             return server;
     return NULL;
+}
+
+struct server *server_of_host(struct router *router, const struct store_host *host, uint64_t now_ns)
+{
+    struct server *server = server_find(router, host);
+    return server != NULL ? server : server_open(router, host, SERVER_STORE, now_ns);
 }
 
 struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now_ns)
@@ -222,11 +211,8 @@ struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now
     if (place == 0)
         return NULL;
     struct server **found = &router->of_master[place - 1];
-    const struct store_host *host = &router->cluster->masters[place - 1];
     if (*found == NULL)
-        *found = server_find(router, host);
-    if (*found == NULL)
-        *found = server_open(router, host, SERVER_STORE, now_ns);
+        *found = server_of_host(router, &router->cluster->masters[place - 1], now_ns);
     if (*found != NULL)
         (*found)->is_wanted = true;
     return *found;
@@ -404,7 +390,7 @@ static struct server *any_ready(struct router *router)
     struct server *found = NULL;
     for (struct server *server = router->servers; server != NULL; server = server->next)
         if (server->use == SERVER_STORE && is_ready(server) &&
-            router_random(router) % ++n_ready == 0)
+            splitmix_next(&router->random) % ++n_ready == 0)
             found = server;
     return found;
 }
@@ -426,8 +412,7 @@ static void refresh_cluster(struct router *router, uint64_t now_ns)
         at < url->n_hosts ? &url->hosts[at] : &router->cluster->masters[at - url->n_hosts];
     begin_refresh(router, now_ns);
     router->is_refresh_wanted = true;
-    if (server_find(router, host) == NULL)
-        server_open(router, host, SERVER_STORE, now_ns);
+    (void)server_of_host(router, host, now_ns);
 }
 
 /* ---- Sentinels ------------------------------------------------------------------------------- */
@@ -694,9 +679,10 @@ void router_changed(void *arg, uint64_t now_ns)
 
 /* ---- Time ------------------------------------------------------------------------------------ */
 
-void topology_wake(struct router *router, uint64_t now_ns)
+void servers_wake(struct router *router, uint64_t now_ns)
 {
     enum store_kind kind = router->options.url->kind;
+    sweep(router, now_ns);
     if (now_ns < router->refresh_ns)
         return;
     uint64_t next_ns = router->refreshed_ns + router->options.refresh_ns;

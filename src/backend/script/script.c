@@ -25,34 +25,20 @@ static const char *const verb_names[] = {
     [SCRIPT_CANCEL] = "cancel", [SCRIPT_EXTEND] = "extend",       [SCRIPT_EXPIRE] = "expire",
 };
 
-static const struct lua_script *const scripts[] = {
-    [STINT_WINDOW] = &lua_script_window,
-    [STINT_BUCKETS] = &lua_script_buckets,
-    [STINT_LOG] = &lua_script_log,
-    [STINT_GCRA] = &lua_script_gcra,
-    [STINT_FIXED_WINDOW] = &lua_script_fixed_window,
-    [STINT_SLIDING_COUNTER] = &lua_script_sliding_counter,
-    [STINT_CONCURRENCY] = &lua_script_concurrency,
-};
-
-static const struct lua_script *const scripts_once[] = {
-    [STINT_WINDOW] = &lua_script_window_once,
-    [STINT_BUCKETS] = &lua_script_buckets_once,
-    [STINT_LOG] = &lua_script_log_once,
-    [STINT_GCRA] = &lua_script_gcra_once,
-    [STINT_FIXED_WINDOW] = &lua_script_fixed_window_once,
-    [STINT_SLIDING_COUNTER] = &lua_script_sliding_counter_once,
-    [STINT_CONCURRENCY] = &lua_script_concurrency_once,
-};
-
-static const struct lua_script *const scripts_leased[][2] = {
-    [STINT_WINDOW] = {&lua_script_lease_window, &lua_script_lease_window_once},
-    [STINT_BUCKETS] = {&lua_script_lease_buckets, &lua_script_lease_buckets_once},
-    [STINT_LOG] = {&lua_script_lease_log, &lua_script_lease_log_once},
-    [STINT_GCRA] = {&lua_script_lease_gcra, &lua_script_lease_gcra_once},
-    [STINT_FIXED_WINDOW] = {&lua_script_lease_fixed_window, &lua_script_lease_fixed_window_once},
-    [STINT_SLIDING_COUNTER] = {&lua_script_lease_sliding_counter,
-                               &lua_script_lease_sliding_counter_once},
+/* Of an algorithm: alone and with an id, and the same where units are leased. */
+#define SCRIPTS_OF(name)                                                                           \
+    {                                                                                              \
+        &lua_script_##name, &lua_script_##name##_once, &lua_script_lease_##name,                   \
+            &lua_script_lease_##name##_once                                                        \
+    }
+static const struct lua_script *const scripts[][4] = {
+    [STINT_WINDOW] = SCRIPTS_OF(window),
+    [STINT_BUCKETS] = SCRIPTS_OF(buckets),
+    [STINT_LOG] = SCRIPTS_OF(log),
+    [STINT_GCRA] = SCRIPTS_OF(gcra),
+    [STINT_FIXED_WINDOW] = SCRIPTS_OF(fixed_window),
+    [STINT_SLIDING_COUNTER] = SCRIPTS_OF(sliding_counter),
+    [STINT_CONCURRENCY] = {&lua_script_concurrency, &lua_script_concurrency_once},
 };
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
@@ -340,8 +326,7 @@ void script_command_one(struct script_command *command, const struct script_item
 {
     bool names_holder = ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW;
     assert(ask->verb < SCRIPT_UNDO || ask->id != NULL); /* they name the owner of the id */
-    begin(command, (ask->id != NULL ? scripts_once : scripts)[item->quota->algorithm],
-          ask->id != NULL ? 2 : 1);
+    begin(command, scripts[item->quota->algorithm][ask->id != NULL], ask->id != NULL ? 2 : 1);
     add(command, item->key);
     if (ask->id != NULL)
         add(command, ask->id->key);
@@ -415,7 +400,7 @@ void script_command_leased(struct script_command *command, const struct script_i
     if (lends)
         asked.at_ns = lease->least * NS_PER_US;
     script_command_one(command, item, &asked);
-    command->script = scripts_leased[item->quota->algorithm][has_id];
+    command->script = scripts[item->quota->algorithm][2 + has_id];
     command->words[1] = span_of(command->script->sha1, sizeof(command->script->sha1) - 1);
     command->words[2] = span_of_text(has_id ? "3" : "2");
     insert(command, WORD_KEY + 1, leases);

@@ -5,6 +5,7 @@
 
 #include "backend/front/lease.h"
 #include "backend/memcached/memcached_state.h"
+#include "backend/redis/pool_backend.h"
 #include "backend/redis/redis_backend.h"
 #include "backend/script/script.h"
 #include "backend/store_key.h"
@@ -235,7 +236,7 @@ int stores_pool_list(const struct store_config *config, const struct backend_poo
 
 void stores_pool_list_free(struct backend_pool_list *list)
 {
-    redis_backend_pool_list_free(list);
+    pool_backend_free(list);
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
