@@ -81,6 +81,9 @@ struct request {
     bool is_ahead;
 };
 
+/* For asserts: what any parser must keep to. Not that the request makes sense. */
+bool request_is_valid(const struct request *request);
+
 /* "take", "peek", …: the name in metrics and logs. */
 const char *request_verb_name(int verb);
 /* Whether it may move units: then it needs a role with that right, and may have an id. */

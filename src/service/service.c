@@ -6,6 +6,7 @@
 #include "base/wide_int.h"
 #include "service/access/access.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct service *service_new(struct server_state *server_state, unsigned worker)
@@ -193,6 +194,7 @@ static void answer_all(struct service *service, const struct request *request,
 void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
+    assert(request_is_valid(request));
     begin(reply, now_ns);
     if (request->is_ahead && !may_be_ahead(service, request)) {
         reply->error = REPLY_AHEAD;
