@@ -736,10 +736,10 @@ static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_
                           uint32_t most, struct target *target, struct evaluation_step *steps)
 {
     assert(at < evaluation->n_targets);
-    bool has_candidate = target->rule != NULL && target->rule->has_shadow;
+    const struct stint_quota *candidate = target_candidate(target);
     bool is_shadow = target->part == TARGET_SHADOW;
     size_t n = 0;
-    if (target->part == TARGET_FREE || target->is_refund || (!is_shadow && !has_candidate))
+    if (target->part == TARGET_FREE || target->is_refund || (!is_shadow && candidate == NULL))
         return 0;
     bool was_charged = evaluation->has_charged && target->store != evaluation->ticket_store;
     bool is_refused =
@@ -755,9 +755,9 @@ static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_
     };
     if (is_shadow)
         steps[n++] = step;
-    if (has_candidate) {
+    if (candidate != NULL) {
         steps[n] = step;
-        steps[n++].quota = &target->rule->shadow;
+        steps[n++].quota = candidate;
     }
     return n;
 }

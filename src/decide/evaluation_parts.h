@@ -46,6 +46,12 @@ static inline bool target_has_ban(const struct target *target)
     return target->rule != NULL && target->rule->ban.after > 0;
 }
 
+/* The second quota of its rule; NULL: none. */
+static inline const struct stint_quota *target_candidate(const struct target *target)
+{
+    return target->rule != NULL && target->rule->has_shadow ? &target->rule->shadow : NULL;
+}
+
 /* Units of a target that stay charged if its reservation is never settled. */
 static inline uint32_t evaluation_kept(const struct evaluation *evaluation,
                                        const struct target *target)

@@ -22,8 +22,8 @@ static void ask_refunds(struct evaluation *evaluation, bool charges)
                                 .verb = STINT_REFUND};
         target->decision = charges ? evaluation_ask_one(evaluation, target, target->quota, &ask)
                                    : evaluation_stands(evaluation, target);
-        if (charges && target->rule != NULL && target->rule->has_shadow)
-            evaluation_ask_one(evaluation, target, &target->rule->shadow, &ask);
+        if (charges && target_candidate(target) != NULL)
+            evaluation_ask_one(evaluation, target, target_candidate(target), &ask);
     }
 }
 
@@ -87,11 +87,6 @@ struct stint_decision evaluation_take_upto(struct evaluation *evaluation)
 
 /* ---- charge and refund ----------------------------------------------------------------------- */
 
-static const struct stint_quota *candidate_of(const struct target *target)
-{
-    return target->rule != NULL && target->rule->has_shadow ? &target->rule->shadow : NULL;
-}
-
 static void end_move(struct evaluation *evaluation, const struct evaluation_step *step,
                      const struct stint_decision *decision, bool is_over)
 {
@@ -129,7 +124,7 @@ static struct stint_decision move_all(struct evaluation *evaluation, uint8_t ver
         if (target->part == TARGET_FREE)
             continue;
         steps[n++] = step;
-        step.quota = candidate_of(target);
+        step.quota = target_candidate(target);
         if (step.quota != NULL)
             steps[n++] = step;
     }
@@ -354,13 +349,14 @@ int evaluation_block(struct evaluation *evaluation, uint64_t for_ns)
     return 0;
 }
 
-static void reset_in_store(struct evaluation *evaluation, struct target *target)
+static void forget(struct evaluation *evaluation, struct target *target,
+                   const struct stint_quota *quota)
 {
-    assert(target->store != 0);
     const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = BACKEND_RESET};
-    evaluation_ask_one(evaluation, target, target->quota, &ask);
-    if (target->rule != NULL && target->rule->has_shadow)
-        evaluation_ask_one(evaluation, target, &target->rule->shadow, &ask);
+    assert(target->part != TARGET_FREE && quota != NULL);
+    if (target->store != 0)
+        evaluation_ask_one(evaluation, target, quota, &ask);
+    stint_reset(evaluation->table, quota, target->key.ptr, target->key.len, evaluation->now_ns);
 }
 
 void evaluation_reset(struct evaluation *evaluation)
@@ -370,13 +366,9 @@ void evaluation_reset(struct evaluation *evaluation)
         struct target *target = &evaluation->targets[i];
         if (target->part == TARGET_FREE)
             continue;
-        if (target->store != 0)
-            reset_in_store(evaluation, target);
-        stint_reset(evaluation->table, target->quota, target->key.ptr, target->key.len,
-                    evaluation->now_ns);
-        if (target->rule != NULL && target->rule->has_shadow)
-            stint_reset(evaluation->table, &target->rule->shadow, target->key.ptr, target->key.len,
-                        evaluation->now_ns);
+        forget(evaluation, target, target->quota);
+        if (target_candidate(target) != NULL)
+            forget(evaluation, target, target_candidate(target));
         if (target_has_ban(target))
             ban_lift(evaluation->table, target->rule, target->key, evaluation->now_ns);
     }

@@ -4,16 +4,33 @@
 
 #include <assert.h>
 
-static const char *const names[REQUEST_VERBS] = {
-    [REQUEST_TAKE] = "take",           [REQUEST_PEEK] = "peek",
-    [REQUEST_TAKE_UPTO] = "take_upto", [REQUEST_RESERVE] = "reserve",
-    [REQUEST_SETTLE] = "settle",       [REQUEST_CANCEL] = "cancel",
-    [REQUEST_RENEW] = "renew",         [REQUEST_REFUND] = "refund",
-    [REQUEST_CHARGE] = "charge",       [REQUEST_BOOK] = "book",
-    [REQUEST_BLOCK] = "block",         [REQUEST_RESET] = "reset",
-    [REQUEST_SET_QUOTA] = "set_quota", [REQUEST_EXPLAIN] = "explain",
-    [REQUEST_THROTTLE] = "throttle",   [REQUEST_FORGET] = "forget",
-    [REQUEST_FIND] = "find",
+enum right {
+    RIGHT_LOOK = 0, /* moves no units */
+    RIGHT_CHARGE,
+    RIGHT_ADMINISTER,
+};
+
+static const struct {
+    const char *name;
+    enum right right;
+} verbs[REQUEST_VERBS] = {
+    [REQUEST_TAKE] = {"take", RIGHT_CHARGE},
+    [REQUEST_PEEK] = {"peek", RIGHT_LOOK},
+    [REQUEST_TAKE_UPTO] = {"take_upto", RIGHT_CHARGE},
+    [REQUEST_RESERVE] = {"reserve", RIGHT_CHARGE},
+    [REQUEST_SETTLE] = {"settle", RIGHT_CHARGE},
+    [REQUEST_CANCEL] = {"cancel", RIGHT_CHARGE},
+    [REQUEST_RENEW] = {"renew", RIGHT_CHARGE},
+    [REQUEST_REFUND] = {"refund", RIGHT_CHARGE},
+    [REQUEST_CHARGE] = {"charge", RIGHT_CHARGE},
+    [REQUEST_BOOK] = {"book", RIGHT_CHARGE},
+    [REQUEST_BLOCK] = {"block", RIGHT_ADMINISTER},
+    [REQUEST_RESET] = {"reset", RIGHT_ADMINISTER},
+    [REQUEST_SET_QUOTA] = {"set_quota", RIGHT_ADMINISTER},
+    [REQUEST_EXPLAIN] = {"explain", RIGHT_LOOK},
+    [REQUEST_THROTTLE] = {"throttle", RIGHT_CHARGE},
+    [REQUEST_FORGET] = {"forget", RIGHT_CHARGE},
+    [REQUEST_FIND] = {"find", RIGHT_LOOK},
 };
 
 static bool is_text(struct span text)
@@ -31,17 +48,17 @@ bool request_is_valid(const struct request *request)
 
 const char *request_verb_name(int verb)
 {
-    return verb >= 0 && verb < REQUEST_VERBS ? names[verb] : "unknown";
+    return verb >= 0 && verb < REQUEST_VERBS ? verbs[verb].name : "unknown";
 }
 
 bool request_is_charging(int verb)
 {
     assert(verb >= 0 && verb < REQUEST_VERBS);
-    return verb != REQUEST_PEEK && verb != REQUEST_EXPLAIN && verb != REQUEST_FIND;
+    return verbs[verb].right != RIGHT_LOOK;
 }
 
 bool request_is_administrative(int verb)
 {
     assert(verb >= 0 && verb < REQUEST_VERBS);
-    return verb == REQUEST_BLOCK || verb == REQUEST_RESET || verb == REQUEST_SET_QUOTA;
+    return verbs[verb].right == RIGHT_ADMINISTER;
 }
