@@ -41,6 +41,7 @@ int evaluation_accepts(struct stint_table *table, const struct rules *rules,
 int evaluation_init(struct evaluation *evaluation, struct stint_table *table,
                     struct stint_error *error)
 {
+    assert(table != NULL);
     *evaluation = (struct evaluation){.table = table};
     evaluation->keys = malloc(EVALUATION_KEYS_SIZE);
     if (evaluation->keys == NULL)
@@ -56,8 +57,42 @@ void evaluation_deinit(struct evaluation *evaluation)
     evaluation->ticket_rules = NULL;
 }
 
+static bool is_valid(const struct evaluation *evaluation, const struct target *target)
+{
+    size_t n_stores = evaluation->stores != NULL ? evaluation->stores->n_stores : 0;
+    bool is_stored = target->store != 0;
+    return target->part <= TARGET_SHADOW && target->hits <= TARGET_HITS_CHARGE &&
+           target->fallback <= FALLBACK_LOCAL && target->store <= n_stores &&
+           (target->part == TARGET_FREE || target->quota != NULL) &&
+           (target->part == TARGET_FREE || !target->is_replaced) &&
+           (target->fallback == FALLBACK_NONE || is_stored) &&
+           (!target->is_reserved || is_stored) && (!target->is_candidate_reserved || is_stored) &&
+           (!target->banned || target->over) && (!target->excluded || target->is_quota_mode) &&
+           (!target->made_ban || target->banned);
+}
+
+bool evaluation_is_valid(const struct evaluation *evaluation)
+{
+    const struct evaluation_stores *stores = evaluation->stores;
+    if (evaluation->table == NULL || evaluation->keys == NULL ||
+        evaluation->n_targets > TARGETS_MAX || evaluation->n_items > TARGETS_MAX ||
+        evaluation->n_unmatched > evaluation->n_targets ||
+        evaluation->keys_len > EVALUATION_KEYS_SIZE || evaluation->fault > BACKEND_AHEAD ||
+        (evaluation->is_ticket && evaluation->id == NULL) ||
+        (evaluation->is_taken_alone && evaluation->n_targets != 1) ||
+        (evaluation->reservation != NULL && evaluation->pending != NULL) ||
+        evaluation->ticket_store > (stores != NULL ? stores->n_stores : 0) ||
+        (evaluation->pending != NULL && !pending_is_valid(evaluation->pending)))
+        return false;
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (!is_valid(evaluation, &evaluation->targets[i]))
+            return false;
+    return true;
+}
+
 void evaluation_begin(struct evaluation *evaluation, uint64_t now_ns)
 {
+    assert(evaluation->table != NULL && evaluation->keys != NULL);
     evaluation->now_ns = max_u64(now_ns, table_mark(evaluation->table));
     evaluation->at_ns = evaluation->now_ns;
     evaluation->is_taken_alone = false;
@@ -76,6 +111,7 @@ void evaluation_begin(struct evaluation *evaluation, uint64_t now_ns)
     evaluation->is_ahead = false;
     evaluation->is_waiting = evaluation->is_too_early = evaluation->is_replayed = false;
     evaluation->fault = 0;
+    assert(evaluation_is_valid(evaluation));
 }
 
 static struct target *add_target(struct evaluation *evaluation, uint32_t cost)
@@ -98,6 +134,7 @@ static uint64_t rule_of(const struct target *target)
 
 static struct hash128 hash_of(const struct evaluation *evaluation, const struct target *target)
 {
+    assert(rule_of(target) != 0);
     const uint64_t *secret = evaluation->table->region.fixed.hash_key;
     return siphash13_128(secret, rule_of(target), target->key.ptr, target->key.len);
 }
@@ -105,7 +142,7 @@ static struct hash128 hash_of(const struct evaluation *evaluation, const struct 
 /* An override for the key replaces its rule and a quota that the request supplies. */
 static void find_own_quota(struct evaluation *evaluation, struct target *target)
 {
-    struct stint_quota *own = &evaluation->quotas[target - evaluation->targets];
+    struct stint_quota *own = &evaluation->quotas[evaluation_index(evaluation, target)];
     if (!overrides_any(evaluation->table) || rule_of(target) == 0 ||
         !overrides_find(evaluation->table, hash_of(evaluation, target), rule_of(target), own))
         return;
@@ -118,6 +155,7 @@ static void find_own_quota(struct evaluation *evaluation, struct target *target)
 static int set_own_quota(struct evaluation *evaluation, const struct target *target,
                          const struct stint_quota *quota, struct stint_error *error)
 {
+    assert(quota == NULL || quota->derived.checked == 1);
     struct hash128 hash = hash_of(evaluation, target);
     if (quota != NULL) {
         struct stint_quota own = *quota;
@@ -131,6 +169,7 @@ static int set_own_quota(struct evaluation *evaluation, const struct target *tar
 /* Undoes in reverse order, as a key may be there twice. */
 static void restore_own_quotas(struct evaluation *evaluation, size_t n_set)
 {
+    assert(n_set <= evaluation->n_targets);
     struct stint_error error; /* the caller gets the error of the one that failed */
     for (size_t i = n_set; i-- > 0;) {
         const struct target *target = &evaluation->targets[i];
@@ -141,6 +180,7 @@ static void restore_own_quotas(struct evaluation *evaluation, size_t n_set)
 int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota *quota,
                          struct stint_error *error)
 {
+    assert(evaluation_is_valid(evaluation));
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (rule_of(&evaluation->targets[i]) == 0)
             return err_set(error, STINT_E_MISMATCH, "no rule matches descriptor %zu", i + 1);
@@ -174,8 +214,9 @@ static void assign_store(const struct evaluation *evaluation, struct target *tar
 void evaluation_add_item(struct evaluation *evaluation, const struct stint_quota *quota,
                          struct span key, uint32_t cost)
 {
+    assert(quota->derived.checked == 1);
     struct target *target = add_target(evaluation, cost);
-    struct stint_quota *own = &evaluation->quotas[target - evaluation->targets];
+    struct stint_quota *own = &evaluation->quotas[evaluation_index(evaluation, target)];
     *own = *quota;
     if (own->rule == 0)
         own->rule = own->derived.params_hash[0];
@@ -184,11 +225,14 @@ void evaluation_add_item(struct evaluation *evaluation, const struct stint_quota
     target->part = TARGET_LIVE;
     find_own_quota(evaluation, target);
     assign_store(evaluation, target);
+    assert(evaluation_is_valid(evaluation));
 }
 
 void evaluation_add_throttle(struct evaluation *evaluation, const struct stint_quota *quota,
                              struct span key, uint32_t cost)
 {
+    assert(quota->derived.checked == 1 && evaluation->stores != NULL);
+    assert(evaluation->stores->throttle <= evaluation->stores->n_stores);
     struct target *target = add_target(evaluation, cost);
     *target = (struct target){.quota = quota,
                               .key = key,
@@ -203,6 +247,7 @@ void evaluation_add_throttle(struct evaluation *evaluation, const struct stint_q
 
 static bool append(struct evaluation *evaluation, const void *bytes, size_t len)
 {
+    assert(evaluation->keys_len <= EVALUATION_KEYS_SIZE);
     if (len > EVALUATION_KEYS_SIZE - evaluation->keys_len)
         return false;
     memcpy(evaluation->keys + evaluation->keys_len, bytes, len);
@@ -213,6 +258,7 @@ static bool append(struct evaluation *evaluation, const void *bytes, size_t len)
 /* Big-endian, so that a key is the same wherever it is made. */
 static bool append_number(struct evaluation *evaluation, uint64_t number, size_t size)
 {
+    assert(size == sizeof(number) || (size < sizeof(number) && number >> (8 * size) == 0));
     uint8_t bytes[sizeof(number)];
     for (size_t i = 0; i < size; i++)
         bytes[i] = (uint8_t)(number >> (8 * (size - 1 - i)));
@@ -234,6 +280,7 @@ static int key_of_override(struct evaluation *evaluation, struct span domain,
                            const struct descriptor *descriptor, struct span *key,
                            struct stint_error *error)
 {
+    assert(descriptor->n_entries >= 1);
     size_t from = evaluation->keys_len;
     bool fits = append_number(evaluation, OVERRIDE_RULE, sizeof(uint64_t)) &&
                 append_text(evaluation, domain);
@@ -253,6 +300,7 @@ static int key_of_override(struct evaluation *evaluation, struct span domain,
  */
 static bool has_unit_of(const struct rule *rule, const struct stint_quota *override)
 {
+    assert(override->derived.checked == 1);
     if (rule->unlimited || rule->quota.algorithm == STINT_CONCURRENCY)
         return false;
     uint64_t unit_ns =
@@ -264,6 +312,7 @@ static bool has_unit_of(const struct rule *rule, const struct stint_quota *overr
 static int limit_rule(struct stint_quota *own, const struct rule *rule, uint32_t limit,
                       struct stint_error *error)
 {
+    assert(!rule->unlimited);
     *own = rule->quota;
     own->limit = limit;
     own->burst = 0; /* that of the limit */
@@ -280,6 +329,7 @@ static void use_default_algorithm(struct stint_quota *own, const struct rules *r
     other.resolution = 0; /* of window alone */
     if (other.algorithm != own->algorithm && stint_quota_check(&other, &ignored) == 0)
         *own = other;
+    assert(own->derived.checked == 1);
 }
 
 /* A quota that the request supplies, for a descriptor with or without a rule. */
@@ -287,7 +337,8 @@ static int bring_quota(struct evaluation *evaluation, const struct evaluation_as
                        struct target *target, const struct stint_quota *quota,
                        struct stint_error *error)
 {
-    struct stint_quota *own = &evaluation->quotas[target - evaluation->targets];
+    assert(quota->derived.checked == 1 && target->key.ptr != NULL);
+    struct stint_quota *own = &evaluation->quotas[evaluation_index(evaluation, target)];
     const struct rule *rule = target->rule;
     struct stint_error ignored;
     target->quota = own;
@@ -307,6 +358,7 @@ static int match(struct evaluation *evaluation, const struct evaluation_ask *ask
                  const struct descriptor *descriptor, struct target *target,
                  struct stint_error *error)
 {
+    assert(evaluation->keys_len + RULES_KEY_MAX <= EVALUATION_KEYS_SIZE);
     struct rule_match found = {.rule = NULL};
     uint8_t *key = evaluation->keys + evaluation->keys_len;
     if (ask->rules == NULL)
@@ -352,10 +404,12 @@ static void assign_part(const struct evaluation *evaluation, struct target *targ
         target->part = TARGET_FREE;
     else
         target->part = is_shadow || target->is_all_shadow ? TARGET_SHADOW : TARGET_LIVE;
+    assert((target->part == TARGET_FREE) == (target->quota == NULL));
 }
 
 static bool replaces(const struct rule *rule, const struct rule *other)
 {
+    assert(rule != NULL && other != NULL);
     for (size_t i = 0; other->name[0] != '\0' && i < rule->n_replaces; i++)
         if (strcmp(rule->replaces[i], other->name) == 0)
             return true;
@@ -385,6 +439,8 @@ static void drop_replaced(struct evaluation *evaluation)
 int evaluation_add_descriptors(struct evaluation *evaluation, const struct evaluation_ask *ask,
                                struct stint_error *error)
 {
+    assert(ask->n_descriptors >= 1);
+    assert(evaluation->n_targets + ask->n_descriptors <= TARGETS_MAX);
     for (size_t i = 0; i < ask->n_descriptors; i++) {
         const struct descriptor *descriptor = &ask->descriptors[i];
         struct target *target =
@@ -407,6 +463,7 @@ int evaluation_add_descriptors(struct evaluation *evaluation, const struct evalu
         evaluation->domain =
             ask->rules != NULL ? rules_find_domain(ask->rules, ask->domain) : SIZE_MAX;
     drop_replaced(evaluation);
+    assert(evaluation_is_valid(evaluation));
     return 0;
 }
 
@@ -414,6 +471,7 @@ int evaluation_add_descriptors(struct evaluation *evaluation, const struct evalu
 
 void evaluation_leave_distant_shadows(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation));
     bool decides_in_table = false;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         if (target_asks(&evaluation->targets[i]) && evaluation->targets[i].store != 0)

@@ -157,6 +157,9 @@ int evaluation_init(struct evaluation *evaluation, struct stint_table *table,
                     struct stint_error *error);
 void evaluation_deinit(struct evaluation *evaluation);
 
+/* For asserts: between any two calls of the functions here. */
+bool evaluation_is_valid(const struct evaluation *evaluation);
+
 /* If the table already has later times from other callers, the latest of them is used. */
 void evaluation_begin(struct evaluation *evaluation, uint64_t now_ns);
 

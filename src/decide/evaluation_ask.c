@@ -11,12 +11,14 @@
 #include "base/wide_int.h"
 #include "decide/evaluation_local.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #define RETRY_AFTER_NS (1000 * NS_PER_MS) /* of a denial while a store is unavailable */
 
 static struct backend *store_at(const struct evaluation *evaluation, size_t at)
 {
+    assert(at >= 1 && at <= evaluation->stores->n_stores);
     return evaluation->stores->stores[at - 1];
 }
 
@@ -25,6 +27,7 @@ static struct backend *store_at(const struct evaluation *evaluation, size_t at)
 struct span evaluation_name_of(const struct target *target, const struct stint_quota *quota,
                                char space[EVALUATION_NAME_SIZE])
 {
+    assert(quota != NULL);
     const struct rule *rule = target->rule;
     bool is_apart =
         target->is_override && quota == target->quota && (rule == NULL || quota->rule != rule->id);
@@ -41,6 +44,7 @@ struct span evaluation_name_of(const struct target *target, const struct stint_q
 static struct backend_item item_of(const struct evaluation *evaluation, const struct target *target,
                                    const struct stint_quota *quota, uint32_t cost, char *space)
 {
+    assert(quota != NULL && target->store != 0);
     return (struct backend_item){
         .quota = quota,
         .rule = target->rule,
@@ -53,6 +57,7 @@ static struct backend_item item_of(const struct evaluation *evaluation, const st
 
 static void add_id(const struct evaluation *evaluation, struct backend_request *asked)
 {
+    assert(evaluation->id != NULL || !evaluation->is_ticket);
     asked->id = evaluation->id;
     asked->body = evaluation->body;
     asked->id_lifetime_ns = evaluation->id_lifetime_ns;
@@ -72,6 +77,7 @@ static bool refuses_id(const struct evaluation *evaluation, size_t at)
 static const struct backend_answer *ask(struct evaluation *evaluation, size_t store,
                                         struct backend_request *asked)
 {
+    assert(evaluation->pending != NULL && asked->n_items >= 1);
     asked->now_ns = evaluation->now_ns;
     asked->is_ahead = evaluation->is_ahead;
     const struct backend_answer *answer =
@@ -95,6 +101,7 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
         evaluation->fault_message = answer->error;
         return NULL;
     }
+    assert(answer->outcome == BACKEND_DECIDED || answer->outcome == BACKEND_FAILED);
     return answer;
 }
 
@@ -106,6 +113,7 @@ static struct stint_decision take_reserved(struct evaluation *evaluation,
                                            const struct stint_quota *quota,
                                            const struct stint_ask *ask)
 {
+    assert(evaluation->reservation != NULL && evaluation->pending == NULL);
     bool holds = quota->algorithm == STINT_CONCURRENCY;
     uint64_t holder = 0;
     struct undo undo;
@@ -124,6 +132,7 @@ struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
                                            const struct stint_quota *quota,
                                            const struct stint_ask *ask)
 {
+    assert(quota != NULL && ask->verb <= STINT_UNBOOK);
     bool is_new;
     union pending_result space, *note;
     if (evaluation->reservation != NULL && ask->verb == STINT_TAKE)
@@ -156,7 +165,8 @@ static uint64_t unavailable_since(struct evaluation *evaluation, const struct ta
 static uint8_t policy_of(struct evaluation *evaluation, struct target *target, uint8_t verb,
                          uint64_t unavailable_since_ns)
 {
-    struct stint_quota *local = &evaluation->locals[target - evaluation->targets];
+    assert(target->on_error == RULE_STORE_ERROR_LOCAL && target->store != 0);
+    struct stint_quota *local = &evaluation->locals[evaluation_index(evaluation, target)];
     if (!evaluation_local_quota(evaluation->stores, target, unavailable_since_ns,
                                 evaluation->now_ns, local))
         return target->rule != NULL ? target->rule->store.local_then : RULE_STORE_ERROR_DENY;
@@ -175,6 +185,7 @@ static uint8_t policy_of(struct evaluation *evaluation, struct target *target, u
  */
 static uint8_t note_policy(struct evaluation *evaluation, struct target *target, uint8_t verb)
 {
+    assert(target->fallback == FALLBACK_NONE);
     bool is_new;
     if (target->on_error != RULE_STORE_ERROR_LOCAL)
         return target->on_error;
@@ -193,6 +204,7 @@ static void fallback(struct evaluation *evaluation, struct target *target, uint8
     static const uint8_t fallbacks[] = {[RULE_STORE_ERROR_DENY] = FALLBACK_DENY,
                                         [RULE_STORE_ERROR_ALLOW] = FALLBACK_ALLOW,
                                         [RULE_STORE_ERROR_LOCAL] = FALLBACK_LOCAL};
+    assert(target->store != 0 && target->on_error <= RULE_STORE_ERROR_ERROR);
     if (target->fallback != FALLBACK_NONE)
         return;
     if (target->on_error == RULE_STORE_ERROR_ERROR) {
@@ -205,6 +217,7 @@ static void fallback(struct evaluation *evaluation, struct target *target, uint8
 
 static struct stint_decision fell_back(const struct target *target, uint8_t verb, uint32_t cost)
 {
+    assert(target->store != 0 && target->quota != NULL);
     uint32_t limit = most_units(target->quota);
     bool is_denied = target->fallback == FALLBACK_DENY && verb != BACKEND_REFUND;
     uint64_t wait_ns = target->fallback_wait_ns > 0 ? target->fallback_wait_ns : RETRY_AFTER_NS;
@@ -230,6 +243,7 @@ static struct stint_decision nothing_known(const struct stint_quota *quota)
 /* Quotas that refuse the id go first: grants under an id by others could not be given back. */
 static size_t store_to_ask(const struct evaluation *evaluation, size_t store)
 {
+    assert(store != 0);
     for (size_t i = 0; evaluation->id != NULL && i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
         if (target->part != TARGET_FREE && target->store != 0 &&
@@ -243,6 +257,7 @@ static size_t store_to_ask(const struct evaluation *evaluation, size_t store)
 static void make_shadow_id(const struct evaluation *evaluation, uint8_t mark,
                            uint8_t id[BACKEND_ID_LEN])
 {
+    assert(evaluation->id != NULL);
     memcpy(id, evaluation->id, BACKEND_ID_LEN);
     id[0] ^= mark / 2;
     id[1] ^= (uint8_t)(2 + mark % 2);
@@ -260,6 +275,8 @@ static const struct backend_answer *send(struct evaluation *evaluation, struct t
                                          const struct stint_quota *quota,
                                          const struct stint_ask *one)
 {
+    assert(target->part != TARGET_FREE);
+    assert(target->store == 0 || evaluation->pending != NULL);
     char space[EVALUATION_NAME_SIZE];
     uint8_t id[BACKEND_ID_LEN];
     size_t store = target->store;
@@ -271,7 +288,7 @@ static const struct backend_answer *send(struct evaluation *evaluation, struct t
     if (one->verb == STINT_BOOK) {
         add_id(evaluation, &asked);
     } else if (makes_record(evaluation, target, one)) {
-        size_t at = (size_t)(target - evaluation->targets);
+        size_t at = evaluation_index(evaluation, target);
         make_shadow_id(evaluation, (uint8_t)(at * 2 + (quota != target->quota)), id);
         add_id(evaluation, &asked);
         asked.id = id;
@@ -281,7 +298,7 @@ static const struct backend_answer *send(struct evaluation *evaluation, struct t
          * together.
          */
         memcpy(id, evaluation->id, sizeof(id));
-        id[0] ^= (uint8_t)(target - evaluation->targets);
+        id[0] ^= (uint8_t)evaluation_index(evaluation, target);
         id[1] ^= quota != target->quota;
         add_id(evaluation, &asked);
         asked.id = id;
@@ -299,6 +316,7 @@ static struct stint_decision read_answer(struct evaluation *evaluation, struct t
                                          const struct stint_ask *one,
                                          const struct backend_answer *answer)
 {
+    assert(answer == NULL || target->store != 0);
     if (target->store == 0)
         return evaluation_ask_table(evaluation, target, quota, one);
     if (answer == NULL)
@@ -319,8 +337,8 @@ static struct stint_decision read_answer(struct evaluation *evaluation, struct t
         struct stint_ask local = *one;
         if (local.verb == STINT_BOOK)
             local.verb = STINT_TAKE; /* a share has no queue */
-        return evaluation_ask_table(evaluation, target,
-                                    &evaluation->locals[target - evaluation->targets], &local);
+        return evaluation_ask_table(
+            evaluation, target, &evaluation->locals[evaluation_index(evaluation, target)], &local);
     }
     return fell_back(target, one->verb, one->cost);
 }
@@ -329,6 +347,7 @@ struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct t
                                          const struct stint_quota *quota,
                                          const struct stint_ask *ask)
 {
+    assert(evaluation_is_valid(evaluation));
     return read_answer(evaluation, target, quota, ask, send(evaluation, target, quota, ask));
 }
 
@@ -348,6 +367,7 @@ static struct stint_ask ask_of(const struct evaluation *evaluation, uint8_t verb
 static struct stint_ask look_of(const struct evaluation *evaluation,
                                 const struct evaluation_step *step)
 {
+    assert(step->hits != TARGET_HITS_TAKE);
     uint32_t cost = evaluation->checks_debt && algorithm_has_debt(step->quota) ? 0 : 1;
     if (step->hits == TARGET_HITS_CHARGE)
         cost = step->target->cost;
@@ -361,6 +381,7 @@ static bool charges_now(const struct evaluation_step *step)
 
 static void send_hits(struct evaluation *evaluation, struct evaluation_step *step)
 {
+    assert(step->target->store != 0 && step->looked == NULL);
     struct target *target = step->target;
     const struct stint_ask look = look_of(evaluation, step);
     const struct stint_ask charge = ask_of(evaluation, STINT_CHARGE, target->cost);
@@ -380,6 +401,7 @@ static struct stint_decision read_step(struct evaluation *evaluation,
 /* The numbers of an allowed peek are those of a take: one unit less. */
 static struct stint_decision put_back(struct stint_decision decision)
 {
+    assert(decision.outcome == STINT_ALLOW);
     decision.granted = 0;
     decision.remaining = (uint32_t)min_u64((uint64_t)decision.remaining + 1, decision.limit);
     if (decision.remaining == decision.limit)
@@ -391,6 +413,7 @@ static struct stint_decision put_back(struct stint_decision decision)
 static struct stint_decision check(struct evaluation *evaluation,
                                    const struct evaluation_step *step)
 {
+    assert(step->hits == TARGET_HITS_CHECK);
     const struct stint_ask one = ask_of(evaluation, STINT_PEEK, 1);
     const struct stint_ask metrics = ask_of(evaluation, STINT_PEEK, 0);
     bool wants_one = look_of(evaluation, step).cost > 0;
@@ -424,6 +447,7 @@ static struct stint_decision deny(struct evaluation *evaluation, const struct ev
 static bool charge(struct evaluation *evaluation, const struct evaluation_step *step,
                    struct stint_decision *decision)
 {
+    assert(step->hits == TARGET_HITS_CHARGE && step->charges);
     struct target *target = step->target;
     const struct stint_ask look = look_of(evaluation, step);
     const struct stint_ask ask = ask_of(evaluation, STINT_CHARGE, target->cost);
@@ -432,6 +456,7 @@ static bool charge(struct evaluation *evaluation, const struct evaluation_step *
     bool fits = before.outcome == STINT_ALLOW && decision->outcome == STINT_ALLOW;
     if (step->quota == target->quota)
         target->fitted = fits ? target->cost : (uint32_t)min_u64(before.remaining, target->cost);
+    assert(target->fitted <= target->cost);
     if (!fits)
         *decision = deny(evaluation, step, *decision);
     return !fits;
@@ -469,6 +494,7 @@ static bool is_over(const struct stint_decision *decision, const struct stint_as
 static void end_step(struct evaluation *evaluation, const struct evaluation_step *step,
                      evaluation_step_end *end)
 {
+    assert(step->quota != NULL && step->target->part != TARGET_FREE);
     struct stint_decision decision;
     bool over;
     if (step->hits != TARGET_HITS_TAKE) {
@@ -483,6 +509,7 @@ static void end_step(struct evaluation *evaluation, const struct evaluation_step
 void evaluation_run_steps(struct evaluation *evaluation, struct evaluation_step *steps, size_t n,
                           evaluation_step_end *end)
 {
+    assert(evaluation_is_valid(evaluation) && n <= 2 * (size_t)TARGETS_MAX);
     size_t n_in_stores = 0;
     for (size_t i = 0; i < n; i++)
         if (steps[i].target->store == 0)
@@ -504,6 +531,8 @@ void evaluation_run_steps(struct evaluation *evaluation, struct evaluation_step 
 const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation, uint8_t verb,
                                                    const uint8_t *shadow_mark, size_t item)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
+    assert(verb >= BACKEND_SETTLE && item < evaluation->n_targets);
     struct backend_item items[TARGETS_MAX];
     char spaces[TARGETS_MAX][EVALUATION_NAME_SIZE];
     uint8_t id[BACKEND_ID_LEN];
@@ -531,6 +560,7 @@ const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation
 
 static bool is_in(const struct target *target, size_t store)
 {
+    assert(store != 0);
     return target->store == store && target->fallback == FALLBACK_NONE && target_takes(target);
 }
 
@@ -552,6 +582,7 @@ static size_t gather_group(struct evaluation *evaluation, size_t store, uint32_t
 static void ask_group(struct evaluation *evaluation, size_t store, uint8_t verb, uint32_t most,
                       struct evaluation_group *group)
 {
+    assert(group->answer == NULL && most > 0);
     struct backend_item items[TARGETS_MAX];
     char spaces[TARGETS_MAX][EVALUATION_NAME_SIZE];
     size_t n = gather_group(evaluation, store, most, items, spaces);
@@ -567,6 +598,7 @@ static void ask_group(struct evaluation *evaluation, size_t store, uint8_t verb,
 static void show_binding(struct evaluation *evaluation, size_t store,
                          const struct backend_answer *answer)
 {
+    assert(answer->sum.outcome != STINT_ALLOW);
     struct target *binding = NULL;
     size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -588,6 +620,7 @@ static void show_binding(struct evaluation *evaluation, size_t store,
 static void settle_group(struct evaluation *evaluation, size_t store, uint8_t verb,
                          struct evaluation_group *group)
 {
+    assert(group->granted == 0);
     const struct backend_answer *answer = group->answer;
     size_t n = 0;
     if (answer == NULL)
@@ -627,6 +660,7 @@ static void settle_group(struct evaluation *evaluation, size_t store, uint8_t ve
 static void take_back(struct evaluation *evaluation, size_t store,
                       const struct evaluation_group *group, uint32_t units)
 {
+    assert(units > 0 && units <= group->granted);
     struct backend_item items[TARGETS_MAX];
     char spaces[TARGETS_MAX][EVALUATION_NAME_SIZE];
     size_t n = 0;
@@ -653,6 +687,8 @@ static void take_back(struct evaluation *evaluation, size_t store,
 void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t most,
                            struct evaluation_group *groups)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->pending != NULL);
+    assert(evaluation->stores->n_stores <= EVALUATION_STORES_MAX);
     size_t n_stores = evaluation->stores->n_stores;
     for (size_t store = 1; store <= n_stores; store++) {
         groups[store - 1] = (struct evaluation_group){.answer = NULL};
@@ -673,6 +709,7 @@ void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t
 void evaluation_take_back(struct evaluation *evaluation, const struct evaluation_group *groups,
                           uint32_t kept)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->pending != NULL);
     for (size_t store = 1; store <= evaluation->stores->n_stores; store++)
         if (groups[store - 1].granted > kept)
             take_back(evaluation, store, &groups[store - 1], groups[store - 1].granted - kept);

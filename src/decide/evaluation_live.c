@@ -30,6 +30,7 @@ static bool passes_in_quota_mode(const struct target *target)
 /* Whether the live targets, as decided, deny the request; one may be left out. */
 static bool is_denied_without(const struct evaluation *evaluation, size_t except)
 {
+    assert(except == NO_TARGET || except < evaluation->n_targets);
     size_t quota_modes_over = 0;
     bool any_passes = false;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -51,6 +52,7 @@ bool evaluation_is_denied(const struct evaluation *evaluation)
 
 bool evaluation_would_be_denied(const struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation));
     bool any_over = false, any_passes = false;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
@@ -100,6 +102,7 @@ static const struct target *first_to_return(const struct evaluation *evaluation)
 
 static bool binds_more(const struct target *a, const struct target *b)
 {
+    assert(a != NULL);
     if (b == NULL || a->decision.outcome != b->decision.outcome)
         return b == NULL || a->decision.outcome > b->decision.outcome;
     return list_has_less(&a->decision, &b->decision);
@@ -119,15 +122,17 @@ static struct stint_decision sum_denied(const struct evaluation *evaluation)
     }
     assert(binding != NULL); /* only needed because another one denies */
     struct stint_decision sum = binding->decision;
-    sum.binding = (uint8_t)(binding - evaluation->targets);
+    sum.binding = (uint8_t)evaluation_index(evaluation, binding);
     sum.retry_after_ns = retry_after_ns;
     sum.granted = 0;
+    assert(sum.outcome != STINT_ALLOW);
     return sum;
 }
 
 /* Where no live quota decides, the numbers are those of a shadow one: this gives at least some. */
 static struct stint_decision sum_allowed(const struct evaluation *evaluation)
 {
+    assert(evaluation->n_targets > 0);
     static const uint8_t parts[] = {TARGET_LIVE, TARGET_SHADOW, TARGET_FREE};
     const struct target *binding = NULL;
     for (size_t part = 0; binding == NULL && part < sizeof(parts); part++)
@@ -139,13 +144,15 @@ static struct stint_decision sum_allowed(const struct evaluation *evaluation)
         }
     for (size_t i = 0; binding == NULL && i < evaluation->n_targets; i++)
         binding = &evaluation->targets[i];
+    assert(binding != NULL);
     struct stint_decision sum = binding->decision;
-    sum.binding = (uint8_t)(binding - evaluation->targets);
+    sum.binding = (uint8_t)evaluation_index(evaluation, binding);
     return sum;
 }
 
 struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool is_denied)
 {
+    assert(evaluation_is_valid(evaluation));
     return is_denied ? sum_denied(evaluation) : sum_allowed(evaluation);
 }
 
@@ -154,6 +161,7 @@ struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool i
 /* The latest end of all that blocks the key; 0: not blocked. */
 static uint64_t blocked_until(struct evaluation *evaluation, const struct target *target)
 {
+    assert(target_asks(target));
     struct stint_table *table = evaluation->table;
     uint64_t now_ns = evaluation->now_ns, until_ns = 0;
     if (target_has_ban(target))
@@ -168,6 +176,7 @@ static uint64_t blocked_until(struct evaluation *evaluation, const struct target
 static void deny_until(const struct evaluation *evaluation, struct target *target,
                        uint64_t until_ns)
 {
+    assert(target->quota != NULL && until_ns > evaluation->now_ns);
     uint32_t capacity = most_units(target->quota);
     uint64_t wait_ns = until_ns - evaluation->now_ns;
     target->banned = true;
@@ -185,6 +194,7 @@ static void deny_until(const struct evaluation *evaluation, struct target *targe
 /* The results of the first run of the request: bans may have been added since. */
 static void recall_blocks(struct evaluation *evaluation, const union pending_result *notes)
 {
+    assert(notes != NULL);
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (notes[i].blocked_until_ns > 0)
             deny_until(evaluation, &evaluation->targets[i], notes[i].blocked_until_ns);
@@ -198,6 +208,7 @@ static bool any_may_be_blocked(const struct evaluation *evaluation)
 
 static void find_blocks(struct evaluation *evaluation, union pending_result *notes)
 {
+    assert((notes != NULL) == (evaluation->pending != NULL));
     if (!any_may_be_blocked(evaluation))
         return;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -216,6 +227,7 @@ static void find_blocks(struct evaluation *evaluation, union pending_result *not
 /* Whether there are no blocks, now and in the first run of the request. */
 static bool knows_of_no_blocks(const struct evaluation *evaluation)
 {
+    assert(evaluation->pending != NULL);
     struct pending *pending = evaluation->pending;
     if (pending->blocks == PENDING_BLOCKS_UNKNOWN)
         pending->blocks =
@@ -225,6 +237,7 @@ static bool knows_of_no_blocks(const struct evaluation *evaluation)
 
 void evaluation_find_blocks(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation));
     bool is_new = true;
     union pending_result *notes = NULL;
     if (evaluation->pending != NULL) {
@@ -244,6 +257,7 @@ void evaluation_find_blocks(struct evaluation *evaluation)
 /* Once for a request, however often it runs. */
 static struct ban_made count_denial(struct evaluation *evaluation, const struct target *target)
 {
+    assert(target->over && target_has_ban(target));
     bool is_new;
     union pending_result space, *note;
     note = evaluation_note(evaluation, PENDING_BAN, 1, &space, &is_new);
@@ -286,6 +300,7 @@ static bool is_asked(const struct target *target)
 static void end_live_hits(struct evaluation *evaluation, const struct evaluation_step *step,
                           const struct stint_decision *decision, bool is_over)
 {
+    assert(step->hits != TARGET_HITS_TAKE && target_asks(step->target));
     struct target *target = step->target;
     (void)evaluation;
     target->is_settled = true;
@@ -330,12 +345,14 @@ bool evaluation_gather(struct evaluation *evaluation)
             .cost = target->cost,
         };
     }
+    assert(evaluation->n_items <= evaluation->n_targets);
     return evaluation->n_items > 0;
 }
 
 /* The collected targets, as a list. False: never allowed; the targets then have that result. */
 static bool make_list(struct evaluation *evaluation)
 {
+    assert(evaluation->n_items > 0);
     if (list_init(&evaluation->list, evaluation->table, evaluation->items, evaluation->n_items,
                   evaluation->now_ns))
         return true;
@@ -362,6 +379,7 @@ static void hand_out(struct evaluation *evaluation)
 
 struct stint_decision evaluation_stands(struct evaluation *evaluation, struct target *target)
 {
+    assert(target->part != TARGET_FREE);
     const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = STINT_PEEK};
     struct stint_decision decision = evaluation_ask_one(evaluation, target, target->quota, &ask);
     decision.outcome = STINT_ALLOW;
@@ -404,6 +422,7 @@ static uint64_t latest_entered(const struct evaluation *evaluation)
 
 void evaluation_go_on(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation));
     bool is_new;
     union pending_result space, *note;
     if (!evaluation_asks_table(evaluation))
@@ -419,6 +438,7 @@ void evaluation_go_on(struct evaluation *evaluation)
 /* Of a key and a quota as stint_take() accepts them, and no key is blocked. */
 static bool may_hash(const struct evaluation *evaluation, const struct stint_item *item)
 {
+    assert(item->quota != NULL);
     return item->key_len <= STINT_KEY_MAX && item->quota->derived.checked == 1 &&
            !item->quota->initial_set && !table_has_blocks(evaluation->table, evaluation->now_ns);
 }
@@ -426,6 +446,7 @@ static bool may_hash(const struct evaluation *evaluation, const struct stint_ite
 /* Most requests have one limit: it uses the same take as the library. */
 static void take_one(struct evaluation *evaluation)
 {
+    assert(evaluation->n_items == 1);
     const struct stint_item *item = &evaluation->items[0];
     struct target *target = &evaluation->targets[evaluation->target_of[0]];
     if (evaluation->n_targets == 1 && keeps_times(item->quota)) {
@@ -450,6 +471,7 @@ static void take_one(struct evaluation *evaluation)
 
 static void decide_gathered(struct evaluation *evaluation, bool charges)
 {
+    assert(evaluation->n_items > 0);
     if (charges && evaluation->n_items == 1) {
         take_one(evaluation);
     } else if (make_list(evaluation)) {
@@ -464,6 +486,7 @@ static void decide_gathered(struct evaluation *evaluation, bool charges)
 /* The decisions of this run are kept for later ones, or those of an earlier run repeated. */
 static void note_gathered(struct evaluation *evaluation, union pending_result *notes, bool is_new)
 {
+    assert(notes != NULL && evaluation->pending != NULL);
     for (size_t i = 0; i < evaluation->n_items; i++) {
         struct target *target = &evaluation->targets[evaluation->target_of[i]];
         if (is_new)
@@ -497,6 +520,7 @@ static void ask_gathered(struct evaluation *evaluation, bool charges)
 
 static uint32_t upto_list(struct evaluation *evaluation, uint32_t most)
 {
+    assert(most > 0);
     if (!make_list(evaluation))
         return 0;
     struct stint_decision sum = list_take_upto(&evaluation->list, most);
@@ -570,6 +594,7 @@ static void take_round(struct evaluation *evaluation, bool charges)
 
 bool evaluation_ask_live(struct evaluation *evaluation, bool charges)
 {
+    assert(evaluation_is_valid(evaluation));
     evaluation_find_blocks(evaluation);
     ask_hits(evaluation, charges);
     if (evaluation_is_to_wait(evaluation))
@@ -590,6 +615,7 @@ bool evaluation_ask_live(struct evaluation *evaluation, bool charges)
 /* Equal targets share what is left. */
 static uint32_t times_gathered(const struct evaluation *evaluation, size_t i)
 {
+    assert(i < evaluation->n_items);
     const struct stint_item *item = &evaluation->items[i];
     uint32_t times = 0;
     for (size_t j = 0; j < evaluation->n_items; j++) {
@@ -597,12 +623,14 @@ static uint32_t times_gathered(const struct evaluation *evaluation, size_t i)
         times += other->key_len == item->key_len && other->quota->rule == item->quota->rule &&
                  memcmp(other->key, item->key, item->key_len) == 0;
     }
+    assert(times > 0);
     return times;
 }
 
 /* The most that the table would grant of each; targets that have nothing are over. */
 static uint32_t look_at_table(struct evaluation *evaluation, uint32_t most)
 {
+    assert(evaluation->pending != NULL && most > 0);
     if (!evaluation_gather(evaluation))
         return most;
     ask_gathered(evaluation, false);
@@ -628,6 +656,7 @@ static uint32_t look_at_table(struct evaluation *evaluation, uint32_t most)
 static uint32_t least_granted(const struct evaluation *evaluation,
                               const struct evaluation_group *groups, uint32_t most)
 {
+    assert(evaluation->pending != NULL);
     for (size_t store = 0; store < evaluation->stores->n_stores; store++)
         if (groups[store].answer != NULL)
             most = (uint32_t)min_u64(most, groups[store].granted);
@@ -640,6 +669,7 @@ static uint32_t least_granted(const struct evaluation *evaluation,
  */
 static uint32_t upto_round(struct evaluation *evaluation, uint32_t most)
 {
+    assert(most > 0);
     struct evaluation_group groups[EVALUATION_STORES_MAX];
     bool is_shared = evaluation->pending != NULL;
     uint32_t granted = is_shared ? look_at_table(evaluation, most) : most;
@@ -661,9 +691,11 @@ static uint32_t upto_round(struct evaluation *evaluation, uint32_t most)
 
 uint32_t evaluation_upto_live(struct evaluation *evaluation, uint32_t most)
 {
+    assert(evaluation_is_valid(evaluation) && most > 0);
     evaluation_find_blocks(evaluation);
     while (!evaluation_is_denied(evaluation)) {
         uint32_t granted = upto_round(evaluation, most);
+        assert(granted <= most);
         if (granted > 0 || evaluation_is_to_wait(evaluation))
             return granted;
         if (evaluation_is_denied(evaluation) || !exclude(evaluation))
@@ -681,6 +713,7 @@ uint32_t evaluation_upto_live(struct evaluation *evaluation, uint32_t most)
 static void end_shadow(struct evaluation *evaluation, const struct evaluation_step *step,
                        const struct stint_decision *decision, bool is_over)
 {
+    assert(step->target->part == TARGET_SHADOW || step->quota != step->target->quota);
     struct target *target = step->target;
     (void)evaluation;
     if (step->quota != target->quota) {
@@ -702,10 +735,11 @@ static void end_shadow(struct evaluation *evaluation, const struct evaluation_st
 static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_t verb,
                           uint32_t most, struct target *target, struct evaluation_step *steps)
 {
-    bool has_candidate = target->rule != NULL && target->rule->has_shadow;
+    assert(at < evaluation->n_targets);
+    const struct stint_quota *candidate = target_candidate(target);
     bool is_shadow = target->part == TARGET_SHADOW;
     size_t n = 0;
-    if (target->part == TARGET_FREE || target->is_refund || (!is_shadow && !has_candidate))
+    if (target->part == TARGET_FREE || target->is_refund || (!is_shadow && candidate == NULL))
         return 0;
     bool was_charged = evaluation->has_charged && target->store != evaluation->ticket_store;
     bool is_refused =
@@ -721,15 +755,16 @@ static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_
     };
     if (is_shadow)
         steps[n++] = step;
-    if (has_candidate) {
+    if (candidate != NULL) {
         steps[n] = step;
-        steps[n++].quota = &target->rule->shadow;
+        steps[n++].quota = candidate;
     }
     return n;
 }
 
 void evaluation_ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_t most)
 {
+    assert(evaluation_is_valid(evaluation));
     struct evaluation_step steps[2 * TARGETS_MAX];
     size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++)
@@ -742,6 +777,7 @@ void evaluation_ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_
 
 void evaluation_count_denial(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation));
     look_again(evaluation);
     count_denials(evaluation);
 }
@@ -749,6 +785,7 @@ void evaluation_count_denial(struct evaluation *evaluation)
 /* The list does not show which item denies: each target is peeked. */
 struct stint_decision evaluation_refuse(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->pending == NULL);
     evaluation_ask_live(evaluation, false);
     if (evaluation_is_denied(evaluation))
         look_again(evaluation);

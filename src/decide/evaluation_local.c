@@ -8,6 +8,7 @@
 #include "algorithm/gcra.h"
 #include "base/siphash.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define LOCAL_FOR_NS NS_PER_MIN /* of a quota without a rule */
@@ -25,6 +26,7 @@ struct place_in_line {
 
 static struct place_in_line in_line(const struct target *target, const char *name)
 {
+    assert(target->quota != NULL && name != NULL);
     struct hash128 key =
         siphash13_128(order_secret, target->quota->rule, target->key.ptr, target->key.len);
     const uint64_t secret[2] = {key.lo, key.hi};
@@ -66,12 +68,14 @@ struct share {
 
 static uint32_t share_of(const struct share *share, uint32_t units)
 {
+    assert(share->of > 0);
     return units / share->of + (share->rank < units % share->of);
 }
 
 /* A quota whose T is exactly this many ticks, or a little more where units are in months. */
 static void set_interval(struct stint_quota *local, uint64_t ticks)
 {
+    assert(ticks > 0);
     uint32_t times = ticks < NS_PER_US ? (uint32_t)(NS_PER_US / ticks) + 1 : 1;
     local->limit = times << GCRA_TICKS_PER_NS_LOG2;
     local->period_ns = ticks * times;
@@ -87,6 +91,7 @@ static void set_interval(struct stint_quota *local, uint64_t ticks)
  */
 static void divide_gcra(struct stint_quota *local, const struct share *share)
 {
+    assert(local->algorithm == STINT_GCRA && share->of > 0);
     struct share among = *share;
     if (local->burst < among.of && among.rank != UINT32_MAX)
         among.of = local->burst;
@@ -108,6 +113,7 @@ static void divide_gcra(struct stint_quota *local, const struct share *share)
  */
 static void divide_buckets(struct stint_quota *local, const struct share *share)
 {
+    assert(local->algorithm == STINT_BUCKETS && share->of > 0);
     uint32_t slack = local->count_slack;
     local->limit = share_of(share, local->limit);
     if (slack > 0)
@@ -147,6 +153,7 @@ static unsigned nodes_of(const struct evaluation_stores *stores)
 /* Whether a remainder is left, which goes by the order of nodes. */
 static bool divides_evenly(const struct stint_quota *quota, unsigned nodes)
 {
+    assert(nodes > 0);
     return quota->limit % nodes == 0 &&
            (quota->algorithm != STINT_GCRA || quota->burst % nodes == 0);
 }
@@ -155,6 +162,7 @@ bool evaluation_local_quota(const struct evaluation_stores *stores, const struct
                             uint64_t unavailable_since_ns, uint64_t now_ns,
                             struct stint_quota *local)
 {
+    assert(target->quota != NULL && target->quota->derived.checked == 1);
     struct share share = {.of = nodes_of(stores), .rank = UINT32_MAX};
     uint64_t for_ns = target->rule != NULL ? target->rule->store.local_for_ns : LOCAL_FOR_NS;
     if (sub_floor(now_ns, unavailable_since_ns) >= for_ns)
@@ -163,6 +171,7 @@ bool evaluation_local_quota(const struct evaluation_stores *stores, const struct
         share.rank = rank_of(stores, target);
     *local = *target->quota;
     divide(local, &share);
+    assert(local->derived.checked == 1);
     return true;
 }
 
@@ -170,6 +179,7 @@ bool evaluation_local_quota(const struct evaluation_stores *stores, const struct
 
 uint64_t evaluation_local_full_until(const struct target *target, uint64_t unavailable_since_ns)
 {
+    assert(target->quota != NULL);
     if (target->rule != NULL && target->rule->store.local_empty)
         return 0;
     return add_sat(unavailable_since_ns, rule_counts_for_ns(target->quota));

@@ -10,6 +10,8 @@
 #include "decide/evaluation.h"
 #include "decide/pending.h"
 
+#include <assert.h>
+
 /* The decision where nothing limits. */
 static inline struct stint_decision decision_unlimited(uint32_t cost)
 {
@@ -18,6 +20,13 @@ static inline struct stint_decision decision_unlimited(uint32_t cost)
                                    .granted = cost,
                                    .limit = UINT32_MAX,
                                    .remaining = UINT32_MAX};
+}
+
+static inline size_t evaluation_index(const struct evaluation *evaluation,
+                                      const struct target *target)
+{
+    assert(target >= evaluation->targets && target < evaluation->targets + evaluation->n_targets);
+    return (size_t)(target - evaluation->targets);
 }
 
 static inline bool target_asks(const struct target *target)
@@ -35,6 +44,12 @@ static inline bool target_takes(const struct target *target)
 static inline bool target_has_ban(const struct target *target)
 {
     return target->rule != NULL && target->rule->ban.after > 0;
+}
+
+/* The second quota of its rule; NULL: none. */
+static inline const struct stint_quota *target_candidate(const struct target *target)
+{
+    return target->rule != NULL && target->rule->has_shadow ? &target->rule->shadow : NULL;
 }
 
 /* Units of a target that stay charged if its reservation is never settled. */

@@ -54,6 +54,7 @@ struct out {
 
 static void put(struct out *out, const void *bytes, size_t len)
 {
+    assert(out->bytes != NULL && (bytes != NULL || len == 0));
     if (len > 0 && out->len <= TICKET_BYTES_MAX && len <= TICKET_BYTES_MAX - out->len)
         memcpy(out->bytes + out->len, bytes, len);
     out->len += len;
@@ -61,6 +62,7 @@ static void put(struct out *out, const void *bytes, size_t len)
 
 static void put_number(struct out *out, uint64_t number, size_t size)
 {
+    assert(size <= sizeof(number));
     uint8_t bytes[sizeof(number)];
     for (size_t i = 0; i < size; i++)
         bytes[i] = (uint8_t)(number >> (8 * (size - 1 - i)));
@@ -75,6 +77,7 @@ static void put_text(struct out *out, struct span text)
 
 static const char *label_of(const struct evaluation_stores *stores, size_t store)
 {
+    assert(store >= 1 && store <= stores->n_stores);
     return stores->labels != NULL ? stores->labels[store - 1] : "";
 }
 
@@ -86,6 +89,7 @@ static bool is_leased(const struct target *target)
 /* Tells apart the limits that one request charges beside the live ones. */
 static uint8_t shadow_mark(size_t target, bool is_candidate)
 {
+    assert(target < TARGETS_MAX);
     return (uint8_t)(target * 2 + is_candidate);
 }
 
@@ -97,6 +101,7 @@ struct charged {
 
 static void put_item(struct out *out, const struct evaluation *evaluation, struct charged item)
 {
+    assert(item.target < evaluation->n_targets);
     char text[QUOTA_TEXT_MAX], space[EVALUATION_NAME_SIZE];
     const struct target *target = &evaluation->targets[item.target];
     const struct rule *rule = target->rule;
@@ -166,6 +171,7 @@ static size_t find_items(const struct evaluation *evaluation,
 static size_t write_items(const struct evaluation *evaluation, uint8_t *bytes,
                           const struct charged *items, size_t n)
 {
+    assert(n <= TARGETS_MAX && evaluation->id != NULL);
     struct out out = {.bytes = bytes};
     put_number(&out, VERSION, 1);
     put(&out, evaluation->id, BACKEND_ID_LEN);
@@ -195,11 +201,13 @@ static size_t store_of(const struct evaluation *evaluation)
 
 size_t evaluation_ticket_write(const struct evaluation *evaluation, uint8_t bytes[TICKET_BYTES_MAX])
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
     struct charged items[TARGETS_MAX] = {{0, false}};
     size_t n_live = find_items(evaluation, is_charged, items);
     size_t n = add_shadows(evaluation, items, n_live), len;
     while ((len = write_items(evaluation, bytes, items, n)) > TICKET_BYTES_MAX && n > n_live)
         n--;
+    assert(len <= TICKET_BYTES_MAX);
     return len;
 }
 
@@ -211,6 +219,7 @@ const uint8_t *evaluation_ticket_id(struct span ticket)
 
 bool evaluation_ticket_expires(const struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation));
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
         if ((is_charged(target) || target->is_reserved) &&
@@ -225,6 +234,7 @@ bool evaluation_ticket_expires(const struct evaluation *evaluation)
 
 static bool cut(struct span *rest, size_t len, struct span *part)
 {
+    assert(rest->ptr != NULL || rest->len == 0);
     if (len > rest->len)
         return false;
     *part = span_of(rest->ptr, len);
@@ -234,6 +244,7 @@ static bool cut(struct span *rest, size_t len, struct span *part)
 
 static bool cut_number(struct span *rest, size_t size, uint64_t *number)
 {
+    assert(size <= sizeof(*number));
     struct span bytes;
     if (!cut(rest, size, &bytes))
         return false;
@@ -252,6 +263,7 @@ static bool cut_text(struct span *rest, size_t max, struct span *text)
 /* A text for a C string: without a zero byte. */
 static bool cut_string(struct span *rest, char *out, size_t size)
 {
+    assert(size > 0);
     struct span text;
     if (!cut_text(rest, size - 1, &text) || (text.len > 0 && memchr(text.ptr, 0, text.len) != NULL))
         return false;
@@ -278,6 +290,7 @@ static bool cut_quota(struct span *rest, struct stint_quota *quota)
 /* The fields after the flags, if they are set. */
 static bool cut_said(struct evaluation *evaluation, struct span *rest, uint64_t flags)
 {
+    assert(evaluation->n_targets < TARGETS_MAX && evaluation->ticket_rules != NULL);
     size_t at = evaluation->n_targets;
     struct target *target = &evaluation->targets[at];
     struct ticket_rules *memory = evaluation->ticket_rules;
@@ -296,6 +309,7 @@ static bool cut_said(struct evaluation *evaluation, struct span *rest, uint64_t 
 
 static bool cut_item(struct evaluation *evaluation, struct span *rest, size_t store)
 {
+    assert(store >= 1 && store <= evaluation->stores->n_stores);
     size_t at = evaluation->n_targets;
     struct target *target = &evaluation->targets[at];
     struct ticket_rules *memory = evaluation->ticket_rules;
@@ -336,6 +350,7 @@ static int refuse_ticket(struct stint_error *error)
 int evaluation_add_ticket(struct evaluation *evaluation, struct span ticket,
                           struct stint_error *error)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets == 0);
     struct span rest, id, label, sum = ticket;
     uint64_t version, n_items, told;
     if (ticket.len < SUM_SIZE || !cut(&sum, ticket.len - SUM_SIZE, &rest) ||
@@ -362,6 +377,7 @@ int evaluation_add_ticket(struct evaluation *evaluation, struct span ticket,
     evaluation->id_lifetime_ns = 0;
     evaluation->is_ticket = true;
     evaluation->ticket_store = store;
+    assert(evaluation_is_valid(evaluation));
     return STINT_OK;
 }
 
@@ -416,6 +432,8 @@ static bool any_expires(const struct evaluation *evaluation)
 
 bool evaluation_begin_ticket(struct evaluation *evaluation, bool books, uint64_t lifetime_ns)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->pending != NULL);
+    assert(evaluation->id != NULL && !evaluation->is_ticket);
     evaluation->ticket_store = store_of(evaluation);
     if (!books && any_expires(evaluation))
         evaluation->longer_ns = EXPIRE_WITHIN_NS;
@@ -434,6 +452,7 @@ bool evaluation_begin_ticket(struct evaluation *evaluation, bool books, uint64_t
 /* A fallback gives no tickets: the store has granted something. */
 bool evaluation_has_ticket(const struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
     for (size_t i = 0; evaluation->ticket_store != 0 && i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
         if (target->is_reserved || (is_charged(target) && target->fallback == FALLBACK_NONE))
@@ -448,6 +467,7 @@ bool evaluation_has_ticket(const struct evaluation *evaluation)
 static const struct backend_answer *ask_shadow(struct evaluation *evaluation, size_t i,
                                                uint8_t verb)
 {
+    assert(i < evaluation->n_targets && evaluation->targets[i].part == TARGET_SHADOW);
     uint8_t fault = evaluation->fault;
     const char *message = evaluation->fault_message;
     const struct backend_answer *answer =
@@ -470,6 +490,7 @@ static bool has_live(const struct evaluation *evaluation)
  */
 static const struct backend_answer *ask_records(struct evaluation *evaluation, uint8_t verb)
 {
+    assert(evaluation->ticket_rules != NULL && evaluation->n_targets > 0);
     const struct backend_answer *answer = NULL;
     size_t first = 0;
     if (has_live(evaluation)) {
@@ -506,6 +527,7 @@ static bool set_kept(struct evaluation *evaluation)
 static uint64_t not_returned(const struct evaluation *evaluation,
                              const struct backend_answer *answer)
 {
+    assert(answer->outcome == BACKEND_DECIDED);
     uint64_t units = 0;
     size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -523,6 +545,7 @@ static uint64_t not_returned(const struct evaluation *evaluation,
 struct stint_decision evaluation_expire(struct evaluation *evaluation,
                                         struct evaluation_expired *expired)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
     *expired = (struct evaluation_expired){.action = STINT_EXPIRY_KEEP};
     if (!set_kept(evaluation)) {
         evaluation->fault = BACKEND_GONE;
@@ -544,6 +567,7 @@ struct stint_decision evaluation_expire(struct evaluation *evaluation,
 /* A ticket that is over may not have been expired yet: the caller with the ticket does it now. */
 static void expire_late(struct evaluation *evaluation, struct evaluation_expired *expired)
 {
+    assert(evaluation->fault == BACKEND_GONE);
     evaluation->fault = 0;
     evaluation_expire(evaluation, expired);
     if (!evaluation->is_waiting)
@@ -553,6 +577,7 @@ static void expire_late(struct evaluation *evaluation, struct evaluation_expired
 static struct stint_decision close_ticket(struct evaluation *evaluation, uint8_t verb,
                                           uint32_t cost, struct evaluation_expired *expired)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
     set_costs(evaluation, cost);
     *expired = (struct evaluation_expired){.action = STINT_EXPIRY_KEEP};
     const struct backend_answer *answer = ask_records(evaluation, verb);
@@ -578,6 +603,7 @@ struct stint_decision evaluation_cancel(struct evaluation *evaluation,
 
 bool evaluation_renew(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
     struct evaluation_expired expired;
     evaluation->ticket_ns = life_of(evaluation, 0);
     if (evaluation->ticket_ns == 0)

@@ -5,6 +5,8 @@
 #include "algorithm/gcra.h"
 #include "base/wide_int.h"
 
+#include <assert.h>
+
 /* ---- take and peek --------------------------------------------------------------------------- */
 
 /* Units that come back with a request that is allowed. */
@@ -20,8 +22,8 @@ static void ask_refunds(struct evaluation *evaluation, bool charges)
                                 .verb = STINT_REFUND};
         target->decision = charges ? evaluation_ask_one(evaluation, target, target->quota, &ask)
                                    : evaluation_stands(evaluation, target);
-        if (charges && target->rule != NULL && target->rule->has_shadow)
-            evaluation_ask_one(evaluation, target, &target->rule->shadow, &ask);
+        if (charges && target_candidate(target) != NULL)
+            evaluation_ask_one(evaluation, target, target_candidate(target), &ask);
     }
 }
 
@@ -40,6 +42,7 @@ static struct stint_decision take(struct evaluation *evaluation, bool charges)
 
 struct stint_decision evaluation_take(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
     if (evaluation->n_targets > 1)
         evaluation_go_on(evaluation);
     return take(evaluation, true);
@@ -47,6 +50,7 @@ struct stint_decision evaluation_take(struct evaluation *evaluation)
 
 struct stint_decision evaluation_peek(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
     return take(evaluation, false);
 }
 
@@ -63,6 +67,7 @@ static uint32_t least_cost(const struct evaluation *evaluation)
 
 struct stint_decision evaluation_take_upto(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
     uint32_t most = least_cost(evaluation);
     for (size_t i = 0; most == 0 && i < evaluation->n_targets; i++)
         evaluation->targets[i].cost = 0; /* the least is granted: nothing from any */
@@ -82,14 +87,10 @@ struct stint_decision evaluation_take_upto(struct evaluation *evaluation)
 
 /* ---- charge and refund ----------------------------------------------------------------------- */
 
-static const struct stint_quota *candidate_of(const struct target *target)
-{
-    return target->rule != NULL && target->rule->has_shadow ? &target->rule->shadow : NULL;
-}
-
 static void end_move(struct evaluation *evaluation, const struct evaluation_step *step,
                      const struct stint_decision *decision, bool is_over)
 {
+    assert(step->target->part != TARGET_FREE);
     (void)evaluation;
     (void)is_over;
     if (step->quota == step->target->quota)
@@ -123,7 +124,7 @@ static struct stint_decision move_all(struct evaluation *evaluation, uint8_t ver
         if (target->part == TARGET_FREE)
             continue;
         steps[n++] = step;
-        step.quota = candidate_of(target);
+        step.quota = target_candidate(target);
         if (step.quota != NULL)
             steps[n++] = step;
     }
@@ -143,12 +144,14 @@ static struct stint_decision move_all(struct evaluation *evaluation, uint8_t ver
 
 struct stint_decision evaluation_charge(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
     evaluation_go_on(evaluation);
     return move_all(evaluation, STINT_CHARGE, 0);
 }
 
 struct stint_decision evaluation_refund(struct evaluation *evaluation, uint64_t granted_at_ns)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
     return move_all(evaluation, STINT_REFUND, granted_at_ns);
 }
 
@@ -157,6 +160,7 @@ struct stint_decision evaluation_refund(struct evaluation *evaluation, uint64_t 
 /* Targets of one decision. If several are charged, each has its numbers. */
 static void hand_out_one(struct evaluation *evaluation, const struct stint_decision *decision)
 {
+    assert(decision->outcome == STINT_ALLOW || decision->binding < evaluation->n_items);
     for (size_t i = 0; i < evaluation->n_items; i++) {
         struct target *target = &evaluation->targets[evaluation->target_of[i]];
         bool is_allowed = decision->outcome == STINT_ALLOW;
@@ -174,6 +178,7 @@ static void hand_out_one(struct evaluation *evaluation, const struct stint_decis
 static struct stint_decision of_request(const struct evaluation *evaluation,
                                         struct stint_decision decision)
 {
+    assert(decision.binding < evaluation->n_items);
     decision.binding = evaluation->target_of[decision.binding];
     return decision;
 }
@@ -200,6 +205,7 @@ static bool may_charge(struct evaluation *evaluation)
 static struct stint_decision reserve_gathered(struct evaluation *evaluation,
                                               struct reservation *reservation)
 {
+    assert(evaluation->n_items > 0 && evaluation->reservation == NULL);
     uint32_t kept[TARGETS_MAX];
     struct stint_decision decision = algorithm_never(0);
     for (size_t i = 0; i < evaluation->n_items; i++)
@@ -213,6 +219,7 @@ static struct stint_decision reserve_gathered(struct evaluation *evaluation,
 static struct stint_decision reserve_in_table(struct evaluation *evaluation, uint64_t lifetime_ns,
                                               struct stint_ticket *ticket, bool *has_ticket)
 {
+    assert(evaluation->pending == NULL);
     struct reservation reservation;
     if (!may_charge(evaluation))
         return evaluation_refuse(evaluation);
@@ -238,6 +245,7 @@ static struct stint_decision reserve_in_table(struct evaluation *evaluation, uin
 static struct stint_decision reserve_in_store(struct evaluation *evaluation, uint64_t lifetime_ns,
                                               struct stint_ticket *ticket, bool *has_ticket)
 {
+    assert(evaluation->pending != NULL);
     (void)ticket; /* evaluation_ticket_write() gives it */
     if (!evaluation_begin_ticket(evaluation, false, lifetime_ns))
         return decision_unlimited(0);
@@ -271,6 +279,7 @@ static struct stint_decision book_in_table(struct evaluation *evaluation, uint64
 static struct stint_decision book_in_store(struct evaluation *evaluation, uint64_t max_wait_ns,
                                            struct stint_ticket *ticket, bool *has_ticket)
 {
+    assert(evaluation->pending != NULL);
     (void)ticket;
     if (!evaluation_begin_ticket(evaluation, true, 0))
         return decision_unlimited(0);
@@ -310,6 +319,7 @@ static const struct ticket_ops *ticket_ops_of(const struct evaluation *evaluatio
 struct stint_decision evaluation_reserve(struct evaluation *evaluation, uint64_t lifetime_ns,
                                          struct stint_ticket *ticket, bool *has_ticket)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
     *has_ticket = false;
     return ticket_ops_of(evaluation)->reserve(evaluation, lifetime_ns, ticket, has_ticket);
 }
@@ -317,6 +327,7 @@ struct stint_decision evaluation_reserve(struct evaluation *evaluation, uint64_t
 struct stint_decision evaluation_book(struct evaluation *evaluation, uint64_t max_wait_ns,
                                       struct stint_ticket *ticket, bool *has_ticket)
 {
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
     *has_ticket = false;
     return ticket_ops_of(evaluation)->book(evaluation, max_wait_ns, ticket, has_ticket);
 }
@@ -325,6 +336,7 @@ struct stint_decision evaluation_book(struct evaluation *evaluation, uint64_t ma
 
 int evaluation_block(struct evaluation *evaluation, uint64_t for_ns)
 {
+    assert(evaluation_is_valid(evaluation));
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
         if (target->part == TARGET_FREE)
@@ -337,27 +349,26 @@ int evaluation_block(struct evaluation *evaluation, uint64_t for_ns)
     return 0;
 }
 
-static void reset_in_store(struct evaluation *evaluation, struct target *target)
+static void forget(struct evaluation *evaluation, struct target *target,
+                   const struct stint_quota *quota)
 {
     const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = BACKEND_RESET};
-    evaluation_ask_one(evaluation, target, target->quota, &ask);
-    if (target->rule != NULL && target->rule->has_shadow)
-        evaluation_ask_one(evaluation, target, &target->rule->shadow, &ask);
+    assert(target->part != TARGET_FREE && quota != NULL);
+    if (target->store != 0)
+        evaluation_ask_one(evaluation, target, quota, &ask);
+    stint_reset(evaluation->table, quota, target->key.ptr, target->key.len, evaluation->now_ns);
 }
 
 void evaluation_reset(struct evaluation *evaluation)
 {
+    assert(evaluation_is_valid(evaluation));
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
         if (target->part == TARGET_FREE)
             continue;
-        if (target->store != 0)
-            reset_in_store(evaluation, target);
-        stint_reset(evaluation->table, target->quota, target->key.ptr, target->key.len,
-                    evaluation->now_ns);
-        if (target->rule != NULL && target->rule->has_shadow)
-            stint_reset(evaluation->table, &target->rule->shadow, target->key.ptr, target->key.len,
-                        evaluation->now_ns);
+        forget(evaluation, target, target->quota);
+        if (target_candidate(target) != NULL)
+            forget(evaluation, target, target_candidate(target));
         if (target_has_ban(target))
             ban_lift(evaluation->table, target->rule, target->key, evaluation->now_ns);
     }
@@ -373,6 +384,7 @@ void evaluation_reset(struct evaluation *evaluation)
  */
 static uint64_t look(struct evaluation *evaluation, struct target *target)
 {
+    assert(target->decision.remaining < target->decision.limit && target->store == 0);
     uint32_t left = target->decision.remaining;
     struct stint_ask ask = {.now_ns = evaluation->now_ns, .cost = left + 1, .verb = STINT_PEEK};
     struct stint_decision more;
@@ -403,6 +415,8 @@ static bool tells_itself(const struct evaluation *evaluation, const struct targe
 /* Until one unit more than remains: all but the rest of the burst has returned. */
 static uint64_t gcra_grows_after(const struct target *target)
 {
+    assert(target->quota->algorithm == STINT_GCRA);
+    assert(target->decision.remaining < target->decision.limit);
     const struct stint_decision *decision = &target->decision;
     uint64_t interval_ns = target->quota->derived.interval_ticks >> GCRA_TICKS_PER_NS_LOG2;
     uint64_t rest = decision->limit - decision->remaining - 1;
@@ -411,6 +425,7 @@ static uint64_t gcra_grows_after(const struct target *target)
 
 uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index)
 {
+    assert(evaluation_is_valid(evaluation) && index < evaluation->n_targets);
     struct target *target = &evaluation->targets[index];
     const struct stint_decision *decision = &target->decision;
     if (decision->outcome == STINT_NEVER || decision->limit == 0)

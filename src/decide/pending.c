@@ -4,6 +4,7 @@
 
 #include "base/wide_int.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* A reply of a store, or results of this process. */
@@ -21,10 +22,20 @@ struct pending_record {
     struct stint_decision *each; /* of several items; NULL: &each_one serves */
 };
 
+bool pending_is_valid(const struct pending *pending)
+{
+    return pending->home != NULL && (pending->first == NULL) == (pending->last == NULL) &&
+           (pending->last == NULL || pending->last->next == NULL) &&
+           (pending->next == NULL || pending->first != NULL) &&
+           (pending->n_waiting == 0 || pending->first != NULL || pending->extra != NULL) &&
+           pending->blocks <= PENDING_BLOCKS_NOTED;
+}
+
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 struct pending *pending_new(struct pending_requests *home, uint64_t now_ns, uint64_t timeout_ns)
 {
+    assert(home != NULL);
     struct pending *pending = home->free_pending_requests;
     if (pending != NULL)
         home->free_pending_requests = pending->next_free;
@@ -34,6 +45,7 @@ struct pending *pending_new(struct pending_requests *home, uint64_t now_ns, uint
         return NULL;
     *pending = (struct pending){
         .home = home, .now_ns = now_ns, .deadline_ns = add_sat(now_ns, timeout_ns)};
+    assert(pending_is_valid(pending));
     return pending;
 }
 
@@ -42,6 +54,7 @@ void pending_free(struct pending *pending)
     if (pending == NULL)
         return;
     struct pending_requests *home = pending->home;
+    assert(pending_is_valid(pending));
     if (pending->extra != NULL)
         pending->extra->free(pending->extra);
     for (struct pending_record *record = pending->first, *next; record != NULL; record = next) {
@@ -60,6 +73,7 @@ void pending_free(struct pending *pending)
 
 void pending_requests_deinit(struct pending_requests *home)
 {
+    assert(home != NULL);
     while (home->free_pending_requests != NULL) {
         struct pending *pending = home->free_pending_requests;
         home->free_pending_requests = pending->next_free;
@@ -76,6 +90,7 @@ void pending_requests_deinit(struct pending_requests *home)
 
 void pending_rewind(struct pending *pending)
 {
+    assert(pending_is_valid(pending));
     pending->next = pending->first;
 }
 
@@ -88,6 +103,7 @@ static uint64_t mix(uint64_t sum, uint64_t word)
 
 static uint64_t mix_bytes(uint64_t sum, struct span bytes)
 {
+    assert(bytes.ptr != NULL || bytes.len == 0);
     size_t i = 0;
     for (; i + sizeof(uint64_t) <= bytes.len; i += sizeof(uint64_t)) {
         uint64_t word;
@@ -106,6 +122,7 @@ static uint64_t mix_bytes(uint64_t sum, struct span bytes)
  */
 static uint64_t fingerprint_of(const struct backend_request *ask)
 {
+    assert(ask->n_items >= 1 && ask->n_items <= BACKEND_ITEMS_MAX);
     uint64_t sum = ask->verb * UINT64_C(64) + ask->n_items;
     for (size_t i = 0; i < ask->n_items; i++) {
         const struct backend_item *item = &ask->items[i];
@@ -118,6 +135,7 @@ static uint64_t fingerprint_of(const struct backend_request *ask)
 
 void pending_answered(struct pending *pending, uint64_t now_ns)
 {
+    assert(pending_is_valid(pending) && pending->n_waiting > 0);
     pending->heard_ns = max_u64(pending->heard_ns, now_ns);
     if (--pending->n_waiting == 0 && pending->done != NULL)
         pending->done(pending->arg, now_ns);
@@ -125,6 +143,7 @@ void pending_answered(struct pending *pending, uint64_t now_ns)
 
 static void take_answer(struct backend_op *op, uint64_t now_ns)
 {
+    assert(op->arg != NULL && op->answer.outcome != BACKEND_WAITS);
     pending_answered(((struct pending_record *)op->arg)->home, now_ns);
 }
 
@@ -132,6 +151,7 @@ static void take_answer(struct backend_op *op, uint64_t now_ns)
 static struct pending_record *add_record(struct pending *pending, enum pending_kind kind,
                                          uint64_t fingerprint)
 {
+    assert(pending->next == NULL && kind <= PENDING_GRANTED);
     struct pending_requests *home = pending->home;
     struct pending_record *record = home->free_records;
     if (record != NULL)
@@ -146,6 +166,7 @@ static struct pending_record *add_record(struct pending *pending, enum pending_k
         (struct pending_record){.home = pending, .kind = (uint8_t)kind, .fingerprint = fingerprint};
     *(pending->last != NULL ? &pending->last->next : &pending->first) = record;
     pending->last = record;
+    assert(pending_is_valid(pending));
     return record;
 }
 
@@ -154,6 +175,7 @@ static struct pending_record *add_record(struct pending *pending, enum pending_k
 static struct pending_record *repeat(struct pending *pending, enum pending_kind kind,
                                      uint64_t fingerprint)
 {
+    assert(pending->next != NULL && !pending->is_lost);
     struct pending_record *record = pending->next;
     pending->next = record->next;
     pending->is_lost = record->kind != kind || record->fingerprint != fingerprint;
@@ -162,12 +184,14 @@ static struct pending_record *repeat(struct pending *pending, enum pending_kind 
 
 static const struct backend_answer *answer_of(const struct pending_record *record)
 {
+    assert(record->kind == PENDING_REPLY && record->store != NULL);
     return record->op.answer.outcome != BACKEND_WAITS ? &record->op.answer : NULL;
 }
 
 static const struct backend_answer *send(struct pending *pending, struct backend *store,
                                          struct backend_request *asked, uint64_t fingerprint)
 {
+    assert(store->ops != NULL && asked->n_items >= 1);
     struct pending_record *record = add_record(pending, PENDING_REPLY, fingerprint);
     if (record == NULL)
         return NULL;
@@ -197,6 +221,7 @@ static const struct backend_answer *send(struct pending *pending, struct backend
 const struct backend_answer *pending_ask(struct pending *pending, struct backend *store,
                                          struct backend_request *asked)
 {
+    assert(pending_is_valid(pending) && asked->items != NULL);
     if (pending->is_lost)
         return NULL;
     uint64_t fingerprint = fingerprint_of(asked);
@@ -211,6 +236,7 @@ const struct backend_answer *pending_ask(struct pending *pending, struct backend
 union pending_result *pending_note(struct pending *pending, enum pending_kind kind, size_t n,
                                    bool *is_new)
 {
+    assert(pending_is_valid(pending) && n > 0 && kind != PENDING_REPLY);
     if (pending->is_lost)
         return NULL;
     *is_new = pending->next == NULL;

@@ -81,6 +81,9 @@ struct pending *pending_new(struct pending_requests *home, uint64_t now_ns, uint
 void pending_free(struct pending *pending);
 void pending_requests_deinit(struct pending_requests *home); /* after all of its pending requests */
 
+/* For asserts. */
+bool pending_is_valid(const struct pending *pending);
+
 /* Before each run of its evaluation. */
 void pending_rewind(struct pending *pending);
 

@@ -25,3 +25,16 @@ const struct verb request_verbs[REQUEST_VERBS] = {
     [REQUEST_FORGET] = {"forget", CHARGES},
     [REQUEST_FIND] = {"find"},
 };
+
+static bool is_text(struct span text)
+{
+    return text.ptr != NULL || text.len == 0;
+}
+
+bool request_is_valid(const struct request *request)
+{
+    return request->verb < REQUEST_VERBS && is_text(request->domain) && is_text(request->key) &&
+           is_text(request->quota) && is_text(request->id) && is_text(request->ticket_text) &&
+           (request->items != NULL || request->n_items == 0) &&
+           (request->descriptors != NULL || request->n_descriptors == 0);
+}

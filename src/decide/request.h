@@ -61,7 +61,7 @@ struct request {
     bool has_granted_at;
     bool has_envoy_hits; /* hits of descriptors are Envoy's: decide/evaluation.h */
     bool has_on_expiry;  /* RESERVE: kept_units is set */
-    bool wants_growth;   /* each status returns when what is left grows: it costs another lookup */
+    bool wants_growth;   /* each status returns when what is left grows: may cost another lookup */
     uint32_t cost;       /* 1 where the caller gave none */
     /* What it is for: a domain with descriptors, or items. Verbs on tickets: neither. */
     struct span domain;
@@ -90,5 +90,8 @@ struct request {
      */
     bool is_ahead;
 };
+
+/* For asserts: what any parser must keep to. Not that the request makes sense. */
+bool request_is_valid(const struct request *request);
 
 #endif

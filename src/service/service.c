@@ -9,6 +9,7 @@
 #include "service/access/access.h"
 #include "table/table.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define LIFETIME_DEFAULT_NS (10 * NS_PER_MIN)
@@ -635,6 +636,7 @@ static void answer_all(struct service *service, const struct request *request,
 void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
+    assert(request_is_valid(request));
     begin(reply, now_ns);
     if (request->is_ahead &&
         (service->stores.n_stores == 0 || !request_verbs[request->verb].may_be_ahead)) {
