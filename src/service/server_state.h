@@ -39,6 +39,14 @@ struct server_state {
     uint64_t generation;     /* raised after the ruleset is in force */
 };
 
+/* What does not change while it is open. */
+static inline bool server_state_is_valid(const struct server_state *server_state)
+{
+    return server_state->table != NULL && server_state->workers > 0 &&
+           server_state->workers <= WORKERS_MAX && server_state->pools != NULL &&
+           server_state->unmatched != NULL;
+}
+
 /* The rules in force, with a reference; *generation is at most theirs. */
 struct ruleset *server_state_ruleset(struct server_state *server_state, uint64_t *generation);
 struct ruleset *ruleset_ref(struct ruleset *ruleset); /* NULL is allowed */

@@ -9,12 +9,14 @@
 #include "service/access/access.h"
 #include "table/table.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define LIFETIME_DEFAULT_NS (10 * NS_PER_MIN)
 
 struct service *service_new(struct server_state *server_state, unsigned worker)
 {
+    assert(worker < server_state->workers);
     struct service *service = calloc(1, sizeof(*service));
     if (service == NULL)
         return NULL;
@@ -35,6 +37,7 @@ struct service *service_new(struct server_state *server_state, unsigned worker)
     memcpy(service->specs.secret, server_state->table->region.fixed.hash_key,
            sizeof(service->specs.secret));
     service->ruleset = server_state_ruleset(server_state, &service->generation);
+    assert(service_is_valid(service));
     return service;
 }
 
@@ -53,16 +56,19 @@ void service_free(struct service *service)
 
 struct server_state *service_server_state(const struct service *service)
 {
+    assert(service_is_valid(service));
     return service->server_state;
 }
 
 unsigned service_worker(const struct service *service)
 {
+    assert(service_is_valid(service));
     return service->worker;
 }
 
 void service_renew_rules(struct service *service)
 {
+    assert(service_is_valid(service));
     if (server_state_generation(service->server_state) == service->generation)
         return;
     ruleset_unref(service->ruleset);
@@ -74,6 +80,7 @@ void service_renew_rules(struct service *service)
 static int add_items(struct service *service, const struct request *request,
                      struct stint_error *error)
 {
+    assert(request->n_items > 0 && request->n_items <= TARGETS_MAX);
     struct evaluation *evaluation = &service->evaluation;
     for (size_t i = 0; i < request->n_items; i++) {
         const struct request_item *item = &request->items[i];
@@ -93,6 +100,7 @@ static int add_items(struct service *service, const struct request *request,
 static int add_descriptors(struct service *service, const struct request *request,
                            struct stint_error *error)
 {
+    assert(request->n_descriptors > 0 && request->n_descriptors <= TARGETS_MAX);
     const struct evaluation_ask ask = {
         .rules = service->ruleset->rules,
         .domain = request->domain,
@@ -125,6 +133,7 @@ static int fill(struct service *service, const struct request *request, uint64_t
                        "a request has 1 to %d quotas, or descriptors, but not both", TARGETS_MAX);
     int code = request->n_items > 0 ? add_items(service, request, error)
                                     : add_descriptors(service, request, error);
+    assert(code != 0 || service->evaluation.n_targets == n);
     if (request->verb == REQUEST_RESERVE || request->verb == REQUEST_BOOK)
         evaluation_leave_distant_shadows(&service->evaluation);
     return code;
@@ -134,6 +143,7 @@ static int fill(struct service *service, const struct request *request, uint64_t
 
 static bool holds_places(const struct evaluation *evaluation)
 {
+    assert(evaluation->n_targets <= TARGETS_MAX);
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (evaluation->targets[i].quota != NULL &&
             evaluation->targets[i].quota->algorithm == STINT_CONCURRENCY)
@@ -158,6 +168,7 @@ static struct stint_decision allowed(void)
 static struct stint_decision block(struct evaluation *evaluation, const struct request *request,
                                    struct reply *reply)
 {
+    assert(request->verb == REQUEST_BLOCK);
     int code = evaluation_block(evaluation, request->lifetime_ns);
     if (code == STINT_E_FULL)
         service_refuse_as(reply, REPLY_FULL, "the table has no free space for another blocked key");
@@ -170,6 +181,7 @@ static struct stint_decision block(struct evaluation *evaluation, const struct r
 static struct stint_decision set_quota(struct service *service, const struct request *request,
                                        struct reply *reply)
 {
+    assert(request->verb == REQUEST_SET_QUOTA);
     const struct stint_quota *quota = NULL;
     struct stint_error error;
     bool is_meant = true;
@@ -201,6 +213,7 @@ static bool has_entries(struct service *service, struct reply *reply)
 static struct stint_decision reserve(struct service *service, const struct request *request,
                                      struct reply *reply)
 {
+    assert(request->verb == REQUEST_RESERVE || request->verb == REQUEST_BOOK);
     struct evaluation *evaluation = &service->evaluation;
     if (!has_entries(service, reply))
         return algorithm_never(0);
@@ -314,6 +327,7 @@ static uint64_t excess_in_store(const struct throttle_entry *entry)
 /* A duration above whole seconds by no more than the excess is rounded down to them. */
 static uint64_t whole_seconds(uint64_t wait_ns, uint64_t excess_ns)
 {
+    assert(excess_ns < NS_PER_S);
     uint64_t above_ns = wait_ns % NS_PER_S;
     return above_ns <= excess_ns && above_ns < wait_ns ? wait_ns - above_ns : wait_ns;
 }
@@ -341,6 +355,7 @@ static void throttle_end(struct service *service, const struct request *request,
 static void throttle_shared(struct service *service, const struct throttle_entry *entry,
                             const struct request *request, uint64_t now_ns, struct reply *reply)
 {
+    assert(service->stores.throttle <= service->stores.n_stores);
     struct evaluation *evaluation = &service->evaluation;
     bool is_closed = request->throttle.max_burst < 0;
     uint64_t excess_ns = excess_in_store(entry);
@@ -360,6 +375,7 @@ static void throttle_shared(struct service *service, const struct throttle_entry
 static void answer_throttle(struct service *service, const struct request *request, uint64_t now_ns,
                             struct reply *reply)
 {
+    assert(request->verb == REQUEST_THROTTLE);
     struct stint_error error;
     const struct throttle_entry *entry =
         throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
@@ -407,6 +423,7 @@ static const struct stint_quota *long_quota(struct stint_quota *quota)
 static void find_shared(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
+    assert(service->stores.throttle <= service->stores.n_stores);
     struct evaluation *evaluation = &service->evaluation;
     struct stint_quota quota;
     evaluation_begin(evaluation, now_ns);
@@ -425,6 +442,7 @@ static void find_shared(struct service *service, const struct request *request, 
 static void answer_find(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
+    assert(request->verb == REQUEST_FIND || request->verb == REQUEST_FORGET);
     struct stint_entry entry;
     if (service->stores.throttle > 0) {
         find_shared(service, request, now_ns, reply);
@@ -439,6 +457,7 @@ static void answer_find(struct service *service, const struct request *request, 
 static void answer_forget(struct service *service, const struct request *request, uint64_t now_ns,
                           struct reply *reply)
 {
+    assert(request->verb == REQUEST_FORGET);
     const struct stint_quota *quota = throttle_any_quota();
     answer_find(service, request, now_ns, reply);
     if (reply->found && service->stores.throttle == 0)
@@ -462,6 +481,7 @@ static handler *const handlers[REQUEST_VERBS] = {
 static void answer_verb(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
+    assert(request->verb < REQUEST_VERBS);
     handler *handle = handlers[request->verb];
     if (handle == NULL) {
         if (request->pending == NULL)
@@ -476,6 +496,7 @@ static void answer_verb(struct service *service, const struct request *request, 
 /* Whether a store identifies the request by its id: then the table does not. */
 static bool is_shared(struct service *service, const struct request *request, uint64_t now_ns)
 {
+    assert(request->id.len > 0);
     struct stint_error error;
     if (service->stores.n_stores == 0)
         return false;
@@ -548,6 +569,7 @@ static void record(struct service *service, const struct requests_claim *claim,
 static void answer_once(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
+    assert(request->pending == NULL && service->caller != NULL);
     if (request->is_ahead) {
         reply->error = REPLY_AHEAD;
         return;
@@ -600,6 +622,7 @@ static void begin(struct reply *reply, uint64_t now_ns)
 static void go_on(struct service *service, const struct request *request, uint64_t now_ns,
                   struct reply *reply)
 {
+    assert(request->pending->rules != NULL);
     struct ruleset *in_force = service->ruleset;
     service->ruleset = request->pending->rules;
     answer_verb(service, request, now_ns, reply);
@@ -608,6 +631,7 @@ static void go_on(struct service *service, const struct request *request, uint64
 
 static bool may_ask(const struct request *request, const struct caller *caller, struct reply *reply)
 {
+    assert(request->verb < REQUEST_VERBS);
     unsigned role = request_verbs[request->verb].is_administrative ? ACCESS_ADMINISTER : ACCESS_ASK;
     if ((caller->roles & role) != 0)
         return true;
@@ -619,6 +643,7 @@ static bool may_ask(const struct request *request, const struct caller *caller, 
 static void answer_all(struct service *service, const struct request *request,
                        const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
+    assert(caller != NULL);
     reply->decision = (struct stint_decision){.outcome = STINT_ALLOW};
     reply->ticket = (struct stint_ticket){0, 0};
     reply->expires_after_ns = 0;
@@ -635,6 +660,8 @@ static void answer_all(struct service *service, const struct request *request,
 void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
+    assert(service_is_valid(service));
+    assert(caller != NULL && caller->frontend < METRICS_FRONTENDS);
     begin(reply, now_ns);
     if (request->is_ahead &&
         (service->stores.n_stores == 0 || !request_verbs[request->verb].may_be_ahead)) {
@@ -650,6 +677,7 @@ void service_ask(struct service *service, const struct request *request,
     } else {
         service_drop(service, request->pending);
     }
+    assert((reply->error == REPLY_WAITS) == (reply->pending != NULL));
     if (reply->error == REPLY_WAITS || reply->error == REPLY_AHEAD)
         return;
     metrics_asked(service->metrics, (enum metrics_frontend)caller->frontend, request->verb,

@@ -2,6 +2,8 @@
 /* Counts a decision in the worker's metrics, and in the list of most requested keys. */
 #include "service/service_parts.h"
 
+#include <assert.h>
+
 #define NAME_MAX_BYTES 128 /* bytes of a name that the metrics keep, more than the list does */
 
 /* The name of a key for output: the values of its descriptor, or the bytes of an item's key. */
@@ -12,6 +14,7 @@ struct name {
 
 static void append(struct name *name, struct span text)
 {
+    assert(name->len <= sizeof(name->bytes));
     size_t space = sizeof(name->bytes) - name->len;
     size_t len = text.len < space ? text.len : space;
     memcpy(name->bytes + name->len, text.ptr, len);
@@ -20,6 +23,7 @@ static void append(struct name *name, struct span text)
 
 static struct span name_of(struct name *name, const struct request *request, size_t i)
 {
+    assert(i < request->n_items + request->n_descriptors);
     if (request->n_items > 0)
         return request->items[i].key;
     const struct descriptor *descriptor = &request->descriptors[i];
@@ -80,6 +84,7 @@ static enum metrics_outcome outcome_of(const struct target *target)
 /* Units as envoyproxy/ratelimit counts them. Like it, unlimited requests are not counted. */
 static void count_hits(struct service *service, const struct target *target, struct span value)
 {
+    assert(target->rule != NULL);
     const struct rule *rule = target->rule;
     if (target->part == TARGET_FREE || target->is_refund)
         return;
@@ -98,6 +103,7 @@ static void count_hits(struct service *service, const struct target *target, str
 static void count_target(struct service *service, const struct request *request,
                          const struct reply *reply, size_t i)
 {
+    assert(i < service->evaluation.n_targets);
     struct name space;
     const struct target *target = &service->evaluation.targets[i];
     const struct metrics_bound *bound = service->ruleset->bound;
@@ -128,6 +134,7 @@ static void count_target(struct service *service, const struct request *request,
 /* Counts descriptors that everything allows, since the rules have another domain or key. */
 static void note_unmatched(struct service *service, const struct request *request)
 {
+    assert(service->evaluation.n_unmatched > 0);
     const struct evaluation *evaluation = &service->evaluation;
     bool is_known = evaluation->domain != SIZE_MAX;
     metrics_unmatched(service->metrics, service->ruleset->bound, evaluation->domain,
@@ -142,6 +149,8 @@ static void note_unmatched(struct service *service, const struct request *reques
 void service_count_evaluation(struct service *service, const struct request *request,
                               const struct reply *reply)
 {
+    assert(service_is_valid(service));
+    assert(request->verb < REQUEST_VERBS);
     const struct evaluation *evaluation = &service->evaluation;
     uint64_t bans = 0;
     if (!request_verbs[request->verb].is_counted)
@@ -165,6 +174,7 @@ void service_count_evaluation(struct service *service, const struct request *req
 void service_count_throttle(struct service *service, const struct request *request,
                             const struct reply *reply)
 {
+    assert(request->verb == REQUEST_THROTTLE);
     bool allowed = reply->decision.outcome == STINT_ALLOW;
     enum metrics_outcome outcome = allowed                                 ? METRICS_ALLOW
                                    : reply->decision.outcome == STINT_DENY ? METRICS_DENY

@@ -111,6 +111,13 @@ struct metrics {
     size_t n_samples; /* in all; the latest is at (n_samples - 1) % METRICS_HISTORY */
 };
 
+/* What does not change while workers count. */
+static inline bool metrics_is_valid(const struct metrics *metrics)
+{
+    return metrics->n_workers > 0 && metrics->workers != NULL && metrics->names != 0 &&
+           metrics->n_stores <= RULES_STORES_MAX;
+}
+
 static inline void count_up(uint64_t *metric, uint64_t by)
 {
     __atomic_store_n(metric, __atomic_load_n(metric, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
