@@ -20,13 +20,13 @@
 static int store_accepts_rule(const struct server_state *server_state, const struct rule *rule,
                               struct stint_error *error)
 {
-    if (rule->store.at == 0 || rule->unlimited || server_state->store_accepts == NULL)
+    if (rule->store.at == 0 || rule->unlimited || server_state->options.store_accepts == NULL)
         return 0;
-    int code = server_state->store_accepts(server_state->store_arg, rule->store.at, rule,
-                                           &rule->quota, error);
+    int code = server_state->options.store_accepts(server_state->options.store_arg, rule->store.at,
+                                                   rule, &rule->quota, error);
     if (code == 0 && rule->has_shadow)
-        code = server_state->store_accepts(server_state->store_arg, rule->store.at, rule,
-                                           &rule->shadow, error);
+        code = server_state->options.store_accepts(server_state->options.store_arg, rule->store.at,
+                                                   rule, &rule->shadow, error);
     return code;
 }
 
@@ -195,16 +195,11 @@ int server_state_open(struct server_state **server_state,
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a server");
     made->table = options->table;
-    made->store_accepts = options->store_accepts;
-    made->store_arg = options->store_arg;
-    made->workers = options->workers;
-    made->shadow_mode = options->shadow_mode;
-    made->quota_mode = options->quota_mode;
-    made->charges_hits = options->charges_hits;
-    made->checks_debt = options->checks_debt;
+    made->options = *options;
+    made->options.rules = NULL; /* may be freed before the server state */
+    if (options->id_lifetime_ns == 0)
+        made->options.id_lifetime_ns = ID_LIFETIME_DEFAULT_NS;
     made->began_with_rules = options->rules != NULL;
-    made->id_lifetime_ns =
-        options->id_lifetime_ns > 0 ? options->id_lifetime_ns : ID_LIFETIME_DEFAULT_NS;
     pthread_mutex_init(&made->lock, NULL);
     server_clock_init(&made->clock, options->table, options->has_virtual_clock);
     struct stint_error why;

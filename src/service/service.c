@@ -16,7 +16,7 @@
 
 struct service *service_new(struct server_state *server_state, unsigned worker)
 {
-    assert(worker < server_state->workers);
+    assert(worker < server_state->options.workers);
     struct service *service = calloc(1, sizeof(*service));
     if (service == NULL)
         return NULL;
@@ -30,10 +30,10 @@ struct service *service_new(struct server_state *server_state, unsigned worker)
         free(service);
         return NULL;
     }
-    service->evaluation.all_shadow = server_state->shadow_mode;
-    service->evaluation.all_quota_mode = server_state->quota_mode;
-    service->evaluation.charges_hits = server_state->charges_hits;
-    service->evaluation.checks_debt = server_state->checks_debt;
+    service->evaluation.all_shadow = server_state->options.shadow_mode;
+    service->evaluation.all_quota_mode = server_state->options.quota_mode;
+    service->evaluation.charges_hits = server_state->options.charges_hits;
+    service->evaluation.checks_debt = server_state->options.checks_debt;
     memcpy(service->specs.secret, server_state->table->region.fixed.hash_key,
            sizeof(service->specs.secret));
     service->ruleset = server_state_ruleset(server_state, &service->generation);
@@ -578,7 +578,7 @@ static void answer_once(struct service *service, const struct request *request, 
         .hash = request_digest_id(service->table, request, service->caller->name),
         .fingerprint = request_digest_body(service->table, request),
         .now_ns = now_ns,
-        .lifetime_ns = service->server_state->id_lifetime_ns};
+        .lifetime_ns = service->server_state->options.id_lifetime_ns};
     struct requests_claim claim;
     struct requests_answer answer;
     switch (requests_begin(service->table, &ask, &claim, &answer)) {

@@ -105,7 +105,7 @@ static bool add_id(struct service *service, const struct request *request, struc
     struct evaluation *evaluation = &service->evaluation;
     if (request->id.len > 0 && request_verbs[request->verb].is_charging) {
         evaluation->id = service->id;
-        evaluation->id_lifetime_ns = service->server_state->id_lifetime_ns;
+        evaluation->id_lifetime_ns = service->server_state->options.id_lifetime_ns;
         return request_digest_shared(request, service->caller->name, service->id,
                                      &evaluation->body);
     }

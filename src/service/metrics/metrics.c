@@ -727,33 +727,21 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 struct backend_metrics metrics_sum_store(const struct metrics *metrics, size_t store)
 {
     assert(store < metrics->n_stores);
-    struct backend_metrics sum = {.asks = 0};
+    struct backend_metrics sum;
+    uint64_t failovers = 0, skew_ns = 0, state = 0, since_ns = 0;
+    memset(&sum, 0, sizeof(sum)); /* its end is padded */
     for (unsigned i = 0; i < metrics->n_workers; i++) {
         const struct backend_metrics *from = &metrics->stores[store].workers[i];
-        sum.asks += backend_metric(&from->asks);
-        for (unsigned error = 0; error < BACKEND_ERRORS; error++)
-            sum.errors[error] += backend_metric(&from->errors[error]);
-        sum.refused += backend_metric(&from->refused);
-        for (unsigned bucket = 0; bucket < STORE_BUCKETS; bucket++)
-            sum.buckets[bucket] += backend_metric(&from->buckets[bucket]);
-        sum.duration_ns += backend_metric(&from->duration_ns);
-        sum.denials_hit += backend_metric(&from->denials_hit);
-        sum.cautious += backend_metric(&from->cautious);
-        sum.lease_units += backend_metric(&from->lease_units);
-        sum.conflicts += backend_metric(&from->conflicts);
-        sum.busy += backend_metric(&from->busy);
-        sum.damaged += backend_metric(&from->damaged);
-        sum.expired_floor += backend_metric(&from->expired_floor);
-        sum.expired_release += backend_metric(&from->expired_release);
-        sum.expiry_kept_units += backend_metric(&from->expiry_kept_units);
-        sum.tickets_dropped += backend_metric(&from->tickets_dropped);
-        /* Each worker sees the same value. */
-        sum.failovers = max_u64(sum.failovers, backend_metric(&from->failovers));
-        sum.clock_skew_ns = max_u64(sum.clock_skew_ns, backend_metric(&from->clock_skew_ns));
-        sum.state = max_u64(sum.state, backend_metric(&from->state));
-        sum.unavailable_since_ns =
-            earlier(sum.unavailable_since_ns, backend_metric(&from->unavailable_since_ns));
+        add_metrics(&sum, from, sizeof(sum));
+        failovers = max_u64(failovers, backend_metric(&from->failovers));
+        skew_ns = max_u64(skew_ns, backend_metric(&from->clock_skew_ns));
+        state = max_u64(state, backend_metric(&from->state));
+        since_ns = earlier(since_ns, backend_metric(&from->unavailable_since_ns));
     }
+    sum.failovers = failovers; /* each worker sees the same value, as of the skew */
+    sum.clock_skew_ns = skew_ns;
+    sum.state = state;
+    sum.unavailable_since_ns = since_ns;
     return sum;
 }
 
