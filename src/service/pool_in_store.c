@@ -79,7 +79,7 @@ static void roster_unref(struct roster *roster)
 static struct roster *roster_new(const struct pools_stores *stores, size_t n_keys,
                                  struct stint_error *error)
 {
-    assert(stores != NULL && n_keys <= STINT_POOL_KEYS_MAX);
+    assert(stores != NULL);
     struct roster *roster = calloc(1, sizeof(*roster) + n_keys * sizeof(struct parsed_key));
     if (roster == NULL) {
         err_set(error, STINT_E_SYSTEM, "no memory for %zu keys", n_keys);

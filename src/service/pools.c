@@ -345,7 +345,7 @@ static bool is_same_mark(struct hash128 a, struct hash128 b)
 static int define_in_table(struct pools *pools, const struct definition *definition, size_t at,
                            struct stint_error *error)
 {
-    assert(at <= pools->n_pools && pools->in_store[at] == NULL);
+    assert(at <= pools->n_pools);
     const struct pools_definition *given = definition->given;
     struct stint_pool *pool = at < pools->n_pools ? pools->pools[at] : NULL;
     int code = pool != NULL ? check_fits(pool, given, error) : 0;

@@ -229,8 +229,8 @@ static struct stint_decision reserve(struct service *service, const struct reque
     return decision;
 }
 
-static struct stint_decision ask(struct service *service, const struct request *request,
-                                 struct reply *reply)
+static struct stint_decision evaluate(struct service *service, const struct request *request,
+                                      struct reply *reply)
 {
     struct evaluation *evaluation = &service->evaluation;
     switch (request->verb) {
@@ -266,7 +266,8 @@ static uint8_t when_full(const struct evaluation *evaluation, const struct targe
     return is_in_table ? table_when_full(evaluation->table, target->quota) : STINT_FULL_DEFAULT;
 }
 
-static void tell(struct service *service, const struct request *request, struct reply *reply)
+static void list_statuses(struct service *service, const struct request *request,
+                          struct reply *reply)
 {
     struct evaluation *evaluation = &service->evaluation;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -304,7 +305,7 @@ static void answer_targets(struct service *service, const struct request *reques
     }
     if (!service_begin_pending(service, request, reply))
         return;
-    reply->decision = ask(service, request, reply);
+    reply->decision = evaluate(service, request, reply);
     if (!service_end_pending(service, reply))
         return;
     reply->at_ns = service->evaluation.at_ns;
@@ -313,7 +314,7 @@ static void answer_targets(struct service *service, const struct request *reques
     if (reply->has_ticket && reply->ticket_text.len > 0)
         service_expect_expiry(service, request, now_ns);
     service_count_evaluation(service, request, reply);
-    tell(service, request, reply);
+    list_statuses(service, request, reply);
 }
 
 /* ---- CL.THROTTLE: the most frequent request, so no extra work ------------------------------- */
@@ -526,7 +527,7 @@ static void show_again(struct service *service, const struct request *request, u
     evaluation_peek(evaluation);
     if (reply->decision.binding < evaluation->n_targets)
         evaluation->targets[reply->decision.binding].decision = reply->decision;
-    tell(service, request, reply);
+    list_statuses(service, request, reply);
 }
 
 static void answer_again(struct service *service, const struct request *request,
@@ -619,8 +620,8 @@ static void begin(struct reply *reply, uint64_t now_ns)
 }
 
 /* The evaluation continues under the rules with which it began. */
-static void go_on(struct service *service, const struct request *request, uint64_t now_ns,
-                  struct reply *reply)
+static void answer_pending(struct service *service, const struct request *request, uint64_t now_ns,
+                           struct reply *reply)
 {
     assert(request->pending->rules != NULL);
     struct ruleset *in_force = service->ruleset;
@@ -649,7 +650,7 @@ static void answer_all(struct service *service, const struct request *request,
     reply->expires_after_ns = 0;
     service->caller = caller;
     if (request->pending != NULL)
-        go_on(service, request, now_ns, reply);
+        answer_pending(service, request, now_ns, reply);
     else if (request->id.len > 0 && request_verbs[request->verb].is_charging &&
              !is_shared(service, request, now_ns))
         answer_once(service, request, now_ns, reply);

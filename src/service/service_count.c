@@ -68,6 +68,13 @@ static struct span shown_values(struct name *name, const struct request *request
     return span_of(name->bytes, name->len);
 }
 
+static enum metrics_outcome plain_outcome(const struct stint_decision *decision)
+{
+    return decision->outcome == STINT_ALLOW  ? METRICS_ALLOW
+           : decision->outcome == STINT_DENY ? METRICS_DENY
+                                             : METRICS_NEVER;
+}
+
 static enum metrics_outcome outcome_of(const struct target *target)
 {
     if (target->is_replaced)
@@ -76,9 +83,7 @@ static enum metrics_outcome outcome_of(const struct target *target)
         return METRICS_BANNED;
     if (target->over && target->part == TARGET_SHADOW)
         return METRICS_SHADOW;
-    return target->decision.outcome == STINT_ALLOW  ? METRICS_ALLOW
-           : target->decision.outcome == STINT_DENY ? METRICS_DENY
-                                                    : METRICS_NEVER;
+    return plain_outcome(&target->decision);
 }
 
 /* Units as envoyproxy/ratelimit counts them. Like it, unlimited requests are not counted. */
@@ -175,14 +180,13 @@ void service_count_throttle(struct service *service, const struct request *reque
                             const struct reply *reply)
 {
     assert(request->verb == REQUEST_THROTTLE);
-    bool allowed = reply->decision.outcome == STINT_ALLOW;
-    enum metrics_outcome outcome = allowed                                 ? METRICS_ALLOW
-                                   : reply->decision.outcome == STINT_DENY ? METRICS_DENY
-                                                                           : METRICS_NEVER;
+    enum metrics_outcome outcome = plain_outcome(&reply->decision);
     metrics_decided(service->metrics, NULL, NULL, outcome, reply->decision.granted);
     if (service->server_state->top_keys == NULL)
         return;
-    const struct top_keys_ask ask = {
-        .key = request->key, .units = request->cost, .denied = !allowed, .now_ns = reply->at_ns};
+    const struct top_keys_ask ask = {.key = request->key,
+                                     .units = request->cost,
+                                     .denied = outcome != METRICS_ALLOW,
+                                     .now_ns = reply->at_ns};
     top_keys_note(service->server_state->top_keys, service->worker, &ask);
 }

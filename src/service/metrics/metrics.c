@@ -695,15 +695,6 @@ struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsi
     return sum;
 }
 
-struct total_metrics metrics_sum_total(const struct metrics *metrics)
-{
-    assert(metrics_is_valid(metrics));
-    struct total_metrics sum = {.units = 0};
-    for (unsigned i = 0; i < metrics->n_workers; i++)
-        add_metrics(&sum, &metrics->workers[i].total, sizeof(sum));
-    return sum;
-}
-
 struct hit_metrics metrics_sum_hits(const struct metrics *metrics, uint32_t number)
 {
     assert(number < METRICS_SERIES_MAX);
@@ -745,14 +736,19 @@ struct backend_metrics metrics_sum_store(const struct metrics *metrics, size_t s
     return sum;
 }
 
-void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total)
+struct total_metrics metrics_sum_total(const struct metrics *metrics)
 {
+    assert(metrics_is_valid(metrics));
+    struct total_metrics sum = {.units = 0};
+    for (unsigned i = 0; i < metrics->n_workers; i++)
+        add_metrics(&sum, &metrics->workers[i].total, sizeof(sum));
     for (size_t i = 0; i < metrics->n_stores; i++) {
-        struct backend_metrics sum = metrics_sum_store(metrics, i);
-        total->events[METRICS_EXPIRED_FLOOR] += sum.expired_floor;
-        total->events[METRICS_EXPIRED_RELEASE] += sum.expired_release;
-        total->events[METRICS_EXPIRY_KEPT_UNITS] += sum.expiry_kept_units;
+        struct backend_metrics store = metrics_sum_store(metrics, i);
+        sum.events[METRICS_EXPIRED_FLOOR] += store.expired_floor;
+        sum.events[METRICS_EXPIRED_RELEASE] += store.expired_release;
+        sum.events[METRICS_EXPIRY_KEPT_UNITS] += store.expiry_kept_units;
     }
+    return sum;
 }
 
 bool metrics_has_stores(const struct metrics *metrics)

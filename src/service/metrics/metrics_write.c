@@ -593,7 +593,6 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
     struct frontend_metrics frontends[METRICS_FRONTENDS];
     pthread_mutex_lock(&metrics->lock);
     struct total_metrics total = metrics_sum_total(metrics);
-    metrics_add_expired(metrics, &total);
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         frontends[frontend] = metrics_sum_frontend(metrics, frontend);
     bool is_ours = (metrics->names & METRICS_NAMES_STINT) != 0;
