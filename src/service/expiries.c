@@ -12,6 +12,7 @@
 
 static uint32_t *home_of(const struct expiries *expiries, const uint8_t *id)
 {
+    assert(expiries->capacity > 0);
     uint32_t number;
     memcpy(&number, id, sizeof(number));
     return &expiries->homes[number & (expiries->capacity - 1)];
@@ -19,6 +20,7 @@ static uint32_t *home_of(const struct expiries *expiries, const uint8_t *id)
 
 static const uint8_t *id_at(const struct expiries *expiries, uint32_t at)
 {
+    assert(at < expiries->capacity && expiries->entries[at].ticket != NULL);
     const struct expiry *entry = &expiries->entries[at];
     return evaluation_ticket_id(span_of(entry->ticket, entry->len));
 }
@@ -32,6 +34,7 @@ static void link_in(struct expiries *expiries, uint32_t at)
 
 static bool grow(struct expiries *expiries)
 {
+    assert(expiries_is_valid(expiries) && expiries->n_open == expiries->capacity);
     uint32_t old = expiries->capacity, capacity = old == 0 ? CAPACITY_MIN : 2 * old;
     if (old == EXPIRIES_MAX)
         return false;
@@ -58,6 +61,7 @@ static bool grow(struct expiries *expiries)
 
 void expiries_deinit(struct expiries *expiries)
 {
+    assert(expiries_is_valid(expiries));
     for (uint32_t at = 0; at < expiries->capacity; at++)
         free(expiries->entries[at].ticket);
     free(expiries->entries);
@@ -68,6 +72,8 @@ void expiries_deinit(struct expiries *expiries)
 bool expiries_add(struct expiries *expiries, struct span ticket, uint64_t due_ns,
                   uint64_t give_up_ns)
 {
+    assert(expiries_is_valid(expiries));
+    assert(ticket.ptr != NULL && ticket.len >= BACKEND_ID_LEN);
     if (expiries->n_open == expiries->capacity && !grow(expiries))
         return false;
     uint8_t *copy = malloc(ticket.len);
@@ -86,6 +92,7 @@ bool expiries_add(struct expiries *expiries, struct span ticket, uint64_t due_ns
 
 uint32_t expiries_find(const struct expiries *expiries, const uint8_t *id)
 {
+    assert(expiries_is_valid(expiries));
     if (expiries->n_open == 0)
         return EXPIRIES_NONE;
     uint32_t at = *home_of(expiries, id);
@@ -96,6 +103,7 @@ uint32_t expiries_find(const struct expiries *expiries, const uint8_t *id)
 
 void expiries_remove(struct expiries *expiries, uint32_t at)
 {
+    assert(expiries_is_valid(expiries) && at < expiries->capacity);
     struct expiry *entry = &expiries->entries[at];
     assert(entry->ticket != NULL);
     uint32_t *from = home_of(expiries, id_at(expiries, at));

@@ -9,6 +9,7 @@
 #include "base/span.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define EXPIRIES_MAX 65536u /* open at once; further ones stay charged as estimated */
 #define EXPIRIES_NONE UINT32_MAX
@@ -29,6 +30,14 @@ struct expiries {
     uint32_t free;
     uint32_t n_open;
 };
+
+static inline bool expiries_is_valid(const struct expiries *expiries)
+{
+    uint32_t capacity = expiries->capacity;
+    return (capacity & (capacity - 1)) == 0 && capacity <= EXPIRIES_MAX &&
+           expiries->n_open <= capacity &&
+           (capacity == 0 || (expiries->entries != NULL && expiries->homes != NULL));
+}
 
 void expiries_deinit(struct expiries *expiries);
 /* Copies the ticket. False: no memory, or EXPIRIES_MAX tickets are open. */

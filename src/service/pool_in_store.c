@@ -11,6 +11,7 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,7 @@ struct pool_pending {
 
 static struct roster *roster_ref(struct roster *roster)
 {
+    assert(__atomic_load_n(&roster->refs, __ATOMIC_RELAXED) > 0);
     __atomic_add_fetch(&roster->refs, 1,
                        __ATOMIC_RELAXED); /* relaxed: the caller already has a reference */
     return roster;
@@ -64,6 +66,7 @@ static struct roster *roster_ref(struct roster *roster)
 
 static void roster_unref(struct roster *roster)
 {
+    assert(roster == NULL || __atomic_load_n(&roster->refs, __ATOMIC_RELAXED) > 0);
     /* acq_rel: all uses of the roster come before it is freed. */
     if (roster == NULL || __atomic_sub_fetch(&roster->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
@@ -76,6 +79,7 @@ static void roster_unref(struct roster *roster)
 static struct roster *roster_new(const struct pools_stores *stores, size_t n_keys,
                                  struct stint_error *error)
 {
+    assert(stores != NULL);
     struct roster *roster = calloc(1, sizeof(*roster) + n_keys * sizeof(struct parsed_key));
     if (roster == NULL) {
         err_set(error, STINT_E_SYSTEM, "no memory for %zu keys", n_keys);
@@ -88,6 +92,7 @@ static struct roster *roster_new(const struct pools_stores *stores, size_t n_key
 
 static void put_key(struct roster *roster, const struct parsed_key *from)
 {
+    assert(from->key.n_quotas <= STINT_POOL_QUOTAS_MAX);
     struct parsed_key *key = &roster->keys[roster->n_keys++];
     *key = *from;
     key->key.name = key->name.text;
@@ -97,6 +102,7 @@ static void put_key(struct roster *roster, const struct parsed_key *from)
 static int make_list(const struct pool_in_store *pool, struct roster *roster,
                      struct stint_error *error)
 {
+    assert(roster->list == NULL);
     struct stint_pool_key *keys = calloc(roster->n_keys + 1, sizeof(*keys));
     if (keys == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for %zu keys", roster->n_keys);
@@ -146,11 +152,19 @@ static size_t find_key(const struct roster *roster, const char *name)
     return i;
 }
 
+/* For assertions. */
+__attribute__((unused)) static bool is_valid(const struct pool_in_store *pool)
+{
+    return pool->stores != NULL && pool->store < pool->stores->n_names &&
+           pool->name.text[0] != '\0' && pool->order <= STINT_LEAST_USED;
+}
+
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 struct pool_in_store *pool_in_store_new(const struct pools_stores *stores, size_t store,
                                         const struct pools_name *name, uint8_t order)
 {
+    assert(store < stores->n_names && order <= STINT_LEAST_USED);
     struct pool_in_store *pool = calloc(1, sizeof(*pool));
     if (pool == NULL)
         return NULL;
@@ -173,17 +187,20 @@ void pool_in_store_free(struct pool_in_store *pool)
 
 size_t pool_in_store_at(const struct pool_in_store *pool)
 {
+    assert(is_valid(pool));
     return pool->store;
 }
 
 uint8_t pool_in_store_order(const struct pool_in_store *pool)
 {
+    assert(is_valid(pool));
     return pool->order;
 }
 
 int pool_in_store_set(struct pool_in_store *pool, const struct parsed_key *keys, size_t n_keys,
                       struct stint_error *error)
 {
+    assert(is_valid(pool));
     struct roster *roster = roster_new(pool->stores, n_keys, error);
     if (roster == NULL)
         return STINT_E_SYSTEM;
@@ -195,6 +212,7 @@ int pool_in_store_set(struct pool_in_store *pool, const struct parsed_key *keys,
 int pool_in_store_add(struct pool_in_store *pool, const struct parsed_key *key,
                       struct stint_error *error)
 {
+    assert(is_valid(pool) && pool->roster != NULL);
     const struct roster *old = pool->roster;
     if (find_key(old, key->name.text) < old->n_keys)
         return err_set(error, STINT_E_MISMATCH, "key %s is in the pool already", key->name.text);
@@ -210,6 +228,7 @@ int pool_in_store_add(struct pool_in_store *pool, const struct parsed_key *key,
 int pool_in_store_take_out(struct pool_in_store *pool, const struct pools_name *key,
                            struct stint_error *error)
 {
+    assert(is_valid(pool) && pool->roster != NULL);
     const struct roster *old = pool->roster;
     size_t at = find_key(old, key->text);
     if (at == old->n_keys)
@@ -241,6 +260,7 @@ static void free_pool_pending(struct pending_extra *extra)
 
 static void take_answer(struct backend_pool_op *op, uint64_t now_ns)
 {
+    assert(op->arg != NULL);
     pending_answered(((struct pool_pending *)op->arg)->pending, now_ns);
 }
 
@@ -248,6 +268,7 @@ static void take_answer(struct backend_pool_op *op, uint64_t now_ns)
 static struct pool_pending *begin(struct pools_caller *caller, struct backend_pools *pools,
                                   struct roster *roster, uint64_t now_ns)
 {
+    assert(caller->pending == NULL);
     struct pool_pending *asked =
         calloc(1, sizeof(*asked) + roster->n_keys * sizeof(struct stint_pool_status));
     struct pending *pending = pending_new(caller->pending_requests, now_ns, caller->timeout_ns);
@@ -293,6 +314,7 @@ int pool_in_store_ask(struct pool_in_store *pool, struct pools_caller *caller,
                       struct backend_pool_request *ask, const struct backend_pool_answer **answer,
                       struct stint_error *error)
 {
+    assert(is_valid(pool));
     int code = caller->pending == NULL ? send(pool, caller, ask, error) : 0;
     if (code != 0)
         return code;
@@ -316,6 +338,7 @@ int pool_in_store_ask(struct pool_in_store *pool, struct pools_caller *caller,
 
 size_t pool_in_store_count(const struct pools_caller *caller)
 {
+    assert(caller->pending != NULL);
     return pool_pending_of(caller->pending->extra)->roster->n_keys;
 }
 
@@ -342,6 +365,7 @@ static bool is_denied(struct pool_in_store *pool, const struct stint_pool_ask *a
 static void keep_denial(struct pool_in_store *pool, const struct stint_pool_ask *ask,
                         const struct stint_pool_answer *answer)
 {
+    assert(answer->name == NULL);
     uint64_t lasts_ns = answer->wait_ns < DENIAL_MAX_NS ? answer->wait_ns : DENIAL_MAX_NS;
     pthread_mutex_lock(&pool->lock);
     pool->denial = (struct denial){.cost = ask->cost,
@@ -355,6 +379,7 @@ static void keep_denial(struct pool_in_store *pool, const struct stint_pool_ask 
 /* A reply for a roster that is no longer in force is not valid for the current one. */
 static bool is_in_force(struct pool_in_store *pool, const struct pools_caller *caller)
 {
+    assert(caller->pending != NULL);
     pthread_mutex_lock(&pool->lock);
     bool is = pool_pending_of(caller->pending->extra)->roster == pool->roster;
     pthread_mutex_unlock(&pool->lock);
@@ -365,6 +390,7 @@ int pool_in_store_next(struct pool_in_store *pool, struct pools_caller *caller,
                        const struct stint_pool_ask *ask, struct stint_pool_answer *answer,
                        struct stint_error *error)
 {
+    assert(is_valid(pool));
     if (caller->pending == NULL && is_denied(pool, ask, answer))
         return 0;
     struct backend_pool_request asked = {

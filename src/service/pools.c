@@ -10,6 +10,7 @@
 #include "limiter/pool.h"
 #include "service/pool_in_store.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ struct pools {
 
 struct pools *pools_new(struct stint_table *table)
 {
+    assert(table != NULL);
     struct pools *pools = calloc(1, sizeof(*pools));
     if (pools == NULL)
         return NULL;
@@ -50,19 +52,28 @@ void pools_free(struct pools *pools)
     free(pools);
 }
 
-void pools_set_stores(struct pools *pools, const struct pools_stores *stores)
-{
-    pools->stores = *stores;
-}
-
 size_t pools_count(const struct pools *pools)
 {
     /* acquire: a pool that is counted is complete. */
     return __atomic_load_n(&pools->n_pools, __ATOMIC_ACQUIRE);
 }
 
+/* For assertions. */
+__attribute__((unused)) static bool pools_is_valid(const struct pools *pools)
+{
+    return pools->table != NULL && pools_count(pools) <= POOLS_MAX;
+}
+
+void pools_set_stores(struct pools *pools, const struct pools_stores *stores)
+{
+    assert(pools_is_valid(pools));
+    assert(pools_count(pools) == 0);
+    pools->stores = *stores;
+}
+
 const char *pools_name(const struct pools *pools, size_t index)
 {
+    assert(pools_is_valid(pools));
     return index < pools_count(pools) ? pools->names[index].text : NULL;
 }
 
@@ -72,6 +83,7 @@ const char *pools_name(const struct pools *pools, size_t index)
 static int copy_name(struct pools_name *name, struct span from, const char *whose,
                      struct stint_error *error)
 {
+    assert(whose != NULL);
     if (from.len < 1 || from.len > STINT_POOL_NAME_MAX)
         return err_set(error, STINT_E_RANGE, "the name of a %s has 1 to %d bytes", whose,
                        STINT_POOL_NAME_MAX);
@@ -97,6 +109,7 @@ static size_t find_index(const struct pools *pools, struct span name)
 static int find_pool(const struct pools *pools, struct span name, size_t *at,
                      struct stint_error *error)
 {
+    assert(pools_is_valid(pools));
     *at = find_index(pools, name);
     if (*at < pools_count(pools))
         return 0;
@@ -160,6 +173,7 @@ static int own_quota(const struct pools *pools, bool is_in_store, struct stint_q
 static int check_key(const struct pools *pools, bool is_in_store, struct parsed_key *key,
                      struct stint_error *error)
 {
+    assert(key->key.n_quotas <= STINT_POOL_QUOTAS_MAX);
     for (size_t i = 0; i < key->key.n_quotas; i++) {
         int code = own_quota(pools, is_in_store, &key->quotas[i], error);
         if (code != 0)
@@ -201,6 +215,7 @@ static int parse_definition(const struct pools *pools, const struct pools_defini
 
 static bool is_same_key(const struct pool_key *stands, const struct stint_pool_key *wanted)
 {
+    assert(wanted->n_quotas <= STINT_POOL_QUOTAS_MAX);
     uint32_t weight = wanted->weight > 0 ? wanted->weight : 1;
     if (stands->weight != weight || stands->n_quotas != wanted->n_quotas)
         return false;
@@ -255,6 +270,7 @@ static int apply(struct stint_pool *pool, const struct parsed_key *keys,
 
 static void count_one(struct pools *pools, const struct pools_name *name)
 {
+    assert(pools->n_pools < POOLS_MAX);
     pools->names[pools->n_pools] = *name;
     /* release: a thread that counts the pool finds it complete. */
     __atomic_store_n(&pools->n_pools, pools->n_pools + 1, __ATOMIC_RELEASE);
@@ -302,6 +318,7 @@ static struct hash128 mark_of(struct parsed_key **by_name, size_t n_keys)
 static int check_fits(const struct stint_pool *pool, const struct pools_definition *definition,
                       struct stint_error *error)
 {
+    assert(definition->store.len == 0);
     if (pool->order != definition->order)
         return err_set(error, STINT_E_MISMATCH,
                        "the order of pool %.*s cannot be changed while the server runs",
@@ -328,6 +345,7 @@ static bool is_same_mark(struct hash128 a, struct hash128 b)
 static int define_in_table(struct pools *pools, const struct definition *definition, size_t at,
                            struct stint_error *error)
 {
+    assert(at <= pools->n_pools);
     const struct pools_definition *given = definition->given;
     struct stint_pool *pool = at < pools->n_pools ? pools->pools[at] : NULL;
     int code = pool != NULL ? check_fits(pool, given, error) : 0;
@@ -351,6 +369,7 @@ static int define_in_table(struct pools *pools, const struct definition *definit
 static int find_store(const struct pools *pools, struct span name, size_t *store,
                       struct stint_error *error)
 {
+    assert(name.len > 0);
     const struct pools_stores *stores = &pools->stores;
     for (*store = 0; *store < stores->n_names; ++*store)
         if (span_equals(name, stores->names[*store]))
@@ -401,6 +420,7 @@ static int check_same_store(const struct pool_in_store *stands, const struct poo
 static int define_in_store(struct pools *pools, const struct definition *definition, size_t at,
                            struct stint_error *error)
 {
+    assert(at <= pools->n_pools);
     const struct pools_definition *given = definition->given;
     struct pools_name name;
     struct pool_in_store *made = NULL;
@@ -449,6 +469,7 @@ static int define(struct pools *pools, const struct definition *definition,
 static int check_or_define(struct pools *pools, struct definition *definition,
                            struct stint_error *error)
 {
+    assert(pools_is_valid(pools) && definition->keys == NULL);
     size_t n_keys = definition->given->n_keys;
     if (n_keys > STINT_POOL_KEYS_MAX)
         return err_set(error, STINT_E_RANGE, "a pool has at most %d keys", STINT_POOL_KEYS_MAX);
@@ -487,6 +508,7 @@ int pools_define(struct pools *pools, const struct pools_definition *definition,
 static int add_in_store(struct pools *pools, size_t at, struct parsed_key *key,
                         struct stint_error *error)
 {
+    assert(pools->in_store[at] != NULL);
     int code = check_key(pools, true, key, error);
     if (code != 0)
         return code;
@@ -499,6 +521,7 @@ static int add_in_store(struct pools *pools, size_t at, struct parsed_key *key,
 int pools_add(struct pools *pools, struct span pool, const struct pools_key *key, uint64_t now_ns,
               struct stint_error *error)
 {
+    assert(pools_is_valid(pools));
     struct parsed_key parsed;
     size_t at;
     int code = find_pool(pools, pool, &at, error);
@@ -515,6 +538,7 @@ int pools_add(struct pools *pools, struct span pool, const struct pools_key *key
 static int remove_in_store(struct pools *pools, struct pools_caller *caller, size_t at,
                            const struct pools_name *key, uint64_t now_ns, struct stint_error *error)
 {
+    assert(pools->in_store[at] != NULL && caller != NULL);
     const struct backend_pool_answer *answer;
     struct backend_pool_request ask = {
         .verb = BACKEND_POOL_LET_IN, .key = span_of_text(key->text), .now_ns = now_ns};
@@ -530,6 +554,7 @@ static int remove_in_store(struct pools *pools, struct pools_caller *caller, siz
 int pools_remove(struct pools *pools, struct pools_caller *caller, struct span pool,
                  struct span key, uint64_t now_ns, struct stint_error *error)
 {
+    assert(pools_is_valid(pools));
     struct pools_name name;
     size_t at;
     int code = find_with_key(pools, pool, key, &at, &name, error);
@@ -546,6 +571,7 @@ int pools_next(struct pools *pools, struct pools_caller *caller, struct span poo
                const struct stint_pool_ask *ask, struct stint_pool_answer *answer,
                struct stint_error *error)
 {
+    assert(pools_is_valid(pools));
     size_t at;
     int code = find_pool(pools, pool, &at, error);
     if (code != 0)
@@ -560,6 +586,7 @@ static int give_back_in_store(struct pool_in_store *pool, struct pools_caller *c
                               const struct pools_return *back, uint64_t now_ns,
                               uint32_t *given_back, struct stint_error *error)
 {
+    assert(caller != NULL);
     const struct backend_pool_answer *answer;
     struct backend_pool_request ask = {.verb = BACKEND_POOL_GIVE_BACK,
                                        .key = back->key,
@@ -576,6 +603,7 @@ int pools_give_back(struct pools *pools, struct pools_caller *caller, struct spa
                     const struct pools_return *back, uint64_t now_ns, uint32_t *given_back,
                     struct stint_error *error)
 {
+    assert(pools_is_valid(pools));
     struct pools_name name;
     size_t at;
     int code = find_with_key(pools, pool, back->key, &at, &name, error);
@@ -598,6 +626,7 @@ static int report_in_store(struct pool_in_store *pool, struct pools_caller *call
                            const struct pools_report *report, uint64_t now_ns,
                            struct stint_error *error)
 {
+    assert(caller != NULL);
     const struct backend_pool_answer *answer;
     struct backend_pool_request ask = {.verb = BACKEND_POOL_REPORT,
                                        .key = report->key,
@@ -611,6 +640,7 @@ static int report_in_store(struct pool_in_store *pool, struct pools_caller *call
 int pools_report(struct pools *pools, struct pools_caller *caller, struct span pool,
                  const struct pools_report *report, uint64_t now_ns, struct stint_error *error)
 {
+    assert(pools_is_valid(pools));
     struct pools_name name;
     size_t at;
     int code = find_with_key(pools, pool, report->key, &at, &name, error);
@@ -626,6 +656,7 @@ int pools_each(struct pools *pools, struct pools_caller *caller, struct span poo
                bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg,
                struct stint_error *error)
 {
+    assert(pools_is_valid(pools) && visit != NULL);
     size_t at;
     const struct backend_pool_answer *answer;
     struct backend_pool_request ask = {.verb = BACKEND_POOL_STATUS, .now_ns = now_ns};

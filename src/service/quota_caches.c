@@ -8,6 +8,8 @@
 #include "base/siphash.h"
 #include "table/table.h"
 
+#include <assert.h>
+
 #define PERIOD_MAX_S ((uint64_t)INT64_MAX / NS_PER_S)
 #define EXCESS_MAX_NS (NS_PER_MS - 1) /* below this redis-cell does not round up, either */
 
@@ -15,6 +17,7 @@
 
 static struct spec_entry *spec_place(struct spec_cache *cache, struct span text)
 {
+    assert(text.len > 0);
     uint64_t hash = siphash13_128(cache->secret, 0, text.ptr, text.len).lo;
     return &cache->entries[hash % SPEC_CACHE_SIZE];
 }
@@ -41,6 +44,7 @@ static int check_text(struct span text, struct stint_error *error)
 static const struct stint_quota *fill_spec(struct spec_entry *entry, struct stint_table *table,
                                            struct span text, struct stint_error *error)
 {
+    assert(text.len > 0 && text.len <= SPEC_TEXT_MAX);
     entry->text_len = 0;
     memcpy(entry->text, text.ptr, text.len);
     entry->text[text.len] = '\0';
@@ -54,6 +58,7 @@ static const struct stint_quota *fill_spec(struct spec_entry *entry, struct stin
 const struct stint_quota *spec_cache_find(struct spec_cache *cache, struct stint_table *table,
                                           struct span text, struct stint_error *error)
 {
+    assert(cache->last < SPEC_CACHE_SIZE && table != NULL);
     if (check_text(text, error) != 0)
         return NULL;
     /* Most requests use the same SPEC as the one before, which is found without hashing it. */
@@ -88,6 +93,7 @@ static bool is_same(const struct request_throttle *a, const struct request_throt
  */
 static void reduce(uint64_t *count, uint64_t *period_ns)
 {
+    assert(*count > 0 && *period_ns > 0);
     uint64_t by = max_u64(*period_ns / PERIOD_MAX_NS, *count / UINT32_MAX) + 1;
     uint64_t reduced = max_u64(*count / by, 1);
     *period_ns = mul_div_up(*period_ns, reduced, *count);
@@ -129,6 +135,7 @@ static int make_quota(struct throttle_entry *entry, struct stint_error *error)
  */
 static uint64_t excess_of(const struct throttle_entry *entry)
 {
+    assert(entry->throttle.count_per_period > 0);
     const struct request_throttle *throttle = &entry->throttle;
     uint64_t exact_ns =
         mul_div(entry->quota.burst, throttle->period_s * NS_PER_S, throttle->count_per_period);
@@ -148,6 +155,7 @@ static const struct throttle_entry *fill_throttle(struct throttle_entry *entry,
     if (code != 0)
         return NULL;
     made.excess_ns = excess_of(&made);
+    assert(made.excess_ns <= EXCESS_MAX_NS);
     *entry = made;
     return entry;
 }
@@ -157,6 +165,7 @@ const struct throttle_entry *throttle_cache_find(struct throttle_cache *cache,
                                                  const struct request_throttle *throttle,
                                                  struct stint_error *error)
 {
+    assert(table != NULL);
     struct throttle_entry *entry = &cache->entries[throttle_place(throttle)];
     if (is_same(&entry->throttle, throttle) && throttle->period_s != 0)
         return entry;

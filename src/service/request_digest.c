@@ -18,6 +18,7 @@ struct digest {
 
 static void add(struct digest *digest, const void *bytes, size_t len)
 {
+    assert((digest->sha == NULL) == (digest->table != NULL));
     if (digest->sha != NULL) {
         uint64_t size = len;
         gnutls_hash(digest->sha, &size, sizeof(size));
@@ -55,6 +56,7 @@ static void add_descriptor(struct digest *digest, const struct descriptor *descr
 
 static void add_body(struct digest *digest, const struct request *request)
 {
+    assert(request->verb < REQUEST_VERBS);
     const uint64_t numbers[] = {
         request->verb,
         request->cost,
@@ -85,6 +87,7 @@ static void add_body(struct digest *digest, const struct request *request)
 
 uint64_t request_digest_body(const struct stint_table *table, const struct request *request)
 {
+    assert(table != NULL);
     struct digest digest = {.table = table};
     add_body(&digest, request);
     return digest.sum;
@@ -92,6 +95,7 @@ uint64_t request_digest_body(const struct stint_table *table, const struct reque
 
 static void add_id(struct digest *digest, const struct request *request, const char *caller)
 {
+    assert(caller != NULL);
     add_span(digest, span_of_text(caller));
     add_number(digest, request->verb == REQUEST_THROTTLE || request->verb == REQUEST_FORGET);
     add_span(digest, request->domain);
@@ -103,6 +107,7 @@ static void add_id(struct digest *digest, const struct request *request, const c
 struct hash128 request_digest_id(const struct stint_table *table, const struct request *request,
                                  const char *caller)
 {
+    assert(table != NULL && request->id.len > 0);
     struct digest digest = {.table = table};
     add_id(&digest, request, caller);
     return requests_hash(table, &digest.sum, sizeof(digest.sum));
@@ -125,6 +130,7 @@ static bool hash_for_stores(uint8_t sum[32], const struct request *request, cons
 bool request_digest_shared(const struct request *request, const char *caller,
                            uint8_t id[BACKEND_ID_LEN], uint64_t *body)
 {
+    assert(caller != NULL && request->id.len > 0);
     uint8_t sum[32];
     if (!hash_for_stores(sum, request, caller))
         return false;

@@ -10,6 +10,7 @@
 
 void server_clock_init(struct server_clock *clock, struct stint_table *table, bool is_virtual)
 {
+    assert(table != NULL);
     *clock = (struct server_clock){.table = table, .is_virtual = is_virtual};
     pthread_mutex_init(&clock->lock, NULL);
 }
@@ -21,22 +22,26 @@ void server_clock_deinit(struct server_clock *clock)
 
 void server_clock_on_move(struct server_clock *clock, void (*moved)(void *arg), void *arg)
 {
+    assert(clock->table != NULL && moved != NULL);
     clock->moved = moved;
     clock->arg = arg;
 }
 
 uint64_t server_clock_io_now(const struct server_clock *clock)
 {
+    assert(clock->table != NULL);
     return clock->is_virtual ? clock_boot_ns() : stint_now(clock->table);
 }
 
 uint64_t server_clock_now(const struct server_clock *clock, uint64_t io_now_ns)
 {
+    assert(clock->table != NULL);
     return clock->is_virtual ? stint_now(clock->table) : io_now_ns;
 }
 
 uint64_t server_clock_io_deadline(const struct server_clock *clock, uint64_t at_ns)
 {
+    assert(clock->table != NULL);
     if (!clock->is_virtual || at_ns == STINT_NEVER_NS)
         return at_ns;
     return at_ns <= stint_now(clock->table) ? 0 : SERVER_CLOCK_STANDS;
@@ -64,6 +69,7 @@ static void move_to(struct server_clock *clock, uint64_t now_ns)
 static int try_move(struct server_clock *clock, uint64_t was_ns, uint64_t now_ns,
                     struct stint_error *error)
 {
+    assert(clock->is_virtual);
     if (now_ns < was_ns)
         return err_set(error, STINT_E_MISMATCH,
                        "the clock is at %" PRIu64 " ns and never goes back to %" PRIu64
@@ -80,6 +86,7 @@ static int try_move(struct server_clock *clock, uint64_t was_ns, uint64_t now_ns
 
 static int move(struct server_clock *clock, bool is_by, uint64_t ns, struct stint_error *error)
 {
+    assert(clock->table != NULL);
     if (!clock->is_virtual)
         return refuse_real(error);
     pthread_mutex_lock(&clock->lock);
@@ -103,6 +110,7 @@ int server_clock_advance(struct server_clock *clock, uint64_t by_ns, struct stin
 
 void server_clock_expire(struct server_clock *clock, uint64_t slots_max)
 {
+    assert(clock->table != NULL);
     pthread_mutex_lock(&clock->lock);
     stint_expire(clock->table, stint_now(clock->table), slots_max);
     pthread_mutex_unlock(&clock->lock);

@@ -10,6 +10,7 @@
 #include "base/ns.h"
 #include "decide/evaluation.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define ID_LIFETIME_DEFAULT_NS (10 * NS_PER_MIN)
@@ -19,13 +20,13 @@
 static int store_accepts_rule(const struct server_state *server_state, const struct rule *rule,
                               struct stint_error *error)
 {
-    if (rule->store.at == 0 || rule->unlimited || server_state->store_accepts == NULL)
+    if (rule->store.at == 0 || rule->unlimited || server_state->options.store_accepts == NULL)
         return 0;
-    int code = server_state->store_accepts(server_state->store_arg, rule->store.at, rule,
-                                           &rule->quota, error);
+    int code = server_state->options.store_accepts(server_state->options.store_arg, rule->store.at,
+                                                   rule, &rule->quota, error);
     if (code == 0 && rule->has_shadow)
-        code = server_state->store_accepts(server_state->store_arg, rule->store.at, rule,
-                                           &rule->shadow, error);
+        code = server_state->options.store_accepts(server_state->options.store_arg, rule->store.at,
+                                                   rule, &rule->shadow, error);
     return code;
 }
 
@@ -34,6 +35,7 @@ static int store_accepts_rule(const struct server_state *server_state, const str
 static int stores_accept(const struct server_state *server_state, const struct rules *rules,
                          struct stint_error *error)
 {
+    assert(rules != NULL);
     struct stint_error why;
     for (size_t i = 0; i < rules_count(rules); i++) {
         const struct rule *rule = rules_at(rules, i);
@@ -67,6 +69,7 @@ static struct ruleset *ruleset_new(struct server_state *server_state, struct rul
 
 struct ruleset *ruleset_ref(struct ruleset *ruleset)
 {
+    assert(ruleset == NULL || __atomic_load_n(&ruleset->refs, __ATOMIC_RELAXED) > 0);
     if (ruleset != NULL) /* relaxed: the caller already has a reference */
         __atomic_add_fetch(&ruleset->refs, 1, __ATOMIC_RELAXED);
     return ruleset;
@@ -74,6 +77,7 @@ struct ruleset *ruleset_ref(struct ruleset *ruleset)
 
 void ruleset_unref(struct ruleset *ruleset)
 {
+    assert(ruleset == NULL || __atomic_load_n(&ruleset->refs, __ATOMIC_RELAXED) > 0);
     /* acq_rel: all uses of the rules come before they are freed. */
     if (ruleset == NULL || __atomic_sub_fetch(&ruleset->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
@@ -84,6 +88,7 @@ void ruleset_unref(struct ruleset *ruleset)
 
 struct ruleset *server_state_ruleset(struct server_state *server_state, uint64_t *generation)
 {
+    assert(server_state_is_valid(server_state));
     pthread_mutex_lock(&server_state->lock);
     struct ruleset *ruleset = server_state->ruleset;
     __atomic_add_fetch(&ruleset->refs, 1, __ATOMIC_RELAXED); /* relaxed: the lock keeps it alive */
@@ -94,12 +99,14 @@ struct ruleset *server_state_ruleset(struct server_state *server_state, uint64_t
 
 uint64_t server_state_loads(const struct server_state *server_state)
 {
+    assert(server_state_is_valid(server_state));
     return server_state_generation(server_state) + server_state->began_with_rules;
 }
 
 int server_state_set_rules(struct server_state *server_state, struct rules *rules,
                            struct stint_error *error)
 {
+    assert(server_state_is_valid(server_state));
     struct stint_error why;
     struct ruleset *ruleset = ruleset_new(server_state, rules, &why);
     if (ruleset == NULL)
@@ -141,6 +148,7 @@ void server_state_free_retired(struct server_state *server_state)
 
 struct rules *server_state_rules(struct server_state *server_state)
 {
+    assert(server_state_is_valid(server_state));
     pthread_mutex_lock(&server_state->lock);
     struct rules *rules =
         server_state->ruleset->rules != NULL ? rules_ref(server_state->ruleset->rules) : NULL;
@@ -180,22 +188,18 @@ static bool open_parts(struct server_state *server_state,
 int server_state_open(struct server_state **server_state,
                       const struct server_state_options *options, struct stint_error *error)
 {
+    assert(options->table != NULL);
     if (options->workers < 1 || options->workers > WORKERS_MAX)
         return err_set(error, STINT_E_RANGE, "a server has 1 to %d workers", WORKERS_MAX);
     struct server_state *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a server");
     made->table = options->table;
-    made->store_accepts = options->store_accepts;
-    made->store_arg = options->store_arg;
-    made->workers = options->workers;
-    made->shadow_mode = options->shadow_mode;
-    made->quota_mode = options->quota_mode;
-    made->charges_hits = options->charges_hits;
-    made->checks_debt = options->checks_debt;
+    made->options = *options;
+    made->options.rules = NULL; /* may be freed before the server state */
+    if (options->id_lifetime_ns == 0)
+        made->options.id_lifetime_ns = ID_LIFETIME_DEFAULT_NS;
     made->began_with_rules = options->rules != NULL;
-    made->id_lifetime_ns =
-        options->id_lifetime_ns > 0 ? options->id_lifetime_ns : ID_LIFETIME_DEFAULT_NS;
     pthread_mutex_init(&made->lock, NULL);
     server_clock_init(&made->clock, options->table, options->has_virtual_clock);
     struct stint_error why;
@@ -224,37 +228,44 @@ void server_state_close(struct server_state *server_state)
 
 struct stint_table *server_state_table(const struct server_state *server_state)
 {
+    assert(server_state_is_valid(server_state));
     return server_state->table;
 }
 
 struct server_clock *server_state_clock(struct server_state *server_state)
 {
+    assert(server_state_is_valid(server_state));
     return &server_state->clock;
 }
 
 struct metrics *server_state_metrics(struct server_state *server_state)
 {
+    assert(server_state_is_valid(server_state));
     return server_state->metrics;
 }
 
 bool server_state_is_ready(const struct server_state *server_state, bool (*is_ready)(void *arg),
                            void *arg)
 {
+    assert(server_state_is_valid(server_state));
     return (server_state->metrics == NULL || metrics_has_stores(server_state->metrics)) &&
            (is_ready == NULL || is_ready(arg));
 }
 
 struct top_keys *server_state_top_keys(struct server_state *server_state)
 {
+    assert(server_state_is_valid(server_state));
     return server_state->top_keys;
 }
 
 struct pools *server_state_pools(struct server_state *server_state)
 {
+    assert(server_state_is_valid(server_state));
     return server_state->pools;
 }
 
 struct unmatched *server_state_unmatched(struct server_state *server_state)
 {
+    assert(server_state_is_valid(server_state));
     return server_state->unmatched;
 }

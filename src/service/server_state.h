@@ -22,22 +22,26 @@ struct ruleset {
 
 struct server_state {
     struct stint_table *table;
-    store_accepts *store_accepts; /* NULL: there are no stores */
-    void *store_arg;
+    struct server_state_options options;
     struct metrics *metrics;
     struct top_keys *top_keys; /* NULL: not counted */
     struct pools *pools;
     struct unmatched *unmatched;
     struct server_clock clock;
-    uint64_t id_lifetime_ns;
-    unsigned workers;
-    bool shadow_mode, quota_mode, charges_hits, checks_debt;
     bool began_with_rules;
     pthread_mutex_t lock; /* of the rulesets, while they are exchanged */
     struct ruleset *ruleset;
     struct ruleset *retired; /* no longer in force; the server state has a reference to each */
     uint64_t generation;     /* raised after the ruleset is in force */
 };
+
+/* What does not change while it is open. */
+static inline bool server_state_is_valid(const struct server_state *server_state)
+{
+    return server_state->table != NULL && server_state->options.workers > 0 &&
+           server_state->options.workers <= WORKERS_MAX && server_state->pools != NULL &&
+           server_state->unmatched != NULL;
+}
 
 /* The rules in force, with a reference; *generation is at most theirs. */
 struct ruleset *server_state_ruleset(struct server_state *server_state, uint64_t *generation);

@@ -16,6 +16,7 @@
 
 struct service *service_new(struct server_state *server_state, unsigned worker)
 {
+    assert(worker < server_state->options.workers);
     struct service *service = calloc(1, sizeof(*service));
     if (service == NULL)
         return NULL;
@@ -29,13 +30,14 @@ struct service *service_new(struct server_state *server_state, unsigned worker)
         free(service);
         return NULL;
     }
-    service->evaluation.all_shadow = server_state->shadow_mode;
-    service->evaluation.all_quota_mode = server_state->quota_mode;
-    service->evaluation.charges_hits = server_state->charges_hits;
-    service->evaluation.checks_debt = server_state->checks_debt;
+    service->evaluation.all_shadow = server_state->options.shadow_mode;
+    service->evaluation.all_quota_mode = server_state->options.quota_mode;
+    service->evaluation.charges_hits = server_state->options.charges_hits;
+    service->evaluation.checks_debt = server_state->options.checks_debt;
     memcpy(service->specs.secret, server_state->table->region.fixed.hash_key,
            sizeof(service->specs.secret));
     service->ruleset = server_state_ruleset(server_state, &service->generation);
+    assert(service_is_valid(service));
     return service;
 }
 
@@ -54,16 +56,19 @@ void service_free(struct service *service)
 
 struct server_state *service_server_state(const struct service *service)
 {
+    assert(service_is_valid(service));
     return service->server_state;
 }
 
 unsigned service_worker(const struct service *service)
 {
+    assert(service_is_valid(service));
     return service->worker;
 }
 
 void service_renew_rules(struct service *service)
 {
+    assert(service_is_valid(service));
     if (server_state_generation(service->server_state) == service->generation)
         return;
     ruleset_unref(service->ruleset);
@@ -75,6 +80,7 @@ void service_renew_rules(struct service *service)
 static int add_items(struct service *service, const struct request *request,
                      struct stint_error *error)
 {
+    assert(request->n_items > 0 && request->n_items <= TARGETS_MAX);
     struct evaluation *evaluation = &service->evaluation;
     for (size_t i = 0; i < request->n_items; i++) {
         const struct request_item *item = &request->items[i];
@@ -94,6 +100,7 @@ static int add_items(struct service *service, const struct request *request,
 static int add_descriptors(struct service *service, const struct request *request,
                            struct stint_error *error)
 {
+    assert(request->n_descriptors > 0 && request->n_descriptors <= TARGETS_MAX);
     const struct evaluation_ask ask = {
         .rules = service->ruleset->rules,
         .domain = request->domain,
@@ -126,6 +133,7 @@ static int fill(struct service *service, const struct request *request, uint64_t
                        "a request has 1 to %d quotas, or descriptors, but not both", TARGETS_MAX);
     int code = request->n_items > 0 ? add_items(service, request, error)
                                     : add_descriptors(service, request, error);
+    assert(code != 0 || service->evaluation.n_targets == n);
     if (request->verb == REQUEST_RESERVE || request->verb == REQUEST_BOOK)
         evaluation_leave_distant_shadows(&service->evaluation);
     return code;
@@ -135,6 +143,7 @@ static int fill(struct service *service, const struct request *request, uint64_t
 
 static bool holds_places(const struct evaluation *evaluation)
 {
+    assert(evaluation->n_targets <= TARGETS_MAX);
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (evaluation->targets[i].quota != NULL &&
             evaluation->targets[i].quota->algorithm == STINT_CONCURRENCY)
@@ -159,6 +168,7 @@ static struct stint_decision allowed(void)
 static struct stint_decision block(struct evaluation *evaluation, const struct request *request,
                                    struct reply *reply)
 {
+    assert(request->verb == REQUEST_BLOCK);
     int code = evaluation_block(evaluation, request->lifetime_ns);
     if (code == STINT_E_FULL)
         service_refuse_as(reply, REPLY_FULL, "the table has no free space for another blocked key");
@@ -171,6 +181,7 @@ static struct stint_decision block(struct evaluation *evaluation, const struct r
 static struct stint_decision set_quota(struct service *service, const struct request *request,
                                        struct reply *reply)
 {
+    assert(request->verb == REQUEST_SET_QUOTA);
     const struct stint_quota *quota = NULL;
     struct stint_error error;
     bool is_meant = true;
@@ -202,6 +213,7 @@ static bool has_entries(struct service *service, struct reply *reply)
 static struct stint_decision reserve(struct service *service, const struct request *request,
                                      struct reply *reply)
 {
+    assert(request->verb == REQUEST_RESERVE || request->verb == REQUEST_BOOK);
     struct evaluation *evaluation = &service->evaluation;
     if (!has_entries(service, reply))
         return algorithm_never(0);
@@ -217,8 +229,8 @@ static struct stint_decision reserve(struct service *service, const struct reque
     return decision;
 }
 
-static struct stint_decision ask(struct service *service, const struct request *request,
-                                 struct reply *reply)
+static struct stint_decision evaluate(struct service *service, const struct request *request,
+                                      struct reply *reply)
 {
     struct evaluation *evaluation = &service->evaluation;
     switch (request->verb) {
@@ -254,7 +266,8 @@ static uint8_t when_full(const struct evaluation *evaluation, const struct targe
     return is_in_table ? table_when_full(evaluation->table, target->quota) : STINT_FULL_DEFAULT;
 }
 
-static void tell(struct service *service, const struct request *request, struct reply *reply)
+static void list_statuses(struct service *service, const struct request *request,
+                          struct reply *reply)
 {
     struct evaluation *evaluation = &service->evaluation;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -292,7 +305,7 @@ static void answer_targets(struct service *service, const struct request *reques
     }
     if (!service_begin_pending(service, request, reply))
         return;
-    reply->decision = ask(service, request, reply);
+    reply->decision = evaluate(service, request, reply);
     if (!service_end_pending(service, reply))
         return;
     reply->at_ns = service->evaluation.at_ns;
@@ -301,7 +314,7 @@ static void answer_targets(struct service *service, const struct request *reques
     if (reply->has_ticket && reply->ticket_text.len > 0)
         service_expect_expiry(service, request, now_ns);
     service_count_evaluation(service, request, reply);
-    tell(service, request, reply);
+    list_statuses(service, request, reply);
 }
 
 /* ---- CL.THROTTLE: the most frequent request, so no extra work ------------------------------- */
@@ -315,6 +328,7 @@ static uint64_t excess_in_store(const struct throttle_entry *entry)
 /* A duration above whole seconds by no more than the excess is rounded down to them. */
 static uint64_t whole_seconds(uint64_t wait_ns, uint64_t excess_ns)
 {
+    assert(excess_ns < NS_PER_S);
     uint64_t above_ns = wait_ns % NS_PER_S;
     return above_ns <= excess_ns && above_ns < wait_ns ? wait_ns - above_ns : wait_ns;
 }
@@ -342,6 +356,7 @@ static void throttle_end(struct service *service, const struct request *request,
 static void throttle_shared(struct service *service, const struct throttle_entry *entry,
                             const struct request *request, uint64_t now_ns, struct reply *reply)
 {
+    assert(service->stores.throttle <= service->stores.n_stores);
     struct evaluation *evaluation = &service->evaluation;
     bool is_closed = request->throttle.max_burst < 0;
     uint64_t excess_ns = excess_in_store(entry);
@@ -361,6 +376,7 @@ static void throttle_shared(struct service *service, const struct throttle_entry
 static void answer_throttle(struct service *service, const struct request *request, uint64_t now_ns,
                             struct reply *reply)
 {
+    assert(request->verb == REQUEST_THROTTLE);
     struct stint_error error;
     const struct throttle_entry *entry =
         throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
@@ -408,6 +424,7 @@ static const struct stint_quota *long_quota(struct stint_quota *quota)
 static void find_shared(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
+    assert(service->stores.throttle <= service->stores.n_stores);
     struct evaluation *evaluation = &service->evaluation;
     struct stint_quota quota;
     evaluation_begin(evaluation, now_ns);
@@ -426,6 +443,7 @@ static void find_shared(struct service *service, const struct request *request, 
 static void answer_find(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
+    assert(request->verb == REQUEST_FIND || request->verb == REQUEST_FORGET);
     struct stint_entry entry;
     if (service->stores.throttle > 0) {
         find_shared(service, request, now_ns, reply);
@@ -440,6 +458,7 @@ static void answer_find(struct service *service, const struct request *request, 
 static void answer_forget(struct service *service, const struct request *request, uint64_t now_ns,
                           struct reply *reply)
 {
+    assert(request->verb == REQUEST_FORGET);
     const struct stint_quota *quota = throttle_any_quota();
     answer_find(service, request, now_ns, reply);
     if (reply->found && service->stores.throttle == 0)
@@ -463,6 +482,7 @@ static handler *const handlers[REQUEST_VERBS] = {
 static void answer_verb(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
+    assert(request->verb < REQUEST_VERBS);
     handler *handle = handlers[request->verb];
     if (handle == NULL) {
         if (request->pending == NULL)
@@ -477,6 +497,7 @@ static void answer_verb(struct service *service, const struct request *request, 
 /* Whether a store identifies the request by its id: then the table does not. */
 static bool is_shared(struct service *service, const struct request *request, uint64_t now_ns)
 {
+    assert(request->id.len > 0);
     struct stint_error error;
     if (service->stores.n_stores == 0)
         return false;
@@ -506,7 +527,7 @@ static void show_again(struct service *service, const struct request *request, u
     evaluation_peek(evaluation);
     if (reply->decision.binding < evaluation->n_targets)
         evaluation->targets[reply->decision.binding].decision = reply->decision;
-    tell(service, request, reply);
+    list_statuses(service, request, reply);
 }
 
 static void answer_again(struct service *service, const struct request *request,
@@ -549,6 +570,7 @@ static void record(struct service *service, const struct requests_claim *claim,
 static void answer_once(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
+    assert(request->pending == NULL && service->caller != NULL);
     if (request->is_ahead) {
         reply->error = REPLY_AHEAD;
         return;
@@ -557,7 +579,7 @@ static void answer_once(struct service *service, const struct request *request, 
         .hash = request_digest_id(service->table, request, service->caller->name),
         .fingerprint = request_digest_body(service->table, request),
         .now_ns = now_ns,
-        .lifetime_ns = service->server_state->id_lifetime_ns};
+        .lifetime_ns = service->server_state->options.id_lifetime_ns};
     struct requests_claim claim;
     struct requests_answer answer;
     switch (requests_begin(service->table, &ask, &claim, &answer)) {
@@ -598,9 +620,10 @@ static void begin(struct reply *reply, uint64_t now_ns)
 }
 
 /* The evaluation continues under the rules with which it began. */
-static void go_on(struct service *service, const struct request *request, uint64_t now_ns,
-                  struct reply *reply)
+static void answer_pending(struct service *service, const struct request *request, uint64_t now_ns,
+                           struct reply *reply)
 {
+    assert(request->pending->rules != NULL);
     struct ruleset *in_force = service->ruleset;
     service->ruleset = request->pending->rules;
     answer_verb(service, request, now_ns, reply);
@@ -609,6 +632,7 @@ static void go_on(struct service *service, const struct request *request, uint64
 
 static bool may_ask(const struct request *request, const struct caller *caller, struct reply *reply)
 {
+    assert(request->verb < REQUEST_VERBS);
     unsigned role = request_verbs[request->verb].is_administrative ? ACCESS_ADMINISTER : ACCESS_ASK;
     if ((caller->roles & role) != 0)
         return true;
@@ -620,12 +644,13 @@ static bool may_ask(const struct request *request, const struct caller *caller, 
 static void answer_all(struct service *service, const struct request *request,
                        const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
+    assert(caller != NULL);
     reply->decision = (struct stint_decision){.outcome = STINT_ALLOW};
     reply->ticket = (struct stint_ticket){0, 0};
     reply->expires_after_ns = 0;
     service->caller = caller;
     if (request->pending != NULL)
-        go_on(service, request, now_ns, reply);
+        answer_pending(service, request, now_ns, reply);
     else if (request->id.len > 0 && request_verbs[request->verb].is_charging &&
              !is_shared(service, request, now_ns))
         answer_once(service, request, now_ns, reply);
@@ -637,6 +662,8 @@ void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
     assert(request_is_valid(request));
+    assert(service_is_valid(service));
+    assert(caller != NULL && caller->frontend < METRICS_FRONTENDS);
     begin(reply, now_ns);
     if (request->is_ahead &&
         (service->stores.n_stores == 0 || !request_verbs[request->verb].may_be_ahead)) {
@@ -652,6 +679,7 @@ void service_ask(struct service *service, const struct request *request,
     } else {
         service_drop(service, request->pending);
     }
+    assert((reply->error == REPLY_WAITS) == (reply->pending != NULL));
     if (reply->error == REPLY_WAITS || reply->error == REPLY_AHEAD)
         return;
     metrics_asked(service->metrics, (enum metrics_frontend)caller->frontend, request->verb,

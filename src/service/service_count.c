@@ -2,6 +2,8 @@
 /* Counts a decision in the worker's metrics, and in the list of most requested keys. */
 #include "service/service_parts.h"
 
+#include <assert.h>
+
 #define NAME_MAX_BYTES 128 /* bytes of a name that the metrics keep, more than the list does */
 
 /* The name of a key for output: the values of its descriptor, or the bytes of an item's key. */
@@ -12,6 +14,7 @@ struct name {
 
 static void append(struct name *name, struct span text)
 {
+    assert(name->len <= sizeof(name->bytes));
     size_t space = sizeof(name->bytes) - name->len;
     size_t len = text.len < space ? text.len : space;
     memcpy(name->bytes + name->len, text.ptr, len);
@@ -20,6 +23,7 @@ static void append(struct name *name, struct span text)
 
 static struct span name_of(struct name *name, const struct request *request, size_t i)
 {
+    assert(i < request->n_items + request->n_descriptors);
     if (request->n_items > 0)
         return request->items[i].key;
     const struct descriptor *descriptor = &request->descriptors[i];
@@ -64,6 +68,13 @@ static struct span shown_values(struct name *name, const struct request *request
     return span_of(name->bytes, name->len);
 }
 
+static enum metrics_outcome plain_outcome(const struct stint_decision *decision)
+{
+    return decision->outcome == STINT_ALLOW  ? METRICS_ALLOW
+           : decision->outcome == STINT_DENY ? METRICS_DENY
+                                             : METRICS_NEVER;
+}
+
 static enum metrics_outcome outcome_of(const struct target *target)
 {
     if (target->is_replaced)
@@ -72,14 +83,13 @@ static enum metrics_outcome outcome_of(const struct target *target)
         return METRICS_BANNED;
     if (target->over && target->part == TARGET_SHADOW)
         return METRICS_SHADOW;
-    return target->decision.outcome == STINT_ALLOW  ? METRICS_ALLOW
-           : target->decision.outcome == STINT_DENY ? METRICS_DENY
-                                                    : METRICS_NEVER;
+    return plain_outcome(&target->decision);
 }
 
 /* Units as envoyproxy/ratelimit counts them. Like it, unlimited requests are not counted. */
 static void count_hits(struct service *service, const struct target *target, struct span value)
 {
+    assert(target->rule != NULL);
     const struct rule *rule = target->rule;
     if (target->part == TARGET_FREE || target->is_refund)
         return;
@@ -98,6 +108,7 @@ static void count_hits(struct service *service, const struct target *target, str
 static void count_target(struct service *service, const struct request *request,
                          const struct reply *reply, size_t i)
 {
+    assert(i < service->evaluation.n_targets);
     struct name space;
     const struct target *target = &service->evaluation.targets[i];
     const struct metrics_bound *bound = service->ruleset->bound;
@@ -128,6 +139,7 @@ static void count_target(struct service *service, const struct request *request,
 /* Counts descriptors that everything allows, since the rules have another domain or key. */
 static void note_unmatched(struct service *service, const struct request *request)
 {
+    assert(service->evaluation.n_unmatched > 0);
     const struct evaluation *evaluation = &service->evaluation;
     bool is_known = evaluation->domain != SIZE_MAX;
     metrics_unmatched(service->metrics, service->ruleset->bound, evaluation->domain,
@@ -142,6 +154,8 @@ static void note_unmatched(struct service *service, const struct request *reques
 void service_count_evaluation(struct service *service, const struct request *request,
                               const struct reply *reply)
 {
+    assert(service_is_valid(service));
+    assert(request->verb < REQUEST_VERBS);
     const struct evaluation *evaluation = &service->evaluation;
     uint64_t bans = 0;
     if (!request_verbs[request->verb].is_counted)
@@ -165,14 +179,14 @@ void service_count_evaluation(struct service *service, const struct request *req
 void service_count_throttle(struct service *service, const struct request *request,
                             const struct reply *reply)
 {
-    bool allowed = reply->decision.outcome == STINT_ALLOW;
-    enum metrics_outcome outcome = allowed                                 ? METRICS_ALLOW
-                                   : reply->decision.outcome == STINT_DENY ? METRICS_DENY
-                                                                           : METRICS_NEVER;
+    assert(request->verb == REQUEST_THROTTLE);
+    enum metrics_outcome outcome = plain_outcome(&reply->decision);
     metrics_decided(service->metrics, NULL, NULL, outcome, reply->decision.granted);
     if (service->server_state->top_keys == NULL)
         return;
-    const struct top_keys_ask ask = {
-        .key = request->key, .units = request->cost, .denied = !allowed, .now_ns = reply->at_ns};
+    const struct top_keys_ask ask = {.key = request->key,
+                                     .units = request->cost,
+                                     .denied = outcome != METRICS_ALLOW,
+                                     .now_ns = reply->at_ns};
     top_keys_note(service->server_state->top_keys, service->worker, &ask);
 }

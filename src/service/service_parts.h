@@ -36,6 +36,15 @@ struct service {
     struct spec_cache specs;
 };
 
+static inline bool service_is_valid(const struct service *service)
+{
+    const struct server_state *server_state = service->server_state;
+    return service->table == server_state->table &&
+           service->worker < server_state->options.workers && service->metrics != NULL &&
+           service->ruleset != NULL &&
+           (service->stores.n_stores == 0 || service->evaluation.stores == &service->stores);
+}
+
 /* ---- request_digest.c: a request with an id as numbers --------------------------------------- */
 
 /*

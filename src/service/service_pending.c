@@ -8,12 +8,14 @@
 #include "base/err.h"
 #include "service/pools.h"
 
+#include <assert.h>
 #include <gnutls/crypto.h>
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
 void service_refuse_as(struct reply *reply, enum reply_error why, const char *message)
 {
+    assert(why != REPLY_DECIDED && why < REPLY_WAITS && message != NULL);
     struct stint_error text;
     err_set(&text, 0, "%s", message);
     reply->error = (uint8_t)why;
@@ -22,6 +24,7 @@ void service_refuse_as(struct reply *reply, enum reply_error why, const char *me
 
 void service_refuse(struct reply *reply, const struct stint_error *error)
 {
+    assert(error->code != 0);
     switch (error->code) {
     case STINT_E_FULL:
         service_refuse_as(reply, REPLY_FULL, error->message);
@@ -39,6 +42,8 @@ void service_refuse(struct reply *reply, const struct stint_error *error)
 
 void service_set_stores(struct service *service, const struct evaluation_stores *stores)
 {
+    assert(service_is_valid(service));
+    assert(stores->items <= stores->n_stores && stores->throttle <= stores->n_stores);
     service->stores = *stores;
     service->evaluation.stores = &service->stores;
 }
@@ -46,6 +51,7 @@ void service_set_stores(struct service *service, const struct evaluation_stores 
 void service_on_answers(struct pending *pending, void (*done)(void *arg, uint64_t now_ns),
                         void *arg)
 {
+    assert(pending != NULL);
     pending->done = done;
     pending->arg = arg;
 }
@@ -62,6 +68,7 @@ void service_drop(struct service *service, struct pending *pending)
 void service_pools_caller(struct service *service, struct pending *pending,
                           struct pools_caller *caller)
 {
+    assert(service_is_valid(service));
     *caller = (struct pools_caller){.stores = service->stores.pools,
                                     .pending_requests = &service->pending_requests,
                                     .timeout_ns = service->stores.timeout_ns,
@@ -98,7 +105,7 @@ static bool add_id(struct service *service, const struct request *request, struc
     struct evaluation *evaluation = &service->evaluation;
     if (request->id.len > 0 && request_verbs[request->verb].is_charging) {
         evaluation->id = service->id;
-        evaluation->id_lifetime_ns = service->server_state->id_lifetime_ns;
+        evaluation->id_lifetime_ns = service->server_state->options.id_lifetime_ns;
         return request_digest_shared(request, service->caller->name, service->id,
                                      &evaluation->body);
     }
@@ -130,6 +137,8 @@ static void begin_wait(struct service *service, struct pending *pending, struct 
 bool service_begin_pending(struct service *service, const struct request *request,
                            struct reply *reply)
 {
+    assert(service_is_valid(service));
+    assert(service->evaluation.pending == NULL);
     struct evaluation *evaluation = &service->evaluation;
     if (!evaluation_asks_stores(evaluation)) {
         if (request->is_ahead)
@@ -155,6 +164,7 @@ bool service_begin_pending(struct service *service, const struct request *reques
 
 static void refuse_fault(const struct evaluation *evaluation, struct reply *reply)
 {
+    assert(evaluation->fault != 0 && evaluation->fault <= BACKEND_GONE);
     static const uint8_t errors[] = {[BACKEND_FAILED] = REPLY_UNAVAILABLE,
                                      [BACKEND_REFUSED] = REPLY_BAD_REQUEST,
                                      [BACKEND_CONFLICT] = REPLY_CONFLICT,
@@ -168,6 +178,7 @@ static void refuse_fault(const struct evaluation *evaluation, struct reply *repl
 
 bool service_end_pending(struct service *service, struct reply *reply)
 {
+    assert(service_is_valid(service));
     struct evaluation *evaluation = &service->evaluation;
     struct pending *pending = evaluation->pending;
     evaluation->pending = NULL;

@@ -11,6 +11,7 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 
+#include <assert.h>
 #include <gnutls/gnutls.h>
 #include <stdlib.h>
 
@@ -23,6 +24,7 @@
 static void ask_table(struct service *service, const struct request *request, uint64_t now_ns,
                       struct reply *reply)
 {
+    assert(request->ticket_text.len == 0);
     struct stint_table *table = service->table;
     int code;
     if (request->verb == REQUEST_SETTLE)
@@ -41,6 +43,7 @@ static void ask_table(struct service *service, const struct request *request, ui
 
 void service_write_ticket(struct service *service, struct reply *reply)
 {
+    assert(service->evaluation.pending != NULL);
     uint8_t bytes[TICKET_BYTES_MAX];
     gnutls_datum_t ticket = {.data = bytes}, text;
     ticket.size = (unsigned)evaluation_ticket_write(&service->evaluation, bytes);
@@ -48,6 +51,7 @@ void service_write_ticket(struct service *service, struct reply *reply)
         service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for the ticket of what was charged");
         return;
     }
+    assert(text.size <= sizeof(service->ticket_text));
     memcpy(service->ticket_text, text.data, text.size);
     reply->ticket_text = span_of(service->ticket_text, text.size);
     gnutls_free(text.data);
@@ -55,6 +59,7 @@ void service_write_ticket(struct service *service, struct reply *reply)
 
 static void count_expired(struct service *service, const struct evaluation_expired *expired)
 {
+    assert(!expired->is_closed || expired->action <= STINT_EXPIRY_RELEASE);
     static const uint8_t events[] = {[STINT_EXPIRY_FLOOR] = METRICS_EXPIRED_FLOOR,
                                      [STINT_EXPIRY_RELEASE] = METRICS_EXPIRED_RELEASE};
     if (!expired->is_closed)
@@ -101,6 +106,7 @@ static void ask(struct evaluation *evaluation, const struct request *request, st
 static void ask_store(struct service *service, const struct request *request, uint64_t now_ns,
                       struct reply *reply)
 {
+    assert(request->ticket_text.len > 0);
     struct stint_error error;
     struct evaluation_expired expired = {.is_closed = false};
     evaluation_begin(&service->evaluation, now_ns);
@@ -129,6 +135,9 @@ static void ask_store(struct service *service, const struct request *request, ui
 void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply)
 {
+    assert(service_is_valid(service));
+    assert(request->verb == REQUEST_SETTLE || request->verb == REQUEST_CANCEL ||
+           request->verb == REQUEST_RENEW);
     if (request->ticket_text.len > 0)
         ask_store(service, request, now_ns, reply);
     else
@@ -146,6 +155,7 @@ struct expiring {
 
 void service_expect_expiry(struct service *service, const struct request *request, uint64_t now_ns)
 {
+    assert(service->stores.n_stores > 0);
     struct evaluation *evaluation = &service->evaluation;
     uint8_t bytes[TICKET_BYTES_MAX];
     if (request->verb != REQUEST_RESERVE || !evaluation_ticket_expires(evaluation))
@@ -166,6 +176,7 @@ static void on_answers(void *arg, uint64_t now_ns);
 static void end(struct expiring *expiring, const struct stint_decision *decision,
                 const struct evaluation_expired *expired, uint64_t now_ns)
 {
+    assert(service_is_valid(expiring->service) && expiring->pending == NULL);
     struct service *service = expiring->service;
     struct expiry *entry = &service->expiries.entries[expiring->at];
     uint8_t fault = service->evaluation.fault;
@@ -184,6 +195,7 @@ static void end(struct expiring *expiring, const struct stint_decision *decision
 
 static void run(struct expiring *expiring, struct pending *pending, uint64_t now_ns)
 {
+    assert(expiring->at < expiring->service->expiries.capacity && expiring->pending == NULL);
     struct service *service = expiring->service;
     struct evaluation *evaluation = &service->evaluation;
     struct expiry *entry = &service->expiries.entries[expiring->at];
@@ -213,12 +225,14 @@ static void on_answers(void *arg, uint64_t now_ns)
 {
     struct expiring *expiring = arg;
     struct pending *pending = expiring->pending;
+    assert(pending != NULL);
     expiring->pending = NULL;
     run(expiring, pending, now_ns);
 }
 
 static struct expiring *free_one(struct service *service)
 {
+    assert(service->expiring != NULL);
     for (size_t i = 0; i < EXPIRING_MAX; i++)
         if (service->expiring[i].pending == NULL)
             return &service->expiring[i];
@@ -227,6 +241,7 @@ static struct expiring *free_one(struct service *service)
 
 void service_expire(struct service *service, uint64_t now_ns)
 {
+    assert(service_is_valid(service));
     struct expiries *expiries = &service->expiries;
     for (uint32_t at = 0; expiries->n_open > 0 && at < expiries->capacity; at++) {
         struct expiry *entry = &expiries->entries[at];
@@ -256,6 +271,7 @@ void service_stop_expiring(struct service *service)
 
 bool service_init_expiring(struct service *service)
 {
+    assert(service->expiring == NULL);
     service->expiring = calloc(EXPIRING_MAX, sizeof(*service->expiring));
     return service->expiring != NULL;
 }

@@ -8,6 +8,7 @@
 #include "base/ns.h"
 #include "limiter/top.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define EPOCH_NS (100 * NS_PER_MS) /* how often the rate of requests is measured */
@@ -27,6 +28,13 @@ struct worker {
     uint64_t epoch_ns, asked_in_epoch;
 };
 
+/* For assertions. */
+__attribute__((unused)) static bool worker_is_valid(const struct worker *worker)
+{
+    return worker->top != NULL && worker->stride >= 1 && worker->stride <= STRIDE_MAX &&
+           worker->until_next <= 2 * (worker->stride - 1);
+}
+
 struct top_keys {
     unsigned n_workers;
     uint64_t half_life_ns;
@@ -36,6 +44,7 @@ struct top_keys {
 
 struct top_keys *top_keys_new(unsigned workers, size_t keys, uint64_t half_life_ns)
 {
+    assert(workers > 0);
     struct top_keys *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return NULL;
@@ -72,6 +81,7 @@ void top_keys_free(struct top_keys *top_keys)
 
 uint64_t top_keys_half_life_ns(const struct top_keys *top_keys)
 {
+    assert(top_keys->half_life_ns > 0);
     return top_keys->half_life_ns;
 }
 
@@ -88,6 +98,7 @@ static uint32_t stride_for(uint64_t asked)
 /* How many requests to skip before the next note: 0 … 2 (stride - 1), without a pattern. */
 static uint32_t draw_gap(struct worker *worker)
 {
+    assert(worker->stride > 0);
     worker->random = worker->random * 1664525u + 1013904223u;
     uint32_t choices = 2 * worker->stride - 1;
     return (uint32_t)(((uint64_t)worker->random * choices) >> 32);
@@ -106,6 +117,8 @@ static void count_epoch(struct worker *worker, uint64_t now_ns)
 
 void top_keys_note(struct top_keys *top_keys, unsigned number, const struct top_keys_ask *ask)
 {
+    assert(number < top_keys->n_workers);
+    assert(worker_is_valid(&top_keys->workers[number]));
     struct worker *worker = &top_keys->workers[number];
     worker->asked_in_epoch++;
     if (worker->until_next > 0) {
@@ -125,6 +138,7 @@ void top_keys_note(struct top_keys *top_keys, unsigned number, const struct top_
         .now_ns = ask->now_ns,
     };
     worker->until_next = draw_gap(worker);
+    assert(worker_is_valid(worker));
     top_note(worker->top, &use);
 }
 
@@ -144,6 +158,8 @@ static void describe(struct top_key *key, const struct stint_top_key *from)
                             .asked_per_s = from->units_per_s,
                             .denied_per_s = from->denied_per_s,
                             .last_asked_ns = from->last_ns};
+    assert(domain_size <= sizeof(key->domain) && rule_size <= sizeof(key->rule));
+    assert(from->key_len - labels_size <= sizeof(key->name));
     memcpy(key->domain, text, domain_size);
     memcpy(key->rule, text + domain_size, rule_size);
     memcpy(key->name, text + labels_size, key->name_len);
@@ -152,6 +168,7 @@ static void describe(struct top_key *key, const struct stint_top_key *from)
 size_t top_keys_read(struct top_keys *top_keys, enum top_keys_order order, uint64_t now_ns,
                      struct top_key *keys, size_t most)
 {
+    assert(keys != NULL && most > 0);
     struct stint_top_key *found = calloc(most, sizeof(*found));
     if (found == NULL)
         return 0;

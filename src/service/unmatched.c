@@ -3,6 +3,7 @@
 
 #include "base/siphash.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -37,6 +38,7 @@ void unmatched_free(struct unmatched *unmatched)
 static uint64_t id_of(enum unmatched_kind kind, struct span domain,
                       const struct descriptor *descriptor)
 {
+    assert(kind < UNMATCHED_KINDS);
     /* No secret: names chosen to collide cost one line of the log. */
     static const uint64_t no_secret[2] = {0, 0};
     uint64_t id = siphash13_128(no_secret, kind, domain.ptr, domain.len).lo;
@@ -50,6 +52,7 @@ static uint64_t id_of(enum unmatched_kind kind, struct span domain,
 /* Also true where no slot is free: then the name is not recorded. */
 static bool is_known(const struct unmatched_list *list, uint64_t id)
 {
+    assert(id != 0);
     for (size_t i = 0; i < UNMATCHED_MAX; i++) {
         /* relaxed: at worst the lock is taken to find that it is there. */
         uint64_t other = __atomic_load_n(&list->ids[i], __ATOMIC_RELAXED);
@@ -61,6 +64,7 @@ static bool is_known(const struct unmatched_list *list, uint64_t id)
 
 static size_t append(char *text, size_t len, struct span more)
 {
+    assert(len <= UNMATCHED_TEXT_MAX);
     size_t space = UNMATCHED_TEXT_MAX - len, n = more.len < space ? more.len : space;
     if (n > 0)
         memcpy(text + len, more.ptr, n);
@@ -71,6 +75,7 @@ static size_t append(char *text, size_t len, struct span more)
 static void add_name(struct unmatched_list *list, uint64_t id, enum unmatched_kind kind,
                      struct span domain, const struct descriptor *descriptor)
 {
+    assert(list->n < UNMATCHED_MAX && list->n_given <= list->n);
     struct unmatched_name *name = &list->names[list->n];
     *name = (struct unmatched_name){.id = id, .kind = (uint8_t)kind};
     append(name->domain, 0, domain);
@@ -86,6 +91,7 @@ static void add_name(struct unmatched_list *list, uint64_t id, enum unmatched_ki
 void unmatched_note(struct unmatched *unmatched, enum unmatched_kind kind, struct span domain,
                     const struct descriptor *descriptor)
 {
+    assert(kind < UNMATCHED_KINDS && descriptor != NULL);
     struct unmatched_list *list = &unmatched->lists[kind];
     uint64_t id = id_of(kind, domain, descriptor);
     if (is_known(list, id))
@@ -109,6 +115,7 @@ static void forget(struct unmatched *unmatched)
 
 bool unmatched_next(struct unmatched *unmatched, uint64_t generation, struct unmatched_name *name)
 {
+    assert(name != NULL);
     bool has_one = false;
     pthread_mutex_lock(&unmatched->lock);
     if (unmatched->generation != generation)
@@ -116,6 +123,7 @@ bool unmatched_next(struct unmatched *unmatched, uint64_t generation, struct unm
     unmatched->generation = generation;
     for (size_t kind = 0; kind < UNMATCHED_KINDS && !has_one; kind++) {
         struct unmatched_list *list = &unmatched->lists[kind];
+        assert(list->n_given <= list->n && list->n <= UNMATCHED_MAX);
         has_one = list->n_given < list->n;
         if (has_one)
             *name = list->names[list->n_given++];

@@ -84,8 +84,8 @@ static void read_name_field(const struct reader *reader, const struct fields *fi
                             struct span *name)
 {
     if (schema_value(fields, field) == NULL)
-        schema_fault(reader->source, fields, field, "expected a name, found none");
-    else if (schema_text(reader->source, fields, field, name))
+        schema_fault(fields, field, "expected a name, found none");
+    else if (schema_text(fields, field, name))
         read_name(reader, schema_place(fields, field), *name);
 }
 
@@ -110,8 +110,7 @@ static void read_specs(const struct reader *reader, const struct fields *fields,
     const struct yaml_value *list = schema_value(fields, field);
     size_t n = list->kind == YAML_LIST ? count_parts(list) : 0;
     if (n < 1 || n > STINT_POOL_QUOTAS_MAX) {
-        schema_fault(reader->source, fields, field, "expected a list of 1 to %d quotas",
-                     STINT_POOL_QUOTAS_MAX);
+        schema_fault(fields, field, "expected a list of 1 to %d quotas", STINT_POOL_QUOTAS_MAX);
         return;
     }
     for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
@@ -128,7 +127,7 @@ static void read_quotas(const struct reader *reader, const struct fields *fields
         return;
     quotas->specs = take(reader, STINT_POOL_QUOTAS_MAX, sizeof(*quotas->specs));
     if (single != NULL && has_list)
-        schema_fault(reader->source, fields, many, "quota is there already: expected one of both");
+        schema_fault(fields, many, "quota is there already: expected one of both");
     else if (quotas->specs != NULL && single != NULL)
         read_spec(reader, single, quotas);
     else if (quotas->specs != NULL)
@@ -152,10 +151,9 @@ static void read_key(const struct reader *reader, const struct yaml_value *value
         return;
     read_name_field(reader, &fields, KEY_NAME, &key->name);
     read_quotas(reader, &fields, KEY_QUOTA, KEY_QUOTAS, &key->quotas);
-    if (schema_number(reader->source, &fields, KEY_WEIGHT, 1, &key->weight) &&
-        key->weight > STINT_POOL_WEIGHT_MAX)
-        schema_fault(reader->source, &fields, KEY_WEIGHT, "expected at most %d, found %u",
-                     STINT_POOL_WEIGHT_MAX, key->weight);
+    if (schema_number(&fields, KEY_WEIGHT, 1, &key->weight) && key->weight > STINT_POOL_WEIGHT_MAX)
+        schema_fault(&fields, KEY_WEIGHT, "expected at most %d, found %u", STINT_POOL_WEIGHT_MAX,
+                     key->weight);
 }
 
 /* By name, and equal names by position. */
@@ -205,7 +203,7 @@ static void read_keys(const struct reader *reader, const struct fields *fields,
     if (list == NULL)
         return;
     if (list->kind != YAML_LIST) {
-        schema_fault(reader->source, fields, POOL_KEYS, "expected a list of names, found %s",
+        schema_fault(fields, POOL_KEYS, "expected a list of names, found %s",
                      schema_found(list).text);
         return;
     }
@@ -220,10 +218,10 @@ static void read_keys_file(const struct reader *reader, const struct fields *fie
                            struct configured_pool *pool)
 {
     struct span path;
-    if (!schema_text(reader->source, fields, POOL_KEYS_FILE, &path))
+    if (!schema_text(fields, POOL_KEYS_FILE, &path))
         return;
     if (path.len == 0)
-        schema_fault(reader->source, fields, POOL_KEYS_FILE, "expected a FILE, found nothing");
+        schema_fault(fields, POOL_KEYS_FILE, "expected a FILE, found nothing");
     pool->keys_file = arena_text(reader->arena, path);
     if (pool->keys_file == NULL)
         fault(reader, (struct fault_place){0}, "out of memory");
@@ -242,7 +240,7 @@ static void refuse_without_quota(const struct reader *reader, const struct field
         if (pool->keys[i].quotas.specs == NULL)
             fault(reader, pool->keys[i].place, message);
     if (pool->keys_file != NULL)
-        schema_fault(reader->source, fields, POOL_KEYS_FILE,
+        schema_fault(fields, POOL_KEYS_FILE,
                      "its keys have no quota: expected `quota` of the pool");
 }
 
@@ -255,12 +253,10 @@ static void read_pool(const struct reader *reader, const struct yaml_value *valu
     if (!schema_read(reader->source, &pool_shape, value, &fields))
         return;
     read_name_field(reader, &fields, POOL_NAME, &pool->name);
-    (void)schema_choice(reader->source, &fields, POOL_ORDER, configured_pool_orders, N_ORDERS,
-                        &order);
+    (void)schema_choice(&fields, POOL_ORDER, configured_pool_orders, N_ORDERS, &order);
     pool->order = (uint8_t)order;
-    if (schema_text(reader->source, &fields, POOL_STORE, &pool->store) && pool->store.len == 0)
-        schema_fault(reader->source, &fields, POOL_STORE,
-                     "expected the name of a store, found an empty text");
+    if (schema_text(&fields, POOL_STORE, &pool->store) && pool->store.len == 0)
+        schema_fault(&fields, POOL_STORE, "expected the name of a store, found an empty text");
     read_quotas(reader, &fields, POOL_QUOTA, POOL_QUOTAS, &pool->quotas);
     read_keys(reader, &fields, pool);
     read_keys_file(reader, &fields, pool);

@@ -46,7 +46,6 @@ static const struct unit {
 enum calendar { CALENDAR_UNSAID, CALENDAR_FIXED, CALENDAR_UTC };
 
 struct limit_reader {
-    const struct source *source;
     const struct fields *fields;
     struct limit *limit;
     const struct unit *unit; /* NULL: a period, or none of both */
@@ -65,11 +64,11 @@ static void read_algorithm(struct limit_reader *reader, uint8_t default_algorith
     const char *nearest;
     quota->algorithm = default_algorithm != 0 ? default_algorithm : STINT_WINDOW;
     reader->names_algorithm = has(reader, LIMIT_ALGORITHM);
-    if (!schema_text(reader->source, reader->fields, LIMIT_ALGORITHM, &name))
+    if (!schema_text(reader->fields, LIMIT_ALGORITHM, &name))
         return;
     quota->algorithm = (uint8_t)spec_algorithm(name, &nearest);
     if (quota->algorithm == 0)
-        schema_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
+        schema_fault(reader->fields, LIMIT_ALGORITHM,
                      "expected an algorithm such as window, gcra or fixed_window, found "
                      "\"%s\"%s%s%s",
                      fault_text(name).text, nearest ? "; did you mean \"" : "",
@@ -92,20 +91,20 @@ static void read_length(struct limit_reader *reader)
     struct limit *limit = reader->limit;
     size_t choice;
     if (has(reader, LIMIT_UNIT) && has(reader, LIMIT_PERIOD))
-        schema_fault(reader->source, fields, LIMIT_PERIOD,
+        schema_fault(fields, LIMIT_PERIOD,
                      "there is a unit already; a limit is per unit or per period");
     if (!has(reader, LIMIT_UNIT) && !has(reader, LIMIT_PERIOD))
         diagnostics_add(
-            reader->source, fields->map->place,
+            reader->fields->source, fields->map->place,
             "%s has no unit; expected unit: second, minute, hour, day, week, month or year, "
             "or period: DURATION",
             fields->shape->name);
-    if (schema_choice(reader->source, fields, LIMIT_UNIT, unit_names, N_UNITS, &choice)) {
+    if (schema_choice(fields, LIMIT_UNIT, unit_names, N_UNITS, &choice)) {
         reader->unit = &units[choice];
         limit->unit = reader->unit->number;
         limit->quota.period_ns = reader->unit->ns;
     }
-    if (schema_duration(reader->source, fields, LIMIT_PERIOD, &limit->quota.period_ns))
+    if (schema_duration(fields, LIMIT_PERIOD, &limit->quota.period_ns))
         limit->unit = unit_of_length(limit->quota.period_ns);
 }
 
@@ -126,19 +125,18 @@ static void read_lease(struct limit_reader *reader)
     static const int lengths[] = {LIMIT_UNIT, LIMIT_PERIOD, LIMIT_CALENDAR};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
         if (has(reader, lengths[i]))
-            schema_fault(reader->source, reader->fields, lengths[i],
+            schema_fault(reader->fields, lengths[i],
                          "concurrency is not per time; it has a lease: DURATION");
     if (!has(reader, LIMIT_LEASE))
-        diagnostics_add(reader->source, reader->fields->map->place,
+        diagnostics_add(reader->fields->source, reader->fields->map->place,
                         "%s has no lease; concurrency needs one, such as lease: 30s",
                         reader->fields->shape->name);
     if (has_lease_word(reader))
         schema_fault(
-            reader->source, reader->fields, LIMIT_LEASE,
+            reader->fields, LIMIT_LEASE,
             "slots of concurrency are not leased from a store; expected a duration such as 30s");
     else
-        schema_duration(reader->source, reader->fields, LIMIT_LEASE,
-                        &reader->limit->quota.lease_ns);
+        schema_duration(reader->fields, LIMIT_LEASE, &reader->limit->quota.lease_ns);
 }
 
 /* ---- Calendars ------------------------------------------------------------------------------- */
@@ -146,9 +144,9 @@ static void read_lease(struct limit_reader *reader)
 static void read_offset(struct limit_reader *reader)
 {
     struct span text;
-    if (schema_text(reader->source, reader->fields, LIMIT_UTC_OFFSET, &text) &&
+    if (schema_text(reader->fields, LIMIT_UTC_OFFSET, &text) &&
         spec_parse_offset(text, &reader->limit->quota.utc_offset_s) != STINT_OK)
-        schema_fault(reader->source, reader->fields, LIMIT_UTC_OFFSET,
+        schema_fault(reader->fields, LIMIT_UTC_OFFSET,
                      "expected an offset such as +01:00, -05:30 or Z, found \"%s\"",
                      fault_text(text).text);
 }
@@ -157,11 +155,11 @@ static void tell_other_algorithm(const struct limit_reader *reader, bool is_aske
 {
     const char *name = stint_algorithm_name(reader->limit->quota.algorithm);
     if (is_asked_for)
-        schema_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
+        schema_fault(reader->fields, LIMIT_ALGORITHM,
                      "%s has no calendar windows; leave algorithm out, which means fixed_window",
                      name);
     else
-        schema_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
+        schema_fault(reader->fields, LIMIT_ALGORITHM,
                      "%s has no calendar %ss; leave algorithm out, which means fixed_window, or "
                      "use calendar: fixed, which means %s days",
                      name, reader->unit->number == RULE_MONTH ? "month" : "year",
@@ -174,8 +172,7 @@ static void align(struct limit_reader *reader, bool is_asked_for)
     if (reader->unit == NULL || reader->unit->align == 0) {
         if (is_asked_for)
             schema_fault(
-                reader->source, reader->fields,
-                has(reader, LIMIT_CALENDAR) ? LIMIT_CALENDAR : LIMIT_UTC_OFFSET,
+                reader->fields, has(reader, LIMIT_CALENDAR) ? LIMIT_CALENDAR : LIMIT_UTC_OFFSET,
                 "a calendar window is of a day, week, month or year; expected such a unit");
         return;
     }
@@ -194,16 +191,16 @@ static void read_calendar(struct limit_reader *reader)
     static const char *const names[] = {"fixed", "utc"};
     size_t choice;
     enum calendar calendar = CALENDAR_UNSAID;
-    if (schema_choice(reader->source, reader->fields, LIMIT_CALENDAR, names, 2, &choice))
+    if (schema_choice(reader->fields, LIMIT_CALENDAR, names, 2, &choice))
         calendar = choice == 0 ? CALENDAR_FIXED : CALENDAR_UTC;
     read_offset(reader);
     bool is_asked_for = calendar == CALENDAR_UTC || has(reader, LIMIT_UTC_OFFSET);
     bool is_long = reader->unit != NULL && reader->unit->align >= STINT_ALIGN_MONTH;
     if (calendar == CALENDAR_FIXED && has(reader, LIMIT_UTC_OFFSET))
-        schema_fault(reader->source, reader->fields, LIMIT_UTC_OFFSET,
+        schema_fault(reader->fields, LIMIT_UTC_OFFSET,
                      "calendar: fixed has no time zone; leave out one of the two");
     else if (calendar == CALENDAR_FIXED && has(reader, LIMIT_PERIOD))
-        schema_fault(reader->source, reader->fields, LIMIT_CALENDAR,
+        schema_fault(reader->fields, LIMIT_CALENDAR,
                      "a period is always fixed; expected a unit beside calendar");
     else if (calendar != CALENDAR_FIXED && (is_asked_for || is_long))
         align(reader, is_asked_for);
@@ -234,9 +231,8 @@ static void refuse_foreign_options(const struct limit_reader *reader)
         if (has(reader, limit_options[i].key) &&
             (limit_options[i].algorithms & IN(algorithm)) == 0 &&
             (limit_options[i].key != LIMIT_LEASE || !may_lease))
-            schema_fault(reader->source, reader->fields, limit_options[i].key,
-                         "it is an option of %s, not of %s%s", limit_options[i].home,
-                         stint_algorithm_name(algorithm),
+            schema_fault(reader->fields, limit_options[i].key, "it is an option of %s, not of %s%s",
+                         limit_options[i].home, stint_algorithm_name(algorithm),
                          reader->names_algorithm ? "" : ", which is meant where none is named");
 }
 
@@ -246,8 +242,7 @@ static void read_when_full(struct limit_reader *reader)
     size_t choice;
     for (uint8_t i = 0; i < STINT_FULL_ALLOW; i++)
         policies[i] = spec_when_full_name(STINT_FULL_INHERIT + i);
-    if (schema_choice(reader->source, reader->fields, LIMIT_WHEN_FULL, policies, STINT_FULL_ALLOW,
-                      &choice))
+    if (schema_choice(reader->fields, LIMIT_WHEN_FULL, policies, STINT_FULL_ALLOW, &choice))
         reader->limit->quota.when_full = (uint8_t)(STINT_FULL_INHERIT + choice);
 }
 
@@ -255,11 +250,11 @@ static void read_options(struct limit_reader *reader)
 {
     struct stint_quota *quota = &reader->limit->quota;
     refuse_foreign_options(reader);
-    schema_units(reader->source, reader->fields, LIMIT_BURST, 1, &quota->burst);
-    schema_number(reader->source, reader->fields, LIMIT_RESOLUTION, 1, &quota->resolution);
-    schema_duration(reader->source, reader->fields, LIMIT_TIME_SLACK, &quota->time_slack_ns);
-    schema_units(reader->source, reader->fields, LIMIT_COUNT_SLACK, 1, &quota->count_slack);
-    schema_flag(reader->source, reader->fields, LIMIT_COUNT_DENIED, &quota->count_denied);
+    schema_units(reader->fields, LIMIT_BURST, 1, &quota->burst);
+    schema_number(reader->fields, LIMIT_RESOLUTION, 1, &quota->resolution);
+    schema_duration(reader->fields, LIMIT_TIME_SLACK, &quota->time_slack_ns);
+    schema_units(reader->fields, LIMIT_COUNT_SLACK, 1, &quota->count_slack);
+    schema_flag(reader->fields, LIMIT_COUNT_DENIED, &quota->count_denied);
     read_when_full(reader);
 }
 
@@ -269,33 +264,31 @@ static void check(struct limit_reader *reader)
 {
     struct stint_error error;
     if (stint_quota_check(&reader->limit->quota, &error) != STINT_OK)
-        schema_fault(reader->source, reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.message);
+        schema_fault(reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.message);
 }
 
 /* The files of envoyproxy/ratelimit may omit the number; `shadow` is no key of theirs. */
 static void tell_no_number(const struct limit_reader *reader)
 {
-    const struct source *source = reader->source;
     const struct fields *fields = reader->fields;
     if (fields->shape == &shape_limit)
-        warnings_add(source, fields->map->place,
+        warnings_add(fields->source, fields->map->place,
                      "rate_limit has no requests_per_unit, which means 0: it denies always");
     else
-        diagnostics_add(source, fields->map->place,
+        diagnostics_add(fields->source, fields->map->place,
                         "%s has no requests_per_unit; expected a whole number, 0 to deny always",
                         fields->shape->name);
 }
 
-bool read_limit(const struct source *source, const struct fields *fields, uint8_t default_algorithm,
-                struct limit *limit)
+bool read_limit(const struct fields *fields, uint8_t default_algorithm, struct limit *limit)
 {
-    struct limit_reader reader = {.source = source, .fields = fields, .limit = limit};
-    size_t diagnostics_before = diagnostics_count(source->diagnostics);
+    struct limit_reader reader = {.fields = fields, .limit = limit};
+    size_t diagnostics_before = diagnostics_count(fields->source->diagnostics);
     memset(limit, 0, sizeof(*limit)); /* also errors that concern several fields of the quota */
     read_algorithm(&reader, default_algorithm);
     if (!has(&reader, LIMIT_REQUESTS_PER_UNIT))
         tell_no_number(&reader);
-    schema_units(source, fields, LIMIT_REQUESTS_PER_UNIT, 0, &limit->requests_per_unit);
+    schema_units(fields, LIMIT_REQUESTS_PER_UNIT, 0, &limit->requests_per_unit);
     limit->quota.limit = limit->requests_per_unit;
     if (limit->quota.algorithm == STINT_CONCURRENCY && reader.names_algorithm) {
         read_lease(&reader);
@@ -304,32 +297,31 @@ bool read_limit(const struct source *source, const struct fields *fields, uint8_
         read_calendar(&reader);
     }
     read_options(&reader);
-    if (diagnostics_count(source->diagnostics) == diagnostics_before)
+    if (diagnostics_count(fields->source->diagnostics) == diagnostics_before)
         check(&reader);
-    return diagnostics_count(source->diagnostics) == diagnostics_before;
+    return diagnostics_count(fields->source->diagnostics) == diagnostics_before;
 }
 
-uint8_t read_hits(const struct source *source, const struct fields *fields,
-                  const struct limit *limit)
+uint8_t read_hits(const struct fields *fields, const struct limit *limit)
 {
     static const char *const names[] = {"take", "charge"};
     size_t choice;
-    if (!schema_choice(source, fields, LIMIT_HITS, names, 2, &choice))
+    if (!schema_choice(fields, LIMIT_HITS, names, 2, &choice))
         return RULE_HITS_UNSAID;
     if (choice == 1 && limit->quota.algorithm == STINT_CONCURRENCY)
-        schema_fault(source, fields, LIMIT_HITS,
+        schema_fault(fields, LIMIT_HITS,
                      "slots of concurrency are taken and returned, and cannot be charged; leave "
                      "hits out, or use take");
     return choice == 0 ? RULE_HITS_TAKE : RULE_HITS_CHARGE;
 }
 
-void refuse_limit(const struct source *source, const struct fields *fields)
+void refuse_limit(const struct fields *fields)
 {
     if (schema_value(fields, LIMIT_HITS) != NULL)
-        schema_fault(source, fields, LIMIT_HITS, "unlimited: true stands alone, without hits");
+        schema_fault(fields, LIMIT_HITS, "unlimited: true stands alone, without hits");
     for (int key = LIMIT_UNIT; key < LIMIT_NAME; key++)
         if (schema_value(fields, key) != NULL)
-            schema_fault(source, fields, key, "unlimited: true stands alone, without %s",
+            schema_fault(fields, key, "unlimited: true stands alone, without %s",
                          fields->shape->keys[key]);
 }
 
@@ -337,25 +329,23 @@ void refuse_limit(const struct source *source, const struct fields *fields)
 
 static const struct rule_ban ban_defaults = {.factor = 1, .max_ns = NS_PER_YEAR};
 
-static void need_ban_key(const struct source *source, const struct fields *fields, int key,
-                         const char *example)
+static void need_ban_key(const struct fields *fields, int key, const char *example)
 {
     if (schema_value(fields, key) == NULL)
-        diagnostics_add(source, fields->map->place, "ban has no %s; expected such as %s",
+        diagnostics_add(fields->source, fields->map->place, "ban has no %s; expected such as %s",
                         fields->shape->keys[key], example);
 }
 
 /* Errors that only the keys together show, reported where the ban begins. */
-static void check_ban(const struct source *source, const struct fields *fields,
-                      const struct rule_ban *ban)
+static void check_ban(const struct fields *fields, const struct rule_ban *ban)
 {
     struct stint_error error;
     bool is_complete = ban->after > 0 && ban->for_ns > 0;
     if (is_complete && ban->for_ns > ban->max_ns)
-        schema_fault(source, fields, BAN_FOR,
+        schema_fault(fields, BAN_FOR,
                      "it is longer than the longest ban: max, 365 days by default");
     else if (is_complete && ban_check(ban, &error) != 0)
-        diagnostics_add(source, fields->map->place, "ban: %s", error.message);
+        diagnostics_add(fields->source, fields->map->place, "ban: %s", error.message);
 }
 
 void read_ban(const struct source *source, const struct yaml_value *value, struct rule_ban *ban)
@@ -364,15 +354,15 @@ void read_ban(const struct source *source, const struct yaml_value *value, struc
     *ban = ban_defaults;
     if (!schema_read(source, &shape_ban, value, &fields))
         return;
-    need_ban_key(source, &fields, BAN_AFTER, "after: 5");
-    need_ban_key(source, &fields, BAN_FOR, "for: 15m");
-    schema_number(source, &fields, BAN_AFTER, 1, &ban->after);
-    schema_number(source, &fields, BAN_FACTOR, 1, &ban->factor);
-    schema_duration(source, &fields, BAN_FOR, &ban->for_ns);
+    need_ban_key(&fields, BAN_AFTER, "after: 5");
+    need_ban_key(&fields, BAN_FOR, "for: 15m");
+    schema_number(&fields, BAN_AFTER, 1, &ban->after);
+    schema_number(&fields, BAN_FACTOR, 1, &ban->factor);
+    schema_duration(&fields, BAN_FOR, &ban->for_ns);
     ban->within_ns = ban->for_ns;
-    schema_duration(source, &fields, BAN_WITHIN, &ban->within_ns);
-    schema_duration(source, &fields, BAN_MAX, &ban->max_ns);
-    check_ban(source, &fields, ban);
+    schema_duration(&fields, BAN_WITHIN, &ban->within_ns);
+    schema_duration(&fields, BAN_MAX, &ban->max_ns);
+    check_ban(&fields, ban);
 }
 
 /* ---- Which store ----------------------------------------------------------------------------- */
@@ -385,9 +375,8 @@ static void tell_unknown_store(const struct store_reading *reading, const struct
     struct buf list = buf_of(known, sizeof(known));
     for (size_t i = 0; i < options->n_stores; i++)
         buf_add(&list, "%s, ", options->stores[i]);
-    schema_fault(reading->source, fields, LIMIT_STORE,
-                 "there is no store \"%s\"; expected %snone%s", fault_text(name).text,
-                 list.len < sizeof(known) ? known : "",
+    schema_fault(fields, LIMIT_STORE, "there is no store \"%s\"; expected %snone%s",
+                 fault_text(name).text, list.len < sizeof(known) ? known : "",
                  options->n_stores == 0 ? ": no store is known here" : "");
 }
 
@@ -406,7 +395,7 @@ static bool read_which(const struct store_reading *reading, const struct fields 
     const struct rules_load_options *options = reading->options;
     struct span name = {NULL, 0};
     size_t number = options->default_store;
-    bool is_said = schema_text(reading->source, fields, LIMIT_STORE, &name);
+    bool is_said = schema_text(fields, LIMIT_STORE, &name);
     if (is_said)
         number = number_of(options, name);
     store->at = (uint8_t)number;
@@ -427,9 +416,9 @@ static bool says_none(const struct fields *fields)
     return name != NULL && name->kind == YAML_TEXT && text_is(name->text, NO_STORE);
 }
 
-static void warn_of_no_store(const struct source *source, const struct fields *fields, int key)
+static void warn_of_no_store(const struct fields *fields, int key)
 {
-    warnings_add(source, schema_place(fields, key),
+    warnings_add(fields->source, schema_place(fields, key),
                  "%s: has no meaning, since the limit is kept in no store",
                  fields->shape->keys[key]);
 }
@@ -444,8 +433,7 @@ static const char *const on_error_names[] = {
 };
 
 /* While units that the store admitted still count, its share admits nothing. */
-static void warn_of_nothing(const struct source *source, const struct fields *fields,
-                            const struct rule *rule)
+static void warn_of_nothing(const struct fields *fields, const struct rule *rule)
 {
     char counts[64], lasts[64];
     struct buf counts_for = buf_of(counts, sizeof(counts)),
@@ -457,67 +445,62 @@ static void warn_of_nothing(const struct source *source, const struct fields *fi
         return;
     spec_format_duration(&counts_for, rule_counts_for_ns(&rule->quota));
     spec_format_duration(&lasts_for, store->local_for_ns);
-    warnings_add(source, schema_place(fields, LIMIT_ON_STORE_ERROR),
+    warnings_add(fields->source, schema_place(fields, LIMIT_ON_STORE_ERROR),
                  "on_store_error: local will allow nothing: all units count as used for %s, and "
                  "local_for is %s; set local_start: empty, or a longer local_for",
                  counts, lasts);
 }
 
-static void read_local(const struct store_reading *reading, const struct fields *fields,
-                       struct rule *rule)
+static void read_local(const struct fields *fields, struct rule *rule)
 {
     static const char *const starts[] = {"full", "empty"};
     struct rule_store *store = &rule->store;
     static const int keys[] = {LIMIT_LOCAL_START, LIMIT_LOCAL_FOR, LIMIT_LOCAL_THEN};
-    const struct source *source = reading->source;
     size_t choice;
     store->local_for_ns = LOCAL_FOR_NS;
-    if (schema_choice(source, fields, LIMIT_LOCAL_START, starts, 2, &choice))
+    if (schema_choice(fields, LIMIT_LOCAL_START, starts, 2, &choice))
         store->local_empty = choice == 1;
-    schema_duration(source, fields, LIMIT_LOCAL_FOR, &store->local_for_ns);
-    if (schema_choice(source, fields, LIMIT_LOCAL_THEN, on_error_names, RULE_STORE_ERROR_LOCAL,
-                      &choice))
+    schema_duration(fields, LIMIT_LOCAL_FOR, &store->local_for_ns);
+    if (schema_choice(fields, LIMIT_LOCAL_THEN, on_error_names, RULE_STORE_ERROR_LOCAL, &choice))
         store->local_then = (uint8_t)choice;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (schema_value(fields, keys[i]) != NULL && store->on_error != RULE_STORE_ERROR_LOCAL)
-            warnings_add(source, schema_place(fields, keys[i]),
+            warnings_add(fields->source, schema_place(fields, keys[i]),
                          "%s: has no meaning where on_store_error is %s",
                          fields->shape->keys[keys[i]], on_error_names[store->on_error]);
-    warn_of_nothing(source, fields, rule);
+    warn_of_nothing(fields, rule);
 }
 
 /* ---- Leases ---------------------------------------------------------------------------------- */
 
-static void need_lease(const struct source *source, const struct fields *fields)
+static void need_lease(const struct fields *fields)
 {
     static const int keys[] = {LIMIT_LEASE_UNITS, LIMIT_LEASE_TERM};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (schema_value(fields, keys[i]) != NULL)
-            schema_fault(source, fields, keys[i],
+            schema_fault(fields, keys[i],
                          "expected lease: strict or lease: fast beside it, found neither");
 }
 
-static void read_lease_units(const struct source *source, const struct fields *fields,
-                             struct rule *rule)
+static void read_lease_units(const struct fields *fields, struct rule *rule)
 {
     uint32_t limit = rule->quota.limit;
     rule->store.lease_units = limit / LEASE_SHARE > 0 ? limit / LEASE_SHARE : 1;
-    if (schema_units(source, fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
+    if (schema_units(fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
         rule->store.lease_units > limit)
-        schema_fault(source, fields, LIMIT_LEASE_UNITS,
+        schema_fault(fields, LIMIT_LEASE_UNITS,
                      "expected at most what the limit has, %" PRIu32 ", found %" PRIu32, limit,
                      rule->store.lease_units);
 }
 
-static void read_lease_term(const struct source *source, const struct fields *fields,
-                            struct rule *rule)
+static void read_lease_term(const struct fields *fields, struct rule *rule)
 {
     uint64_t period_ns = rule->quota.period_ns;
     uint64_t *term_ns = &rule->store.lease_term_ns;
     *term_ns = min_u64(max_u64(period_ns / LEASE_PARTS, LEASE_TERM_MIN), LEASE_TERM_MAX);
-    if (schema_duration(source, fields, LIMIT_LEASE_TERM, term_ns) &&
+    if (schema_duration(fields, LIMIT_LEASE_TERM, term_ns) &&
         (*term_ns < NS_PER_MS || *term_ns > max_u64(period_ns, LEASE_TERM_MIN)))
-        schema_fault(source, fields, LIMIT_LEASE_TERM,
+        schema_fault(fields, LIMIT_LEASE_TERM,
                      "expected at least 1ms, and at most the period of the limit");
 }
 
@@ -529,7 +512,7 @@ static void warn_of_table(const struct store_reading *reading, const struct fiel
                            ? options->default_store == 0 && !options->any_store
                            : says_none(fields);
     if (is_in_table)
-        warn_of_no_store(reading->source, fields, LIMIT_LEASE);
+        warn_of_no_store(fields, LIMIT_LEASE);
 }
 
 static void read_lease_words(const struct store_reading *reading, const struct fields *fields,
@@ -541,20 +524,20 @@ static void read_lease_words(const struct store_reading *reading, const struct f
         rule->quota.algorithm != 0; /* else its errors are reported, and these depend on it */
     if (schema_value(fields, LIMIT_LEASE) == NULL || rule->unlimited ||
         rule->quota.algorithm == STINT_CONCURRENCY) {
-        need_lease(reading->source, fields);
+        need_lease(fields);
         return;
     }
-    if (!is_read || !schema_choice(reading->source, fields, LIMIT_LEASE, words, 2, &choice))
+    if (!is_read || !schema_choice(fields, LIMIT_LEASE, words, 2, &choice))
         return;
     if (rule->quota.count_denied) {
-        schema_fault(reading->source, fields, LIMIT_LEASE,
+        schema_fault(fields, LIMIT_LEASE,
                      "requests that are denied cannot be counted where units are leased; expected "
                      "no count_denied beside it");
         return;
     }
     rule->store.lease = choice == 0 ? RULE_LEASE_STRICT : RULE_LEASE_FAST;
-    read_lease_units(reading->source, fields, rule);
-    read_lease_term(reading->source, fields, rule);
+    read_lease_units(fields, rule);
+    read_lease_term(fields, rule);
     warn_of_table(reading, fields);
 }
 
@@ -565,22 +548,22 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
 {
     struct rule_store *store = &rule->store;
     size_t choice = reading->options->default_on_error;
-    schema_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 4, &choice);
+    schema_choice(fields, LIMIT_ON_STORE_ERROR, on_error_names, 4, &choice);
     store->on_error = (uint8_t)choice;
     if (schema_value(fields, LIMIT_ON_STORE_ERROR) != NULL && says_none(fields))
-        warn_of_no_store(reading->source, fields, LIMIT_ON_STORE_ERROR);
+        warn_of_no_store(fields, LIMIT_ON_STORE_ERROR);
     bool has_memory = read_which(reading, fields, texts, store);
-    read_local(reading, fields, rule);
+    read_local(fields, rule);
     read_lease_words(reading, fields, rule);
     return has_memory;
 }
 
-bool read_store_tag(const struct source *source, const struct fields *fields, uint8_t *tag)
+bool read_store_tag(const struct fields *fields, uint8_t *tag)
 {
     static const char *const names[] = {
         [RULE_TAG_VALUES] = "values", [RULE_TAG_FIRST] = "first", [RULE_TAG_DOMAIN] = "domain"};
     size_t choice;
-    if (!schema_choice(source, fields, FILE_STORE_TAG, names, 3, &choice))
+    if (!schema_choice(fields, FILE_STORE_TAG, names, 3, &choice))
         return false;
     *tag = (uint8_t)choice;
     return true;

@@ -14,21 +14,18 @@ struct limit {
 };
 
 /* The fields of shape_limit or shape_shadow, for a limit that is none of `unlimited`. */
-bool read_limit(const struct source *source, const struct fields *fields, uint8_t default_algorithm,
-                struct limit *limit);
+bool read_limit(const struct fields *fields, uint8_t default_algorithm, struct limit *limit);
 
 /* `hits`, of a limit that was read; as enum rule_hits. */
-uint8_t read_hits(const struct source *source, const struct fields *fields,
-                  const struct limit *limit);
+uint8_t read_hits(const struct fields *fields, const struct limit *limit);
 
 /* Reports every key of an amount, where `unlimited` means that there is no limit. */
-void refuse_limit(const struct source *source, const struct fields *fields);
+void refuse_limit(const struct fields *fields);
 
 void read_ban(const struct source *source, const struct yaml_value *value, struct rule_ban *ban);
 
 /* What the keys of one rate_limit are read with. */
 struct store_reading {
-    const struct source *source;
     const struct rules_load_options *options;
     const char *const *kept_stores; /* options->stores, kept with the rules */
 };
@@ -41,7 +38,7 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
                 struct arena *texts, struct rule *rule);
 
 /* `store_tag` of a file; false where it has none. */
-bool read_store_tag(const struct source *source, const struct fields *fields, uint8_t *tag);
+bool read_store_tag(const struct fields *fields, uint8_t *tag);
 
 /*
  * Writes RULE of a key's name piece by piece: DOMAIN/KEY=VALUE/KEY@NAME, and @shadow after that of

@@ -238,20 +238,18 @@ struct span read_metadata(const struct source *source, const struct fields *entr
     if (value == NULL)
         return none;
     if (value->kind != YAML_MAP) {
-        schema_fault(source, entry, ENTRY_METADATA, "expected a mapping, found %s",
+        schema_fault(entry, ENTRY_METADATA, "expected a mapping, found %s",
                      schema_found(value).text);
         return none;
     }
     if (value->height > METADATA_DEPTH_MAX) {
-        schema_fault(source, entry, ENTRY_METADATA, "nested more than %d levels deep",
-                     METADATA_DEPTH_MAX);
+        schema_fault(entry, ENTRY_METADATA, "nested more than %d levels deep", METADATA_DEPTH_MAX);
         return none;
     }
     if (value->parts == NULL || (!is_too_long(value, &writer.buf) && !write_value(&writer, value)))
         return none;
     if (is_too_long(value, &writer.buf)) {
-        schema_fault(source, entry, ENTRY_METADATA, "expected at most %d bytes as JSON",
-                     METADATA_MAX);
+        schema_fault(entry, ENTRY_METADATA, "expected at most %d bytes as JSON", METADATA_MAX);
         return none;
     }
     const char *kept = arena_text(texts, span_of(text, writer.buf.len));

@@ -243,15 +243,15 @@ static void read_replaced(struct reading *reading, const struct yaml_value *item
     if (!schema_read(&reading->source, &shape_replaces, item, &fields))
         return;
     size_t diagnostics_before = diagnostics_count(reading->source.diagnostics);
-    schema_text(&reading->source, &fields, REPLACES_NAME, &text);
+    schema_text(&fields, REPLACES_NAME, &text);
     if (diagnostics_count(reading->source.diagnostics) > diagnostics_before)
         return;
     if (text.len == 0)
         diagnostics_add(&reading->source, item->place,
                         "expected the name of another limit, found none");
     else if (text.len == own.len && memcmp(text.ptr, own.ptr, own.len) == 0)
-        schema_fault(&reading->source, &fields, REPLACES_NAME,
-                     "a limit cannot replace itself, \"%s\"", fault_text(own).text);
+        schema_fault(&fields, REPLACES_NAME, "a limit cannot replace itself, \"%s\"",
+                     fault_text(own).text);
     *name = keep(reading, text);
     if (*name == NULL)
         tell_no_memory(&reading->source);
@@ -264,8 +264,8 @@ static void read_replaces(struct reading *reading, const struct fields *fields, 
     if (list == NULL)
         return;
     if (list->kind != YAML_LIST) {
-        schema_fault(&reading->source, fields, LIMIT_REPLACES,
-                     "expected a list of {name: NAME}, found %s", schema_found(list).text);
+        schema_fault(fields, LIMIT_REPLACES, "expected a list of {name: NAME}, found %s",
+                     schema_found(list).text);
         return;
     }
     size_t n = n_parts(list);
@@ -283,21 +283,21 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
                             struct rule *rule)
 {
     const struct source *source = &reading->source;
-    const struct store_reading store = {source, reading->options, reading->stores};
+    const struct store_reading store = {reading->options, reading->stores};
     struct limit limit;
-    schema_flag(source, fields, LIMIT_UNLIMITED, &rule->unlimited);
+    schema_flag(fields, LIMIT_UNLIMITED, &rule->unlimited);
     read_replaces(reading, fields, name, rule);
     if (rule->unlimited) {
-        refuse_limit(source, fields);
-    } else if (read_limit(source, fields, reading->options->default_algorithm, &limit)) {
+        refuse_limit(fields);
+    } else if (read_limit(fields, reading->options->default_algorithm, &limit)) {
         rule->quota = limit.quota;
         rule->requests_per_unit = limit.requests_per_unit;
         rule->unit = limit.unit;
-        rule->hits = read_hits(source, fields, &limit);
+        rule->hits = read_hits(fields, &limit);
     }
-    rule->has_on_expiry = schema_kept(source, fields, LIMIT_ON_EXPIRY, &rule->kept_units);
+    rule->has_on_expiry = schema_kept(fields, LIMIT_ON_EXPIRY, &rule->kept_units);
     if (rule->unlimited && rule->has_on_expiry)
-        schema_fault(source, fields, LIMIT_ON_EXPIRY,
+        schema_fault(fields, LIMIT_ON_EXPIRY,
                      "an unlimited rule counts nothing, and so nothing is reserved under it");
     if (!read_store(&store, fields, &reading->rules->texts, rule))
         tell_no_memory(source);
@@ -311,21 +311,21 @@ static void read_shadow(struct reading *reading, const struct fields *entry, str
     if (value == NULL)
         return;
     if (rule->unlimited)
-        schema_fault(&reading->source, entry, ENTRY_SHADOW,
+        schema_fault(entry, ENTRY_SHADOW,
                      "an unlimited rule counts nothing, and so has no candidate beside it; try the "
                      "limit with shadow_mode: true");
     else if (schema_read(&reading->source, &shape_shadow, value, &fields) &&
-             read_limit(&reading->source, &fields, reading->options->default_algorithm, &limit)) {
+             read_limit(&fields, reading->options->default_algorithm, &limit)) {
         rule->shadow = limit.quota;
         rule->has_shadow = true;
     }
 }
 
-static void read_flags(const struct source *source, const struct fields *entry, struct rule *rule)
+static void read_flags(const struct fields *entry, struct rule *rule)
 {
-    schema_flag(source, entry, ENTRY_SHADOW_MODE, &rule->shadow_mode);
-    schema_flag(source, entry, ENTRY_QUOTA_MODE, &rule->quota_mode);
-    schema_flag(source, entry, ENTRY_DETAILED_METRIC, &rule->detailed_metric);
+    schema_flag(entry, ENTRY_SHADOW_MODE, &rule->shadow_mode);
+    schema_flag(entry, ENTRY_QUOTA_MODE, &rule->quota_mode);
+    schema_flag(entry, ENTRY_DETAILED_METRIC, &rule->detailed_metric);
 }
 
 static void add_store_name(struct store_name *name, const struct level *level)
@@ -388,8 +388,7 @@ static void read_ban_of(struct reading *reading, const struct fields *entry, str
     if (value == NULL)
         return;
     if (rule->unlimited)
-        schema_fault(&reading->source, entry, ENTRY_BAN,
-                     "an unlimited rule never denies, so it cannot ban");
+        schema_fault(entry, ENTRY_BAN, "an unlimited rule never denies, so it cannot ban");
     read_ban(&reading->source, value, &rule->ban);
 }
 
@@ -406,9 +405,9 @@ static void read_rule(struct reading *reading, const struct fields *entry,
         tell_no_memory(&reading->source);
         return;
     }
-    schema_text(&reading->source, &fields, LIMIT_NAME, &name);
+    schema_text(&fields, LIMIT_NAME, &name);
     read_rate_limit(reading, &fields, name, rule);
-    read_flags(&reading->source, entry, rule);
+    read_flags(entry, rule);
     read_shadow(reading, entry, rule);
     read_ban_of(reading, entry, rule);
     rule->share_threshold = level->any_shares;
@@ -423,12 +422,12 @@ static void read_rule(struct reading *reading, const struct fields *entry,
 }
 
 /* Keys that belong to a limit, where there is none. */
-static void refuse_without_limit(const struct source *source, const struct fields *entry)
+static void refuse_without_limit(const struct fields *entry)
 {
     static const int keys[] = {ENTRY_SHADOW, ENTRY_BAN};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (schema_value(entry, keys[i]) != NULL)
-            schema_fault(source, entry, keys[i], "expected a rate_limit beside it, found none");
+            schema_fault(entry, keys[i], "expected a rate_limit beside it, found none");
 }
 
 /* ---- Entries --------------------------------------------------------------------------------- */
@@ -439,28 +438,26 @@ static void read_list(struct reading *reading, const struct level *above,
 static void read_key(const struct source *source, const struct fields *entry, struct level *level)
 {
     size_t diagnostics_before = diagnostics_count(source->diagnostics);
-    schema_text(source, entry, ENTRY_KEY, &level->key);
+    schema_text(entry, ENTRY_KEY, &level->key);
     if (level->key.len == 0 && diagnostics_count(source->diagnostics) == diagnostics_before)
         diagnostics_add(source, schema_place(entry, ENTRY_KEY),
                         "expected a key that is not empty, found none");
     if (wildcard_is(level->key))
         warnings_add(source, schema_place(entry, ENTRY_KEY),
                      "key: a * in a key stands for itself, and in a value for any text");
-    level->has_value =
-        schema_text(source, entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
+    level->has_value = schema_text(entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
 }
 
-static void read_sharing(const struct source *source, const struct fields *entry,
-                         struct reading *reading, struct level *level)
+static void read_sharing(const struct fields *entry, struct reading *reading, struct level *level)
 {
-    schema_flag(source, entry, ENTRY_SHARE_THRESHOLD, &level->shares);
-    schema_flag(source, entry, ENTRY_VALUE_TO_METRIC, &level->shows_value);
+    schema_flag(entry, ENTRY_SHARE_THRESHOLD, &level->shares);
+    schema_flag(entry, ENTRY_VALUE_TO_METRIC, &level->shows_value);
     level->any_shows = level->above->any_shows || level->shows_value;
     level->any_shares = level->above->any_shares || level->shares;
     if (!level->shares)
         return;
     if (!level->has_value || !wildcard_is(level->value))
-        schema_fault(source, entry, ENTRY_SHARE_THRESHOLD,
+        schema_fault(entry, ENTRY_SHARE_THRESHOLD,
                      "only values of a pattern can share; expected a value with * in it");
     place_of(reading, level->place)->is_shared = true;
 }
@@ -477,12 +474,12 @@ static void read_entry(struct reading *reading, const struct level *above,
     if (!take_place(reading, &entry, &level))
         return;
     level.id = rule_id_below(above->id, level.key, level.value, level.has_value);
-    read_sharing(source, &entry, reading, &level);
+    read_sharing(&entry, reading, &level);
     level.metadata = read_metadata(source, &entry, &reading->rules->texts);
     if (schema_value(&entry, ENTRY_RATE_LIMIT) != NULL)
         read_rule(reading, &entry, &level);
     else
-        refuse_without_limit(source, &entry);
+        refuse_without_limit(&entry);
     const struct yaml_value *below = schema_value(&entry, ENTRY_DESCRIPTORS);
     if (below != NULL)
         read_list(reading, &level, below);
@@ -558,7 +555,7 @@ static const char *kept_domain(const struct rules *rules, struct span name)
 static bool read_domain(struct reading *reading, const struct fields *fields, struct span *name)
 {
     size_t diagnostics_before = diagnostics_count(reading->source.diagnostics);
-    if (schema_text(&reading->source, fields, FILE_DOMAIN, name) && name->len > 0)
+    if (schema_text(fields, FILE_DOMAIN, name) && name->len > 0)
         return true;
     if (diagnostics_count(reading->source.diagnostics) == diagnostics_before)
         diagnostics_add(&reading->source, schema_place(fields, FILE_DOMAIN),
@@ -583,7 +580,7 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     if (may_merge)
         return number;
     struct origin other = reading->origins[number];
-    schema_fault(&reading->source, fields, FILE_DOMAIN, "\"%s\" is there already, in line %u of %s",
+    schema_fault(fields, FILE_DOMAIN, "\"%s\" is there already, in line %u of %s",
                  fault_text(name).text, (unsigned)other.line, reading->files[other.file].path);
     return add_domain(reading, span_of("", 0), 0);
 }
@@ -603,11 +600,10 @@ static void read_tag(struct reading *reading, const struct fields *fields)
 {
     struct domain_tag *tag = &reading->tags[number_of_domain(reading->rules, reading->domain)];
     uint8_t said;
-    if (!read_store_tag(&reading->source, fields, &said))
+    if (!read_store_tag(fields, &said))
         return;
     if (tag->is_said && tag->tag != said)
-        schema_fault(&reading->source, fields, FILE_STORE_TAG,
-                     "the domain has another one already, in line %u of %s",
+        schema_fault(fields, FILE_STORE_TAG, "the domain has another one already, in line %u of %s",
                      (unsigned)tag->origin.line, reading->files[tag->origin.file].path);
     *tag = (struct domain_tag){
         .tag = said,

@@ -123,20 +123,20 @@ static void tell_unknown(const struct source *source, const struct shape *shape,
         diagnostics_add(source, key->place, "unknown key \"%s\" in %s", shown.text, shape->name);
 }
 
-static void read_key(const struct source *source, struct fields *fields,
-                     const struct yaml_part *part)
+static void read_key(struct fields *fields, const struct yaml_part *part)
 {
     if (part->key->kind != YAML_TEXT) {
-        diagnostics_add(source, part->key->place, "expected the name of a key, found %s",
+        diagnostics_add(fields->source, part->key->place, "expected the name of a key, found %s",
                         yaml_kind_name(part->key));
         return;
     }
     int key = key_number(fields->shape, part->key->text);
     if (key < 0)
-        tell_unknown(source, fields->shape, part->key);
+        tell_unknown(fields->source, fields->shape, part->key);
     else if (fields->parts[key] != NULL)
-        diagnostics_add(source, part->key->place, "the key \"%s\" is there already, in line %u",
-                        fields->shape->keys[key], (unsigned)fields->parts[key]->key->place.line);
+        diagnostics_add(fields->source, part->key->place,
+                        "the key \"%s\" is there already, in line %u", fields->shape->keys[key],
+                        (unsigned)fields->parts[key]->key->place.line);
     else
         fields->parts[key] = part;
 }
@@ -146,52 +146,50 @@ static bool is_merge(const struct yaml_part *part)
     return part->key->kind == YAML_TEXT && !part->key->is_string && text_is(part->key->text, "<<");
 }
 
-static void read_map(const struct source *source, struct fields *fields,
-                     const struct yaml_value *map, unsigned depth);
+static void read_map(struct fields *fields, const struct yaml_value *map, unsigned depth);
 
 /* Of several mappings that are merged, the first that has a key counts. */
-static void merge(const struct source *source, struct fields *fields,
-                  const struct yaml_value *merged, unsigned depth)
+static void merge(struct fields *fields, const struct yaml_value *merged, unsigned depth)
 {
-    struct fields found = {.shape = fields->shape, .map = merged};
+    struct fields found = {.source = fields->source, .shape = fields->shape, .map = merged};
     if (merged->kind != YAML_MAP || depth == MERGES_MAX) {
-        diagnostics_add(source, merged->place, "<<: expected a mapping or a list of mappings, %s",
+        diagnostics_add(fields->source, merged->place,
+                        "<<: expected a mapping or a list of mappings, %s",
                         depth == MERGES_MAX ? "not nested so deeply" : "found neither");
         return;
     }
-    read_map(source, &found, merged, depth + 1);
+    read_map(&found, merged, depth + 1);
     for (size_t i = 0; i < fields->shape->n_keys; i++)
         if (fields->parts[i] == NULL)
             fields->parts[i] = found.parts[i];
 }
 
-static void read_map(const struct source *source, struct fields *fields,
-                     const struct yaml_value *map, unsigned depth)
+static void read_map(struct fields *fields, const struct yaml_value *map, unsigned depth)
 {
     for (const struct yaml_part *part = map->parts; part != NULL; part = part->next)
         if (!is_merge(part))
-            read_key(source, fields, part);
+            read_key(fields, part);
     for (const struct yaml_part *part = map->parts; part != NULL; part = part->next) {
         if (!is_merge(part))
             continue;
         if (part->value->kind != YAML_LIST)
-            merge(source, fields, part->value, depth);
+            merge(fields, part->value, depth);
         else
             for (const struct yaml_part *item = part->value->parts; item; item = item->next)
-                merge(source, fields, item->value, depth);
+                merge(fields, item->value, depth);
     }
 }
 
 bool schema_read(const struct source *source, const struct shape *shape,
                  const struct yaml_value *value, struct fields *fields)
 {
-    *fields = (struct fields){.shape = shape, .map = value};
+    *fields = (struct fields){.source = source, .shape = shape, .map = value};
     if (value->kind != YAML_MAP) {
         diagnostics_add(source, value->place, "expected %s, found %s", shape->article,
                         schema_found(value).text);
         return false;
     }
-    read_map(source, fields, value, 0);
+    read_map(fields, value, 0);
     return true;
 }
 
@@ -207,15 +205,15 @@ struct fault_place schema_place(const struct fields *fields, int key)
     return part == NULL ? fields->map->place : part->value->place;
 }
 
-void schema_fault(const struct source *source, const struct fields *fields, int key,
-                  const char *format, ...)
+void schema_fault(const struct fields *fields, int key, const char *format, ...)
 {
     char message[STINT_ERROR_MAX];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    diagnostics_add(source, schema_place(fields, key), "%s: %s", fields->shape->keys[key], message);
+    diagnostics_add(fields->source, schema_place(fields, key), "%s: %s", fields->shape->keys[key],
+                    message);
 }
 
 /* Reads the values of keys: texts, flags, numbers, durations, choices. */
@@ -230,68 +228,63 @@ struct fault_text schema_found(const struct yaml_value *value)
     return found;
 }
 
-static bool expected(const struct source *source, const struct fields *fields, int key,
-                     const char *what)
+static bool expected(const struct fields *fields, int key, const char *what)
 {
-    schema_fault(source, fields, key, "expected %s, found %s", what,
+    schema_fault(fields, key, "expected %s, found %s", what,
                  schema_found(fields->parts[key]->value).text);
     return false;
 }
 
-bool schema_text(const struct source *source, const struct fields *fields, int key,
-                 struct span *text)
+bool schema_text(const struct fields *fields, int key, struct span *text)
 {
     const struct yaml_value *value = schema_value(fields, key);
     if (value == NULL)
         return false;
     if (value->kind != YAML_TEXT)
-        return expected(source, fields, key, "a text");
+        return expected(fields, key, "a text");
     if (value->text.len > FIELD_TEXT_MAX) {
-        schema_fault(source, fields, key, "expected at most %d bytes, found %zu", FIELD_TEXT_MAX,
+        schema_fault(fields, key, "expected at most %d bytes, found %zu", FIELD_TEXT_MAX,
                      value->text.len);
         return false;
     }
     if (value->text.len > 0 && memchr(value->text.ptr, '\0', value->text.len) != NULL)
-        return expected(source, fields, key, "a text without a NUL");
+        return expected(fields, key, "a text without a NUL");
     *text = value->text;
     return true;
 }
 
-bool schema_flag(const struct source *source, const struct fields *fields, int key, bool *flag)
+bool schema_flag(const struct fields *fields, int key, bool *flag)
 {
     const struct yaml_value *value = schema_value(fields, key);
     if (value == NULL)
         return false;
-    return yaml_flag(value, flag) || expected(source, fields, key, "true or false");
+    return yaml_flag(value, flag) || expected(fields, key, "true or false");
 }
 
 /* 010 is eight, as in YAML 1.1; the author may have meant ten. */
-static void warn_of_octal(const struct source *source, const struct fields *fields, int key,
-                          struct span text, uint32_t number)
+static void warn_of_octal(const struct fields *fields, int key, struct span text, uint32_t number)
 {
     size_t zero = text.ptr[0] == '+';
     if (number >= 8 && text.ptr[zero] == '0' && (text.ptr[zero + 1] & 0x40) == 0)
-        warnings_add(source, schema_place(fields, key),
+        warnings_add(fields->source, schema_place(fields, key),
                      "%s: a leading 0 makes %s an octal number, %" PRIu32, fields->shape->keys[key],
                      fault_text(text).text, number);
 }
 
-bool schema_units(const struct source *source, const struct fields *fields, int key, uint32_t min,
-                  uint32_t *number)
+bool schema_units(const struct fields *fields, int key, uint32_t min, uint32_t *number)
 {
     const struct yaml_value *value = schema_value(fields, key);
     struct yaml_whole whole;
     char what[128];
     if (value == NULL || !yaml_whole(value, &whole) || value->is_string || whole.is_negative ||
         (!whole.is_too_large && whole.magnitude <= UNIT_COUNT_MAX))
-        return schema_number(source, fields, key, min, number);
+        return schema_number(fields, key, min, number);
     snprintf(what, sizeof(what),
              "a whole number from %u to " UNIT_COUNT_MAX_TEXT " (" UNITS_ADVICE ")", (unsigned)min);
-    return expected(source, fields, key, what);
+    return expected(fields, key, what);
 }
 
-bool schema_number(const struct source *source, const struct fields *fields, int key, uint32_t min,
-                   uint32_t *number)
+bool schema_number(const struct fields *fields, int key, uint32_t min, uint32_t *number)
 {
     const struct yaml_value *value = schema_value(fields, key);
     struct yaml_whole whole;
@@ -300,19 +293,18 @@ bool schema_number(const struct source *source, const struct fields *fields, int
         return false;
     snprintf(what, sizeof(what), "a whole number from %u to %u", (unsigned)min, UINT32_MAX);
     if (!yaml_whole(value, &whole))
-        return expected(source, fields, key, what);
+        return expected(fields, key, what);
     if (value->is_string)
-        return expected(source, fields, key, "a number without quotes");
+        return expected(fields, key, "a number without quotes");
     if (whole.is_too_large || whole.magnitude < min || whole.magnitude > UINT32_MAX ||
         (whole.is_negative && whole.magnitude > 0))
-        return expected(source, fields, key, what);
+        return expected(fields, key, what);
     *number = (uint32_t)whole.magnitude;
-    warn_of_octal(source, fields, key, value->text, *number);
+    warn_of_octal(fields, key, value->text, *number);
     return true;
 }
 
-bool schema_duration(const struct source *source, const struct fields *fields, int key,
-                     uint64_t *ns)
+bool schema_duration(const struct fields *fields, int key, uint64_t *ns)
 {
     const struct yaml_value *value = schema_value(fields, key);
     uint64_t read = 0;
@@ -320,9 +312,9 @@ bool schema_duration(const struct source *source, const struct fields *fields, i
         return false;
     int code = value->kind == YAML_TEXT ? spec_parse_duration(value->text, &read) : STINT_E_SYNTAX;
     if (code == STINT_E_SYNTAX)
-        return expected(source, fields, key, "a duration such as 30s, 5m or 36h");
+        return expected(fields, key, "a duration such as 30s, 5m or 36h");
     if (code != STINT_OK || read == 0)
-        return expected(source, fields, key,
+        return expected(fields, key,
                         "a duration of whole nanoseconds, above 0 and below 584 years");
     *ns = read;
     return true;
@@ -344,8 +336,8 @@ static bool is_name(struct span text, const char *name)
     return true;
 }
 
-static void tell_choices(const struct source *source, const struct fields *fields, int key,
-                         const char *const *names, size_t n_names)
+static void tell_choices(const struct fields *fields, int key, const char *const *names,
+                         size_t n_names)
 {
     const struct yaml_value *value = fields->parts[key]->value;
     int nearest = value->kind == YAML_TEXT ? nearest_name(value->text, names, n_names) : -1;
@@ -353,13 +345,13 @@ static void tell_choices(const struct source *source, const struct fields *field
     struct buf list = buf_of(text, sizeof(text));
     for (size_t i = 0; i < n_names; i++)
         buf_add(&list, "%s%s", i == 0 ? "" : i + 1 < n_names ? ", " : " or ", names[i]);
-    schema_fault(source, fields, key, "expected %s, found %s%s%s%s", text, schema_found(value).text,
+    schema_fault(fields, key, "expected %s, found %s%s%s%s", text, schema_found(value).text,
                  nearest < 0 ? "" : "; did you mean \"", nearest < 0 ? "" : names[nearest],
                  nearest < 0 ? "" : "\"?");
 }
 
-bool schema_choice(const struct source *source, const struct fields *fields, int key,
-                   const char *const *names, size_t n_names, size_t *choice)
+bool schema_choice(const struct fields *fields, int key, const char *const *names, size_t n_names,
+                   size_t *choice)
 {
     const struct yaml_value *value = schema_value(fields, key);
     if (value == NULL)
@@ -369,12 +361,11 @@ bool schema_choice(const struct source *source, const struct fields *fields, int
             *choice = i;
             return true;
         }
-    tell_choices(source, fields, key, names, n_names);
+    tell_choices(fields, key, names, n_names);
     return false;
 }
 
-bool schema_kept(const struct source *source, const struct fields *fields, int key,
-                 uint32_t *kept_units)
+bool schema_kept(const struct fields *fields, int key, uint32_t *kept_units)
 {
     const struct yaml_value *value = schema_value(fields, key);
     struct yaml_whole whole;
@@ -386,9 +377,9 @@ bool schema_kept(const struct source *source, const struct fields *fields, int k
         *kept_units = 0;
     else if (value->kind == YAML_TEXT && yaml_whole(value, &whole) && !whole.is_too_large &&
              !(whole.is_negative && whole.magnitude > 0) && whole.magnitude <= UINT32_MAX)
-        return schema_number(source, fields, key, 0, kept_units);
+        return schema_number(fields, key, 0, kept_units);
     else
-        return expected(source, fields, key,
+        return expected(fields, key,
                         "keep, release or a whole number of units from 0 to 4294967295");
     return true;
 }

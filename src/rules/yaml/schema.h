@@ -70,6 +70,7 @@ extern const struct shape shape_file, shape_entry, shape_limit, shape_shadow, sh
 
 /* A mapping after the check of its keys: for each key, its position. */
 struct fields {
+    const struct source *source;
     const struct shape *shape;
     const struct yaml_value *map;
     const struct yaml_part *parts[FIELDS_MAX];
@@ -88,29 +89,23 @@ const struct yaml_value *schema_value(const struct fields *fields, int key);
 struct fault_place schema_place(const struct fields *fields, int key);
 
 /* Reports an error of a key's value: "KEY: …". */
-void schema_fault(const struct source *source, const struct fields *fields, int key,
-                  const char *format, ...) ERR_PRINTF(4, 5);
+void schema_fault(const struct fields *fields, int key, const char *format, ...) ERR_PRINTF(3, 4);
 
 /*
  * Each reads the value of a key: true where it exists and is valid; else the output is unchanged.
  */
-bool schema_text(const struct source *source, const struct fields *fields, int key,
-                 struct span *text);
-bool schema_flag(const struct source *source, const struct fields *fields, int key, bool *flag);
-bool schema_number(const struct source *source, const struct fields *fields, int key, uint32_t min,
-                   uint32_t *number);
+bool schema_text(const struct fields *fields, int key, struct span *text);
+bool schema_flag(const struct fields *fields, int key, bool *flag);
+bool schema_number(const struct fields *fields, int key, uint32_t min, uint32_t *number);
 /* The same for units; the error above UNIT_COUNT_MAX says what to do. */
-bool schema_units(const struct source *source, const struct fields *fields, int key, uint32_t min,
-                  uint32_t *number);
-bool schema_duration(const struct source *source, const struct fields *fields, int key,
-                     uint64_t *ns);
+bool schema_units(const struct fields *fields, int key, uint32_t min, uint32_t *number);
+bool schema_duration(const struct fields *fields, int key, uint64_t *ns);
 /* In any case of letters. `expected` is the text for the message. */
-bool schema_choice(const struct source *source, const struct fields *fields, int key,
-                   const char *const *names, size_t n_names, size_t *choice);
+bool schema_choice(const struct fields *fields, int key, const char *const *names, size_t n_names,
+                   size_t *choice);
 
 /* keep, release, or a number of units: what stays charged of a reservation. */
-bool schema_kept(const struct source *source, const struct fields *fields, int key,
-                 uint32_t *kept_units);
+bool schema_kept(const struct fields *fields, int key, uint32_t *kept_units);
 
 /* "a list", or the text in quotes. */
 struct fault_text schema_found(const struct yaml_value *value);

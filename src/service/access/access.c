@@ -30,8 +30,16 @@ struct access {
     size_t count;
 };
 
+/* For assertions. */
+__attribute__((unused)) static bool is_valid(const struct access *access)
+{
+    return __atomic_load_n(&access->references, __ATOMIC_RELAXED) > 0 &&
+           access->count <= ACCESS_TOKENS_MAX && (access->count == 0 || access->entries != NULL);
+}
+
 struct access *access_ref(struct access *access)
 {
+    assert(access == NULL || is_valid(access));
     if (access != NULL)
         /* relaxed: the caller already holds a reference, or the lock of access_now. */
         __atomic_fetch_add(&access->references, 1, __ATOMIC_RELAXED);
@@ -40,6 +48,7 @@ struct access *access_ref(struct access *access)
 
 void access_unref(struct access *access)
 {
+    assert(access == NULL || is_valid(access));
     /* acq_rel: what others did with the set comes before it is freed. */
     if (access == NULL || __atomic_sub_fetch(&access->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
@@ -57,6 +66,7 @@ static bool digest_of(struct span secret, uint8_t digest[DIGEST_SIZE])
 const struct access_token *access_find(const struct access *access, struct span name,
                                        struct span secret)
 {
+    assert(is_valid(access));
     uint8_t digest[DIGEST_SIZE];
     const struct access_token *found = NULL;
     if (!digest_of(secret, digest))
@@ -74,6 +84,7 @@ const struct access_token *access_find(const struct access *access, struct span 
 const struct access_token *access_again(const struct access *access,
                                         const struct access_token *token)
 {
+    assert(token != NULL && (access == NULL || is_valid(access)));
     const struct access_entry *old = (const struct access_entry *)token;
     for (size_t i = 0; access != NULL && i < access->count; i++) {
         const struct access_entry *entry = &access->entries[i];
@@ -97,6 +108,7 @@ bool access_secret_new(char text[ACCESS_SECRET_SIZE])
     memcpy(text, prefix, len);
     for (size_t i = 0; i < sizeof(chance); i++)
         text[len++] = digits[chance[i] & 63];
+    assert(len < ACCESS_SECRET_SIZE);
     text[len] = '\0';
     gnutls_memset(chance, 0, sizeof(chance));
     return true;
@@ -112,6 +124,7 @@ void access_hash_text(struct span secret, char text[ACCESS_HASH_TEXT_SIZE])
         text[len++] = "0123456789abcdef"[digest[i] >> 4];
         text[len++] = "0123456789abcdef"[digest[i] & 15];
     }
+    assert(len < ACCESS_HASH_TEXT_SIZE);
     text[len] = '\0';
 }
 
@@ -253,6 +266,7 @@ static int check_new(const struct reading *reading, struct span name,
 static int keep(const struct reading *reading, struct span name, unsigned roles,
                 const uint8_t digest[DIGEST_SIZE])
 {
+    assert(is_valid(reading->access) && reading->access->count < ACCESS_TOKENS_MAX);
     struct access *access = reading->access;
     /* Allocates all at once with the first token: tokens are pointed to, and never move. */
     if (access->entries == NULL)
@@ -274,6 +288,7 @@ static int keep(const struct reading *reading, struct span name, unsigned roles,
 
 static int read_line(const struct reading *reading, struct span line)
 {
+    assert(reading->line > 0);
     uint8_t digest[DIGEST_SIZE];
     struct span name = word(&line);
     if (name.len == 0 || name.ptr[0] == '#')
@@ -298,6 +313,7 @@ static int read_line(const struct reading *reading, struct span line)
 int access_load(struct access **access, const char *path, struct span text,
                 struct stint_error *error)
 {
+    assert(path != NULL);
     struct reading reading = {.path = path, .error = error};
     reading.access = calloc(1, sizeof(*reading.access));
     if (reading.access == NULL)
@@ -371,12 +387,14 @@ static size_t guesses_address(struct span peer, char text[ADDRESS_SIZE])
     int len = stint_address_key(text, ADDRESS_SIZE, (const char *)peer.ptr, peer.len, 32, 64);
     if (len < 0)
         len = snprintf(text, ADDRESS_SIZE, "unix");
+    assert(len > 0 && len < ADDRESS_SIZE);
     return (size_t)len;
 }
 
 /* Whether a secret from this address is to be checked. Any thread. */
 static bool guesses_may(const struct guesses *guesses, struct span peer, uint64_t now_ns)
 {
+    assert(guesses->table != NULL);
     char text[ADDRESS_SIZE];
     if (__atomic_load_n(&guesses->calm_at_ns, __ATOMIC_RELAXED) <= now_ns)
         return true;
@@ -388,6 +406,7 @@ static bool guesses_may(const struct guesses *guesses, struct span peer, uint64_
 /* Counts a wrong secret. */
 static void guesses_count(struct guesses *guesses, struct span peer, uint64_t now_ns)
 {
+    assert(guesses->table != NULL);
     char text[ADDRESS_SIZE];
     size_t len = guesses_address(peer, text);
     stint_take(guesses->table, &guesses->quota, text, len, 1, now_ns);
@@ -406,6 +425,7 @@ struct access_now {
 
 struct access_now *access_now_new(struct access *access)
 {
+    assert(access == NULL || is_valid(access));
     struct access_now *now = calloc(1, sizeof(*now));
     if (now == NULL)
         return NULL;
@@ -426,6 +446,7 @@ void access_now_free(struct access_now *now)
 
 void access_now_set(struct access_now *now, struct access *access)
 {
+    assert(access == NULL || is_valid(access));
     pthread_mutex_lock(&now->lock);
     struct access *old = now->access;
     now->access = access;
@@ -453,6 +474,7 @@ uint64_t access_now_generation(const struct access_now *now)
 
 bool access_now_count_guesses(struct access_now *now, const struct access_guess_options *options)
 {
+    assert(now->guesses == NULL);
     now->guess_options = *options;
     if (options->per_minute > 0)
         now->guesses = guesses_new(options->per_minute);
@@ -461,6 +483,7 @@ bool access_now_count_guesses(struct access_now *now, const struct access_guess_
 
 static void refuse(struct access_now *now, const struct access_login *login, bool is_slowed)
 {
+    assert(login->frontend < METRICS_FRONTENDS);
     char address[ADDRESS_SIZE];
     if (login->metrics != NULL)
         metrics_wrong_secret(login->metrics, (enum metrics_frontend)login->frontend);
@@ -475,6 +498,7 @@ static void refuse(struct access_now *now, const struct access_login *login, boo
 const struct access_token *access_login(struct access_now *now, const struct access *access,
                                         const struct access_login *login, bool *is_slowed)
 {
+    assert(is_valid(access));
     *is_slowed = now->guesses != NULL && !guesses_may(now->guesses, login->peer, login->now_ns);
     const struct access_token *token =
         *is_slowed ? NULL : access_find(access, login->name, login->secret);

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "base/wide_int.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -56,6 +57,7 @@ static char *copy_text(struct span text)
 
 static bool has_space(struct metrics *metrics)
 {
+    assert(metrics->n_series <= metrics->series_space);
     if (metrics->n_series == METRICS_SERIES_MAX)
         return false;
     if (metrics->n_series < metrics->series_space)
@@ -77,6 +79,7 @@ struct series_name {
 
 static struct series *add_series(struct metrics *metrics, uint64_t id, struct series_name name)
 {
+    assert(name.domain != NULL && name.rule != NULL);
     struct series *made = has_space(metrics) ? calloc(1, sizeof(*made)) : NULL;
     if (made == NULL)
         return NULL;
@@ -99,6 +102,7 @@ static struct series *add_series(struct metrics *metrics, uint64_t id, struct se
 /* The slot of an id in the list, or the free one where it belongs. */
 static uint32_t *place_of(const struct metrics *metrics, uint64_t id)
 {
+    assert(metrics->by_id_space > 0);
     size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) % metrics->by_id_space;
     while (metrics->by_id[at] != 0 && metrics->series[metrics->by_id[at] - 1]->id != id)
         at = at + 1 < metrics->by_id_space ? at + 1 : 0;
@@ -138,6 +142,7 @@ static uint64_t id_of(const char *domain, const char *path)
 /* Updates the text and the flags, which may have changed. Without memory the text is kept. */
 static void note_entries(struct series *series, const struct rule *rule)
 {
+    assert(series->value == NULL && !series->is_domain);
     if (rule->metric == NULL ||
         (series->entries != NULL && strcmp(series->entries, rule->metric) == 0))
         return;
@@ -152,6 +157,7 @@ static void note_entries(struct series *series, const struct rule *rule)
 static struct series *series_for(struct metrics *metrics, const char *domain, const char *path,
                                  uint64_t binding)
 {
+    assert(domain != NULL && path != NULL);
     uint64_t id = id_of(domain, path);
     uint32_t *place = place_of(metrics, id);
     if (*place == 0) {
@@ -186,6 +192,7 @@ static uint32_t number_for_domain(struct metrics *metrics, const char *domain, u
 
 struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *rules)
 {
+    assert(metrics_is_valid(metrics));
     size_t n_rules = rules != NULL ? rules_count(rules) : 0;
     size_t n = n_rules + (rules != NULL ? rules_n_domains(rules) : 0);
     struct metrics_bound *bound = calloc(1, sizeof(*bound) + n * sizeof(bound->numbers[0]));
@@ -220,6 +227,7 @@ void metrics_unbind(struct metrics_bound *bound)
 
 static uint64_t detail_id(uint32_t rule_number, struct span value)
 {
+    assert(value.len <= VALUE_MAX);
     /* No secret: values chosen to collide share a counter, and cause no other harm. */
     static const uint64_t no_secret[2] = {0, 0};
     uint64_t id = siphash13_128(no_secret, rule_number, value.ptr, value.len).lo;
@@ -229,6 +237,7 @@ static uint64_t detail_id(uint32_t rule_number, struct span value)
 /* The slot of a value in the list, or the free one where it belongs. */
 static struct series **detail_place(struct series **details, uint64_t id)
 {
+    assert(details != NULL && id != 0);
     for (size_t at = id % METRICS_DETAIL_SLOTS;; at = (at + 1) % METRICS_DETAIL_SLOTS) {
         /* acquire: the series was written before the pointer was stored. */
         const struct series *series = __atomic_load_n(&details[at], __ATOMIC_ACQUIRE);
@@ -240,6 +249,7 @@ static struct series **detail_place(struct series **details, uint64_t id)
 /* A value as text that no other value has: writes invisible bytes and backslashes as numbers. */
 static struct span printable(struct span value, char text[4 * VALUE_MAX])
 {
+    assert(value.len <= VALUE_MAX);
     size_t len = 0;
     for (size_t at = 0; at < value.len;) {
         const uint8_t *c = value.ptr + at;
@@ -258,12 +268,14 @@ static struct span printable(struct span value, char text[4 * VALUE_MAX])
         }
         at += n;
     }
+    assert(len <= 4 * VALUE_MAX);
     return span_of(text, len);
 }
 
 static struct series *add_detail(struct metrics *metrics, struct series *rule, uint64_t id,
                                  struct span value)
 {
+    assert(metrics->n_details <= DETAILS_MAX && rule->value == NULL);
     if (metrics->n_details == DETAILS_MAX)
         return NULL;
     char text[4 * VALUE_MAX];
@@ -282,6 +294,7 @@ static struct series *add_detail(struct metrics *metrics, struct series *rule, u
 static uint32_t detail_slow(struct metrics *metrics, uint32_t rule_number, uint64_t id,
                             struct span value)
 {
+    assert(rule_number < metrics->n_series);
     if (metrics->details == NULL) {
         struct series **made = calloc(METRICS_DETAIL_SLOTS, sizeof(struct series *));
         if (made == NULL)
@@ -326,6 +339,7 @@ static uint32_t detail_number(struct metrics *metrics, uint32_t rule_number, str
 
 struct metrics *metrics_new(unsigned workers)
 {
+    assert(workers > 0);
     struct metrics *metrics = calloc(1, sizeof(*metrics));
     if (metrics == NULL)
         return NULL;
@@ -346,6 +360,7 @@ struct metrics *metrics_new(unsigned workers)
         metrics_free(metrics);
         return NULL;
     }
+    assert(metrics_is_valid(metrics) && metrics->n_series == SERIES_OTHER + 1);
     return metrics;
 }
 
@@ -382,12 +397,15 @@ void metrics_free(struct metrics *metrics)
 
 struct metrics_worker *metrics_worker(struct metrics *metrics, unsigned worker)
 {
+    assert(metrics_is_valid(metrics));
+    assert(worker < metrics->n_workers);
     return &metrics->workers[worker];
 }
 
 /* Not inline: called once for each chunk. */
 static struct series_metrics *make_chunk(struct metrics_worker *worker, uint32_t chunk)
 {
+    assert(chunk < METRICS_CHUNKS_MAX && worker->chunks[chunk] == NULL);
     size_t size = METRICS_CHUNK * sizeof(struct series_metrics);
     struct series_metrics *made = aligned_alloc(64, size);
     if (made == NULL)
@@ -400,6 +418,7 @@ static struct series_metrics *make_chunk(struct metrics_worker *worker, uint32_t
 
 static struct series_metrics *metrics_of(struct metrics_worker *worker, uint32_t number)
 {
+    assert(number < METRICS_SERIES_MAX);
     struct series_metrics *chunk = worker->chunks[number / METRICS_CHUNK];
     if (chunk == NULL)
         chunk = make_chunk(worker, number / METRICS_CHUNK);
@@ -415,6 +434,7 @@ static uint32_t number_of(const struct metrics_bound *bound, const struct rule *
 static void count_outcome(struct series_metrics *metrics, enum metrics_outcome outcome,
                           uint32_t units)
 {
+    assert(outcome < METRICS_OUTCOMES);
     count_up(&metrics->outcomes[outcome], 1);
     count_up(&metrics->units, units);
 }
@@ -444,6 +464,7 @@ void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound 
 void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend, unsigned verb,
                    unsigned error)
 {
+    assert(frontend < METRICS_FRONTENDS);
     struct frontend_metrics *metrics = &worker->frontends[frontend];
     if (verb < REQUEST_VERBS)
         count_up(&metrics->verbs[verb], 1);
@@ -453,16 +474,19 @@ void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend
 
 void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
+    assert(frontend < METRICS_FRONTENDS);
     count_up(&worker->frontends[frontend].wrong_secrets, 1);
 }
 
 const char *metrics_frontend_name(enum metrics_frontend frontend)
 {
+    assert(frontend < METRICS_FRONTENDS);
     return metrics_frontend_names[frontend];
 }
 
 void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
+    assert(frontend < METRICS_FRONTENDS);
     count_up(&worker->frontends[frontend].malformed, 1);
 }
 
@@ -478,28 +502,33 @@ void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound
 
 void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times)
 {
+    assert(event < METRICS_EVENTS);
     count_up(&worker->total.events[event], times);
 }
 
 void metrics_opened(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
+    assert(frontend < METRICS_FRONTENDS);
     count_up(&worker->frontends[frontend].opened, 1);
 }
 
 void metrics_closed(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
+    assert(frontend < METRICS_FRONTENDS);
     count_up(&worker->frontends[frontend].closed, 1);
 }
 
 void metrics_refused(struct metrics_worker *worker, enum metrics_frontend frontend,
                      enum metrics_refusal why)
 {
+    assert(frontend < METRICS_FRONTENDS && why < METRICS_REFUSALS);
     count_up(&worker->frontends[frontend].refused[why], 1);
 }
 
 void metrics_bytes(struct metrics_worker *worker, enum metrics_frontend frontend, uint64_t in,
                    uint64_t out)
 {
+    assert(frontend < METRICS_FRONTENDS);
     count_up(&worker->frontends[frontend].bytes_in, in);
     count_up(&worker->frontends[frontend].bytes_out, out);
 }
@@ -531,12 +560,15 @@ void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t 
 
 void metrics_count_hits(struct metrics *metrics, unsigned names, unsigned near_thousandths)
 {
+    assert(metrics_is_valid(metrics));
+    assert(names != 0 && near_thousandths <= THOUSANDTHS);
     metrics->names = names;
     metrics->near_thousandths = near_thousandths;
 }
 
 bool metrics_has_envoy_names(const struct metrics *metrics)
 {
+    assert(metrics_is_valid(metrics));
     return (metrics->names & METRICS_NAMES_ENVOY) != 0;
 }
 
@@ -548,6 +580,7 @@ bool metrics_counts_hits(const struct metrics_worker *worker)
 /* Not inline: called once for each chunk. */
 static struct hit_metrics *make_hits(struct metrics_worker *worker, uint32_t chunk)
 {
+    assert(chunk < METRICS_CHUNKS_MAX && worker->hits[chunk] == NULL);
     struct hit_metrics *made = calloc(METRICS_CHUNK, sizeof(*made));
     /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
     if (made != NULL)
@@ -568,6 +601,7 @@ static uint32_t near_units(const struct metrics *metrics, const struct metrics_h
 void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
                   const struct rule *rule, const struct metrics_hits *hits)
 {
+    assert(rule != NULL);
     if (bound == NULL || rule->index >= bound->n)
         return;
     uint32_t number = bound->numbers[rule->index];
@@ -599,6 +633,8 @@ void backend_metrics_took(struct backend_metrics *metrics, uint64_t duration_ns)
 
 bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed)
 {
+    assert(metrics_is_valid(metrics));
+    assert(name != NULL);
     if (metrics->n_stores == RULES_STORES_MAX)
         return false;
     struct metrics_store *store = &metrics->stores[metrics->n_stores];
@@ -619,6 +655,8 @@ bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed
 
 struct backend_metrics *metrics_store(struct metrics *metrics, size_t store, unsigned worker)
 {
+    assert(metrics_is_valid(metrics));
+    assert(worker < metrics->n_workers);
     return store < metrics->n_stores ? &metrics->stores[store].workers[worker] : NULL;
 }
 
@@ -627,6 +665,7 @@ struct backend_metrics *metrics_store(struct metrics *metrics, size_t store, uns
 /* Adds up structs that contain only uint64_t counters. */
 static void add_metrics(void *sum, const void *metrics, size_t size)
 {
+    assert(size % sizeof(uint64_t) == 0);
     uint64_t *to = sum;
     const uint64_t *from = metrics;
     for (size_t i = 0; i < size / sizeof(*to); i++)
@@ -635,6 +674,7 @@ static void add_metrics(void *sum, const void *metrics, size_t size)
 
 struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t number)
 {
+    assert(number < METRICS_SERIES_MAX);
     struct series_metrics sum = {.units = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
         /* acquire: pairs with the release of make_chunk(). */
@@ -648,22 +688,16 @@ struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t
 
 struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend)
 {
+    assert(frontend < METRICS_FRONTENDS);
     struct frontend_metrics sum = {.malformed = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++)
         add_metrics(&sum, &metrics->workers[i].frontends[frontend], sizeof(sum));
     return sum;
 }
 
-struct total_metrics metrics_sum_total(const struct metrics *metrics)
-{
-    struct total_metrics sum = {.units = 0};
-    for (unsigned i = 0; i < metrics->n_workers; i++)
-        add_metrics(&sum, &metrics->workers[i].total, sizeof(sum));
-    return sum;
-}
-
 struct hit_metrics metrics_sum_hits(const struct metrics *metrics, uint32_t number)
 {
+    assert(number < METRICS_SERIES_MAX);
     struct hit_metrics sum = {{0}};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
         /* acquire: pairs with the release of make_hits(). */
@@ -683,48 +717,43 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 
 struct backend_metrics metrics_sum_store(const struct metrics *metrics, size_t store)
 {
-    struct backend_metrics sum = {.asks = 0};
+    assert(store < metrics->n_stores);
+    struct backend_metrics sum;
+    uint64_t failovers = 0, skew_ns = 0, state = 0, since_ns = 0;
+    memset(&sum, 0, sizeof(sum)); /* its end is padded */
     for (unsigned i = 0; i < metrics->n_workers; i++) {
         const struct backend_metrics *from = &metrics->stores[store].workers[i];
-        sum.asks += backend_metric(&from->asks);
-        for (unsigned error = 0; error < BACKEND_ERRORS; error++)
-            sum.errors[error] += backend_metric(&from->errors[error]);
-        sum.refused += backend_metric(&from->refused);
-        for (unsigned bucket = 0; bucket < STORE_BUCKETS; bucket++)
-            sum.buckets[bucket] += backend_metric(&from->buckets[bucket]);
-        sum.duration_ns += backend_metric(&from->duration_ns);
-        sum.denials_hit += backend_metric(&from->denials_hit);
-        sum.cautious += backend_metric(&from->cautious);
-        sum.lease_units += backend_metric(&from->lease_units);
-        sum.conflicts += backend_metric(&from->conflicts);
-        sum.busy += backend_metric(&from->busy);
-        sum.damaged += backend_metric(&from->damaged);
-        sum.expired_floor += backend_metric(&from->expired_floor);
-        sum.expired_release += backend_metric(&from->expired_release);
-        sum.expiry_kept_units += backend_metric(&from->expiry_kept_units);
-        sum.tickets_dropped += backend_metric(&from->tickets_dropped);
-        /* Each worker sees the same value. */
-        sum.failovers = max_u64(sum.failovers, backend_metric(&from->failovers));
-        sum.clock_skew_ns = max_u64(sum.clock_skew_ns, backend_metric(&from->clock_skew_ns));
-        sum.state = max_u64(sum.state, backend_metric(&from->state));
-        sum.unavailable_since_ns =
-            earlier(sum.unavailable_since_ns, backend_metric(&from->unavailable_since_ns));
+        add_metrics(&sum, from, sizeof(sum));
+        failovers = max_u64(failovers, backend_metric(&from->failovers));
+        skew_ns = max_u64(skew_ns, backend_metric(&from->clock_skew_ns));
+        state = max_u64(state, backend_metric(&from->state));
+        since_ns = earlier(since_ns, backend_metric(&from->unavailable_since_ns));
+    }
+    sum.failovers = failovers; /* each worker sees the same value, as of the skew */
+    sum.clock_skew_ns = skew_ns;
+    sum.state = state;
+    sum.unavailable_since_ns = since_ns;
+    return sum;
+}
+
+struct total_metrics metrics_sum_total(const struct metrics *metrics)
+{
+    assert(metrics_is_valid(metrics));
+    struct total_metrics sum = {.units = 0};
+    for (unsigned i = 0; i < metrics->n_workers; i++)
+        add_metrics(&sum, &metrics->workers[i].total, sizeof(sum));
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        struct backend_metrics store = metrics_sum_store(metrics, i);
+        sum.events[METRICS_EXPIRED_FLOOR] += store.expired_floor;
+        sum.events[METRICS_EXPIRED_RELEASE] += store.expired_release;
+        sum.events[METRICS_EXPIRY_KEPT_UNITS] += store.expiry_kept_units;
     }
     return sum;
 }
 
-void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total)
-{
-    for (size_t i = 0; i < metrics->n_stores; i++) {
-        struct backend_metrics sum = metrics_sum_store(metrics, i);
-        total->events[METRICS_EXPIRED_FLOOR] += sum.expired_floor;
-        total->events[METRICS_EXPIRED_RELEASE] += sum.expired_release;
-        total->events[METRICS_EXPIRY_KEPT_UNITS] += sum.expiry_kept_units;
-    }
-}
-
 bool metrics_has_stores(const struct metrics *metrics)
 {
+    assert(metrics_is_valid(metrics));
     for (size_t i = 0; i < metrics->n_stores; i++)
         if (metrics->stores[i].is_needed && metrics_sum_store(metrics, i).unavailable_since_ns > 0)
             return false;
@@ -735,6 +764,8 @@ bool metrics_has_stores(const struct metrics *metrics)
 
 void metrics_reloaded(struct metrics *metrics, bool worked, const char *message, uint64_t now_ns)
 {
+    assert(metrics_is_valid(metrics));
+    assert(worked || message != NULL);
     pthread_mutex_lock(&metrics->lock);
     metrics->reloads[worked]++;
     metrics->reloaded_at_ns = now_ns;
@@ -744,6 +775,7 @@ void metrics_reloaded(struct metrics *metrics, bool worked, const char *message,
 
 void metrics_tick(struct metrics *metrics, uint64_t now_ns)
 {
+    assert(metrics_is_valid(metrics));
     pthread_mutex_lock(&metrics->lock);
     if (metrics->n_samples == 0)
         metrics->started_ns = now_ns;

@@ -6,6 +6,7 @@
  */
 #include "service/metrics/metrics_parts.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -28,6 +29,7 @@ enum form { FORM_STATS, FORM_LABELS };
 /* Up to the separator, or all that is left; false at the end. */
 static bool next_piece(struct span *rest, char separator, struct span *piece)
 {
+    assert(piece != rest);
     if (rest->ptr == NULL)
         return false;
     const uint8_t *at = rest->len > 0 ? memchr(rest->ptr, separator, rest->len) : NULL;
@@ -73,6 +75,7 @@ static void add_text(struct page *page, enum form form, struct span text, bool i
 static void add_entry(struct page *page, enum form form, size_t number, struct span entry,
                       const struct span *value)
 {
+    assert(number > 0 && entry.ptr != NULL);
     struct span key, configured = {0};
     if (entry.len > 0 && entry.ptr[entry.len - 1] == RULE_METRIC_SHOWN)
         entry.len--;
@@ -97,6 +100,7 @@ static void add_entry(struct page *page, enum form form, size_t number, struct s
 static void add_name(struct page *page, enum form form, const struct metrics *metrics,
                      const struct series *series)
 {
+    assert(series->value == NULL || series->of < metrics->n_series);
     const char *entries =
         series->value != NULL ? metrics->series[series->of]->entries : series->entries;
     struct span path = span_of_text(entries != NULL ? entries : ""), entry, value;
@@ -181,6 +185,7 @@ static bool collect(const struct metrics *metrics, enum form form, struct table_
         return false;
     qsort(table->all, table->n, sizeof(*table->all), by_name);
     merge_equal(table);
+    assert(table->n <= metrics->n_series);
     return true;
 }
 
@@ -220,6 +225,7 @@ static struct service_metrics service_metrics(const struct metrics *metrics,
 static void write_family(const struct table_of_hits *table, int kind, const char *type,
                          struct page *page)
 {
+    assert(kind >= 0 && kind < METRICS_HITS);
     const char *name = hit_names[kind].name;
     page_print(page, "# HELP " PREFIX "rate_limit_%s %s\n", name, hit_names[kind].help);
     page_print(page, "# TYPE " PREFIX "rate_limit_%s %s\n", name, type);
@@ -241,6 +247,7 @@ static void write_one(struct page *page, const char *type, const char *name, con
 void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
                          enum metrics_format format, struct page *page)
 {
+    assert(metrics_has_envoy_names(metrics));
     /* A counter of OpenMetrics ends in _total, and these names do not. */
     const char *type = format == METRICS_PROMETHEUS ? "counter" : "unknown";
     struct service_metrics service = service_metrics(metrics, facts);
@@ -265,6 +272,7 @@ void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *fa
 void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *facts,
                          struct page *page)
 {
+    assert(metrics_has_envoy_names(metrics));
     struct table_of_hits table;
     pthread_mutex_lock(&metrics->lock);
     struct service_metrics service = service_metrics(metrics, facts);

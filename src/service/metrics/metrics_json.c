@@ -4,6 +4,7 @@
 #include "service/metrics/metrics_parts.h"
 #include "table/table.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -32,12 +33,14 @@ static const struct metrics_sample *sample_at(const struct metrics *metrics, siz
 
 static double per_second(uint64_t from, uint64_t to, uint64_t ns)
 {
+    assert(to >= from);
     return ns > 0 ? (double)(to - from) * (double)NS_PER_S / (double)ns : 0;
 }
 
 /* Counts between two samples, per second. */
 static json_t *rates_json(const struct metrics_sample *from, const struct metrics_sample *to)
 {
+    assert(to->at_ns >= from->at_ns);
     const uint64_t *before = from->total.outcomes, *after = to->total.outcomes;
     uint64_t ns = to->at_ns - from->at_ns;
     return json_pack("{s:f, s:f, s:f, s:f}", "allowed",
@@ -76,6 +79,7 @@ static json_t *history_json(const struct metrics *metrics, uint64_t now_ns)
 static json_t *percentile(const uint64_t buckets[METRICS_BUCKETS], uint64_t count,
                           unsigned thousandths)
 {
+    assert(thousandths <= 1000);
     uint64_t seen = 0, wanted = (count * thousandths + 999) / 1000;
     for (unsigned i = 0; i + 1 < METRICS_BUCKETS; i++) {
         seen += buckets[i];
@@ -95,6 +99,7 @@ static json_t *durations_json(const struct metrics *metrics)
     uint64_t buckets[METRICS_BUCKETS], count = 0;
     json_t *listed = json_array();
     for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
+        assert(after->buckets[i] >= before->buckets[i]);
         buckets[i] = after->buckets[i] - before->buckets[i];
         count += buckets[i];
         json_array_append_new(listed, json_integer(NUMBER(buckets[i])));
@@ -125,6 +130,7 @@ static int by_asked(const void *a, const void *b)
 
 static json_t *rule_json(const struct ranked *ranked)
 {
+    assert(ranked->asked > 0);
     json_t *rule =
         json_pack("{s:s, s:s}", "domain", ranked->series->domain, "rule", ranked->series->rule);
     for (unsigned i = 0; i < METRICS_OUTCOMES; i++)
@@ -150,6 +156,7 @@ static struct ranked *rank(const struct metrics *metrics, size_t *n)
         if (one.asked > 0)
             ranked[(*n)++] = one;
     }
+    assert(*n <= metrics->n_series);
     if (*n > 0)
         qsort(ranked, *n, sizeof(*ranked), by_asked);
     return ranked;
@@ -283,6 +290,7 @@ static json_t *stores_json(const struct metrics *metrics, uint64_t now_ns)
     json_t *stores = json_array();
     for (size_t i = 0; i < metrics->n_stores; i++) {
         struct backend_metrics sum = metrics_sum_store(metrics, i);
+        assert(sum.state < STORE_STATES);
         json_array_append_new(
             stores,
             json_pack(
@@ -308,6 +316,8 @@ static int append(const char *text, size_t len, void *page)
 
 void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, struct page *page)
 {
+    assert(metrics_is_valid(metrics));
+    assert(facts != NULL && page != NULL);
     json_t *object = json_object();
     json_object_set_new(object, "version", json_string(stint_version()));
     json_object_set_new(object, "clock",

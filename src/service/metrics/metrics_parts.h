@@ -111,6 +111,13 @@ struct metrics {
     size_t n_samples; /* in all; the latest is at (n_samples - 1) % METRICS_HISTORY */
 };
 
+/* What does not change while workers count. */
+static inline bool metrics_is_valid(const struct metrics *metrics)
+{
+    return metrics->n_workers > 0 && metrics->workers != NULL && metrics->names != 0 &&
+           metrics->n_stores <= RULES_STORES_MAX;
+}
+
 static inline void count_up(uint64_t *metric, uint64_t by)
 {
     __atomic_store_n(metric, __atomic_load_n(metric, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
@@ -120,11 +127,10 @@ static inline void count_up(uint64_t *metric, uint64_t by)
 struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t number);
 struct hit_metrics metrics_sum_hits(const struct metrics *metrics, uint32_t number);
 struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend);
+/* With the expired tickets of memcached that were closed by other requests. */
 struct total_metrics metrics_sum_total(const struct metrics *metrics);
 /* The state is that of the worker with the worst state. No lock is needed. */
 struct backend_metrics metrics_sum_store(const struct metrics *metrics, size_t store);
-/* Adds to the events: expired tickets of memcached that were closed by other requests. */
-void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total);
 static inline double metrics_unavailable_s(const struct backend_metrics *sum, uint64_t now_ns)
 {
     return sum->unavailable_since_ns > 0

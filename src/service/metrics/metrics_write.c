@@ -7,6 +7,7 @@
 
 #include "table/table.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -60,6 +61,7 @@ static void value(const struct writing *writing, uint64_t n)
 static void line(const struct writing *writing, const char *name, const char *label_name,
                  const char *label_value, uint64_t n)
 {
+    assert((label_name == NULL) == (label_value == NULL));
     page_print(writing->page, "stint_%s", name);
     if (label_name != NULL) {
         label(writing, label_name, label_value, true);
@@ -77,6 +79,7 @@ static void gauge(const struct writing *writing, const char *name, const char *h
 static void counter(const struct writing *writing, const char *name, const char *help, uint64_t n)
 {
     char total[64];
+    assert(strlen(name) + sizeof("_total") <= sizeof(total));
     snprintf(total, sizeof(total), "%s_total", name);
     family(writing, name, "counter", help);
     line(writing, total, NULL, NULL, n);
@@ -88,6 +91,7 @@ static void counter(const struct writing *writing, const char *name, const char 
 static void begin_series(const struct writing *writing, const char *name,
                          const struct series *series)
 {
+    assert(!series->is_domain);
     page_print(writing->page, "stint_%s", name);
     label(writing, "domain", series->domain, true);
     label(writing, "rule", series->rule, false);
@@ -102,6 +106,7 @@ static void begin_series(const struct writing *writing, const char *name,
 static bool is_shown(const struct writing *writing, const struct series *series, unsigned outcome,
                      uint64_t n)
 {
+    assert(outcome < METRICS_OUTCOMES);
     bool is_plain = outcome == METRICS_ALLOW || outcome == METRICS_DENY;
     return n > 0 || (is_plain && series->number > SERIES_OTHER &&
                      (series->value != NULL || series->in_force >= writing->metrics->bindings));
@@ -110,6 +115,7 @@ static bool is_shown(const struct writing *writing, const struct series *series,
 static void write_outcomes(const struct writing *writing, const char *name,
                            const struct series *series)
 {
+    assert(series->number < writing->metrics->n_series);
     struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
     for (unsigned outcome = 0; outcome < METRICS_OUTCOMES; outcome++) {
         if (!is_shown(writing, series, outcome, sum.outcomes[outcome]))
@@ -124,6 +130,7 @@ static void write_outcomes(const struct writing *writing, const char *name,
 static void write_units(const struct writing *writing, const char *name,
                         const struct series *series)
 {
+    assert(series->number < writing->metrics->n_series);
     struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
     if (!is_shown(writing, series, METRICS_ALLOW, sum.units))
         return;
@@ -135,6 +142,7 @@ static void write_units(const struct writing *writing, const char *name,
 static void write_candidates(const struct writing *writing, const char *name,
                              const struct series *series)
 {
+    assert(series->number < writing->metrics->n_series);
     struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
     if (sum.candidate_over == 0)
         return;
@@ -146,6 +154,7 @@ static void write_candidates(const struct writing *writing, const char *name,
 static void each_series(const struct writing *writing, const char *name, bool with_value,
                         void (*write)(const struct writing *, const char *, const struct series *))
 {
+    assert(writing->metrics->n_series > SERIES_OTHER);
     const struct metrics *metrics = writing->metrics;
     for (size_t i = 0; i < metrics->n_series; i++)
         if (!metrics->series[i]->is_domain && (metrics->series[i]->value != NULL) == with_value)
@@ -176,6 +185,7 @@ static void write_rules(const struct writing *writing)
 static void write_parts(const struct writing *writing, const char *name, unsigned frontend,
                         const char *part, const char *part_name, uint64_t n)
 {
+    assert(frontend < METRICS_FRONTENDS);
     if (n == 0)
         return;
     page_print(writing->page, "stint_%s", name);
@@ -210,6 +220,8 @@ static void write_frontends(const struct writing *writing, const struct frontend
                             const char *name, const char *help, size_t offset)
 {
     char total[64];
+    assert(strlen(name) + sizeof("_total") <= sizeof(total));
+    assert(offset + sizeof(uint64_t) <= sizeof(*frontends));
     snprintf(total, sizeof(total), "%s_total", name);
     family(writing, name, "counter", help);
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++) {
@@ -394,6 +406,7 @@ static void write_config(const struct writing *writing)
 
 static uint64_t errors_of(const struct backend_metrics *sum)
 {
+    assert(sum->state < STORE_STATES);
     uint64_t n = sum->refused;
     for (unsigned error = 0; error < BACKEND_ERRORS; error++)
         n += sum->errors[error];
@@ -402,6 +415,7 @@ static uint64_t errors_of(const struct backend_metrics *sum)
 
 void metrics_tell_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page)
 {
+    assert(metrics_is_valid(metrics));
     for (size_t i = 0; i < metrics->n_stores; i++) {
         struct backend_metrics sum = metrics_sum_store(metrics, i);
         if (sum.unavailable_since_ns > 0)
@@ -412,6 +426,7 @@ void metrics_tell_stores(const struct metrics *metrics, uint64_t now_ns, struct 
 
 void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page)
 {
+    assert(metrics_is_valid(metrics));
     page_print(page, "# Stores\r\nstores:%zu\r\n", metrics->n_stores);
     for (size_t i = 0; i < metrics->n_stores; i++) {
         struct backend_metrics sum = metrics_sum_store(metrics, i);
@@ -427,6 +442,7 @@ void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct 
 /* stint_NAME{store="…" without the closing brace. */
 static void begin_store(const struct writing *writing, const char *name, size_t store)
 {
+    assert(store < writing->metrics->n_stores);
     page_print(writing->page, "stint_%s", name);
     label(writing, "store", writing->metrics->stores[store].name, true);
 }
@@ -439,6 +455,7 @@ static void end_store(const struct writing *writing, uint64_t n)
 
 static void end_store_s(const struct writing *writing, int digits, double s)
 {
+    assert(digits >= 0 && s >= 0);
     page_print(writing->page, "} %.*f\n", digits, s);
 }
 
@@ -452,6 +469,8 @@ static void write_store_metric(const struct writing *writing, const struct store
                                const struct backend_metrics *sums)
 {
     char sample[64];
+    assert(strlen(metric->name) + sizeof("_total") <= sizeof(sample));
+    assert(metric->at + sizeof(uint64_t) <= sizeof(*sums));
     bool is_counter = strcmp(metric->type, "counter") == 0;
     snprintf(sample, sizeof(sample), "%s%s", metric->name, is_counter ? "_total" : "");
     family(writing, metric->name, metric->type, metric->help);
@@ -568,11 +587,12 @@ static void write_stores(const struct writing *writing)
 void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
                    enum metrics_format format, struct page *page)
 {
+    assert(metrics_is_valid(metrics));
+    assert(facts != NULL && page != NULL);
     const struct writing writing = {metrics, facts, format, page};
     struct frontend_metrics frontends[METRICS_FRONTENDS];
     pthread_mutex_lock(&metrics->lock);
     struct total_metrics total = metrics_sum_total(metrics);
-    metrics_add_expired(metrics, &total);
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         frontends[frontend] = metrics_sum_frontend(metrics, frontend);
     bool is_ours = (metrics->names & METRICS_NAMES_STINT) != 0;
