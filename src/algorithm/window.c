@@ -462,7 +462,8 @@ void window16_take(const struct stint_quota *quota, struct word16 *state, uint64
         *state = window16_pack(quota, &window);
 }
 
-static struct window window_load(const struct stint_quota *quota, const void *state)
+__attribute__((always_inline)) static inline struct window
+window_load(const struct stint_quota *quota, const void *state)
 {
     const uint64_t *word = state;
     const struct word16 *words = state;
