@@ -23,8 +23,6 @@ int peek_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
 int pool_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
-int rls_ask_main(int argc, char **argv);
-int rls_health_main(int argc, char **argv);
 int rls_main(int argc, char **argv);
 int rules_explain_main(int argc, char **argv);
 int rules_main(int argc, char **argv);
