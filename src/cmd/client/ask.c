@@ -5,9 +5,6 @@
 #include "cmd/client/client.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/descriptor_word.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "rules/descriptor.h"
 
@@ -264,8 +261,8 @@ static bool read_wait(struct ask_answer *answer)
  * Reads a decision, or the confirmation of a reset. STINT_E_SYSTEM with the server's message if it
  * reports an error, STINT_E_SYNTAX for any other answer. The caller frees the object in both cases.
  */
-static int ask_answer_read(struct ask_answer *answer, enum ask_verb verb, const struct client_answer *from,
-                    struct stint_error *error)
+static int ask_answer_read(struct ask_answer *answer, enum ask_verb verb,
+                           const struct client_answer *from, struct stint_error *error)
 {
     *answer = (struct ask_answer){.outcome = STINT_ALLOW};
     bool good = from->status >= 200 && from->status < 300;

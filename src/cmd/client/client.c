@@ -46,8 +46,7 @@ struct curl_library {
     CURL_LIBRARY_FUNCTIONS(CURL_LIBRARY_MEMBER)
 };
 
-/* Whatever it encrypts with, its functions are the same. Debian's package of GnuTLS' comes first.
- */
+/* Whatever it encrypts with, its functions are the same. Debian's package with GnuTLS is first. */
 static const char *const file_names[] = {"libcurl-gnutls.so.4", "libcurl.so.4"};
 
 static void *open_library(struct stint_error *error)

@@ -7,8 +7,6 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "cmd/lib/interrupt.h"
+#include "cmd/lib/signals.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -18,8 +18,8 @@
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/interrupt.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 #include "table/clock.h"
 
 #include <assert.h>

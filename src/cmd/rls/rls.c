@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint rls`, a client of Envoy's rate limit service: its subcommands, which make one call each. */
+/* `stint rls`: calls Envoy's rate limit service, one call for each subcommand. */
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/client/client.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/group.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "cmd/rls/rls_message.h"
 #include "proto/grpc/grpc.h"
@@ -34,15 +32,6 @@ struct rls_options {
     struct rls_evaluation evaluation;
     const char *service; /* of health; "" is the whole server */
     bool json;
-};
-
-
-/* What a call ended with. */
-struct rls_answer {
-    int grpc_status;              /* -1: there was none */
-    char reason[STINT_ERROR_MAX]; /* grpc-message, or what was wrong with the answer; may be "" */
-    struct span message;          /* of GRPC_OK */
-    struct client *client;        /* holds the message */
 };
 
 static const char doc_of_ask[] =
@@ -160,6 +149,14 @@ static void parse_options(struct rls_options *options, enum rls_mode mode, int a
 
 /* ---- What comes back ---- */
 
+/* What a call ended with. */
+struct rls_answer {
+    int grpc_status;              /* -1: there was none */
+    char reason[STINT_ERROR_MAX]; /* grpc-message, or what was wrong with the answer; may be "" */
+    struct span message;          /* of GRPC_OK */
+    struct client *client;        /* holds the message */
+};
+
 /* %XX is one byte, as it was meant. */
 static void read_reason(char reason[STINT_ERROR_MAX], struct span value)
 {
@@ -251,7 +248,7 @@ static int open_client(const struct rls_options *options, struct rls_answer *ans
  * host, else as client_post(). Release the answer in any case.
  */
 static int rls_client_call(const struct rls_options *options, const char *path, struct span request,
-                    struct rls_answer *answer, struct stint_error *error)
+                           struct rls_answer *answer, struct stint_error *error)
 {
     struct client_answer told;
     *answer = (struct rls_answer){.grpc_status = -1};

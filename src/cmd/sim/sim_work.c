@@ -5,9 +5,8 @@
 
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/interrupt.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 #include "cmd/lib/source.h"
 #include "table/clock.h"
 

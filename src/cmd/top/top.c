@@ -7,10 +7,8 @@
 #include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/interrupt.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -320,7 +318,7 @@ static void draw_keys(struct drawing *drawing, const struct top_options *options
 
 /* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */
 static void top_draw(const struct top_screen *screen, const struct top_options *options,
-              const struct top_look *before, const struct top_look *look)
+                     const struct top_look *before, const struct top_look *look)
 {
     struct drawing drawing = {.screen = screen};
     draw_servers(&drawing, look->servers);

@@ -4,7 +4,7 @@
 #include "cmd/top/top.h"
 
 #include "base/ns.h"
-#include "cmd/lib/json_text.h"
+#include "cmd/lib/print.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ void top_forget(struct top_look *look)
 
 /* 0, or a code: no answer, or one that is not from a stint server. */
 static int top_look(struct client *client, const struct top_options *options, struct top_look *look,
-             struct stint_error *error)
+                    struct stint_error *error)
 {
     char path[64];
     /* A key of several servers may be far down in the list of each. */
