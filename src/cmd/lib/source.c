@@ -240,7 +240,7 @@ void source_check(const struct source_options *options, struct argp_state *state
 
 /* ---- The events ------------------------------------------------------------------------------ */
 
-static int init_parser(struct source *source, const struct source_options *options,
+static int init_parser(struct event_source *source, const struct source_options *options,
                        struct stint_error *error)
 {
     if (options->format == SOURCE_COMBINED)
@@ -256,8 +256,8 @@ static int init_parser(struct source *source, const struct source_options *optio
     return jsonl_init(&source->parser.jsonl, &members, error);
 }
 
-int source_open(struct source *source, const struct source_options *options,
-                struct stint_error *error)
+int event_source_open(struct event_source *source, const struct source_options *options,
+                      struct stint_error *error)
 {
     memset(source, 0, sizeof(*source));
     source->format = options->format;
@@ -269,11 +269,11 @@ int source_open(struct source *source, const struct source_options *options,
     if (code == 0)
         code = reader_init(&source->reader, input_fill, &source->input, error);
     if (code != 0)
-        source_close(source);
+        event_source_close(source);
     return code;
 }
 
-void source_close(struct source *source)
+void event_source_close(struct event_source *source)
 {
     if (source->format == SOURCE_JSONL)
         jsonl_deinit(&source->parser.jsonl);
@@ -281,7 +281,7 @@ void source_close(struct source *source)
     input_close(&source->input);
 }
 
-static int parse(struct source *source, struct event *event, struct span line,
+static int parse(struct event_source *source, struct event *event, struct span line,
                  struct stint_error *error)
 {
     switch (source->format) {
@@ -295,7 +295,8 @@ static int parse(struct source *source, struct event *event, struct span line,
     return EVENT_NONE;
 }
 
-static int check_time(struct source *source, const struct event *event, struct stint_error *error)
+static int check_time(struct event_source *source, const struct event *event,
+                      struct stint_error *error)
 {
     if (source->format == SOURCE_TRACE)
         return event->at_ns <= STINT_NOW_MAX
@@ -312,7 +313,7 @@ static int check_time(struct source *source, const struct event *event, struct s
 }
 
 /* Counts a line that is malformed; a negative code where that ends the replay. */
-static int count_malformed(struct source *source, const struct stint_error *why,
+static int count_malformed(struct event_source *source, const struct stint_error *why,
                            struct stint_error *error)
 {
     source->malformed++;
@@ -328,14 +329,14 @@ static int count_malformed(struct source *source, const struct stint_error *why,
 }
 
 /* A line in which the input breaks off may look complete: it is skipped. */
-static void name_broken_line(const struct source *source)
+static void name_broken_line(const struct event_source *source)
 {
     if (source->reader.end > source->reader.begin)
         print_message("%s:%" PRIu64 ": the input breaks off in this line, which is left out",
                       source->input.name, source->reader.line_number + 1);
 }
 
-int source_next(struct source *source, struct event *event, struct stint_error *error)
+int event_source_next(struct event_source *source, struct event *event, struct stint_error *error)
 {
     for (;;) {
         struct span line;

@@ -52,7 +52,7 @@ struct source_options {
 /* Options that the format would silently ignore, or cannot read, are an argp_error. */
 void source_check(const struct source_options *options, struct argp_state *state);
 
-struct source {
+struct event_source {
     enum source_format format;
     bool strict;
     struct input input;
@@ -66,13 +66,13 @@ struct source {
     bool begun;
 };
 
-int source_open(struct source *source, const struct source_options *options,
-                struct stint_error *error);
-void source_close(struct source *source);
+int event_source_open(struct event_source *source, const struct source_options *options,
+                      struct stint_error *error);
+void event_source_close(struct event_source *source);
 /*
  * EVENT_FOUND, EVENT_NONE at the end, or a negative code if the input cannot be read further.
  * Malformed lines are counted, the first few reported, and skipped unless `strict`.
  */
-int source_next(struct source *source, struct event *event, struct stint_error *error);
+int event_source_next(struct event_source *source, struct event *event, struct stint_error *error);
 
 #endif

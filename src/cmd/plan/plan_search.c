@@ -15,14 +15,14 @@
 
 #define STEP 256 /* events between two updates of the progress bar */
 
-static int read_all(struct plan_log *log, struct event_list *events, struct source *source,
+static int read_all(struct plan_log *log, struct event_list *events, struct event_source *source,
                     struct stint_error *error)
 {
     struct progress progress;
     struct event event;
     int code;
     progress_begin(&progress, source->input.size);
-    while ((code = source_next(source, &event, error)) > 0) {
+    while ((code = event_source_next(source, &event, error)) > 0) {
         struct event_entry entry = {.at_ns = event.at_ns, .cost = event.cost};
         code = key_set_add(&log->names, event.key, &entry.key, error);
         if (code == 0)
@@ -69,20 +69,20 @@ int plan_log_read(struct plan_log *log, const struct plan_options *options,
                   struct stint_error *error)
 {
     uint64_t secret[2];
-    struct source source;
+    struct event_source source;
     struct event_list events = {0};
     *log = (struct plan_log){0};
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     key_set_init(&log->names, secret);
-    int code = source_open(&source, &options->source, error);
+    int code = event_source_open(&source, &options->source, error);
     if (code != 0)
         return code;
     log->name = source.input.name;
     code = read_all(log, &events, &source, error);
     log->lines = source.reader.line_number;
     log->malformed = source.malformed;
-    source_close(&source);
+    event_source_close(&source);
     if (code == 0)
         code = group(log, &events, &options->source, error);
     event_list_deinit(&events);
