@@ -5,7 +5,7 @@
 #include "algorithm/spec.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/json_text.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Prepares the standard streams and chooses the subcommand; about.c has the table of commands. */
 #define _GNU_SOURCE
-#include "cmd/lib/bus_error.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,6 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "stint.h"
 

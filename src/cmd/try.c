@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
 #include "cmd/lib/print.h"
 #include "sim/input/reader.h"
 #include "sim/input/timestamp.h"

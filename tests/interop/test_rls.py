@@ -313,7 +313,7 @@ def test_tls_to_a_server_without_http2(authority):  # noqa: F811
 # ---- Whom it asks ----
 
 def test_a_libcurl_without_http2(tmp_path):
-    names = re.findall(r" X\((\w+)\)", (SOURCE / "src/cmd/client/curl_library.h").read_text())
+    names = re.findall(r" X\((\w+)\)", (SOURCE / "src/cmd/client/client.c").read_text())
     (tmp_path / "curl.c").write_text(
         "struct { int age; char *version; unsigned number; char *host; int features; } info = "
         '{0, "7.0", 0, "", 0};\nvoid *curl_version_info(int age) { return &info; }\n'

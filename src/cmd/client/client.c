@@ -3,12 +3,15 @@
 #define _GNU_SOURCE
 #include "cmd/client/client.h"
 
+#include "base/err.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "cmd/client/curl_library.h"
+#include "cmd/lib/args.h"
 #include "net/file/file_text.h"
 #include "net/listen/endpoint.h"
 
+#include <curl/curl.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +19,93 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* ---- libcurl --------------------------------------------------------------------------------- */
+
+/*
+ * libcurl is loaded at the first request: a server, and commands that make none, then start without
+ * the dozen libraries that it brings along (docs/decisions/0024).
+ */
+
+/* The functions that are used. Names in parentheses are not the macros of the same name. */
+#define CURL_LIBRARY_FUNCTIONS(X)                                                                  \
+    X(global_init)                                                                                 \
+    X(version_info)                                                                                \
+    X(easy_init)                                                                                   \
+    X(easy_setopt)                                                                                 \
+    X(easy_getinfo)                                                                                \
+    X(easy_perform)                                                                                \
+    X(easy_strerror)                                                                               \
+    X(easy_cleanup)                                                                                \
+    X(slist_append)                                                                                \
+    X(slist_free_all)
+
+#define CURL_LIBRARY_MEMBER(name) __typeof__(curl_##name) *name;
+
+struct curl_library {
+    CURL_LIBRARY_FUNCTIONS(CURL_LIBRARY_MEMBER)
+};
+
+/* Whatever it encrypts with, its functions are the same. Debian's package with GnuTLS is first. */
+static const char *const file_names[] = {"libcurl-gnutls.so.4", "libcurl.so.4"};
+
+static void *open_library(struct stint_error *error)
+{
+    for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]); i++) {
+        void *handle = dlopen(file_names[i], RTLD_NOW | RTLD_LOCAL);
+        if (handle != NULL)
+            return handle;
+    }
+    err_set(error, STINT_E_SYSTEM, "asking a server needs libcurl (Debian: libcurl3-gnutls): %s",
+            dlerror());
+    return NULL;
+}
+
+/* `function` is where the pointer to it goes: POSIX has data and function pointers alike. */
+static int find_function(void *handle, const char *name, void *function, struct stint_error *error)
+{
+    void *symbol = dlsym(handle, name);
+    if (symbol == NULL)
+        return err_set(error, STINT_E_SYSTEM, "this libcurl has no %s()", name);
+    *(void **)function = symbol;
+    return 0;
+}
+
+/* 0, or STINT_E_SYSTEM if there is no libcurl. The library stays loaded. One thread. */
+static int curl_library_load(const struct curl_library **library, struct stint_error *error)
+{
+    static struct curl_library loaded;
+    static bool is_loaded;
+    *library = &loaded;
+    if (is_loaded)
+        return 0;
+    void *handle = open_library(error);
+    if (handle == NULL)
+        return STINT_E_SYSTEM;
+    int code = 0;
+#define FIND(name)                                                                                 \
+    if (code == 0)                                                                                 \
+        code = find_function(handle, "curl_" #name, (void *)&loaded.name, error);
+    CURL_LIBRARY_FUNCTIONS(FIND)
+#undef FIND
+    if (code == 0 && loaded.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+        code = err_set(error, STINT_E_SYSTEM, "libcurl could not be made ready");
+    is_loaded = code == 0;
+    return code;
+}
+
+/* 0, or STINT_E_SYSTEM if it was built without HTTP/2. */
+static int curl_library_check_http2(const struct curl_library *library, struct stint_error *error)
+{
+    const curl_version_info_data *info = library->version_info(CURLVERSION_NOW);
+    if ((info->features & CURL_VERSION_HTTP2) != 0)
+        return 0;
+    return err_set(error, STINT_E_SYSTEM,
+                   "libcurl %s has no HTTP/2; install one that has (Debian: libcurl3-gnutls)",
+                   info->version);
+}
+
+/* ---- The client ------------------------------------------------------------------------------ */
 
 #define URL_MAX 1024
 #define TYPE_MAX 128
@@ -398,3 +488,52 @@ void client_close(struct client *client)
     free(client->body);
     free(client);
 }
+
+/* ---- The options of a command line that choose the server and the way to it ------------------ */
+
+static const char *from_environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static const struct args_option options_known[] = {
+    {"server", "URL", 0,
+     "http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH (default: STINT_URL of the "
+     "environment, or " CLIENT_SERVER_DEFAULT ")",
+     ARGS_TEXT(struct client_options, server)},
+    {"token-file", "FILE", 0,
+     "Send the first line of FILE as a token (default: STINT_TOKEN_FILE of the environment)",
+     ARGS_TEXT(struct client_options, token_file)},
+    {"ca-file", "FILE", 0,
+     "TLS: certificates that may sign the server's (default: those that the system trusts)",
+     ARGS_TEXT(struct client_options, ca_file)},
+    {"cert-file", "FILE", 0, "TLS: show this certificate (PEM)",
+     ARGS_TEXT(struct client_options, cert_file)},
+    {"key-file", "FILE", 0, "TLS: the key of --cert-file (PEM)",
+     ARGS_TEXT(struct client_options, key_file)},
+    {"timeout", "DURATION", 0, "How long an answer may take (default 5s)",
+     ARGS_TIMEOUT(struct client_options, timeout_ns)},
+    {"insecure", NULL, 0,
+     "Send a token unencrypted to other hosts too, and believe any certificate",
+     ARGS_FLAG(struct client_options, insecure)},
+    {0},
+};
+
+static void begin(void *input)
+{
+    struct client_options *options = input;
+    options->server = from_environment("STINT_URL");
+    options->token_file = from_environment("STINT_TOKEN_FILE");
+}
+
+static void check(struct argp_state *state, void *input)
+{
+    const struct client_options *options = input;
+    if (options->key_file != NULL && options->cert_file == NULL)
+        argp_error(state, "--key-file is the key of a certificate; expected --cert-file too");
+}
+
+const struct args_set client_set = {options_known, .begin = begin, .end = check};
+const struct args_set client_set_without_server = {options_known + 1, .begin = begin,
+                                                   .end = check}; /* --server is the first */

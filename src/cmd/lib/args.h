@@ -3,6 +3,8 @@
 #ifndef STINT_CMD_LIB_ARGS_H
 #define STINT_CMD_LIB_ARGS_H
 
+#include "base/err.h"
+#include "rules/rules.h"
 #include "stint.h"
 
 #include <argp.h>
@@ -137,5 +139,14 @@ struct args_spec {
 /* `word` and `end` of a command whose arguments are the words of one SPEC, which is its input. */
 void args_spec_word(struct argp_state *state, void *spec, char *word);
 void args_spec_end(struct argp_state *state, void *spec);
+
+/* ---- Descriptors ---- */
+
+/*
+ * Cuts NAME=VALUE[,NAME=VALUE...] into entries, which point into it. A backslash escapes a comma,
+ * an equals sign or a backslash. STINT_E_SYNTAX or STINT_E_RANGE with what was expected.
+ */
+int descriptor_word_cut(char *word, struct descriptor_entry entries[ENTRIES_MAX], size_t *n_entries,
+                        struct stint_error *error);
 
 #endif

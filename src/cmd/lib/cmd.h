@@ -23,8 +23,6 @@ int peek_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
 int pool_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
-int rls_ask_main(int argc, char **argv);
-int rls_health_main(int argc, char **argv);
 int rls_main(int argc, char **argv);
 int rules_explain_main(int argc, char **argv);
 int rules_main(int argc, char **argv);
@@ -45,5 +43,17 @@ const struct cmd *cmd_find(const char *name);
 int cmd_run(const struct cmd *cmd, int argc, char **argv);
 /* Says so, and which command is the nearest. */
 int cmd_unknown(const char *name);
+
+/* ---- Commands with a table of subcommands: `stint sim run`, `stint rules check` ---- */
+
+struct cmd_group {
+    const char *name;           /* "sim" */
+    const char *summary;        /* "what a quota does, on virtual time" */
+    const char *bad_input;      /* the meaning of exit code 1 */
+    const struct cmd *commands; /* ends with a name of NULL */
+};
+
+/* Lists the subcommands, or runs the one that argv[1] names. Returns an enum cmd_exit. */
+int cmd_group_run(const struct cmd_group *group, int argc, char **argv);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Chooses the subcommand of a group, or lists the subcommands. */
 #define _GNU_SOURCE
-#include "cmd/lib/group.h"
+#include "cmd/lib/cmd.h"
 
 #include "cmd/lib/args.h"
 #include "cmd/lib/print.h"

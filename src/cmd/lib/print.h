@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages beside the results: one line each, on standard error. */
+/* What commands print: messages beside the results, untrusted texts, numbers, and JSON. */
 #ifndef STINT_CMD_LIB_PRINT_H
 #define STINT_CMD_LIB_PRINT_H
 
 #include "base/err.h"
 #include "base/span.h"
 
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
-/*
- * Prints "stint: …
- *
- * ", as format_text() shows it: a part of it may come out of a log.
+/* One line on standard error, after "stint: ", as format_text() shows it: a part may be of a log.
  */
 void print_message(const char *format, ...) ERR_PRINTF(1, 2);
 
@@ -25,5 +26,38 @@ void hide_controls(char *text);
  */
 const char *format_text(char *to, size_t size, struct span text);
 void print_escaped(FILE *out, struct span key);
+
+/* ---- Numbers, for people ----
+ *
+ * Each function writes into memory of the caller and returns it.
+ */
+
+struct formatted {
+    char text[48];
+};
+
+const char *format_count(struct formatted *formatted, uint64_t number); /* 1,234,567 */
+const char *format_bytes(struct formatted *formatted, uint64_t bytes);  /* 36.5 MB */
+const char *format_percent(struct formatted *formatted, uint64_t part, uint64_t whole); /* 12.3 % */
+const char *format_duration(struct formatted *formatted, uint64_t ns);   /* 1 h 30 min */
+const char *format_seconds_up(struct formatted *formatted, uint64_t ns); /* 20 s, rounded up */
+/* 0.250: seconds with three decimals, rounded up; or "never". */
+const char *format_wait(struct formatted *formatted, uint64_t ns);
+const char *format_date(struct formatted *formatted,
+                        uint64_t since_1970_ns); /* 2015-05-17 10:05:03 UTC */
+
+/* ---- JSON ---- */
+
+/* A key as text; bytes that are not UTF-8 become U+FFFD, as JSON has no others. */
+json_t *json_text_key(struct span key);
+
+/* A number; null for STINT_NEVER_NS and everything else that JSON's integers cannot hold. */
+json_t *json_text_ns(uint64_t ns);
+
+/*
+ * Prints the object on one line (pretty: on several) and frees it. 0, or -1 if it is NULL or there
+ * is no memory, which is reported, or if standard output cannot be written.
+ */
+int json_text_print(json_t *object, bool pretty);
 
 #endif

@@ -4,7 +4,7 @@
 #include "cmd/lib/progress.h"
 
 #include "base/ns.h"
-#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "table/clock.h"
 
 #include <stdio.h>

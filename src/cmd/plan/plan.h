@@ -32,9 +32,6 @@ struct plan_options {
     bool json;
 };
 
-/* Exits if the command line is wrong. */
-void plan_options_parse(struct plan_options *options, int argc, char **argv);
-
 /* ---- The log ---- */
 
 struct plan_log {
@@ -83,25 +80,13 @@ const struct plan_curve *plan_chosen(const struct plan_result *result);
 
 /* ---- The reports ---- */
 
-struct plan_spec {
-    char text[96];
-};
-
-/* The quota as a SPEC without defaults. Returns spec->text. */
-const char *plan_spec(struct plan_spec *spec, const struct stint_quota *quota);
-
 struct plan_report {
     const struct plan_options *options;
     const struct plan_log *log;
     const struct plan_result *result;
 };
 
-void plan_print_text(const struct plan_report *report);
-/* 0, or -1 if there is no memory or standard output cannot be written. */
-int plan_print_json(const struct plan_report *report);
-
-/* These return an enum cmd_exit; errors have been reported. */
-int plan_write_rules(const struct plan_report *report);
-int plan_draw(const struct plan_report *report);
+/* Prints, writes and draws what the options ask for. Reports errors; an enum cmd_exit. */
+int plan_report(const struct plan_report *report);
 
 #endif

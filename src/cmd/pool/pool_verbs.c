@@ -6,8 +6,6 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "sim/picture/chart.h"
 

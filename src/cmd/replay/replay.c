@@ -18,8 +18,8 @@
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/interrupt.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 #include "table/clock.h"
 
 #include <assert.h>
@@ -563,7 +563,7 @@ static int run_add(struct replay_run *run, struct event_entry entry, struct stin
 
 struct replay {
     struct replay_options options;
-    struct source source;
+    struct event_source source;
     struct replay_rules *rules; /* NULL without --rules */
     struct replay_run run;
     struct event_list sorted;
@@ -591,7 +591,7 @@ static int read_all(struct replay *replay, struct stint_error *error)
 {
     struct event event;
     int code;
-    for (uint64_t n = 0; (code = source_next(&replay->source, &event, error)) > 0; n++) {
+    for (uint64_t n = 0; (code = event_source_next(&replay->source, &event, error)) > 0; n++) {
         struct event_entry entry;
         code = number_key(replay, &event, &entry, error);
         if (code == 0)
@@ -675,7 +675,7 @@ static int open_and_run(struct replay *replay)
     }
     if (replay->options.source.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Reading events from standard input; ^D ends.\n", stderr);
-    if (source_open(&replay->source, &replay->options.source, &error) != 0) {
+    if (event_source_open(&replay->source, &replay->options.source, &error) != 0) {
         print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
@@ -695,7 +695,7 @@ static int open_and_run(struct replay *replay)
     }
     run_deinit(&replay->run);
     event_list_deinit(&replay->sorted);
-    source_close(&replay->source);
+    event_source_close(&replay->source);
     return result;
 }
 

@@ -84,10 +84,10 @@ struct replay_run {
 /* One tab-separated line, or a JSON object, for one event. */
 void replay_print_decision(const struct replay_run *run, const struct event_entry *entry,
                            const struct stint_decision *decision);
-void replay_print_text(const struct replay_run *run, const struct source *source);
+void replay_print_text(const struct replay_run *run, const struct event_source *source);
 /* 0, or a negative code if there is no memory. */
-int replay_print_json(const struct replay_run *run, const struct source *source);
-void replay_warn(const struct replay_run *run, const struct source *source);
+int replay_print_json(const struct replay_run *run, const struct event_source *source);
+void replay_warn(const struct replay_run *run, const struct event_source *source);
 
 /* Draws the picture. Returns an enum cmd_exit; errors have been reported. */
 int replay_plot_draw(const struct replay_run *run);

@@ -5,8 +5,6 @@
 
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "sim/picture/picture.h"
 
@@ -330,7 +328,7 @@ static void print_store(const struct replay_run *run)
                format_count(&differing, run->differing), format_count(&events, run->events));
 }
 
-static void print_costs(const struct replay_run *run, const struct source *source)
+static void print_costs(const struct replay_run *run, const struct event_source *source)
 {
     struct stint_table_info info = {0};
     struct formatted state, bytes, lines, malformed, late;
@@ -348,7 +346,7 @@ static void print_costs(const struct replay_run *run, const struct source *sourc
            run->late > 0 ? " (decided at the latest time seen; see --sort)" : "");
 }
 
-void replay_print_text(const struct replay_run *run, const struct source *source)
+void replay_print_text(const struct replay_run *run, const struct event_source *source)
 {
     struct formatted events, keys, from, to, length;
     uint64_t units = run->units.allowed + run->units.denied;
@@ -406,7 +404,7 @@ static json_t *store_json(const struct replay_run *run)
                      "ns_per_decision", (json_int_t)store_ns_per_decision(run));
 }
 
-int replay_print_json(const struct replay_run *run, const struct source *source)
+int replay_print_json(const struct replay_run *run, const struct event_source *source)
 {
     struct stint_table_info info = {0};
     if (run->table != NULL)
@@ -436,7 +434,7 @@ int replay_print_json(const struct replay_run *run, const struct source *source)
     return json_text_print(object, true);
 }
 
-void replay_warn(const struct replay_run *run, const struct source *source)
+void replay_warn(const struct replay_run *run, const struct event_source *source)
 {
     struct stint_table_info info;
     if (run->events == 0 && source->malformed > 0)

@@ -4,8 +4,6 @@
 #include "cmd/rls/rls_message.h"
 
 #include "base/ns.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "health.pb-c.h"
 #include "proto/grpc/grpc.h"

@@ -4,7 +4,7 @@
 #define STINT_CMD_RLS_RLS_MESSAGE_H
 
 #include "base/err.h"
-#include "cmd/lib/descriptor_word.h"
+#include "cmd/lib/args.h"
 
 #include <jansson.h>
 #include <stdio.h>

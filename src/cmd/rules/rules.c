@@ -7,8 +7,6 @@
 #include "algorithm/spec.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/group.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 
 #include <inttypes.h>

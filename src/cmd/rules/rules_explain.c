@@ -10,8 +10,6 @@
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "cmd/rules/rules_files.h"
 

@@ -5,9 +5,8 @@
 
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/group.h"
-#include "cmd/lib/interrupt.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -4,8 +4,6 @@
 #include "cmd/sim/sim.h"
 
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "sim/picture/chart.h"
 #include "sim/picture/picture.h"

@@ -5,9 +5,8 @@
 
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/interrupt.h"
 #include "cmd/lib/print.h"
+#include "cmd/lib/signals.h"
 #include "cmd/lib/source.h"
 #include "table/clock.h"
 
@@ -41,11 +40,11 @@ static int check_fields(const struct workload_spec *spec, struct stint_error *er
     return 0;
 }
 
-static int read_all(struct sim_log *log, struct source *source, struct stint_error *error)
+static int read_all(struct sim_log *log, struct event_source *source, struct stint_error *error)
 {
     struct event event;
     int code;
-    while ((code = source_next(source, &event, error)) > 0) {
+    while ((code = event_source_next(source, &event, error)) > 0) {
         struct event_entry entry = {.at_ns = event.at_ns, .cost = event.cost};
         code = key_set_add(&log->names, event.key, &entry.key, error);
         if (code == 0 && entry.key >= WORKLOAD_KEYS_MAX)
@@ -62,7 +61,7 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
                        struct stint_error *error)
 {
     uint64_t secret[2];
-    struct source source;
+    struct event_source source;
     const struct source_options options = {.format = format_of(spec),
                                            .key = given(spec->key),
                                            .time = given(spec->time),
@@ -70,13 +69,13 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
                                            .path = spec->path};
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
-    int code = source_open(&source, &options, error);
+    int code = event_source_open(&source, &options, error);
     if (code != 0)
         return code;
     key_set_init(&log->names, secret);
     code = read_all(log, &source, error);
     log->malformed = source.malformed;
-    source_close(&source);
+    event_source_close(&source);
     return code;
 }
 

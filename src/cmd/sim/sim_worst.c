@@ -6,11 +6,9 @@
 #include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/format.h"
-#include "cmd/lib/interrupt.h"
-#include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "cmd/lib/progress.h"
+#include "cmd/lib/signals.h"
 #include "table/clock.h"
 
 #include <errno.h>

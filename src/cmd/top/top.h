@@ -37,23 +37,6 @@ void top_group_close(struct top_group *group); /* NULL is fine */
 int top_group_look(struct top_group *group, const struct top_options *options,
                    struct top_look *look, struct stint_error *error);
 
-/* 0, or a code: no answer, or one that is not from a stint server. */
-int top_look(struct client *client, const struct top_options *options, struct top_look *look,
-             struct stint_error *error);
 void top_forget(struct top_look *look);
-
-/* The sample as one JSON object, on one line. 0, or -1 if it cannot be written. */
-int top_print_json(const struct top_look *look);
-
-/* Where to draw. */
-struct top_screen {
-    FILE *out;
-    unsigned rows, columns; /* rows 0: no limit */
-    bool is_terminal;       /* colours are allowed */
-};
-
-/* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */
-void top_draw(const struct top_screen *screen, const struct top_options *options,
-              const struct top_look *before, const struct top_look *look);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Numbers for people: rounded, but never so that nothing looks like something, or all like most. */
 #include "base/ns.h"
-#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "stint.h"
 
 #include <setjmp.h>

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Finds the file of the address in /proc/self/maps. Only calls that are safe in a signal handler
- * are made. The list is opened before a sandbox can forbid it.
- */
+/* Signals that commands handle. */
 #define _GNU_SOURCE
-#include "cmd/lib/bus_error.h"
+#include "cmd/lib/signals.h"
 
 #include "cmd/lib/cmd.h"
 
@@ -12,9 +9,54 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
+
+/* ---- An interrupt by the user ---------------------------------------------------------------- */
+
+static volatile sig_atomic_t seen;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    seen = 1;
+}
+
+static void remember(int number)
+{
+    struct sigaction action = {.sa_handler = on_interrupt,
+                               .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
+}
+
+void interrupt_catch(void)
+{
+    remember(SIGINT);
+}
+
+void interrupt_catch_all(void)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    remember(SIGINT);
+    remember(SIGTERM);
+    remember(SIGHUP);
+    sigaction(SIGPIPE, &ignore, NULL);
+}
+
+bool interrupt_seen(void)
+{
+    return seen != 0;
+}
+
+/* ---- A bus error ----------------------------------------------------------------------------- */
+
+/*
+ * The file of the address is found in /proc/self/maps. Only calls that are safe in a signal handler
+ * are made. The list is opened before a sandbox can forbid it.
+ */
 
 #define MAPS "/proc/self/maps"
 #define FIELDS_BEFORE_PATH 5 /* addresses, permissions, offset, device, inode */
