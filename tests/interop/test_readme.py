@@ -22,6 +22,7 @@ ALGORITHMS = SOURCE / "docs/algorithms.md"
 PLAN = SOURCE / "docs/plan.md"
 RULES = SOURCE / "docs/rules.md"
 HOW = SOURCE / "docs/how-it-works.md"
+COMMANDS = SOURCE / "docs/commands.md"
 DOCUMENTS = sorted(path for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md")
                    for path in SOURCE.glob(pattern))
 PAGES = sorted((SOURCE / "docs/man").glob("*.scd"))
@@ -45,7 +46,7 @@ def blocks(path, language):
 
 def shell_blocks():
     return [pytest.param(inside, output, id=f"{path.name}:{line}")
-            for path in (README, HOW, EMBEDDING, ALGORITHMS, PLAN, RULES)
+            for path in (README, HOW, COMMANDS, EMBEDDING, ALGORITHMS, PLAN, RULES)
             for line, inside, output in blocks(path, "sh")]
 
 

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 """window, buckets and log: never over N in any window, and no denial without its stated cause."""
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -8,6 +12,9 @@ import stint_abi as abi
 from drive import Walk
 from oracle import Terms, UseLog, model_of
 from strategies import MINUTE, S, START, STRICT, TERMS, kept, steps
+
+sys.path.insert(0, str(Path(os.environ["STINT_SOURCE"]) / "tools"))
+import drawings  # noqa: E402
 
 VERBS = ("take", "take", "take", "take_upto", "peek", "charge")
 
@@ -112,3 +119,16 @@ def test_no_more_buckets_are_alive_than_the_state_has_room_for(data, start, walk
         run.step(*step)
         assert len(run.model.alive(run.times.now)) <= run.model.most_alive()
     assert run.model.most_alive() <= quota.derived.max_buckets
+
+
+def test_the_window_that_is_drawn_has_the_bits_of_the_state():
+    """docs/drawings/window.svg shows them, drawn by tools/drawings.py from a model of its own."""
+    cell = abi.Cell(abi.parse("window 30/1m resolution=10"), 0)
+    window, bits = drawings.Window(), 2 * drawings.RESOLUTION + 1
+    for now_s, cost in drawings.REQUESTS:
+        decision = cell.take(now_s * S, cost)
+        assert (decision.outcome, decision.remaining) == window.take(now_s, cost)
+        if decision.outcome == "allow":
+            slot = now_s * drawings.RESOLUTION // drawings.PERIOD_S
+            string = int.from_bytes(cell.raw(), "little") & ((1 << bits) - 1)
+            assert f"{string:b}" == window.string(slot).replace(" ", "")
