@@ -30,8 +30,11 @@ def is_used_up(seen, life):
 
 
 def lose_all(leader):
-    """What a replica has of it is nothing: the most that a failover can lose."""
+    """What a replica has of it is nothing: the most that a failover can lose. A replica that does
+    not follow yet would copy everything again after it is emptied."""
     for replica in leader.others:
+        until(lambda own=replica: own.info("master_port") == str(leader.port) and
+              own.info("master_link_status") == "up", "the replica follows", 20)
         replica.cli("CONFIG", "SET", "replica-read-only", "no")
         replica.cli("FLUSHALL")
         replica.cli("CONFIG", "SET", "replica-read-only", "yes")
