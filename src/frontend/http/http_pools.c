@@ -329,7 +329,7 @@ static int read_body(struct pool_ask *ask, const struct pool_route *route,
     code = http_json_members(call->json.nodes, NULL, pool_members, N_POOL_MEMBERS, route->allowed,
                              &seen, &ask->body, error);
     if (code == 0)
-        code = http_json_require(pool_members, N_POOL_MEMBERS, route->required & ~seen, error);
+        code = http_json_require(pool_members, route->required & ~seen, error);
     return code;
 }
 

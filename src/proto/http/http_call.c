@@ -375,7 +375,7 @@ int http_call_read(struct http_call *call, int verb, struct span body, struct st
     code = http_json_members(call->json.nodes, NULL, call_members, N_CALL_MEMBERS, has->allowed,
                              &seen, call, error);
     if (code == 0)
-        code = http_json_require(call_members, N_CALL_MEMBERS, has->required & ~seen, error);
+        code = http_json_require(call_members, has->required & ~seen, error);
     if (code == 0 && (has->allowed & TARGET) == TARGET)
         code = check_target(call, seen, error);
     return code;

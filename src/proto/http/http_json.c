@@ -659,11 +659,11 @@ int http_json_members(const struct http_json_node *object, const struct http_pla
     return 0;
 }
 
-int http_json_require(const struct http_member *members, size_t n_members, uint32_t missing,
+int http_json_require(const struct http_member *members, uint32_t missing,
                       struct stint_error *error)
 {
-    for (size_t i = 0; i < n_members; i++)
-        if (missing & (UINT32_C(1) << i))
-            return err_set(error, STINT_E_SYNTAX, "expected a member \"%s\"", members[i].name);
-    return 0;
+    if (missing == 0)
+        return 0;
+    return err_set(error, STINT_E_SYNTAX, "expected a member \"%s\"",
+                   members[__builtin_ctz(missing)].name);
 }

@@ -122,8 +122,8 @@ int http_json_bool_member(void *yes, const struct http_json_node *value,
 int http_json_members(const struct http_json_node *object, const struct http_place *place,
                       const struct http_member *members, size_t n_members, uint32_t allowed,
                       uint32_t *seen, void *state, struct stint_error *error);
-/* An error where a row of `missing` has a bit. */
-int http_json_require(const struct http_member *members, size_t n_members, uint32_t missing,
+/* An error where `missing` has a bit; it names the first of these rows. */
+int http_json_require(const struct http_member *members, uint32_t missing,
                       struct stint_error *error);
 
 #endif
