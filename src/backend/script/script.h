@@ -153,9 +153,9 @@ void script_command_list(struct script_command *command, const struct script_ite
 
 /* ---- Leases ---------------------------------------------------------------------------------- */
 
-#define SCRIPT_ENDED_MAX 8             /* leases that one request ends */
-#define SCRIPT_LEASES_SUFFIX "!leases" /* of their key, after that of the state: no text has a !   \
-                                        */
+#define SCRIPT_ENDED_MAX 8 /* leases that one request ends */
+/* Of their key, after that of the state: no text has a ! */
+#define SCRIPT_LEASES_SUFFIX "!leases"
 
 /* Whether units of this item are leased: then all its requests use the next function. */
 bool script_is_leased(const struct backend_item *item);
