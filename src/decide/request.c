@@ -23,5 +23,5 @@ const struct verb request_verbs[REQUEST_VERBS] = {
     [REQUEST_EXPLAIN] = {"explain", AHEAD},
     [REQUEST_THROTTLE] = {"throttle", CHARGES, AHEAD},
     [REQUEST_FORGET] = {"forget", CHARGES},
-    [REQUEST_FIND] = {"find"},
+    [REQUEST_FIND] = {.name = "find"},
 };
