@@ -9,8 +9,8 @@
 #include "base/ns.h"
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"
-#include "service/service.h"
 #include "service/quota_caches.h"
+#include "service/service.h"
 
 #include <stdlib.h>
 

@@ -23,7 +23,7 @@ const struct verb request_verbs[REQUEST_VERBS] = {
     [REQUEST_EXPLAIN] = {"explain", AHEAD},
     [REQUEST_THROTTLE] = {"throttle", CHARGES, AHEAD},
     [REQUEST_FORGET] = {"forget", CHARGES},
-    [REQUEST_FIND] = {"find"},
+    [REQUEST_FIND] = {.name = "find"},
 };
 
 static bool is_text(struct span text)
