@@ -105,7 +105,6 @@ static void fixed_window_algorithm(struct buf *buf, const struct stint_quota *qu
 void label_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
     assert(quota->derived.checked);
-    assert(quota->derived.checked);
     if (quota->limit == 0) {
         buf_add(buf, "Nothing is allowed: the limit is 0.");
         return;
@@ -191,7 +190,6 @@ static void slack_condition(struct buf *buf, uint64_t past_ns, uint64_t most)
 
 void label_slack(struct buf *buf, const struct stint_quota *quota)
 {
-    assert(quota->derived.checked);
     uint64_t limit = quota->limit;
     assert(quota->derived.checked);
     if (limit == 0) {

@@ -250,9 +250,9 @@ void reservation_init(struct reservation *reservation)
 /* Equal items keep what each keeps; the part's action is that of the item that keeps least. */
 static void add_kept(struct ticket_entry *entry, uint32_t kept, uint32_t cost)
 {
-    assert(entry->units >= cost || entry->times > 0);
     entry->kept += (uint32_t)min_u64(kept, cost);
     entry->action = (uint32_t)max_u64(entry->action, expiry_action(kept));
+    assert(entry->kept <= entry->units);
 }
 
 static void enter_list(struct reservation *reservation, const struct stint_item *items,

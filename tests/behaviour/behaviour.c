@@ -15,7 +15,7 @@
 #define RULES_MAX 4096
 #define CASES_MAX 256
 
-static const struct algorithm {
+static const struct algorithm_case {
     const char *name, *keys;
 } algorithms[] = {
     {"window", "algorithm: window"},
@@ -116,7 +116,7 @@ static struct step read_step(const struct behaviour *test, size_t i)
 }
 
 /* Some speak of what one algorithm alone can say. */
-static bool is_for(const struct behaviour *test, const struct algorithm *algorithm)
+static bool is_for(const struct behaviour *test, const struct algorithm_case *algorithm)
 {
     bool found = test->algorithms == NULL;
     for (size_t i = 0; i < json_array_size(test->algorithms); i++)
@@ -126,7 +126,7 @@ static bool is_for(const struct behaviour *test, const struct algorithm *algorit
 }
 
 /* Puts the keys of algorithm and store where the case says LAW. */
-static void write_rules(char *to, const char *from, const struct algorithm *algorithm)
+static void write_rules(char *to, const char *from, const struct algorithm_case *algorithm)
 {
     size_t at = 0;
     char keys[128];
@@ -146,7 +146,7 @@ static void write_rules(char *to, const char *from, const struct algorithm *algo
 
 struct play {
     const struct behaviour *test;
-    const struct algorithm *algorithm;
+    const struct algorithm_case *algorithm;
     void *server;  /* behind the frontend */
     void *service; /* beside it; NULL: the frontend is the service itself */
     size_t step;
@@ -261,7 +261,7 @@ static void play_step(struct play *play)
 }
 
 /* Why this case cannot hold in this store, by the case; NULL: it has to. */
-static const char *why_not(const struct behaviour *test, const struct algorithm *algorithm)
+static const char *why_not(const struct behaviour *test, const struct algorithm_case *algorithm)
 {
     const json_t *reasons = json_object_get(test->not_in, store);
     return json_string_value(json_object_get(reasons, algorithm->name));
@@ -276,7 +276,7 @@ static bool play_all(struct play *play)
     return true;
 }
 
-static void play_under(const struct behaviour *test, const struct algorithm *algorithm)
+static void play_under(const struct behaviour *test, const struct algorithm_case *algorithm)
 {
     static struct play play;
     char rules[RULES_MAX];

@@ -524,7 +524,7 @@ static void test_every_limit_of_a_request_has_its_fallback(void **state)
 /* ---- At the frontend of gRPC
  * --------------------------------------------------------------------- */
 
-static const struct algorithm {
+static const struct algorithm_case {
     const char *keys;
     uint32_t unit; /* of the limit of 1,000 and of all hits: a log of 1,000 is too wide here */
 } algorithms[] = {
@@ -558,7 +558,7 @@ static unsigned call_hits(struct calling *calling, const char *text, uint32_t hi
     return code;
 }
 
-static struct calling *call_algorithm(const struct algorithm *algorithm, const char *unit)
+static struct calling *call_algorithm(const struct algorithm_case *algorithm, const char *unit)
 {
     char yaml[512];
     snprintf(yaml, sizeof(yaml),
