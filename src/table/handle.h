@@ -42,8 +42,8 @@ struct stint_table {
 static inline bool table_is_valid(const struct stint_table *table)
 {
     return region_is_valid(&table->region) && intern_is_valid(&table->intern) &&
-           table->intern.region == &table->region && table->process != NULL &&
-           slots_is_valid(&table->slots[CLASS_8]) && slots_is_valid(&table->slots[CLASS_BLOCKS]);
+           table->process != NULL && slots_is_valid(&table->slots[CLASS_8]) &&
+           slots_is_valid(&table->slots[CLASS_BLOCKS]);
 }
 
 static inline enum slot_class table_class(const struct stint_quota *quota)
