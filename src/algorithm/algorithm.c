@@ -61,7 +61,9 @@ struct stint_decision algorithm_ask(const struct stint_quota *quota, void *state
     assert(quota->derived.checked && state != NULL);
     if (is_closed(quota, ask))
         return closed_answer(quota, ask);
-    return algorithm_of(quota)->ask(quota, state, ask);
+    struct stint_decision decision = algorithm_of(quota)->ask(quota, state, ask);
+    assert(algorithm_decision_is_valid(ask, &decision));
+    return decision;
 }
 
 uint64_t algorithm_expires_at(const struct stint_quota *quota, const void *state)
@@ -78,6 +80,7 @@ void algorithm_fill(const struct stint_quota *quota, void *state, uint64_t until
 
 static bool is_never_used(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->derived.state_size > 0);
     const unsigned char *bytes = state;
     for (uint32_t i = 0; i < quota->derived.state_size; i++)
         if (bytes[i] != 0)
@@ -140,6 +143,7 @@ size_t algorithm_groups(const struct stint_quota *quota, const void *state, uint
  */
 struct stint_ask algorithm_carry_ask(const struct stint_quota *quota, const struct held_run *run)
 {
+    assert(run->units > 0 && quota->derived.checked);
     return (struct stint_ask){
         .now_ns = run->at_ns,
         .cost = (uint32_t)min_u64(run->units, UINT32_MAX),
@@ -197,6 +201,7 @@ void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t unt
 /* The meaning of a state does not depend on its table policy, nor on what new ones begin with. */
 static bool states_mean_the_same(const struct stint_quota *a, const struct stint_quota *b)
 {
+    assert(a->derived.checked && b->derived.checked);
     struct stint_quota like_a = *b;
     like_a.rule = a->rule;
     like_a.when_full = a->when_full;
@@ -234,7 +239,9 @@ struct stint_decision stint_state_hold(const struct stint_quota *quota, void *st
     *holder = 0;
     if (now_ns > STINT_NOW_MAX || quota->limit == 0)
         return algorithm_ask(quota, state, &ask);
-    return concurrency_hold(quota, state, &ask, holder);
+    struct stint_decision decision = concurrency_hold(quota, state, &ask, holder);
+    assert((*holder != 0) == (decision.granted > 0));
+    return decision;
 }
 
 int stint_state_release(const struct stint_quota *quota, void *state, uint64_t now_ns,

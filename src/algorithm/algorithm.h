@@ -41,6 +41,8 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 
+#include <assert.h>
+
 #define WORD16_STORE_BITS 16
 #define HELD_RUNS_MAX 64
 
@@ -151,7 +153,16 @@ static inline bool algorithm_has_debt(const struct stint_quota *quota)
 /* The most that can be left: `limit` of a decision. */
 static inline uint32_t most_units(const struct stint_quota *quota)
 {
+    assert(quota->limit > 0 || quota->burst == 0);
     return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+}
+
+/* What holds for every decision, whatever the memory of the state held. For assertions. */
+static inline bool algorithm_decision_is_valid(const struct stint_ask *ask,
+                                               const struct stint_decision *decision)
+{
+    return decision->outcome <= STINT_NEVER && decision->granted <= ask->cost &&
+           (decision->outcome == STINT_ALLOW || decision->granted == 0);
 }
 
 /* Decisions that are the same for every algorithm. */
@@ -168,6 +179,7 @@ static inline struct stint_decision algorithm_never(uint32_t capacity)
 static inline void algorithm_answer(struct stint_decision *decision, enum stint_outcome outcome,
                                     uint32_t granted, uint32_t capacity, uint32_t remaining)
 {
+    assert(outcome <= STINT_DENY);
     decision->outcome = (uint8_t)outcome;
     decision->binding = 0;
     decision->stored = 1;

@@ -97,6 +97,7 @@ static struct buckets buckets_unpack(const struct stint_quota *quota,
 
 static void buckets_pack_header(struct buckets_state *state, const struct buckets *buckets)
 {
+    assert(buckets->n < 1u << BUCKETS_N_BITS);
     uint32_t spare = buckets->n | (uint32_t)buckets->closed << BUCKETS_N_BITS;
     state->base_and_spare = buckets->base_ns << BUCKETS_SPARE_BITS | (spare & BUCKETS_SPARE_MASK);
     state->first_and_spare = buckets->first_ns << BUCKETS_SPARE_BITS | spare >> BUCKETS_SPARE_BITS;
@@ -105,6 +106,7 @@ static void buckets_pack_header(struct buckets_state *state, const struct bucket
 static void buckets_pack(const struct stint_quota *quota, struct buckets_state *state,
                          const struct buckets *buckets)
 {
+    assert(buckets->n <= quota->derived.max_buckets);
     uint64_t mask = (UINT64_C(1) << quota->derived.count_bits) - 1;
     uint64_t displaced = (uint64_t)buckets->displaced << quota->derived.count_bits;
     buckets_pack_header(state, buckets);
@@ -115,6 +117,7 @@ static void buckets_pack(const struct stint_quota *quota, struct buckets_state *
 static uint32_t buckets_count(const struct stint_quota *quota, const struct buckets_state *state,
                               uint32_t at)
 {
+    assert(at < quota->derived.max_buckets);
     uint64_t mask = (UINT64_C(1) << quota->derived.count_bits) - 1;
     return (uint32_t)(read_once64(&state->entry[at]) & mask) + 1;
 }
@@ -122,6 +125,7 @@ static uint32_t buckets_count(const struct stint_quota *quota, const struct buck
 static uint64_t buckets_last_ns(const struct stint_quota *quota, const struct buckets_state *state,
                                 const struct buckets *buckets, uint32_t at)
 {
+    assert(at < buckets->n || at == 0);
     if (at == 0)
         return buckets->base_ns;
     return buckets->base_ns + (read_once64(&state->entry[at]) >> quota->derived.count_bits);
@@ -165,6 +169,7 @@ static uint32_t buckets_expired(const struct stint_quota *quota, const struct bu
 static uint64_t buckets_kept(const struct stint_quota *quota, const struct buckets_state *state,
                              const struct buckets *buckets, uint32_t n_expired)
 {
+    assert(n_expired <= buckets->n);
     uint64_t units = 0;
     for (uint32_t at = n_expired; at < buckets->n; at++)
         units += buckets_count(quota, state, at);
@@ -174,6 +179,7 @@ static uint64_t buckets_kept(const struct stint_quota *quota, const struct bucke
 static uint32_t buckets_free(const struct stint_quota *quota, const struct buckets_state *state,
                              const struct buckets *buckets, uint32_t n_expired)
 {
+    assert(n_expired <= buckets->n);
     uint64_t used = buckets_kept(quota, state, buckets, n_expired);
     return (uint32_t)sub_floor(quota->limit, used + (n_expired == 0 ? buckets->displaced : 0));
 }
@@ -182,6 +188,7 @@ static uint32_t buckets_free(const struct stint_quota *quota, const struct bucke
 static void buckets_drop(const struct stint_quota *quota, struct buckets_state *state,
                          struct buckets *buckets, uint32_t n)
 {
+    assert(n <= buckets->n);
     if (n == 0)
         return;
     buckets->displaced = 0;
@@ -239,6 +246,7 @@ static void buckets_record(const struct stint_quota *quota, struct buckets_state
             buckets->base_ns = run.at_ns;
         buckets->first_ns = run.at_ns;
         buckets->closed = false;
+        assert(buckets->n < quota->derived.max_buckets);
         buckets_set(quota, state, buckets, buckets->n++, (struct held_run){run.at_ns, added});
         run.units -= added;
     }
@@ -248,6 +256,7 @@ static void buckets_record(const struct stint_quota *quota, struct buckets_state
 static void buckets_charge(const struct stint_quota *quota, struct buckets_state *state,
                            struct buckets *buckets, struct held_run run)
 {
+    assert(run.units > 0);
     uint64_t kept = buckets_kept(quota, state, buckets, 0);
     uint64_t units = min_u64(run.units, quota->limit);
     uint64_t over = sub_floor(kept + units, quota->limit);
@@ -269,6 +278,7 @@ static void buckets_charge(const struct stint_quota *quota, struct buckets_state
 static void buckets_empty(const struct stint_quota *quota, struct buckets_state *state,
                           struct buckets *buckets, uint32_t from, uint32_t to)
 {
+    assert(from <= to && to <= buckets->n);
     if (from == 0) {
         buckets_drop(quota, state, buckets, to);
     } else if (to < buckets->n) {
@@ -320,6 +330,7 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
 static uint64_t buckets_free_at(const struct stint_quota *quota, const struct buckets_state *state,
                                 const struct buckets *buckets, uint32_t n_expired, uint32_t cost)
 {
+    assert(n_expired < buckets->n || cost > 0);
     /* What was displaced comes back with the oldest. */
     uint64_t kept = buckets_kept(quota, state, buckets, n_expired);
     uint64_t missing = sub_floor(kept + cost, quota->limit);
@@ -345,6 +356,7 @@ static struct stint_decision buckets_give_back(const struct stint_quota *quota,
                                                struct buckets_state *state,
                                                const struct stint_ask *ask, uint64_t at_ns)
 {
+    assert(ask->verb == STINT_REFUND);
     struct buckets buckets = buckets_unpack(quota, state);
     uint32_t granted = buckets_refund(quota, state, &buckets, ask, at_ns);
     if (granted > 0)
@@ -357,6 +369,8 @@ static struct stint_decision buckets_give_back(const struct stint_quota *quota,
 static struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_bytes,
                                          const struct stint_ask *ask)
 {
+    assert(ask->now_ns <= STINT_NOW_MAX);
+    assert(quota->derived.max_buckets > 0);
     struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     uint64_t at_ns = max_u64(ask->now_ns, buckets_latest_ns(quota, state, &buckets));
@@ -401,6 +415,7 @@ static struct stint_decision buckets_ask(const struct stint_quota *quota, void *
 
 static uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
+    assert(quota->algorithm == STINT_BUCKETS);
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     return buckets_expiry_ns(quota, state, &buckets);
@@ -409,6 +424,7 @@ static uint64_t buckets_expires_at(const struct stint_quota *quota, const void *
 /* All N, last used W before; an instant above STINT_NOW_MAX is the same as that. */
 static void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
+    assert(quota->algorithm == STINT_BUCKETS);
     struct buckets_state *state = state_bytes;
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
@@ -429,6 +445,7 @@ static void buckets_fill(const struct stint_quota *quota, void *state_bytes, uin
 static bool buckets_can_be(const struct stint_quota *quota, const struct buckets_state *state,
                            const struct buckets *buckets)
 {
+    assert(buckets->n > 0);
     uint64_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
     uint64_t slack_ns = quota->time_slack_ns, units = 0, earliest_ns = 0;
     for (uint32_t at = 0; at < buckets->n; at++) {
@@ -455,6 +472,7 @@ static bool buckets_can_be(const struct stint_quota *quota, const struct buckets
 static bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes,
                              uint64_t now_ns)
 {
+    assert(now_ns <= STINT_NOW_MAX);
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     struct buckets_state packed; /* differs where there are too many buckets */
@@ -475,6 +493,7 @@ static bool buckets_is_valid(const struct stint_quota *quota, const void *state_
 static size_t buckets_held(const struct stint_quota *quota, const void *state_bytes,
                            uint64_t now_ns, struct held_run *runs)
 {
+    assert(quota->algorithm == STINT_BUCKETS);
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     uint64_t at_ns = max_u64(now_ns, buckets_latest_ns(quota, state, &buckets));
@@ -497,6 +516,7 @@ static size_t buckets_held(const struct stint_quota *quota, const void *state_by
 static size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes,
                              uint64_t now_ns, struct held_group *groups)
 {
+    assert(quota->algorithm == STINT_BUCKETS);
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     size_t n_groups = 0;
@@ -515,6 +535,7 @@ static size_t buckets_groups(const struct stint_quota *quota, const void *state_
 
 static uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
+    assert(quota->algorithm == STINT_BUCKETS);
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     return buckets_latest_ns(quota, state, &buckets);
@@ -527,6 +548,7 @@ static uint64_t buckets_own_ns(const struct stint_quota *quota, const void *stat
  */
 static void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
 {
+    assert(at_ns <= STINT_NOW_MAX);
     struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     if (at_ns <= buckets_latest_ns(quota, state, &buckets))
@@ -548,6 +570,7 @@ static void buckets_pass(const struct stint_quota *quota, void *state_bytes, uin
 /* The most buckets that are ever live; see the top of this file. At least 1, for limit 0. */
 static uint64_t buckets_alive_max(const struct stint_quota *quota)
 {
+    assert(quota->time_slack_ns > 0 || quota->count_slack > 0 || quota->limit == 0);
     uint64_t limit = quota->limit, size = quota->count_slack, slack_ns = quota->time_slack_ns;
     if (limit == 0)
         return 1;
@@ -563,6 +586,7 @@ static uint64_t buckets_alive_max(const struct stint_quota *quota)
 
 static int buckets_check_slack(const struct stint_quota *quota, struct stint_error *error)
 {
+    assert(quota->period_ns > 0);
     uint64_t slack_ns = quota->time_slack_ns;
     if (slack_ns == 0 && quota->count_slack == 0)
         return err_set(error, STINT_E_MISMATCH,

@@ -13,6 +13,7 @@
 
 static int64_t floor_div(int64_t n, int64_t d)
 {
+    assert(d > 0);
     return n / d - (n % d < 0);
 }
 
@@ -31,6 +32,7 @@ static bool is_leap_year(int64_t year)
 /* Month 0 is January; month 12 is the next one. */
 static int64_t days_before_month(int64_t year, int month)
 {
+    assert(month >= 0 && month <= 12);
     static const int16_t days[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
     return days_before_year(year) + days[month] + (month >= 2 && is_leap_year(year));
 }
@@ -42,18 +44,22 @@ static int64_t year_of_day(int64_t day)
         year--;
     else if (days_before_year(year + 1) <= day)
         year++;
+    assert(days_before_year(year) <= day && day < days_before_year(year + 1));
     return year;
 }
 
 static int month_of_day(int64_t year, int64_t day)
 {
     int month = (int)((day - days_before_year(year)) / 31); /* right, or one too low */
-    return month + (days_before_month(year, month + 1) <= day);
+    month += days_before_month(year, month + 1) <= day;
+    assert(days_before_month(year, month) <= day && day < days_before_month(year, month + 1));
+    return month;
 }
 
 struct calendar_window calendar_window_of(enum stint_align align, int32_t utc_offset_s,
                                           int64_t wall_ns)
 {
+    assert(align >= STINT_ALIGN_DAY && align <= STINT_ALIGN_YEAR);
     int64_t offset_ns = utc_offset_s * (int64_t)NS_PER_S;
     if (wall_ns > WALL_MAX_NS || wall_ns < -WALL_MAX_NS)
         wall_ns = wall_ns < 0 ? -WALL_MAX_NS : WALL_MAX_NS;
@@ -74,6 +80,7 @@ struct calendar_window calendar_window_of(enum stint_align align, int32_t utc_of
     } else {
         assert(align == STINT_ALIGN_DAY);
     }
+    assert(begin <= day && day < end);
     return (struct calendar_window){
         .begin_ns = (begin - DAYS_BEFORE_1970) * DAY_NS - offset_ns,
         .end_ns = (end - DAYS_BEFORE_1970) * DAY_NS - offset_ns,

@@ -52,6 +52,7 @@ static struct concurrency concurrency_unpack(const struct stint_quota *quota,
 
 static void concurrency_pack(void *state_bytes, const struct concurrency *ring)
 {
+    assert(ring->issued > 0 || ring->len == 0);
     struct concurrency_state *state = state_bytes;
     state->head = ring->head;
     state->len = ring->len;
@@ -67,6 +68,7 @@ static uint64_t concurrency_deadline_ns(uint64_t holder)
 static uint64_t *concurrency_at(const struct stint_quota *quota, const struct concurrency *ring,
                                 uint32_t at)
 {
+    assert(ring->head < quota->limit && at < quota->limit);
     uint32_t index = ring->head + at; /* both below the limit, which is small */
     return &ring->entry[index >= quota->limit ? index - quota->limit : index];
 }
@@ -116,6 +118,7 @@ static void concurrency_remove(const struct stint_quota *quota, struct concurren
                 concurrency_get(quota, ring, at + units + moved);
     }
     ring->len -= units;
+    assert(ring->head < quota->limit);
 }
 
 /* Issues a value and writes it into `units` free entries. */
@@ -126,6 +129,7 @@ static uint64_t concurrency_add(const struct stint_quota *quota, struct concurre
     uint64_t holder = max_u64(deadline_ns << CONCURRENCY_COUNT_BITS, ring->issued + 1);
     for (uint32_t added = 0; added < units; added++)
         *concurrency_at(quota, ring, ring->len++) = holder;
+    assert(ring->len <= quota->limit);
     ring->issued = holder;
     return holder;
 }
@@ -146,6 +150,7 @@ static uint64_t concurrency_expiry_ns(const struct stint_quota *quota,
 
 static uint64_t concurrency_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
+    assert(quota->algorithm == STINT_CONCURRENCY);
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     return concurrency_expiry_ns(quota, &ring);
 }
@@ -153,6 +158,7 @@ static uint64_t concurrency_expires_at(const struct stint_quota *quota, const vo
 struct stint_decision concurrency_hold(const struct stint_quota *quota, void *state_bytes,
                                        const struct stint_ask *ask, uint64_t *holder)
 {
+    assert(holder != NULL);
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     uint32_t n_ended = concurrency_ended(quota, &ring, ask->now_ns);
     uint32_t free = quota->limit - (ring.len - n_ended);
@@ -194,6 +200,7 @@ struct stint_decision concurrency_hold(const struct stint_quota *quota, void *st
 static struct stint_decision concurrency_ask(const struct stint_quota *quota, void *state_bytes,
                                              const struct stint_ask *ask)
 {
+    assert(quota->algorithm == STINT_CONCURRENCY);
     uint64_t holder;
     struct stint_ask nothing = {.now_ns = ask->now_ns, .verb = STINT_PEEK};
     switch (ask->verb) {
@@ -224,6 +231,7 @@ static uint32_t concurrency_take_out(const struct stint_quota *quota, struct con
 bool concurrency_release(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
                          uint64_t holder, uint32_t *units)
 {
+    assert(quota->algorithm == STINT_CONCURRENCY);
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     *units = concurrency_take_out(quota, &ring, now_ns, holder);
     if (*units > 0)
@@ -234,6 +242,7 @@ bool concurrency_release(const struct stint_quota *quota, void *state_bytes, uin
 bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
                        uint64_t *holder)
 {
+    assert(quota->algorithm == STINT_CONCURRENCY);
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     uint32_t units = concurrency_take_out(quota, &ring, now_ns, *holder);
     if (units == 0)
@@ -246,6 +255,7 @@ bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint6
 /* N units of an unknown holder. An instant above STINT_NOW_MAX is the same as that. */
 static void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
+    assert(quota->algorithm == STINT_CONCURRENCY);
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
         return;
@@ -262,6 +272,7 @@ static void concurrency_fill(const struct stint_quota *quota, void *state_bytes,
 static bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes,
                                  uint64_t now_ns)
 {
+    assert(now_ns <= STINT_NOW_MAX);
     const struct concurrency_state *state = state_bytes;
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     uint64_t last_ns = min_u64(now_ns + 2 * quota->lease_ns, STINT_NOW_MAX + PERIOD_MAX_NS);
@@ -282,6 +293,7 @@ static bool concurrency_is_valid(const struct stint_quota *quota, const void *st
 static size_t concurrency_held(const struct stint_quota *quota, const void *state_bytes,
                                uint64_t now_ns, struct held_run *runs)
 {
+    assert(quota->algorithm == STINT_CONCURRENCY);
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
     uint32_t first = concurrency_ended(quota, &ring, now_ns), n_alive = ring.len - first;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
@@ -297,6 +309,7 @@ static size_t concurrency_held(const struct stint_quota *quota, const void *stat
 
 static int concurrency_check(struct stint_quota *quota, struct stint_error *error)
 {
+    assert(quota->algorithm == STINT_CONCURRENCY);
     uint64_t size = sizeof(struct concurrency_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > HOLDERS_STATE_MAX)
         return err_set(error, STINT_E_RANGE,

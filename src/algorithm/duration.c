@@ -5,6 +5,8 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 
+#include <assert.h>
+
 struct unit {
     const char *name;
     uint64_t ns;
@@ -31,6 +33,7 @@ static bool is_digit(uint8_t c)
 
 static size_t digits_at(struct span text, size_t at)
 {
+    assert(at <= text.len);
     size_t end = at;
     while (end < text.len && is_digit(text.ptr[end]))
         end++;
@@ -39,6 +42,7 @@ static size_t digits_at(struct span text, size_t at)
 
 static int append_digits(struct span text, size_t at, size_t n_digits, uint64_t *number)
 {
+    assert(at + n_digits <= text.len);
     for (size_t i = 0; i < n_digits; i++) {
         uint64_t digit = text.ptr[at + i] - (uint64_t)'0';
         if (*number > (UINT64_MAX - digit) / 10)
@@ -51,6 +55,7 @@ static int append_digits(struct span text, size_t at, size_t n_digits, uint64_t 
 /* Reads digits, or digits.digits; moves *at past them. */
 static int read_decimal(struct span text, size_t *at, struct decimal *decimal)
 {
+    assert(*at <= text.len);
     *decimal = (struct decimal){.scale = 1};
     size_t n_digits = digits_at(text, *at);
     if (n_digits == 0)
@@ -74,6 +79,7 @@ static int read_decimal(struct span text, size_t *at, struct decimal *decimal)
 /* The unit whose name is all letters that follow; N_UNITS for none. Moves *at past it. */
 static size_t read_unit(struct span text, size_t *at)
 {
+    assert(*at <= text.len);
     size_t begin = *at;
     while (*at < text.len && !is_digit(text.ptr[*at]))
         (*at)++;
@@ -86,6 +92,7 @@ static size_t read_unit(struct span text, size_t *at)
 
 static int scale_decimal(const struct decimal *decimal, uint64_t unit_ns, uint64_t *ns)
 {
+    assert(decimal->scale > 0);
     struct wide whole = wide_mul(decimal->whole, unit_ns);
     struct wide part = wide_mul(decimal->part, unit_ns);
     uint64_t part_ns = wide_div(part, decimal->scale);
@@ -129,4 +136,5 @@ void spec_format_duration(struct buf *buf, uint64_t ns)
             buf_add(buf, "%llu%s", (unsigned long long)n, units[i].name);
         ns -= n * units[i].ns;
     }
+    assert(ns == 0);
 }

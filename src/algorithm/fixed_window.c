@@ -39,6 +39,7 @@ struct fixed {
 
 static uint64_t mark_max(const struct stint_quota *quota)
 {
+    assert(quota->derived.count_bits < 64);
     return UINT64_MAX >> quota->derived.count_bits;
 }
 
@@ -54,6 +55,7 @@ static bool is_coarse(const struct stint_quota *quota)
 
 static uint64_t grains_up(const struct stint_quota *quota, uint64_t ns)
 {
+    assert(quota->derived.grain_ns > 0);
     unsigned shift = bit_length(quota->derived.grain_ns) - 1;
     return (ns >> shift) + ((ns & (quota->derived.grain_ns - 1)) != 0);
 }
@@ -61,6 +63,7 @@ static uint64_t grains_up(const struct stint_quota *quota, uint64_t ns)
 /* floor(wall mod period): the reciprocal's quotient is exact or one too low. */
 static uint64_t since_edge(const struct stint_quota *quota, int64_t wall_ns)
 {
+    assert(quota->period_ns > 0);
     uint64_t period_ns = quota->period_ns;
     if (wall_ns < 0) {
         uint64_t until_edge = (uint64_t)-wall_ns % period_ns;
@@ -68,7 +71,9 @@ static uint64_t since_edge(const struct stint_quota *quota, int64_t wall_ns)
     }
     uint64_t wall = (uint64_t)wall_ns;
     uint64_t rest = wall - mul_hi(wall, quota->derived.reciprocal) * period_ns;
-    return rest >= period_ns ? rest - period_ns : rest;
+    rest = rest >= period_ns ? rest - period_ns : rest;
+    assert(rest < period_ns);
+    return rest;
 }
 
 /* How long the window of an instant has lasted, and will last; on the wall clock. */
@@ -98,6 +103,7 @@ static uint64_t edge_from(const struct stint_quota *quota, uint64_t at_ns)
 
 static uint64_t end_of_mark(const struct stint_quota *quota, uint64_t mark)
 {
+    assert(quota->derived.grain_ns > 0);
     uint64_t grain_ns = quota->derived.grain_ns;
     uint64_t mark_last = MARK_LAST_NS >> (bit_length(grain_ns) - 1);
     uint64_t mark_ns = min_u64(mark, mark_last) * grain_ns; /* the memory may be damaged */
@@ -127,6 +133,7 @@ static struct fixed unpack(const struct stint_quota *quota, uint64_t state, uint
 static struct fixed opened(const struct stint_quota *quota, const struct fixed *before,
                            uint64_t now_ns)
 {
+    assert(!before->live && now_ns <= STINT_NOW_MAX);
     struct fixed fixed = {.live = true};
     uint64_t grain_ns = quota->derived.grain_ns;
     if (is_first_use(quota)) {
@@ -139,6 +146,7 @@ static struct fixed opened(const struct stint_quota *quota, const struct fixed *
         fixed.end_ns = now_ns + span_around(quota, now_ns).until_ns;
         fixed.mark = fixed.end_ns >> (bit_length(grain_ns) - 1);
     }
+    assert(fixed.end_ns > now_ns);
     return fixed;
 }
 
@@ -157,6 +165,7 @@ static struct stint_decision answer(const struct stint_quota *quota, const struc
 static struct stint_decision never(const struct stint_quota *quota, const struct fixed *fixed,
                                    uint64_t now_ns)
 {
+    assert(!fixed->live || fixed->end_ns > now_ns);
     struct stint_decision decision = answer(quota, fixed, now_ns, 0);
     decision.outcome = STINT_NEVER;
     decision.retry_after_ns = STINT_NEVER_NS;
@@ -166,6 +175,7 @@ static struct stint_decision never(const struct stint_quota *quota, const struct
 static struct stint_decision deny(const struct stint_quota *quota, const struct fixed *fixed,
                                   uint64_t now_ns)
 {
+    assert(fixed->live && fixed->end_ns > now_ns);
     struct stint_decision decision = answer(quota, fixed, now_ns, 0);
     decision.outcome = STINT_DENY;
     decision.retry_after_ns = fixed->end_ns - now_ns;
@@ -187,6 +197,7 @@ static struct stint_decision count(const struct stint_quota *quota, uint64_t *st
             return never(quota, fixed, now_ns);
         *fixed = fresh;
     }
+    assert(fixed->live && fixed->mark <= mark_max(quota));
     fixed->count += units;
     *state = fixed->mark << quota->derived.count_bits | fixed->count;
     return answer(quota, fixed, now_ns, (uint32_t)units);
@@ -195,12 +206,14 @@ static struct stint_decision count(const struct stint_quota *quota, uint64_t *st
 static uint64_t chargeable(const struct stint_quota *quota, const struct fixed *fixed,
                            uint32_t cost)
 {
+    assert(quota->limit > 0);
     return min_u64(cost, sub_floor(2 * (uint64_t)quota->limit, fixed->count));
 }
 
 /* A first use may be rounded up to a grain; a window may have begun before now = 0. */
 static uint64_t begin_of(const struct stint_quota *quota, const struct fixed *fixed)
 {
+    assert(fixed->end_ns > 0);
     if (is_first_use(quota))
         return sub_floor(fixed->end_ns - quota->period_ns + 1, quota->derived.grain_ns);
     uint64_t last_ns = fixed->end_ns - 1;
@@ -211,11 +224,13 @@ static uint64_t begin_of(const struct stint_quota *quota, const struct fixed *fi
 static struct stint_decision refund(const struct stint_quota *quota, uint64_t *state,
                                     struct fixed *fixed, const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_REFUND);
     uint64_t units = fixed->live ? min_u64(ask->cost, fixed->count) : 0;
     if (units == 0)
         return answer(quota, fixed, ask->now_ns, 0);
     if (ask->at_ns < begin_of(quota, fixed))
         return answer(quota, fixed, ask->now_ns, 0);
+    assert(units <= fixed->count && fixed->live);
     fixed->count -= units;
     *state -= units;
     return answer(quota, fixed, ask->now_ns, (uint32_t)units);
@@ -255,12 +270,14 @@ static struct stint_decision fixed_window_ask(const struct stint_quota *quota, v
 
 static uint64_t fixed_window_expires_at(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->algorithm == STINT_FIXED_WINDOW);
     const uint64_t *word = state;
     return unpack(quota, *word, 0).end_ns;
 }
 
 static void fixed_window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
+    assert(quota->algorithm == STINT_FIXED_WINDOW);
     uint64_t *word = state, mark;
     *word = 0;
     if (until_ns == 0)
@@ -284,6 +301,7 @@ static void fixed_window_fill(const struct stint_quota *quota, void *state, uint
 static bool fixed_window_is_valid(const struct stint_quota *quota, const void *state,
                                   uint64_t now_ns)
 {
+    assert(now_ns <= STINT_NOW_MAX);
     const uint64_t *word = state;
     uint64_t grain_ns = quota->derived.grain_ns, mark = *word >> quota->derived.count_bits;
     uint64_t whole_ns = is_first_use(quota) ? grains_up(quota, quota->period_ns) * grain_ns
@@ -298,6 +316,7 @@ static bool fixed_window_is_valid(const struct stint_quota *quota, const void *s
 static size_t fixed_window_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                                 struct held_run *runs)
 {
+    assert(quota->algorithm == STINT_FIXED_WINDOW);
     const uint64_t *word = state;
     struct fixed fixed = unpack(quota, *word, now_ns);
     if (fixed.count == 0)
@@ -308,6 +327,7 @@ static size_t fixed_window_held(const struct stint_quota *quota, const void *sta
 
 static uint64_t fixed_window_own_ns(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->algorithm == STINT_FIXED_WINDOW);
     const uint64_t *word = state;
     struct fixed fixed = unpack(quota, *word, 0);
     return fixed.end_ns == 0 ? 0 : begin_of(quota, &fixed);
@@ -316,6 +336,7 @@ static uint64_t fixed_window_own_ns(const struct stint_quota *quota, const void 
 /* The window at at_ns is open, and empty. */
 static void fixed_window_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
+    assert(at_ns <= STINT_NOW_MAX);
     uint64_t *word = state;
     struct fixed fixed = unpack(quota, *word, at_ns);
     if (fixed.live)
@@ -327,6 +348,7 @@ static void fixed_window_pass(const struct stint_quota *quota, void *state, uint
 
 static int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
 {
+    assert(quota->algorithm == STINT_FIXED_WINDOW);
     struct stint_derived *derived = &quota->derived;
     /* A caller that must wait late in the table's life finds a window after the wait. */
     uint64_t last_end_ns = TABLE_LIFE_NS + 2 * WINDOW_LONGEST_NS(quota->period_ns);

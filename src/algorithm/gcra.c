@@ -36,6 +36,7 @@ static uint64_t ticks_of_ns(uint64_t ns)
 
 static uint64_t ticks_of_units(const struct stint_quota *quota, uint64_t units)
 {
+    assert(quota->derived.interval_ticks > 0);
     struct wide ticks = wide_mul(units, quota->derived.interval_ticks);
     return ticks.hi == 0 ? ticks.lo : UINT64_MAX;
 }
@@ -43,6 +44,7 @@ static uint64_t ticks_of_units(const struct stint_quota *quota, uint64_t units)
 static struct stint_decision answer(const struct stint_quota *quota, uint64_t tat,
                                     uint64_t now_ticks, uint32_t granted)
 {
+    assert(quota->derived.interval_ticks > 0);
     struct stint_decision decision;
     gcra_answer(quota, tat, now_ticks, granted, &decision);
     return decision;
@@ -51,10 +53,12 @@ static struct stint_decision answer(const struct stint_quota *quota, uint64_t ta
 static uint32_t charge(const struct stint_quota *quota, uint64_t *state, uint64_t now_ticks,
                        uint32_t cost)
 {
+    assert(now_ticks != UINT64_MAX);
     uint64_t capacity = quota->derived.capacity_ticks;
     uint64_t base = max_u64(*state, now_ticks);
     uint64_t deepest = add_sat(add_sat(now_ticks, capacity), capacity);
     uint64_t units = min_u64(cost, gcra_whole_units(quota, sub_floor(deepest, base)));
+    assert(units <= cost);
     if (units > 0)
         *state = base + units * quota->derived.interval_ticks;
     return (uint32_t)units;
@@ -67,6 +71,7 @@ static uint32_t charge(const struct stint_quota *quota, uint64_t *state, uint64_
 static struct stint_decision refusal(const struct stint_quota *quota, uint64_t state,
                                      uint64_t now_ticks, uint32_t cost, uint64_t wait_max_ns)
 {
+    assert(quota->derived.capacity_ticks > 0);
     struct stint_decision decision = answer(quota, state, now_ticks, 0);
     uint64_t tat = add_sat(max_u64(state, now_ticks), ticks_of_units(quota, cost));
     if (cost > quota->burst || tat == UINT64_MAX) {
@@ -84,6 +89,7 @@ static struct stint_decision refusal(const struct stint_quota *quota, uint64_t s
 static struct stint_decision refuse_take(const struct stint_quota *quota, uint64_t *state,
                                          const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_TAKE || ask->verb == STINT_PEEK);
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
     bool in_debt = sub_floor(*state, now_ticks) > quota->derived.capacity_ticks;
     if (ask->cost == 0 && !in_debt) /* takes nothing: denied in debt alone */
@@ -105,6 +111,7 @@ static struct stint_decision take(const struct stint_quota *quota, uint64_t *sta
 static struct stint_decision take_upto(const struct stint_quota *quota, uint64_t *state,
                                        const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_TAKE_UPTO);
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
     uint32_t remaining = answer(quota, *state, now_ticks, 0).remaining;
     if (remaining == 0 && ask->cost > 0)
@@ -124,6 +131,8 @@ static struct stint_decision take_upto(const struct stint_quota *quota, uint64_t
 static bool can_give_back(const struct stint_quota *quota, uint64_t state,
                           const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_REFUND || ask->verb == ALGORITHM_REFUND_BOOKED ||
+           ask->verb == STINT_UNBOOK);
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
     uint64_t start_ticks = sub_floor(state, quota->derived.capacity_ticks);
     if (start_ticks <= now_ticks || ask->verb == STINT_REFUND)
@@ -140,6 +149,7 @@ static struct stint_decision refund(const struct stint_quota *quota, uint64_t *s
     uint64_t flowed_back = ticks_of_ns(sub_floor(ask->now_ns, ask->at_ns));
     uint64_t back = sub_floor(ticks_of_units(quota, ask->cost), flowed_back);
     back = min_u64(back, sub_floor(*state, now_ticks));
+    assert(back <= *state);
     *state -= back;
     uint64_t units = min_u64(gcra_whole_units(quota, back), ask->cost);
     return answer(quota, *state, now_ticks, (uint32_t)units);
@@ -148,6 +158,7 @@ static struct stint_decision refund(const struct stint_quota *quota, uint64_t *s
 static struct stint_decision book(const struct stint_quota *quota, uint64_t *state,
                                   const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_BOOK);
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
     struct stint_decision decision = refusal(quota, *state, now_ticks, ask->cost, 0);
     if (decision.outcome == STINT_NEVER)
@@ -165,6 +176,7 @@ static struct stint_decision book(const struct stint_quota *quota, uint64_t *sta
 static struct stint_decision ask_slow(const struct stint_quota *quota, uint64_t *state,
                                       const struct stint_ask *ask)
 {
+    assert(ask->verb != STINT_TAKE);
     uint64_t scratch = *state;
     switch (ask->verb) {
     case STINT_TAKE_UPTO:
@@ -197,6 +209,7 @@ static struct stint_decision gcra_ask(const struct stint_quota *quota, void *sta
 
 static uint64_t gcra_expires_at(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->algorithm == STINT_GCRA);
     const uint64_t *tat = state;
     (void)quota;
     return gcra_ns_up(*tat);
@@ -206,12 +219,15 @@ static void gcra_fill(const struct stint_quota *quota, void *state, uint64_t unt
 {
     uint64_t *tat = state;
     (void)quota;
+    assert(quota->algorithm == STINT_GCRA);
     *tat = ticks_of_ns(until_ns);
 }
 
 /* A key may owe two capacities; one, if its last booking is at the latest possible time. */
 static bool gcra_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
+    assert(quota->algorithm == STINT_GCRA);
+    assert(now_ns <= STINT_NOW_MAX);
     const uint64_t *tat = state;
     uint64_t capacity = quota->derived.capacity_ticks;
     uint64_t owed = add_sat(capacity, max_u64(capacity, ticks_of_ns(BOOK_WAIT_MAX_NS)));
@@ -221,6 +237,7 @@ static bool gcra_is_valid(const struct stint_quota *quota, const void *state, ui
 static size_t gcra_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                         struct held_run *runs)
 {
+    assert(quota->algorithm == STINT_GCRA);
     const uint64_t *tat = state;
     uint64_t ahead = sub_floor(*tat, ticks_of_ns(now_ns));
     if (ahead == 0 || quota->limit == 0)
@@ -233,6 +250,7 @@ static size_t gcra_held(const struct stint_quota *quota, const void *state, uint
 
 static void gcra_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
+    assert(at_ns <= STINT_NOW_MAX);
     uint64_t *tat = state;
     (void)quota;
     *tat = max_u64(*tat, ticks_of_ns(at_ns));
@@ -240,6 +258,7 @@ static void gcra_pass(const struct stint_quota *quota, void *state, uint64_t at_
 
 static int gcra_check(struct stint_quota *quota, struct stint_error *error)
 {
+    assert(quota->algorithm == STINT_GCRA);
     struct stint_derived *derived = &quota->derived;
     if (quota->limit == 0 && quota->burst > 0)
         return err_set(error, STINT_E_MISMATCH, "burst %u needs a limit above 0",
@@ -269,6 +288,7 @@ static int gcra_check(struct stint_quota *quota, struct stint_error *error)
                        (unsigned long long)((capacity_max >> GCRA_TICKS_PER_NS_LOG2) / NS_PER_DAY));
     derived->interval_ticks = interval;
     derived->capacity_ticks = capacity.lo;
+    assert(interval > 0 && derived->capacity_ticks >= interval);
     derived->reciprocal = UINT64_MAX / interval;
     return STINT_OK;
 }

@@ -8,6 +8,8 @@
 
 #include "algorithm/algorithm.h"
 
+#include <assert.h>
+
 #define GCRA_TICKS_PER_NS_LOG2 5
 
 static inline uint64_t gcra_ns_up(uint64_t ticks)
@@ -21,7 +23,9 @@ static inline uint64_t gcra_whole_units(const struct stint_quota *quota, uint64_
 {
     uint64_t interval = quota->derived.interval_ticks;
     uint64_t units = mul_hi(ticks, quota->derived.reciprocal);
-    return units + (ticks - units * interval >= interval);
+    units += ticks - units * interval >= interval;
+    assert(interval > 0 && ticks - units * interval < interval);
+    return units;
 }
 
 /* Fills in what is free and when all will be, for a state that has just been decided. */
@@ -32,6 +36,7 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
     uint64_t space = sub_floor(quota->derived.capacity_ticks, ahead);
     uint64_t time_left = UINT64_MAX - max_u64(tat, now_ticks);
     uint32_t remaining = (uint32_t)gcra_whole_units(quota, min_u64(space, time_left));
+    assert(remaining <= quota->burst);
     algorithm_answer(decision, STINT_ALLOW, granted, quota->burst, remaining);
     decision->retry_after_ns = 0;
     decision->reset_after_ns = gcra_ns_up(ahead);
@@ -41,6 +46,7 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
 static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *state,
                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
+    assert(now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA);
     uint64_t now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
     uint64_t base = max_u64(*state, now_ticks);
     uint64_t tat = base + cost * quota->derived.interval_ticks;
@@ -55,6 +61,7 @@ static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *st
 static inline bool gcra_deny_quick(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                                    uint32_t cost, struct stint_decision *decision)
 {
+    assert(now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA);
     uint64_t now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
     uint64_t base = max_u64(state, now_ticks);
     uint64_t tat = base + cost * quota->derived.interval_ticks;

@@ -41,6 +41,7 @@ static void promise(struct buf *buf, const struct stint_quota *quota)
 
 static void window_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
+    assert(quota->algorithm == STINT_WINDOW);
     buf_add(buf, "A strict sliding window: never more than ");
     promise(buf, quota);
     buf_add(buf, ". Time is counted in %u slots per period, units in bunches of %u.",
@@ -49,6 +50,7 @@ static void window_algorithm(struct buf *buf, const struct stint_quota *quota)
 
 static void buckets_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
+    assert(quota->algorithm == STINT_BUCKETS);
     buf_add(buf, "Strict buckets: never more than ");
     promise(buf, quota);
     buf_add(buf, ". A use goes to the newest bucket until that");
@@ -69,6 +71,7 @@ static void buckets_algorithm(struct buf *buf, const struct stint_quota *quota)
 
 static void gcra_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
+    assert(quota->algorithm == STINT_GCRA);
     uint64_t interval_ticks = quota->derived.interval_ticks;
     buf_add(buf, "A token bucket that refills all the time: ");
     units(buf, quota->burst);
@@ -83,6 +86,7 @@ static void gcra_algorithm(struct buf *buf, const struct stint_quota *quota)
 
 static void fixed_window_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
+    assert(quota->algorithm == STINT_FIXED_WINDOW);
     buf_add(buf, "One counter per window: ");
     units(buf, quota->limit);
     buf_add(buf, " in each ");
@@ -141,6 +145,7 @@ void label_algorithm(struct buf *buf, const struct stint_quota *quota)
 /* The bound of a calendar first; a window that is not aligned with it overlaps two of them. */
 static void calendar_bound(struct buf *buf, const struct stint_quota *quota)
 {
+    assert(quota->algorithm == STINT_FIXED_WINDOW);
     buf_add(buf, "At most ");
     units(buf, quota->limit);
     buf_add(buf, " in each ");
@@ -226,6 +231,7 @@ void label_slack(struct buf *buf, const struct stint_quota *quota)
 
 void label_bytes(struct buf *buf, const struct stint_quota *quota)
 {
+    assert(quota->derived.state_size > 0);
     buf_add(buf, "%zu bytes of state per key.", stint_state_size(quota));
 }
 

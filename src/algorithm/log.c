@@ -77,6 +77,7 @@ static struct log log_unpack(const struct stint_quota *quota, const void *state_
 
 static void log_pack(void *state_bytes, const struct log *log)
 {
+    assert(log->len <= log->units || log->units == 0);
     struct log_state *state = state_bytes;
     state->head = log->head;
     state->len = log->len;
@@ -87,6 +88,7 @@ static void log_pack(void *state_bytes, const struct log *log)
 
 static uint32_t log_index(const struct stint_quota *quota, const struct log *log, uint32_t at)
 {
+    assert(log->head < quota->limit && at <= quota->limit);
     uint32_t index = log->head + at; /* both at most the limit, which is small */
     return index >= quota->limit ? index - quota->limit : index;
 }
@@ -145,6 +147,7 @@ static void log_open_gap(const struct stint_quota *quota, struct log *log, uint3
 
 static void log_close_gap(const struct stint_quota *quota, struct log *log, uint32_t at)
 {
+    assert(log->len > 0 && at < log->len);
     uint32_t len = log->len--;
     if (at >= len / 2) {
         for (uint32_t to = at; to + 1 < len; to++)
@@ -279,6 +282,7 @@ struct log_view {
 static struct log_view log_view(const struct stint_quota *quota, const struct log *log,
                                 uint64_t now_ns)
 {
+    assert(log->units <= quota->limit);
     struct log_view view = {.at_ns = max_u64(now_ns, log->own_ns)};
     view.expired = log_expired(quota, log, view.at_ns);
     view.empty = quota->limit - (log->units - view.expired);
@@ -304,6 +308,7 @@ static struct stint_decision log_refuse(const struct stint_quota *quota, const s
                                         const struct stint_ask *ask, uint32_t cost,
                                         uint64_t wait_max_ns)
 {
+    assert(cost > 0);
     struct stint_decision decision = log_answer(quota, log, ask->now_ns, 0);
     decision.outcome = STINT_NEVER;
     decision.retry_after_ns = STINT_NEVER_NS;
@@ -320,6 +325,7 @@ static struct stint_decision log_refuse(const struct stint_quota *quota, const s
 static void log_take(const struct stint_quota *quota, struct log *log, const struct log_view *view,
                      uint32_t units)
 {
+    assert(units > 0 && units <= quota->limit);
     log_remove_oldest(quota, log, view->expired);
     log_insert(quota, log, (struct log_run){.at_ns = view->at_ns, .units = units});
     log->own_ns = view->at_ns;
@@ -333,6 +339,7 @@ static void log_take(const struct stint_quota *quota, struct log *log, const str
 static void log_charge(const struct stint_quota *quota, struct log *log, uint64_t now_ns,
                        uint32_t cost)
 {
+    assert(cost > 0);
     struct log_view view = log_view(quota, log, now_ns);
     uint32_t booked = 0;
     for (uint32_t at = log_after(quota, log, view.at_ns); at < log->len; at++)
@@ -363,6 +370,7 @@ static uint32_t log_remove_displaced(const struct stint_quota *quota, struct log
 static struct stint_decision log_refund(const struct stint_quota *quota, struct log *log,
                                         const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_REFUND);
     struct log_view view = log_view(quota, log, ask->now_ns);
     uint32_t left = ask->cost;
     if (ask->at_ns != STINT_NEVER_NS) {
@@ -389,6 +397,7 @@ static struct stint_decision log_refund(const struct stint_quota *quota, struct 
 static struct stint_decision log_book(const struct stint_quota *quota, struct log *log,
                                       const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_BOOK);
     struct log_view view = log_view(quota, log, ask->now_ns);
     uint64_t wait_max_ns = min_u64(ask->at_ns, quota->period_ns);
     if (ask->cost <= view.free) {
@@ -426,6 +435,7 @@ static void log_unpush(const struct stint_quota *quota, struct log *log)
 static struct stint_decision log_unbook(const struct stint_quota *quota, struct log *log,
                                         const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_UNBOOK);
     struct log_view view = log_view(quota, log, ask->now_ns);
     if (ask->at_ns <= view.at_ns)
         return log_answer(quota, log, ask->now_ns, 0);
@@ -473,6 +483,7 @@ static bool log_decide(const struct stint_quota *quota, struct log *log,
 static struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes,
                                      const struct stint_ask *ask)
 {
+    assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     struct log log = log_unpack(quota, state_bytes);
     struct stint_decision decision;
     bool writes = true;
@@ -499,6 +510,7 @@ static struct stint_decision log_ask(const struct stint_quota *quota, void *stat
 
 static uint64_t log_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
+    assert(quota->algorithm == STINT_LOG);
     struct log log = log_unpack(quota, state_bytes);
     return log_last_expiry_ns(quota, &log);
 }
@@ -506,6 +518,7 @@ static uint64_t log_expires_at(const struct stint_quota *quota, const void *stat
 /* All N, W before; an instant above STINT_NOW_MAX is the same as that. */
 static void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
+    assert(quota->algorithm == STINT_LOG);
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
         return;
@@ -521,6 +534,7 @@ static void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_
  */
 static bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
+    assert(now_ns <= STINT_NOW_MAX);
     const struct log_state *state = state_bytes;
     struct log log = log_unpack(quota, state_bytes);
     if (state->head != log.head || state->len != log.len || state->units != log.units ||
@@ -542,6 +556,7 @@ static bool log_is_valid(const struct stint_quota *quota, const void *state_byte
 static size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                        struct held_run *runs)
 {
+    assert(quota->algorithm == STINT_LOG);
     struct log log = log_unpack(quota, state_bytes);
     struct log_view view = log_view(quota, &log, now_ns);
     uint32_t first = 0;
@@ -564,11 +579,13 @@ static size_t log_held(const struct stint_quota *quota, const void *state_bytes,
 
 static uint64_t log_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
+    assert(quota->algorithm == STINT_LOG);
     return log_unpack(quota, state_bytes).own_ns;
 }
 
 static void log_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
 {
+    assert(at_ns <= STINT_NOW_MAX);
     struct log_state *state = state_bytes;
     (void)quota;
     state->own_ns = max_u64(state->own_ns, at_ns);
@@ -576,6 +593,7 @@ static void log_pass(const struct stint_quota *quota, void *state_bytes, uint64_
 
 static int log_check(struct stint_quota *quota, struct stint_error *error)
 {
+    assert(quota->algorithm == STINT_LOG);
     uint64_t size = sizeof(struct log_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > LOG_STATE_MAX)
         return err_set(error, STINT_E_RANGE,

@@ -4,6 +4,8 @@
 
 #include "algorithm/text.h"
 
+#include <assert.h>
+
 #define WORD_MAX 32 /* longer words are not compared: every known name is shorter */
 
 static size_t least(size_t a, size_t b)
@@ -13,6 +15,7 @@ static size_t least(size_t a, size_t b)
 
 static size_t edits_between(struct span word, const char *name, size_t name_len)
 {
+    assert(word.len <= WORD_MAX && name_len <= WORD_MAX);
     /* Row i holds the edits from the word's first i letters to each beginning of the name. */
     size_t rows[WORD_MAX + 1][WORD_MAX + 1];
     for (size_t j = 0; j <= name_len; j++)
@@ -28,6 +31,7 @@ static size_t edits_between(struct span word, const char *name, size_t name_len)
             rows[i][j] = edits;
         }
     }
+    assert(rows[word.len][name_len] <= (word.len > name_len ? word.len : name_len));
     return rows[word.len][name_len];
 }
 

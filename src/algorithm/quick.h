@@ -9,9 +9,12 @@
 #include "algorithm/gcra.h"
 #include "algorithm/window.h"
 
+#include <assert.h>
+
 static inline void algorithm8_take(const struct stint_quota *quota, uint64_t *state,
                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
+    assert(quota->derived.checked && quota->derived.state_size == 8);
     if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA &&
         (gcra_take_quick(quota, state, now_ns, cost, decision) ||
          gcra_deny_quick(quota, *state, now_ns, cost, decision)))
@@ -29,6 +32,7 @@ static inline void algorithm8_take(const struct stint_quota *quota, uint64_t *st
 static inline void algorithm16_take(const struct stint_quota *quota, struct word16 *state,
                                     uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
+    assert(quota->derived.checked && quota->derived.state_size == 16);
     if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_WINDOW) {
         if (!window16_take_quick(quota, state, now_ns, cost, decision))
             window16_take(quota, state, now_ns, cost, decision);

@@ -16,6 +16,7 @@
 static int option_is_foreign(const struct stint_quota *quota, const char *option, const char *home,
                              struct stint_error *error)
 {
+    assert(option != NULL && home != NULL);
     return err_set(error, STINT_E_MISMATCH, "%s is an option of %s, not of %s", option, home,
                    stint_algorithm_name(quota->algorithm));
 }
@@ -104,6 +105,7 @@ static int period_check(struct stint_quota *quota, struct stint_error *error)
 /* After the algorithm's own check, which settles the burst. */
 static int initial_check(struct stint_quota *quota, struct stint_error *error)
 {
+    assert(quota->derived.state_size > 0);
     uint32_t capacity = most_units(quota);
     if (quota->initial_set && quota->initial != STINT_INITIAL_FULL && quota->initial > capacity)
         return err_set(error, STINT_E_RANGE, "initial %u is more than the %u units there are",
@@ -118,6 +120,7 @@ static int initial_check(struct stint_quota *quota, struct stint_error *error)
 /* Two quotas that decide alike have the same hash, whatever their rule and time origin. */
 static void name_params(struct stint_quota *quota)
 {
+    assert(quota->derived.params_hash[0] == 0 && quota->derived.checked == 0);
     static const uint64_t no_secret[2] = {0, 0};
     struct stint_quota params = *quota;
     params.rule = 0;
@@ -155,17 +158,20 @@ int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
 
 bool stint_is_strict(const struct stint_quota *quota)
 {
+    assert(quota->algorithm <= STINT_CONCURRENCY);
     return quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_BUCKETS ||
            quota->algorithm == STINT_LOG;
 }
 
 uint8_t algorithm_when_full(const struct stint_quota *quota, uint8_t otherwise)
 {
+    assert(quota->when_full <= STINT_FULL_ALLOW && otherwise <= STINT_FULL_ALLOW);
     uint8_t policy = quota->when_full != STINT_FULL_DEFAULT ? quota->when_full : otherwise;
     if (policy == STINT_FULL_DEFAULT)
         policy = stint_is_strict(quota) ? STINT_FULL_INHERIT : STINT_FULL_EVICT;
     if (policy == STINT_FULL_EVICT && quota->algorithm == STINT_CONCURRENCY)
         policy = STINT_FULL_INHERIT;
+    assert(policy != STINT_FULL_DEFAULT);
     return policy;
 }
 

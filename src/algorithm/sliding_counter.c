@@ -28,6 +28,7 @@ struct sliding {
 /* The number's low bits are above `current` in lo, its high bits above `previous` in hi. */
 static struct word16 pack(const struct stint_quota *quota, const struct sliding *sliding)
 {
+    assert(quota->derived.count_bits > 0 && quota->derived.count_bits < 64);
     unsigned count_bits = quota->derived.count_bits, low_bits = 64 - count_bits;
     return (struct word16){
         .lo = sliding->number << count_bits | sliding->current,
@@ -48,6 +49,7 @@ static struct sliding unpack(const struct stint_quota *quota, const struct word1
 
 static uint64_t number_max(const struct stint_quota *quota)
 {
+    assert(2u * quota->derived.count_bits < STATE_BITS);
     unsigned bits = STATE_BITS - 2u * quota->derived.count_bits;
     return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
 }
@@ -55,7 +57,9 @@ static uint64_t number_max(const struct stint_quota *quota)
 static uint64_t number_at(const struct stint_quota *quota, uint64_t at_ns)
 {
     uint64_t number = mul_hi(at_ns, quota->derived.reciprocal); /* exact or one too low */
-    return number + (at_ns - number * quota->period_ns >= quota->period_ns);
+    number += at_ns - number * quota->period_ns >= quota->period_ns;
+    assert(at_ns - number * quota->period_ns < quota->period_ns);
+    return number;
 }
 
 static struct sliding at(const struct stint_quota *quota, const struct word16 *state,
@@ -77,6 +81,7 @@ static struct sliding at(const struct stint_quota *quota, const struct word16 *s
 /* The estimate rounded up to a unit: whole costs fit under it exactly when they fit unrounded. */
 static uint64_t estimate_up(const struct stint_quota *quota, const struct sliding *sliding)
 {
+    assert(sliding->elapsed_ns < quota->period_ns);
     if (sliding->previous == 0)
         return sliding->current;
     uint64_t left_ns = quota->period_ns - sliding->elapsed_ns;
@@ -107,6 +112,7 @@ static uint64_t fade_ns(const struct stint_quota *quota, uint64_t previous, uint
 static uint64_t fits_at(const struct stint_quota *quota, const struct sliding *sliding,
                         uint32_t cost)
 {
+    assert(cost <= quota->limit);
     uint64_t start_ns = sliding->number * quota->period_ns;
     if (sliding->current + cost <= quota->limit) {
         uint64_t space = quota->limit - cost - sliding->current;
@@ -163,6 +169,7 @@ static struct stint_decision count(const struct stint_quota *quota, struct word1
 static uint64_t chargeable(const struct stint_quota *quota, const struct sliding *sliding,
                            uint32_t cost)
 {
+    assert(quota->limit > 0);
     return min_u64(cost, sub_floor(2 * (uint64_t)quota->limit, estimate_up(quota, sliding)));
 }
 
@@ -174,6 +181,7 @@ static uint64_t chargeable(const struct stint_quota *quota, const struct sliding
 static struct stint_decision refund(const struct stint_quota *quota, struct word16 *state,
                                     struct sliding *sliding, const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_REFUND);
     uint64_t granted_in = number_at(quota, min_u64(ask->at_ns, ask->now_ns));
     uint64_t *counter = NULL;
     if (granted_in >= sliding->number)
@@ -182,6 +190,7 @@ static struct stint_decision refund(const struct stint_quota *quota, struct word
         counter = &sliding->previous;
     uint64_t units = counter == NULL ? 0 : min_u64(ask->cost, *counter);
     if (units > 0) {
+        assert(units <= *counter);
         *counter -= units;
         *state = pack(quota, sliding);
     }
@@ -224,6 +233,7 @@ static struct stint_decision sliding_counter_ask(const struct stint_quota *quota
 
 static uint64_t sliding_counter_expires_at(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct sliding sliding = unpack(quota, state);
     return expires_at(quota, &sliding);
 }
@@ -235,6 +245,7 @@ static uint64_t sliding_counter_expires_at(const struct stint_quota *quota, cons
  */
 static void sliding_counter_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct word16 *words = state;
     *words = (struct word16){0, 0};
     if (until_ns == 0 || quota->limit == 0)
@@ -254,6 +265,7 @@ static void sliding_counter_fill(const struct stint_quota *quota, void *state, u
 static bool sliding_counter_is_valid(const struct stint_quota *quota, const void *state,
                                      uint64_t now_ns)
 {
+    assert(now_ns <= STINT_NOW_MAX);
     const struct word16 *words = state;
     struct sliding sliding = unpack(quota, words);
     struct word16 packed = pack(quota, &sliding); /* differs if the number has too many bits */
@@ -265,6 +277,7 @@ static bool sliding_counter_is_valid(const struct stint_quota *quota, const void
 static size_t sliding_counter_held(const struct stint_quota *quota, const void *state,
                                    uint64_t now_ns, struct held_run *runs)
 {
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct sliding sliding = at(quota, state, now_ns);
     uint64_t start_ns = sliding.number * quota->period_ns;
     size_t n_runs = 0;
@@ -279,11 +292,13 @@ static size_t sliding_counter_held(const struct stint_quota *quota, const void *
 
 static uint64_t sliding_counter_own_ns(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     return unpack(quota, state).number * quota->period_ns;
 }
 
 static void sliding_counter_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
+    assert(at_ns <= STINT_NOW_MAX);
     struct word16 *words = state;
     struct sliding sliding = at(quota, words, at_ns);
     if (sliding.number <= number_max(quota))
@@ -292,6 +307,7 @@ static void sliding_counter_pass(const struct stint_quota *quota, void *state, u
 
 static int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
 {
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
     quota->derived.count_bits = (uint8_t)count_bits;
     quota->derived.state_size = 16;

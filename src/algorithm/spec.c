@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/ns.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define SHOWN_MAX 32 /* bytes of the user's text repeated in a message */
@@ -78,6 +79,7 @@ static struct shown show(struct span span)
 
 static unsigned column_of(const struct reader *reader, struct span at)
 {
+    assert(at.ptr >= reader->begin);
     return (unsigned)(at.ptr - reader->begin) + 1;
 }
 
@@ -93,6 +95,7 @@ static int expected(const struct reader *reader, struct span found, const char *
 static int unknown(const struct reader *reader, struct span word, const char *what,
                    const char *const *names, size_t n_names)
 {
+    assert(n_names > 0);
     int nearest = nearest_name(word, names, n_names);
     return err_set(reader->error, STINT_E_SYNTAX, "column %u: expected %s, found \"%s\"%s%s%s",
                    column_of(reader, word), what, show(word).text,
@@ -116,6 +119,7 @@ static struct span next_word(struct reader *reader)
     size_t len = 0;
     while (len < rest.len && !is_space(rest.ptr[len]))
         len++;
+    assert(len <= rest.len);
     reader->rest = span_of(rest.ptr + len, rest.len - len);
     return span_of(rest.ptr, len);
 }
@@ -132,6 +136,7 @@ static bool split(struct span word, char mark, struct span *before, struct span 
 
 static int index_of(struct span word, const char *const *names, size_t n_names)
 {
+    assert(names != NULL);
     for (size_t i = 0; i < n_names; i++)
         if (text_is(word, names[i]))
             return (int)i;
@@ -143,6 +148,7 @@ int spec_algorithm(struct span name, const char **nearest)
     int index = index_of(name, algorithm_names, N_ALGORITHMS);
     int guess = index >= 0 ? index : nearest_name(name, algorithm_names, N_ALGORITHMS);
     *nearest = guess >= 0 ? algorithm_names[guess] : NULL;
+    assert(index < 0 || guess == index);
     return index >= 0 ? algorithm_values[index] : 0;
 }
 
@@ -157,6 +163,7 @@ static int64_t digits_value(struct span text)
         if (value > UINT32_MAX)
             value = (uint64_t)UINT32_MAX + 1;
     }
+    assert(value <= (uint64_t)UINT32_MAX + 1);
     return text.len == 0 ? -1 : (int64_t)value;
 }
 
@@ -176,6 +183,7 @@ static int read_number(const struct reader *reader, struct span text, uint32_t m
 
 static int read_units(const struct reader *reader, struct span text, uint32_t min, uint32_t *number)
 {
+    assert(min <= UNIT_COUNT_MAX);
     if (digits_value(text) > UNIT_COUNT_MAX)
         return err_set(reader->error, STINT_E_RANGE,
                        "column %u: expected a number from %u to " UNIT_COUNT_MAX_TEXT
@@ -239,6 +247,7 @@ static int read_align(struct reader *reader, struct span value)
 /* Two digits below `end` at text[at]; -1 if there are none. */
 static int two_digits(struct span text, size_t at, int end)
 {
+    assert(end > 0 && end <= 100);
     int64_t value = at + 2 <= text.len ? digits_value(span_of(text.ptr + at, 2)) : -1;
     return value < end ? (int)value : -1;
 }
@@ -291,6 +300,7 @@ int spec_when_full(struct span name)
 
 const char *spec_when_full_name(uint8_t when_full)
 {
+    assert(when_full <= STINT_FULL_ALLOW);
     return when_full == STINT_FULL_DEFAULT ? NULL : when_full_names[when_full - 1];
 }
 
@@ -336,6 +346,7 @@ static const struct option {
 
 static int read_option(struct reader *reader, struct span word)
 {
+    assert(reader->quota.algorithm >= STINT_WINDOW);
     struct span name, value;
     if (!split(word, '=', &name, &value))
         return expected(reader, word, "an option as name=value");
@@ -360,6 +371,7 @@ static int read_option(struct reader *reader, struct span word)
 
 static int read_calendar_period(struct reader *reader)
 {
+    assert(reader->is_calendar);
     static const char *const lengths[] = {"d", "w", "mo", "y"};
     struct span length = reader->period;
     if (length.len > 0 && length.ptr[0] == '1')
@@ -420,6 +432,7 @@ static int read_promise(struct reader *reader)
 
 int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_error *error)
 {
+    assert(quota != NULL && spec != NULL);
     struct span text = text_span(spec);
     struct reader reader = {.error = error, .begin = text.ptr, .rest = text};
     memset(&reader.quota, 0, sizeof(reader.quota)); /* including the padding */
@@ -439,12 +452,14 @@ int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_
     if (code != STINT_OK)
         return err_set(error, code, "column %u: %s", column_of(&reader, reader.amount),
                        why.message);
+    assert(reader.quota.derived.checked);
     *quota = reader.quota;
     return STINT_OK;
 }
 
 static void format_options(struct buf *buf, const struct stint_quota *quota)
 {
+    assert(quota->derived.checked && quota->when_full <= STINT_FULL_ALLOW);
     if (quota->algorithm == STINT_GCRA && quota->burst != quota->limit)
         buf_add(buf, " burst=%u", (unsigned)quota->burst);
     if (quota->resolution > 0)
@@ -469,6 +484,7 @@ static void format_options(struct buf *buf, const struct stint_quota *quota)
 
 void spec_format_offset(struct buf *buf, int32_t offset_s)
 {
+    assert(offset_s > -24 * 3600 && offset_s < 24 * 3600);
     int magnitude_s = offset_s < 0 ? -offset_s : offset_s;
     buf_add(buf, "%c%02d:%02d", offset_s < 0 ? '-' : '+', magnitude_s / 3600,
             magnitude_s / 60 % 60);
@@ -478,6 +494,7 @@ void spec_format_offset(struct buf *buf, int32_t offset_s)
 
 static void format_align(struct buf *buf, const struct stint_quota *quota)
 {
+    assert(quota->align <= STINT_ALIGN_YEAR);
     if (quota->align == STINT_ALIGN_FIRST_USE)
         buf_add(buf, " align=first_use");
     if (quota->align < STINT_ALIGN_DAY)
@@ -491,6 +508,7 @@ static void format_align(struct buf *buf, const struct stint_quota *quota)
 
 size_t stint_quota_format(const struct stint_quota *quota, char *text, size_t text_size)
 {
+    assert(quota->derived.checked);
     static const char *const calendar_periods[] = {
         [STINT_ALIGN_DAY] = "1d",
         [STINT_ALIGN_WEEK] = "1w",

@@ -5,12 +5,14 @@
 
 #include "base/span.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 /* memchr() reads only up to the terminator, whatever its limit. */
 static inline struct span text_span(const char *text)
 {
+    assert(text != NULL);
     const char *end = memchr(text, '\0', PTRDIFF_MAX);
     return span_of(text, (size_t)(end - text));
 }

@@ -42,6 +42,7 @@
 /* now * M fits 64 bits because now < 2^59 and M <= 24. */
 static inline uint64_t window_slot_of(const struct stint_quota *quota, uint64_t time_ns)
 {
+    assert(quota->period_ns > 0);
     uint64_t scaled = time_ns * quota->resolution;
     uint64_t slot = mul_hi(scaled, quota->derived.reciprocal); /* exact or one too low */
     return slot + (scaled - slot * quota->period_ns >= quota->period_ns);
@@ -50,6 +51,7 @@ static inline uint64_t window_slot_of(const struct stint_quota *quota, uint64_t 
 /* The first instant of a slot, ceil(slot * W / M). The slot of any now, and the next, fit. */
 static inline uint64_t window_slot_start(const struct stint_quota *quota, uint64_t slot)
 {
+    assert(quota->resolution >= WINDOW_SLOTS_MIN && quota->resolution <= WINDOW_SLOTS_MAX);
     uint64_t scaled = slot * quota->period_ns;
     /* Less one, it is exact or one too low for every 64-bit number. */
     uint64_t start = mul_hi(scaled, window_inverse[quota->resolution] - 1);
@@ -134,6 +136,7 @@ static inline bool window_age(const struct stint_quota *quota, struct window *wi
         if (window_stars(quota, window) == 0)
             window->rest = 0;
     }
+    assert(window_fits_together(quota, window));
     return false;
 }
 
@@ -166,6 +169,7 @@ static inline void window_take(const struct stint_quota *quota, struct window *w
 /* Empties the oldest bunch, whose units still count, and opens it again in the newest slot. */
 static void window_displace(const struct stint_quota *quota, struct window *window)
 {
+    assert(window_stars(quota, window) == quota->derived.bunches);
     window->string = window_string_drop_oldest(window->string) << 1;
     if (window->place > 0)
         window->place = window->place == 1 ? quota->derived.bunches : window->place - 1;
@@ -177,6 +181,7 @@ static void window_displace(const struct stint_quota *quota, struct window *wind
 /* Records units whether they fit or not; loops at most once per bunch. */
 static void window_charge(const struct stint_quota *quota, struct window *window, uint32_t units)
 {
+    assert(units > 0);
     uint64_t displaced = window->displaced;
     window->displaced = 0;
     uint32_t fitting = (uint32_t)min_u64(units, window_free(quota, window));
@@ -192,12 +197,14 @@ static void window_charge(const struct stint_quota *quota, struct window *window
     uint32_t bunch = quota->derived.bunch;
     displaced += window->displaced + ((uint64_t)units + bunch - 1) / bunch;
     window->displaced = (uint32_t)min_u64(displaced, window_displaced_max(quota));
+    assert(window_fits_together(quota, window));
 }
 
 /* When enough of the oldest bunches have come back for a cost that is not free now. */
 static uint64_t window_free_at(const struct stint_quota *quota, const struct window *window,
                                uint32_t cost)
 {
+    assert(cost <= quota->limit);
     /* Displaced units come back with the oldest bunch at the latest. */
     uint32_t stars = window_stars(quota, window);
     uint32_t missing = (uint32_t)sub_floor(cost, window_empty(quota, window));
@@ -216,6 +223,7 @@ static uint64_t window_free_at(const struct stint_quota *quota, const struct win
 static uint32_t window_refund(const struct stint_quota *quota, struct window *window,
                               const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_REFUND);
     uint64_t at_slot = ask->at_ns == STINT_NEVER_NS
                            ? window->slot
                            : window_slot_of(quota, min_u64(ask->at_ns, ask->now_ns));
@@ -289,6 +297,7 @@ static __attribute__((noinline)) struct stint_decision
 window_ask_slow(const struct stint_quota *quota, struct window *window, const struct stint_ask *ask,
                 bool *store)
 {
+    assert(ask->verb != STINT_TAKE);
     bool was_damaged = window_age(quota, window, window_slot_of(quota, ask->now_ns));
     uint32_t free = window_free(quota, window), granted = ask->cost;
     *store = was_damaged && ask->verb != STINT_PEEK;
@@ -440,6 +449,7 @@ __attribute__((always_inline)) static inline bool window_take_whole(const struct
         window_take(quota, window, cost);
         expires_ns = window_slot_end(quota, window->slot);
     }
+    assert(window_fits_together(quota, window));
     algorithm_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
     decision->retry_after_ns = 0;
     decision->reset_after_ns = sub_floor(expires_ns, now_ns);
@@ -450,6 +460,7 @@ void window8_take(const struct stint_quota *quota, uint64_t *state, uint64_t now
                   struct stint_decision *decision)
 {
     struct window window = window8_unpack(quota, *state);
+    assert(quota->derived.state_size == 8);
     if (window_take_whole(quota, &window, now_ns, cost, decision))
         *state = window8_pack(quota, &window);
 }
@@ -458,6 +469,7 @@ void window16_take(const struct stint_quota *quota, struct word16 *state, uint64
                    uint32_t cost, struct stint_decision *decision)
 {
     struct window window = window16_unpack(quota, *state);
+    assert(quota->derived.state_size == 16 && state->hi >> WINDOW16_HI_BITS == 0);
     if (window_take_whole(quota, &window, now_ns, cost, decision))
         *state = window16_pack(quota, &window);
 }
@@ -465,6 +477,7 @@ void window16_take(const struct stint_quota *quota, struct word16 *state, uint64
 __attribute__((always_inline)) static inline struct window
 window_load(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->derived.state_size == 8 || quota->derived.state_size == 16);
     const uint64_t *word = state;
     const struct word16 *words = state;
     return quota->derived.state_size == 8 ? window8_unpack(quota, *word)
@@ -484,6 +497,7 @@ static void window_store(const struct stint_quota *quota, void *state, const str
 static struct stint_decision window_ask_take(const struct stint_quota *quota, void *state,
                                              const struct stint_ask *ask)
 {
+    assert(ask->verb == STINT_TAKE);
     struct stint_decision decision;
     if (quota->derived.state_size == 8) {
         if (!window8_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
@@ -497,11 +511,13 @@ static struct stint_decision window_ask_take(const struct stint_quota *quota, vo
 static struct stint_decision window_ask(const struct stint_quota *quota, void *state,
                                         const struct stint_ask *ask)
 {
+    assert(quota->algorithm == STINT_WINDOW);
     bool store;
     if (ask->verb == STINT_TAKE)
         return window_ask_take(quota, state, ask);
     struct window window = window_load(quota, state);
     struct stint_decision decision = window_ask_slow(quota, &window, ask, &store);
+    assert(!store || window_fits_together(quota, &window));
     if (store)
         window_store(quota, state, &window);
     return decision;
@@ -509,12 +525,14 @@ static struct stint_decision window_ask(const struct stint_quota *quota, void *s
 
 static uint64_t window_state_expires_at(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->algorithm == STINT_WINDOW);
     struct window window = window_load(quota, state);
     return window_expires_at(quota, &window);
 }
 
 static void window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
+    assert(quota->algorithm == STINT_WINDOW);
     struct window window = window_full(quota, until_ns);
     window_store(quota, state, &window);
 }
@@ -522,18 +540,21 @@ static void window_fill(const struct stint_quota *quota, void *state, uint64_t u
 static size_t window_state_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                                 struct held_run *runs)
 {
+    assert(quota->algorithm == STINT_WINDOW);
     struct window window = window_load(quota, state);
     return window_held(quota, &window, now_ns, runs);
 }
 
 static uint64_t window_own_ns(const struct stint_quota *quota, const void *state)
 {
+    assert(quota->algorithm == STINT_WINDOW);
     struct window window = window_load(quota, state);
     return window.string == 0 ? 0 : window_slot_start(quota, window.slot);
 }
 
 static void window_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
+    assert(at_ns <= STINT_NOW_MAX);
     struct window window = window_load(quota, state);
     window_age(quota, &window, window_slot_of(quota, at_ns));
     window_store(quota, state, &window);
@@ -545,6 +566,7 @@ static void window_pass(const struct stint_quota *quota, void *state, uint64_t a
 static size_t window_groups(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                             struct held_group *groups)
 {
+    assert(quota->algorithm == STINT_WINDOW);
     struct held_run found[HELD_RUNS_MAX], *runs = found;
     struct window window = window_load(quota, state);
     window_age(quota, &window, window_slot_of(quota, now_ns));
@@ -586,6 +608,7 @@ static bool window_can_be(const struct stint_quota *quota, const struct window *
 
 static bool window_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
+    assert(now_ns <= STINT_NOW_MAX);
     struct window window = window_load(quota, state);
     _Alignas(16) unsigned char packed[sizeof(struct word16)];
     window_store(quota, packed, &window); /* differs if the slot does not fit */
@@ -620,6 +643,7 @@ static unsigned window_displaced_bits(const struct window_layout *layout, uint64
 
 static struct window_layout window_layout(uint32_t limit, uint32_t resolution, uint64_t period_ns)
 {
+    assert(resolution > 0 && period_ns > 0);
     struct window_layout layout = {.bunch = 1};
     if (limit > 0) {
         layout.bunch = (uint32_t)(((uint64_t)limit + resolution - 1) / resolution);
@@ -642,6 +666,7 @@ static struct window_layout window_layout(uint32_t limit, uint32_t resolution, u
 /* Half the range of these bits must last SLOT_LIFE_NS. */
 static unsigned window_slot_bits_needed(uint64_t period_ns, uint32_t resolution)
 {
+    assert(resolution >= WINDOW_SLOTS_MIN && period_ns > 0);
     return bit_length(mul_div(SLOT_LIFE_NS, resolution, period_ns)) + 1;
 }
 

@@ -9,6 +9,8 @@
 #include "algorithm/algorithm.h"
 #include "algorithm/window_string.h"
 
+#include <assert.h>
+
 #define WINDOW16_HI_BITS (64 - WORD16_STORE_BITS)
 #define WINDOW_DISPLACED_BITS_MAX 5
 
@@ -34,12 +36,14 @@ static const uint64_t window_inverse[WINDOW_SLOTS_MAX + 1] = {
 
 static inline uint32_t window_bars(const struct stint_quota *quota)
 {
+    assert(quota->resolution > 0 && quota->resolution <= WINDOW_SLOTS_MAX);
     return quota->resolution + 1;
 }
 
 /* Units of the short bunch; q where all are alike, and then its position is not kept. */
 static inline uint32_t window_short(const struct stint_quota *quota)
 {
+    assert(quota->derived.bunch > 0);
     return quota->limit - quota->derived.bunch * (quota->derived.bunches - 1);
 }
 
@@ -67,11 +71,13 @@ static inline uint32_t window_free(const struct stint_quota *quota, const struct
 
 static inline uint32_t window_string_bits(const struct stint_quota *quota)
 {
+    assert(quota->resolution <= WINDOW_SLOTS_MAX);
     return 2 * quota->resolution + 1;
 }
 
 static inline uint64_t window_mask(unsigned bits)
 {
+    assert(bits < 64);
     return (UINT64_C(1) << bits) - 1;
 }
 
@@ -81,6 +87,7 @@ static inline uint64_t window_mask(unsigned bits)
  */
 static inline unsigned window_displaced_at(const struct stint_quota *quota)
 {
+    assert(quota->derived.slot_bits >= quota->derived.displaced_bits);
     return (unsigned)quota->derived.slot_bits - quota->derived.displaced_bits;
 }
 
@@ -136,6 +143,7 @@ static inline bool window_take_quick(const struct stint_quota *quota, struct win
                                      uint64_t now_ns, uint32_t cost,
                                      struct stint_decision *decision)
 {
+    assert(now_ns <= STINT_NOW_MAX && quota->resolution <= WINDOW_SLOTS_MAX);
     uint64_t past = now_ns * quota->resolution - window->slot * quota->period_ns;
     if (cost - 1 >= window->rest || (window->string & 1) != 0 || past >= quota->period_ns ||
         window->displaced > 0)
@@ -152,6 +160,7 @@ static inline bool window8_take_quick(const struct stint_quota *quota, uint64_t 
                                       uint64_t now_ns, uint32_t cost,
                                       struct stint_decision *decision)
 {
+    assert(quota->derived.state_size == 8);
     struct window window = window8_unpack(quota, *state);
     if (!window_take_quick(quota, &window, now_ns, cost, decision))
         return false;
@@ -163,6 +172,7 @@ static inline bool window16_take_quick(const struct stint_quota *quota, struct w
                                        uint64_t now_ns, uint32_t cost,
                                        struct stint_decision *decision)
 {
+    assert(quota->derived.state_size == 16 && state->hi >> WINDOW16_HI_BITS == 0);
     struct window window = window16_unpack(quota, *state);
     if (!window_take_quick(quota, &window, now_ns, cost, decision))
         return false;

@@ -21,6 +21,7 @@ _Static_assert(2 * WINDOW_SLOTS_MAX + 1 < 64, "a string is one word and never al
 
 static inline uint64_t window_string_empty(unsigned bars)
 {
+    assert(bars < 64);
     return (UINT64_C(1) << bars) - 1;
 }
 
@@ -41,6 +42,7 @@ static inline unsigned window_string_newest_age(uint64_t string)
  */
 static inline uint64_t window_string_touch(uint64_t string)
 {
+    assert(string != 0);
     return string + (~string & (string + 1)) - 1;
 }
 
@@ -48,6 +50,7 @@ static inline uint64_t window_string_touch(uint64_t string)
 static inline uint64_t window_string_age(uint64_t string, unsigned bars, uint64_t n_slots,
                                          unsigned *stars_dropped)
 {
+    assert(string != 0 && bars > 0);
     *stars_dropped = 0;
     if (n_slots >= bars) {
         *stars_dropped = window_string_stars(string, bars);
@@ -80,6 +83,7 @@ struct window_string_walk {
 
 static inline struct window_string_walk window_string_walk(uint64_t string)
 {
+    assert(string != 0);
     return (struct window_string_walk){.aligned = string << (64 - bit_length(string))};
 }
 
@@ -93,6 +97,7 @@ static inline void window_string_next(struct window_string_walk *walk)
 
 static inline uint64_t window_string_without(uint64_t string, uint64_t star)
 {
+    assert((star & (star - 1)) == 0 && star != 0);
     uint64_t newer = string & (star - 1);
     return ((string >> 1) & ~(star - 1)) | newer;
 }

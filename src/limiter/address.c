@@ -3,6 +3,7 @@
 #include "base/err.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <string.h>
 
 #define ADDRESS_MAX 128 /* a full IPv6 address, a zone, brackets and a port */
@@ -10,6 +11,7 @@
 /* Removes brackets, a port and a zone; false for what cannot be an address. */
 static bool bare_address(char *text, const char *address, size_t len)
 {
+    assert(text != NULL);
     if (len == 0 || len >= ADDRESS_MAX || memchr(address, '\0', len) != NULL)
         return false;
     memcpy(text, address, len);
@@ -33,6 +35,7 @@ static bool bare_address(char *text, const char *address, size_t len)
 
 static void keep_bits(unsigned char *bytes, size_t n_bytes, unsigned bits)
 {
+    assert(bits <= 8 * n_bytes);
     for (size_t i = 0; i < n_bytes; i++) {
         unsigned kept = bits > 8 * i ? bits - 8 * (unsigned)i : 0;
         if (kept < 8)
@@ -43,6 +46,7 @@ static void keep_bits(unsigned char *bytes, size_t n_bytes, unsigned bits)
 int stint_address_key(char *text, size_t text_size, const char *address, size_t address_len,
                       unsigned v4_bits, unsigned v6_bits)
 {
+    assert(text != NULL);
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
     char bare[ADDRESS_MAX];
     unsigned char bytes[16];

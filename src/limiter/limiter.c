@@ -4,9 +4,12 @@
 
 #include "base/wide_int.h"
 
+#include <assert.h>
+
 static struct stint_decision ask_one(struct stint_table *table, const struct stint_item *item,
                                      uint8_t verb, uint64_t at_ns, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = item->cost, .verb = verb};
     return table_ask(table, item->quota, item->key, item->key_len, &ask, NULL, NULL);
 }
@@ -14,6 +17,7 @@ static struct stint_decision ask_one(struct stint_table *table, const struct sti
 struct stint_decision stint_take_all(struct stint_table *table, const struct stint_item *items,
                                      size_t n_items, uint64_t now_ns)
 {
+    assert(items != NULL || n_items == 0);
     struct list list;
     if (n_items == 1)
         return ask_one(table, items, STINT_TAKE, 0, now_ns);
@@ -25,6 +29,7 @@ struct stint_decision stint_take_all(struct stint_table *table, const struct sti
 struct stint_decision stint_take_upto(struct stint_table *table, const struct stint_item *items,
                                       size_t n_items, uint64_t now_ns)
 {
+    assert(items != NULL || n_items == 0);
     struct list list;
     if (n_items == 1)
         return ask_one(table, items, STINT_TAKE_UPTO, 0, now_ns);
@@ -45,6 +50,7 @@ struct stint_decision stint_take_upto(struct stint_table *table, const struct st
 struct stint_decision stint_peek(struct stint_table *table, const struct stint_item *items,
                                  size_t n_items, uint64_t now_ns)
 {
+    assert(items != NULL || n_items == 0);
     struct list list;
     if (!list_init(&list, table, items, n_items, now_ns))
         return algorithm_never(0);
@@ -56,6 +62,7 @@ struct stint_decision stint_peek(struct stint_table *table, const struct stint_i
 static struct stint_decision move_all(struct stint_table *table, const struct stint_item *items,
                                       size_t n_items, uint8_t verb, uint64_t at_ns, uint64_t now_ns)
 {
+    assert(verb == STINT_CHARGE || verb == STINT_REFUND);
     struct list list;
     if (!list_init(&list, table, items, n_items, now_ns))
         return algorithm_never(0);
@@ -83,6 +90,7 @@ struct stint_decision stint_refund(struct stint_table *table, const struct stint
 int stint_block(struct stint_table *table, const void *key, size_t key_len, uint64_t until_ns,
                 uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     if (key_len > STINT_KEY_MAX || until_ns > STINT_NOW_MAX)
         return STINT_E_RANGE;
     return table_block(table, table_block_hash(table, key, key_len), until_ns,
@@ -92,6 +100,7 @@ int stint_block(struct stint_table *table, const void *key, size_t key_len, uint
 void stint_reset(struct stint_table *table, const struct stint_quota *quota, const void *key,
                  size_t key_len, uint64_t now_ns)
 {
+    assert(quota->derived.checked);
     (void)now_ns;
     struct hash128 hash = table_hash(table, quota, key, key_len);
     table_unblock(table, table_block_hash(table, key, key_len));
@@ -102,6 +111,7 @@ void stint_reset(struct stint_table *table, const struct stint_quota *quota, con
 int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
                     const struct stint_quota *to, const void *key, size_t key_len, uint64_t now_ns)
 {
+    assert(from->derived.checked);
     int code = table_accepts(table, to, key_len, NULL);
     if (code != 0)
         return code;

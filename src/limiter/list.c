@@ -12,6 +12,17 @@
 
 #include <assert.h>
 
+bool list_is_valid(const struct list *list)
+{
+    bool is_valid = list->table != NULL && list->n_parts <= STINT_ITEMS_MAX &&
+                    list->n_items <= STINT_ITEMS_MAX && list->n_parts > 0;
+    for (size_t i = 0; is_valid && i < list->n_items; i++)
+        is_valid = list->part_of[i] < list->n_parts;
+    for (size_t i = 0; is_valid && i < list->n_parts; i++)
+        is_valid = list->parts[i].quota != NULL && list->parts[i].times > 0;
+    return is_valid;
+}
+
 static bool same_state(const struct list_part *a, const struct list_part *b)
 {
     return a->hash.lo == b->hash.lo && a->hash.hi == b->hash.hi &&
@@ -20,6 +31,7 @@ static bool same_state(const struct list_part *a, const struct list_part *b)
 
 static bool add_part(struct list *list, const struct stint_item *item, uint8_t index)
 {
+    assert(index < STINT_ITEMS_MAX);
     struct list_part part = {.quota = item->quota,
                              .key = item->key,
                              .key_len = item->key_len,
@@ -45,6 +57,7 @@ static bool add_part(struct list *list, const struct stint_item *item, uint8_t i
 bool list_init(struct list *list, struct stint_table *table, const struct stint_item *items,
                size_t n_items, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     list->table = table;
     list->n_parts = 0;
     list->n_items = n_items;
@@ -60,6 +73,7 @@ bool list_init(struct list *list, struct stint_table *table, const struct stint_
 
 void list_init_hashed(struct list *list, struct stint_table *table, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     list->table = table;
     list->n_parts = 0;
     list->n_items = 0;
@@ -88,6 +102,7 @@ static struct stint_decision ask_table(const struct list *list, const struct lis
 static struct stint_decision ask_part(const struct list *list, struct list_part *part, uint8_t verb,
                                       uint32_t cost, uint64_t at_ns)
 {
+    assert(part >= list->parts && part < list->parts + list->n_parts);
     struct stint_ask ask = {.now_ns = list->now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
     bool holds = part->quota->algorithm == STINT_CONCURRENCY && verb == STINT_TAKE;
     part->decision = ask_table(list, part, &ask, &part->undo, holds ? &part->holder : NULL);
@@ -96,23 +111,27 @@ static struct stint_decision ask_part(const struct list *list, struct list_part 
 
 void list_ask(struct list *list, uint8_t verb, uint64_t at_ns)
 {
+    assert(list_is_valid(list));
     for (size_t i = 0; i < list->n_parts; i++)
         ask_part(list, &list->parts[i], verb, list->parts[i].cost, at_ns);
 }
 
 struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb, uint64_t at_ns)
 {
+    assert(list_is_valid(list) && part < list->n_parts);
     return ask_part(list, &list->parts[part], verb, list->parts[part].cost, at_ns);
 }
 
 bool list_has_less(const struct stint_decision *a, const struct stint_decision *b)
 {
+    assert(a->outcome <= STINT_NEVER && b->outcome <= STINT_NEVER);
     return (uint64_t)a->remaining * (b->limit > 0 ? b->limit : 1) <
            (uint64_t)b->remaining * (a->limit > 0 ? a->limit : 1);
 }
 
 struct stint_decision list_sum(const struct list *list)
 {
+    assert(list->n_parts > 0 && list->n_parts <= STINT_ITEMS_MAX);
     const struct list_part *binding = &list->parts[0];
     uint64_t retry_after_ns = 0;
     uint8_t stored = 1;
@@ -137,6 +156,7 @@ struct stint_decision list_sum(const struct list *list)
 /* Gives back what a part of a refused request was charged. */
 static void take_back(const struct list *list, struct list_part *part, uint32_t units)
 {
+    assert(part->quota != NULL);
     uint32_t returned = 0;
     if (part->holder != 0)
         table_release(list->table, part->quota, part->hash, list->now_ns, part->holder, &returned);
@@ -153,6 +173,7 @@ static void take_back(const struct list *list, struct list_part *part, uint32_t 
 
 void list_take_back(struct list *list, size_t n)
 {
+    assert(n <= list->n_parts);
     while (n-- > 0)
         take_back(list, &list->parts[n], list->parts[n].cost);
 }
@@ -160,6 +181,7 @@ void list_take_back(struct list *list, size_t n)
 /* Charges `each` times the part's multiplicity, or its own cost where `each` is 0. */
 static bool charge_all(struct list *list, uint32_t each)
 {
+    assert(list_is_valid(list));
     for (size_t i = 0; i < list->n_parts; i++) {
         struct list_part *part = &list->parts[i];
         uint32_t cost = each > 0 ? each * part->times : part->cost;
@@ -176,6 +198,7 @@ static bool charge_all(struct list *list, uint32_t each)
 
 struct stint_decision list_take(struct list *list)
 {
+    assert(list_is_valid(list));
     if (list->n_parts > 1) {
         list_ask(list, STINT_PEEK, 0);
         struct stint_decision sum = list_sum(list);
@@ -189,6 +212,7 @@ struct stint_decision list_take(struct list *list)
 /* How often one unit of each of its equal items fits a part: what a peek leaves, and that one. */
 static uint32_t space_in(struct list *list, struct list_part *part)
 {
+    assert(part->times > 0);
     struct stint_decision peek = ask_part(list, part, STINT_PEEK, part->times, 0);
     return peek.outcome == STINT_ALLOW ? peek.remaining / part->times + 1 : 0;
 }
@@ -200,6 +224,8 @@ static uint32_t space_in(struct list *list, struct list_part *part)
  */
 struct stint_decision list_take_upto(struct list *list, uint32_t most)
 {
+    assert(list_is_valid(list));
+    assert(most > 0);
     struct stint_decision refused = {.outcome = STINT_DENY};
     uint32_t failed = 0;
     for (;;) {
@@ -214,6 +240,7 @@ struct stint_decision list_take_upto(struct list *list, uint32_t most)
             return refused;
         bool charged = charge_all(list, each);
         struct stint_decision sum = list_sum(list);
+        assert(each <= most);
         if (charged) {
             sum.granted = each;
             return sum;

@@ -31,6 +31,9 @@ struct list {
     bool is_hashed; /* by list_init_hashed() */
 };
 
+/* Between calls: parts and items are within their bounds, and each item has a part. */
+bool list_is_valid(const struct list *list);
+
 /* False for a request that can never be allowed: empty, too long, or a cost that overflows. */
 bool list_init(struct list *list, struct stint_table *table, const struct stint_item *items,
                size_t n_items, uint64_t now_ns);

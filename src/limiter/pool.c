@@ -6,6 +6,7 @@
 #include "base/wide_int.h"
 #include "table/cooldown.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,22 @@ static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key 
 #define POOL_TWEAK                                                                                 \
     UINT64_C(0x6c6f6f70) /* separates hashes of pools' and keys' names from all rules */
 #define LOCK_WRITER (UINT32_C(1) << 31)
+
+bool pool_key_is_valid(const struct pool_key *key)
+{
+    return key->name != NULL && key->kept != NULL && key->n_quotas >= 1 &&
+           key->n_quotas <= STINT_POOL_QUOTAS_MAX && key->weight >= 1 &&
+           key->weight <= STINT_POOL_WEIGHT_MAX;
+}
+
+bool pool_is_valid(const struct stint_pool *pool)
+{
+    return pool->table != NULL && pool->record != NULL && pool->by_name != NULL &&
+           pool->by_age != NULL && pool->by_turn != NULL && pool->n_keys <= pool->keys_max &&
+           pool->n_keys <= pool->ages && pool->order <= STINT_LEAST_USED &&
+           pool->name_len <= STINT_POOL_NAME_MAX && pool->round[0] == 0 &&
+           pool->round[1] == pool->n_keys;
+}
 
 /* ---- The lock -------------------------------------------------------------------------------- */
 
@@ -38,6 +55,7 @@ void pool_lock_shared(struct stint_pool *pool)
 void pool_unlock_shared(struct stint_pool *pool)
 {
     /* release: a writer comes after everything that was read. */
+    assert((__atomic_load_n(&pool->lock, __ATOMIC_RELAXED) & ~LOCK_WRITER) > 0);
     __atomic_fetch_sub(&pool->lock, 1, __ATOMIC_RELEASE);
 }
 
@@ -84,6 +102,7 @@ static int check_name(const char *name, size_t least, size_t *len, const char *w
 /* Each name follows its length, so that no two lists of names are the same bytes. */
 static struct hash128 hash_names(const struct stint_pool *pool, const char *name, size_t len)
 {
+    assert(len <= STINT_POOL_NAME_MAX);
     unsigned char bytes[2 * (STINT_POOL_NAME_MAX + 1)];
     size_t n = 0;
     bytes[n++] = (unsigned char)pool->name_len;
@@ -98,6 +117,7 @@ static struct hash128 hash_names(const struct stint_pool *pool, const char *name
 static struct hash128 hash_state(const struct stint_pool *pool, const struct pool_key *key,
                                  const struct stint_quota *quota)
 {
+    assert(pool_key_is_valid(key));
     const uint64_t bytes[2] = {key->hash.lo, key->hash.hi};
     return table_hash(pool->table, quota, bytes, sizeof(bytes));
 }
@@ -140,6 +160,7 @@ static size_t place_of(struct pool_key *const *keys, size_t n, const struct pool
 
 static void insert(struct pool_key **keys, size_t n, struct pool_key *key, pool_compare *compare)
 {
+    assert(n == 0 || keys[n - 1] != key);
     size_t at = place_of(keys, n, key, compare);
     memmove(&keys[at + 1], &keys[at], (n - at) * sizeof(struct pool_key *));
     keys[at] = key;
@@ -148,12 +169,14 @@ static void insert(struct pool_key **keys, size_t n, struct pool_key *key, pool_
 static void take_out(struct pool_key **keys, size_t n, const struct pool_key *key,
                      pool_compare *compare)
 {
+    assert(n > 0);
     size_t at = place_of(keys, n, key, compare);
     memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(struct pool_key *));
 }
 
 size_t pool_age_index(const struct stint_pool *pool, uint64_t age)
 {
+    assert(pool_is_valid(pool));
     const struct pool_key wanted = {.age = age};
     return place_of(pool->by_age, pool->n_keys, &wanted, compare_ages);
 }
@@ -169,6 +192,7 @@ static struct pool_key *find_name(const struct stint_pool *pool, const char *nam
 
 struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct stint_error *error)
 {
+    assert(pool_is_valid(pool));
     struct pool_key *key = name != NULL ? find_name(pool, name) : NULL;
     if (key == NULL)
         err_set(error, STINT_E_GONE, "the pool has no key %.*s", STINT_POOL_NAME_MAX,
@@ -179,6 +203,8 @@ struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct sti
 /* `by` is 1 to add a key, -1 to remove it. */
 static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
 {
+    assert(by == 1 || by == -1);
+    assert(pool_is_valid(pool));
     for (uint32_t pass = 1; pass <= STINT_POOL_WEIGHT_MAX; pass++)
         pool->round[pass] += (uint64_t)by * min_u64(pass, key->weight);
     if (by > 0) {
@@ -193,6 +219,7 @@ static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
         pool->n_keys--;
     }
     pool->wait = (struct pool_wait){0};
+    assert(pool_is_valid(pool));
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
@@ -214,6 +241,7 @@ static int check_options(struct stint_table *table, const struct stint_pool_opti
 
 static bool allocate(struct stint_pool *pool)
 {
+    assert(pool->keys_max > 0);
     pool->by_name = calloc(pool->keys_max, sizeof(struct pool_key *));
     pool->by_turn = calloc(pool->keys_max, sizeof(struct pool_key *));
     pool->by_age = calloc(pool->keys_max, sizeof(struct pool_key *));
@@ -225,6 +253,7 @@ static bool allocate(struct stint_pool *pool)
 int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
                     const struct stint_pool_options *options, struct stint_error *error)
 {
+    assert(pool != NULL && table_is_valid(table));
     static const struct stint_pool_options defaults;
     size_t name_len;
     if (options == NULL)
@@ -249,12 +278,14 @@ int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
         stint_pool_close(made);
         return code;
     }
+    assert(pool_is_valid(made));
     *pool = made;
     return 0;
 }
 
 static void free_key(struct pool_key *key)
 {
+    assert(key != NULL);
     free(key->kept);
     free(key);
 }
@@ -283,6 +314,7 @@ void stint_pool_close(struct stint_pool *pool)
 static int own_quota(struct stint_pool *pool, const struct stint_quota *quota,
                      struct stint_quota *own, struct stint_error *error)
 {
+    assert(own != quota);
     if (quota->derived.checked != 1)
         return err_set(error, STINT_E_MISMATCH, "the quota was not checked: stint_quota_check()");
     if (quota->algorithm == STINT_CONCURRENCY)
@@ -338,6 +370,7 @@ static int make_key(struct stint_pool *pool, const struct stint_pool_key *from,
     key->weight = from->weight > 0 ? from->weight : 1;
     key->n_quotas = (uint32_t)from->n_quotas;
     key->hash = hash_names(pool, key->name, len);
+    assert(pool_key_is_valid(key));
     code = copy_quotas(pool, key, from, error);
     if (code != 0)
         free_key(key);
@@ -349,6 +382,7 @@ static int make_key(struct stint_pool *pool, const struct stint_pool_key *from,
 /* Reuses the name that a removed key of the same name left. */
 static void take_old_name(struct stint_pool *pool, struct pool_key *key)
 {
+    assert(pool_key_is_valid(key));
     struct pool_name **at = &pool->old_names;
     while (*at != NULL && strcmp((*at)->text, key->name) != 0)
         at = &(*at)->after;
@@ -416,6 +450,8 @@ int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns
 struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
                                    uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns)
 {
+    assert(pool_is_valid(pool));
+    assert(pool_key_is_valid(key));
     struct list list;
     if (key->n_quotas == 1 && verb == STINT_TAKE)
         return table_take_hash(pool->table, &key->quotas[0], key->states[0], cost, now_ns);
@@ -439,6 +475,7 @@ struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_ke
 int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cost,
                          uint64_t granted_at_ns, uint64_t now_ns, uint32_t *given_back)
 {
+    assert(pool != NULL);
     uint32_t returned = 0;
     if (now_ns > STINT_NOW_MAX)
         return STINT_E_RANGE;
@@ -485,6 +522,7 @@ static uint64_t round_up(uint64_t ns)
 /* 1 s, 2 s, 4 s, … 1 h. */
 static uint64_t back_off_ns(uint64_t failures)
 {
+    assert(failures <= FAILURES_MAX || failures == FAILURES_OUT);
     if (failures == 0)
         return 0;
     return failures > 12 ? BACK_OFF_MAX_NS
@@ -494,6 +532,7 @@ static uint64_t back_off_ns(uint64_t failures)
 /* A length by its first 6 binary digits: a longer one never has a lower code. */
 static uint64_t length_code(uint64_t length_ns)
 {
+    assert(length_ns <= NS_PER_YEAR || length_ns <= BACK_OFF_MAX_NS);
     unsigned bits = bit_length(length_ns);
     if (bits <= 6)
         return length_ns;
@@ -502,7 +541,9 @@ static uint64_t length_code(uint64_t length_ns)
 
 static uint64_t pack(uint64_t ends_ns, uint64_t failures, uint64_t length_ns)
 {
+    assert(failures <= FAILURES_MAX);
     uint64_t until_ns = round_up(ends_ns) + round_up(back_off_ns(failures));
+    assert((until_ns & LOW_MASK) == 0 && length_code(length_ns) << FAILURES_BITS <= LOW_MASK);
     return until_ns | length_code(length_ns) << FAILURES_BITS | failures;
 }
 
@@ -524,6 +565,7 @@ static struct cooldown unpack(uint64_t word)
 
 static uint64_t after_report(uint64_t word, int outcome, uint64_t cooldown_ns, uint64_t now_ns)
 {
+    assert(outcome >= STINT_POOL_OK && outcome <= STINT_POOL_OUT);
     struct cooldown cooldown = unpack(word);
     bool cools = cooldown.ends_ns > now_ns;
     if (outcome == STINT_POOL_OK)
@@ -549,6 +591,7 @@ static uint64_t after_report(uint64_t word, int outcome, uint64_t cooldown_ns, u
 static int report(struct stint_pool *pool, const struct pool_key *key, int outcome,
                   uint64_t cooldown_ns, uint64_t now_ns)
 {
+    assert(pool_key_is_valid(key));
     for (;;) {
         uint64_t word = cooldown_read(pool->table, key->hash, now_ns);
         uint64_t after = after_report(word, outcome, cooldown_ns, now_ns);
@@ -600,6 +643,7 @@ int stint_pool_report(struct stint_pool *pool, const char *name, int outcome, ui
 struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool_key *key,
                                       uint64_t now_ns)
 {
+    assert(pool_key_is_valid(key));
     struct pool_cooldown shown = {.standing = STINT_POOL_FREE};
     uint64_t word = cooldown_read(pool->table, key->hash, now_ns);
     if (word == 0)
@@ -624,6 +668,7 @@ struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool
 static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key,
                                  uint64_t now_ns)
 {
+    assert(pool_key_is_valid(key));
     uint64_t word;
     do {
         word = cooldown_read(pool->table, key->hash, now_ns);

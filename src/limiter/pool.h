@@ -56,6 +56,10 @@ struct stint_pool {
     char name[STINT_POOL_NAME_MAX];
 };
 
+/* What holds while the list does not change: under the lock, for readers too. */
+bool pool_is_valid(const struct stint_pool *pool);
+bool pool_key_is_valid(const struct pool_key *key);
+
 void pool_lock_shared(struct stint_pool *pool);
 void pool_unlock_shared(struct stint_pool *pool);
 

@@ -18,6 +18,8 @@
 #include "base/wide_int.h"
 #include "table/cooldown.h"
 
+#include <assert.h>
+
 #define CLAIMS_MAX 64 /* lost races for a turn; after as many, any turn is good */
 
 struct choice {
@@ -39,11 +41,13 @@ struct choice {
 
 static struct stint_decision key_take(const struct choice *choice, const struct pool_key *key)
 {
+    assert(pool_key_is_valid(key));
     return pool_key_ask(choice->pool, key, STINT_TAKE, choice->ask->cost, 0, choice->now_ns);
 }
 
 static struct stint_decision key_peek(const struct choice *choice, const struct pool_key *key)
 {
+    assert(pool_key_is_valid(key));
     return pool_key_ask(choice->pool, key, STINT_PEEK, choice->ask->cost, 0, choice->now_ns);
 }
 
@@ -65,6 +69,7 @@ static struct pool_wait wait_of(const struct choice *choice, const struct pool_w
 static void set_wait(const struct choice *choice, struct pool_wait *wait, uint64_t until_ns,
                      uint64_t reset_ns)
 {
+    assert(until_ns >= choice->now_ns);
     __atomic_store_n(&wait->until_ns, until_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&wait->reset_ns, reset_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&wait->sum, choice->returns + until_ns + reset_ns, __ATOMIC_RELAXED);
@@ -73,6 +78,7 @@ static void set_wait(const struct choice *choice, struct pool_wait *wait, uint64
 static void keep_wait(struct choice *choice, const struct pool_key *key, uint64_t wait_ns,
                       const struct stint_decision *told)
 {
+    assert(pool_key_is_valid(key));
     if (choice->uses_waits && told->stored)
         set_wait(choice, &((struct pool_key *)(uintptr_t)key)->wait,
                  add_sat(choice->now_ns, wait_ns), add_sat(choice->now_ns, told->reset_after_ns));
@@ -90,6 +96,7 @@ static void keep_wait(struct choice *choice, const struct pool_key *key, uint64_
 /* Whether the key is known to have no unit now. */
 static bool pass_waiting(struct choice *choice, const struct pool_key *key)
 {
+    assert(pool_key_is_valid(key));
     if (!choice->uses_waits)
         return false;
     struct pool_wait wait = wait_of(choice, &key->wait);
@@ -104,6 +111,7 @@ static bool pass_waiting(struct choice *choice, const struct pool_key *key)
 /* Returns, for a pool that is used up, the decision of the key that is back first. */
 static void tell_wait(struct choice *choice)
 {
+    assert(choice->least != NULL);
     const struct pool_key *key = choice->least;
     struct pool_wait wait = wait_of(choice, &key->wait);
     bool is_plain = key->n_quotas == 1 && wait.until_ns != 0 &&
@@ -124,6 +132,7 @@ static void tell_wait(struct choice *choice)
 /* Whether all keys are known to have no unit now. */
 static bool all_wait(struct choice *choice)
 {
+    assert(choice->pool->n_keys > 0);
     const struct stint_pool *pool = choice->pool;
     if (!choice->uses_waits)
         return false;
@@ -136,6 +145,7 @@ static bool all_wait(struct choice *choice)
 
 static void keep_all_waiting(struct choice *choice)
 {
+    assert(choice->key == NULL);
     struct stint_pool *pool = choice->pool;
     if (!choice->uses_waits || choice->least == NULL)
         return;
@@ -149,6 +159,7 @@ static void keep_all_waiting(struct choice *choice)
 /* A cooling down key is not charged, but it may be the first to be back. */
 static void pass_cooling_down(struct choice *choice, const struct pool_key *key, uint64_t ends_ns)
 {
+    assert(ends_ns > choice->now_ns);
     if (ends_ns == STINT_NEVER_NS)
         return;
     struct stint_decision peek = key_peek(choice, key);
@@ -163,6 +174,8 @@ static void pass_cooling_down(struct choice *choice, const struct pool_key *key,
 
 static bool try_key(struct choice *choice, const struct pool_key *key)
 {
+    assert(pool_key_is_valid(key));
+    assert(choice->key == NULL);
     if (pass_waiting(choice, key))
         return false;
     uint64_t ends_ns = pool_cooldown_of(choice->pool, key, choice->now_ns).ends_ns;
@@ -187,6 +200,7 @@ static bool try_key(struct choice *choice, const struct pool_key *key)
 
 static bool try_from(struct choice *choice, size_t from, size_t to, size_t *at)
 {
+    assert(from > to || to <= choice->pool->n_keys);
     for (*at = from; *at < to; ++*at)
         if (try_key(choice, choice->pool->by_turn[*at]))
             return true;
@@ -196,6 +210,7 @@ static bool try_from(struct choice *choice, size_t from, size_t to, size_t *at)
 /* The pass of turn `turn` of a round: the first that ends after it. */
 static uint32_t pass_of(const struct stint_pool *pool, uint64_t turn)
 {
+    assert(turn < pool->round[STINT_POOL_WEIGHT_MAX]);
     uint32_t low = 1, high = STINT_POOL_WEIGHT_MAX;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -213,6 +228,7 @@ static uint32_t pass_of(const struct stint_pool *pool, uint64_t turn)
  */
 static uint64_t try_turns(struct choice *choice, uint64_t turn)
 {
+    assert(turn < choice->pool->round[STINT_POOL_WEIGHT_MAX]);
     const struct stint_pool *pool = choice->pool;
     uint32_t pass = pass_of(pool, turn);
     size_t begin = (size_t)(turn - pool->round[pass - 1]), at;
@@ -236,6 +252,7 @@ static uint64_t try_turns(struct choice *choice, uint64_t turn)
  */
 static void choose_by_turns(struct choice *choice)
 {
+    assert(choice->pool->n_keys > 0);
     const struct stint_pool *pool = choice->pool;
     uint64_t turns = pool->round[STINT_POOL_WEIGHT_MAX];
     uint64_t seen, turn, claimed;
@@ -255,6 +272,7 @@ static void choose_by_turns(struct choice *choice)
 
 static void choose_first(struct choice *choice)
 {
+    assert(choice->pool->n_keys > 0);
     const struct stint_pool *pool = choice->pool;
     for (size_t i = 0; i < pool->n_keys; i++)
         if (try_key(choice, pool->by_age[i]))
@@ -271,6 +289,7 @@ static uint64_t used_share(const struct stint_decision *peek, uint32_t cost)
 /* All are peeked at, one is charged. If another caller was faster there, the first with units. */
 static void choose_least_used(struct choice *choice)
 {
+    assert(choice->pool->n_keys > 0);
     const struct stint_pool *pool = choice->pool;
     const struct pool_key *best = NULL;
     uint64_t best_share = 0;
@@ -295,6 +314,7 @@ static void choose_least_used(struct choice *choice)
 
 static void choose_key(struct choice *choice)
 {
+    assert(choice->pool->n_keys > 0);
     if (choice->pool->order == STINT_FILL_FIRST)
         choose_first(choice);
     else if (choice->pool->order == STINT_LEAST_USED)
@@ -315,6 +335,7 @@ static void choose_key(struct choice *choice)
 
 static bool could_serve(const struct pool_key *key, uint32_t cost)
 {
+    assert(pool_key_is_valid(key));
     for (uint32_t i = 0; i < key->n_quotas; i++)
         if (cost > most_units(&key->quotas[i]))
             return false;
@@ -331,6 +352,7 @@ static bool any_could_serve(const struct stint_pool *pool, uint32_t cost)
 
 static void choose(struct choice *choice)
 {
+    assert(pool_is_valid(choice->pool));
     struct stint_pool *pool = choice->pool;
     uint32_t cost = choice->ask->cost;
     /* A cost that no key can ever serve moves no turn. */
@@ -346,6 +368,7 @@ static void choose(struct choice *choice)
 
 struct stint_pool_answer stint_pool_next(struct stint_pool *pool, const struct stint_pool_ask *ask)
 {
+    assert(pool != NULL && ask != NULL);
     struct choice choice = {
         .pool = pool, .ask = ask, .wait_ns = STINT_NEVER_NS, .decision = algorithm_never(0)};
     struct stint_pool_answer answer = {.wait_ns = STINT_NEVER_NS, .decision = algorithm_never(0)};
@@ -358,6 +381,7 @@ struct stint_pool_answer stint_pool_next(struct stint_pool *pool, const struct s
     answer.name = choice.key != NULL ? choice.key->name : NULL;
     pool_unlock_shared(pool);
     uint64_t ahead_ns = choice.now_ns - ask->now_ns;
+    assert((answer.name != NULL) == (choice.key != NULL) && choice.now_ns >= ask->now_ns);
     answer.decision = choice.decision;
     answer.probe = choice.probe;
     answer.granted_at_ns = choice.now_ns;

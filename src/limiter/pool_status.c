@@ -4,12 +4,14 @@
 
 #include "base/wide_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The decision of one unit of the key, with how much it has left. */
 static struct stint_decision stands(struct stint_pool *pool, const struct pool_key *key,
                                     uint64_t now_ns)
 {
+    assert(pool_key_is_valid(key));
     struct stint_decision one = pool_key_ask(pool, key, STINT_PEEK, 1, 0, now_ns);
     struct stint_decision none = pool_key_ask(pool, key, STINT_PEEK, 0, 0, now_ns);
     none.outcome = one.outcome;
@@ -20,6 +22,7 @@ static struct stint_decision stands(struct stint_pool *pool, const struct pool_k
 static void describe(struct stint_pool *pool, const struct pool_key *key, uint64_t now_ns,
                      struct stint_pool_status *status)
 {
+    assert(pool_key_is_valid(key));
     uint64_t effective_ns = table_effective_now(pool->table, now_ns);
     struct pool_cooldown cooldown = pool_cooldown_of(pool, key, effective_ns);
     uint64_t ahead_ns = effective_ns - now_ns;
@@ -44,6 +47,7 @@ static void describe(struct stint_pool *pool, const struct pool_key *key, uint64
 /* The oldest key that is younger than all before `age`. */
 static const struct pool_key *from_age(const struct stint_pool *pool, uint64_t age)
 {
+    assert(pool_is_valid(pool));
     size_t at = pool_age_index(pool, age);
     return at < pool->n_keys ? pool->by_age[at] : NULL;
 }

@@ -54,6 +54,7 @@ _Static_assert(PARTS_MAX <= UINT8_MAX, "a part says its number in a byte");
 
 static uint64_t *ticket_slot(const struct stint_table *table, uint64_t at)
 {
+    assert(table->region.fixed.tickets_max > 0);
     const struct region_fixed *fixed = &table->region.fixed;
     char *ring = region_at(&table->region, fixed->tickets_offset);
     return (uint64_t *)(void *)(ring + at % fixed->tickets_max * TICKET_SIZE);
@@ -73,6 +74,7 @@ static uint64_t sum_of(const struct stint_table *table, const struct ticket_part
 
 static void write_part(uint64_t *slot, const struct ticket_part *part)
 {
+    assert(part->nonce != 0 && part->number < part->n_parts && part->kind <= KIND_HOLD);
     union ticket_words from = {.part = *part};
     for (int i = 1; i < TICKET_WORDS; i++)
         __atomic_store_n(&slot[i], from.words[i], __ATOMIC_RELAXED);
@@ -84,6 +86,7 @@ static void write_part(uint64_t *slot, const struct ticket_part *part)
 static bool read_part(const struct stint_table *table, struct stint_ticket ticket, uint32_t number,
                       struct ticket_part *part, int tries)
 {
+    assert(number < PARTS_MAX && tries > 0);
     uint64_t *slot = ticket_slot(table, ticket.slot + number);
     union ticket_words to;
     while (tries-- > 0) {
@@ -124,6 +127,7 @@ static bool expire(struct stint_table *table, struct stint_ticket ticket, uint64
  */
 static uint64_t clear_slots(struct stint_table *table, size_t n, uint64_t now_ns)
 {
+    assert(n > 0 && n <= table->region.fixed.tickets_max);
     uint64_t *next = &table->region.header->ticket_next;
     /* relaxed: the number only assigns the slots. */
     uint64_t first = __atomic_fetch_add(next, n, __ATOMIC_RELAXED);
@@ -148,6 +152,7 @@ static bool holds_places(const struct stint_quota *quota)
 /* A ticket has one end: without a lifetime, that of the longest lease among its holds. */
 static uint64_t life_of(const struct ticket_entry *entries, size_t n, uint64_t lifetime_ns)
 {
+    assert(n > 0);
     uint64_t life_ns = lifetime_ns;
     for (size_t i = 0; lifetime_ns == 0 && i < n; i++)
         if (holds_places(entries[i].quota))
@@ -158,6 +163,7 @@ static uint64_t life_of(const struct ticket_entry *entries, size_t n, uint64_t l
 static struct ticket_part part_of(struct stint_table *table, const struct ticket_entry *entry,
                                   enum ticket_kind kind)
 {
+    assert(entry->times <= UINT8_MAX && entry->action <= UINT8_MAX);
     bool holds = holds_places(entry->quota);
     uint32_t kept = entry->action == STINT_EXPIRY_KEEP ? 0 : entry->kept;
     return (struct ticket_part){
@@ -179,6 +185,7 @@ static struct stint_ticket issue(struct stint_table *table, enum ticket_kind kin
                                  const struct ticket_entry *entries, size_t n, uint64_t lifetime_ns,
                                  uint64_t now_ns)
 {
+    assert(n > 0 && n <= PARTS_MAX);
     uint64_t first = clear_slots(table, n, now_ns);
     uint64_t nonce =
         siphash13_128(table->region.fixed.hash_key, TICKET_TWEAK, &first, sizeof(first)).lo;
@@ -206,6 +213,7 @@ static struct stint_ticket issue(struct stint_table *table, enum ticket_kind kin
  */
 static bool can_issue(const struct list *list)
 {
+    assert(list_is_valid(list));
     for (size_t i = 0; i < list->n_parts; i++)
         if (intern_entry_id(&list->table->intern, list->parts[i].quota) == 0)
             return false;
@@ -221,6 +229,18 @@ enum stint_expiry expiry_action(uint32_t kept)
     return kept == 0 ? STINT_EXPIRY_RELEASE : STINT_EXPIRY_FLOOR;
 }
 
+bool reservation_is_valid(const struct reservation *reservation)
+{
+    bool is_valid = reservation->n_entries <= PARTS_MAX;
+    for (size_t i = 0; is_valid && i < reservation->n_entries; i++) {
+        const struct ticket_entry *entry = &reservation->entries[i];
+        is_valid = entry->quota != NULL && entry->times > 0 &&
+                   entry->action <= STINT_EXPIRY_RELEASE &&
+                   (i == 0 || entry->is_shadow >= entry[-1].is_shadow);
+    }
+    return is_valid;
+}
+
 void reservation_init(struct reservation *reservation)
 {
     reservation->list = NULL;
@@ -232,11 +252,13 @@ static void add_kept(struct ticket_entry *entry, uint32_t kept, uint32_t cost)
 {
     entry->kept += (uint32_t)min_u64(kept, cost);
     entry->action = (uint32_t)max_u64(entry->action, expiry_action(kept));
+    assert(entry->kept <= entry->units);
 }
 
 static void enter_list(struct reservation *reservation, const struct stint_item *items,
                        const uint32_t *kept)
 {
+    assert(list_is_valid(reservation->list));
     const struct list *list = reservation->list;
     for (size_t i = 0; i < list->n_parts; i++) {
         const struct list_part *part = &list->parts[i];
@@ -257,6 +279,7 @@ bool reservation_take(struct reservation *reservation, struct list *list,
                       const struct stint_item *items, const uint32_t *kept,
                       struct stint_decision *decision)
 {
+    assert(list_is_valid(list));
     reservation_init(reservation);
     if (!can_issue(list))
         return false;
@@ -270,6 +293,7 @@ bool reservation_take(struct reservation *reservation, struct list *list,
 void reservation_add_shadow(struct reservation *reservation, const struct stint_quota *quota,
                             struct hash128 hash, uint32_t units, uint32_t kept, uint64_t at_ns)
 {
+    assert(reservation_is_valid(reservation));
     size_t n_live = reservation->list != NULL ? reservation->list->n_parts : 0;
     if (reservation->n_entries - n_live == TICKET_SHADOWS_MAX)
         return;
@@ -281,12 +305,14 @@ void reservation_add_shadow(struct reservation *reservation, const struct stint_
                                    .times = 1,
                                    .is_shadow = true};
     add_kept(entry, kept, units);
+    assert(reservation_is_valid(reservation));
 }
 
 struct stint_ticket reservation_issue(const struct reservation *reservation,
                                       struct stint_table *table, uint64_t lifetime_ns,
                                       uint64_t now_ns)
 {
+    assert(reservation_is_valid(reservation));
     size_t n = min_u64(reservation->n_entries, table->region.fixed.tickets_max);
     assert(n > 0);
     return issue(table, KIND_CHARGE, reservation->entries, n, lifetime_ns, now_ns);
@@ -297,6 +323,7 @@ struct stint_decision stint_reserve_expiring(struct stint_table *table,
                                              uint64_t lifetime_ns, const uint32_t *kept,
                                              uint64_t now_ns, struct stint_ticket *ticket)
 {
+    assert(table_is_valid(table) && ticket != NULL);
     struct list list;
     struct reservation reservation;
     struct stint_decision decision;
@@ -325,6 +352,7 @@ struct stint_decision stint_reserve(struct stint_table *table, const struct stin
  */
 static bool can_book(const struct list *list)
 {
+    assert(list_is_valid(list));
     for (size_t i = 0; i < list->n_parts; i++) {
         uint8_t algorithm = list->parts[i].quota->algorithm;
         if (algorithm != STINT_GCRA && (algorithm != STINT_LOG || list->n_parts > 1))
@@ -337,6 +365,7 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
                                  size_t n_items, uint64_t max_wait_ns, uint64_t now_ns,
                                  struct stint_ticket *ticket)
 {
+    assert(table_is_valid(table) && ticket != NULL);
     struct list list;
     *ticket = (struct stint_ticket){0, 0};
     if (!list_init(&list, table, items, n_items, now_ns) || !can_issue(&list) || !can_book(&list))
@@ -372,6 +401,7 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
 static int read_parts(const struct stint_table *table, struct stint_ticket ticket,
                       struct ticket_part *parts, int tries)
 {
+    assert(tries > 0);
     if (!read_part(table, ticket, 0, &parts[0], tries) || parts[0].n_parts == 0 ||
         parts[0].n_parts > PARTS_MAX)
         return STINT_E_GONE;
@@ -392,6 +422,7 @@ static int read_ticket(struct stint_table *table, struct stint_ticket ticket, ui
 /* Of all callers that try, one wins the ticket. */
 static bool win(struct stint_table *table, struct stint_ticket ticket)
 {
+    assert(ticket.nonce != 0);
     uint64_t nonce = ticket.nonce;
     /* acq_rel: what is done to the ticket comes after it was won. */
     return __atomic_compare_exchange_n(ticket_slot(table, ticket.slot), &nonce, 0, false,
@@ -442,12 +473,14 @@ static void add_closed(struct closing *closing, const struct ticket_part *part,
     closing->sum = *one;
     closing->sum.granted = least;
     closing->is_gone = was_free && (is_first || closing->is_gone);
+    assert(least <= one->granted);
     closing->has_any = true;
     closing->has_live |= !part->is_shadow;
 }
 
 static int end_closing(const struct closing *closing, struct stint_decision *decision)
 {
+    assert(closing->has_any);
     if (closing->is_gone)
         return STINT_E_GONE;
     if (decision != NULL)
@@ -458,6 +491,7 @@ static int end_closing(const struct closing *closing, struct stint_decision *dec
 int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                  uint64_t now_ns, struct stint_decision *decision)
 {
+    assert(table_is_valid(table));
     struct ticket_part parts[PARTS_MAX];
     struct closing closing = {.sum = {.outcome = STINT_ALLOW}};
     int n = redeem(table, ticket, now_ns, parts);
@@ -476,6 +510,7 @@ int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t
 int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
                  struct stint_decision *decision)
 {
+    assert(table_is_valid(table));
     struct ticket_part parts[PARTS_MAX];
     struct closing closing = {.sum = {.outcome = STINT_ALLOW}};
     int n = redeem(table, ticket, now_ns, parts);
@@ -493,6 +528,7 @@ int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t
 
 static bool has_charges(const struct ticket_part *parts, int n)
 {
+    assert(n > 0 && n <= PARTS_MAX);
     for (int i = 0; i < n; i++)
         if (parts[i].kind == KIND_CHARGE)
             return true;
@@ -532,6 +568,7 @@ static bool expire(struct stint_table *table, struct stint_ticket ticket, uint64
 /* A pass over the ring continues from call to call. */
 static uint64_t sweep(struct stint_table *table, uint64_t now_ns, uint64_t slots_max)
 {
+    assert(!table->region.read_only);
     struct sweep *sweep = &table->process->sweep;
     uint64_t issued = __atomic_load_n(&table->region.header->ticket_next, __ATOMIC_RELAXED);
     uint64_t end = min_u64(issued, table->region.fixed.tickets_max);
@@ -554,6 +591,7 @@ static uint64_t sweep(struct stint_table *table, uint64_t now_ns, uint64_t slots
 
 uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots_max)
 {
+    assert(table_is_valid(table));
     const uint64_t *until = &table->region.header->expiries_until_ns;
     /* relaxed: a reservation that is not seen now is seen by the next call. */
     if (table->region.read_only ||
@@ -573,6 +611,7 @@ uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots
 /* One word of a ticket in the ring; a swap, since the slot may belong to another ticket by now. */
 static void set_word(uint64_t *slot, int word, uint64_t old, uint64_t new)
 {
+    assert(word > 0 && word < TICKET_WORDS);
     __atomic_compare_exchange_n(&slot[word], &old, new, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
@@ -591,6 +630,7 @@ static void rewrite_part(struct stint_table *table, uint64_t *slot, const struct
 
 int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     struct ticket_part parts[PARTS_MAX];
     uint64_t deadline_ns = 0, holders[PARTS_MAX];
     int n = read_ticket(table, ticket, now_ns, parts);

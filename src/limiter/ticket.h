@@ -44,6 +44,9 @@ static inline struct stint_ask ticket_settling(uint32_t charged, uint64_t used, 
                               .verb = is_back ? STINT_REFUND : STINT_CHARGE};
 }
 
+/* Between calls: the entries of the list come first, then shadows. */
+bool reservation_is_valid(const struct reservation *reservation);
+
 /* Without a list, nothing charged yet. */
 void reservation_init(struct reservation *reservation);
 /*

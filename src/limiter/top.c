@@ -58,6 +58,13 @@ struct stint_top {
     struct top_entry *entries; /* TOP_WAYS of each set */
 };
 
+/* What holds while the list is held. */
+static __attribute__((unused)) bool top_is_valid(const struct stint_top *top)
+{
+    return top->n_sets > 0 && top->sets != NULL && top->entries != NULL && top->step_ns > 0 &&
+           top->factor >= 1 && top->factor < TOP_FACTOR_MAX;
+}
+
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 /*
@@ -123,6 +130,7 @@ int stint_top_open(struct stint_top **top, const struct stint_top_options *optio
                        keys);
     }
     memset(made->sets, 0, made->n_sets * sizeof(*made->sets));
+    assert(top_is_valid(made));
     *top = made;
     return 0;
 }
@@ -144,6 +152,7 @@ static bool try_hold(struct stint_top *top)
 
 static void let_go(struct stint_top *top)
 {
+    assert(__atomic_load_n(&top->held, __ATOMIC_RELAXED) == 1);
     __atomic_store_n(&top->held, 0, __ATOMIC_RELEASE);
 }
 
@@ -158,11 +167,13 @@ static double growth(uint64_t n)
             result *= base;
         base = base < TOP_FACTOR_MAX ? base * base : base;
     }
+    assert(result >= 1);
     return result < TOP_FACTOR_MAX ? result : TOP_FACTOR_MAX;
 }
 
 static void scale_down(struct stint_top *top, double by)
 {
+    assert(by > 0);
     for (size_t i = 0; i < top->n_sets * TOP_WAYS; i++) {
         top->sets[i / TOP_WAYS].units[i % TOP_WAYS] /= by;
         top->entries[i].denied /= by;
@@ -172,6 +183,7 @@ static void scale_down(struct stint_top *top, double by)
 
 static void go_on(struct stint_top *top, uint64_t now_ns)
 {
+    assert(top_is_valid(top));
     uint64_t step = now_ns / top->step_ns;
     if (step <= top->step)
         return;
@@ -187,6 +199,7 @@ static void go_on(struct stint_top *top, uint64_t now_ns)
 
 static uint64_t id_of(const struct stint_top *top, const struct top_use *use)
 {
+    assert(use->key.ptr != NULL || use->key.len == 0);
     uint64_t id = siphash13_128(top->secret, use->kind, use->key.ptr, use->key.len).lo;
     return id | (id == 0);
 }
@@ -216,6 +229,7 @@ static void write_text(struct top_entry *entry, const struct top_use *use)
 static size_t way_of(struct top_set *set, struct top_entry *entries, uint64_t id,
                      const struct top_use *use)
 {
+    assert(id != 0);
     size_t least = 0;
     for (size_t way = 0; way < TOP_WAYS; way++) {
         if (set->ids[way] == id)
@@ -233,6 +247,7 @@ static size_t way_of(struct top_set *set, struct top_entry *entries, uint64_t id
 
 void top_note(struct stint_top *top, const struct top_use *use)
 {
+    assert(use->key_max <= STINT_TOP_KEY_MAX);
     if (!try_hold(top))
         return;
     go_on(top, use->now_ns);
@@ -252,6 +267,7 @@ void top_note(struct stint_top *top, const struct top_use *use)
 void stint_top_note(struct stint_top *top, const void *key, size_t key_len, uint32_t units,
                     bool is_denied, uint64_t now_ns)
 {
+    assert(key != NULL || key_len == 0);
     top_note(top, &(struct top_use){.key = span_of(key, key_len),
                                     .key_max = STINT_TOP_KEY_MAX,
                                     .units = units > 0 ? units : 1,
@@ -347,6 +363,7 @@ static int by_denied(const void *a, const void *b)
 /* False if the key was replaced meanwhile. */
 static bool describe(const struct top_found *found, struct stint_top_key *key)
 {
+    assert(found->index < found->top->n_sets * TOP_WAYS);
     struct stint_top *top = found->top;
     const struct top_entry *entry = &top->entries[found->index];
     while (!try_hold(top)) {
@@ -368,6 +385,7 @@ static bool describe(const struct top_found *found, struct stint_top_key *key)
 int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order, uint64_t now_ns,
                    struct stint_top_key *keys, size_t keys_max)
 {
+    assert(tops != NULL || n_tops == 0);
     size_t space = 0, n = 0, told = 0;
     for (size_t i = 0; i < n_tops; i++)
         space += tops[i]->n_sets * TOP_WAYS;

@@ -4,6 +4,7 @@
 
 #include "base/wide_int.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define NONE UINT32_MAX
@@ -45,14 +46,28 @@ void stint_waiters_free(struct stint_waiters *waiters)
     free(waiters);
 }
 
+/* The line has both ends or none, and no deadline in it is before the earliest. */
+static __attribute__((unused)) bool waiters_is_valid(const struct stint_waiters *waiters)
+{
+    bool is_empty = waiters->first == NONE;
+    return is_empty == (waiters->last == NONE) && waiters->max > 0 &&
+           (is_empty ? waiters->earliest_ns == STINT_NEVER_NS
+                     : waiters->first < waiters->max && waiters->last < waiters->max &&
+                           waiters->line[waiters->first].before == NONE &&
+                           waiters->line[waiters->last].after == NONE) &&
+           (waiters->free_list == NONE || !waiters->line[waiters->free_list].waits);
+}
+
 static uint64_t id_of(const struct stint_waiters *waiters, uint32_t at)
 {
+    assert(at < waiters->max);
     return ((uint64_t)waiters->line[at].turn << 32) | (at + 1u);
 }
 
 int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost, uint64_t deadline_ns,
                       uint64_t *id)
 {
+    assert(waiters_is_valid(waiters));
     uint32_t at = waiters->free_list;
     if (at == NONE)
         return STINT_E_FULL;
@@ -70,12 +85,15 @@ int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost, uint64_t dea
         waiters->first = at;
     waiters->last = at;
     waiters->earliest_ns = min_u64(waiters->earliest_ns, deadline_ns);
+    assert(waiters_is_valid(waiters));
     *id = id_of(waiters, at);
     return 0;
 }
 
 static void take_out(struct stint_waiters *waiters, uint32_t at)
 {
+    assert(waiters_is_valid(waiters));
+    assert(at < waiters->max && waiters->line[at].waits);
     struct waiter *waiter = &waiters->line[at];
     if (waiter->before != NONE)
         waiters->line[waiter->before].after = waiter->after;
@@ -90,10 +108,12 @@ static void take_out(struct stint_waiters *waiters, uint32_t at)
     waiters->free_list = at;
     if (waiters->first == NONE)
         waiters->earliest_ns = STINT_NEVER_NS;
+    assert(waiters_is_valid(waiters));
 }
 
 int stint_waiters_cancel(struct stint_waiters *waiters, uint64_t id)
 {
+    assert(waiters_is_valid(waiters));
     uint64_t at = (id & UINT32_MAX) - 1;
     if (at >= waiters->max || !waiters->line[at].waits || id_of(waiters, (uint32_t)at) != id)
         return STINT_E_GONE;
@@ -104,6 +124,7 @@ int stint_waiters_cancel(struct stint_waiters *waiters, uint64_t id)
 /* The first in line whose deadline has passed; also recomputes the earliest deadline. */
 static uint32_t find_expired(struct stint_waiters *waiters, uint64_t now_ns)
 {
+    assert(waiters_is_valid(waiters));
     uint64_t earliest_ns = STINT_NEVER_NS;
     if (waiters->earliest_ns > now_ns)
         return NONE;
@@ -120,6 +141,7 @@ struct stint_wake stint_waiters_wake(struct stint_waiters *waiters, struct stint
                                      const struct stint_quota *quota, const void *key,
                                      size_t key_len, uint64_t now_ns)
 {
+    assert(waiters_is_valid(waiters));
     struct stint_wake wake = {.next_ns = STINT_NEVER_NS};
     uint32_t expired = find_expired(waiters, now_ns);
     if (expired != NONE) {

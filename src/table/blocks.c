@@ -9,6 +9,8 @@
 #include "base/wide_int.h"
 #include "table/slot/place.h"
 
+#include <assert.h>
+
 #define BLOCK_ID 1
 
 #define BLOCK_TWEAK UINT64_C(0x6b636f6c62) /* separates hashes of blocked keys from all rules */
@@ -17,11 +19,13 @@ static const struct stint_quota block_policy = {.when_full = STINT_FULL_DENY};
 
 struct hash128 table_block_hash(const struct stint_table *table, const void *key, size_t key_len)
 {
+    assert(key != NULL || key_len == 0);
     return siphash13_128(table->region.fixed.hash_key, BLOCK_TWEAK, key, key_len);
 }
 
 static struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     const struct slots *slots = &table->slots[CLASS_BLOCKS];
     return (struct asking){
         .table = table,
@@ -35,6 +39,7 @@ static struct asking blocks_asking(struct stint_table *table, struct hash128 has
 
 CAS16_TARGET static bool blocks_publish(const struct asking *asking, uint32_t id)
 {
+    assert(asking->slots->class == CLASS_BLOCKS);
     struct place place = place_choose(asking);
     if (place.seen.at == NULL)
         return false;
@@ -46,6 +51,7 @@ CAS16_TARGET static bool blocks_publish(const struct asking *asking, uint32_t id
 CAS16_TARGET static bool put_block(struct asking *asking, const struct seen *seen,
                                    uint64_t until_ns)
 {
+    assert(slots_has(asking->slots, seen->at));
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
     struct pair after = {asking->home.tag | BLOCK_ID, until_ns};
     if (!pending)
@@ -57,6 +63,7 @@ CAS16_TARGET static bool put_block(struct asking *asking, const struct seen *see
 
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     struct asking asking = blocks_asking(table, hash, now_ns);
     /* Before the block is written, so that no reader skips an existing block. */
     region_raise(&table->region.header->blocks_until_ns, until_ns);
@@ -73,6 +80,7 @@ int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_n
 
 CAS16_TARGET void table_unblock(struct stint_table *table, struct hash128 hash)
 {
+    assert(table_is_valid(table));
     const struct slots *slots = &table->slots[CLASS_BLOCKS];
     struct home home = slots_home(slots, hash);
     for (;;) {
@@ -84,6 +92,7 @@ CAS16_TARGET void table_unblock(struct stint_table *table, struct hash128 hash)
 
 uint64_t table_blocked_until(const struct stint_table *table, struct hash128 hash)
 {
+    assert(table_is_valid(table));
     const struct slots *slots = &table->slots[CLASS_BLOCKS];
     struct home home = slots_home(slots, hash);
     for (;;) {
@@ -99,6 +108,7 @@ uint64_t table_blocked_until(const struct stint_table *table, struct hash128 has
 
 uint64_t cooldown_read(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     if (!cooldown_any(table, now_ns))
         return 0;
     uint64_t word = table_blocked_until(table, hash);
@@ -109,6 +119,7 @@ uint64_t cooldown_read(struct stint_table *table, struct hash128 hash, uint64_t 
 CAS16_TARGET static bool put_cooldown(const struct asking *asking, const struct seen *seen,
                                       uint64_t after)
 {
+    assert(slots_has(asking->slots, seen->at));
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
     struct pair word = {asking->home.tag | COOLDOWN_ID, after};
     if (pending && slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
@@ -119,6 +130,7 @@ CAS16_TARGET static bool put_cooldown(const struct asking *asking, const struct 
 enum cooldown_swap cooldown_swap(struct stint_table *table, struct hash128 hash, uint64_t before,
                                  uint64_t after, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     struct asking asking = blocks_asking(table, hash, now_ns);
     /* Before the cooldown is written, so that no reader skips an existing one. */
     region_raise(&table->region.header->cooldowns_until_ns, after);

@@ -3,8 +3,11 @@
 #include "algorithm/quick.h"
 #include "table/slot/cas16.h"
 
+#include <assert.h>
+
 void stint_cell8_init(const struct stint_quota *quota, struct stint_cell8 *cell, uint64_t now_ns)
 {
+    assert(quota->derived.state_size == 8);
     uint64_t state = 0;
     stint_state_init(quota, &state, now_ns);
     /* release: a thread that learns of the cell sees it initialised. */
@@ -14,6 +17,7 @@ void stint_cell8_init(const struct stint_quota *quota, struct stint_cell8 *cell,
 struct stint_decision stint_cell8_ask(const struct stint_quota *quota, struct stint_cell8 *cell,
                                       const struct stint_ask *ask)
 {
+    assert(quota->derived.state_size == 8);
     /* relaxed throughout: there is no data beside the word, and the swap confirms what was read. */
     struct stint_ask own = *ask;
     own.verb = algorithm_own_verb(quota, ask->verb);
@@ -44,12 +48,14 @@ struct stint_decision stint_cell8_take(const struct stint_quota *quota, struct s
 
 static struct pair *cell_pair(struct stint_cell16 *cell)
 {
+    assert((uintptr_t)cell % sizeof(struct pair) == 0);
     return (struct pair *)(void *)cell->word;
 }
 
 CAS16_TARGET void stint_cell16_init(const struct stint_quota *quota, struct stint_cell16 *cell,
                                     uint64_t now_ns)
 {
+    assert(quota->derived.state_size == 16);
     struct pair *at = cell_pair(cell);
     _Alignas(16) uint64_t state[2] = {0, 0};
     stint_state_init(quota, state, now_ns);
@@ -61,6 +67,7 @@ CAS16_TARGET struct stint_decision stint_cell16_ask(const struct stint_quota *qu
                                                     struct stint_cell16 *cell,
                                                     const struct stint_ask *ask)
 {
+    assert(quota->derived.state_size == 16);
     struct pair *at = cell_pair(cell);
     for (;;) {
         struct pair before = cas16_load(at);

@@ -4,27 +4,33 @@
 
 #include "table/region/owner.h"
 
+#include <assert.h>
+
 #define NONCES_AT_ONCE UINT64_C(65536)
 
 void table_raise_mark(struct stint_table *table, uint64_t now_ns)
 {
+    assert(region_is_valid(&table->region));
     if (!table->region.read_only)
         region_raise(&table->region.header->mark_ns, now_ns);
 }
 
 void table_raise_booked(struct stint_table *table, uint64_t start_ns)
 {
+    assert(table_is_valid(table));
     region_raise(&table->region.header->booked_until_ns, start_ns);
 }
 
 uint64_t table_latest_ns(const struct stint_table *table, uint64_t now_ns)
 {
+    assert(region_is_valid(&table->region));
     uint64_t mark_ns = __atomic_load_n(&table->region.header->mark_ns, __ATOMIC_RELAXED);
     return max_u64(now_ns, add_sat(mark_ns, MARK_STEP_NS));
 }
 
 uint64_t table_nonce(struct stint_table *table)
 {
+    assert(table_is_valid(table));
     uint64_t *next = &table->process->nonce;
     /* relaxed: a number is unique in any order. */
     uint64_t nonce = __atomic_load_n(next, __ATOMIC_RELAXED);
@@ -41,6 +47,7 @@ uint64_t table_nonce(struct stint_table *table)
 
 uint64_t table_self(struct stint_table *table)
 {
+    assert(table_is_valid(table));
     uint64_t *known = &table->process->owner;
     /* relaxed: every thread of the process computes the same. */
     uint64_t owner = __atomic_load_n(known, __ATOMIC_RELAXED);

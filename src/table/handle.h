@@ -11,6 +11,8 @@
 #include "table/intern.h"
 #include "table/slot/slots.h"
 
+#include <assert.h>
+
 /* A pass over the ring of tickets that closes reservations that were never settled: ticket.c. */
 struct sweep {
     uint32_t is_at_work; /* 1: a thread works on it */
@@ -36,6 +38,14 @@ struct stint_table {
     bool filled;
 };
 
+/* Whether the handle is as stint_table_open() made it; shared memory is not read. */
+static inline bool table_is_valid(const struct stint_table *table)
+{
+    return region_is_valid(&table->region) && intern_is_valid(&table->intern) &&
+           table->process != NULL && slots_is_valid(&table->slots[CLASS_8]) &&
+           slots_is_valid(&table->slots[CLASS_BLOCKS]);
+}
+
 static inline enum slot_class table_class(const struct stint_quota *quota)
 {
     switch (quota->algorithm) {
@@ -57,6 +67,7 @@ static inline enum slot_class table_class(const struct stint_quota *quota)
  */
 static inline void table_set_when_full(struct stint_table *table, uint8_t when_full)
 {
+    assert(table_is_valid(table) && when_full <= STINT_FULL_ALLOW);
     /* relaxed: a decision under way follows either policy. */
     __atomic_store_n(&table->when_full, when_full, __ATOMIC_RELAXED);
 }
@@ -72,6 +83,7 @@ static inline struct hash128 table_hash(const struct stint_table *table,
                                         const struct stint_quota *quota, const void *key,
                                         size_t key_len)
 {
+    assert(quota->rule != 0 || quota->derived.checked);
     uint64_t rule = quota->rule != 0 ? quota->rule : quota->derived.params_hash[0];
     return siphash13_128(table->region.fixed.hash_key, rule, key, key_len);
 }
@@ -112,6 +124,7 @@ void table_raise_booked(struct stint_table *table, uint64_t start_ns);
 /* Whether any block of the table may hold at this time. */
 static inline bool table_has_blocks(const struct stint_table *table, uint64_t now_ns)
 {
+    assert(region_is_valid(&table->region));
     /* acquire: with the latest end of all blocks, the block that raised it is visible. */
     return __atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE) > now_ns;
 }
@@ -140,6 +153,7 @@ static inline void table_count(uint64_t *counter, uint64_t by)
 
 static inline struct region_counters *table_counters(const struct stint_table *table)
 {
+    assert(region_is_valid(&table->region));
     return &table->region.header->counters;
 }
 

@@ -7,6 +7,7 @@
 #include "table/pool_records.h"
 #include "table/requests.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The live state in a slot; false for an empty, expired or pending one. */
@@ -17,6 +18,7 @@ static bool read_live(struct asking *asking, const struct seen *seen, struct ent
 
 static bool is_live(struct asking *asking, const struct seen *seen)
 {
+    assert(asking_is_valid(asking));
     struct entry_state state;
     uint64_t now_ns = asking->ask.now_ns;
     if (asking->slots->class == CLASS_BLOCKS)
@@ -31,6 +33,7 @@ static bool is_live(struct asking *asking, const struct seen *seen)
 static uint64_t count_live(const struct stint_table *table, enum slot_class class, uint64_t now_ns,
                            uint64_t sets_max)
 {
+    assert(class < CLASSES);
     struct asking asking = entry_looking(table, class, now_ns);
     uint64_t sets = asking.slots->sets, looked_at = min_u64(sets, sets_max), live = 0;
     for (uint64_t i = 0; i < looked_at; i++) {
@@ -47,6 +50,7 @@ static uint64_t count_live(const struct stint_table *table, enum slot_class clas
 void table_metrics(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max,
                    struct stint_table_info *info)
 {
+    assert(table_is_valid(table));
     const struct region *region = &table->region;
     const struct region_header *header = region->header;
     const struct region_fixed *fixed = &region->fixed;
@@ -103,6 +107,7 @@ void stint_table_info(const struct stint_table *table, uint64_t now_ns,
 static void describe(const struct seen *seen, struct entry_state *state, uint64_t now_ns,
                      struct stint_entry *entry)
 {
+    assert(state->quota != NULL);
     entry->quota = *state->quota;
     entry->key_hash = seen->pair.first >> 16;
     entry->expires_at_ns = entry_expires_at(state);
@@ -131,6 +136,7 @@ void stint_table_each(const struct stint_table *table, uint64_t now_ns,
 int stint_find(const struct stint_table *table, const struct stint_quota *quota, const void *key,
                size_t key_len, uint64_t now_ns, struct stint_entry *entry)
 {
+    assert(table_is_valid(table));
     struct entry_state state;
     struct asking asking = entry_looking(table, table_class(quota), now_ns);
     if (asking.slots->sets == 0)
@@ -150,6 +156,7 @@ int stint_find(const struct stint_table *table, const struct stint_quota *quota,
 /* The key's state under a quota of this table; never used where it cannot be read. */
 static void copy_state(struct asking *asking, const struct stint_quota *own, unsigned char *bytes)
 {
+    assert(asking_is_valid(asking));
     struct entry_state found;
     struct seen seen = slots_find(asking->slots, &asking->home);
     if (seen.at != NULL && entry_read(asking, &seen, &found))
@@ -161,6 +168,7 @@ static void copy_state(struct asking *asking, const struct stint_quota *own, uns
 struct stint_decision table_foresee(struct stint_table *table, const struct stint_quota *quota,
                                     struct hash128 hash, uint32_t left, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     _Alignas(16) unsigned char bytes[WIDE_STATE_MAX];
     struct asking asking = entry_looking(table, table_class(quota), now_ns);
     uint32_t id = intern_id(&table->intern, quota);

@@ -19,6 +19,7 @@
 
 static uint32_t index_size(uint32_t max)
 {
+    assert(max > 0);
     uint32_t size = 2;
     while (size < 2 * max)
         size *= 2;
@@ -28,6 +29,7 @@ static uint32_t index_size(uint32_t max)
 /* A burst takes 2^log2 ticks to refill. */
 static struct stint_quota fallback(unsigned log2, int64_t epoch_ns)
 {
+    assert(log2 >= FALLBACK_LOG2_MIN && log2 <= FALLBACK_LOG2_MAX);
     unsigned units_log2 = log2 < FALLBACK_UNITS_LOG2 ? log2 : FALLBACK_UNITS_LOG2;
     struct stint_quota quota = {.algorithm = STINT_GCRA,
                                 .limit = UINT32_C(1) << units_log2,
@@ -65,6 +67,7 @@ int intern_open(struct intern *intern, const struct region *region, struct stint
         intern_close(intern);
         return err_set(error, STINT_E_SYSTEM, "no memory for %u quotas", intern->max);
     }
+    assert(intern_is_valid(intern));
     for (unsigned i = 0; i < FALLBACKS; i++)
         intern->fallbacks[i] = fallback(FALLBACK_LOG2_MIN + i, region->epoch_ns);
     return 0;
@@ -88,6 +91,7 @@ static bool has_flags(const struct stint_quota *quota)
 /* Whether the table has slots for states of this quota: decisions rely on it. */
 static bool has_place(const struct intern *intern, const struct stint_quota *quota)
 {
+    assert(quota->derived.checked);
     const struct class_layout *wide = &intern->region->fixed.classes[CLASS_WIDE];
     return quota->derived.state_size <= 2 * sizeof(uint64_t) ||
            (wide->sets > 0 && quota->derived.state_size <= wide->state_size);
@@ -99,6 +103,7 @@ static bool has_place(const struct intern *intern, const struct stint_quota *quo
  */
 static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quota *copy)
 {
+    assert(i < intern->max);
     /* acquire: the quota was written before the slot was marked ready. */
     if (__atomic_load_n(&intern->slots[i].state, __ATOMIC_ACQUIRE) != QUOTA_SLOT_READY)
         return false;
@@ -111,6 +116,7 @@ static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quo
 
 const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id)
 {
+    assert(intern_is_valid(intern));
     if (id - 1 >= intern->max) {
         uint32_t i = id - TABLE_QUOTAS_MAX - FALLBACK_LOG2_MIN;
         return i < FALLBACKS ? &intern->fallbacks[i] : NULL;
@@ -148,6 +154,7 @@ static uint32_t index_start(const struct intern *intern, const struct stint_quot
 
 static void enter(struct intern *intern, uint32_t id)
 {
+    assert(id > 0 && id <= intern->max);
     const struct stint_quota *quota = intern_quota(intern, id);
     if (quota == NULL)
         return; /* another process is writing it: a quota missed here is interned twice */
@@ -164,6 +171,7 @@ static void enter(struct intern *intern, uint32_t id)
 /* Indexes the quotas that other processes have interned since. */
 static void catch_up(struct intern *intern)
 {
+    assert(intern_is_valid(intern));
     /* acquire: pairs with nothing that must be seen; a quota missed here is interned twice. */
     uint64_t used = __atomic_load_n(&intern->region->header->quotas, __ATOMIC_ACQUIRE);
     uint32_t to = used < intern->max ? (uint32_t)used : intern->max;
@@ -177,6 +185,7 @@ static void catch_up(struct intern *intern)
 
 static uint32_t find_id(struct intern *intern, const struct stint_quota *quota)
 {
+    assert(quota->derived.checked);
     for (uint32_t at = index_start(intern, quota);; at++) {
         /* acquire: pairs with enter(). */
         uint32_t id = __atomic_load_n(&intern->index[at & intern->index_mask], __ATOMIC_ACQUIRE);
@@ -196,6 +205,7 @@ static uint32_t find_id(struct intern *intern, const struct stint_quota *quota)
  */
 static uint32_t append(struct intern *intern, const struct stint_quota *quota, uint32_t max)
 {
+    assert(max <= intern->max);
     uint64_t *next = &intern->region->header->quotas;
     /* relaxed: the number only reserves an entry; the entry's own state orders its content. */
     uint64_t i = __atomic_load_n(next, __ATOMIC_RELAXED);
@@ -216,6 +226,7 @@ static uint32_t append(struct intern *intern, const struct stint_quota *quota, u
 
 static void remember(struct intern *intern, const struct stint_quota *quota, uint32_t id)
 {
+    assert(id > 0 && id <= QUOTA_ID_MASK);
     const uint64_t *hash = quota->derived.params_hash;
     struct quota_cache *cached = &intern->cache[hash[0] % QUOTA_CACHE_SIZE];
     __atomic_store_n(&cached->hash_first, hash[0], __ATOMIC_RELAXED);
@@ -226,6 +237,7 @@ static void remember(struct intern *intern, const struct stint_quota *quota, uin
 /* The id of the quota's entry; a new one is among the first `max`. */
 static uint32_t entry_id(struct intern *intern, const struct stint_quota *quota, uint32_t max)
 {
+    assert(quota->derived.checked && max <= intern->max);
     uint32_t id = find_id(intern, quota);
     if (id == 0) {
         catch_up(intern);
@@ -256,6 +268,7 @@ uint32_t intern_keep(struct intern *intern, const struct stint_quota *quota)
 
 uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota)
 {
+    assert(intern_is_valid(intern));
     uint32_t id = intern_entry_id_slow(intern, quota);
     if (id != 0)
         return id;
@@ -267,6 +280,7 @@ uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota)
 
 void intern_repair(struct intern *intern)
 {
+    assert(intern_is_valid(intern));
     uint64_t used = 0;
     for (uint32_t i = 0; i < intern->max; i++) {
         struct quota_slot *slot = &intern->slots[i];
@@ -283,6 +297,7 @@ void intern_repair(struct intern *intern)
 
 uint64_t intern_period_max(struct intern *intern)
 {
+    assert(intern_is_valid(intern));
     uint64_t used = __atomic_load_n(&intern->region->header->quotas, __ATOMIC_RELAXED);
     uint64_t longest_ns = 0;
     for (uint32_t id = 1; id <= used && id <= intern->max; id++) {

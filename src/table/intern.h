@@ -69,6 +69,14 @@ void intern_repair(struct intern *intern);
 /* The longest period of all quotas; 0 without any. */
 uint64_t intern_period_max(struct intern *intern);
 
+/* Whether this process's copies are as intern_open() made them. */
+static inline bool intern_is_valid(const struct intern *intern)
+{
+    return intern->region != NULL && intern->copies != NULL && intern->index != NULL &&
+           intern->max == intern->region->fixed.quotas_max && intern->reserved <= intern->max &&
+           (intern->index_mask & (intern->index_mask + 1)) == 0;
+}
+
 static inline bool intern_same_params(const struct stint_quota *a, const struct stint_quota *b)
 {
     return a->derived.params_hash[0] == b->derived.params_hash[0] &&

@@ -8,6 +8,7 @@
 
 #include "table/region/owner.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define OVERRIDE_TWEAK UINT64_C(0x6f76657272) /* separates sums from hashes of keys */
@@ -33,6 +34,7 @@ uint64_t overrides_places(const struct region_fixed *fixed)
 
 static struct override *place_at(const struct stint_table *table, uint64_t place)
 {
+    assert(place < overrides_places(&table->region.fixed));
     const struct region_fixed *fixed = &table->region.fixed;
     struct override *places = region_at(&table->region, fixed->overrides_offset);
     return &places[place];
@@ -55,6 +57,7 @@ static struct candidates candidates_of(const struct stint_table *table, uint64_t
 
 static struct override *candidate(const struct candidates *candidates, unsigned i)
 {
+    assert(i < CANDIDATES);
     return &candidates->set[i / PLACES_PER_SET][i % PLACES_PER_SET];
 }
 
@@ -116,6 +119,7 @@ static bool find_moving(const struct stint_table *table, struct hash128 hash, st
 bool overrides_find(struct stint_table *table, struct hash128 hash, uint64_t rule,
                     struct stint_quota *quota)
 {
+    assert(table_is_valid(table));
     struct pair pair;
     if (!overrides_any(table) || !find_moving(table, hash, &pair))
         return false;
@@ -131,6 +135,7 @@ bool overrides_find(struct stint_table *table, struct hash128 hash, uint64_t rul
 /* An entry, read consistently; false: it is free, or was being written. */
 static bool read_place(const struct stint_table *table, uint64_t place, struct override *read)
 {
+    assert(table_is_valid(table));
     struct override *at = place_at(table, place);
     read->pair = cas16_load_stable(&at->pair);
     /* relaxed: the sum shows whether the words belong together. */
@@ -156,6 +161,7 @@ uint32_t overrides_space(const struct stint_table *table)
 
 static void add_count(struct stint_table *table, int64_t by)
 {
+    assert(by == 1 || by == -1);
     /* relaxed: see overrides_any(). */
     __atomic_fetch_add(&table->region.header->overrides, (uint64_t)by, __ATOMIC_RELAXED);
 }
@@ -171,6 +177,7 @@ static void count_anew(struct stint_table *table)
 /* One writer at a time; the count of one that was killed at work may be off. */
 static int enter(struct stint_table *table, uint64_t *mine, struct stint_error *error)
 {
+    assert(table_is_valid(table));
     uint64_t *owner = &table->region.header->overrides_owner;
     for (unsigned tries = 0; tries < TRIES; tries++) {
         enum owner_result taken = owner_take(owner, table_self(table), mine);
@@ -198,6 +205,7 @@ CAS16_TARGET static void clear(struct stint_table *table, struct override *place
 CAS16_TARGET static void put(struct stint_table *table, struct override *place,
                              const struct override *made)
 {
+    assert(!is_free(made->pair));
     add_count(table, 1);
     __atomic_store_n(&place->rule, made->rule, __ATOMIC_RELAXED);
     __atomic_store_n(&place->check, made->check, __ATOMIC_RELAXED);
@@ -223,6 +231,7 @@ static struct override *free_place(const struct stint_table *table, struct hash1
 static int replace(struct stint_table *table, struct hash128 hash, const struct override *made,
                    struct stint_error *error)
 {
+    assert(!is_free(made->pair));
     struct pair seen;
     struct override *old = find(table, hash, NULL, &seen);
     if (old != NULL && pair_equals(seen, made->pair))
@@ -244,6 +253,7 @@ static int replace(struct stint_table *table, struct hash128 hash, const struct 
 int overrides_set(struct stint_table *table, struct hash128 hash, const struct stint_quota *quota,
                   struct stint_error *error)
 {
+    assert(table_is_valid(table));
     int code = stint_table_accepts(table, quota, error);
     if (code != 0)
         return code;
@@ -266,6 +276,7 @@ int overrides_set(struct stint_table *table, struct hash128 hash, const struct s
 
 int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_error *error)
 {
+    assert(table_is_valid(table));
     uint64_t mine;
     struct pair seen;
     struct override *place;
@@ -283,6 +294,7 @@ int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_
 
 void overrides_repair(struct stint_table *table)
 {
+    assert(table->region.alone);
     uint64_t places = overrides_places(&table->region.fixed);
     table->region.header->overrides_owner = 0;
     for (uint64_t i = 0; i < places; i++) {

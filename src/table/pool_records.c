@@ -2,10 +2,13 @@
 /* The records of key pools: found by name, claimed once. */
 #include "table/pool_records.h"
 
+#include <assert.h>
+
 static const struct pair no_name;
 
 static struct pool_record *record_at(const struct stint_table *table, uint32_t i)
 {
+    assert(i < table->region.fixed.pools_max);
     const struct region_fixed *fixed = &table->region.fixed;
     return (struct pool_record *)region_at(&table->region, fixed->pools_offset) + i;
 }
@@ -20,6 +23,7 @@ static uint64_t check_of(const struct stint_table *table, struct pair name)
 CAS16_TARGET static struct pool_record *find(struct stint_table *table, struct pair name,
                                              bool claims)
 {
+    assert(!pair_equals(name, no_name));
     for (uint32_t i = 0; i < table->region.fixed.pools_max; i++) {
         struct pool_record *record = record_at(table, i);
         struct pair seen = cas16_load_stable(&record->name);
@@ -38,6 +42,7 @@ CAS16_TARGET static struct pool_record *find(struct stint_table *table, struct p
 int pool_record_open(struct stint_table *table, struct hash128 name, struct pool_record **record,
                      struct stint_error *error)
 {
+    assert(table_is_valid(table));
     struct pair pair = {name.lo, name.hi | 1};
     *record = find(table, pair, false);
     if (*record == NULL)
@@ -53,6 +58,7 @@ int pool_record_open(struct stint_table *table, struct hash128 name, struct pool
 /* A damaged record is dropped: its pool makes a new one, and begins with the first turn. */
 void pool_records_repair(struct stint_table *table)
 {
+    assert(table->region.alone);
     for (uint32_t i = 0; i < table->region.fixed.pools_max; i++) {
         struct pool_record *record = record_at(table, i);
         bool is_free = pair_equals(record->name, no_name) && record->check == 0;
@@ -77,6 +83,7 @@ void pool_records_copy(const struct stint_table *table, uint32_t i, struct pool_
 
 uint32_t pool_records_used(const struct stint_table *table)
 {
+    assert(table_is_valid(table));
     uint32_t used = 0;
     for (uint32_t i = 0; i < table->region.fixed.pools_max; i++)
         used += !pair_equals(cas16_load(&record_at(table, i)->name), no_name);

@@ -9,6 +9,7 @@
 #include "base/wide_int.h"
 #include "table/region/owner.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define REQUEST_TWEAK UINT64_C(0x72657175657374) /* separates hashes of ids from those of keys */
@@ -58,6 +59,7 @@ static uint64_t sets_of(const struct stint_table *table)
 
 static struct request_set *set_at(const struct stint_table *table, uint64_t set)
 {
+    assert(set < table->region.fixed.request_sets);
     const struct region_fixed *fixed = &table->region.fixed;
     struct request_set *sets = region_at(&table->region, fixed->requests_offset);
     return &sets[set];
@@ -80,6 +82,7 @@ struct hash128 requests_hash(const struct stint_table *table, const void *bytes,
 /* Word by word, since the table may be copied meanwhile; the state last. */
 static void write_record(struct request_record *to, const struct request_record *from)
 {
+    assert((from->state & STATE_MASK_LOW) != REQUEST_FREE);
     uint64_t words[RECORD_WORDS], *target = (uint64_t *)(void *)to;
     memcpy(words, from, sizeof(words));
     /* release, all of them: the record is free before any word changes, and whole before it is
@@ -114,6 +117,7 @@ static bool is_live(const struct request_record *record, uint64_t now_ns)
 
 static bool enter(struct stint_table *table, struct request_set *set, uint64_t *mine)
 {
+    assert(table_is_valid(table));
     for (unsigned tries = 0; tries < TRIES; tries++) {
         enum owner_result taken = owner_take(&set->owner, table_self(table), mine);
         if (taken == OWNER_TAKEN || taken == OWNER_TAKEN_OVER)
@@ -124,6 +128,7 @@ static bool enter(struct stint_table *table, struct request_set *set, uint64_t *
 
 static void leave(struct request_set *set, uint64_t mine)
 {
+    assert((mine & OWNER_HELD) != 0);
     owner_give_back(&set->owner, mine);
 }
 
@@ -162,6 +167,7 @@ static void claim_record(struct stint_table *table, struct request_set *set,
                          struct request_record *record, const struct requests_ask *ask,
                          struct requests_claim *claim)
 {
+    assert(record >= set->records && record < set->records + REQUESTS_WAYS);
     uint64_t nonce = table_nonce(table) & (UINT64_MAX >> STATE_BITS);
     struct request_record made = {
         .state = nonce << STATE_BITS | REQUEST_CLAIMED,
@@ -223,6 +229,7 @@ static enum requests_found begin(struct stint_table *table, struct request_set *
 enum requests_found requests_begin(struct stint_table *table, const struct requests_ask *ask,
                                    struct requests_claim *claim, struct requests_answer *answer)
 {
+    assert(table_is_valid(table));
     uint64_t mine, sets = sets_of(table);
     if (sets == 0)
         return REQUESTS_NONE;
@@ -240,6 +247,7 @@ enum requests_found requests_begin(struct stint_table *table, const struct reque
 static bool end(struct stint_table *table, const struct requests_claim *claim,
                 const struct requests_answer *answer)
 {
+    assert(claim->place < requests_space(table));
     uint64_t mine;
     struct request_set *set = set_at(table, claim->place / REQUESTS_WAYS);
     struct request_record *record = &set->records[claim->place % REQUESTS_WAYS];
@@ -262,6 +270,7 @@ static bool end(struct stint_table *table, const struct requests_claim *claim,
 bool requests_end(struct stint_table *table, const struct requests_claim *claim,
                   const struct requests_answer *answer)
 {
+    assert(answer != NULL);
     return end(table, claim, answer);
 }
 
@@ -292,6 +301,7 @@ static uint64_t count_set(const struct request_set *set, uint64_t now_ns)
 
 uint64_t requests_count(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max)
 {
+    assert(table_is_valid(table));
     uint64_t sets = sets_of(table), looked_at = min_u64(sets, sets_max), count = 0;
     for (uint64_t i = 0; i < looked_at; i++)
         count += count_set(set_at(table, mul_div(i, sets, looked_at)), now_ns);
@@ -300,6 +310,7 @@ uint64_t requests_count(const struct stint_table *table, uint64_t now_ns, uint64
 
 void requests_repair(struct stint_table *table)
 {
+    assert(table->region.alone);
     for (uint64_t i = 0; i < sets_of(table); i++) {
         struct request_set *set = set_at(table, i);
         set->owner = 0;
@@ -321,6 +332,7 @@ void requests_repair(struct stint_table *table)
 
 void requests_copy_set(const struct stint_table *table, uint64_t set, void *to)
 {
+    assert(to != NULL);
     const struct request_set *from = set_at(table, set);
     struct request_set copy;
     memset(&copy, 0, sizeof(copy));

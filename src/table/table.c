@@ -6,10 +6,13 @@
 #include "table/slot/rule.h"
 #include "table/slot/wide.h"
 
+#include <assert.h>
+
 /* Whether the table has slots for states of this quota. */
 static int fits(const struct stint_table *table, const struct stint_quota *quota,
                 struct stint_error *error)
 {
+    assert(table_is_valid(table));
     if (quota->derived.checked != 1)
         return err_set(error, STINT_E_MISMATCH, "the quota was not checked: stint_quota_check()");
     const struct slots *slots = &table->slots[table_class(quota)];
@@ -29,6 +32,7 @@ static int fits(const struct stint_table *table, const struct stint_quota *quota
 
 static int no_entry(uint32_t max, struct stint_error *error)
 {
+    assert(max > 0);
     return err_set(error, STINT_E_FULL,
                    "all %u places of different quotas are in use; ask with one of those quotas, or "
                    "with gcra, or make the table with more (`quotas`)",
@@ -64,6 +68,7 @@ int stint_table_accepts(struct stint_table *table, const struct stint_quota *quo
 
 void table_reserve_quotas(struct stint_table *table)
 {
+    assert(table_is_valid(table));
     table->intern.reserved = table->intern.max / 4;
 }
 
@@ -79,6 +84,7 @@ int table_accepts(struct stint_table *table, const struct stint_quota *quota, si
 static bool start(struct asking *asking, struct stint_table *table, const struct stint_quota *quota,
                   struct hash128 hash)
 {
+    assert(table_is_valid(table));
     enum slot_class class = table_class(quota);
     asking->table = table;
     asking->slots = &table->slots[class];
@@ -96,6 +102,8 @@ static bool start(struct asking *asking, struct stint_table *table, const struct
 static struct stint_decision decide(struct asking *asking, const struct stint_ask *ask,
                                     uint64_t effective_ns)
 {
+    assert(asking_decides(asking));
+    assert(effective_ns >= ask->now_ns);
     uint64_t ahead_ns = effective_ns - ask->now_ns;
     struct stint_decision decision;
     asking->ask = *ask;
@@ -116,6 +124,7 @@ static struct stint_decision decide(struct asking *asking, const struct stint_as
 static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const struct stint_ask *ask,
                     struct stint_decision *decision)
 {
+    assert(quota->derived.checked);
     bool asks = ask->verb == STINT_TAKE || ask->verb == STINT_TAKE_UPTO ||
                 ask->verb == STINT_PEEK || ask->verb == STINT_BOOK;
     if (until_ns <= ask->now_ns || !asks || ask->cost == 0)
@@ -137,6 +146,8 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
                                      struct hash128 hash, const struct stint_ask *ask,
                                      struct undo *undo, uint64_t *holder)
 {
+    assert(table_is_valid(table));
+    assert(quota->derived.checked);
     struct asking asking = {.undo = undo, .holder = holder};
     struct stint_decision decision;
     if (undo != NULL)
@@ -167,6 +178,7 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
                                 const void *key, size_t key_len, const struct stint_ask *ask,
                                 struct undo *undo, uint64_t *holder)
 {
+    assert(table_is_valid(table));
     struct stint_decision decision;
     if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set) {
         if (undo != NULL)
@@ -191,6 +203,7 @@ CAS16_TARGET bool table_undo(const struct undo *undo)
 static bool start_holder(struct asking *asking, struct stint_table *table,
                          const struct stint_quota *quota, struct hash128 hash, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     if (quota->algorithm != STINT_CONCURRENCY || now_ns > STINT_NOW_MAX ||
         !start(asking, table, quota, hash))
         return false;
@@ -201,6 +214,7 @@ static bool start_holder(struct asking *asking, struct stint_table *table,
 bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
                    uint64_t now_ns, uint64_t holder, uint32_t *units)
 {
+    assert(table_is_valid(table));
     struct asking asking = {.undo = NULL};
     return start_holder(&asking, table, quota, hash, now_ns) &&
            wide_release(&asking, holder, units);
@@ -209,6 +223,7 @@ bool table_release(struct stint_table *table, const struct stint_quota *quota, s
 bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
                  uint64_t now_ns, uint64_t *holder)
 {
+    assert(table_is_valid(table));
     struct asking asking = {.undo = NULL};
     return start_holder(&asking, table, quota, hash, now_ns) && wide_renew(&asking, holder);
 }
@@ -217,6 +232,7 @@ bool table_renew(struct stint_table *table, const struct stint_quota *quota, str
 static bool look_in_class(struct asking *asking, struct stint_table *table, int class,
                           struct hash128 hash)
 {
+    assert(class < CLASSES);
     asking->table = table;
     asking->slots = &table->slots[class];
     asking->hash = hash;
@@ -233,6 +249,7 @@ static bool may_fall_back(const struct stint_quota *quota, int class)
 
 static void forget_in_class(struct asking *asking)
 {
+    assert(slots_is_home(asking->slots, &asking->home));
     for (;;) {
         struct seen seen = slots_find(asking->slots, &asking->home);
         bool pending = (seen.pair.first & TAG_PENDING) != 0;
@@ -249,6 +266,7 @@ static void forget_in_class(struct asking *asking)
 
 void table_forget(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash)
 {
+    assert(table_is_valid(table));
     struct asking asking = {.undo = NULL};
     for (int class = CLASS_8; class <= CLASS_WIDE; class ++)
         if (may_fall_back(quota, class) && look_in_class(&asking, table, class, hash))
@@ -265,6 +283,7 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
                         struct hash128 hash, const struct held_run *runs, size_t n_runs,
                         uint64_t now_ns)
 {
+    assert(n_runs <= HELD_RUNS_MAX);
     uint64_t mark_ns = table_mark(table), latest_ns = max_u64(now_ns, mark_ns);
     uint64_t earliest_ns = sub_floor(mark_ns, table->region.fixed.skew_max_ns);
     for (size_t i = 0; i < n_runs; i++) {
@@ -282,6 +301,7 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
 static enum carry carry_from_class(struct asking *asking, const struct stint_quota *to,
                                    struct hash128 to_hash)
 {
+    assert(asking_is_valid(asking));
     struct stint_table *table = asking->table;
     uint64_t now_ns = asking->ask.now_ns;
     struct held_run runs[HELD_RUNS_MAX];
@@ -315,6 +335,7 @@ enum carry table_carry(struct stint_table *table, const struct stint_quota *from
                        struct hash128 from_hash, const struct stint_quota *to,
                        struct hash128 to_hash, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     enum carry worst = CARRY_NONE;
     if (from_hash.lo == to_hash.lo && from_hash.hi == to_hash.hi)
         return CARRY_NONE; /* the next charge does it */

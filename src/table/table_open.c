@@ -2,6 +2,7 @@
 /* Opening and closing tables, and their clock. */
 #include "table/table.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 static const struct class_ops *const ops[CLASSES] = {
@@ -34,6 +35,7 @@ static int start_table(struct stint_table *table, const struct stint_table_optio
 int stint_table_open(struct stint_table **table, const struct stint_table_options *options,
                      struct stint_error *error)
 {
+    assert(table != NULL);
     static const struct stint_table_options defaults;
     if (options == NULL)
         options = &defaults;
@@ -52,6 +54,7 @@ int stint_table_open(struct stint_table **table, const struct stint_table_option
         free(made);
         return code;
     }
+    assert(table_is_valid(made));
     *table = made;
     return 0;
 }
@@ -60,6 +63,7 @@ void stint_table_close(struct stint_table *table)
 {
     if (table == NULL)
         return;
+    assert(table_is_valid(table));
     region_unmap_private(table->process);
     intern_close(&table->intern);
     region_close(&table->region);
@@ -68,15 +72,18 @@ void stint_table_close(struct stint_table *table)
 
 uint64_t stint_now(const struct stint_table *table)
 {
+    assert(table_is_valid(table));
     return region_now(&table->region);
 }
 
 int64_t stint_epoch_ns(const struct stint_table *table)
 {
+    assert(table_is_valid(table));
     return table->region.epoch_ns;
 }
 
 void stint_table_set_now(struct stint_table *table, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     region_raise(&table->region.header->virtual_now_ns, now_ns);
 }

@@ -7,6 +7,8 @@
 #include "algorithm/quick.h"
 #include "table/table.h"
 
+#include <assert.h>
+
 /* The values of a lookup stay in registers only if all of it is one function. */
 #define INLINE __attribute__((always_inline))
 #define BATCH 32 /* hashes computed in advance; more than a core's outstanding cache misses */
@@ -30,6 +32,7 @@ static bool is_plain(const struct stint_quota *quota, size_t key_len)
 INLINE static inline bool set_out_hashed(struct taking *taking, struct stint_table *table,
                                          const struct stint_quota *quota, struct hash128 hash)
 {
+    assert(table_is_valid(table) && quota->derived.checked);
     taking->quota = quota;
     taking->hash = hash;
     taking->slots = &table->slots[table_class(quota)];
@@ -55,6 +58,7 @@ CAS16_TARGET INLINE static inline bool hit8(const struct taking *taking, const s
                                             uint64_t now_ns, uint32_t cost,
                                             struct stint_decision *decision)
 {
+    assert(slots_has(taking->slots, seen->at));
     for (;;) {
         struct pair before = cas16_load(seen->at);
         uint64_t after = before.second;
@@ -76,6 +80,7 @@ CAS16_TARGET INLINE static inline bool hit16(const struct taking *taking, const 
                                              uint64_t now_ns, uint32_t cost,
                                              struct stint_decision *decision)
 {
+    assert(slots_has(taking->slots, seen->at));
     for (;;) {
         struct pair pair = cas16_load(seen->at);
         struct pair before = cas16_load(seen->state);
@@ -97,6 +102,7 @@ CAS16_TARGET INLINE static inline bool hit16(const struct taking *taking, const 
 __attribute__((noinline)) static struct stint_decision
 ask_table(const struct taking *taking, struct stint_table *table, uint32_t cost, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
     return table_ask_hash(table, taking->quota, taking->hash, &ask, NULL, NULL);
 }
@@ -121,6 +127,7 @@ static struct stint_decision take_long_way(struct stint_table *table,
                                            const struct stint_quota *quota, const void *key,
                                            size_t key_len, uint32_t cost, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
     return table_ask(table, quota, key, key_len, &ask, NULL, NULL);
 }
@@ -129,6 +136,7 @@ CAS16_TARGET struct stint_decision stint_take(struct stint_table *table,
                                               const struct stint_quota *quota, const void *key,
                                               size_t key_len, uint32_t cost, uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     struct taking taking;
     if (table_has_blocks(table, now_ns) || !set_out(&taking, table, quota, key, key_len))
         return take_long_way(table, quota, key, key_len, cost, now_ns);
@@ -140,6 +148,7 @@ CAS16_TARGET struct stint_decision table_take_hash(struct stint_table *table,
                                                    struct hash128 hash, uint32_t cost,
                                                    uint64_t now_ns)
 {
+    assert(table_is_valid(table));
     struct taking taking;
     if (table_has_blocks(table, now_ns) || !set_out_hashed(&taking, table, quota, hash)) {
         struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
@@ -152,6 +161,8 @@ CAS16_TARGET void stint_take_batch(struct stint_table *table, const struct stint
                                    struct stint_decision *decisions, size_t n_items,
                                    uint64_t now_ns)
 {
+    assert(table_is_valid(table));
+    assert(items != NULL || n_items == 0);
     struct taking takings[BATCH];
     bool on_the_way[BATCH];
     for (size_t at = 0; at < n_items; at += BATCH) {

@@ -6,6 +6,7 @@
 #include "base/siphash.h"
 #include "table/clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -40,6 +41,7 @@ static uint64_t start_time(pid_t pid)
 
 static uint64_t name_of(pid_t pid)
 {
+    assert(pid > 0);
     static const uint64_t no_secret[2] = {0, 0};
     uint64_t start = start_time(pid);
     uint64_t hash = siphash13_128(no_secret, 0, &start, sizeof(start)).lo;
@@ -73,12 +75,14 @@ static bool swap_word(uint64_t *word, uint64_t seen, uint64_t mine)
 
 static uint64_t next_word(uint64_t seen, uint64_t self)
 {
+    assert((self & ~OWNER_PROCESS_MASK) == 0);
     uint64_t next = ((seen & OWNER_SEQUENCE_MASK) + OWNER_SEQUENCE_ONE) & OWNER_SEQUENCE_MASK;
     return OWNER_HELD | next | self;
 }
 
 bool owner_try(uint64_t *word, uint64_t self, uint64_t *mine)
 {
+    assert(word != NULL && mine != NULL);
     uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
     *mine = next_word(seen, self);
     return (seen & OWNER_HELD) == 0 && swap_word(word, seen, *mine);
@@ -86,6 +90,7 @@ bool owner_try(uint64_t *word, uint64_t self, uint64_t *mine)
 
 enum owner_result owner_take(uint64_t *word, uint64_t self, uint64_t *mine)
 {
+    assert(word != NULL && mine != NULL);
     uint64_t watched = 0, since_ns = 0;
     for (unsigned tries = 0;; tries++) {
         uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);

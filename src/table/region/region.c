@@ -15,6 +15,7 @@
 #include "table/clock.h"
 #include "table/region/region_layout.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ enum { LOCK_USERS = 0, LOCK_FRONTEND = 1 };
 
 static int lock_byte(int fd, short type, off_t byte, bool wait)
 {
+    assert(fd >= 0 && (byte == LOCK_USERS || byte == LOCK_FRONTEND));
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
     return fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
 }
@@ -51,6 +53,7 @@ uint64_t region_checksum(const struct region_fixed *fixed)
 static int format(struct region_header *header, const struct region_fixed *fixed,
                   const struct stint_table_options *options, struct stint_error *error)
 {
+    assert(fixed->magic == REGION_MAGIC);
     header->fixed = *fixed;
     uint64_t *secret = header->fixed.hash_key;
     secret[0] = options->hash_key[0];
@@ -71,6 +74,7 @@ static int format(struct region_header *header, const struct region_fixed *fixed
 
 static void *map_anonymous(struct region *region, size_t size, int flags, bool huge)
 {
+    assert(size > 0);
     void *at = MAP_FAILED;
     flags |= MAP_ANONYMOUS;
     if (huge) {
@@ -125,6 +129,7 @@ void *region_map_private(struct stint_error *error)
 
 void region_unmap_private(void *page)
 {
+    assert(page != NULL);
     munmap(page, REGION_PAGE);
 }
 
@@ -133,6 +138,7 @@ void region_unmap_private(void *page)
 int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
                          struct stint_error *error)
 {
+    assert(path != NULL);
     for (unsigned number = 0; number < MAKING_MAX; number++) {
         int length =
             snprintf(making, REGION_PATH_SPACE, "%s.%ld.%u.making", path, (long)getpid(), number);
@@ -202,6 +208,7 @@ static int open_or_make(struct region *region, const struct stint_table_options 
 static int check_file(struct region *region, const struct stint_table_options *options,
                       struct stint_error *error)
 {
+    assert(region->fd >= 0);
     const char *path = options->path;
     struct stat status;
     struct region_header header;
@@ -251,6 +258,7 @@ static int other_time_space(const char *path, struct stint_error *error)
  */
 static void carry_time(struct region *region)
 {
+    assert(region->alone);
     struct region_header *header = region->header;
     int64_t wall = clock_wall_ns();
     uint64_t unavailable =
@@ -278,6 +286,7 @@ static bool is_other_time_space(const struct region_header *header)
  */
 static int enter(struct region *region, const char *path, struct stint_error *error)
 {
+    assert(region->fd >= 0 && !region->read_only);
     struct region_header *header = region->header;
     if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
         region->alone = true;
@@ -337,6 +346,7 @@ static int map_file(struct region *region, const struct stint_table_options *opt
 static int open_file(struct region *region, const struct stint_table_options *options,
                      struct stint_error *error)
 {
+    assert(options->path != NULL);
     int code = open_or_make(region, options, error);
     if (code != 0)
         return code;
@@ -356,6 +366,7 @@ static int open_file(struct region *region, const struct stint_table_options *op
 int region_open(struct region *region, const struct stint_table_options *options,
                 struct stint_error *error)
 {
+    assert(options != NULL);
     memset(region, 0, sizeof(*region));
     region->fd = -1;
     region->read_only = options->read_only;
@@ -373,6 +384,7 @@ int region_open(struct region *region, const struct stint_table_options *options
 
 void region_settle(struct region *region)
 {
+    assert(region_is_valid(region));
     if (region->fd < 0 || region->read_only)
         return;
     region->header->boot_id = clock_boot_id();
@@ -388,6 +400,7 @@ static void heartbeat(struct region_header *header, uint64_t now_ns)
 
 uint64_t region_now(const struct region *region)
 {
+    assert(region_is_valid(region));
     struct region_header *header = region->header;
     if (region->fixed.clock == STINT_CLOCK_VIRTUAL)
         /* acquire: a reader of a time set by another thread sees what that thread did before. */
@@ -403,6 +416,7 @@ uint64_t region_now(const struct region *region)
 /* The last to leave marks the file as clean: states are on disk, and time up to now is known. */
 static void leave(struct region *region)
 {
+    assert(region_is_valid(region));
     struct region_header *header = region->header;
     lock_byte(region->fd, F_WRLCK, LOCK_FRONTEND, true);
     lock_byte(region->fd, F_UNLCK, LOCK_USERS, false);
@@ -416,6 +430,7 @@ static void leave(struct region *region)
 
 void region_close(struct region *region)
 {
+    assert(region_is_valid(region));
     if (region->fd >= 0 && !region->read_only)
         leave(region);
     munmap(region->header, region->map_size);

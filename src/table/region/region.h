@@ -15,6 +15,9 @@
 #include "base/err.h"
 #include "table/slot/cas16.h"
 
+#include <assert.h>
+#include <stddef.h>
+
 #define WAYS 8
 #define HALF_WAYS (WAYS / 2) /* the pairs of one cache line */
 #define REGION_MAGIC UINT64_C(0x314e4f4954535453)
@@ -148,8 +151,20 @@ void region_unmap_private(void *page);
 /* Checksum of the part that is written once. */
 uint64_t region_checksum(const struct region_fixed *fixed);
 
+/*
+ * Whether this process's own copy of the layout is one that was checked. Other processes can write
+ * to the memory behind it: that is not read here.
+ */
+static inline bool region_is_valid(const struct region *region)
+{
+    return region->header != NULL && region->fixed.magic == REGION_MAGIC &&
+           region->fixed.version == REGION_VERSION && region->map_size >= region->fixed.bytes &&
+           region->fixed.quotas_max > 0 && region->fixed.tickets_max > 0 && region->fd >= -1;
+}
+
 static inline void *region_at(const struct region *region, uint64_t offset)
 {
+    assert(region_is_valid(region) && offset <= region->map_size);
     return (char *)region->header + offset;
 }
 

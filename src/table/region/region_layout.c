@@ -8,6 +8,7 @@
 #include "table/overrides.h"
 #include "table/requests.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define KEYS_DEFAULT 65536
@@ -39,6 +40,7 @@
 
 static uint64_t round_up(uint64_t n, uint64_t to)
 {
+    assert(to > 0);
     return (n + to - 1) / to * to;
 }
 
@@ -56,6 +58,7 @@ static uint64_t sets_for(uint64_t keys)
  */
 static uint64_t place_class(struct class_layout *layout, enum slot_class class, uint64_t offset)
 {
+    assert(offset % REGION_PAGE == 0);
     bool interleaved = class == CLASS_16;
     uint32_t stride = 0; /* the pair holds the state */
     if (interleaved)
@@ -152,6 +155,7 @@ int region_layout(struct region_fixed *fixed, const struct stint_table_options *
         (struct class_layout){.sets = sets_for(keys_wide), .state_size = wide_size};
     classes[CLASS_BLOCKS] = (struct class_layout){.sets = sets_for(blocks), .state_size = 8};
     place_parts(fixed);
+    assert(fixed->bytes % REGION_PAGE == 0 && fixed->quotas_max <= TABLE_QUOTAS_MAX);
     return 0;
 }
 

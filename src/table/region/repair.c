@@ -15,6 +15,7 @@
 #include "table/requests.h"
 #include "table/slot/wide.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct repairing {
@@ -35,6 +36,7 @@ enum found {
 /* A slot that was published and has no state of its key yet, rather than a flipped bit. */
 static bool is_new_key(const struct repairing *repairing, const struct seen *seen)
 {
+    assert(seen->pair.first != 0);
     const struct slots *slots = repairing->asking.slots;
     if ((seen->pair.first & TAG_PENDING) == 0)
         return false;
@@ -52,6 +54,7 @@ static bool is_new_key(const struct repairing *repairing, const struct seen *see
 static enum found find16(const struct repairing *repairing, const struct seen *seen,
                          const struct stint_quota *quota)
 {
+    assert(repairing->asking.slots->class == CLASS_16);
     struct pair held = cas16_load(seen->state);
     uint64_t mark = held.second & ~STATE_MASK, generation = seen->pair.second;
     bool arrives =
@@ -69,6 +72,7 @@ static enum found find16(const struct repairing *repairing, const struct seen *s
 static enum found find(const struct repairing *repairing, const struct seen *seen,
                        const struct stint_quota *quota)
 {
+    assert(quota != NULL);
     bool is_whole;
     if (repairing->asking.slots->class == CLASS_16)
         return find16(repairing, seen, quota);
@@ -88,6 +92,7 @@ static enum found find(const struct repairing *repairing, const struct seen *see
 
 static void empty(const struct repairing *repairing, const struct seen *seen)
 {
+    assert(slots_has(repairing->asking.slots, seen->at));
     const struct slots *slots = repairing->asking.slots;
     bool counts = slots->class == CLASS_16 || slots->class == CLASS_WIDE;
     *seen->at = (struct pair){0, counts ? seen->pair.second + 1 : 0};
@@ -97,6 +102,7 @@ static void empty(const struct repairing *repairing, const struct seen *seen)
 
 static void fill(struct repairing *repairing, struct seen *seen, const struct stint_quota *quota)
 {
+    assert(quota != NULL);
     uint64_t until_ns = add_sat(repairing->asking.ask.now_ns, quota->period_ns);
     if (quota->limit == 0) { /* such a state cannot be full */
         empty(repairing, seen);
@@ -111,6 +117,7 @@ static void fill(struct repairing *repairing, struct seen *seen, const struct st
 static void fill_live(struct repairing *repairing, struct seen *seen,
                       const struct stint_quota *quota)
 {
+    assert(repairing->after_crash);
     struct entry_state state;
     uint64_t now_ns = repairing->asking.ask.now_ns;
     struct pair *state_word = seen->state;
@@ -132,6 +139,7 @@ static void fill_live(struct repairing *repairing, struct seen *seen,
  */
 static void repair_frozen(struct repairing *repairing, struct seen *seen)
 {
+    assert(slots_is_frozen(seen->pair.first));
     struct stint_table *table = repairing->asking.table;
     const struct slots *slots = repairing->asking.slots;
     uint64_t now_ns = repairing->asking.ask.now_ns, until_ns = slots->ops->frozen_until(seen);
@@ -200,6 +208,7 @@ static void repair_slot(struct repairing *repairing, struct seen *seen)
  */
 static void repair_block(struct repairing *repairing, const struct seen *seen)
 {
+    assert(repairing->asking.slots->class == CLASS_BLOCKS);
     uint64_t word = seen->pair.second, now_ns = repairing->asking.ask.now_ns;
     bool is_cooldown = (seen->pair.first & TAG_ID_MASK) == COOLDOWN_ID;
     bool has_no_end = word >> COOLDOWN_LOW_BITS == UINT64_MAX >> COOLDOWN_LOW_BITS;
@@ -220,6 +229,7 @@ static void repair_block(struct repairing *repairing, const struct seen *seen)
 
 static void repair_class(struct repairing *repairing, enum slot_class class)
 {
+    assert(class < CLASSES);
     const struct slots *slots = &repairing->asking.table->slots[class];
     repairing->asking.slots = slots;
     for (uint64_t set = 0; set < slots->sets; set++) {
@@ -235,6 +245,8 @@ static void repair_class(struct repairing *repairing, enum slot_class class)
 
 void table_repair(struct stint_table *table, bool after_crash)
 {
+    assert(table_is_valid(table));
+    assert(table->region.alone && !table->region.read_only);
     struct region_header *header = table->region.header;
     struct repairing repairing = {.asking = {.table = table}, .after_crash = after_crash};
     intern_repair(&table->intern);

@@ -9,6 +9,7 @@
 #include "table/pool_records.h"
 #include "table/requests.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 /* Copies one set: every slot valid and whole, or empty. */
 static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
 {
+    assert(asking_is_valid(asking));
     struct entry_state state;
     memset(to, 0, asking->slots->set_size);
     for (unsigned way = 0; way < WAYS; way++) {
@@ -40,6 +42,7 @@ static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
 static int write_class(const struct stint_table *table, enum slot_class class, uint64_t now_ns,
                        FILE *file)
 {
+    assert(class < CLASSES);
     struct asking asking = entry_looking(table, class, now_ns);
     uint8_t *copy = aligned_alloc(64, (asking.slots->set_size + 63u) / 64 * 64);
     int code =
@@ -57,6 +60,7 @@ static int write_class(const struct stint_table *table, enum slot_class class, u
 /* Words that others write meanwhile, each whole. */
 static void copy_words(void *to, const void *from, size_t size)
 {
+    assert(size % sizeof(uint64_t) == 0);
     uint64_t *target = to;
     const uint64_t *source = from;
     for (size_t i = 0; i < size / sizeof(*target); i++)
@@ -153,6 +157,7 @@ static int write_header(const struct stint_table *table, FILE *file)
  */
 static int write_table(const struct stint_table *table, FILE *file)
 {
+    assert(table_is_valid(table));
     uint64_t now_ns = region_now(&table->region);
     if (write_tickets(table, file) != 0 || write_requests(table, file) != 0 ||
         write_pools(table, file) != 0 || write_overrides(table, file) != 0)
@@ -169,6 +174,7 @@ static int write_table(const struct stint_table *table, FILE *file)
 int stint_table_snapshot(const struct stint_table *table, const char *path,
                          struct stint_error *error)
 {
+    assert(path != NULL);
     char making[REGION_PATH_SPACE];
     int fd = region_create_beside(path, making, error);
     if (fd < 0)

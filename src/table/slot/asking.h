@@ -5,6 +5,8 @@
 
 #include "table/handle.h"
 
+#include <assert.h>
+
 /*
  * The effect of a charge: how to take it back exactly, if the state has not changed since, and the
  * time under which it is in the state. Under `log` and `buckets` that is the state's own time if a
@@ -80,6 +82,20 @@ struct class_ops {
 
 extern const struct class_ops place8_ops, place16_ops, wide_ops;
 
+/* Whether it refers to a class of its table. Times and states may come from shared memory. */
+static inline bool asking_is_valid(const struct asking *asking)
+{
+    return asking->table != NULL && asking->slots >= asking->table->slots &&
+           asking->slots < asking->table->slots + CLASSES && slots_is_valid(asking->slots);
+}
+
+/* And whether it is a decision on a key under a quota of that class. */
+static inline bool asking_decides(const struct asking *asking)
+{
+    return asking_is_valid(asking) && slots_is_home(asking->slots, &asking->home) &&
+           asking->quota != NULL && asking->quota->derived.checked;
+}
+
 /*
  * A thread may be stopped for long after it has computed a new key's time and before it finds that
  * the key has no state; the state may have expired and its slot been reused meanwhile. So the time
@@ -88,6 +104,7 @@ extern const struct class_ops place8_ops, place16_ops, wide_ops;
 static inline bool asking_catch_up(struct asking *asking)
 {
     uint64_t now_ns = table_effective_now(asking->table, asking->ask.now_ns);
+    assert(now_ns >= asking->ask.now_ns);
     uint64_t gone_on_ns = now_ns - asking->ask.now_ns;
     asking->ask.now_ns = now_ns;
     if (asking->ask.verb == STINT_BOOK)
@@ -98,6 +115,7 @@ static inline bool asking_catch_up(struct asking *asking)
 /* Whether a state with this id has the quota's algorithm: equal parameters may have two ids. */
 static inline bool asking_same_algorithm(const struct asking *asking, uint64_t tag_word)
 {
+    assert(asking_decides(asking));
     uint32_t id = (uint32_t)(tag_word & TAG_ID_MASK);
     if (id == asking->id)
         return true;

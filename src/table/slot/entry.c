@@ -4,8 +4,11 @@
 
 #include "base/wide_int.h"
 
+#include <assert.h>
+
 struct asking entry_looking(const struct stint_table *table, enum slot_class class, uint64_t now_ns)
 {
+    assert(class < CLASSES);
     /* Reading a wide state takes its owner word; that does not change the table's content. */
     struct stint_table *mutable_table = (struct stint_table *)(uintptr_t)table;
     return (struct asking){
@@ -14,10 +17,12 @@ struct asking entry_looking(const struct stint_table *table, enum slot_class cla
 
 const struct stint_quota *entry_quota(const struct asking *asking, uint64_t tag_word)
 {
+    assert(asking_is_valid(asking));
     const struct stint_quota *quota =
         intern_quota(&asking->table->intern, (uint32_t)(tag_word & TAG_ID_MASK));
     bool fits = quota != NULL && table_class(quota) == asking->slots->class &&
                 quota->derived.state_size <= asking->slots->state_size;
+    assert(!fits || quota->derived.checked);
     return fits ? quota : NULL;
 }
 
@@ -37,6 +42,8 @@ static bool is_valid(const struct asking *asking, const struct entry_state *stat
 /* Skips what an opening would repair: a table that is opened read-only is not changed. */
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
+    assert(asking_is_valid(asking));
+    assert(seen->at != NULL);
     uint64_t tag_word = seen->pair.first;
     if (tag_word == 0 || (tag_word & TAG_PENDING) != 0)
         return false;
@@ -48,6 +55,7 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
 
 static struct stint_decision peek(struct entry_state *state, uint64_t now_ns, uint32_t cost)
 {
+    assert(state->quota != NULL);
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
     return algorithm_ask(state->quota, &state->as, &ask);
 }
@@ -63,16 +71,19 @@ struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
 
 uint64_t entry_expires_at(const struct entry_state *state)
 {
+    assert(state->quota != NULL);
     return algorithm_expires_at(state->quota, &state->as);
 }
 
 size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
 {
+    assert(state->quota != NULL);
     return algorithm_held(state->quota, &state->as, now_ns, runs);
 }
 
 void entry_get_past(struct asking *asking, const struct seen *seen)
 {
+    assert(asking_is_valid(asking));
     asking->quota =
         intern_quota(&asking->table->intern, (uint32_t)(seen->pair.first & TAG_ID_MASK));
     bool is_damaged = asking->quota == NULL || table_class(asking->quota) != asking->slots->class;

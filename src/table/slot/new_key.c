@@ -37,6 +37,7 @@ static struct stint_decision decide_when_full(const struct asking *asking,
 enum new_key admit_new_key(struct asking *asking, bool charges, struct place *place,
                            struct stint_decision *decision)
 {
+    assert(asking_decides(asking));
     bool asks = decision->outcome != STINT_NEVER && asking->ask.cost > 0 &&
                 place_moves_in(asking->ask.verb);
     *place = (struct place){.seen = {.at = NULL}};

@@ -18,6 +18,7 @@
 /* Sets when the state expires: nothing is lost with an expired one. */
 void place_appraise_life(const struct asking *asking, uint64_t expires_at_ns, struct place *place)
 {
+    assert(asking_is_valid(asking));
     place->expires_at_ns = add_sat(expires_at_ns, table_grace_ns(asking->table));
     if (expires_at_ns == 0) {
         place->worth = WORTH_EMPTY;
@@ -32,6 +33,7 @@ void place_appraise_life(const struct asking *asking, uint64_t expires_at_ns, st
 bool place_may_be_evicted(const struct asking *asking, const struct stint_quota *quota,
                           const struct place *place)
 {
+    assert(quota != NULL);
     return place->worth == WORTH_KEEP && table_when_full(asking->table, quota) == STINT_FULL_EVICT;
 }
 
@@ -48,6 +50,7 @@ void place_weigh(const struct stint_decision *stands, struct place *place)
 void place_appraise_state(const struct asking *asking, const struct stint_quota *quota, void *state,
                           struct place *place)
 {
+    assert(table_class(quota) == asking->slots->class);
     place_appraise_life(asking, algorithm_expires_at(quota, state), place);
     if (!place_may_be_evicted(asking, quota, place))
         return;
@@ -64,6 +67,7 @@ void place_appraise_state(const struct asking *asking, const struct stint_quota 
  */
 static void look(const struct slots *slots, uint8_t *set, unsigned way, struct place *place)
 {
+    assert(way < WAYS);
     do {
         place->seen = slots_see(slots, set, way);
         if (slots->class != CLASS_16)
@@ -75,6 +79,7 @@ static void look(const struct slots *slots, uint8_t *set, unsigned way, struct p
 /* The content of one slot, and until when it lasts. */
 static struct place appraise(const struct asking *asking, uint8_t *set, unsigned way)
 {
+    assert(asking_is_valid(asking));
     const struct slots *slots = asking->slots;
     struct place place = {.worth = WORTH_EMPTY};
     look(slots, set, way, &place);
@@ -120,6 +125,7 @@ static bool is_better(const struct place *a, const struct place *b)
 /* The best of a set, by the order in which the key is searched; counts the free ones. */
 static struct place choose_in_set(const struct asking *asking, uint8_t *set, unsigned *free_slots)
 {
+    assert(slots_has(asking->slots, set));
     struct place best = {.seen = {.at = NULL}, .worth = WORTH_KEEP};
     uint64_t first_expiry_ns = UINT64_MAX;
     unsigned first = slots_first_way(asking->home.tag);
@@ -132,6 +138,7 @@ static struct place choose_in_set(const struct asking *asking, uint8_t *set, uns
             best = place;
     }
     best.expires_at_ns = first_expiry_ns;
+    assert(best.seen.at == NULL || best.worth < WORTH_KEEP);
     return best;
 }
 
@@ -146,6 +153,7 @@ static bool prefers_second(const struct place *first, const struct place *second
 
 struct place place_choose(const struct asking *asking)
 {
+    assert(slots_is_home(asking->slots, &asking->home));
     unsigned free_slots[2] = {0, 0};
     struct place first = choose_in_set(asking, asking->home.set[0], &free_slots[0]);
     if (asking->home.set[1] == asking->home.set[0])
@@ -162,6 +170,7 @@ struct place place_choose(const struct asking *asking)
 
 void place_count(const struct asking *asking, const struct place *place)
 {
+    assert(place->seen.at != NULL);
     struct region_counters *counters = table_counters(asking->table);
     if (place->worth == WORTH_EVICT) {
         table_count(&counters->evictions_evict, 1);

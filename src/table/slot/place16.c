@@ -19,10 +19,13 @@
 #include "table/slot/new_key.h"
 #include "table/slot/rule.h"
 
+#include <assert.h>
+
 #define CHANGER_PATIENCE 200 /* times to let others run before finishing another's change */
 
 static struct pair pack(struct word16 word, uint64_t generation)
 {
+    assert(word.hi >> 48 == 0);
     return (struct pair){word.lo, word.hi | state_mark(generation)};
 }
 
@@ -39,6 +42,7 @@ static bool word_equals(struct word16 a, struct word16 b)
 /* Step 1: the state of slot `seen` is `state`; its successor is full until until_ns. */
 CAS16_TARGET static bool freeze_state(const struct seen *seen, struct pair state, uint64_t until_ns)
 {
+    assert(seen->at != NULL && seen->state != NULL);
     uint64_t next = seen->pair.second + 1;
     struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
     return cas16(seen->state, state, frozen);
@@ -48,6 +52,7 @@ CAS16_TARGET static bool freeze_state(const struct seen *seen, struct pair state
 CAS16_TARGET static bool publish(const struct asking *asking, const struct seen *seen,
                                  struct pair state, uint64_t until_ns)
 {
+    assert(slots_has(asking->slots, seen->at));
     uint64_t next = seen->pair.second + 1;
     if (!state_leaves(state, seen->pair.second) && !freeze_state(seen, state, until_ns))
         return false;
@@ -58,6 +63,7 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct seen 
 /* Step 4. */
 CAS16_TARGET static void make_valid(const struct seen *pending)
 {
+    assert((pending->pair.first & TAG_PENDING) != 0);
     struct pair valid = {pending->pair.first & ~TAG_PENDING, pending->pair.second};
     cas16(pending->at, pending->pair, valid);
 }
@@ -69,6 +75,7 @@ CAS16_TARGET static void make_valid(const struct seen *pending)
 CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *pending,
                                 struct pair frozen, struct word16 before, struct word16 after)
 {
+    assert((pending->pair.first & TAG_PENDING) != 0);
     uint64_t generation = pending->pair.second;
     struct pair packed = pack(after, generation);
     if (!cas16(pending->state, frozen, packed))
@@ -86,6 +93,7 @@ CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *
  */
 static bool changer_is_slow(const struct seen *seen, struct pair held)
 {
+    assert(seen->at != NULL);
     for (int i = 0; i < CHANGER_PATIENCE; i++) {
         if (!pair_equals(cas16_load(seen->at), seen->pair) ||
             !pair_equals(cas16_load(seen->state), held))
@@ -99,6 +107,7 @@ static bool changer_is_slow(const struct seen *seen, struct pair held)
 static void finish_for_changer(const struct asking *asking, const struct seen *pending,
                                struct pair frozen)
 {
+    assert(frozen.first != 0);
     struct asking changer = *asking;
     changer.undo = NULL;
     changer.quota =
@@ -115,6 +124,7 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
 /* A live state is lost once it is frozen, whether this key or another gets the slot. */
 CAS16_TARGET static bool publish_place(const struct asking *asking, struct place *place)
 {
+    assert(slots_has(asking->slots, place->seen.at));
     bool evicts = place->worth == WORTH_EVICT;
     if (evicts) {
         if (!freeze_state(&place->seen, place->state, 0))
@@ -131,6 +141,7 @@ CAS16_TARGET static bool publish_place(const struct asking *asking, struct place
 
 static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 {
+    assert(asking_decides(asking));
     for (;;) {
         struct word16 state = {0, 0};
         struct place place;
@@ -148,6 +159,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 static __attribute__((noinline)) bool arrive(struct asking *asking, const struct seen *seen,
                                              struct pair frozen, struct stint_decision *decision)
 {
+    assert(asking->rule != 0);
     struct rule_move move;
     enum rule_found found = rule_arrive(asking, seen, &move, decision);
     if (found == RULE_AGAIN)
@@ -173,6 +185,7 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
 CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *seen,
                                      struct stint_decision *decision)
 {
+    assert((seen->pair.first & TAG_PENDING) != 0);
     struct pair held = cas16_load_stable(seen->state);
     uint64_t generation = seen->pair.second;
     bool frozen = (held.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
@@ -209,6 +222,7 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
 CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen, struct pair held,
                                  struct stint_decision *decision)
 {
+    assert(!asking_same_algorithm(asking, seen->pair.first));
     uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
     const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
     struct held_run runs[HELD_RUNS_MAX];
@@ -239,6 +253,7 @@ CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen,
 CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *seen,
                                    struct stint_decision *decision)
 {
+    assert((seen->pair.first & TAG_PENDING) == 0);
     struct pair held = cas16_load(seen->state);
     uint64_t generation = seen->pair.second;
     if (state_leaves(held, generation)) {
@@ -270,6 +285,8 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
 
 static struct stint_decision ask(struct asking *asking)
 {
+    assert(asking_decides(asking));
+    assert(asking->slots->class == CLASS_16);
     struct stint_decision decision;
     for (;;) {
         struct seen seen = slots_find(asking->slots, &asking->home);
@@ -292,6 +309,7 @@ static struct stint_decision ask(struct asking *asking)
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
+    assert(asking->slots->class == CLASS_16);
     uint64_t generation = place->seen.pair.second;
     bool arrives = (place->seen.pair.first & TAG_PENDING) != 0 &&
                    (place->state.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
@@ -309,6 +327,7 @@ static void appraise(const struct asking *asking, const struct stint_quota *quot
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
+    assert(state->class == CLASS_16);
     struct pair held = state->held = cas16_load_stable(seen->state);
     (void)asking;
     if (state_leaves(held, seen->pair.second)) {
@@ -322,6 +341,7 @@ static bool copy(struct asking *asking, const struct seen *seen, struct entry_st
 /* The generation advances without a new key: a charge under way fails, and is repeated. */
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
+    assert(state->class == CLASS_16);
     if (!freeze_state(seen, state->held, 0))
         return false;
     slots_withdraw(asking->slots, seen);
@@ -331,6 +351,7 @@ static bool forget(struct asking *asking, const struct seen *seen, const struct 
 static void fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                  uint64_t until_ns)
 {
+    assert(quota->limit > 0);
     struct pair *state = seen->state;
     struct word16 filled;
     (void)asking;
@@ -341,6 +362,7 @@ static void fill(struct asking *asking, const struct seen *seen, const struct st
 CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
                                 const struct entry_state *state, uint64_t until_ns)
 {
+    assert((seen->pair.first & TAG_PENDING) == 0);
     struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second + 1};
     if (!freeze_state(seen, state->held, until_ns) || !cas16(seen->at, seen->pair, gone))
         return false;
@@ -352,6 +374,7 @@ CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
 CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone, struct pair valid,
                                   const struct entry_state *state)
 {
+    assert(slots_is_frozen(gone->pair.first));
     struct seen pending = *gone;
     struct pair frozen = cas16_load_stable(gone->state);
     pending.pair.first = valid.first | TAG_PENDING;
@@ -369,6 +392,7 @@ static uint64_t frozen_until(const struct seen *frozen)
 
 static void help(struct asking *asking, const struct seen *seen)
 {
+    assert(asking_is_valid(asking));
     struct pair held = cas16_load_stable(seen->state);
     uint64_t generation = seen->pair.second;
     asking->id = (uint32_t)(seen->pair.first & TAG_ID_MASK);

@@ -7,9 +7,12 @@
 #include "table/slot/new_key.h"
 #include "table/slot/rule.h"
 
+#include <assert.h>
+
 /* The state under the quota's algorithm, also if a quota with other parameters wrote it. */
 static uint64_t read_state(const struct asking *asking, struct pair pair)
 {
+    assert(asking->slots->class == CLASS_8);
     if ((pair.first & TAG_PENDING) != 0)
         return 0;
     if (asking_same_algorithm(asking, pair.first))
@@ -31,6 +34,7 @@ static uint64_t read_state(const struct asking *asking, struct pair pair)
 CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *seen, uint64_t before,
                               uint64_t state)
 {
+    assert(slots_has(asking->slots, seen->at));
     struct pair after = {asking->home.tag | asking->id, state};
     if (!cas16(seen->at, seen->pair, after))
         return false;
@@ -46,6 +50,7 @@ CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *se
 /* A new key publishes its pending slot; the decision comes once the slot is found there. */
 CAS16_TARGET static bool publish(const struct asking *asking, const struct place *place)
 {
+    assert(slots_has(asking->slots, place->seen.at));
     struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, table_nonce(asking->table)};
     if (!cas16(place->seen.at, place->seen.pair, pending))
         return false;
@@ -56,6 +61,7 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct place
 /* True if *decision is made; false if the new key has published and must be searched again. */
 static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 {
+    assert(asking_decides(asking));
     for (;;) {
         uint64_t state = 0;
         struct place place;
@@ -72,6 +78,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 static __attribute__((noinline)) bool arrive(struct asking *asking, const struct seen *seen,
                                              struct stint_decision *decision)
 {
+    assert((seen->pair.first & TAG_PENDING) != 0 && asking->rule != 0);
     struct rule_move move;
     enum rule_found found = rule_arrive(asking, seen, &move, decision);
     if (found == RULE_AGAIN)
@@ -95,6 +102,8 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
 
 static struct stint_decision ask(struct asking *asking)
 {
+    assert(asking_decides(asking));
+    assert(asking->slots->class == CLASS_8);
     struct stint_decision decision;
     for (;;) {
         struct seen seen = slots_find(asking->slots, &asking->home);
@@ -132,12 +141,14 @@ static struct stint_decision ask(struct asking *asking)
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
+    assert(asking->slots->class == CLASS_8);
     uint64_t state = place->seen.pair.second;
     place_appraise_state(asking, quota, &state, place);
 }
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
+    assert(state->class == CLASS_8);
     (void)asking;
     state->as.word8 = seen->pair.second;
     return pair_equals(cas16_load(seen->at), seen->pair);
@@ -145,6 +156,7 @@ static bool copy(struct asking *asking, const struct seen *seen, struct entry_st
 
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
+    assert(state->class == CLASS_8);
     (void)state;
     return slots_withdraw(asking->slots, seen);
 }
@@ -153,6 +165,7 @@ static bool forget(struct asking *asking, const struct seen *seen, const struct 
 static void fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                  uint64_t until_ns)
 {
+    assert(quota->limit > 0);
     struct held_run full = {asking->ask.now_ns, quota->burst};
     uint64_t filled;
     if (quota->algorithm == STINT_GCRA)
@@ -165,6 +178,7 @@ static void fill(struct asking *asking, const struct seen *seen, const struct st
 CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
                                 const struct entry_state *state, uint64_t until_ns)
 {
+    assert((seen->pair.first & TAG_PENDING) == 0);
     struct pair gone = {asking->home.tag | TAG_PENDING,
                         frozen8(until_ns, table_nonce(asking->table))};
     (void)state;
@@ -177,6 +191,7 @@ CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
 CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone, struct pair valid,
                                   const struct entry_state *state)
 {
+    assert(slots_is_frozen(gone->pair.first));
     (void)asking;
     (void)state;
     cas16(gone->at, gone->pair, valid);
@@ -184,6 +199,7 @@ CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone
 
 static uint64_t frozen_until(const struct seen *frozen)
 {
+    assert(slots_is_frozen(frozen->pair.first));
     return frozen8_until(frozen->pair.second);
 }
 

@@ -6,6 +6,8 @@
 #include "table/region/owner.h"
 #include "table/table.h"
 
+#include <assert.h>
+
 #define PATIENCE 200 /* reads without a change, before the writer counts as ended */
 
 /* What the other classes hold of a key; .slots is NULL for those without it. */
@@ -32,6 +34,7 @@ static bool is_bound(const struct slots *slots, const struct seen *seen)
 
 static void sort(const struct asking *asking, const struct other *other, struct others *others)
 {
+    assert(other->slots != asking->slots);
     const struct slots *slots = other->slots;
     if (slots_is_frozen(other->seen.pair.first))
         others->frozen = *other;
@@ -48,6 +51,7 @@ static void sort(const struct asking *asking, const struct other *other, struct 
 static void scan_class(const struct asking *asking, const struct slots *slots,
                        struct others *others)
 {
+    assert(slots->sets > 0 && slots != asking->slots);
     struct home home = slots_home(slots, asking->hash);
     for (unsigned i = 0; i < 2 * WAYS; i++) {
         uint8_t *set = home.set[i / WAYS];
@@ -65,6 +69,7 @@ static void scan_class(const struct asking *asking, const struct slots *slots,
 
 static struct others scan(const struct asking *asking)
 {
+    assert(asking_is_valid(asking));
     struct others others = {.valid = {.slots = NULL}};
     for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
         const struct slots *slots = &asking->table->slots[class];
@@ -77,6 +82,7 @@ static struct others scan(const struct asking *asking)
 /* The same decision, in another class. */
 static struct asking in_class(const struct asking *asking, const struct slots *slots)
 {
+    assert(slots->sets > 0);
     struct asking other = *asking;
     other.slots = slots;
     other.home = slots_home(slots, asking->hash);
@@ -92,6 +98,7 @@ void rule_pause(struct asking *asking)
 
 static bool is_patient(struct asking *asking, const struct seen *seen)
 {
+    assert(seen->at != NULL);
     struct waits *waits = &asking->waits;
     if (waits->at != seen->at || !pair_equals(waits->pair, seen->pair))
         *waits = (struct waits){.at = seen->at, .pair = seen->pair};
@@ -100,6 +107,7 @@ static bool is_patient(struct asking *asking, const struct seen *seen)
 
 bool rule_waits(struct asking *asking, const struct seen *seen)
 {
+    assert(seen->at != NULL);
     bool waits = is_patient(asking, seen);
     if (waits)
         owner_pause();
@@ -108,6 +116,7 @@ bool rule_waits(struct asking *asking, const struct seen *seen)
 
 void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_decision *decision)
 {
+    assert(asking->quota != NULL);
     uint64_t wait_ns = sub_floor(until_ns, asking->ask.now_ns);
     uint32_t capacity = most_units(asking->quota);
     uint8_t verb = asking->ask.verb;
@@ -139,6 +148,7 @@ static bool is_valid_beside(const struct asking *asking, const struct slots *fro
 static bool meet_frozen(struct asking *asking, const struct slots *slots, const struct seen *frozen,
                         struct stint_decision *decision)
 {
+    assert(slots_is_frozen(frozen->pair.first));
     uint64_t until_ns = add_sat(slots->ops->frozen_until(frozen), table_grace_ns(asking->table));
     /* An expired one goes before another may be valid: its mover may still put it back. */
     if (until_ns <= asking->ask.now_ns || is_valid_beside(asking, slots)) {
@@ -153,6 +163,7 @@ static bool meet_frozen(struct asking *asking, const struct slots *slots, const 
 
 bool rule_meet(struct asking *asking, const struct seen *frozen, struct stint_decision *decision)
 {
+    assert(asking_decides(asking));
     if (meet_frozen(asking, asking->slots, frozen, decision))
         return true;
     rule_pause(asking);
@@ -196,6 +207,7 @@ static bool is_blocked(const struct asking *asking, struct stint_decision *decis
 /* Later than now, so that no two frozen pairs of the key in one slot are equal. */
 static bool freeze(struct rule_move *move)
 {
+    assert(move->valid.at != NULL && move->from.slots != NULL);
     uint64_t until_ns = max_u64(entry_expires_at(&move->state), move->from.ask.now_ns + 1);
     move->gone = move->valid;
     return move->from.slots->ops->freeze(&move->from, &move->gone, &move->state, until_ns);
@@ -205,6 +217,7 @@ static bool freeze(struct rule_move *move)
 static __attribute__((noinline)) struct stint_decision decide_on(const struct asking *asking,
                                                                  const struct rule_move *move)
 {
+    assert(move->n_runs > 0);
     struct entry_state carried;
     struct stint_decision decision;
     algorithm_carry(asking->quota, &carried.as, move->runs, move->n_runs);
@@ -216,6 +229,7 @@ static __attribute__((noinline)) struct stint_decision decide_on(const struct as
 /* Whether all the units fit the algorithm at once: the others would be forgotten. */
 static bool fits(const struct asking *asking, const struct rule_move *move)
 {
+    assert(move->n_runs <= HELD_RUNS_MAX);
     uint64_t units = 0;
     for (size_t i = 0; i < move->n_runs; i++)
         units = add_sat(units, move->runs[i].units);
@@ -226,6 +240,7 @@ static bool fits(const struct asking *asking, const struct rule_move *move)
 static enum rule_found read_other(struct asking *asking, const struct other *valid,
                                   struct rule_move *move, struct stint_decision *decision)
 {
+    assert(valid->slots != NULL && valid->seen.at != NULL);
     uint8_t verb = asking->ask.verb;
     move->from = in_class(asking, valid->slots);
     move->valid = valid->seen;
@@ -250,11 +265,13 @@ static enum rule_found read_other(struct asking *asking, const struct other *val
 
 void rule_arrived(const struct rule_move *move)
 {
+    assert(slots_is_frozen(move->gone.pair.first));
     slots_withdraw(move->from.slots, &move->gone);
 }
 
 void rule_put_back(struct rule_move *move)
 {
+    assert(slots_is_frozen(move->gone.pair.first) && move->n_runs > 0);
     move->from.slots->ops->put_back(&move->from, &move->gone, move->valid.pair, &move->state);
 }
 
@@ -262,12 +279,14 @@ void rule_put_back(struct rule_move *move)
 static __attribute__((noinline)) enum rule_found
 look_at(struct asking *asking, const struct other *valid, struct stint_decision *decision)
 {
+    assert(valid->slots != asking->slots);
     struct rule_move move;
     return read_other(asking, valid, &move, decision);
 }
 
 enum rule_found rule_look(struct asking *asking, struct stint_decision *decision)
 {
+    assert(asking_decides(asking));
     enum rule_found found;
     if (asking->rule == 0 || asking->quota->limit == 0)
         return RULE_ALONE;
@@ -282,6 +301,8 @@ enum rule_found rule_look(struct asking *asking, struct stint_decision *decision
 enum rule_found rule_arrive(struct asking *asking, const struct seen *mine, struct rule_move *move,
                             struct stint_decision *decision)
 {
+    assert(asking_decides(asking));
+    assert(slots_has(asking->slots, mine->at) && (mine->pair.first & TAG_PENDING) != 0);
     enum rule_found found;
     struct others others;
     move->from.slots = NULL;

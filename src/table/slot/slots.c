@@ -2,6 +2,8 @@
 /* Finds a key's slot, and ensures that it has only one. */
 #include "table/slot/slots.h"
 
+#include <assert.h>
+
 #if !CAS16_LOCK_FREE
 uint32_t cas16_locks[CAS16_LOCKS]; /* of machines without a 16-byte swap; see cas16.h */
 #endif
@@ -9,6 +11,7 @@ uint32_t cas16_locks[CAS16_LOCKS]; /* of machines without a 16-byte swap; see ca
 void slots_open(struct slots *slots, const struct region *region, enum slot_class class,
                 const struct class_ops *ops)
 {
+    assert(region_is_valid(region) && class < CLASSES);
     const struct class_layout *layout = &region->fixed.classes[class];
     *slots = (struct slots){
         .ops = ops,
@@ -22,10 +25,12 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
         .state_size = layout->state_size,
         .class = (uint8_t) class,
     };
+    assert(slots_is_valid(slots));
 }
 
 bool slots_is_given_away(const struct slots *slots, const struct seen *seen)
 {
+    assert(seen->at != NULL);
     if (slots->class != CLASS_16 || (seen->pair.first & TAG_PENDING) != 0)
         return false;
     struct pair state = cas16_load(seen->state);
@@ -34,6 +39,7 @@ bool slots_is_given_away(const struct slots *slots, const struct seen *seen)
 
 bool slots_is_bound(const struct slots *slots, const struct seen *pending)
 {
+    assert((pending->pair.first & TAG_PENDING) != 0);
     if (slots->class != CLASS_16)
         return slots->class != CLASS_BLOCKS && slots_is_frozen(pending->pair.first);
     struct pair state = cas16_load_stable(pending->state);
@@ -45,6 +51,7 @@ bool slots_is_bound(const struct slots *slots, const struct seen *pending)
 
 bool slots_is_whole(const struct slots *slots, const struct seen *valid)
 {
+    assert((valid->pair.first & TAG_PENDING) == 0);
     if (slots->class != CLASS_16)
         return true;
     struct pair state = cas16_load_stable(valid->state);
@@ -55,6 +62,7 @@ bool slots_is_whole(const struct slots *slots, const struct seen *valid)
 
 struct seen slots_find(const struct slots *slots, const struct home *home)
 {
+    assert(slots_is_home(slots, home));
     struct seen pending = {.at = NULL};
     unsigned first = slots_first_way(home->tag);
     for (int s = 0; s < 2; s++) {
@@ -80,6 +88,7 @@ struct seen slots_find(const struct slots *slots, const struct home *home)
 
 CAS16_TARGET bool slots_withdraw(const struct slots *slots, const struct seen *seen)
 {
+    assert(slots_has(slots, seen->at));
     /* Class 8 leaves (0, 0); elsewhere the generation stays, so that the next one is new. */
     bool keeps = slots->class == CLASS_16 || slots->class == CLASS_WIDE;
     struct pair empty = {0, keeps ? seen->pair.second : 0};
@@ -88,6 +97,7 @@ CAS16_TARGET bool slots_withdraw(const struct slots *slots, const struct seen *s
 
 CAS16_TARGET bool slots_remove(const struct slots *slots, const struct seen *pending)
 {
+    assert(slots_has(slots, pending->at));
     uint64_t generation = pending->pair.second;
     if (slots->class == CLASS_16) {
         struct pair state = cas16_load_stable(pending->state);
@@ -104,6 +114,8 @@ CAS16_TARGET bool slots_remove(const struct slots *slots, const struct seen *pen
 enum settle slots_settle(const struct slots *slots, const struct home *home,
                          const struct seen *mine)
 {
+    assert(slots_is_home(slots, home));
+    assert(slots_has(slots, mine->at) && (mine->pair.first & TAG_PENDING) != 0);
     for (int s = 0; s < 2; s++) {
         for (unsigned way = 0; way < WAYS; way++) {
             struct seen other = slots_see(slots, home->set[s], way);

@@ -26,6 +26,8 @@
 #include "base/siphash.h"
 #include "table/region/region.h"
 
+#include <assert.h>
+
 #define TAG_PENDING (UINT64_C(1) << 15)
 #define TAG_ID_MASK (TAG_PENDING - 1)
 #define TAG_HASH_MASK (~UINT64_C(0xffff))
@@ -85,6 +87,27 @@ struct seen {
 void slots_open(struct slots *slots, const struct region *region, enum slot_class class,
                 const struct class_ops *ops);
 
+static inline bool slots_is_valid(const struct slots *slots)
+{
+    return slots->base != NULL && slots->class < CLASSES &&
+           (slots->ops != NULL || slots->class == CLASS_BLOCKS) &&
+           slots->set_size >= WAYS * sizeof(struct pair);
+}
+
+/* Whether an address is that of a pair of this class. */
+static inline bool slots_has(const struct slots *slots, const void *pair)
+{
+    uintptr_t at = (uintptr_t)pair, base = (uintptr_t)slots->base;
+    return at >= base && at < base + slots->sets * slots->set_size && at % sizeof(struct pair) == 0;
+}
+
+/* Whether a key has this home in this class. */
+static inline bool slots_is_home(const struct slots *slots, const struct home *home)
+{
+    return slots_has(slots, home->set[0]) && slots_has(slots, home->set[1]) && home->tag != 0 &&
+           (home->tag & ~TAG_HASH_MASK) == 0;
+}
+
 static inline struct home slots_home(const struct slots *slots, struct hash128 hash)
 {
     struct home home;
@@ -98,29 +121,34 @@ static inline struct home slots_home(const struct slots *slots, struct hash128 h
     home.tag = hash.lo & TAG_HASH_MASK;
     if (home.tag == 0)
         home.tag = TAG_PENDING << 1;
+    assert(slots_is_home(slots, &home));
     return home;
 }
 
 /* Whether a tag word has this tag, in any state of its slot. */
 static inline bool slots_is_tag(uint64_t tag_word, uint64_t tag)
 {
+    assert((tag & ~TAG_HASH_MASK) == 0);
     return ((tag_word ^ tag) & TAG_HASH_MASK) == 0 && tag_word != 0;
 }
 
 static inline struct pair *slots_pair(const struct slots *slots, uint8_t *set, unsigned way)
 {
+    assert(way < WAYS);
     uint8_t *half = set + way / HALF_WAYS * slots->half_size;
     return (struct pair *)(void *)half + way % HALF_WAYS;
 }
 
 static inline void *slots_state(const struct slots *slots, uint8_t *set, unsigned way)
 {
+    assert(way < WAYS);
     return set + slots->state_offset + way / HALF_WAYS * (size_t)slots->state_half +
            way % HALF_WAYS * (size_t)slots->state_stride;
 }
 
 static inline struct seen slots_see(const struct slots *slots, uint8_t *set, unsigned way)
 {
+    assert(slots_is_valid(slots));
     struct seen seen = {.at = slots_pair(slots, set, way), .state = slots_state(slots, set, way)};
     seen.pair = cas16_load(seen.at);
     return seen;
@@ -155,6 +183,8 @@ __attribute__((always_inline)) static inline void slots_prefetch(const struct sl
 static inline struct seen slots_find_exact(const struct slots *slots, const struct home *home,
                                            uint64_t tag_word)
 {
+    assert(slots_is_home(slots, home));
+    assert((tag_word & TAG_PENDING) == 0);
     unsigned first = slots_first_way(home->tag);
     for (unsigned turn = 0; turn < 4; turn++) {
         uint8_t *set = home->set[turn % 2];

@@ -17,6 +17,7 @@
 #include "table/slot/rule.h"
 #include "table/table.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct wide_state {
@@ -29,6 +30,7 @@ static const _Alignas(16) unsigned char never_used[WIDE_STATE_MAX];
 
 uint64_t wide_expires_at(const struct seen *seen)
 {
+    assert(seen->state != NULL);
     const struct wide_state *wide = seen->state;
     /* relaxed: a hint, checked under the owner word before the slot is taken. */
     return __atomic_load_n(&wide->expires_at_ns, __ATOMIC_RELAXED);
@@ -36,6 +38,7 @@ uint64_t wide_expires_at(const struct seen *seen)
 
 static bool is_left(const struct seen *seen)
 {
+    assert(seen->state != NULL);
     const struct wide_state *wide = seen->state;
     uint64_t word = __atomic_load_n(&wide->owner, __ATOMIC_RELAXED);
     return (word & OWNER_HELD) != 0 && !owner_has_ended(word);
@@ -49,6 +52,7 @@ static void set_expires_at(struct wide_state *wide, uint64_t expires_at_ns)
 /* After the work: if the slot was abandoned to us meanwhile, it is empty and free from here on. */
 CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
 {
+    assert((mine & OWNER_HELD) != 0);
     struct wide_state *wide = seen->state;
     if (owner_give_back(&wide->owner, mine))
         return true;
@@ -72,6 +76,7 @@ CAS16_TARGET static void mark_left(const struct seen *seen)
 /* Leaves the slot to its stuck owner, unless the owner continues at this time. */
 CAS16_TARGET static void abandon(const struct seen *seen, uint64_t stuck)
 {
+    assert((stuck & OWNER_HELD) != 0);
     struct wide_state *wide = seen->state;
     uint64_t word = stuck;
     /* acq_rel: the block that replaces the state comes before, the lost tag after. */
@@ -84,6 +89,7 @@ CAS16_TARGET static void abandon(const struct seen *seen, uint64_t stuck)
 /* When the last unit that can have been charged until now is over. */
 static uint64_t full_until(const struct asking *asking, const struct stint_quota *quota)
 {
+    assert(quota->period_ns > 0);
     return add_sat(table_latest_ns(asking->table, asking->ask.now_ns), quota->period_ns);
 }
 
@@ -93,6 +99,7 @@ static uint64_t full_until(const struct asking *asking, const struct stint_quota
  */
 static bool displace(struct asking *asking, const struct seen *seen, uint64_t stuck)
 {
+    assert(asking_decides(asking));
     uint64_t until_ns = full_until(asking, asking->quota);
     if (table_block(asking->table, asking->hash, until_ns, asking->ask.now_ns) != 0)
         return false;
@@ -108,6 +115,7 @@ static bool displace(struct asking *asking, const struct seen *seen, uint64_t st
  */
 static void repair(const struct asking *asking, const struct seen *seen)
 {
+    assert(asking_is_valid(asking));
     struct wide_state *wide = seen->state;
     uint64_t expires_ns = wide_expires_at(seen);
     table_count(&table_counters(asking->table)->owners_displaced, 1);
@@ -130,6 +138,7 @@ static void repair(const struct asking *asking, const struct seen *seen)
  */
 static bool is_free(const struct asking *asking, const struct place *place)
 {
+    assert(place->seen.at != NULL);
     uint64_t expires_at_ns = wide_expires_at(&place->seen);
     if (!pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
         return false;
@@ -142,6 +151,7 @@ static bool is_free(const struct asking *asking, const struct place *place)
 static struct stint_decision stands_at(const struct asking *asking, const struct seen *seen,
                                        const struct stint_quota *quota)
 {
+    assert(table_class(quota) == CLASS_WIDE);
     struct wide_state *wide = seen->state;
     struct stint_ask ask = {.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
     return algorithm_ask(quota, wide->bytes, &ask);
@@ -150,6 +160,7 @@ static struct stint_decision stands_at(const struct asking *asking, const struct
 static bool wide_stands(const struct asking *asking, const struct seen *seen,
                         const struct stint_quota *quota, struct stint_decision *stands)
 {
+    assert(asking->slots->class == CLASS_WIDE);
     struct wide_state *wide = seen->state;
     uint64_t mine;
     if (!owner_try(&wide->owner, table_self(asking->table), &mine))
@@ -163,6 +174,7 @@ static bool wide_stands(const struct asking *asking, const struct seen *seen,
 /* Whether a state whose owner word is ours may still be evicted, and what is forgotten then. */
 static bool may_go(const struct asking *asking, struct place *place)
 {
+    assert(place->seen.at != NULL);
     uint32_t id = (uint32_t)(place->seen.pair.first & TAG_ID_MASK);
     const struct stint_quota *quota = intern_quota(&asking->table->intern, id);
     if (place->worth != WORTH_EVICT || quota == NULL ||
@@ -177,6 +189,7 @@ static bool may_go(const struct asking *asking, struct place *place)
 /* Takes a slot for the key, free or to be evicted, and publishes it as pending. */
 CAS16_TARGET static void publish(struct asking *asking, struct place *place)
 {
+    assert(slots_has(asking->slots, place->seen.at));
     struct wide_state *wide = place->seen.state;
     uint64_t mine;
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
@@ -201,6 +214,7 @@ CAS16_TARGET static void publish(struct asking *asking, struct place *place)
 
 static struct stint_decision deny_for(const struct asking *asking, uint64_t wait_ns)
 {
+    assert(asking->quota != NULL);
     return (struct stint_decision){.outcome = STINT_DENY,
                                    .limit = asking->quota->limit,
                                    .retry_after_ns = wait_ns,
@@ -213,6 +227,7 @@ static struct stint_decision deny_for(const struct asking *asking, uint64_t wait
  */
 static bool is_displaced(const struct asking *asking, struct stint_decision *decision)
 {
+    assert(asking_is_valid(asking));
     uint64_t until_ns = table_blocked_until(asking->table, asking->hash);
     if (until_ns <= asking->ask.now_ns)
         return false;
@@ -223,6 +238,7 @@ static bool is_displaced(const struct asking *asking, struct stint_decision *dec
 /* True if *decision is made without a slot. */
 static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 {
+    assert(asking_decides(asking));
     struct stint_ask peek = asking->ask;
     uint8_t verb = asking->ask.verb;
     peek.verb = STINT_PEEK;
@@ -245,6 +261,7 @@ static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 
 static struct stint_decision algorithm_of(struct asking *asking, void *bytes)
 {
+    assert(table_class(asking->quota) == CLASS_WIDE);
     asking->own_ns = algorithm_own_ns(asking->quota, bytes);
     struct stint_decision decision =
         asking->holder != NULL && asking->ask.verb == STINT_TAKE
@@ -261,6 +278,7 @@ static struct stint_decision algorithm_of(struct asking *asking, void *bytes)
  */
 CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct seen *seen)
 {
+    assert(!asking_same_algorithm(asking, seen->pair.first));
     struct wide_state *wide = seen->state;
     uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
     const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
@@ -286,6 +304,7 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
 CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
                                    struct stint_decision *decision)
 {
+    assert(asking_decides(asking));
     struct wide_state *wide = seen->state;
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
     if (pending && (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE ||
@@ -309,6 +328,7 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
 /* Takes the owner word of the key's slot; false: begin again, or *refused: it is denied. */
 static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *refused)
 {
+    assert(asking_is_valid(asking));
     struct wide_state *wide = seen->state;
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), mine);
     /* Handed over while we waited: then its stuck owner has nothing of this key. */
@@ -343,6 +363,7 @@ CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *
                                       struct rule_move *move, enum rule_found *found,
                                       struct stint_decision *decision)
 {
+    assert((seen->pair.first & TAG_PENDING) != 0);
     struct wide_state *wide = seen->state;
     *found = rule_arrive(asking, seen, move, decision);
     if (*found == RULE_AGAIN || *found == RULE_DECIDED)
@@ -365,6 +386,7 @@ CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *
 static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen *seen,
                                              struct stint_decision *decision)
 {
+    assert(asking->rule != 0);
     struct rule_move move;
     enum rule_found found;
     uint64_t mine;
@@ -387,6 +409,8 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen 
 
 static struct stint_decision ask(struct asking *asking)
 {
+    assert(asking_decides(asking));
+    assert(asking->slots->class == CLASS_WIDE);
     struct stint_decision decision;
     for (;;) {
         struct seen seen = slots_find(asking->slots, &asking->home);
@@ -417,6 +441,7 @@ static struct stint_decision ask(struct asking *asking)
 /* Becomes the owner of the key's valid state; false if there is none. */
 static bool with_state(struct asking *asking, struct seen *seen, uint64_t *mine)
 {
+    assert(asking->slots->class == CLASS_WIDE);
     for (;;) {
         bool refused = false;
         *seen = slots_find(asking->slots, &asking->home);
@@ -431,6 +456,7 @@ static bool with_state(struct asking *asking, struct seen *seen, uint64_t *mine)
 
 bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units)
 {
+    assert(asking->quota->algorithm == STINT_CONCURRENCY);
     struct seen seen;
     uint64_t mine;
     if (!with_state(asking, &seen, &mine))
@@ -443,6 +469,7 @@ bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units)
 
 bool wide_renew(struct asking *asking, uint64_t *holder)
 {
+    assert(asking->quota->algorithm == STINT_CONCURRENCY);
     struct seen seen;
     uint64_t mine;
     if (!with_state(asking, &seen, &mine))
@@ -455,6 +482,7 @@ bool wide_renew(struct asking *asking, uint64_t *holder)
 
 void wide_forget(struct asking *asking)
 {
+    assert(asking_is_valid(asking));
     struct seen seen;
     uint64_t mine;
     if (!with_state(asking, &seen, &mine))
@@ -467,6 +495,7 @@ void wide_forget(struct asking *asking)
 
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
+    assert(state->class == CLASS_WIDE);
     struct wide_state *wide = seen->state;
     uint64_t mine;
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
@@ -487,6 +516,7 @@ static bool forget(struct asking *asking, const struct seen *seen, const struct 
 CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
                                 const struct entry_state *state, uint64_t until_ns)
 {
+    assert((seen->pair.first & TAG_PENDING) == 0);
     struct wide_state *wide = seen->state;
     struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second};
     uint64_t mine;
@@ -510,6 +540,7 @@ CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
 CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone, struct pair valid,
                                   const struct entry_state *state)
 {
+    assert(slots_is_frozen(gone->pair.first));
     struct wide_state *wide = gone->state;
     uint64_t mine;
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
@@ -533,6 +564,7 @@ static void displace_stuck(struct asking *asking, const struct seen *seen)
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
+    assert(state->class == CLASS_WIDE);
     struct wide_state *wide = seen->state;
     uint64_t mine;
     if (asking->table->region.read_only) {
@@ -564,6 +596,7 @@ bool wide_is_at_work(const struct seen *seen)
 
 void wide_free(const struct seen *seen, uint64_t expires_at_ns)
 {
+    assert(seen->state != NULL);
     struct wide_state *wide = seen->state;
     /* Writes only where something changes: a clean file stays clean. */
     if ((wide->owner & ~OWNER_SEQUENCE_MASK) != 0)
@@ -575,6 +608,7 @@ void wide_free(const struct seen *seen, uint64_t expires_at_ns)
 static void fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                  uint64_t until_ns)
 {
+    assert(quota->limit > 0);
     struct wide_state *wide = seen->state;
     wide->owner = 0;
     memset(wide->bytes, 0, asking->slots->state_size);
@@ -584,6 +618,7 @@ static void fill(struct asking *asking, const struct seen *seen, const struct st
 
 void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state)
 {
+    assert(state->class == CLASS_WIDE);
     struct wide_state *wide = slot_state;
     memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
     wide->expires_at_ns = entry_expires_at(state);
@@ -592,6 +627,7 @@ void wide_paste(const struct asking *asking, void *slot_state, const struct entr
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
+    assert(asking->slots->class == CLASS_WIDE);
     struct stint_decision stands;
     place_appraise_life(asking, wide_expires_at(&place->seen), place);
     if (place_may_be_evicted(asking, quota, place) &&

@@ -178,8 +178,11 @@ static uint32_t search(const struct stint_quota *quota, bool with_refunds)
 /* 20 for 500/10m, time_slack 1m, count_slack 50: the formula's bound, reached. */
 static void trace_of_twenty(void)
 {
-    struct stint_quota quota = {
-        .limit = 500, .period_ns = 10 * NS_PER_MIN, .time_slack_ns = NS_PER_MIN, .count_slack = 50};
+    struct stint_quota quota = {.algorithm = STINT_BUCKETS,
+                                .limit = 500,
+                                .period_ns = 10 * NS_PER_MIN,
+                                .time_slack_ns = NS_PER_MIN,
+                                .count_slack = 50};
     uint64_t state[2 + 20] = {0};
     if (algorithm_buckets.check(&quota, NULL) != STINT_OK || quota.derived.max_buckets != 20)
         complain(&quota, "the formula does not say 20");
@@ -203,7 +206,8 @@ int main(void)
         for (uint64_t period_ns = 1; period_ns <= PERIOD_MAX; period_ns++)
             for (uint64_t slack_ns = 0; slack_ns <= period_ns; slack_ns++)
                 for (uint32_t size = slack_ns == 0; size <= limit; size++) {
-                    struct stint_quota quota = {.limit = limit,
+                    struct stint_quota quota = {.algorithm = STINT_BUCKETS,
+                                                .limit = limit,
                                                 .period_ns = period_ns,
                                                 .time_slack_ns = slack_ns,
                                                 .count_slack = size};

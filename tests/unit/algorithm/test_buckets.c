@@ -28,11 +28,11 @@ static const struct strict_subject buckets_subject = {
 static struct stint_quota buckets_quota(uint32_t limit, uint64_t period_ns, uint64_t time_slack_ns,
                                         uint32_t count_slack)
 {
-    struct stint_quota quota = {.limit = limit,
+    struct stint_quota quota = {.algorithm = STINT_BUCKETS,
+                                .limit = limit,
                                 .period_ns = period_ns,
                                 .time_slack_ns = time_slack_ns,
-                                .count_slack = count_slack,
-                                .algorithm = STINT_BUCKETS};
+                                .count_slack = count_slack};
     struct stint_error error;
     if (algorithm_buckets.check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.message);
@@ -200,7 +200,7 @@ static void test_sizes_and_refusals(void **unused)
     assert_int_equal(buckets_quota(100, NS_PER_MIN, 9 * NS_PER_S, 1).derived.max_buckets, 100);
     assert_int_equal(buckets_quota(0, NS_PER_MIN, 9 * NS_PER_S, 1).derived.state_size, 24);
     struct stint_error error;
-    struct stint_quota quota = {.limit = 1000, .period_ns = NS_PER_MIN};
+    struct stint_quota quota = {.algorithm = STINT_BUCKETS, .limit = 1000, .period_ns = NS_PER_MIN};
     assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_E_MISMATCH);
     quota.count_slack = 1;
     assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_E_RANGE);

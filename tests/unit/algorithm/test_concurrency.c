@@ -26,10 +26,10 @@ static uint64_t next_random(uint64_t *seed)
 
 static struct stint_quota concurrency_quota(uint32_t limit, uint64_t lease_ns)
 {
-    struct stint_quota quota = {.limit = limit,
+    struct stint_quota quota = {.algorithm = STINT_CONCURRENCY,
+                                .limit = limit,
                                 .period_ns = lease_ns,
-                                .lease_ns = lease_ns,
-                                .algorithm = STINT_CONCURRENCY};
+                                .lease_ns = lease_ns};
     struct stint_error error;
     if (algorithm_concurrency.check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.message);
@@ -257,7 +257,8 @@ static void test_sizes_and_refusals(void **unused)
     (void)unused;
     assert_int_equal(concurrency_quota(10, 1000).derived.state_size, 96);
     struct stint_error error;
-    struct stint_quota quota = {.limit = 8191, .period_ns = 1000, .lease_ns = 1000};
+    struct stint_quota quota = {
+        .algorithm = STINT_CONCURRENCY, .limit = 8191, .period_ns = 1000, .lease_ns = 1000};
     assert_int_equal(algorithm_concurrency.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "a limit of 8190"));
 }

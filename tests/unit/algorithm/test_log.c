@@ -16,7 +16,7 @@ static const struct strict_subject log_subject = {
 
 static struct stint_quota log_quota(uint32_t limit, uint64_t period_ns)
 {
-    struct stint_quota quota = {.limit = limit, .period_ns = period_ns, .algorithm = STINT_LOG};
+    struct stint_quota quota = {.algorithm = STINT_LOG, .limit = limit, .period_ns = period_ns};
     struct stint_error error;
     if (algorithm_log.check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.message);
@@ -252,7 +252,7 @@ static void test_sizes_and_refusals(void **unused)
     (void)unused;
     assert_int_equal(log_quota(500, NS_PER_S).derived.state_size, 24 + 8 * 500);
     struct stint_error error;
-    struct stint_quota quota = {.limit = 8190, .period_ns = NS_PER_S};
+    struct stint_quota quota = {.algorithm = STINT_LOG, .limit = 8190, .period_ns = NS_PER_S};
     assert_int_equal(algorithm_log.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "65544 bytes"));
     assert_non_null(strstr(error.message, "a limit of 8189"));

@@ -26,7 +26,10 @@ static const struct strict_subject window_subject = {
 
 static struct stint_quota window_quota(uint32_t limit, uint64_t period_ns, uint32_t resolution)
 {
-    struct stint_quota quota = {.limit = limit, .period_ns = period_ns, .resolution = resolution};
+    struct stint_quota quota = {.algorithm = STINT_WINDOW,
+                                .limit = limit,
+                                .period_ns = period_ns,
+                                .resolution = resolution};
     struct stint_error error;
     if (algorithm_window.check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.message);
@@ -271,7 +274,8 @@ static void test_what_does_not_fit_is_refused(void **unused)
 {
     (void)unused;
     struct stint_error error;
-    struct stint_quota quota = {.limit = 1000000, .period_ns = NS_PER_S, .resolution = 12};
+    struct stint_quota quota = {
+        .algorithm = STINT_WINDOW, .limit = 1000000, .period_ns = NS_PER_S, .resolution = 12};
     assert_int_equal(algorithm_window.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "resolution=23 fits"));
     quota = (struct stint_quota){.limit = UINT32_MAX, .period_ns = NS_PER_US};
@@ -299,6 +303,7 @@ static void test_slot_numbers_outlive_the_table(void **unused)
         unsigned limit_bits = 1 + (unsigned)strict_below(&random, 32);
         unsigned period_bits = 10 + (unsigned)strict_below(&random, 49);
         struct stint_quota quota = {
+            .algorithm = STINT_WINDOW,
             .limit = (uint32_t)strict_below(&random, UINT64_C(1) << limit_bits),
             .period_ns = PERIOD_MIN_NS + strict_below(&random, UINT64_C(1) << period_bits),
             .resolution = 10 + (uint32_t)strict_below(&random, 15),
