@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of a key pool share. pool.c has the list of keys; pool_next.c chooses one of them;
- * pool_cooldown.c applies reports. Every key has a state of its own.
+ * What the files of a key pool share. pool.c has the list of keys and applies reports; pool_next.c
+ * chooses one of them. Every key has a state of its own.
  *
  * The list belongs to this process. next, report and the like hold the lock for reading, add and
  * remove change the list. Nothing in the region waits for the lock: a process that is killed with
@@ -76,7 +76,7 @@ size_t pool_age_index(const struct stint_pool *pool, uint64_t age);
 struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
                                    uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns);
 
-/* ---- pool_cooldown.c ------------------------------------------------------------------------- */
+/* ---- pool.c, reports ------------------------------------------------------------------------ */
 
 struct pool_cooldown {
     uint64_t ends_ns; /* 0: it may be used; STINT_NEVER_NS: out */

@@ -12,7 +12,6 @@
  * A reservation that is never settled is closed once its deadline has passed: by stint_expire(), or
  * by the reservation that takes its slot. Both win the nonce first, as a settle does, so units come
  * back at most once; if the process ends in between, they stay charged.
- * back at most once; a process that expires in between leaves them charged.
  */
 #include "limiter/ticket.h"
 

@@ -226,12 +226,12 @@ def test_a_token_goes_to_no_other_host_unencrypted(tmp_path):
     """Told by the address that is connected to: a packet never leaves. 192.0.2.0/24 is nobody's."""
     token = tmp_path / "token"
     token.write_text("s3cret\n")
-    args = ("take", "--server", "http://192.0.2.1:8080", "--timeout", "200ms", "--quota", "5/1s")
+    args = ("take", "--server", "http://192.0.2.1:8080", "--quota", "5/1s")
     begun = time.monotonic()
-    err = stint(*args, "--token-file", token, "k", code=1)[1]
-    assert "unencrypted" in err and "--insecure" in err and time.monotonic() - begun < 0.2
+    err = stint(*args, "--timeout", "60s", "--token-file", token, "k", code=1)[1]
+    assert "unencrypted" in err and "--insecure" in err and time.monotonic() - begun < 30
     for more in (["--token-file", token, "--insecure"], []):
-        assert "unencrypted" not in stint(*args, *more, "k", code=1)[1]
+        assert "unencrypted" not in stint(*args, "--timeout", "200ms", *more, "k", code=1)[1]
 
 
 def test_no_proxy_of_the_environment_comes_between(server):

@@ -149,7 +149,7 @@ def test_a_block_of_commands(commands, output, scratch, environment, request):
     elif "redis-server" in commands:
         commands = at_free_ports(commands)
     done = subprocess.run(["sh", "-e", "-c", commands], cwd=scratch, env=environment,
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     if output is not None:
