@@ -25,7 +25,7 @@ static const char yaml[] = "domain: d\n"
 struct side {
     struct stint_table *table;
     struct server_state *server_state;
-    struct http_config *site;
+    struct http_config *config;
     struct service *service;
     struct http_frontend *frontend;
     struct conn *conn;
@@ -70,10 +70,10 @@ static void open_side(struct side *side, uint64_t chance, bool has_turns)
     rules_unref(rules);
     side->service = service_new(side->server_state, 0);
     MUST(side->service != NULL);
-    MUST(http_config_new(&side->site, &(struct http_config_options){.domain = "d"}, NULL) == 0);
+    MUST(http_config_new(&side->config, &(struct http_config_options){.domain = "d"}, NULL) == 0);
     side->frontend = http_frontend_new(&(struct http_frontend_options){
         .service = side->service,
-        .site = side->site,
+        .config = side->config,
         .limits = {HEADER_BYTES, BODY_BYTES, OUTPUT_BYTES},
     });
     MUST(side->frontend != NULL);
@@ -89,7 +89,7 @@ static void close_side(struct side *side)
 {
     side->conn->ops->free(side->conn);
     http_frontend_free(side->frontend);
-    http_config_free(side->site);
+    http_config_free(side->config);
     service_free(side->service);
     server_state_close(side->server_state);
     stint_table_close(side->table);

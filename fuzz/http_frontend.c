@@ -45,7 +45,7 @@ static void open_frontend(void)
                                                 .clock = STINT_CLOCK_VIRTUAL};
     const struct rules_file file = {"f.yaml", span_of(yaml, sizeof(yaml) - 1)};
     struct rules_diagnostics diagnostics;
-    struct http_config *site;
+    struct http_config *config;
     struct server_state *server_state;
     MUST(stint_table_open(&table, &options, NULL) == 0);
     struct rules *rules = rules_load(&file, 1, &(struct rules_load_options){0}, &diagnostics);
@@ -55,7 +55,7 @@ static void open_frontend(void)
              &server_state,
              &(struct server_state_options){.table = table, .rules = rules, .workers = 1},
              NULL) == 0);
-    MUST(http_config_new(&site,
+    MUST(http_config_new(&config,
                          &(struct http_config_options){.domain = "d",
                                                        .descriptors = lists,
                                                        .n_descriptors = 5,
@@ -67,7 +67,8 @@ static void open_frontend(void)
                          NULL) == 0);
     struct service *service = service_new(server_state, 0);
     MUST(service != NULL);
-    frontend = http_frontend_new(&(struct http_frontend_options){.service = service, .site = site});
+    frontend =
+        http_frontend_new(&(struct http_frontend_options){.service = service, .config = config});
     MUST(frontend != NULL);
 }
 

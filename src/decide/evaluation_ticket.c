@@ -352,9 +352,9 @@ int evaluation_add_ticket(struct evaluation *evaluation, struct span ticket,
 {
     assert(evaluation_is_valid(evaluation) && evaluation->n_targets == 0);
     struct span rest, id, label, sum = ticket;
-    uint64_t version, n_items, told;
+    uint64_t version, n_items, written;
     if (ticket.len < SUM_SIZE || !cut(&sum, ticket.len - SUM_SIZE, &rest) ||
-        !cut_number(&sum, SUM_SIZE, &told) || told != sum_of(rest.ptr, rest.len) ||
+        !cut_number(&sum, SUM_SIZE, &written) || written != sum_of(rest.ptr, rest.len) ||
         !cut_number(&rest, 1, &version) || version != VERSION || !cut(&rest, BACKEND_ID_LEN, &id) ||
         !cut_number(&rest, 8, &evaluation->body) || !cut_text(&rest, RULE_STORE_NAME_MAX, &label) ||
         !cut_number(&rest, 1, &n_items) || n_items == 0 || n_items > TARGETS_MAX)

@@ -76,18 +76,19 @@ static void set_wait(const struct choice *choice, struct pool_wait *wait, uint64
 }
 
 static void keep_wait(struct choice *choice, const struct pool_key *key, uint64_t wait_ns,
-                      const struct stint_decision *told)
+                      const struct stint_decision *decision)
 {
     assert(pool_key_is_valid(key));
-    if (choice->uses_waits && told->stored)
+    if (choice->uses_waits && decision->stored)
         set_wait(choice, &((struct pool_key *)(uintptr_t)key)->wait,
-                 add_sat(choice->now_ns, wait_ns), add_sat(choice->now_ns, told->reset_after_ns));
+                 add_sat(choice->now_ns, wait_ns),
+                 add_sat(choice->now_ns, decision->reset_after_ns));
     if (wait_ns >= choice->wait_ns)
         return;
     choice->wait_ns = wait_ns;
     choice->least = key;
     choice->is_known = false;
-    choice->decision = *told;
+    choice->decision = *decision;
     choice->decision.outcome = STINT_DENY;
     choice->decision.granted = 0;
     choice->decision.retry_after_ns = wait_ns;

@@ -386,7 +386,7 @@ int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order, uint
                    struct stint_top_key *keys, size_t keys_max)
 {
     assert(tops != NULL || n_tops == 0);
-    size_t space = 0, n = 0, told = 0;
+    size_t space = 0, n = 0, written = 0;
     for (size_t i = 0; i < n_tops; i++)
         space += tops[i]->n_sets * TOP_WAYS;
     struct top_found *found = calloc(space > 0 ? space : 1, sizeof(*found));
@@ -398,10 +398,10 @@ int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order, uint
     if (n > 1)
         qsort(found, n, sizeof(*found), order == STINT_TOP_DENIED ? by_denied : by_units);
     keys_max = keys_max < INT_MAX ? keys_max : INT_MAX;
-    for (size_t i = 0; i < n && told < keys_max; i++) {
+    for (size_t i = 0; i < n && written < keys_max; i++) {
         bool counts = order != STINT_TOP_DENIED || found[i].denied > 0;
-        told += counts && describe(&found[i], &keys[told]);
+        written += counts && describe(&found[i], &keys[written]);
     }
     free(found);
-    return (int)told;
+    return (int)written;
 }

@@ -445,7 +445,7 @@ static int open_workers(struct server *server, struct stint_error *error)
         .evaluation_stores = options->evaluation_stores,
         .server_state = options->server_state,
         .access = options->access,
-        .site = options->site,
+        .http_config = options->http_config,
         .listeners = &server->listeners,
         .connection_limiter = server->connection_limiter,
         .log = options->log,

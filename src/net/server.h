@@ -28,7 +28,7 @@ struct server_options {
     bool has_tokens;       /* otherwise only this machine may connect, unless is_insecure */
     bool is_insecure;
     bool needs_rules; /* ready only while there are rules */
-    const struct http_config *site;
+    const struct http_config *http_config;
     unsigned workers;
     const struct endpoint *endpoints[PORTS];
     size_t n_endpoints[PORTS];

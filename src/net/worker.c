@@ -385,7 +385,7 @@ static bool open_http(struct worker *worker)
     worker->http = http_frontend_new(&(struct http_frontend_options){
         .service = worker->service,
         .limits = options->http_limits,
-        .site = options->site,
+        .config = options->http_config,
         .rls_form = &options->grpc_form,
         .access = options->access,
         .reload = reload,

@@ -30,7 +30,7 @@ struct worker_options {
     unsigned index;
     struct server_state *server_state;
     struct access_now *access;
-    const struct http_config *site;
+    const struct http_config *http_config;
     const struct listeners *listeners; /* serves its own, and those of all workers */
     struct connection_limiter *connection_limiter;
     struct log *log;

@@ -41,7 +41,7 @@ void http_answer_add(struct http_answer *answer, const char *name, const char *v
         answer->fields[answer->n_fields++] = (struct http_answer_field){name, value};
 }
 
-bool http_fields_is_told(const struct reply_status *status)
+bool http_fields_is_written(const struct reply_status *status)
 {
     return status->quota != NULL && !status->replaced &&
            (status->rule == NULL || !status->rule->shadow_mode);
@@ -105,13 +105,13 @@ static bool is_nearer(const struct reply_status *a, const struct reply_status *b
 }
 
 /* The statuses to write: the binding one, then those closest to their limits. */
-static size_t told_in_order(const struct reply *reply, size_t order[DESCRIPTORS_MAX])
+static size_t written_in_order(const struct reply *reply, size_t order[DESCRIPTORS_MAX])
 {
     size_t n = 0, binding = reply->decision.binding;
     assert(reply->n_statuses <= DESCRIPTORS_MAX);
     for (size_t i = 0; i < reply->n_statuses; i++) {
         const struct reply_status *status = &reply->statuses[i];
-        if (!http_fields_is_told(status))
+        if (!http_fields_is_written(status))
             continue;
         size_t at = n++;
         for (; at > 0; at--) {
@@ -156,7 +156,7 @@ static void add_draft_11(struct http_answer *answer, struct http_text *text,
     char spaces[2][HTTP_FIELDS_LIST_MAX + 1], quoted[2 * HTTP_FIELDS_NAME_MAX + 3];
     struct http_text policies = http_text_at(spaces[0], sizeof(spaces[0]));
     struct http_text standings = http_text_at(spaces[1], sizeof(spaces[1]));
-    size_t order[DESCRIPTORS_MAX], n = told_in_order(reply, order);
+    size_t order[DESCRIPTORS_MAX], n = written_in_order(reply, order);
     for (size_t i = 0; i < n; i++) {
         const struct reply_status *status = &reply->statuses[order[i]];
         struct http_text name = http_text_at(quoted, sizeof(quoted));
@@ -182,7 +182,7 @@ static void add_numbers(struct http_answer *answer, struct http_text *text, unsi
 {
     const struct stint_decision *decision = &reply->decision;
     if (decision->binding >= reply->n_statuses ||
-        !http_fields_is_told(&reply->statuses[decision->binding]))
+        !http_fields_is_written(&reply->statuses[decision->binding]))
         return;
     bool denies = decision->outcome == STINT_DENY;
     uint64_t reset_ns = denies ? decision->retry_after_ns : decision->reset_after_ns;

@@ -52,7 +52,7 @@ void http_fields_write(struct http_answer *answer, struct http_text *text, unsig
 struct span http_fields_policy(const struct request *request, const struct reply *reply,
                                size_t index);
 /* Whether a status belongs to an enforced quota, and so is written. */
-bool http_fields_is_told(const struct reply_status *status);
+bool http_fields_is_written(const struct reply_status *status);
 
 /* name and value must outlive the answer. At most HTTP_ANSWER_FIELDS_MAX; more are dropped. */
 void http_answer_add(struct http_answer *answer, const char *name, const char *value);

@@ -11,10 +11,10 @@ static void *open_http(const char *yaml, int64_t epoch_ns)
     assert_non_null(talking);
     serve_since(&talking->s, yaml, epoch_ns);
     store_give(talking->s.service);
-    if (http_config_new(&talking->site, &(struct http_config_options){0}, &error) != 0)
+    if (http_config_new(&talking->config, &(struct http_config_options){0}, &error) != 0)
         fail_msg("%s", error.message);
     talking->frontend = http_frontend_new(
-        &(struct http_frontend_options){.service = talking->s.service, .site = talking->site});
+        &(struct http_frontend_options){.service = talking->s.service, .config = talking->config});
     assert_non_null(talking->frontend);
     talking->peer = "127.0.0.1";
     return talking;

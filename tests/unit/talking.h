@@ -20,7 +20,7 @@
 
 struct talking {
     struct serving s;
-    struct http_config *site;
+    struct http_config *config;
     struct http_frontend *frontend;
     uint64_t asked_ns;       /* of a message that waits; 0: none does */
     struct pending *pending; /* of one that waits for a store */
@@ -30,15 +30,15 @@ struct talking {
 };
 
 static inline void talk_at(struct talking *talking, const char *yaml,
-                           const struct http_config_options *site, struct access_now *access)
+                           const struct http_config_options *config, struct access_now *access)
 {
     struct stint_error error;
     memset(talking, 0, sizeof(*talking));
     serve(&talking->s, yaml);
-    if (http_config_new(&talking->site, site, &error) != 0)
+    if (http_config_new(&talking->config, config, &error) != 0)
         fail_msg("%s", error.message);
     talking->frontend = http_frontend_new(&(struct http_frontend_options){
-        .service = talking->s.service, .site = talking->site, .access = access});
+        .service = talking->s.service, .config = talking->config, .access = access});
     assert_non_null(talking->frontend);
     talking->peer = "127.0.0.1";
 }
@@ -46,7 +46,7 @@ static inline void talk_at(struct talking *talking, const char *yaml,
 static inline void talk_no_more(struct talking *talking)
 {
     http_frontend_free(talking->frontend);
-    http_config_free(talking->site);
+    http_config_free(talking->config);
     serve_no_more(&talking->s);
 }
 

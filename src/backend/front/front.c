@@ -89,25 +89,25 @@ static void show_state(struct front *front)
  * failure of the store, or a burst would shut it off.
  */
 void front_settle(struct front *front, const struct breakers_pass *pass,
-                  const struct front_outcome *told)
+                  const struct front_outcome *result)
 {
-    bool has_failed = told->outcome == BACKEND_FAILED;
+    bool has_failed = result->outcome == BACKEND_FAILED;
     if (has_failed)
-        backend_metric_up(&front->metrics->errors[told->fault]);
-    if (told->outcome == BACKEND_REFUSED)
+        backend_metric_up(&front->metrics->errors[result->fault]);
+    if (result->outcome == BACKEND_REFUSED)
         backend_metric_up(&front->metrics->refused);
-    if (!told->at_once)
-        backend_metrics_took(front->metrics, sub_floor(told->now_ns, told->asked_ns));
+    if (!result->at_once)
+        backend_metrics_took(front->metrics, sub_floor(result->now_ns, result->asked_ns));
     bool says_nothing =
-        has_failed ? told->fault == BACKEND_ERROR_OVERLOAD || told->fault == BACKEND_ERROR_BUSY ||
-                         told->fault == BACKEND_ERROR_STATE
-                   : told->is_local || (told->at_once && told->outcome != BACKEND_DECIDED);
+        has_failed ? result->fault == BACKEND_ERROR_OVERLOAD ||
+                         result->fault == BACKEND_ERROR_BUSY || result->fault == BACKEND_ERROR_STATE
+                   : result->is_local || (result->at_once && result->outcome != BACKEND_DECIDED);
     if (says_nothing) {
         breakers_drop(&front->breakers, pass);
         return;
     }
-    uint64_t failed = has_failed && told->failed == 0 ? pass->servers : told->failed;
-    breakers_tell(&front->breakers, pass, failed, told->now_ns);
+    uint64_t failed = has_failed && result->failed == 0 ? pass->servers : result->failed;
+    breakers_tell(&front->breakers, pass, failed, result->now_ns);
     show_state(front);
 }
 
@@ -171,12 +171,12 @@ static bool front_send(struct front_ask *ask, const struct backend_request *aske
 {
     struct front *front = ask->front;
     struct backend_answer *answer = &ask->inner.answer;
-    struct backend_request told = *asked;
+    struct backend_request forwarded = *asked;
     ask->inner =
         (struct backend_op){.answer = {.each = ask->each}, .answered = inner_answered, .arg = ask};
     ask->asked_ns = asked->now_ns;
-    told.stopped = breakers_stopped(&front->breakers, asked->now_ns);
-    front->options.inner->ops->ask(front->options.inner, &told, &ask->inner);
+    forwarded.stopped = breakers_stopped(&front->breakers, asked->now_ns);
+    front->options.inner->ops->ask(front->options.inner, &forwarded, &ask->inner);
     bool is_stopped = answer->outcome == BACKEND_FAILED && answer->fault == BACKEND_ERROR_STOPPED;
     uint64_t servers = answer->servers != 0 ? answer->servers : 1;
     ask->pass = breakers_ask(&front->breakers, is_stopped ? 0 : servers, asked->now_ns);
@@ -721,22 +721,22 @@ static void learn_item(struct front_ask *ask, size_t i, bool in_denied)
 {
     struct front *front = ask->front;
     const struct front_item *item = &ask->items[i];
-    const struct stint_decision *told = &ask->each[i];
+    const struct stint_decision *decision = &ask->each[i];
     uint64_t ends_ns = add_sat(ask->asked_ns, front->options.deny_cache_max_ns);
     const struct denial *known = denials_find(front->denials, &item->name, ask->asked_ns);
     struct denial denial = {.ends_ns = ends_ns};
-    if (in_denied && told->outcome == STINT_DENY) {
+    if (in_denied && decision->outcome == STINT_DENY) {
         denial.cost = least_of(ask->verb, item->cost);
-        denial.retry_ns = add_sat(ask->asked_ns, told->retry_after_ns);
+        denial.retry_ns = add_sat(ask->asked_ns, decision->retry_after_ns);
         denial.ends_ns = min_u64(ends_ns, denial.retry_ns);
-    } else if (told->outcome != STINT_ALLOW || ask->verb == BACKEND_PEEK ||
+    } else if (decision->outcome != STINT_ALLOW || ask->verb == BACKEND_PEEK ||
                (!in_denied && known == NULL)) {
         return;
     } else if (known != NULL && known->cost > 0) {
         denial = *known; /* the cost that was denied */
     }
-    denial.remaining = told->remaining;
-    denial.reset_ns = add_sat(ask->asked_ns, told->reset_after_ns);
+    denial.remaining = decision->remaining;
+    denial.reset_ns = add_sat(ask->asked_ns, decision->reset_after_ns);
     denials_put(front->denials, &item->name, &denial, ask->asked_ns);
 }
 

@@ -69,6 +69,6 @@ struct front_outcome {
 };
 /* Counts it, and tells the breakers. */
 void front_settle(struct front *front, const struct breakers_pass *pass,
-                  const struct front_outcome *told);
+                  const struct front_outcome *result);
 
 #endif

@@ -49,7 +49,7 @@ static void pools_ask(struct backend_pools *pools, const struct backend_pool_req
 {
     struct front *front = front_of(pools);
     struct front_pool_ask *ask = malloc(sizeof(*ask));
-    struct backend_pool_request told = *asked;
+    struct backend_pool_request forwarded = *asked;
     backend_metric_up(&front->metrics->asks);
     if (ask == NULL) {
         op->answer.outcome = BACKEND_FAILED;
@@ -60,8 +60,8 @@ static void pools_ask(struct backend_pools *pools, const struct backend_pool_req
         (struct front_pool_ask){.front = front, .op = op, .asked_ns = asked->now_ns, .inner = *op};
     ask->inner.answered = inner_answered;
     ask->inner.arg = ask;
-    told.stopped = breakers_stopped(&front->breakers, asked->now_ns);
-    front->inner_pools->ops->ask(front->inner_pools, &told, &ask->inner);
+    forwarded.stopped = breakers_stopped(&front->breakers, asked->now_ns);
+    front->inner_pools->ops->ask(front->inner_pools, &forwarded, &ask->inner);
     ask->pass = breakers_ask(&front->breakers, ask->inner.answer.servers, asked->now_ns);
     if (ask->inner.answer.outcome == BACKEND_WAITS) {
         op->answer.outcome = BACKEND_WAITS;

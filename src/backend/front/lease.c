@@ -218,14 +218,14 @@ static void tell_waiting(struct lease_key *key, uint32_t least, const struct bac
                          uint64_t now_ns)
 {
     struct lease *lease = key->home;
-    const struct backend_answer told = *answer;
+    const struct backend_answer given = *answer;
     uint64_t before = lease->turns;
     struct lease_waiter *waiter = key->first;
     while (waiter != NULL && waiter->turn <= before) {
         struct lease_waiter *next = waiter->next;
         uint64_t turn = lease->turns;
         if ((waiter->verb == BACKEND_TAKE_UPTO ? 1 : waiter->cost) >= least)
-            deliver(waiter, &told, now_ns);
+            deliver(waiter, &given, now_ns);
         waiter = lease->turns == turn ? next : key->first;
     }
 }

@@ -22,7 +22,7 @@ struct entry {
     bool is_taken; /* may be given back: `taken` units, as of at_ns */
     uint32_t taken;
     uint64_t at_ns;
-    struct stint_decision told;
+    struct stint_decision decision;
 };
 
 struct lease_list {
@@ -143,10 +143,11 @@ static void take_step(struct lease_list *list)
         struct entry *entry = &list->entries[i];
         if (list->step < list->n_items ? i != list->step : entry->is_leased)
             continue;
-        entry->told = list->each[at++];
+        entry->decision = list->each[at++];
         entry->is_taken = list->is_take && answer->sum.outcome == STINT_ALLOW &&
-                          !answer->is_replayed && list->ask.id == NULL && entry->told.granted > 0;
-        entry->taken = entry->told.granted;
+                          !answer->is_replayed && list->ask.id == NULL &&
+                          entry->decision.granted > 0;
+        entry->taken = entry->decision.granted;
         entry->at_ns = answer->at_ns;
     }
     if (answer->sum.outcome != STINT_ALLOW && takes(list))
@@ -173,8 +174,8 @@ static bool give_back(struct lease_list *list, struct entry *entry)
     struct backend_item item = entry->item;
     struct backend_request asked = list->ask;
     item.cost = entry->taken - kept;
-    entry->told.remaining =
-        (uint32_t)min_u64((uint64_t)entry->told.remaining + item.cost, entry->told.limit);
+    entry->decision.remaining =
+        (uint32_t)min_u64((uint64_t)entry->decision.remaining + item.cost, entry->decision.limit);
     asked.items = &item;
     asked.n_items = 1;
     asked.verb = BACKEND_REFUND;
@@ -198,8 +199,8 @@ static void finish(struct lease_list *list)
         list->answer.is_replayed = list->is_replayed;
         for (size_t i = 0; i < list->n_items; i++) {
             if (takes(list))
-                list->entries[i].told.granted = kept_of(list, &list->entries[i]);
-            each[i] = list->entries[i].told;
+                list->entries[i].decision.granted = kept_of(list, &list->entries[i]);
+            each[i] = list->entries[i].decision;
         }
         list->answer.sum = script_sum(each, list->n_items);
         if (list->answer.sum.outcome == STINT_ALLOW && list->ask.verb != BACKEND_TAKE)

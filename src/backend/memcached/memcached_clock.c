@@ -34,9 +34,9 @@ static void note(struct memcached_clock *clock, uint64_t skew_ns)
     if (skew_ns > clock->metrics->skew_ns)
         clock->metrics->skew_ns = skew_ns;
     /* Once for each doubling, so that reports do not repeat. */
-    if (skew_ns <= clock->options->skew_max_ns || skew_ns / 2 < clock->told_ns)
+    if (skew_ns <= clock->options->skew_max_ns || skew_ns / 2 < clock->reported_ns)
         return;
-    clock->told_ns = skew_ns;
+    clock->reported_ns = skew_ns;
     clock->options->io->ops->skewed(clock->options->io, skew_ns);
 }
 

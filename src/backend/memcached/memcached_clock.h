@@ -16,8 +16,8 @@ struct memcached_clock {
     const struct memcached_backend_options *options;
     struct memcached_metrics *metrics;
     struct memcached_key key;
-    uint64_t next_ns; /* the next check */
-    uint64_t told_ns; /* the largest that was reported */
+    uint64_t next_ns;     /* the next check */
+    uint64_t reported_ns; /* the largest that was reported */
     uint64_t random;
     uint8_t bytes[8]; /* what is written */
     bool is_asking;

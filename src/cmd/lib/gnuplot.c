@@ -24,8 +24,8 @@
 
 #define COLUMNS 100
 #define ROWS 30
-#define ROWS_MAX 50 /* a picture of letters is not read over more */
-#define TOLD_MAX 8  /* lines of gnuplot's that are shown */
+#define ROWS_MAX 50  /* a picture of letters is not read over more */
+#define ERRORS_MAX 8 /* lines of gnuplot's that are shown */
 
 /* ---- The option ------------------------------------------------------------------------------ */
 
@@ -113,7 +113,7 @@ static void put_program(FILE *out, const struct gnuplot *gnuplot, const struct p
 /* ---- Starting it ----------------------------------------------------------------------------- */
 
 struct child {
-    FILE *script, *drawing, *told; /* its standard streams, files in memory */
+    FILE *script, *drawing, *errors; /* its standard streams, files in memory */
 };
 
 static FILE *memory_file(void)
@@ -127,7 +127,7 @@ static FILE *memory_file(void)
 
 static void child_close(struct child *child)
 {
-    FILE *files[] = {child->script, child->drawing, child->told};
+    FILE *files[] = {child->script, child->drawing, child->errors};
     for (size_t i = 0; i < 3; i++)
         if (files[i] != NULL)
             fclose(files[i]);
@@ -136,7 +136,7 @@ static void child_close(struct child *child)
 static bool child_open(struct child *child)
 {
     *child = (struct child){memory_file(), memory_file(), memory_file()};
-    if (child->script != NULL && child->drawing != NULL && child->told != NULL)
+    if (child->script != NULL && child->drawing != NULL && child->errors != NULL)
         return true;
     print_message("cannot make a file in memory for gnuplot: %s", strerror(errno));
     child_close(child);
@@ -156,7 +156,7 @@ static int child_run(struct child *child, int *status)
         return why;
     posix_spawn_file_actions_adddup2(&actions, fileno(child->script), STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, fileno(child->drawing), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, fileno(child->told), STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(child->errors), STDERR_FILENO);
     why = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (why != 0)
@@ -168,12 +168,12 @@ static int child_run(struct child *child, int *status)
 }
 
 /* Its messages: without the command that it repeats, blank lines, and the mark under its place. */
-static void show_told(struct child *child)
+static void show_errors(struct child *child)
 {
     char *line = NULL;
     size_t size = 0;
-    rewind(child->told);
-    for (unsigned n = 0; n < TOLD_MAX && getline(&line, &size, child->told) > 0;) {
+    rewind(child->errors);
+    for (unsigned n = 0; n < ERRORS_MAX && getline(&line, &size, child->errors) > 0;) {
         char *text = line + strspn(line, " \t\f");
         text[strcspn(text, "\n")] = '\0';
         if (text[strspn(text, " ^")] == '\0' || strncmp(text, "more>", 5) == 0)
@@ -287,7 +287,7 @@ static int not_started(const struct gnuplot *gnuplot, const struct plot *plot, i
 
 static int drawn(const struct gnuplot *gnuplot, struct child *child, int status)
 {
-    show_told(child);
+    show_errors(child);
     if (WIFSIGNALED(status))
         print_message("gnuplot was ended by signal %d; %s is not drawn", WTERMSIG(status),
                       gnuplot->path);

@@ -250,11 +250,11 @@ static int open_client(const struct rls_options *options, struct rls_answer *ans
 static int rls_client_call(const struct rls_options *options, const char *path, struct span request,
                            struct rls_answer *answer, struct stint_error *error)
 {
-    struct client_answer told;
+    struct client_answer received;
     *answer = (struct rls_answer){.grpc_status = -1};
     int code = open_client(options, answer, error);
     if (code == 0)
-        code = client_post(answer->client, path, request, 0, &told, error);
+        code = client_post(answer->client, path, request, 0, &received, error);
     if (code == STINT_E_MISMATCH)
         return err_set(error, code,
                        "%s is another host: the token would go there unencrypted; expected --tls, "
@@ -265,10 +265,10 @@ static int rls_client_call(const struct rls_options *options, const char *path, 
     if (code != 0)
         return code;
     if (answer->grpc_status == GRPC_OK)
-        read_message(answer, told.body);
+        read_message(answer, received.body);
     else
         snprintf(answer->reason, sizeof(answer->reason), "HTTP status %d, and none of gRPC",
-                 told.status);
+                 received.status);
     return 0;
 }
 

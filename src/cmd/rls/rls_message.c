@@ -134,12 +134,12 @@ static json_t *status_json(const Pb__RateLimitResponse__DescriptorStatus *status
                                "limitRemaining", (json_int_t)status->limit_remaining);
     const Pb__RateLimitResponse__RateLimit *limit = status->current_limit;
     if (limit != NULL) {
-        json_t *told = json_pack("{s:o, s:I, s:s}", "name", json_text_key(text_of(limit->name)),
-                                 "requestsPerUnit", (json_int_t)limit->requests_per_unit, "unit",
-                                 unit_name(limit));
+        json_t *current = json_pack("{s:o, s:I, s:s}", "name", json_text_key(text_of(limit->name)),
+                                    "requestsPerUnit", (json_int_t)limit->requests_per_unit, "unit",
+                                    unit_name(limit));
         if (multiplier_of(limit) != 1)
-            json_object_set_new(told, "unitMultiplier", json_integer(multiplier_of(limit)));
-        json_object_set_new(object, "currentLimit", told);
+            json_object_set_new(current, "unitMultiplier", json_integer(multiplier_of(limit)));
+        json_object_set_new(object, "currentLimit", current);
     }
     if (status->duration_until_reset != NULL)
         json_object_set_new(object, "durationUntilReset",

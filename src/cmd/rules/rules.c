@@ -100,7 +100,7 @@ static void print_checked_text(const struct rules_loaded *loaded)
 {
     const struct rules_diagnostics *diagnostics = &loaded->diagnostics;
     print_warnings(stdout, diagnostics);
-    rules_print_faults(stdout, diagnostics);
+    rules_print_diagnostics(stdout, diagnostics);
     if (loaded->rules == NULL) {
         print_count(diagnostics->n_diagnostics + diagnostics->n_more, "fault", " in ");
         print_count(loaded->files.n_files, "file", "\n");
@@ -488,7 +488,7 @@ static int show(const struct rules_args *args)
     if (!rules_args_load(args, &loaded))
         return CMD_BAD_INPUT;
     if (loaded.rules == NULL)
-        rules_print_faults(stderr, &loaded.diagnostics);
+        rules_print_diagnostics(stderr, &loaded.diagnostics);
     else if (args->json)
         failed = print_rules_json(loaded.rules);
     else

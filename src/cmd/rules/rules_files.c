@@ -264,7 +264,7 @@ void rules_print_fault(FILE *out, const struct rules_fault *fault, const char *w
     putc('\n', out);
 }
 
-void rules_print_faults(FILE *out, const struct rules_diagnostics *diagnostics)
+void rules_print_diagnostics(FILE *out, const struct rules_diagnostics *diagnostics)
 {
     for (size_t i = 0; i < diagnostics->n_diagnostics; i++)
         rules_print_fault(out, &diagnostics->diagnostics[i], "");
@@ -308,7 +308,7 @@ bool rules_given_load(const struct rules_args *args, struct rules_loaded *loaded
         return false;
     if (loaded->rules != NULL)
         return true;
-    rules_print_faults(stderr, &loaded->diagnostics);
+    rules_print_diagnostics(stderr, &loaded->diagnostics);
     rules_loaded_free(loaded);
     return false;
 }

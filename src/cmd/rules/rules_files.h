@@ -66,7 +66,7 @@ void rules_loaded_free(struct rules_loaded *loaded);
 /* Prints "FILE:LINE:COLUMN: message", with `what` before the message. */
 void rules_print_fault(FILE *out, const struct rules_fault *fault, const char *what);
 /* Prints all errors, and the number of errors that were not kept. */
-void rules_print_faults(FILE *out, const struct rules_diagnostics *diagnostics);
+void rules_print_diagnostics(FILE *out, const struct rules_diagnostics *diagnostics);
 
 /* ---- --rules and its options, for commands whose arguments are something else ---- */
 

@@ -200,7 +200,7 @@ static unsigned metrics_names(const struct serve_settings *settings)
                                              : METRICS_NAMES_STINT | METRICS_NAMES_ENVOY;
 }
 
-struct ground {
+struct server_parts {
     const struct serve_settings *settings;
     const struct command_line *line;
     struct log *log;
@@ -218,22 +218,22 @@ struct ground {
 static int store_takes(void *arg, size_t store, const struct rule *rule,
                        const struct stint_quota *quota, struct stint_error *error)
 {
-    const struct ground *ground = arg;
-    const struct serve_stores *stores = ground->stores;
+    const struct server_parts *parts = arg;
+    const struct serve_stores *stores = parts->stores;
     int code = stores_accept(&stores->configs[store - 1], rule, quota, error);
     return code != 0 || quota != &rule->quota
                ? code
-               : evaluation_local_accepts(ground->table, &stores->evaluation, rule, error);
+               : evaluation_local_accepts(parts->table, &stores->evaluation, rule, error);
 }
 
 /* Ready needs a store if quotas of requests fail without it; rules have an on_store_error. */
-static int add_stores(struct ground *ground, struct stint_error *error)
+static int add_stores(struct server_parts *parts, struct stint_error *error)
 {
-    const struct serve_stores *stores = ground->stores;
+    const struct serve_stores *stores = parts->stores;
     for (size_t i = 0; i < stores->names.n_names; i++) {
         bool is_needed = stores->evaluation.items == i + 1 &&
                          stores->evaluation.items_on_error == RULE_STORE_ERROR_ERROR;
-        if (!metrics_add_store(server_state_metrics(ground->server_state), stores->names.names[i],
+        if (!metrics_add_store(server_state_metrics(parts->server_state), stores->names.names[i],
                                is_needed))
             return err_set(error, STINT_E_SYSTEM, "no memory for the metrics of stores");
     }
@@ -247,22 +247,23 @@ static int new_pool_list(void *arg, size_t store, const struct backend_pool_defi
     return stores_pool_list(&stores->configs[store], given, list, error);
 }
 
-static void tell_pools_of_stores(const struct ground *ground)
+static void set_stores_of_pools(const struct server_parts *parts)
 {
-    pools_set_stores(server_state_pools(ground->server_state),
-                     &(struct pools_stores){.names = ground->stores->names.names,
-                                            .n_names = ground->stores->names.n_names,
+    pools_set_stores(server_state_pools(parts->server_state),
+                     &(struct pools_stores){.names = parts->stores->names.names,
+                                            .n_names = parts->stores->names.n_names,
                                             .list_new = new_pool_list,
                                             .list_free = stores_pool_list_free,
-                                            .arg = ground->stores});
+                                            .arg = parts->stores});
 }
 
-static int open_server_state(struct ground *ground, struct rules *rules, struct stint_error *error)
+static int open_server_state(struct server_parts *parts, struct rules *rules,
+                             struct stint_error *error)
 {
-    const struct serve_settings *settings = ground->settings;
-    return server_state_open(&ground->server_state,
+    const struct serve_settings *settings = parts->settings;
+    return server_state_open(&parts->server_state,
                              &(struct server_state_options){
-                                 .table = ground->table,
+                                 .table = parts->table,
                                  .rules = rules,
                                  .workers = serve_workers(settings),
                                  .id_lifetime_ns = settings->id_lifetime,
@@ -277,48 +278,49 @@ static int open_server_state(struct ground *ground, struct rules *rules, struct 
                                  .has_virtual_clock = has_virtual_clock(settings),
                                  .near_thousandths = (unsigned)settings->near_limit,
                                  .store_accepts = store_takes,
-                                 .store_arg = ground,
+                                 .store_arg = parts,
                              },
                              error);
 }
 
-static void tell_state(const struct ground *ground)
+static void log_state(const struct server_parts *parts)
 {
     struct stint_table_info info;
-    if (ground->settings->state == NULL)
+    if (parts->settings->state == NULL)
         return;
-    stint_table_info(ground->table, stint_now(ground->table), &info);
-    log_line(ground->log, LOG_STATE_OPENED, LOG_TEXT("file", ground->settings->state),
+    stint_table_info(parts->table, stint_now(parts->table), &info);
+    log_line(parts->log, LOG_STATE_OPENED, LOG_TEXT("file", parts->settings->state),
              LOG_TEXT("found", info.restored ? "yes" : "no"),
              LOG_NUMBER("keys", info.live[0] + info.live[1] + info.live[2]),
              LOG_NUMBER("damaged", info.states_damaged));
     if (info.filled)
-        log_line(ground->log, LOG_STATE_FILLED, LOG_TEXT("file", ground->settings->state));
+        log_line(parts->log, LOG_STATE_FILLED, LOG_TEXT("file", parts->settings->state));
 }
 
-static void tell_clock(const struct ground *ground)
+static void log_clock(const struct server_parts *parts)
 {
-    if (has_virtual_clock(ground->settings))
-        log_line(ground->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(ground->table)));
+    if (has_virtual_clock(parts->settings))
+        log_line(parts->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(parts->table)));
 }
 
-static int load(const struct ground *ground, struct serve_loaded *loaded, struct stint_error *error)
+static int load(const struct server_parts *parts, struct serve_loaded *loaded,
+                struct stint_error *error)
 {
-    int code = serve_load(ground->settings, ground->settings, ground->log, loaded, error);
-    if (code == 0 || !ground->settings->rules_may_fail)
+    int code = serve_load(parts->settings, parts->settings, parts->log, loaded, error);
+    if (code == 0 || !parts->settings->rules_may_fail)
         return code;
     struct stint_error why = *error;
-    code = serve_load_tokens(ground->settings, loaded, error);
+    code = serve_load_tokens(parts->settings, loaded, error);
     if (code == 0)
-        log_line(ground->log, LOG_RULES_LACK, LOG_TEXT("reason", why.message));
+        log_line(parts->log, LOG_RULES_LACK, LOG_TEXT("reason", why.message));
     return code;
 }
 
-static int open_table(struct ground *ground, struct stint_error *error)
+static int open_table(struct server_parts *parts, struct stint_error *error)
 {
-    const struct stint_table_options options = table_options(ground->settings);
+    const struct stint_table_options options = table_options(parts->settings);
     struct stint_error why;
-    int code = stint_table_open(&ground->table, &options, &why);
+    int code = stint_table_open(&parts->table, &options, &why);
     if (code == STINT_E_MISMATCH && options.path != NULL)
         return err_set(error, code, "%s; %s, or name another file with --state", why.message,
                        options.clock == STINT_CLOCK_VIRTUAL ? "leave --clock virtual out"
@@ -327,46 +329,46 @@ static int open_table(struct ground *ground, struct stint_error *error)
 }
 
 /* Rules come first: an error in them is reported before a state file is created. */
-static int open_ground(struct ground *ground, struct stint_error *error)
+static int open_parts(struct server_parts *parts, struct stint_error *error)
 {
-    const struct serve_settings *settings = ground->settings;
+    const struct serve_settings *settings = parts->settings;
     struct serve_loaded loaded;
-    int code = load(ground, &loaded, error);
+    int code = load(parts, &loaded, error);
     if (code != 0)
         return code;
-    ground->access = access_now_new(loaded.access);
-    code = ground->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
-                                  : serve_http_config(settings, &ground->http_config, error);
+    parts->access = access_now_new(loaded.access);
+    code = parts->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
+                                 : serve_http_config(settings, &parts->http_config, error);
     if (code == 0)
-        code = open_table(ground, error);
+        code = open_table(parts, error);
     if (code == 0) {
-        table_set_when_full(ground->table, serve_table_full(settings));
-        table_reserve_quotas(ground->table);
+        table_set_when_full(parts->table, serve_table_full(settings));
+        table_reserve_quotas(parts->table);
     }
     if (code == 0)
-        code = open_server_state(ground, loaded.rules, error);
+        code = open_server_state(parts, loaded.rules, error);
     if (code == 0)
-        code = add_stores(ground, error);
+        code = add_stores(parts, error);
     if (code == 0)
-        tell_pools_of_stores(ground);
+        set_stores_of_pools(parts);
     if (code == 0)
-        code = configured_pools_define(&settings->pools, server_state_pools(ground->server_state),
-                                       stint_now(ground->table), error);
+        code = configured_pools_define(&settings->pools, server_state_pools(parts->server_state),
+                                       stint_now(parts->table), error);
     rules_unref(loaded.rules);
     if (code == 0) {
-        tell_state(ground);
-        tell_clock(ground);
+        log_state(parts);
+        log_clock(parts);
     }
     return code;
 }
 
-static void close_ground(struct ground *ground)
+static void close_parts(struct server_parts *parts)
 {
-    server_state_close(ground->server_state);
-    http_config_free(ground->http_config);
-    access_now_free(ground->access);
-    stint_table_close(ground->table);
-    serve_stores_close(ground->stores);
+    server_state_close(parts->server_state);
+    http_config_free(parts->http_config);
+    access_now_free(parts->access);
+    stint_table_close(parts->table);
+    serve_stores_close(parts->stores);
 }
 
 /* The command line again, with the name of the running file: it may be a newer version by now. */
@@ -401,25 +403,25 @@ static int begin_process(const struct serve_settings *settings, struct server_op
     return code == 0 ? rlimits_core_dumps(settings->core_dumps, error) : code;
 }
 
-static int serve_on(const struct ground *ground, struct server_options *options,
+static int serve_on(const struct server_parts *parts, struct server_options *options,
                     struct stint_error *error)
 {
     struct serve_reload *reload = serve_reload_new(&(struct serve_reload_options){
-        .started = ground->settings,
+        .started = parts->settings,
         .gather = gather,
-        .arg = ground->line,
-        .server_state = ground->server_state,
-        .access = ground->access,
-        .log = ground->log,
+        .arg = parts->line,
+        .server_state = parts->server_state,
+        .access = parts->access,
+        .log = parts->log,
     });
     if (reload == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for the server");
-    options->server_state = ground->server_state;
-    options->access = ground->access;
-    options->site = ground->http_config;
-    options->store_configs = ground->stores->configs;
-    options->n_store_configs = ground->stores->names.n_names;
-    options->evaluation_stores = ground->stores->evaluation;
+    options->server_state = parts->server_state;
+    options->access = parts->access;
+    options->http_config = parts->http_config;
+    options->store_configs = parts->stores->configs;
+    options->n_store_configs = parts->stores->names.n_names;
+    options->evaluation_stores = parts->stores->evaluation;
     options->load = serve_reload_read;
     options->use = serve_reload_use;
     options->arg = reload;
@@ -428,23 +430,23 @@ static int serve_on(const struct ground *ground, struct server_options *options,
     return code;
 }
 
-static int run(const struct serve_settings *settings, struct ground *ground, char **successor,
+static int run(const struct serve_settings *settings, struct server_parts *parts, char **successor,
                struct stint_error *error)
 {
     struct serve_owned owned;
-    struct server_options options = {.log = ground->log};
+    struct server_options options = {.log = parts->log};
     int code = serve_server_options(settings, &owned, &options, error);
     if (code == 0)
         code = check_clock(settings, error);
     if (code == 0)
         code = begin_process(settings, &options, successor, error);
     if (code == 0)
-        code = serve_stores_open(&ground->stores, settings, error);
+        code = serve_stores_open(&parts->stores, settings, error);
     if (code == 0)
-        code = open_ground(ground, error);
+        code = open_parts(parts, error);
     if (code == 0)
-        code = serve_on(ground, &options, error);
-    close_ground(ground);
+        code = serve_on(parts, &options, error);
+    close_parts(parts);
     serve_owned_deinit(&owned);
     respawn_helper_free(options.respawn_helper);
     return code;
@@ -465,18 +467,18 @@ static int serve(const struct serve_settings *settings, const struct command_lin
                  char **argv)
 {
     struct stint_error error;
-    struct ground ground = {.settings = settings, .line = line};
+    struct server_parts parts = {.settings = settings, .line = line};
     return_large_memory();
-    ground.log = log_new(STDERR_FILENO, serve_log_format(settings), serve_log_level(settings));
+    parts.log = log_new(STDERR_FILENO, serve_log_format(settings), serve_log_level(settings));
     char **successor = successor_argv(argc, argv);
-    if (ground.log != NULL && settings->is_compat)
-        compat_tell(settings, ground.log);
-    int code = ground.log == NULL ? err_set(&error, STINT_E_SYSTEM, "no memory for the log")
-                                  : run(settings, &ground, successor, &error);
+    if (parts.log != NULL && settings->is_compat)
+        compat_tell(settings, parts.log);
+    int code = parts.log == NULL ? err_set(&error, STINT_E_SYSTEM, "no memory for the log")
+                                 : run(settings, &parts, successor, &error);
     if (code != 0)
         print_message("%s", error.message);
     free(successor);
-    log_free(ground.log);
+    log_free(parts.log);
     return code == 0 ? CMD_DONE : CMD_BAD_INPUT;
 }
 

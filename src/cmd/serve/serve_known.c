@@ -21,7 +21,7 @@ static const char *const grpc_hits[] = {"take", "charge", "add", NULL};
 static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
 static const char *const table_policies[] = {"evict", "inherit", "deny", "allow", NULL};
 static const char *const clocks[] = {"real", "virtual", NULL};
-static const char *const cautions[] = {"trust", "half", "full", NULL};
+static const char *const failover_policies[] = {"trust", "half", "full", NULL};
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -147,7 +147,7 @@ const struct setting settings_known[] = {
            "Denials of a store that each worker caches; 0: none"),
     DURATION(deny_cache_max, "1s", 0, NS_PER_MIN,
              "Longest time that a denial is cached; 0: not at all"),
-    CHOICE(after_failover, "trust", cautions,
+    CHOICE(after_failover, "trust", failover_policies,
            "Assumed use of keys that look unused after a failover: trust (nothing), half or full"),
     NUMBER(lease_keys, "4096", 1, UINT64_C(1) << 24,
            "Keys for which a worker holds leases at the same time"),

@@ -48,7 +48,7 @@ const char *const configured_pool_orders[] = {
 };
 #define N_ORDERS (sizeof(configured_pool_orders) / sizeof(configured_pool_orders[0]))
 
-static void fault(const struct reader *reader, struct fault_place place, const char *message)
+static void fault(const struct reader *reader, struct source_position place, const char *message)
 {
     diagnostics_add(reader->source, place, "%s", message);
 }
@@ -57,7 +57,7 @@ static void *take(const struct reader *reader, size_t n, size_t size)
 {
     void *space = arena_take(reader->arena, n * size);
     if (space == NULL)
-        fault(reader, (struct fault_place){0}, "out of memory");
+        fault(reader, (struct source_position){0}, "out of memory");
     return space;
 }
 
@@ -71,7 +71,7 @@ static size_t count_parts(const struct yaml_value *list)
 
 /* ---- Names and quotas ------------------------------------------------------------------------ */
 
-static void read_name(const struct reader *reader, struct fault_place place, struct span name)
+static void read_name(const struct reader *reader, struct source_position place, struct span name)
 {
     struct stint_error why;
     if (name.len == 0)
@@ -84,9 +84,9 @@ static void read_name_field(const struct reader *reader, const struct fields *fi
                             struct span *name)
 {
     if (schema_value(fields, field) == NULL)
-        schema_fault(fields, field, "expected a name, found none");
+        schema_error(fields, field, "expected a name, found none");
     else if (schema_text(fields, field, name))
-        read_name(reader, schema_place(fields, field), *name);
+        read_name(reader, schema_position(fields, field), *name);
 }
 
 static void read_spec(const struct reader *reader, const struct yaml_value *value,
@@ -110,7 +110,7 @@ static void read_specs(const struct reader *reader, const struct fields *fields,
     const struct yaml_value *list = schema_value(fields, field);
     size_t n = list->kind == YAML_LIST ? count_parts(list) : 0;
     if (n < 1 || n > STINT_POOL_QUOTAS_MAX) {
-        schema_fault(fields, field, "expected a list of 1 to %d quotas", STINT_POOL_QUOTAS_MAX);
+        schema_error(fields, field, "expected a list of 1 to %d quotas", STINT_POOL_QUOTAS_MAX);
         return;
     }
     for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
@@ -127,7 +127,7 @@ static void read_quotas(const struct reader *reader, const struct fields *fields
         return;
     quotas->specs = take(reader, STINT_POOL_QUOTAS_MAX, sizeof(*quotas->specs));
     if (single != NULL && has_list)
-        schema_fault(fields, many, "quota is there already: expected one of both");
+        schema_error(fields, many, "quota is there already: expected one of both");
     else if (quotas->specs != NULL && single != NULL)
         read_spec(reader, single, quotas);
     else if (quotas->specs != NULL)
@@ -152,7 +152,7 @@ static void read_key(const struct reader *reader, const struct yaml_value *value
     read_name_field(reader, &fields, KEY_NAME, &key->name);
     read_quotas(reader, &fields, KEY_QUOTA, KEY_QUOTAS, &key->quotas);
     if (schema_number(&fields, KEY_WEIGHT, 1, &key->weight) && key->weight > STINT_POOL_WEIGHT_MAX)
-        schema_fault(&fields, KEY_WEIGHT, "expected at most %d, found %u", STINT_POOL_WEIGHT_MAX,
+        schema_error(&fields, KEY_WEIGHT, "expected at most %d, found %u", STINT_POOL_WEIGHT_MAX,
                      key->weight);
 }
 
@@ -176,10 +176,10 @@ static bool is_same_name(struct span a, struct span b)
 }
 
 static void tell_twice(const struct reader *reader, const char *what, struct span name,
-                       struct fault_place second, struct fault_place first)
+                       struct source_position second, struct source_position first)
 {
     diagnostics_add(reader->source, second, "the %s %s is there already, in line %u", what,
-                    fault_text(name).text, first.line);
+                    quoted_text(name).text, first.line);
 }
 
 static void refuse_twice(const struct reader *reader, const struct configured_pool *pool)
@@ -203,7 +203,7 @@ static void read_keys(const struct reader *reader, const struct fields *fields,
     if (list == NULL)
         return;
     if (list->kind != YAML_LIST) {
-        schema_fault(fields, POOL_KEYS, "expected a list of names, found %s",
+        schema_error(fields, POOL_KEYS, "expected a list of names, found %s",
                      schema_found(list).text);
         return;
     }
@@ -221,10 +221,10 @@ static void read_keys_file(const struct reader *reader, const struct fields *fie
     if (!schema_text(fields, POOL_KEYS_FILE, &path))
         return;
     if (path.len == 0)
-        schema_fault(fields, POOL_KEYS_FILE, "expected a FILE, found nothing");
+        schema_error(fields, POOL_KEYS_FILE, "expected a FILE, found nothing");
     pool->keys_file = arena_text(reader->arena, path);
     if (pool->keys_file == NULL)
-        fault(reader, (struct fault_place){0}, "out of memory");
+        fault(reader, (struct source_position){0}, "out of memory");
 }
 
 /* ---- Pools ----------------------------------------------------------------------------------- */
@@ -240,7 +240,7 @@ static void refuse_without_quota(const struct reader *reader, const struct field
         if (pool->keys[i].quotas.specs == NULL)
             fault(reader, pool->keys[i].place, message);
     if (pool->keys_file != NULL)
-        schema_fault(fields, POOL_KEYS_FILE,
+        schema_error(fields, POOL_KEYS_FILE,
                      "its keys have no quota: expected `quota` of the pool");
 }
 
@@ -256,7 +256,7 @@ static void read_pool(const struct reader *reader, const struct yaml_value *valu
     (void)schema_choice(&fields, POOL_ORDER, configured_pool_orders, N_ORDERS, &order);
     pool->order = (uint8_t)order;
     if (schema_text(&fields, POOL_STORE, &pool->store) && pool->store.len == 0)
-        schema_fault(&fields, POOL_STORE, "expected the name of a store, found an empty text");
+        schema_error(&fields, POOL_STORE, "expected the name of a store, found an empty text");
     read_quotas(reader, &fields, POOL_QUOTA, POOL_QUOTAS, &pool->quotas);
     read_keys(reader, &fields, pool);
     read_keys_file(reader, &fields, pool);

@@ -181,23 +181,23 @@ static bool sim_worst_report(const struct sim_worst_options *options,
                              const struct search_subject *subject,
                              const struct sim_worst_result *result)
 {
-    bool told = true;
+    bool is_written = true;
     if (options->json) {
-        told = print_json(options, subject, result);
+        is_written = print_json(options, subject, result);
     } else {
         print_summary(stdout, options->trace == NULL ? "# " : "", options, subject, result);
         if (options->trace == NULL)
             print_trace(stdout, &result->best);
     }
     if (options->trace != NULL)
-        told = write_file(options, subject, result) && told;
+        is_written = write_file(options, subject, result) && is_written;
     struct formatted units, bound;
     if (result->best.units > subject->bound)
         print_message(
             "THE STATED BOUND IS BROKEN: a take was admitted that makes %s in a window, and the "
             "algorithm allows at most %s",
             format_count(&units, result->best.units), format_count(&bound, subject->bound));
-    return told;
+    return is_written;
 }
 
 /* ---- The command ----------------------------------------------------------------------------- */
@@ -301,17 +301,17 @@ int sim_worst_run(const struct sim_worst_options *options, const struct search_s
         code = search_on(search, options, subject, &result, &error);
     if (code == 0)
         code = search_tidy(search, &error);
-    bool told = false;
+    bool is_written = false;
     if (code == 0) {
         result.best = search_best(search);
-        told = sim_worst_report(options, subject, &result);
+        is_written = sim_worst_report(options, subject, &result);
     } else {
         print_message("%s", error.message);
     }
     search_free(search);
     if (options->trace != NULL)
         fclose(options->trace);
-    return told && result.best.units <= subject->bound ? CMD_DONE : CMD_BAD_INPUT;
+    return is_written && result.best.units <= subject->bound ? CMD_DONE : CMD_BAD_INPUT;
 }
 
 int sim_worst_main(int argc, char **argv)

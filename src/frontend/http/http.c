@@ -18,14 +18,14 @@
 
 /* ---- Settings -------------------------------------------------------------------------------- */
 
-static bool copy_text(struct http_config *site, const char **copy, const char *text)
+static bool copy_text(struct http_config *config, const char **copy, const char *text)
 {
     if (text == NULL)
         return true;
     char *made = strdup(text);
     if (made == NULL)
         return false;
-    site->texts[site->n_texts++] = made;
+    config->texts[config->n_texts++] = made;
     *copy = made;
     return true;
 }
@@ -41,34 +41,34 @@ static int check_status(const struct http_config_options *options, struct stint_
     return 0;
 }
 
-static int fill(struct http_config *site, const struct http_config_options *options,
+static int fill(struct http_config *config, const struct http_config_options *options,
                 struct stint_error *error)
 {
     static const char *const by_address[] = {"address"};
     bool has_lists = options->n_descriptors > 0;
-    site->deny_status = options->deny_status != 0 ? options->deny_status : 429;
-    site->styles = options->styles != 0 ? options->styles : HTTP_STYLE_DEFAULT;
-    site->dashboard = options->dashboard;
-    site->dashboard_policy = options->dashboard_policy;
-    if (!copy_text(site, &site->domain, options->domain) ||
-        !copy_text(site, &site->metrics_path, options->metrics_path) ||
-        !copy_text(site, &site->origin_fields.address, options->address_field) ||
-        !copy_text(site, &site->origin_fields.uri, options->uri_field) ||
-        !copy_text(site, &site->origin_fields.method, options->method_field))
+    config->deny_status = options->deny_status != 0 ? options->deny_status : 429;
+    config->styles = options->styles != 0 ? options->styles : HTTP_STYLE_DEFAULT;
+    config->dashboard = options->dashboard;
+    config->dashboard_policy = options->dashboard_policy;
+    if (!copy_text(config, &config->domain, options->domain) ||
+        !copy_text(config, &config->metrics_path, options->metrics_path) ||
+        !copy_text(config, &config->origin_fields.address, options->address_field) ||
+        !copy_text(config, &config->origin_fields.uri, options->uri_field) ||
+        !copy_text(config, &config->origin_fields.method, options->method_field))
         return err_set(error, STINT_E_SYSTEM, "out of memory");
     int code = check_status(options, error);
     if (code == 0)
-        code = http_proxies_new(&site->proxies, options->trusted_proxies,
+        code = http_proxies_new(&config->proxies, options->trusted_proxies,
                                 options->n_trusted_proxies, error);
     if (code == 0)
-        code = http_hosts_new(&site->hosts, options->hosts, options->n_hosts, error);
+        code = http_hosts_new(&config->hosts, options->hosts, options->n_hosts, error);
     if (code == 0)
-        code = http_parts_new(&site->parts, has_lists ? options->descriptors : by_address,
+        code = http_parts_new(&config->parts, has_lists ? options->descriptors : by_address,
                               has_lists ? options->n_descriptors : 1, error);
     return code;
 }
 
-int http_config_new(struct http_config **site, const struct http_config_options *options,
+int http_config_new(struct http_config **config, const struct http_config_options *options,
                     struct stint_error *error)
 {
     struct http_config *made = calloc(1, sizeof(*made));
@@ -79,20 +79,20 @@ int http_config_new(struct http_config **site, const struct http_config_options 
         http_config_free(made);
         return code;
     }
-    *site = made;
+    *config = made;
     return 0;
 }
 
-void http_config_free(struct http_config *site)
+void http_config_free(struct http_config *config)
 {
-    if (site == NULL)
+    if (config == NULL)
         return;
-    http_parts_free(site->parts);
-    http_proxies_free(site->proxies);
-    http_hosts_free(site->hosts);
-    for (size_t i = 0; i < site->n_texts; i++)
-        free(site->texts[i]);
-    free(site);
+    http_parts_free(config->parts);
+    http_proxies_free(config->proxies);
+    http_hosts_free(config->hosts);
+    for (size_t i = 0; i < config->n_texts; i++)
+        free(config->texts[i]);
+    free(config);
 }
 
 /* ---- Routes ---------------------------------------------------------------------------------- */
@@ -178,7 +178,7 @@ static bool refuse_page(struct http_exchange *exchange, const struct http_route 
     bool is_auth = route->role == HTTP_ROLE_AUTH;
     if ((method == ROUTE_GET && !is_auth) || !http_browser_is_foreign(exchange->message) ||
         (is_auth && http_browser_is_forwarded(exchange->message,
-                                              &exchange->frontend->options.site->origin_fields)))
+                                              &exchange->frontend->options.config->origin_fields)))
         return false;
     http_exchange_refuse(exchange, 403,
                          is_auth ? "Origin or Sec-Fetch-Site names a web page of another origin: a "
@@ -210,7 +210,7 @@ static void answer_message(struct http_exchange *exchange)
     const struct http_message *message = exchange->message;
     unsigned methods;
     exchange->target = http_target_of(message->target);
-    const char *metrics_path = exchange->frontend->options.site->metrics_path;
+    const char *metrics_path = exchange->frontend->options.config->metrics_path;
     if (metrics_path != NULL && span_equals(exchange->target.path, metrics_path))
         exchange->target.path = span_of_text("/metrics");
     unsigned method = method_bit(message->method);

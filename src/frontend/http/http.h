@@ -41,9 +41,9 @@ struct http_config_options {
 };
 
 /* STINT_E_SYNTAX or STINT_E_RANGE with a message that names the text. */
-int http_config_new(struct http_config **site, const struct http_config_options *options,
+int http_config_new(struct http_config **config, const struct http_config_options *options,
                     struct stint_error *error);
-void http_config_free(struct http_config *site); /* NULL is allowed */
+void http_config_free(struct http_config *config); /* NULL is allowed */
 
 /* One worker's. */
 struct http_frontend;
@@ -60,8 +60,8 @@ struct rls_form;
 struct http_frontend_options {
     struct service *service;
     struct http_limits limits;
-    const struct http_config *site;  /* outlives the frontend */
-    const struct rls_form *rls_form; /* of /json's answers. NULL: statuses only */
+    const struct http_config *config; /* outlives the frontend */
+    const struct rls_form *rls_form;  /* of /json's answers. NULL: statuses only */
     /* The tokens in force, checked for each request. NULL, or without tokens: no token is
      * needed. */
     struct access_now *access;

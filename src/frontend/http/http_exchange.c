@@ -114,14 +114,14 @@ static bool refuse_sender(struct http_exchange *exchange, unsigned status, const
 
 static bool is_trusted_proxy(const struct http_exchange *exchange)
 {
-    return http_proxies_trust(exchange->frontend->options.site->proxies, exchange->message->peer);
+    return http_proxies_trust(exchange->frontend->options.config->proxies, exchange->message->peer);
 }
 
 /*
  * Whether a trusted proxy calls /auth, which may pass on the Host of its client. In a DNS rebinding
  * attack, Host has this server's port, which sites of a proxy do not have: that is rejected.
  */
-static bool is_proxy_s_host(const struct http_exchange *exchange, unsigned role, struct span host)
+static bool is_host_of_proxy(const struct http_exchange *exchange, unsigned role, struct span host)
 {
     return role == HTTP_ROLE_AUTH && memchr(host.ptr, ':', host.len) == NULL &&
            is_trusted_proxy(exchange);
@@ -132,7 +132,7 @@ static bool is_known_host(struct http_frontend *frontend, struct span host)
 {
     if (host.len == frontend->host_len && memcmp(host.ptr, frontend->host, host.len) == 0)
         return true;
-    if (!http_hosts_have(frontend->options.site->hosts, host))
+    if (!http_hosts_have(frontend->options.config->hosts, host))
         return false;
     if (host.len <= sizeof(frontend->host)) {
         memcpy(frontend->host, host.ptr, host.len);
@@ -154,7 +154,7 @@ static bool admit_host(struct http_exchange *exchange, unsigned role)
     struct span host = http_browser_host(message);
     char detail[sizeof(reason) + HOST_SHOWN_MAX + 128];
     if (message->peer.len == 0 || host.len == 0 || is_known_host(exchange->frontend, host) ||
-        is_proxy_s_host(exchange, role, host))
+        is_host_of_proxy(exchange, role, host))
         return true;
     snprintf(detail, sizeof(detail), reason,
              host.len < HOST_SHOWN_MAX ? (int)host.len : HOST_SHOWN_MAX, (const char *)host.ptr,

@@ -261,13 +261,13 @@ static void answer_reload(struct http_exchange *exchange)
 
 static void answer_dashboard(struct http_exchange *exchange)
 {
-    const struct http_config *site = exchange->frontend->options.site;
-    if (site->dashboard.len == 0) {
+    const struct http_config *config = exchange->frontend->options.config;
+    if (config->dashboard.len == 0) {
         http_exchange_refuse(exchange, 404, "there is no dashboard here");
         return;
     }
-    http_exchange_text(exchange, 200, "text/html; charset=utf-8", site->dashboard);
-    http_answer_add(exchange->answer, "Content-Security-Policy", site->dashboard_policy);
+    http_exchange_text(exchange, 200, "text/html; charset=utf-8", config->dashboard);
+    http_answer_add(exchange->answer, "Content-Security-Policy", config->dashboard_policy);
     http_answer_add(exchange->answer, "X-Content-Type-Options", "nosniff");
     http_answer_add(exchange->answer, "Referrer-Policy", "no-referrer");
 }

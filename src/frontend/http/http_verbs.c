@@ -10,7 +10,7 @@ static bool ask(struct http_exchange *exchange)
     struct http_frontend *frontend = exchange->frontend;
     const struct http_message *message = exchange->message;
     struct request *request = &frontend->call.request;
-    request->wants_growth |= (frontend->options.site->styles & HTTP_STYLE_DRAFT_11) != 0 &&
+    request->wants_growth |= (frontend->options.config->styles & HTTP_STYLE_DRAFT_11) != 0 &&
                              http_reply_decides(request->verb);
     request->pending = exchange->pending;
     exchange->pending = NULL;
@@ -49,7 +49,7 @@ static void reply(struct http_exchange *exchange, const char *type,
         answer->n_fields = n_fields;
         http_answer_add(answer, "Content-Type", type);
         if (has_metrics)
-            http_fields_write(answer, &out, frontend->options.site->styles, request,
+            http_fields_write(answer, &out, frontend->options.config->styles, request,
                               &frontend->reply);
         size_t start = out.len;
         write(&out, frontend);
@@ -127,7 +127,7 @@ static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *
     struct span text;
     unsigned status = 0;
     if (!http_target_find(exchange->target.query, "deny_status", space, &text))
-        return exchange->frontend->options.site->deny_status;
+        return exchange->frontend->options.config->deny_status;
     if (text.len != 3)
         return 0;
     for (size_t i = 0; i < text.len; i++) {
@@ -142,7 +142,7 @@ static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *
 static bool find_domain(const struct http_exchange *exchange, struct http_text *arena,
                         struct span *domain)
 {
-    const char *configured = exchange->frontend->options.site->domain;
+    const char *configured = exchange->frontend->options.config->domain;
     uint8_t *space = (uint8_t *)arena->text + arena->len;
     if (http_target_find(exchange->target.query, "domain", space, domain)) {
         arena->len += (size_t)(domain->ptr - space) + domain->len;
@@ -176,7 +176,7 @@ static bool read_query(struct http_exchange *exchange, struct http_text *arena,
 static bool describe(struct http_exchange *exchange, unsigned *deny_status)
 {
     struct http_frontend *frontend = exchange->frontend;
-    const struct http_config *site = frontend->options.site;
+    const struct http_config *config = frontend->options.config;
     struct http_call *call = &frontend->call;
     struct http_text arena = http_text_at(frontend->arena, sizeof(frontend->arena));
     struct http_parts_space space = {call->descriptors, call->entries, &arena};
@@ -185,12 +185,12 @@ static bool describe(struct http_exchange *exchange, unsigned *deny_status)
     http_call_clear(call);
     if (!read_query(exchange, &arena, deny_status))
         return false;
-    if (http_origin_find(&origin, site->proxies, &site->origin_fields, exchange->message, &error) <
-        0) {
+    if (http_origin_find(&origin, config->proxies, &config->origin_fields, exchange->message,
+                         &error) < 0) {
         http_exchange_refuse(exchange, 400, error.message);
         return false;
     }
-    int n = http_parts_describe(site->parts, exchange->message, &origin, &space);
+    int n = http_parts_describe(config->parts, exchange->message, &origin, &space);
     if (n < 0) {
         http_exchange_refuse(exchange, 431, "too long to make descriptors of");
         return false;
@@ -223,7 +223,8 @@ static void answer_auth(struct http_exchange *exchange)
     do {
         out = http_frontend_text(frontend);
         answer->n_fields = 0;
-        http_fields_write(answer, &out, frontend->options.site->styles, request, &frontend->reply);
+        http_fields_write(answer, &out, frontend->options.config->styles, request,
+                          &frontend->reply);
     } while (http_frontend_grow(frontend, &out));
 }
 

@@ -24,7 +24,7 @@
  * work: each of them waits as long as a reply may take.
  */
 #define QUIET_REPLIES 4
-#define UNAVAILABLE_TOLD_NS NS_PER_S /* shorter outages are not reported */
+#define UNAVAILABLE_REPORTED_NS NS_PER_S /* shorter outages are not reported */
 #define REFUSES "it rejects requests, or does not answer in time"
 
 /* One configured store. */
@@ -34,7 +34,7 @@ struct chain {
     struct backend *redis, *memcached;
     struct backend *lease; /* NULL: neither a lease layer nor its timer */
     struct backend *front; /* NULL: no front */
-    bool is_told_unavailable;
+    bool is_reported_unavailable;
     uv_timer_t lease_timer;
 };
 
@@ -100,7 +100,7 @@ static struct backend *new_memcached(struct stores *stores, size_t index)
         .now_arg = options->now_arg,
         .skewed = options->skewed,
         .damaged = options->damaged,
-        .told_arg = options->skewed_arg,
+        .arg = options->skewed_arg,
     });
 }
 
@@ -284,11 +284,11 @@ static void tell_unavailable(struct stores *stores, size_t index)
     const struct backend_metrics *metrics = stores->options.metrics[index];
     uint64_t since_ns = metrics != NULL ? backend_metric(&metrics->unavailable_since_ns) : 0;
     bool is_unavailable =
-        since_ns != 0 &&
-        (chain->is_told_unavailable || sub_floor(now(stores), since_ns) >= UNAVAILABLE_TOLD_NS);
-    if (is_unavailable == chain->is_told_unavailable)
+        since_ns != 0 && (chain->is_reported_unavailable ||
+                          sub_floor(now(stores), since_ns) >= UNAVAILABLE_REPORTED_NS);
+    if (is_unavailable == chain->is_reported_unavailable)
         return;
-    chain->is_told_unavailable = is_unavailable;
+    chain->is_reported_unavailable = is_unavailable;
     const char *why = last->ops->unavailable_since_ns(last) != 0 ? fault_of(chain) : REFUSES;
     stores->options.unavailable(stores->options.unavailable_arg, index,
                                 is_unavailable ? why : NULL);

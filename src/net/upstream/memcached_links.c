@@ -63,14 +63,14 @@ static void io_damaged(struct memcached_io *io, uint64_t states)
 {
     const struct memcached_links_options *options = &of(io)->options;
     if (options->damaged != NULL)
-        options->damaged(options->told_arg, states);
+        options->damaged(options->arg, states);
 }
 
 static void io_skewed(struct memcached_io *io, uint64_t skew_ns)
 {
     const struct memcached_links_options *options = &of(io)->options;
     if (options->skewed != NULL)
-        options->skewed(options->told_arg, skew_ns);
+        options->skewed(options->arg, skew_ns);
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */

@@ -29,7 +29,7 @@ struct memcached_links_options {
     void (*skewed)(void *arg, uint64_t skew_ns);
     /* So many states were damaged. NULL: not reported. */
     void (*damaged)(void *arg, uint64_t states);
-    void *told_arg; /* of both */
+    void *arg; /* of both */
 };
 
 /*

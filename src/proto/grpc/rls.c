@@ -27,7 +27,7 @@ void rls_call_free(struct rls_call *call)
 {
     if (call == NULL)
         return;
-    rls_arena_deinit(&call->told);
+    rls_arena_deinit(&call->metadata);
     free(call->packed);
     free(call);
 }
@@ -75,13 +75,13 @@ static int read_entry(struct descriptor_entry *entry, struct span message,
     return field < 0 ? refuse_message(error) : 0;
 }
 
-struct limit_told {
+struct limit_override {
     bool is_told, has_multiplier;
     uint32_t requests_per_unit, unit;
     uint64_t multiplier;
 };
 
-static int read_limit(struct limit_told *limit, struct span message, struct stint_error *error)
+static int read_limit(struct limit_override *limit, struct span message, struct stint_error *error)
 {
     enum { REQUESTS = 1, UNIT, MULTIPLIER };
     static const struct wire_message limit_message = {
@@ -115,7 +115,7 @@ struct reading {
     struct descriptor *descriptor;
     struct descriptor_entry *entries;
     uint64_t hits;
-    struct limit_told limit;
+    struct limit_override limit;
     struct stint_error *error;
 };
 
@@ -138,7 +138,7 @@ static int add_entry(struct reading *reading, struct span message)
 
 static int take_override(struct reading *reading)
 {
-    const struct limit_told *limit = &reading->limit;
+    const struct limit_override *limit = &reading->limit;
     struct stint_quota *quota = &reading->call->overrides[reading->index];
     struct stint_error fault;
     uint32_t multiplier =
@@ -434,7 +434,7 @@ struct span rls_write(struct rls_call *call, const struct rls_form *form,
     if (response.code == RLS_OVER_LIMIT)
         response.raw_body = form->denied_body;
     if (form->has_metadata) {
-        response.metadata = rls_metadata(&call->told, call->hits_addend, request, reply);
+        response.metadata = rls_metadata(&call->metadata, call->hits_addend, request, reply);
         if (response.metadata == NULL)
             return (struct span){NULL, 0};
         response.metadata_len = pb__struct__get_packed_size(response.metadata);

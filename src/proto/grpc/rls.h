@@ -36,7 +36,7 @@ void rls_arena_deinit(struct rls_arena *arena);
 struct rls_call {
     struct request request;
     uint32_t hits_addend; /* as in the message; 0: not given */
-    struct rls_arena told;
+    struct rls_arena metadata;
     uint8_t *packed;
     size_t packed_size;
     struct rls_status statuses[DESCRIPTORS_MAX]; /* of the response */

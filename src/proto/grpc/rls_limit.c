@@ -99,17 +99,17 @@ struct rls_status rls_status_of(const struct reply_status *status)
 {
     bool is_over =
         status->decision.outcome != STINT_ALLOW || (status->is_all_shadow && status->over);
-    struct rls_status told = {.code = is_over ? RLS_OVER_LIMIT : RLS_CODE_OK};
+    struct rls_status written = {.code = is_over ? RLS_OVER_LIMIT : RLS_CODE_OK};
     if (status->quota != NULL) {
-        told.has_limit = true;
-        told.limit = limit_of_status(status);
-        told.remaining = status->decision.remaining;
-        told.has_reset = status->decision.outcome != STINT_NEVER &&
-                         http_fields_grows_after(status, &told.reset_after_ns);
+        written.has_limit = true;
+        written.limit = limit_of_status(status);
+        written.remaining = status->decision.remaining;
+        written.has_reset = status->decision.outcome != STINT_NEVER &&
+                            http_fields_grows_after(status, &written.reset_after_ns);
     } else if (status->rule != NULL && status->rule->unlimited) {
-        told.remaining = RLS_UNLIMITED;
+        written.remaining = RLS_UNLIMITED;
     }
-    return told;
+    return written;
 }
 
 enum rls_code rls_overall_code(const struct reply *reply)

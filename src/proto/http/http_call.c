@@ -65,7 +65,7 @@ void http_call_clear(struct http_call *call)
 void http_call_deinit(struct http_call *call)
 {
     http_json_deinit(&call->json);
-    rls_arena_deinit(&call->told);
+    rls_arena_deinit(&call->metadata);
 }
 
 /* ---- Entries and descriptors ----------------------------------------------------------------- */

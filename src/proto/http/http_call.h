@@ -26,7 +26,7 @@ struct http_call {
     struct stint_quota overrides[DESCRIPTORS_MAX];
     /* For POST /json: hitsAddend as in the message, and memory for the answer. */
     uint32_t hits_addend;
-    struct rls_arena told;
+    struct rls_arena metadata;
 };
 
 /* Zeroed is cleared; deinit frees the memory. */

@@ -252,7 +252,7 @@ static void write_violated(struct http_text *out, const struct request *request,
     http_text_add(out, "\"violated-policies\":[");
     for (size_t i = 0; i < reply->n_statuses; i++) {
         const struct reply_status *status = &reply->statuses[i];
-        if (status->decision.outcome == STINT_ALLOW || !http_fields_is_told(status))
+        if (status->decision.outcome == STINT_ALLOW || !http_fields_is_written(status))
             continue;
         if (n++ > 0)
             http_text_add(out, ",");

@@ -261,17 +261,17 @@ static void write_duration(struct http_text *out, uint64_t ns)
 
 static void write_status(struct http_text *out, const struct reply_status *status)
 {
-    const struct rls_status told = rls_status_of(status);
+    const struct rls_status written = rls_status_of(status);
     http_text_add(out, "{\"code\":\"");
-    http_text_add_text(out, rls_code_name(told.code));
+    http_text_add_text(out, rls_code_name(written.code));
     http_text_add(out, "\"");
-    if (told.has_limit)
-        write_current_limit(out, &told.limit);
-    if (told.remaining > 0) {
-        http_text_member_u64(out, "limitRemaining", told.remaining);
+    if (written.has_limit)
+        write_current_limit(out, &written.limit);
+    if (written.remaining > 0) {
+        http_text_member_u64(out, "limitRemaining", written.remaining);
     }
-    if (told.has_reset)
-        write_duration(out, told.reset_after_ns);
+    if (written.has_reset)
+        write_duration(out, written.reset_after_ns);
     http_text_add(out, "}");
 }
 
@@ -363,7 +363,7 @@ static void write_struct(struct http_text *out, const Pb__Struct *object)
 static void write_metadata(struct http_text *out, struct http_call *call, const struct reply *reply)
 {
     const Pb__Struct *metadata =
-        rls_metadata(&call->told, call->hits_addend, &call->request, reply);
+        rls_metadata(&call->metadata, call->hits_addend, &call->request, reply);
     http_text_member(out, "dynamicMetadata");
     if (metadata != NULL)
         write_struct(out, metadata);

@@ -27,7 +27,8 @@ static bool add(struct rules_fault **list, size_t *n_listed, const struct rules_
     return true;
 }
 
-void diagnostics_add(const struct source *source, struct fault_place place, const char *format, ...)
+void diagnostics_add(const struct source *source, struct source_position place, const char *format,
+                     ...)
 {
     struct rules_diagnostics *diagnostics = source->diagnostics;
     struct rules_fault fault = {.file = source->path, .line = place.line, .column = place.column};
@@ -39,7 +40,8 @@ void diagnostics_add(const struct source *source, struct fault_place place, cons
         diagnostics->n_more++;
 }
 
-void warnings_add(const struct source *source, struct fault_place place, const char *format, ...)
+void warnings_add(const struct source *source, struct source_position place, const char *format,
+                  ...)
 {
     struct rules_diagnostics *diagnostics = source->diagnostics;
     struct rules_fault warning = {.file = source->path, .line = place.line, .column = place.column};
@@ -85,10 +87,10 @@ void rules_diagnostics_free(struct rules_diagnostics *diagnostics)
     *diagnostics = (struct rules_diagnostics){0};
 }
 
-struct fault_text fault_text(struct span text)
+struct quoted_text quoted_text(struct span text)
 {
     static const char cut[] = "...";
-    struct fault_text shown = {""};
+    struct quoted_text shown = {""};
     size_t len = text.len;
     if (len >= sizeof(shown.text)) {
         len = sizeof(shown.text) - sizeof(cut);

@@ -8,7 +8,7 @@
 #include "rules/yaml/rules_load.h"
 
 /* Position of an error: from 1; line 0 is the file as a whole. */
-struct fault_place {
+struct source_position {
     uint32_t line, column;
 };
 
@@ -19,12 +19,12 @@ struct source {
 };
 
 /* Adds an error. The same message at the same position, which aliases can cause, is added once. */
-void diagnostics_add(const struct source *source, struct fault_place place, const char *format, ...)
-    ERR_PRINTF(3, 4);
+void diagnostics_add(const struct source *source, struct source_position place, const char *format,
+                     ...) ERR_PRINTF(3, 4);
 
 /* The same for a warning: the rules load nevertheless. */
-void warnings_add(const struct source *source, struct fault_place place, const char *format, ...)
-    ERR_PRINTF(3, 4);
+void warnings_add(const struct source *source, struct source_position place, const char *format,
+                  ...) ERR_PRINTF(3, 4);
 
 /* Errors so far, including those that were too many to keep. */
 size_t diagnostics_count(const struct rules_diagnostics *diagnostics);
@@ -33,9 +33,9 @@ size_t diagnostics_count(const struct rules_diagnostics *diagnostics);
 void diagnostics_sort(struct rules_diagnostics *diagnostics, size_t first, size_t first_warning);
 
 /* Text of a file for use in a message: short, and without control characters. */
-struct fault_text {
+struct quoted_text {
     char text[64];
 };
-struct fault_text fault_text(struct span text);
+struct quoted_text quoted_text(struct span text);
 
 #endif

@@ -68,10 +68,10 @@ static void read_algorithm(struct limit_reader *reader, uint8_t default_algorith
         return;
     quota->algorithm = (uint8_t)spec_algorithm(name, &nearest);
     if (quota->algorithm == 0)
-        schema_fault(reader->fields, LIMIT_ALGORITHM,
+        schema_error(reader->fields, LIMIT_ALGORITHM,
                      "expected an algorithm such as window, gcra or fixed_window, found "
                      "\"%s\"%s%s%s",
-                     fault_text(name).text, nearest ? "; did you mean \"" : "",
+                     quoted_text(name).text, nearest ? "; did you mean \"" : "",
                      nearest ? nearest : "", nearest ? "\"?" : "");
 }
 
@@ -91,7 +91,7 @@ static void read_length(struct limit_reader *reader)
     struct limit *limit = reader->limit;
     size_t choice;
     if (has(reader, LIMIT_UNIT) && has(reader, LIMIT_PERIOD))
-        schema_fault(fields, LIMIT_PERIOD,
+        schema_error(fields, LIMIT_PERIOD,
                      "there is a unit already; a limit is per unit or per period");
     if (!has(reader, LIMIT_UNIT) && !has(reader, LIMIT_PERIOD))
         diagnostics_add(
@@ -125,14 +125,14 @@ static void read_lease(struct limit_reader *reader)
     static const int lengths[] = {LIMIT_UNIT, LIMIT_PERIOD, LIMIT_CALENDAR};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
         if (has(reader, lengths[i]))
-            schema_fault(reader->fields, lengths[i],
+            schema_error(reader->fields, lengths[i],
                          "concurrency is not per time; it has a lease: DURATION");
     if (!has(reader, LIMIT_LEASE))
         diagnostics_add(reader->fields->source, reader->fields->map->place,
                         "%s has no lease; concurrency needs one, such as lease: 30s",
                         reader->fields->shape->name);
     if (has_lease_word(reader))
-        schema_fault(
+        schema_error(
             reader->fields, LIMIT_LEASE,
             "slots of concurrency are not leased from a store; expected a duration such as 30s");
     else
@@ -146,20 +146,20 @@ static void read_offset(struct limit_reader *reader)
     struct span text;
     if (schema_text(reader->fields, LIMIT_UTC_OFFSET, &text) &&
         spec_parse_offset(text, &reader->limit->quota.utc_offset_s) != STINT_OK)
-        schema_fault(reader->fields, LIMIT_UTC_OFFSET,
+        schema_error(reader->fields, LIMIT_UTC_OFFSET,
                      "expected an offset such as +01:00, -05:30 or Z, found \"%s\"",
-                     fault_text(text).text);
+                     quoted_text(text).text);
 }
 
 static void tell_other_algorithm(const struct limit_reader *reader, bool is_asked_for)
 {
     const char *name = stint_algorithm_name(reader->limit->quota.algorithm);
     if (is_asked_for)
-        schema_fault(reader->fields, LIMIT_ALGORITHM,
+        schema_error(reader->fields, LIMIT_ALGORITHM,
                      "%s has no calendar windows; leave algorithm out, which means fixed_window",
                      name);
     else
-        schema_fault(reader->fields, LIMIT_ALGORITHM,
+        schema_error(reader->fields, LIMIT_ALGORITHM,
                      "%s has no calendar %ss; leave algorithm out, which means fixed_window, or "
                      "use calendar: fixed, which means %s days",
                      name, reader->unit->number == RULE_MONTH ? "month" : "year",
@@ -171,7 +171,7 @@ static void align(struct limit_reader *reader, bool is_asked_for)
     struct stint_quota *quota = &reader->limit->quota;
     if (reader->unit == NULL || reader->unit->align == 0) {
         if (is_asked_for)
-            schema_fault(
+            schema_error(
                 reader->fields, has(reader, LIMIT_CALENDAR) ? LIMIT_CALENDAR : LIMIT_UTC_OFFSET,
                 "a calendar window is of a day, week, month or year; expected such a unit");
         return;
@@ -197,10 +197,10 @@ static void read_calendar(struct limit_reader *reader)
     bool is_asked_for = calendar == CALENDAR_UTC || has(reader, LIMIT_UTC_OFFSET);
     bool is_long = reader->unit != NULL && reader->unit->align >= STINT_ALIGN_MONTH;
     if (calendar == CALENDAR_FIXED && has(reader, LIMIT_UTC_OFFSET))
-        schema_fault(reader->fields, LIMIT_UTC_OFFSET,
+        schema_error(reader->fields, LIMIT_UTC_OFFSET,
                      "calendar: fixed has no time zone; leave out one of the two");
     else if (calendar == CALENDAR_FIXED && has(reader, LIMIT_PERIOD))
-        schema_fault(reader->fields, LIMIT_CALENDAR,
+        schema_error(reader->fields, LIMIT_CALENDAR,
                      "a period is always fixed; expected a unit beside calendar");
     else if (calendar != CALENDAR_FIXED && (is_asked_for || is_long))
         align(reader, is_asked_for);
@@ -231,7 +231,7 @@ static void refuse_foreign_options(const struct limit_reader *reader)
         if (has(reader, limit_options[i].key) &&
             (limit_options[i].algorithms & IN(algorithm)) == 0 &&
             (limit_options[i].key != LIMIT_LEASE || !may_lease))
-            schema_fault(reader->fields, limit_options[i].key, "it is an option of %s, not of %s%s",
+            schema_error(reader->fields, limit_options[i].key, "it is an option of %s, not of %s%s",
                          limit_options[i].home, stint_algorithm_name(algorithm),
                          reader->names_algorithm ? "" : ", which is meant where none is named");
 }
@@ -264,7 +264,7 @@ static void check(struct limit_reader *reader)
 {
     struct stint_error error;
     if (stint_quota_check(&reader->limit->quota, &error) != STINT_OK)
-        schema_fault(reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.message);
+        schema_error(reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.message);
 }
 
 /* The files of envoyproxy/ratelimit may omit the number; `shadow` is no key of theirs. */
@@ -309,7 +309,7 @@ uint8_t read_hits(const struct fields *fields, const struct limit *limit)
     if (!schema_choice(fields, LIMIT_HITS, names, 2, &choice))
         return RULE_HITS_UNSAID;
     if (choice == 1 && limit->quota.algorithm == STINT_CONCURRENCY)
-        schema_fault(fields, LIMIT_HITS,
+        schema_error(fields, LIMIT_HITS,
                      "slots of concurrency are taken and returned, and cannot be charged; leave "
                      "hits out, or use take");
     return choice == 0 ? RULE_HITS_TAKE : RULE_HITS_CHARGE;
@@ -318,10 +318,10 @@ uint8_t read_hits(const struct fields *fields, const struct limit *limit)
 void refuse_limit(const struct fields *fields)
 {
     if (schema_value(fields, LIMIT_HITS) != NULL)
-        schema_fault(fields, LIMIT_HITS, "unlimited: true stands alone, without hits");
+        schema_error(fields, LIMIT_HITS, "unlimited: true stands alone, without hits");
     for (int key = LIMIT_UNIT; key < LIMIT_NAME; key++)
         if (schema_value(fields, key) != NULL)
-            schema_fault(fields, key, "unlimited: true stands alone, without %s",
+            schema_error(fields, key, "unlimited: true stands alone, without %s",
                          fields->shape->keys[key]);
 }
 
@@ -342,7 +342,7 @@ static void check_ban(const struct fields *fields, const struct rule_ban *ban)
     struct stint_error error;
     bool is_complete = ban->after > 0 && ban->for_ns > 0;
     if (is_complete && ban->for_ns > ban->max_ns)
-        schema_fault(fields, BAN_FOR,
+        schema_error(fields, BAN_FOR,
                      "it is longer than the longest ban: max, 365 days by default");
     else if (is_complete && ban_check(ban, &error) != 0)
         diagnostics_add(fields->source, fields->map->place, "ban: %s", error.message);
@@ -375,8 +375,8 @@ static void tell_unknown_store(const struct store_reading *reading, const struct
     struct buf list = buf_of(known, sizeof(known));
     for (size_t i = 0; i < options->n_stores; i++)
         buf_add(&list, "%s, ", options->stores[i]);
-    schema_fault(fields, LIMIT_STORE, "there is no store \"%s\"; expected %snone%s",
-                 fault_text(name).text, list.len < sizeof(known) ? known : "",
+    schema_error(fields, LIMIT_STORE, "there is no store \"%s\"; expected %snone%s",
+                 quoted_text(name).text, list.len < sizeof(known) ? known : "",
                  options->n_stores == 0 ? ": no store is known here" : "");
 }
 
@@ -418,7 +418,7 @@ static bool says_none(const struct fields *fields)
 
 static void warn_of_no_store(const struct fields *fields, int key)
 {
-    warnings_add(fields->source, schema_place(fields, key),
+    warnings_add(fields->source, schema_position(fields, key),
                  "%s: has no meaning, since the limit is kept in no store",
                  fields->shape->keys[key]);
 }
@@ -445,7 +445,7 @@ static void warn_of_nothing(const struct fields *fields, const struct rule *rule
         return;
     spec_format_duration(&counts_for, rule_counts_for_ns(&rule->quota));
     spec_format_duration(&lasts_for, store->local_for_ns);
-    warnings_add(fields->source, schema_place(fields, LIMIT_ON_STORE_ERROR),
+    warnings_add(fields->source, schema_position(fields, LIMIT_ON_STORE_ERROR),
                  "on_store_error: local will allow nothing: all units count as used for %s, and "
                  "local_for is %s; set local_start: empty, or a longer local_for",
                  counts, lasts);
@@ -465,7 +465,7 @@ static void read_local(const struct fields *fields, struct rule *rule)
         store->local_then = (uint8_t)choice;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (schema_value(fields, keys[i]) != NULL && store->on_error != RULE_STORE_ERROR_LOCAL)
-            warnings_add(fields->source, schema_place(fields, keys[i]),
+            warnings_add(fields->source, schema_position(fields, keys[i]),
                          "%s: has no meaning where on_store_error is %s",
                          fields->shape->keys[keys[i]], on_error_names[store->on_error]);
     warn_of_nothing(fields, rule);
@@ -478,7 +478,7 @@ static void need_lease(const struct fields *fields)
     static const int keys[] = {LIMIT_LEASE_UNITS, LIMIT_LEASE_TERM};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (schema_value(fields, keys[i]) != NULL)
-            schema_fault(fields, keys[i],
+            schema_error(fields, keys[i],
                          "expected lease: strict or lease: fast beside it, found neither");
 }
 
@@ -488,7 +488,7 @@ static void read_lease_units(const struct fields *fields, struct rule *rule)
     rule->store.lease_units = limit / LEASE_SHARE > 0 ? limit / LEASE_SHARE : 1;
     if (schema_units(fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
         rule->store.lease_units > limit)
-        schema_fault(fields, LIMIT_LEASE_UNITS,
+        schema_error(fields, LIMIT_LEASE_UNITS,
                      "expected at most what the limit has, %" PRIu32 ", found %" PRIu32, limit,
                      rule->store.lease_units);
 }
@@ -500,7 +500,7 @@ static void read_lease_term(const struct fields *fields, struct rule *rule)
     *term_ns = min_u64(max_u64(period_ns / LEASE_PARTS, LEASE_TERM_MIN), LEASE_TERM_MAX);
     if (schema_duration(fields, LIMIT_LEASE_TERM, term_ns) &&
         (*term_ns < NS_PER_MS || *term_ns > max_u64(period_ns, LEASE_TERM_MIN)))
-        schema_fault(fields, LIMIT_LEASE_TERM,
+        schema_error(fields, LIMIT_LEASE_TERM,
                      "expected at least 1ms, and at most the period of the limit");
 }
 
@@ -530,7 +530,7 @@ static void read_lease_words(const struct store_reading *reading, const struct f
     if (!is_read || !schema_choice(fields, LIMIT_LEASE, words, 2, &choice))
         return;
     if (rule->quota.count_denied) {
-        schema_fault(fields, LIMIT_LEASE,
+        schema_error(fields, LIMIT_LEASE,
                      "requests that are denied cannot be counted where units are leased; expected "
                      "no count_denied beside it");
         return;

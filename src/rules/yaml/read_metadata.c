@@ -23,7 +23,8 @@ struct members {
     size_t n_parts;
 };
 
-static bool refuse(const struct json_writer *writer, struct fault_place place, const char *message)
+static bool refuse(const struct json_writer *writer, struct source_position place,
+                   const char *message)
 {
     diagnostics_add(writer->source, place, "metadata: %s", message);
     return false;
@@ -238,22 +239,22 @@ struct span read_metadata(const struct source *source, const struct fields *entr
     if (value == NULL)
         return none;
     if (value->kind != YAML_MAP) {
-        schema_fault(entry, ENTRY_METADATA, "expected a mapping, found %s",
+        schema_error(entry, ENTRY_METADATA, "expected a mapping, found %s",
                      schema_found(value).text);
         return none;
     }
     if (value->height > METADATA_DEPTH_MAX) {
-        schema_fault(entry, ENTRY_METADATA, "nested more than %d levels deep", METADATA_DEPTH_MAX);
+        schema_error(entry, ENTRY_METADATA, "nested more than %d levels deep", METADATA_DEPTH_MAX);
         return none;
     }
     if (value->parts == NULL || (!is_too_long(value, &writer.buf) && !write_value(&writer, value)))
         return none;
     if (is_too_long(value, &writer.buf)) {
-        schema_fault(entry, ENTRY_METADATA, "expected at most %d bytes as JSON", METADATA_MAX);
+        schema_error(entry, ENTRY_METADATA, "expected at most %d bytes as JSON", METADATA_MAX);
         return none;
     }
     const char *kept = arena_text(texts, span_of(text, writer.buf.len));
     if (kept == NULL)
-        diagnostics_add(source, (struct fault_place){0}, "out of memory");
+        diagnostics_add(source, (struct source_position){0}, "out of memory");
     return kept == NULL ? none : span_of(kept, writer.buf.len);
 }

@@ -56,7 +56,7 @@ struct level {
 
 static void tell_no_memory(const struct source *source)
 {
-    diagnostics_add(source, (struct fault_place){0}, "out of memory");
+    diagnostics_add(source, (struct source_position){0}, "out of memory");
 }
 
 static struct place *place_of(const struct reading *reading, uint32_t number)
@@ -87,9 +87,9 @@ static void tell_double(const struct reading *reading, const struct fields *fiel
     bool is_elsewhere = other.file != reading->file;
     diagnostics_add(&reading->source, fields->map->place,
                     "the key \"%s\" %s%s%s is there already at this level, in line %u%s%s",
-                    fault_text(level->key).text,
+                    quoted_text(level->key).text,
                     level->has_value ? "with the value \"" : "without value",
-                    level->has_value ? fault_text(level->value).text : "",
+                    level->has_value ? quoted_text(level->value).text : "",
                     level->has_value ? "\"" : "", (unsigned)other.line, is_elsewhere ? " of " : "",
                     is_elsewhere ? reading->files[other.file].path : "");
 }
@@ -250,8 +250,8 @@ static void read_replaced(struct reading *reading, const struct yaml_value *item
         diagnostics_add(&reading->source, item->place,
                         "expected the name of another limit, found none");
     else if (text.len == own.len && memcmp(text.ptr, own.ptr, own.len) == 0)
-        schema_fault(&fields, REPLACES_NAME, "a limit cannot replace itself, \"%s\"",
-                     fault_text(own).text);
+        schema_error(&fields, REPLACES_NAME, "a limit cannot replace itself, \"%s\"",
+                     quoted_text(own).text);
     *name = keep(reading, text);
     if (*name == NULL)
         tell_no_memory(&reading->source);
@@ -264,7 +264,7 @@ static void read_replaces(struct reading *reading, const struct fields *fields, 
     if (list == NULL)
         return;
     if (list->kind != YAML_LIST) {
-        schema_fault(fields, LIMIT_REPLACES, "expected a list of {name: NAME}, found %s",
+        schema_error(fields, LIMIT_REPLACES, "expected a list of {name: NAME}, found %s",
                      schema_found(list).text);
         return;
     }
@@ -297,7 +297,7 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
     }
     rule->has_on_expiry = schema_kept(fields, LIMIT_ON_EXPIRY, &rule->kept_units);
     if (rule->unlimited && rule->has_on_expiry)
-        schema_fault(fields, LIMIT_ON_EXPIRY,
+        schema_error(fields, LIMIT_ON_EXPIRY,
                      "an unlimited rule counts nothing, and so nothing is reserved under it");
     if (!read_store(&store, fields, &reading->rules->texts, rule))
         tell_no_memory(source);
@@ -311,7 +311,7 @@ static void read_shadow(struct reading *reading, const struct fields *entry, str
     if (value == NULL)
         return;
     if (rule->unlimited)
-        schema_fault(entry, ENTRY_SHADOW,
+        schema_error(entry, ENTRY_SHADOW,
                      "an unlimited rule counts nothing, and so has no candidate beside it; try the "
                      "limit with shadow_mode: true");
     else if (schema_read(&reading->source, &shape_shadow, value, &fields) &&
@@ -366,7 +366,7 @@ static void name_states(struct reading *reading, const struct level *level, stru
 }
 
 static void name_rule(struct reading *reading, const struct level *level,
-                      const struct fault_place *place, struct span name, struct rule *rule)
+                      const struct source_position *place, struct span name, struct rule *rule)
 {
     rule->domain = reading->domain;
     rule->file = reading->path;
@@ -388,7 +388,7 @@ static void read_ban_of(struct reading *reading, const struct fields *entry, str
     if (value == NULL)
         return;
     if (rule->unlimited)
-        schema_fault(entry, ENTRY_BAN, "an unlimited rule never denies, so it cannot ban");
+        schema_error(entry, ENTRY_BAN, "an unlimited rule never denies, so it cannot ban");
     read_ban(&reading->source, value, &rule->ban);
 }
 
@@ -427,7 +427,7 @@ static void refuse_without_limit(const struct fields *entry)
     static const int keys[] = {ENTRY_SHADOW, ENTRY_BAN};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (schema_value(entry, keys[i]) != NULL)
-            schema_fault(entry, keys[i], "expected a rate_limit beside it, found none");
+            schema_error(entry, keys[i], "expected a rate_limit beside it, found none");
 }
 
 /* ---- Entries --------------------------------------------------------------------------------- */
@@ -440,10 +440,10 @@ static void read_key(const struct source *source, const struct fields *entry, st
     size_t diagnostics_before = diagnostics_count(source->diagnostics);
     schema_text(entry, ENTRY_KEY, &level->key);
     if (level->key.len == 0 && diagnostics_count(source->diagnostics) == diagnostics_before)
-        diagnostics_add(source, schema_place(entry, ENTRY_KEY),
+        diagnostics_add(source, schema_position(entry, ENTRY_KEY),
                         "expected a key that is not empty, found none");
     if (wildcard_is(level->key))
-        warnings_add(source, schema_place(entry, ENTRY_KEY),
+        warnings_add(source, schema_position(entry, ENTRY_KEY),
                      "key: a * in a key stands for itself, and in a value for any text");
     level->has_value = schema_text(entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
 }
@@ -457,7 +457,7 @@ static void read_sharing(const struct fields *entry, struct reading *reading, st
     if (!level->shares)
         return;
     if (!level->has_value || !wildcard_is(level->value))
-        schema_fault(entry, ENTRY_SHARE_THRESHOLD,
+        schema_error(entry, ENTRY_SHARE_THRESHOLD,
                      "only values of a pattern can share; expected a value with * in it");
     place_of(reading, level->place)->is_shared = true;
 }
@@ -558,7 +558,7 @@ static bool read_domain(struct reading *reading, const struct fields *fields, st
     if (schema_text(fields, FILE_DOMAIN, name) && name->len > 0)
         return true;
     if (diagnostics_count(reading->source.diagnostics) == diagnostics_before)
-        diagnostics_add(&reading->source, schema_place(fields, FILE_DOMAIN),
+        diagnostics_add(&reading->source, schema_position(fields, FILE_DOMAIN),
                         "expected a domain that is not empty, found none");
     return false;
 }
@@ -575,13 +575,13 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     const struct place_name place_name = {TRIE_NONE, TRIE_DOMAIN, name};
     uint32_t number = trie_find(&reading->rules->places, &place_name);
     if (number == TRIE_NONE)
-        return add_domain(reading, name, schema_place(fields, FILE_DOMAIN).line);
+        return add_domain(reading, name, schema_position(fields, FILE_DOMAIN).line);
     reading->domain = kept_domain(reading->rules, name);
     if (may_merge)
         return number;
     struct origin other = reading->origins[number];
-    schema_fault(fields, FILE_DOMAIN, "\"%s\" is there already, in line %u of %s",
-                 fault_text(name).text, (unsigned)other.line, reading->files[other.file].path);
+    schema_error(fields, FILE_DOMAIN, "\"%s\" is there already, in line %u of %s",
+                 quoted_text(name).text, (unsigned)other.line, reading->files[other.file].path);
     return add_domain(reading, span_of("", 0), 0);
 }
 
@@ -603,12 +603,12 @@ static void read_tag(struct reading *reading, const struct fields *fields)
     if (!read_store_tag(fields, &said))
         return;
     if (tag->is_said && tag->tag != said)
-        schema_fault(fields, FILE_STORE_TAG, "the domain has another one already, in line %u of %s",
+        schema_error(fields, FILE_STORE_TAG, "the domain has another one already, in line %u of %s",
                      (unsigned)tag->origin.line, reading->files[tag->origin.file].path);
     *tag = (struct domain_tag){
         .tag = said,
         .is_said = true,
-        .origin = {reading->file, schema_place(fields, FILE_STORE_TAG).line},
+        .origin = {reading->file, schema_position(fields, FILE_STORE_TAG).line},
     };
 }
 
@@ -655,7 +655,7 @@ static void load_file(struct reading *reading, bool may_merge)
     }
     const struct yaml_value *root = NULL;
     if (file->text.len > RULES_TEXT_MAX)
-        diagnostics_add(&reading->source, (struct fault_place){0},
+        diagnostics_add(&reading->source, (struct source_position){0},
                         "expected at most %d bytes, found %zu", RULES_TEXT_MAX, file->text.len);
     else
         root = yaml_read(&values, file, reading->source.diagnostics);

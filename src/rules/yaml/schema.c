@@ -112,7 +112,7 @@ static void tell_unknown(const struct source *source, const struct shape *shape,
 {
     const struct shape *home = home_of(key->text);
     int nearest = nearest_name(key->text, shape->keys, shape->n_keys);
-    struct fault_text shown = fault_text(key->text);
+    struct quoted_text shown = quoted_text(key->text);
     if (home != NULL)
         diagnostics_add(source, key->place, "unknown key \"%s\" in %s: it is a key of %s",
                         shown.text, shape->name, home->name);
@@ -199,38 +199,38 @@ const struct yaml_value *schema_value(const struct fields *fields, int key)
     return part == NULL || yaml_is_null(part->value) ? NULL : part->value;
 }
 
-struct fault_place schema_place(const struct fields *fields, int key)
+struct source_position schema_position(const struct fields *fields, int key)
 {
     const struct yaml_part *part = fields->parts[key];
     return part == NULL ? fields->map->place : part->value->place;
 }
 
-void schema_fault(const struct fields *fields, int key, const char *format, ...)
+void schema_error(const struct fields *fields, int key, const char *format, ...)
 {
     char message[STINT_ERROR_MAX];
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    diagnostics_add(fields->source, schema_place(fields, key), "%s: %s", fields->shape->keys[key],
-                    message);
+    diagnostics_add(fields->source, schema_position(fields, key), "%s: %s",
+                    fields->shape->keys[key], message);
 }
 
 /* Reads the values of keys: texts, flags, numbers, durations, choices. */
 
-struct fault_text schema_found(const struct yaml_value *value)
+struct quoted_text schema_found(const struct yaml_value *value)
 {
-    struct fault_text found;
+    struct quoted_text found;
     if (value->kind != YAML_TEXT || yaml_is_null(value))
-        return fault_text(text_span(yaml_kind_name(value)));
-    struct fault_text text = fault_text(value->text);
+        return quoted_text(text_span(yaml_kind_name(value)));
+    struct quoted_text text = quoted_text(value->text);
     snprintf(found.text, sizeof(found.text), "\"%.*s\"", (int)sizeof(found.text) - 3, text.text);
     return found;
 }
 
 static bool expected(const struct fields *fields, int key, const char *what)
 {
-    schema_fault(fields, key, "expected %s, found %s", what,
+    schema_error(fields, key, "expected %s, found %s", what,
                  schema_found(fields->parts[key]->value).text);
     return false;
 }
@@ -243,7 +243,7 @@ bool schema_text(const struct fields *fields, int key, struct span *text)
     if (value->kind != YAML_TEXT)
         return expected(fields, key, "a text");
     if (value->text.len > FIELD_TEXT_MAX) {
-        schema_fault(fields, key, "expected at most %d bytes, found %zu", FIELD_TEXT_MAX,
+        schema_error(fields, key, "expected at most %d bytes, found %zu", FIELD_TEXT_MAX,
                      value->text.len);
         return false;
     }
@@ -266,9 +266,9 @@ static void warn_of_octal(const struct fields *fields, int key, struct span text
 {
     size_t zero = text.ptr[0] == '+';
     if (number >= 8 && text.ptr[zero] == '0' && (text.ptr[zero + 1] & 0x40) == 0)
-        warnings_add(fields->source, schema_place(fields, key),
+        warnings_add(fields->source, schema_position(fields, key),
                      "%s: a leading 0 makes %s an octal number, %" PRIu32, fields->shape->keys[key],
-                     fault_text(text).text, number);
+                     quoted_text(text).text, number);
 }
 
 bool schema_units(const struct fields *fields, int key, uint32_t min, uint32_t *number)
@@ -345,7 +345,7 @@ static void tell_choices(const struct fields *fields, int key, const char *const
     struct buf list = buf_of(text, sizeof(text));
     for (size_t i = 0; i < n_names; i++)
         buf_add(&list, "%s%s", i == 0 ? "" : i + 1 < n_names ? ", " : " or ", names[i]);
-    schema_fault(fields, key, "expected %s, found %s%s%s%s", text, schema_found(value).text,
+    schema_error(fields, key, "expected %s, found %s%s%s%s", text, schema_found(value).text,
                  nearest < 0 ? "" : "; did you mean \"", nearest < 0 ? "" : names[nearest],
                  nearest < 0 ? "" : "\"?");
 }

@@ -86,10 +86,10 @@ bool schema_read(const struct source *source, const struct shape *shape,
 /* The value of a key; NULL where it is left out or null. */
 const struct yaml_value *schema_value(const struct fields *fields, int key);
 /* The position of the value; of the mapping, if there is none. */
-struct fault_place schema_place(const struct fields *fields, int key);
+struct source_position schema_position(const struct fields *fields, int key);
 
 /* Reports an error of a key's value: "KEY: …". */
-void schema_fault(const struct fields *fields, int key, const char *format, ...) ERR_PRINTF(3, 4);
+void schema_error(const struct fields *fields, int key, const char *format, ...) ERR_PRINTF(3, 4);
 
 /*
  * Each reads the value of a key: true where it exists and is valid; else the output is unchanged.
@@ -108,6 +108,6 @@ bool schema_choice(const struct fields *fields, int key, const char *const *name
 bool schema_kept(const struct fields *fields, int key, uint32_t *kept_units);
 
 /* "a list", or the text in quotes. */
-struct fault_text schema_found(const struct yaml_value *value);
+struct quoted_text schema_found(const struct yaml_value *value);
 
 #endif

@@ -35,12 +35,12 @@ struct yaml_reader {
     struct anchor anchors[ANCHORS_MAX];
 };
 
-static struct fault_place place_of(yaml_mark_t mark)
+static struct source_position place_of(yaml_mark_t mark)
 {
-    return (struct fault_place){(uint32_t)mark.line + 1, (uint32_t)mark.column + 1};
+    return (struct source_position){(uint32_t)mark.line + 1, (uint32_t)mark.column + 1};
 }
 
-static bool refuse(struct yaml_reader *reader, struct fault_place place, const char *message)
+static bool refuse(struct yaml_reader *reader, struct source_position place, const char *message)
 {
     diagnostics_add(&reader->source, place, "%s", message);
     return false;
@@ -48,7 +48,7 @@ static bool refuse(struct yaml_reader *reader, struct fault_place place, const c
 
 static bool out_of_memory(struct yaml_reader *reader)
 {
-    return refuse(reader, (struct fault_place){0}, "out of memory");
+    return refuse(reader, (struct source_position){0}, "out of memory");
 }
 
 /* ---- Values ---------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static bool add_alias(struct yaml_reader *reader, const yaml_event_t *event)
         return add(reader, anchor->value, event->start_mark);
     }
     diagnostics_add(&reader->source, place_of(event->start_mark), "there is no anchor \"%s\" above",
-                    fault_text(name).text);
+                    quoted_text(name).text);
     return false;
 }
 
@@ -214,9 +214,9 @@ static bool on_event(struct yaml_reader *reader, const yaml_event_t *event)
 /* ---- The whole ------------------------------------------------------------------------------- */
 
 /* Invalid UTF-8: libyaml reports only its offset. */
-static struct fault_place place_of_offset(struct span text, size_t offset)
+static struct source_position place_of_offset(struct span text, size_t offset)
 {
-    struct fault_place place = {1, 1};
+    struct source_position place = {1, 1};
     for (size_t i = 0; i < offset && i < text.len; i++) {
         if (text.ptr[i] == '\n') {
             place.line++;
@@ -231,7 +231,7 @@ static struct fault_place place_of_offset(struct span text, size_t offset)
 static void tell_parser_error(struct yaml_reader *reader, const yaml_parser_t *parser)
 {
     const char *problem = parser->problem != NULL ? parser->problem : "it cannot be read";
-    struct fault_place place = place_of(parser->problem_mark);
+    struct source_position place = place_of(parser->problem_mark);
     if (parser->error == YAML_MEMORY_ERROR) {
         out_of_memory(reader);
         return;

@@ -144,7 +144,7 @@ static void take_lists(struct run *run)
 static bool can_try_wait(const struct run *run, const struct sim_event *event)
 {
     const struct tally_key *key = &run->places.keys[sim_event_place(event)];
-    return event->as_told && event->stamp == key->admitted && run->latest_ns < event->at_ns &&
+    return event->as_promised && event->stamp == key->admitted && run->latest_ns < event->at_ns &&
            !run->counts_denied;
 }
 

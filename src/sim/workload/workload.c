@@ -141,14 +141,14 @@ static void make_plan(struct workload *workload)
     }
     plan->ask_ns = plan->steps[0].from_ns;
     plan->admitted = 0;
-    plan->as_told = false;
+    plan->as_promised = false;
 }
 
 static void next_step(struct workload *workload)
 {
     struct workload_plan *plan = &workload->plan;
     plan->admitted = 0;
-    plan->as_told = false;
+    plan->as_promised = false;
     if (++plan->step == plan->n_steps)
         make_plan(workload);
     else
@@ -169,7 +169,7 @@ static uint64_t clock_error_ns(struct workload *workload)
     if (random_below(&workload->clients, CLOCK_STEP_ONE_IN) == 0) {
         uint64_t step_ns = workload->spec.step_ns;
         workload->plan.clock_error_ns = random_below(&workload->clients, 2 * step_ns + 1) - step_ns;
-        workload->plan.as_told = false;
+        workload->plan.as_promised = false;
     }
     return workload->plan.clock_error_ns;
 }
@@ -181,7 +181,7 @@ static bool plan_next(struct workload *workload, struct sim_event *event)
         return false;
     uint64_t at_ns = min_u64(plan->ask_ns + clock_error_ns(workload), STINT_NOW_MAX);
     *event = (struct sim_event){
-        .at_ns = at_ns, .cost = 1, .stamp = plan->stamp, .as_told = plan->as_told};
+        .at_ns = at_ns, .cost = 1, .stamp = plan->stamp, .as_promised = plan->as_promised};
     return true;
 }
 
@@ -191,19 +191,19 @@ static void plan_note(struct workload *workload, const struct sim_event *event,
     struct workload_plan *plan = &workload->plan;
     const struct workload_step *step = &plan->steps[plan->step];
     plan->stamp = event->stamp;
-    plan->as_told = false;
+    plan->as_promised = false;
     if (decision->outcome == STINT_ALLOW) {
         if (++plan->admitted == step->units)
             next_step(workload);
         return;
     }
     plan->ask_ns = add_sat(plan->ask_ns, decision->retry_after_ns);
-    plan->as_told = true;
+    plan->as_promised = true;
     bool idles = workload->spec.kind == WORKLOAD_CLOCK_STEPS &&
                  random_below(&workload->clients, CLOCK_IDLE_ONE_IN) == 0;
     if (idles) {
         plan->ask_ns += random_below(&workload->clients, 2 * workload->quota.period_ns);
-        plan->as_told = false;
+        plan->as_promised = false;
     }
     if (plan->ask_ns < step->until_ns)
         return;
@@ -410,7 +410,7 @@ static void tell_client(struct workload *workload, const struct sim_event *event
         struct sim_event next = *event;
         next.at_ns = add_sat(event->at_ns, retry_wait_ns(workload, event, decision));
         next.tries = (uint16_t)(next.tries + (next.tries < UINT16_MAX));
-        next.as_told = spec->retry == WORKLOAD_OBEY;
+        next.as_promised = spec->retry == WORKLOAD_OBEY;
         add_waiting(workload, &next);
         return;
     }

@@ -73,9 +73,9 @@ struct sim_event {
     uint64_t key; /* low half: its slot, 0 … keys-1; high half: which of the slot's owners */
     uint32_t cost;
     uint32_t client;
-    uint32_t stamp; /* of the judge at the last denial, kept for the next try */
-    uint16_t tries; /* how often this request was denied before */
-    bool as_told;   /* it comes exactly when the last denial promised */
+    uint32_t stamp;   /* of the judge at the last denial, kept for the next try */
+    uint16_t tries;   /* how often this request was denied before */
+    bool as_promised; /* it comes exactly when the last denial promised */
 };
 
 static inline uint32_t sim_event_place(const struct sim_event *event)
@@ -109,7 +109,7 @@ struct workload_plan {
     uint64_t clock_error_ns; /* clock_steps: the offset of the caller's clock, modulo 2^64 */
     uint32_t admitted;       /* in this step */
     uint32_t stamp;          /* of the event returned last */
-    bool as_told;
+    bool as_promised;
 };
 
 struct workload {

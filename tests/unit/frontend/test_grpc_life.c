@@ -88,13 +88,13 @@ static void a_server_without_its_store_does_not_serve(void **state)
 {
     (void)state;
     struct metrics *metrics = server_state_metrics(calling->s.server_state);
-    struct http_config *site;
+    struct http_config *config;
     struct talking http = {.s = calling->s, .peer = "127.0.0.1"};
     assert_true(metrics_add_store(metrics, "cache", false));
     assert_true(metrics_add_store(metrics, "main", true));
-    assert_int_equal(http_config_new(&site, &(struct http_config_options){0}, NULL), 0);
+    assert_int_equal(http_config_new(&config, &(struct http_config_options){0}, NULL), 0);
     http.frontend = http_frontend_new(
-        &(struct http_frontend_options){.service = calling->s.service, .site = site});
+        &(struct http_frontend_options){.service = calling->s.service, .config = config});
     assert_non_null(http.frontend);
     struct heard *watcher = ask_health("Watch", "", NULL);
     for (uint64_t which = 0; which < 4; which++) { /* of the stores, as bits */
@@ -109,7 +109,7 @@ static void a_server_without_its_store_does_not_serve(void **state)
         assert_string_equal(told(watcher), serves ? "1" : "1 2");
     }
     http_frontend_free(http.frontend);
-    http_config_free(site);
+    http_config_free(config);
 }
 
 static void watchers_are_told_at_once_and_when_it_changes(void **state)

@@ -115,22 +115,23 @@ static void test_auth_wants_a_domain_and_may_have_nothing_to_ask(void **state)
 
 static void test_a_site_that_cannot_be_meant_is_refused(void **state)
 {
-    struct http_config *site;
+    struct http_config *config;
     struct stint_error error;
     static const char *const lists[] = {"pth"}, *const trusted[] = {"here"};
     (void)state;
     talk_with(&(struct http_config_options){0}, NULL);
     assert_int_equal(
-        http_config_new(&site, &(struct http_config_options){.deny_status = 200}, &error),
+        http_config_new(&config, &(struct http_config_options){.deny_status = 200}, &error),
         STINT_E_RANGE);
     assert_string_equal(error.message, "deny_status 200: expected 400 to 599");
-    assert_int_equal(http_config_new(&site, &(struct http_config_options){.styles = 16}, &error),
+    assert_int_equal(http_config_new(&config, &(struct http_config_options){.styles = 16}, &error),
                      STINT_E_RANGE);
     assert_int_equal(
-        http_config_new(
-            &site, &(struct http_config_options){.descriptors = lists, .n_descriptors = 1}, &error),
+        http_config_new(&config,
+                        &(struct http_config_options){.descriptors = lists, .n_descriptors = 1},
+                        &error),
         STINT_E_SYNTAX);
-    assert_int_equal(http_config_new(&site,
+    assert_int_equal(http_config_new(&config,
                                      &(struct http_config_options){.trusted_proxies = trusted,
                                                                    .n_trusted_proxies = 1},
                                      &error),

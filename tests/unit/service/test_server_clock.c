@@ -110,7 +110,7 @@ struct world {
     struct stint_table *table;
     struct server_state *server_state;
     struct service *service;
-    struct http_config *site;
+    struct http_config *config;
     struct http_frontend *frontend;
     struct stint_quota quota;
     uint64_t io_ns;
@@ -133,9 +133,9 @@ static int set_up(void **state)
         .table = w.table, .workers = 1, .has_virtual_clock = true};
     assert_int_equal(server_state_open(&w.server_state, &server_state, &error), 0);
     w.service = service_new(w.server_state, 0);
-    assert_int_equal(http_config_new(&w.site, &(struct http_config_options){0}, &error), 0);
+    assert_int_equal(http_config_new(&w.config, &(struct http_config_options){0}, &error), 0);
     w.frontend = http_frontend_new(
-        &(struct http_frontend_options){.service = w.service, .site = w.site, .reload = busy});
+        &(struct http_frontend_options){.service = w.service, .config = w.config, .reload = busy});
     assert_non_null(w.frontend);
     assert_int_equal(stint_quota_parse(&w.quota, "gcra 1/1s", NULL), 0);
     return 0;
@@ -145,7 +145,7 @@ static int tear_down(void **state)
 {
     (void)state;
     http_frontend_free(w.frontend);
-    http_config_free(w.site);
+    http_config_free(w.config);
     service_free(w.service);
     server_state_close(w.server_state);
     stint_table_close(w.table);

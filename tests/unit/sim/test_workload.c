@@ -356,10 +356,10 @@ static void test_a_greedy_client_asks_as_soon_as_it_may(void **state)
     struct sim_event event = expect(&workload, 0);
     workload_tell(&workload, &event, &allow);
     event = expect(&workload, 0);
-    assert_false(event.as_told);
+    assert_false(event.as_promised);
     workload_tell(&workload, &event, &told);
     event = expect(&workload, 250);
-    assert_true(event.as_told && event.cost == 2 && event.tries == 1);
+    assert_true(event.as_promised && event.cost == 2 && event.tries == 1);
     workload_tell(&workload, &event, &allow);
     event = expect(&workload, 250);
     assert_int_equal(event.tries, 0);
@@ -398,7 +398,7 @@ static void test_back_off_doubles_and_is_random(void **state)
             assert_true(workload_next(&workload, &event));
             uint64_t wait_ns = event.at_ns - before_ns;
             assert_true(wait_ns > 0 && wait_ns <= (NS_PER_S << tries) + 1);
-            assert_false(event.as_told);
+            assert_false(event.as_promised);
             most_ns[tries] = wait_ns > most_ns[tries] ? wait_ns : most_ns[tries];
         }
         workload_tell(&workload, &event, &told); /* the sixth time: it gives up */
