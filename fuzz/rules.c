@@ -38,22 +38,22 @@ static bool slow_matches(struct span pattern, struct span text, unsigned *budget
     return false;
 }
 
-static uint32_t slow_step(const struct places *places, uint32_t above,
+static uint32_t slow_step(const struct trie *trie, uint32_t above,
                           const struct descriptor_entry *entry, unsigned *budget)
 {
     uint32_t exact = TRIE_NONE, wildcard = TRIE_NONE, bare = TRIE_NONE;
-    for (uint32_t at = trie_next(places, TRIE_NONE); at; at = trie_next(places, at)) {
-        const struct place *place = trie_at(places, at);
-        const struct place *key = place->kind > TRIE_KEY ? trie_at(places, place->above) : place;
-        if (!place->is_entry || key->kind != TRIE_KEY || key->above != above ||
-            !is_same(place_text(key), entry->key))
+    for (uint32_t at = trie_next(trie, TRIE_NONE); at; at = trie_next(trie, at)) {
+        const struct trie_node *node = trie_at(trie, at);
+        const struct trie_node *key = node->kind > TRIE_KEY ? trie_at(trie, node->above) : node;
+        if (!node->is_entry || key->kind != TRIE_KEY || key->above != above ||
+            !is_same(trie_text(key), entry->key))
             continue;
-        if (place->kind == TRIE_KEY)
+        if (node->kind == TRIE_KEY)
             bare = at;
-        else if (place->kind == TRIE_VALUE && is_same(place_text(place), entry->value))
+        else if (node->kind == TRIE_VALUE && is_same(trie_text(node), entry->value))
             exact = at;
-        else if (place->kind == TRIE_WILDCARD && wildcard == TRIE_NONE &&
-                 slow_matches(place_text(place), entry->value, budget))
+        else if (node->kind == TRIE_WILDCARD && wildcard == TRIE_NONE &&
+                 slow_matches(trie_text(node), entry->value, budget))
             wildcard = at;
     }
     return exact != TRIE_NONE ? exact : wildcard != TRIE_NONE ? wildcard : bare;
@@ -68,19 +68,19 @@ struct answer {
 static bool slow_match(const struct rules *rules, uint32_t domain,
                        const struct descriptor *descriptor, struct answer *answer)
 {
-    const struct places *places = &rules->places;
+    const struct trie *trie = &rules->trie;
     unsigned budget = 200000;
     uint32_t at = domain;
     *answer = (struct answer){.key_len = 8};
     for (size_t i = 0; i < descriptor->n_entries && at != TRIE_NONE; i++) {
-        at = slow_step(places, at, &descriptor->entries[i], &budget);
+        at = slow_step(trie, at, &descriptor->entries[i], &budget);
         if (at != TRIE_NONE)
             answer->key_len +=
-                4 + (trie_at(places, at)->is_shared ? trie_at(places, at)->text_len
-                                                    : descriptor->entries[i].value.len);
+                4 + (trie_at(trie, at)->is_shared ? trie_at(trie, at)->text_len
+                                                  : descriptor->entries[i].value.len);
     }
-    if (at != TRIE_NONE && trie_at(places, at)->rule != RULE_NONE)
-        answer->rule = rules_at(rules, trie_at(places, at)->rule);
+    if (at != TRIE_NONE && trie_at(trie, at)->rule != RULE_NONE)
+        answer->rule = rules_at(rules, trie_at(trie, at)->rule);
     return budget > 0;
 }
 
@@ -97,36 +97,36 @@ static uint32_t throw_dice(struct dice *dice, uint32_t sides)
     return (uint32_t)(siphash13_128(secret, dice->n_thrown++, NULL, 0).lo % sides);
 }
 
-/* A value that the place itself may have meant, or one of another place, or one of nobody. */
-static struct span draw_value(struct dice *dice, const struct place *place, uint8_t *bytes)
+/* A value that the node itself may have meant, or one of another node, or an unknown one. */
+static struct span draw_value(struct dice *dice, const struct trie_node *node, uint8_t *bytes)
 {
     static const char *const usual[] = {"", "*", "a", "b/c/d", "x\0y", "192.0.2.1"};
     static const size_t lens[] = {0, 1, 1, 5, 3, 9};
     size_t len = 0;
-    if (place->kind == TRIE_KEY || throw_dice(dice, 8) == 0) {
+    if (node->kind == TRIE_KEY || throw_dice(dice, 8) == 0) {
         uint32_t which = throw_dice(dice, 6);
         return span_of(usual[which], lens[which]);
     }
-    for (size_t i = 0; i < place->text_len; i++) {
-        uint8_t c = place->text[i];
+    for (size_t i = 0; i < node->text_len; i++) {
+        uint8_t c = node->text[i];
         for (uint32_t n = c == '*' ? throw_dice(dice, 3) : 1; n > 0; n--)
             bytes[len++] = c == '*' ? (uint8_t)('a' + throw_dice(dice, 3)) : c;
     }
     return span_of(bytes, len);
 }
 
-/* From the place up to its domain: the entries of a descriptor that may meet it. */
-static uint32_t draw_entries(const struct places *places, uint32_t at, struct dice *dice,
+/* From the node up to its domain: the entries of a descriptor that may meet it. */
+static uint32_t draw_entries(const struct trie *trie, uint32_t at, struct dice *dice,
                              struct descriptor_entry *entries, size_t *n_entries,
                              uint8_t bytes[ENTRIES_MAX][2 * UINT16_MAX])
 {
     struct descriptor_entry upwards[ENTRIES_MAX];
     size_t n = 0;
-    while (trie_at(places, at)->kind != TRIE_DOMAIN) {
-        const struct place *place = trie_at(places, at);
-        const struct place *key = place->kind > TRIE_KEY ? trie_at(places, place->above) : place;
+    while (trie_at(trie, at)->kind != TRIE_DOMAIN) {
+        const struct trie_node *node = trie_at(trie, at);
+        const struct trie_node *key = node->kind > TRIE_KEY ? trie_at(trie, node->above) : node;
         MUST(n < ENTRIES_MAX);
-        upwards[n] = (struct descriptor_entry){place_text(key), draw_value(dice, place, bytes[n])};
+        upwards[n] = (struct descriptor_entry){trie_text(key), draw_value(dice, node, bytes[n])};
         n++;
         at = key->above;
     }
@@ -136,13 +136,12 @@ static uint32_t draw_entries(const struct places *places, uint32_t at, struct di
     return at;
 }
 
-static void ask(const struct rules *rules, uint32_t place, struct dice *dice)
+static void ask(const struct rules *rules, uint32_t node, struct dice *dice)
 {
     static uint8_t bytes[ENTRIES_MAX][2 * UINT16_MAX], key[RULES_KEY_MAX];
     struct descriptor_entry entries[ENTRIES_MAX];
     struct descriptor descriptor = {.entries = entries};
-    uint32_t domain =
-        draw_entries(&rules->places, place, dice, entries, &descriptor.n_entries, bytes);
+    uint32_t domain = draw_entries(&rules->trie, node, dice, entries, &descriptor.n_entries, bytes);
     struct rule_match match;
     struct stint_error error;
     struct answer expected;
@@ -150,7 +149,7 @@ static void ask(const struct rules *rules, uint32_t place, struct dice *dice)
         return;
     if (throw_dice(dice, 8) == 0)
         descriptor.n_entries = 1 + throw_dice(dice, (uint32_t)descriptor.n_entries);
-    int code = rules_match(rules, place_text(trie_at(&rules->places, domain)), &descriptor, key,
+    int code = rules_match(rules, trie_text(trie_at(&rules->trie, domain)), &descriptor, key,
                            sizeof(key), &match, &error);
     if (!slow_match(rules, domain, &descriptor, &expected))
         return;
@@ -239,7 +238,7 @@ static void load(const struct rules_file *files, size_t n_files, bool merge, str
         check_rules(rules);
         uint32_t at = TRIE_NONE;
         for (unsigned i = 0; i < ASKS; i++) {
-            at = trie_next(&rules->places, at);
+            at = trie_next(&rules->trie, at);
             if (at != TRIE_NONE)
                 ask(rules, at, dice);
         }

@@ -18,7 +18,7 @@ struct rules *rules_new(const uint64_t secret[2])
     if (rules == NULL)
         return NULL;
     atomic_init(&rules->references, 1);
-    memcpy(rules->places.secret, secret, sizeof(rules->places.secret));
+    memcpy(rules->trie.secret, secret, sizeof(rules->trie.secret));
     return rules;
 }
 
@@ -34,7 +34,7 @@ void rules_unref(struct rules *rules)
     /* Release: this thread's reads come before another thread frees. Acquire: for that thread. */
     if (rules == NULL || atomic_fetch_sub_explicit(&rules->references, 1, memory_order_acq_rel) > 1)
         return;
-    trie_free(&rules->places);
+    trie_free(&rules->trie);
     arena_free(&rules->texts);
     free(rules->domains);
     free(rules->rules);
@@ -164,46 +164,45 @@ uint64_t rule_id_short(struct hash128 named)
 
 /* ---- Matching: one step down the tree for each entry ----------------------------------------- */
 
-static uint32_t find_domain(const struct places *places, struct span domain)
+static uint32_t find_domain(const struct trie *trie, struct span domain)
 {
-    const struct place_name name = {TRIE_NONE, TRIE_DOMAIN, domain};
-    return trie_find(places, &name);
+    const struct trie_name name = {TRIE_NONE, TRIE_DOMAIN, domain};
+    return trie_find(trie, &name);
 }
 
 size_t rules_find_domain(const struct rules *rules, struct span domain)
 {
-    uint32_t number = find_domain(&rules->places, domain);
-    return number != TRIE_NONE ? trie_at(&rules->places, number)->rule : SIZE_MAX;
+    uint32_t number = find_domain(&rules->trie, domain);
+    return number != TRIE_NONE ? trie_at(&rules->trie, number)->rule : SIZE_MAX;
 }
 
-static uint32_t find_wildcard(const struct places *places, uint32_t key, struct span value)
+static uint32_t find_wildcard(const struct trie *trie, uint32_t key, struct span value)
 {
-    uint32_t last = trie_at(places, key)->wildcard, at = last;
+    uint32_t last = trie_at(trie, key)->wildcard, at = last;
     if (last == TRIE_NONE)
         return TRIE_NONE;
     do {
-        at = trie_at(places, at)->wildcard;
-        if (wildcard_matches(place_text(trie_at(places, at)), value))
+        at = trie_at(trie, at)->wildcard;
+        if (wildcard_matches(trie_text(trie_at(trie, at)), value))
             return at;
     } while (at != last);
     return TRIE_NONE;
 }
 
 /* The exact value, then wildcards in the order of the file, then the bare key. */
-static uint32_t step(const struct places *places, uint32_t above,
-                     const struct descriptor_entry *entry)
+static uint32_t step(const struct trie *trie, uint32_t above, const struct descriptor_entry *entry)
 {
-    const struct place_name key_name = {above, TRIE_KEY, entry->key};
-    uint32_t key = trie_find(places, &key_name);
+    const struct trie_name key_name = {above, TRIE_KEY, entry->key};
+    uint32_t key = trie_find(trie, &key_name);
     if (key == TRIE_NONE)
         return TRIE_NONE;
-    const struct place_name value_name = {key, TRIE_VALUE, entry->value};
-    uint32_t found = trie_find(places, &value_name);
+    const struct trie_name value_name = {key, TRIE_VALUE, entry->value};
+    uint32_t found = trie_find(trie, &value_name);
     if (found == TRIE_NONE)
-        found = find_wildcard(places, key, entry->value);
+        found = find_wildcard(trie, key, entry->value);
     if (found != TRIE_NONE)
         return found;
-    return trie_at(places, key)->is_entry ? key : TRIE_NONE;
+    return trie_at(trie, key)->is_entry ? key : TRIE_NONE;
 }
 
 /* Big-endian, so that a key is the same wherever it is made; compilers make one store of these. */
@@ -223,15 +222,15 @@ static inline void write_u64(uint8_t *at, uint64_t number)
 
 /* The trie nodes that a descriptor's entries matched. */
 struct path {
-    const struct place *places[ENTRIES_MAX];
+    const struct trie_node *nodes[ENTRIES_MAX];
 };
 
 /* The key's text for an entry: its value, or the pattern that all matching ones share. */
 static struct span counted_value(const struct path *path, const struct descriptor *descriptor,
                                  size_t i)
 {
-    const struct place *place = path->places[i];
-    return place->is_shared ? place_text(place) : descriptor->entries[i].value;
+    const struct trie_node *node = path->nodes[i];
+    return node->is_shared ? trie_text(node) : descriptor->entries[i].value;
 }
 
 static size_t key_length(const struct path *path, const struct descriptor *descriptor)
@@ -244,7 +243,7 @@ static size_t key_length(const struct path *path, const struct descriptor *descr
 
 static void write_key(uint8_t *key, const struct path *path, const struct descriptor *descriptor)
 {
-    write_u64(key, path->places[descriptor->n_entries - 1]->id);
+    write_u64(key, path->nodes[descriptor->n_entries - 1]->id);
     key += sizeof(uint64_t);
     for (size_t i = 0; i < descriptor->n_entries; i++) {
         struct span value = counted_value(path, descriptor, i);
@@ -257,19 +256,19 @@ static void write_key(uint8_t *key, const struct path *path, const struct descri
 }
 
 /* The walk ends at the first entry without a match: a level that did match is final. */
-static bool walk(const struct places *places, uint32_t domain, const struct descriptor *descriptor,
+static bool walk(const struct trie *trie, uint32_t domain, const struct descriptor *descriptor,
                  struct path *path)
 {
     uint32_t at = domain;
     for (size_t i = 0; i < descriptor->n_entries; i++) {
-        if (!trie_at(places, at)->has_below)
+        if (!trie_at(trie, at)->has_below)
             return false;
-        at = step(places, at, &descriptor->entries[i]);
+        at = step(trie, at, &descriptor->entries[i]);
         if (at == TRIE_NONE)
             return false;
-        path->places[i] = trie_at(places, at);
+        path->nodes[i] = trie_at(trie, at);
     }
-    return trie_at(places, at)->rule != RULE_NONE;
+    return trie_at(trie, at)->rule != RULE_NONE;
 }
 
 int rules_match(const struct rules *rules, struct span domain, const struct descriptor *descriptor,
@@ -278,8 +277,8 @@ int rules_match(const struct rules *rules, struct span domain, const struct desc
     struct path path;
     assert(descriptor->n_entries > 0 && descriptor->n_entries <= ENTRIES_MAX);
     *match = (struct rule_match){0};
-    uint32_t at = find_domain(&rules->places, domain);
-    if (at == TRIE_NONE || !walk(&rules->places, at, descriptor, &path))
+    uint32_t at = find_domain(&rules->trie, domain);
+    if (at == TRIE_NONE || !walk(&rules->trie, at, descriptor, &path))
         return STINT_OK;
     size_t key_len = key_length(&path, descriptor);
     if (key_len > key_size)
@@ -287,7 +286,7 @@ int rules_match(const struct rules *rules, struct span domain, const struct desc
                        "the values of a descriptor need a key of %zu bytes; it has at most %zu",
                        key_len, key_size);
     write_key(key, &path, descriptor);
-    match->rule = &rules->rules[path.places[descriptor->n_entries - 1]->rule];
+    match->rule = &rules->rules[path.nodes[descriptor->n_entries - 1]->rule];
     match->key_len = key_len;
     return STINT_OK;
 }

@@ -18,7 +18,7 @@ struct rules {
     size_t n_rules, rules_max;
     const char **domains;
     size_t n_domains, domains_max;
-    struct places places;
+    struct trie trie;
     uint8_t default_algorithm;
     struct arena texts; /* every string that a rule or a domain has */
 };

@@ -16,7 +16,8 @@
 #define UNITS_MAX (1u << NUMBER_BITS)
 #define ALIGNMENT 64
 
-_Static_assert(offsetof(struct place, text) == 24, "a short text fits beside the fields of a node");
+_Static_assert(offsetof(struct trie_node, text) == 24,
+               "a short text fits beside the fields of a node");
 
 /* The number of a node, TRIE_NONE for a free slot, under hash bits that did not choose the slot. */
 static uint32_t slot_of(struct hash128 hash, uint32_t number)
@@ -30,137 +31,138 @@ static uint32_t slot_number(uint32_t slot)
 }
 
 /* Four fifths full at most: beyond that, searches for missing nodes grow long. */
-static bool is_crowded(const struct places *places)
+static bool is_crowded(const struct trie *trie)
 {
-    return (uint64_t)places->n_places * 5 >= (uint64_t)places->n_slots * 4;
+    return (uint64_t)trie->n_nodes * 5 >= (uint64_t)trie->n_slots * 4;
 }
 
-static struct hash128 hash_name(const struct places *places, const struct place_name *name)
+static struct hash128 hash_name(const struct trie *trie, const struct trie_name *name)
 {
     uint64_t tweak = (uint64_t)name->above << 8 | (uint8_t)name->kind;
-    return siphash13_128(places->secret, tweak, name->text.ptr, name->text.len);
+    return siphash13_128(trie->secret, tweak, name->text.ptr, name->text.len);
 }
 
-static struct place_name name_of(const struct place *place)
+static struct trie_name name_of(const struct trie_node *node)
 {
-    return (struct place_name){place->above, place->kind, place_text(place)};
+    return (struct trie_name){node->above, node->kind, trie_text(node)};
 }
 
-static bool is_named(const struct place *place, const struct place_name *name)
+static bool is_named(const struct trie_node *node, const struct trie_name *name)
 {
-    return place->kind == name->kind && place->above == name->above &&
-           place->text_len == name->text.len &&
-           (name->text.len == 0 || memcmp(place->text, name->text.ptr, name->text.len) == 0);
+    return node->kind == name->kind && node->above == name->above &&
+           node->text_len == name->text.len &&
+           (name->text.len == 0 || memcmp(node->text, name->text.ptr, name->text.len) == 0);
 }
 
-uint32_t trie_find(const struct places *places, const struct place_name *name)
+uint32_t trie_find(const struct trie *trie, const struct trie_name *name)
 {
-    if (places->n_slots == 0 || (name->kind == TRIE_VALUE && name->text.len > places->value_max))
+    if (trie->n_slots == 0 || (name->kind == TRIE_VALUE && name->text.len > trie->value_max))
         return TRIE_NONE;
-    struct hash128 hash = hash_name(places, name);
-    uint32_t mask = places->n_slots - 1;
+    struct hash128 hash = hash_name(trie, name);
+    uint32_t mask = trie->n_slots - 1;
     for (uint32_t at = (uint32_t)hash.lo & mask;; at = (at + 1) & mask) {
-        uint32_t number = slot_number(places->slots[at]);
+        uint32_t number = slot_number(trie->slots[at]);
         if (number == TRIE_NONE)
             return TRIE_NONE;
-        if (places->slots[at] == slot_of(hash, number) && is_named(trie_at(places, number), name))
+        if (trie->slots[at] == slot_of(hash, number) && is_named(trie_at(trie, number), name))
             return number;
     }
 }
 
-static void enter(struct places *places, const struct place_name *name, uint32_t number)
+static void enter(struct trie *trie, const struct trie_name *name, uint32_t number)
 {
-    struct hash128 hash = hash_name(places, name);
-    uint32_t mask = places->n_slots - 1, at = (uint32_t)hash.lo & mask;
-    while (places->slots[at] != TRIE_NONE)
+    struct hash128 hash = hash_name(trie, name);
+    uint32_t mask = trie->n_slots - 1, at = (uint32_t)hash.lo & mask;
+    while (trie->slots[at] != TRIE_NONE)
         at = (at + 1) & mask;
-    places->slots[at] = slot_of(hash, number);
+    trie->slots[at] = slot_of(hash, number);
 }
 
 static uint32_t units_of(size_t text_len)
 {
-    return (uint32_t)((offsetof(struct place, text) + text_len + PLACE_SIZE - 1) / PLACE_SIZE);
+    return (uint32_t)((offsetof(struct trie_node, text) + text_len + TRIE_UNIT_SIZE - 1) /
+                      TRIE_UNIT_SIZE);
 }
 
-uint32_t trie_next(const struct places *places, uint32_t number)
+uint32_t trie_next(const struct trie *trie, uint32_t number)
 {
     uint32_t next = 1;
     if (number != TRIE_NONE)
-        next = number + units_of(trie_at(places, number)->text_len);
-    return next < places->n_units ? next : TRIE_NONE;
+        next = number + units_of(trie_at(trie, number)->text_len);
+    return next < trie->n_units ? next : TRIE_NONE;
 }
 
-static bool grow_slots(struct places *places)
+static bool grow_slots(struct trie *trie)
 {
-    uint32_t n_slots = places->n_slots == 0 ? SLOTS_MIN : 2 * places->n_slots;
+    uint32_t n_slots = trie->n_slots == 0 ? SLOTS_MIN : 2 * trie->n_slots;
     uint32_t *slots = calloc(n_slots, sizeof(*slots));
     if (slots == NULL)
         return false;
-    free(places->slots);
-    places->slots = slots;
-    places->n_slots = n_slots;
-    for (uint32_t number = trie_next(places, TRIE_NONE); number != TRIE_NONE;
-         number = trie_next(places, number)) {
-        struct place_name name = name_of(trie_at(places, number));
-        enter(places, &name, number);
+    free(trie->slots);
+    trie->slots = slots;
+    trie->n_slots = n_slots;
+    for (uint32_t number = trie_next(trie, TRIE_NONE); number != TRIE_NONE;
+         number = trie_next(trie, number)) {
+        struct trie_name name = name_of(trie_at(trie, number));
+        enter(trie, &name, number);
     }
     return true;
 }
 
-static bool grow_units(struct places *places, uint32_t n_more)
+static bool grow_units(struct trie *trie, uint32_t n_more)
 {
-    uint64_t units_max = places->units_max == 0 ? UNITS_MIN : places->units_max;
-    while (units_max < (uint64_t)places->n_units + n_more + 1)
+    uint64_t units_max = trie->units_max == 0 ? UNITS_MIN : trie->units_max;
+    while (units_max < (uint64_t)trie->n_units + n_more + 1)
         units_max *= 2;
     uint8_t *units =
-        units_max > UNITS_MAX ? NULL : aligned_alloc(ALIGNMENT, units_max * PLACE_SIZE);
+        units_max > UNITS_MAX ? NULL : aligned_alloc(ALIGNMENT, units_max * TRIE_UNIT_SIZE);
     if (units == NULL)
         return false;
-    if (places->units != NULL)
-        memcpy(units, places->units, (size_t)places->n_units * PLACE_SIZE);
-    free(places->units);
-    places->units = units;
-    places->units_max = (uint32_t)units_max;
-    if (places->n_units == 0)
-        places->n_units = 1; /* number 0 is TRIE_NONE */
+    if (trie->units != NULL)
+        memcpy(units, trie->units, (size_t)trie->n_units * TRIE_UNIT_SIZE);
+    free(trie->units);
+    trie->units = units;
+    trie->units_max = (uint32_t)units_max;
+    if (trie->n_units == 0)
+        trie->n_units = 1; /* number 0 is TRIE_NONE */
     return true;
 }
 
-static void write_place(struct places *places, uint32_t number, const struct place_name *name)
+static void write_place(struct trie *trie, uint32_t number, const struct trie_name *name)
 {
-    struct place *place = trie_at(places, number);
-    memset(place, 0, (size_t)units_of(name->text.len) * PLACE_SIZE);
-    place->kind = (uint8_t)name->kind;
-    place->above = name->above;
-    place->rule = RULE_NONE;
-    place->text_len = (uint16_t)name->text.len;
+    struct trie_node *node = trie_at(trie, number);
+    memset(node, 0, (size_t)units_of(name->text.len) * TRIE_UNIT_SIZE);
+    node->kind = (uint8_t)name->kind;
+    node->above = name->above;
+    node->rule = RULE_NONE;
+    node->text_len = (uint16_t)name->text.len;
     if (name->text.len > 0)
-        memcpy(place->text, name->text.ptr, name->text.len);
+        memcpy(node->text, name->text.ptr, name->text.len);
 }
 
-uint32_t trie_add(struct places *places, const struct place_name *name)
+uint32_t trie_add(struct trie *trie, const struct trie_name *name)
 {
     uint32_t n_units = units_of(name->text.len);
     assert(name->text.len <= UINT16_MAX);
-    if (places->n_units + n_units > places->units_max && !grow_units(places, n_units))
+    if (trie->n_units + n_units > trie->units_max && !grow_units(trie, n_units))
         return TRIE_NONE;
-    if (is_crowded(places) && !grow_slots(places))
+    if (is_crowded(trie) && !grow_slots(trie))
         return TRIE_NONE;
-    uint32_t number = places->n_units;
-    write_place(places, number, name);
-    if (name->kind == TRIE_VALUE && name->text.len > places->value_max)
-        places->value_max = name->text.len;
-    places->n_units += n_units;
-    places->n_places++;
-    enter(places, name, number);
+    uint32_t number = trie->n_units;
+    write_place(trie, number, name);
+    if (name->kind == TRIE_VALUE && name->text.len > trie->value_max)
+        trie->value_max = name->text.len;
+    trie->n_units += n_units;
+    trie->n_nodes++;
+    enter(trie, name, number);
     return number;
 }
 
-void trie_free(struct places *places)
+void trie_free(struct trie *trie)
 {
-    free(places->units);
-    free(places->slots);
-    *places = (struct places){0};
+    free(trie->units);
+    free(trie->slots);
+    *trie = (struct trie){0};
 }
 
 /* ---- Patterns -------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-#define PLACE_SIZE 32
+#define TRIE_UNIT_SIZE 32
 #define TRIE_NONE 0 /* no node has this number */
 #define RULE_NONE UINT32_MAX
 
@@ -23,7 +23,7 @@ enum trie_kind {
     TRIE_WILDCARD,   /* the same */
 };
 
-struct place {
+struct trie_node {
     uint64_t id;   /* of the rule */
     uint32_t rule; /* its index; RULE_NONE where there is no limit here. Of a domain: its own */
     uint32_t above;
@@ -41,45 +41,44 @@ struct place {
 };
 
 /* Zeroed is empty, but for the secret. */
-struct places {
+struct trie {
     uint64_t secret[2];
-    uint8_t *units; /* PLACE_SIZE bytes each; a node's number is that of its first unit */
+    uint8_t *units; /* TRIE_UNIT_SIZE bytes each; a node's number is that of its first unit */
     uint32_t n_units, units_max;
     uint32_t *slots;
-    uint32_t n_slots, n_places; /* n_slots is a power of two, or 0 */
-    size_t value_max;           /* no value is longer */
+    uint32_t n_slots, n_nodes; /* n_slots is a power of two, or 0 */
+    size_t value_max;          /* no value is longer */
 };
 
 /* The lookup key of a node. The text has at most UINT16_MAX bytes. */
-struct place_name {
+struct trie_name {
     uint32_t above;
     enum trie_kind kind;
     struct span text;
 };
 
-static inline struct place *trie_at(const struct places *places, uint32_t number)
+static inline struct trie_node *trie_at(const struct trie *trie, uint32_t number)
 {
-    return (struct place *)(void *)(places->units + (size_t)number * PLACE_SIZE);
+    return (struct trie_node *)(void *)(trie->units + (size_t)number * TRIE_UNIT_SIZE);
 }
 
-static inline struct span place_text(const struct place *place)
+static inline struct span trie_text(const struct trie_node *node)
 {
-    return span_of(place->text, place->text_len);
+    return span_of(node->text, node->text_len);
 }
 
 /* The number of a node, or TRIE_NONE. */
-uint32_t trie_find(const struct places *places, const struct place_name *name);
+uint32_t trie_find(const struct trie *trie, const struct trie_name *name);
 /*
  * Makes a node that does not exist yet: TRIE_NONE without memory, or where there are 2^24 units
  * already. Nodes move: a pointer from trie_at() is valid until the next call.
  */
-uint32_t trie_add(struct places *places, const struct place_name *name);
+uint32_t trie_add(struct trie *trie, const struct trie_name *name);
 /* All nodes in the order in which they were made: the first comes after TRIE_NONE. */
-uint32_t trie_next(const struct places *places, uint32_t number);
-void trie_free(struct places *places);
+uint32_t trie_next(const struct trie *trie, uint32_t number);
+void trie_free(struct trie *trie);
 
-/* ---- Patterns in which each `*` stands for any bytes, none included ---------------------------
- */
+/* ---- Patterns in which each `*` stands for any bytes, also none ---- */
 
 bool wildcard_is(struct span pattern); /* has a `*` */
 bool wildcard_matches(struct span pattern, struct span text);

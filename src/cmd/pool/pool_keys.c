@@ -40,26 +40,26 @@ int pool_keys_check_name(struct span name, struct stint_error *error)
     return 0;
 }
 
-static const char *place_name(const struct pool_keys *keys)
+static const char *source_name(const struct pool_keys *keys)
 {
     return keys->path != NULL ? keys->path : "--keys";
 }
 
-static const char *place_unit(const struct pool_keys *keys)
+static const char *source_unit(const struct pool_keys *keys)
 {
     return keys->path != NULL ? "line" : "key";
 }
 
-/* The name ends in its terminator; `place` is for messages. */
+/* The name ends in its terminator; `position` is for messages. */
 static int add_key(struct pool_keys *keys, struct pool_key key, struct stint_error *error)
 {
     struct stint_error why;
     int code = pool_keys_check_name(span_of_text(key.name), &why);
     if (code != 0)
-        return err_set(error, code, "%s, %s %zu: %s", place_name(keys), place_unit(keys), key.place,
-                       why.message);
+        return err_set(error, code, "%s, %s %zu: %s", source_name(keys), source_unit(keys),
+                       key.position, why.message);
     if (keys->n_keys == STINT_POOL_KEYS_MAX)
-        return err_set(error, STINT_E_RANGE, "%s holds more than %d keys", place_name(keys),
+        return err_set(error, STINT_E_RANGE, "%s holds more than %d keys", source_name(keys),
                        STINT_POOL_KEYS_MAX);
     if (keys->n_keys == keys->keys_size) {
         size_t size = keys->keys_size > 0 ? 2 * keys->keys_size : 16;
@@ -80,7 +80,7 @@ static int by_name(const void *a, const void *b)
     const struct pool_key *x = *(const struct pool_key *const *)a;
     const struct pool_key *y = *(const struct pool_key *const *)b;
     int order = strcmp(x->name, y->name);
-    return order != 0 ? order : x->place < y->place ? -1 : 1;
+    return order != 0 ? order : x->position < y->position ? -1 : 1;
 }
 
 /* Refuses a duplicate name with its position: the first one in the order of the file. */
@@ -95,7 +95,7 @@ static int check_twice(const struct pool_keys *keys, struct stint_error *error)
     qsort(sorted, keys->n_keys, sizeof(const struct pool_key *), by_name);
     for (size_t i = 1; i < keys->n_keys; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0 &&
-            (second == NULL || sorted[i]->place < second->place)) {
+            (second == NULL || sorted[i]->position < second->position)) {
             first = sorted[i - 1];
             second = sorted[i];
         }
@@ -104,14 +104,14 @@ static int check_twice(const struct pool_keys *keys, struct stint_error *error)
         return 0;
     const char *on = keys->path != NULL ? "on " : "";
     return err_set(error, STINT_E_MISMATCH, "%s: '%s' is %s%s %zu and again %s%s %zu",
-                   place_name(keys), second->name, on, place_unit(keys), first->place, on,
-                   place_unit(keys), second->place);
+                   source_name(keys), second->name, on, source_unit(keys), first->position, on,
+                   source_unit(keys), second->position);
 }
 
 static int check_all(const struct pool_keys *keys, struct stint_error *error)
 {
     if (keys->n_keys == 0)
-        return err_set(error, STINT_E_SYNTAX, "%s holds no key", place_name(keys));
+        return err_set(error, STINT_E_SYNTAX, "%s holds no key", source_name(keys));
     return check_twice(keys, error);
 }
 
@@ -148,7 +148,7 @@ static int parse_line(struct pool_keys *keys, struct span line, size_t number,
         return err_set(error, STINT_E_SYNTAX, "%s, line %zu: a byte of the name is 0", keys->path,
                        number);
     struct pool_key key = {
-        .name = (const char *)name.ptr, .secret = secret_of_line(line, name), .place = number};
+        .name = (const char *)name.ptr, .secret = secret_of_line(line, name), .position = number};
     /* After the name there is a blank, the end of the line, or the spare byte after the text. */
     keys->text[name.ptr - (const uint8_t *)keys->text + (ptrdiff_t)name.len] = '\0';
     return add_key(keys, key, error);
@@ -179,7 +179,7 @@ int pool_keys_parse_list(struct pool_keys *keys, char *text, struct stint_error 
         char *comma = strchr(name, ',');
         if (comma != NULL)
             *comma = '\0';
-        int code = add_key(keys, (struct pool_key){.name = name, .place = ++number}, error);
+        int code = add_key(keys, (struct pool_key){.name = name, .position = ++number}, error);
         if (code != 0)
             return code;
         name = comma != NULL ? comma + 1 : NULL;
@@ -273,8 +273,8 @@ const struct pool_key *pool_keys_find(const struct pool_keys *keys, const char *
     free(names);
     if (nearest >= 0)
         (void)err_set(error, STINT_E_GONE, "%s holds no key '%s'; did you mean '%s'?",
-                      place_name(keys), name, keys->keys[nearest].name);
+                      source_name(keys), name, keys->keys[nearest].name);
     else
-        (void)err_set(error, STINT_E_GONE, "%s holds no key '%s'", place_name(keys), name);
+        (void)err_set(error, STINT_E_GONE, "%s holds no key '%s'", source_name(keys), name);
     return NULL;
 }

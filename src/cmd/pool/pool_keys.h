@@ -18,7 +18,7 @@
 struct pool_key {
     const char *name;
     struct span secret; /* ptr of NULL: it has none */
-    size_t place;       /* the line of the file, or the position in the list; from 1 */
+    size_t position;    /* the line of the file, or the position in the list; from 1 */
 };
 
 struct pool_keys {

@@ -164,7 +164,7 @@ static bool have_secrets(const struct pool_session *session)
     for (size_t i = 0; wanted && i < session->keys.n_keys; i++)
         if (session->keys.keys[i].secret.ptr == NULL) {
             print_message("%s, line %zu: '%s' has no secret", session->keys.path,
-                          session->keys.keys[i].place, session->keys.keys[i].name);
+                          session->keys.keys[i].position, session->keys.keys[i].name);
             return false;
         }
     return true;

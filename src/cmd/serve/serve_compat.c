@@ -500,7 +500,7 @@ static char *compat_store(const char **shown, struct stint_error *error)
 
 /* ---- The settings ---------------------------------------------------------------------------- */
 
-#define PLACE_SIZE 512
+#define ADDRESS_SIZE 512
 #define NAMES_SIZE 512 /* of a line of the log; more variables begin another line */
 #define LOCAL_HOST "127.0.0.1"
 #define NAME "envoyproxy" /* the only one */
@@ -625,26 +625,26 @@ static int check_port(struct compat *compat, const char *name, const char *text)
                                    "%s: expected a port from 0 to 65535, not '%s'", name, text);
 }
 
-static int place_of(struct compat *compat, const char *host_name, const char *port_name,
-                    char place[PLACE_SIZE])
+static int address_of(struct compat *compat, const char *host_name, const char *port_name,
+                      char address[ADDRESS_SIZE])
 {
     const char *host = host_of(compat, host_name), *port = text_of(port_name);
     bool is_bare_ipv6 = strchr(host, ':') != NULL && host[0] != '[';
-    struct buf buf = buf_of(place, PLACE_SIZE);
+    struct buf buf = buf_of(address, ADDRESS_SIZE);
     buf_add(&buf, is_bare_ipv6 ? "[%s]:%s" : "%s:%s", host, port);
     return check_port(compat, port_name, port);
 }
 
 static int give_http(struct compat *compat)
 {
-    char served[PLACE_SIZE] = "", debug[PLACE_SIZE] = "", metrics[PLACE_SIZE];
+    char served[ADDRESS_SIZE] = "", debug[ADDRESS_SIZE] = "", metrics[ADDRESS_SIZE];
     bool has_prometheus = false;
     const char *prometheus = text_of("PROMETHEUS_ADDR");
     struct buf buf = buf_of(metrics, sizeof(metrics));
     buf_add(&buf, "%s%s", !compat->is_open && prometheus[0] == ':' ? LOCAL_HOST : "", prometheus);
-    int code = place_of(compat, "HOST", "PORT", served);
+    int code = address_of(compat, "HOST", "PORT", served);
     if (code == 0)
-        code = place_of(compat, "DEBUG_HOST", "DEBUG_PORT", debug);
+        code = address_of(compat, "DEBUG_HOST", "DEBUG_PORT", debug);
     if (code == 0)
         code = is_set_to_true(compat, "USE_PROMETHEUS", &has_prometheus);
     if (code == 0)
@@ -676,21 +676,21 @@ static int give_certificates(struct compat *compat)
 
 static int give_grpc(struct compat *compat)
 {
-    char place[PLACE_SIZE];
+    char address[ADDRESS_SIZE];
     bool has_tls;
     const char *path = text_of("GRPC_UDS");
     bool is_local = path != NULL && path[0] != '\0';
-    struct buf buf = buf_of(place, sizeof(place));
+    struct buf buf = buf_of(address, sizeof(address));
     int code = is_set_to_true(compat, "GRPC_SERVER_USE_TLS", &has_tls);
     if (code == 0 && is_local)
         buf_add(&buf, "unix:%s", path);
     else if (code == 0)
-        code = place_of(compat, "GRPC_HOST", "GRPC_PORT", place);
+        code = address_of(compat, "GRPC_HOST", "GRPC_PORT", address);
     const char *shown = is_local ? "GRPC_UDS" : "GRPC_HOST";
     if (code == 0)
-        code = give(compat, "grpc", shown, has_tls ? "off" : place);
+        code = give(compat, "grpc", shown, has_tls ? "off" : address);
     if (code == 0 && has_tls)
-        code = give(compat, "grpc_tls", shown, place);
+        code = give(compat, "grpc_tls", shown, address);
     return code == 0 && has_tls ? give_certificates(compat) : code;
 }
 

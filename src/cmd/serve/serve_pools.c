@@ -48,9 +48,9 @@ const char *const configured_pool_orders[] = {
 };
 #define N_ORDERS (sizeof(configured_pool_orders) / sizeof(configured_pool_orders[0]))
 
-static void fault(const struct reader *reader, struct source_position place, const char *message)
+static void fault(const struct reader *reader, struct source_position position, const char *message)
 {
-    diagnostics_add(reader->source, place, "%s", message);
+    diagnostics_add(reader->source, position, "%s", message);
 }
 
 static void *take(const struct reader *reader, size_t n, size_t size)
@@ -71,13 +71,14 @@ static size_t count_parts(const struct yaml_value *list)
 
 /* ---- Names and quotas ------------------------------------------------------------------------ */
 
-static void read_name(const struct reader *reader, struct source_position place, struct span name)
+static void read_name(const struct reader *reader, struct source_position position,
+                      struct span name)
 {
     struct stint_error why;
     if (name.len == 0)
-        fault(reader, place, "expected a name, found an empty text");
+        fault(reader, position, "expected a name, found an empty text");
     else if (pool_keys_check_name(name, &why) != 0)
-        fault(reader, place, why.message);
+        fault(reader, position, why.message);
 }
 
 static void read_name_field(const struct reader *reader, const struct fields *fields, int field,
@@ -96,10 +97,10 @@ static void read_spec(const struct reader *reader, const struct yaml_value *valu
     struct stint_error why;
     const char *text = value->kind == YAML_TEXT ? arena_text(reader->arena, value->text) : NULL;
     if (text == NULL || yaml_is_null(value) || strlen(text) != value->text.len)
-        diagnostics_add(reader->source, value->place, "expected a quota such as 100/1m, found %s",
-                        schema_found(value).text);
+        diagnostics_add(reader->source, value->position,
+                        "expected a quota such as 100/1m, found %s", schema_found(value).text);
     else if (stint_quota_parse(&quota, text, &why) != 0)
-        fault(reader, value->place, why.message);
+        fault(reader, value->position, why.message);
     else
         quotas->specs[quotas->n_specs++] = value->text;
 }
@@ -140,11 +141,11 @@ static void read_key(const struct reader *reader, const struct yaml_value *value
                      struct configured_key *key)
 {
     struct fields fields;
-    key->place = value->place;
+    key->position = value->position;
     key->weight = 1;
     if (value->kind == YAML_TEXT && !yaml_is_null(value)) {
         key->name = value->text;
-        read_name(reader, value->place, key->name);
+        read_name(reader, value->position, key->name);
         return;
     }
     if (!schema_read(reader->source, &key_shape, value, &fields))
@@ -193,7 +194,8 @@ static void refuse_twice(const struct reader *reader, const struct configured_po
     qsort(sorted, pool->n_keys, sizeof(const struct configured_key *), compare_keys);
     for (size_t i = 1; i < pool->n_keys; i++)
         if (is_same_name(sorted[i - 1]->name, sorted[i]->name))
-            tell_twice(reader, "key", sorted[i]->name, sorted[i]->place, sorted[i - 1]->place);
+            tell_twice(reader, "key", sorted[i]->name, sorted[i]->position,
+                       sorted[i - 1]->position);
 }
 
 static void read_keys(const struct reader *reader, const struct fields *fields,
@@ -238,7 +240,7 @@ static void refuse_without_quota(const struct reader *reader, const struct field
         return;
     for (size_t i = 0; i < pool->n_keys; i++)
         if (pool->keys[i].quotas.specs == NULL)
-            fault(reader, pool->keys[i].place, message);
+            fault(reader, pool->keys[i].position, message);
     if (pool->keys_file != NULL)
         schema_error(fields, POOL_KEYS_FILE,
                      "its keys have no quota: expected `quota` of the pool");
@@ -249,7 +251,7 @@ static void read_pool(const struct reader *reader, const struct yaml_value *valu
 {
     struct fields fields;
     size_t order = STINT_ROUND_ROBIN;
-    pool->place = value->place;
+    pool->position = value->position;
     if (!schema_read(reader->source, &pool_shape, value, &fields))
         return;
     read_name_field(reader, &fields, POOL_NAME, &pool->name);
@@ -268,7 +270,7 @@ static void refuse_second(const struct reader *reader, const struct configured_p
     const struct configured_pool *last = &pools->pools[pools->n_pools - 1];
     for (size_t i = 0; i + 1 < pools->n_pools; i++)
         if (is_same_name(pools->pools[i].name, last->name)) {
-            tell_twice(reader, "pool", last->name, last->place, pools->pools[i].place);
+            tell_twice(reader, "pool", last->name, last->position, pools->pools[i].position);
             return;
         }
 }
@@ -282,7 +284,7 @@ void configured_pools_read(struct configured_pools *pools, struct arena *arena,
         return;
     if (section->kind != YAML_LIST) {
         diagnostics_add(
-            source, section->place,
+            source, section->position,
             "pools: expected a list of pools, found %s; how many there may be, pools_max "
             "says",
             schema_found(section).text);
@@ -290,8 +292,8 @@ void configured_pools_read(struct configured_pools *pools, struct arena *arena,
     }
     size_t n = count_parts(section);
     if (n > POOLS_MAX) {
-        diagnostics_add(source, section->place, "pools: expected at most %d, found %zu", POOLS_MAX,
-                        n);
+        diagnostics_add(source, section->position, "pools: expected at most %d, found %zu",
+                        POOLS_MAX, n);
         return;
     }
     pools->pools = take(&reader, n + 1, sizeof(*pools->pools));
@@ -312,7 +314,7 @@ static int read_names_of_file(struct pool_keys *named, const char *path, struct 
         if (named->keys[i].secret.ptr != NULL)
             code = err_set(error, STINT_E_SYNTAX,
                            "%s, line %zu: expected a NAME alone, found more behind it", path,
-                           named->keys[i].place);
+                           named->keys[i].position);
     return code;
 }
 
@@ -369,7 +371,7 @@ static int for_all(const struct configured_pools *configured, struct pools *pool
         int code = read_and_define(pool, pools, now_ns, &why);
         if (code != 0)
             return err_set(error, code, "%s:%" PRIu32 ":%" PRIu32 ": %s", configured->path,
-                           pool->place.line, pool->place.column, why.message);
+                           pool->position.line, pool->position.column, why.message);
     }
     return 0;
 }

@@ -15,14 +15,14 @@ struct configured_quotas {
 };
 
 struct configured_key {
-    struct source_position place;
+    struct source_position position;
     struct span name;
     struct configured_quotas quotas; /* none: those of its pool */
     uint32_t weight;
 };
 
 struct configured_pool {
-    struct source_position place;
+    struct source_position position;
     struct span name;
     struct span store;               /* its name; empty: the table */
     uint8_t order;                   /* enum stint_pool_order */

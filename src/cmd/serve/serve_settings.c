@@ -340,10 +340,11 @@ struct config {
     struct stint_error *error;
 };
 
-static int error_at(const struct config *config, struct source_position place, const char *message)
+static int error_at(const struct config *config, struct source_position position,
+                    const char *message)
 {
     return err_set(config->error, STINT_E_SYNTAX, "%s:%" PRIu32 ":%" PRIu32 ": %s", config->path,
-                   place.line, place.column, message);
+                   position.line, position.column, message);
 }
 
 /* 0 if there is none. Warnings are errors here: no other program reads this format. */
@@ -370,12 +371,12 @@ static int unknown_key(const struct config *config, const struct yaml_value *key
     struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "there is no setting '%s'; %s", shown.text,
             is_near ? advice : "`stint serve --help` lists them all");
-    return error_at(config, key->place, message);
+    return error_at(config, key->position, message);
 }
 
 static int already_there(const struct config *config, const struct yaml_value *key)
 {
-    return error_at(config, key->place, "this setting is there already");
+    return error_at(config, key->position, "this setting is there already");
 }
 
 static int set_one(struct config *config, size_t index, const struct yaml_value *value)
@@ -383,13 +384,13 @@ static int set_one(struct config *config, size_t index, const struct yaml_value 
     struct stint_error why;
     const char *name = settings_known[index].name;
     if (value->kind != YAML_TEXT)
-        return error_at(config, value->place, "expected a text or a number here");
+        return error_at(config, value->position, "expected a text or a number here");
     bool is_null = yaml_is_null(value);
     const char *text = is_null ? NULL : arena_text(&config->settings->arena, value->text);
     if (text == NULL && !is_null)
-        return error_at(config, value->place, "no memory for the value");
+        return error_at(config, value->position, "no memory for the value");
     int code = settings_set(config->settings, index, SETTING_FILE, name, text, &why);
-    return code == 0 ? 0 : error_at(config, value->place, why.message);
+    return code == 0 ? 0 : error_at(config, value->position, why.message);
 }
 
 static int set_list(struct config *config, size_t index, const struct yaml_value *list)
@@ -439,7 +440,7 @@ static int read_all(struct config *config, const char *text)
     if (root == NULL)
         code = first_fault(config, &diagnostics);
     else if (root->kind != YAML_MAP && !yaml_is_null(root))
-        code = error_at(config, root->place, "expected settings as NAME: VALUE");
+        code = error_at(config, root->position, "expected settings as NAME: VALUE");
     else
         for (const struct yaml_part *part = root->parts; part != NULL && code == 0;
              part = part->next)

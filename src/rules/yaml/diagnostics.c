@@ -27,11 +27,12 @@ static bool add(struct rules_fault **list, size_t *n_listed, const struct rules_
     return true;
 }
 
-void diagnostics_add(const struct source *source, struct source_position place, const char *format,
-                     ...)
+void diagnostics_add(const struct source *source, struct source_position position,
+                     const char *format, ...)
 {
     struct rules_diagnostics *diagnostics = source->diagnostics;
-    struct rules_fault fault = {.file = source->path, .line = place.line, .column = place.column};
+    struct rules_fault fault = {
+        .file = source->path, .line = position.line, .column = position.column};
     va_list args;
     va_start(args, format);
     vsnprintf(fault.message, sizeof(fault.message), format, args);
@@ -40,11 +41,12 @@ void diagnostics_add(const struct source *source, struct source_position place, 
         diagnostics->n_more++;
 }
 
-void warnings_add(const struct source *source, struct source_position place, const char *format,
+void warnings_add(const struct source *source, struct source_position position, const char *format,
                   ...)
 {
     struct rules_diagnostics *diagnostics = source->diagnostics;
-    struct rules_fault warning = {.file = source->path, .line = place.line, .column = place.column};
+    struct rules_fault warning = {
+        .file = source->path, .line = position.line, .column = position.column};
     va_list args;
     va_start(args, format);
     vsnprintf(warning.message, sizeof(warning.message), format, args);

@@ -19,11 +19,11 @@ struct source {
 };
 
 /* Adds an error. The same message at the same position, which aliases can cause, is added once. */
-void diagnostics_add(const struct source *source, struct source_position place, const char *format,
-                     ...) ERR_PRINTF(3, 4);
+void diagnostics_add(const struct source *source, struct source_position position,
+                     const char *format, ...) ERR_PRINTF(3, 4);
 
 /* The same for a warning: the rules load nevertheless. */
-void warnings_add(const struct source *source, struct source_position place, const char *format,
+void warnings_add(const struct source *source, struct source_position position, const char *format,
                   ...) ERR_PRINTF(3, 4);
 
 /* Errors so far, including those that were too many to keep. */

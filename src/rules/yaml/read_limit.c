@@ -95,7 +95,7 @@ static void read_length(struct limit_reader *reader)
                      "there is a unit already; a limit is per unit or per period");
     if (!has(reader, LIMIT_UNIT) && !has(reader, LIMIT_PERIOD))
         diagnostics_add(
-            reader->fields->source, fields->map->place,
+            reader->fields->source, fields->map->position,
             "%s has no unit; expected unit: second, minute, hour, day, week, month or year, "
             "or period: DURATION",
             fields->shape->name);
@@ -128,7 +128,7 @@ static void read_lease(struct limit_reader *reader)
             schema_error(reader->fields, lengths[i],
                          "concurrency is not per time; it has a lease: DURATION");
     if (!has(reader, LIMIT_LEASE))
-        diagnostics_add(reader->fields->source, reader->fields->map->place,
+        diagnostics_add(reader->fields->source, reader->fields->map->position,
                         "%s has no lease; concurrency needs one, such as lease: 30s",
                         reader->fields->shape->name);
     if (has_lease_word(reader))
@@ -272,10 +272,10 @@ static void tell_no_number(const struct limit_reader *reader)
 {
     const struct fields *fields = reader->fields;
     if (fields->shape == &shape_limit)
-        warnings_add(fields->source, fields->map->place,
+        warnings_add(fields->source, fields->map->position,
                      "rate_limit has no requests_per_unit, which means 0: it denies always");
     else
-        diagnostics_add(fields->source, fields->map->place,
+        diagnostics_add(fields->source, fields->map->position,
                         "%s has no requests_per_unit; expected a whole number, 0 to deny always",
                         fields->shape->name);
 }
@@ -332,7 +332,7 @@ static const struct rule_ban ban_defaults = {.factor = 1, .max_ns = NS_PER_YEAR}
 static void need_ban_key(const struct fields *fields, int key, const char *example)
 {
     if (schema_value(fields, key) == NULL)
-        diagnostics_add(fields->source, fields->map->place, "ban has no %s; expected such as %s",
+        diagnostics_add(fields->source, fields->map->position, "ban has no %s; expected such as %s",
                         fields->shape->keys[key], example);
 }
 
@@ -345,7 +345,7 @@ static void check_ban(const struct fields *fields, const struct rule_ban *ban)
         schema_error(fields, BAN_FOR,
                      "it is longer than the longest ban: max, 365 days by default");
     else if (is_complete && ban_check(ban, &error) != 0)
-        diagnostics_add(fields->source, fields->map->place, "ban: %s", error.message);
+        diagnostics_add(fields->source, fields->map->position, "ban: %s", error.message);
 }
 
 void read_ban(const struct source *source, const struct yaml_value *value, struct rule_ban *ban)

@@ -23,10 +23,10 @@ struct members {
     size_t n_parts;
 };
 
-static bool refuse(const struct json_writer *writer, struct source_position place,
+static bool refuse(const struct json_writer *writer, struct source_position position,
                    const char *message)
 {
-    diagnostics_add(writer->source, place, "metadata: %s", message);
+    diagnostics_add(writer->source, position, "metadata: %s", message);
     return false;
 }
 
@@ -108,7 +108,7 @@ static bool write_text(struct json_writer *writer, const struct yaml_value *valu
     if (!value->is_string && write_plain(&writer->buf, value))
         return true;
     if (!value->is_string && is_infinite(value->text))
-        return refuse(writer, value->place, "JSON has no such number; expected a finite one");
+        return refuse(writer, value->position, "JSON has no such number; expected a finite one");
     write_string(&writer->buf, value->text);
     return true;
 }
@@ -134,11 +134,11 @@ static bool add_member(struct json_writer *writer, struct members *members,
                        const struct yaml_part *part, bool is_merged)
 {
     if (part->key->kind != YAML_TEXT)
-        return refuse(writer, part->key->place, "expected a text as a key");
+        return refuse(writer, part->key->position, "expected a text as a key");
     if (find_key(members, part->key->text) != NULL)
-        return is_merged || refuse(writer, part->key->place, "this key is there already");
+        return is_merged || refuse(writer, part->key->position, "this key is there already");
     if (members->n_parts == METADATA_KEYS_MAX)
-        return refuse(writer, part->key->place, "expected at most 256 keys in a mapping");
+        return refuse(writer, part->key->position, "expected at most 256 keys in a mapping");
     members->parts[members->n_parts++] = part;
     return true;
 }
@@ -147,10 +147,10 @@ static bool merge_map(struct json_writer *writer, struct members *members,
                       const struct yaml_value *merged)
 {
     if (merged->kind != YAML_MAP)
-        return refuse(writer, merged->place, "<<: expected a mapping or a list of mappings");
+        return refuse(writer, merged->position, "<<: expected a mapping or a list of mappings");
     for (const struct yaml_part *part = merged->parts; part != NULL; part = part->next) {
         if (is_merge(part))
-            return refuse(writer, part->key->place, "<<: a merged mapping cannot merge others");
+            return refuse(writer, part->key->position, "<<: a merged mapping cannot merge others");
         if (!add_member(writer, members, part, true))
             return false;
     }

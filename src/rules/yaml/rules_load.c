@@ -44,7 +44,7 @@ struct reading {
 /* An entry on the way down, or the domain. */
 struct level {
     const struct level *above; /* NULL: the domain */
-    uint32_t place;
+    uint32_t node;
     unsigned depth; /* of entries; 0: the domain */
     struct hash128 id;
     struct span key, value;
@@ -59,25 +59,25 @@ static void tell_no_memory(const struct source *source)
     diagnostics_add(source, (struct source_position){0}, "out of memory");
 }
 
-static struct place *place_of(const struct reading *reading, uint32_t number)
+static struct trie_node *node_of(const struct reading *reading, uint32_t number)
 {
-    return trie_at(&reading->rules->places, number);
+    return trie_at(&reading->rules->trie, number);
 }
 
 /* ---- Nodes ----------------------------------------------------------------------------------- */
 
 /* Keeps the position of a node; false: no memory. */
-static bool note_origin(struct reading *reading, uint32_t place, uint32_t line)
+static bool note_origin(struct reading *reading, uint32_t node, uint32_t line)
 {
-    if (place >= reading->n_origins) {
-        uint32_t n = reading->rules->places.units_max;
+    if (node >= reading->n_origins) {
+        uint32_t n = reading->rules->trie.units_max;
         struct origin *origins = realloc(reading->origins, n * sizeof(*origins));
         if (origins == NULL)
             return false;
         reading->origins = origins;
         reading->n_origins = n;
     }
-    reading->origins[place] = (struct origin){reading->file, line};
+    reading->origins[node] = (struct origin){reading->file, line};
     return true;
 }
 
@@ -85,7 +85,7 @@ static void tell_double(const struct reading *reading, const struct fields *fiel
                         const struct level *level, struct origin other)
 {
     bool is_elsewhere = other.file != reading->file;
-    diagnostics_add(&reading->source, fields->map->place,
+    diagnostics_add(&reading->source, fields->map->position,
                     "the key \"%s\" %s%s%s is there already at this level, in line %u%s%s",
                     quoted_text(level->key).text,
                     level->has_value ? "with the value \"" : "without value",
@@ -94,17 +94,18 @@ static void tell_double(const struct reading *reading, const struct fields *fiel
                     is_elsewhere ? reading->files[other.file].path : "");
 }
 
-static uint32_t find_or_add(struct places *places, const struct place_name *name)
+static uint32_t find_or_add(struct trie *trie, const struct trie_name *name)
 {
-    uint32_t number = trie_find(places, name);
-    return number != TRIE_NONE ? number : trie_add(places, name);
+    uint32_t number = trie_find(trie, name);
+    return number != TRIE_NONE ? number : trie_add(trie, name);
 }
 
 /* The new one becomes the last of the ring. */
 static void join_wildcards(struct reading *reading, uint32_t key_number, uint32_t number)
 {
-    struct place *key = place_of(reading, key_number), *wildcard = place_of(reading, number);
-    struct place *last = key->wildcard == TRIE_NONE ? wildcard : place_of(reading, key->wildcard);
+    struct trie_node *key = node_of(reading, key_number), *wildcard = node_of(reading, number);
+    struct trie_node *last =
+        key->wildcard == TRIE_NONE ? wildcard : node_of(reading, key->wildcard);
     if (last == wildcard)
         wildcard->wildcard = number;
     wildcard->wildcard = last->wildcard;
@@ -115,15 +116,15 @@ static void join_wildcards(struct reading *reading, uint32_t key_number, uint32_
 /* The node of an entry, made if it does not exist; another entry may have made it already. */
 static uint32_t entry_place(struct reading *reading, const struct level *level)
 {
-    struct places *places = &reading->rules->places;
-    const struct place_name key_name = {level->above->place, TRIE_KEY, level->key};
-    uint32_t key = find_or_add(places, &key_name);
+    struct trie *trie = &reading->rules->trie;
+    const struct trie_name key_name = {level->above->node, TRIE_KEY, level->key};
+    uint32_t key = find_or_add(trie, &key_name);
     if (!level->has_value || key == TRIE_NONE)
         return key;
     bool is_wildcard = wildcard_is(level->value);
-    const struct place_name name = {key, is_wildcard ? TRIE_WILDCARD : TRIE_VALUE, level->value};
-    uint32_t number = find_or_add(places, &name);
-    if (is_wildcard && number != TRIE_NONE && place_of(reading, number)->wildcard == TRIE_NONE)
+    const struct trie_name name = {key, is_wildcard ? TRIE_WILDCARD : TRIE_VALUE, level->value};
+    uint32_t number = find_or_add(trie, &name);
+    if (is_wildcard && number != TRIE_NONE && node_of(reading, number)->wildcard == TRIE_NONE)
         join_wildcards(reading, key, number);
     return number;
 }
@@ -134,20 +135,20 @@ static uint32_t entry_place(struct reading *reading, const struct level *level)
  */
 static bool take_place(struct reading *reading, const struct fields *fields, struct level *level)
 {
-    const struct place_name nowhere = {level->above->place, TRIE_KEY, {NULL, 0}};
+    const struct trie_name nowhere = {level->above->node, TRIE_KEY, {NULL, 0}};
     uint32_t number = level->key.len > 0 ? entry_place(reading, level) : TRIE_NONE;
-    bool is_double = number != TRIE_NONE && place_of(reading, number)->is_entry;
+    bool is_double = number != TRIE_NONE && node_of(reading, number)->is_entry;
     if (is_double)
         tell_double(reading, fields, level, reading->origins[number]);
     if (is_double || level->key.len == 0)
-        number = trie_add(&reading->rules->places, &nowhere);
-    if (number == TRIE_NONE || !note_origin(reading, number, fields->map->place.line)) {
+        number = trie_add(&reading->rules->trie, &nowhere);
+    if (number == TRIE_NONE || !note_origin(reading, number, fields->map->position.line)) {
         tell_no_memory(&reading->source);
         return false;
     }
-    place_of(reading, number)->is_entry = true;
-    place_of(reading, level->above->place)->has_below = true;
-    level->place = number;
+    node_of(reading, number)->is_entry = true;
+    node_of(reading, level->above->node)->has_below = true;
+    level->node = number;
     return true;
 }
 
@@ -247,7 +248,7 @@ static void read_replaced(struct reading *reading, const struct yaml_value *item
     if (diagnostics_count(reading->source.diagnostics) > diagnostics_before)
         return;
     if (text.len == 0)
-        diagnostics_add(&reading->source, item->place,
+        diagnostics_add(&reading->source, item->position,
                         "expected the name of another limit, found none");
     else if (text.len == own.len && memcmp(text.ptr, own.ptr, own.len) == 0)
         schema_error(&fields, REPLACES_NAME, "a limit cannot replace itself, \"%s\"",
@@ -366,14 +367,14 @@ static void name_states(struct reading *reading, const struct level *level, stru
 }
 
 static void name_rule(struct reading *reading, const struct level *level,
-                      const struct source_position *place, struct span name, struct rule *rule)
+                      const struct source_position *position, struct span name, struct rule *rule)
 {
     rule->domain = reading->domain;
     rule->file = reading->path;
     rule->path = path_text(reading, level);
     rule->name = keep(reading, name);
-    rule->line = place->line;
-    rule->column = place->column;
+    rule->line = position->line;
+    rule->column = position->column;
     if (rule->path == NULL || rule->name == NULL)
         tell_no_memory(&reading->source);
     rule->id = rule_id_short(rule_id_named(level->id, name, false));
@@ -413,12 +414,12 @@ static void read_rule(struct reading *reading, const struct fields *entry,
     rule->share_threshold = level->any_shares;
     rule->value_to_metric = level->any_shows;
     rule->metadata = level->metadata;
-    name_rule(reading, level, &entry->map->place, name, rule);
+    name_rule(reading, level, &entry->map->position, name, rule);
     name_states(reading, level, name, rule);
     name_in_metrics(reading, level, rule);
-    struct place *place = place_of(reading, level->place);
-    place->rule = rule->index;
-    place->id = rule->id;
+    struct trie_node *node = node_of(reading, level->node);
+    node->rule = rule->index;
+    node->id = rule->id;
 }
 
 /* Keys that belong to a limit, where there is none. */
@@ -459,7 +460,7 @@ static void read_sharing(const struct fields *entry, struct reading *reading, st
     if (!level->has_value || !wildcard_is(level->value))
         schema_error(entry, ENTRY_SHARE_THRESHOLD,
                      "only values of a pattern can share; expected a value with * in it");
-    place_of(reading, level->place)->is_shared = true;
+    node_of(reading, level->node)->is_shared = true;
 }
 
 static void read_entry(struct reading *reading, const struct level *above,
@@ -490,12 +491,12 @@ static void read_list(struct reading *reading, const struct level *above,
 {
     const struct source *source = &reading->source;
     if (list->kind != YAML_LIST) {
-        diagnostics_add(source, list->place, "descriptors: expected a list of entries, found %s",
+        diagnostics_add(source, list->position, "descriptors: expected a list of entries, found %s",
                         schema_found(list).text);
         return;
     }
     if (above->depth == ENTRIES_MAX) {
-        diagnostics_add(source, list->place,
+        diagnostics_add(source, list->position,
                         "descriptors: a descriptor has at most %d entries; this one is deeper",
                         ENTRIES_MAX);
         return;
@@ -508,8 +509,8 @@ static void read_list(struct reading *reading, const struct level *above,
 static void read_entries(struct reading *reading, uint32_t domain,
                          const struct yaml_value *descriptors)
 {
-    struct level level = {.place = domain,
-                          .id = rule_id_of_domain(place_text(place_of(reading, domain)))};
+    struct level level = {.node = domain,
+                          .id = rule_id_of_domain(trie_text(node_of(reading, domain)))};
     if (descriptors != NULL)
         read_list(reading, &level, descriptors);
 }
@@ -529,13 +530,13 @@ static bool add_tag(struct reading *reading)
 
 static uint32_t add_domain(struct reading *reading, struct span name, uint32_t line)
 {
-    const struct place_name place_name = {TRIE_NONE, TRIE_DOMAIN, name};
-    uint32_t number = trie_add(&reading->rules->places, &place_name);
+    const struct trie_name node_name = {TRIE_NONE, TRIE_DOMAIN, name};
+    uint32_t number = trie_add(&reading->rules->trie, &node_name);
     reading->domain = arena_text(&reading->rules->texts, name);
     if (number != TRIE_NONE && reading->domain != NULL && note_origin(reading, number, line) &&
         rules_add_domain(reading->rules, reading->domain) && add_tag(reading)) {
-        struct place *place = trie_at(&reading->rules->places, number);
-        place->rule = (uint32_t)reading->rules->n_domains - 1;
+        struct trie_node *node = trie_at(&reading->rules->trie, number);
+        node->rule = (uint32_t)reading->rules->n_domains - 1;
         return number;
     }
     tell_no_memory(&reading->source);
@@ -572,8 +573,8 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     struct span name = {(const uint8_t *)"", 0};
     if (!read_domain(reading, fields, &name))
         return add_domain(reading, span_of("", 0), 0);
-    const struct place_name place_name = {TRIE_NONE, TRIE_DOMAIN, name};
-    uint32_t number = trie_find(&reading->rules->places, &place_name);
+    const struct trie_name node_name = {TRIE_NONE, TRIE_DOMAIN, name};
+    uint32_t number = trie_find(&reading->rules->trie, &node_name);
     if (number == TRIE_NONE)
         return add_domain(reading, name, schema_position(fields, FILE_DOMAIN).line);
     reading->domain = kept_domain(reading->rules, name);

@@ -114,19 +114,19 @@ static void tell_unknown(const struct source *source, const struct shape *shape,
     int nearest = nearest_name(key->text, shape->keys, shape->n_keys);
     struct quoted_text shown = quoted_text(key->text);
     if (home != NULL)
-        diagnostics_add(source, key->place, "unknown key \"%s\" in %s: it is a key of %s",
+        diagnostics_add(source, key->position, "unknown key \"%s\" in %s: it is a key of %s",
                         shown.text, shape->name, home->name);
     else if (nearest >= 0)
-        diagnostics_add(source, key->place, "unknown key \"%s\" in %s; did you mean \"%s\"?",
+        diagnostics_add(source, key->position, "unknown key \"%s\" in %s; did you mean \"%s\"?",
                         shown.text, shape->name, shape->keys[nearest]);
     else
-        diagnostics_add(source, key->place, "unknown key \"%s\" in %s", shown.text, shape->name);
+        diagnostics_add(source, key->position, "unknown key \"%s\" in %s", shown.text, shape->name);
 }
 
 static void read_key(struct fields *fields, const struct yaml_part *part)
 {
     if (part->key->kind != YAML_TEXT) {
-        diagnostics_add(fields->source, part->key->place, "expected the name of a key, found %s",
+        diagnostics_add(fields->source, part->key->position, "expected the name of a key, found %s",
                         yaml_kind_name(part->key));
         return;
     }
@@ -134,9 +134,9 @@ static void read_key(struct fields *fields, const struct yaml_part *part)
     if (key < 0)
         tell_unknown(fields->source, fields->shape, part->key);
     else if (fields->parts[key] != NULL)
-        diagnostics_add(fields->source, part->key->place,
+        diagnostics_add(fields->source, part->key->position,
                         "the key \"%s\" is there already, in line %u", fields->shape->keys[key],
-                        (unsigned)fields->parts[key]->key->place.line);
+                        (unsigned)fields->parts[key]->key->position.line);
     else
         fields->parts[key] = part;
 }
@@ -153,7 +153,7 @@ static void merge(struct fields *fields, const struct yaml_value *merged, unsign
 {
     struct fields found = {.source = fields->source, .shape = fields->shape, .map = merged};
     if (merged->kind != YAML_MAP || depth == MERGES_MAX) {
-        diagnostics_add(fields->source, merged->place,
+        diagnostics_add(fields->source, merged->position,
                         "<<: expected a mapping or a list of mappings, %s",
                         depth == MERGES_MAX ? "not nested so deeply" : "found neither");
         return;
@@ -185,7 +185,7 @@ bool schema_read(const struct source *source, const struct shape *shape,
 {
     *fields = (struct fields){.source = source, .shape = shape, .map = value};
     if (value->kind != YAML_MAP) {
-        diagnostics_add(source, value->place, "expected %s, found %s", shape->article,
+        diagnostics_add(source, value->position, "expected %s, found %s", shape->article,
                         schema_found(value).text);
         return false;
     }
@@ -202,7 +202,7 @@ const struct yaml_value *schema_value(const struct fields *fields, int key)
 struct source_position schema_position(const struct fields *fields, int key)
 {
     const struct yaml_part *part = fields->parts[key];
-    return part == NULL ? fields->map->place : part->value->place;
+    return part == NULL ? fields->map->position : part->value->position;
 }
 
 void schema_error(const struct fields *fields, int key, const char *format, ...)

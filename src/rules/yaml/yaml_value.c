@@ -40,9 +40,9 @@ static struct source_position place_of(yaml_mark_t mark)
     return (struct source_position){(uint32_t)mark.line + 1, (uint32_t)mark.column + 1};
 }
 
-static bool refuse(struct yaml_reader *reader, struct source_position place, const char *message)
+static bool refuse(struct yaml_reader *reader, struct source_position position, const char *message)
 {
-    diagnostics_add(&reader->source, place, "%s", message);
+    diagnostics_add(&reader->source, position, "%s", message);
     return false;
 }
 
@@ -63,7 +63,7 @@ static struct yaml_value *value_new(struct yaml_reader *reader, enum yaml_kind k
     }
     value->kind = (uint8_t)kind;
     value->weight = 1;
-    value->place = place_of(mark);
+    value->position = place_of(mark);
     return value;
 }
 
@@ -112,7 +112,7 @@ static bool name_anchor(struct yaml_reader *reader, const yaml_char_t *name,
     if (name == NULL)
         return true;
     if (reader->n_anchors == ANCHORS_MAX)
-        return refuse(reader, value->place, "more than 1000 anchors");
+        return refuse(reader, value->position, "more than 1000 anchors");
     const char *copy = arena_text(reader->arena, span_of_text((const char *)name));
     if (copy == NULL)
         return out_of_memory(reader);
@@ -183,7 +183,7 @@ static bool close_value(struct yaml_reader *reader)
 {
     struct yaml_value *value = reader->open[--reader->depth].value;
     value->is_open = false;
-    yaml_mark_t mark = {.line = value->place.line - 1, .column = value->place.column - 1};
+    yaml_mark_t mark = {.line = value->position.line - 1, .column = value->position.column - 1};
     return add(reader, value, mark);
 }
 
@@ -216,33 +216,33 @@ static bool on_event(struct yaml_reader *reader, const yaml_event_t *event)
 /* Invalid UTF-8: libyaml reports only its offset. */
 static struct source_position place_of_offset(struct span text, size_t offset)
 {
-    struct source_position place = {1, 1};
+    struct source_position position = {1, 1};
     for (size_t i = 0; i < offset && i < text.len; i++) {
         if (text.ptr[i] == '\n') {
-            place.line++;
-            place.column = 1;
+            position.line++;
+            position.column = 1;
         } else if ((text.ptr[i] & 0xc0) != 0x80) {
-            place.column++;
+            position.column++;
         }
     }
-    return place;
+    return position;
 }
 
 static void tell_parser_error(struct yaml_reader *reader, const yaml_parser_t *parser)
 {
     const char *problem = parser->problem != NULL ? parser->problem : "it cannot be read";
-    struct source_position place = place_of(parser->problem_mark);
+    struct source_position position = place_of(parser->problem_mark);
     if (parser->error == YAML_MEMORY_ERROR) {
         out_of_memory(reader);
         return;
     }
     if (parser->error == YAML_READER_ERROR)
-        place = place_of_offset(reader->file->text, parser->problem_offset);
+        position = place_of_offset(reader->file->text, parser->problem_offset);
     if (parser->context != NULL && parser->error != YAML_READER_ERROR)
-        diagnostics_add(&reader->source, place, "invalid YAML: %s %s (line %u)", problem,
+        diagnostics_add(&reader->source, position, "invalid YAML: %s %s (line %u)", problem,
                         parser->context, (unsigned)parser->context_mark.line + 1);
     else
-        diagnostics_add(&reader->source, place, "invalid YAML: %s", problem);
+        diagnostics_add(&reader->source, position, "invalid YAML: %s", problem);
 }
 
 static bool read_events(struct yaml_reader *reader, yaml_parser_t *parser)
@@ -265,7 +265,7 @@ static bool read_events(struct yaml_reader *reader, yaml_parser_t *parser)
 const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file *file,
                                    struct rules_diagnostics *diagnostics)
 {
-    static const struct yaml_value nothing = {.kind = YAML_TEXT, .weight = 1, .place = {1, 1}};
+    static const struct yaml_value nothing = {.kind = YAML_TEXT, .weight = 1, .position = {1, 1}};
     struct yaml_reader reader = {
         .arena = arena, .file = file, .source = {file->path, diagnostics}, .root = &nothing};
     yaml_parser_t parser;

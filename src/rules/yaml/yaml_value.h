@@ -17,7 +17,7 @@ struct yaml_value {
     bool is_open;    /* while it is being read */
     uint16_t height; /* levels below it */
     uint32_t weight; /* values in it, itself included; an alias counts as its target */
-    struct source_position place;
+    struct source_position position;
     struct span text;
     struct yaml_part *parts; /* of a list or mapping, in the order of the file */
 };

@@ -69,8 +69,8 @@ static void test_a_file_of_names_and_secrets(void **state)
     assert_key(&keys, 2, "gamma", "x");
     assert_key(&keys, 3, "delta", NULL);
     assert_key(&keys, 4, "epsilon#1", "#2");
-    assert_int_equal(keys.keys[1].place, 4);
-    assert_int_equal(keys.keys[4].place, 9);
+    assert_int_equal(keys.keys[1].position, 4);
+    assert_int_equal(keys.keys[4].position, 9);
     assert_true(keys.holds_secrets);
     pool_keys_deinit(&keys);
 }
