@@ -22,11 +22,14 @@ def units(seen):
 
 
 def is_used_up(seen, life):
-    """Each key is denied by that master. A grant whose answer came too late was charged and is not
-    seen here, so a few may be missing."""
+    """That master grants no key any more. A unit that it granted between the loss of its replica
+    and its own end would be known to the next one, with all before it. A grant whose answer came
+    too late was charged and is not seen, so a few may be missing."""
     granted = units(seen)
+    since_ns = time.time_ns() - S
+    late = [one for one in seen[-5000:] if one.sent_ns >= since_ns]
     return len(granted) == len(KEYS) and min(granted.values()) >= life * LIMIT * 0.9 and \
-        {one.key for one in seen[-5000:] if one.outcome == "deny"} >= set(KEYS)
+        {one.key for one in late} == set(KEYS) and all(one.outcome == "deny" for one in late)
 
 
 def lose_all(leader):
