@@ -78,7 +78,7 @@ static struct lease_list *list_new(const struct backend_request *ask)
             list_free(list);
             return NULL;
         }
-        entry->is_leased = script_is_leased(&entry->item);
+        entry->is_leased = script_is_leased(&ask->items[list->n_items]); /* the copy is elsewhere */
         list->n_plain += !entry->is_leased;
     }
     return list;
