@@ -6,7 +6,6 @@
 #include "frontend/grpc/grpc_call.h"
 
 #include <gnutls/gnutls.h>
-#include <strings.h>
 
 static void renew_tokens(struct grpc_frontend *frontend)
 {
@@ -17,18 +16,6 @@ static void renew_tokens(struct grpc_frontend *frontend)
     frontend->generation = access_now_generation(now);
     access_unref(frontend->tokens);
     frontend->tokens = access_now_get(now);
-}
-
-/* The text after "Bearer ", in any case; NULL ptr: none. */
-static struct span bearer_secret(struct span authorization)
-{
-    static const char scheme[] = "bearer ";
-    size_t n = sizeof(scheme) - 1;
-    if (authorization.len <= n || strncasecmp((const char *)authorization.ptr, scheme, n) != 0)
-        return span_of(NULL, 0);
-    while (n < authorization.len && authorization.ptr[n] == ' ')
-        n++;
-    return span_of(authorization.ptr + n, authorization.len - n);
 }
 
 static const struct access_token *find(struct grpc_call *call, struct span secret)
@@ -67,7 +54,7 @@ void grpc_caller_take(struct grpc_call *call, struct span authorization)
 {
     struct grpc_frontend *frontend = call->conn->frontend;
     renew_tokens(frontend);
-    struct span secret = bearer_secret(authorization);
+    struct span secret = access_bearer_secret(authorization);
     /* Only the first one is checked, however many there are. */
     if (frontend->tokens == NULL || secret.ptr == NULL || (call->said & GRPC_SAID_SECRET) != 0)
         return;

@@ -88,22 +88,6 @@ static void renew_access(struct http_frontend *frontend)
     frontend->access = access_now_get(now);
 }
 
-/* The text after "Bearer ", in any case; NULL ptr: none. */
-static struct span bearer_secret(const struct http_message *message)
-{
-    static const char scheme[] = "bearer ";
-    struct span field = http_message_field(message, "Authorization", 0);
-    size_t n = sizeof(scheme) - 1;
-    if (field.len <= n)
-        return (struct span){0};
-    for (size_t i = 0; i < n; i++)
-        if ((field.ptr[i] | 0x20) != scheme[i])
-            return (struct span){0};
-    while (n < field.len && field.ptr[n] == ' ')
-        n++;
-    return span_of(field.ptr + n, field.len - n);
-}
-
 static bool refuse_sender(struct http_exchange *exchange, unsigned status, const char *challenge,
                           const char *detail)
 {
@@ -177,7 +161,8 @@ bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
         return true;
     }
     exchange->caller.roles = 0;
-    struct span secret = bearer_secret(exchange->message);
+    struct span secret =
+        access_bearer_secret(http_message_field(exchange->message, "Authorization", 0));
     if (secret.ptr == NULL)
         return refuse_sender(exchange, 401, "Bearer realm=\"stint\"",
                              "a token is required: Authorization: Bearer SECRET");

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/ns.h"
+#include "base/number.h"
 #include "service/metrics/metrics.h"
 
 #include <assert.h>
@@ -11,6 +12,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #define HASH_PREFIX "sha256:"
 #define ADDRESSES 16384 /* whose wrong secrets are counted */
@@ -198,21 +200,14 @@ bool access_name_is_valid(struct span name)
     return true;
 }
 
-static int hex_value(uint8_t c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c != '\0' ? strchr(digits, c >= 'A' && c <= 'F' ? c + ('a' - 'A') : c) : NULL;
-    return at != NULL ? (int)(at - digits) : -1;
-}
-
 static bool parse_hash(struct span text, uint8_t digest[DIGEST_SIZE])
 {
     size_t prefix = strlen(HASH_PREFIX);
     if (text.len != prefix + (size_t)2 * DIGEST_SIZE || memcmp(text.ptr, HASH_PREFIX, prefix) != 0)
         return false;
     for (size_t i = 0; i < DIGEST_SIZE; i++) {
-        int high = hex_value(text.ptr[prefix + 2 * i]);
-        int low = hex_value(text.ptr[prefix + 2 * i + 1]);
+        int high = number_hex_digit(text.ptr[prefix + 2 * i]);
+        int low = number_hex_digit(text.ptr[prefix + 2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
         digest[i] = (uint8_t)(high << 4 | low);
@@ -493,6 +488,17 @@ static void refuse(struct access_now *now, const struct access_login *login, boo
     if (now->guess_options.refused != NULL)
         now->guess_options.refused(now->guess_options.arg, address,
                                    metrics_frontend_name((enum metrics_frontend)login->frontend));
+}
+
+struct span access_bearer_secret(struct span authorization)
+{
+    static const char scheme[] = "bearer ";
+    size_t n = sizeof(scheme) - 1;
+    if (authorization.len <= n || strncasecmp((const char *)authorization.ptr, scheme, n) != 0)
+        return span_of(NULL, 0);
+    while (n < authorization.len && authorization.ptr[n] == ' ')
+        n++;
+    return span_of(authorization.ptr + n, authorization.len - n);
 }
 
 const struct access_token *access_login(struct access_now *now, const struct access *access,

@@ -113,6 +113,9 @@ struct access_guess_options {
 /* Call before the first login; without it wrong secrets are not counted. False: no memory. */
 bool access_now_count_guesses(struct access_now *now, const struct access_guess_options *options);
 
+/* The text after "Bearer ", in any case, of the field Authorization; NULL ptr: none. */
+struct span access_bearer_secret(struct span authorization);
+
 struct access_login {
     struct span name, secret;
     struct span peer;               /* its address as text; empty: a Unix socket */
