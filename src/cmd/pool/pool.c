@@ -270,7 +270,7 @@ static void free_options(struct pool_options *options)
 static void print_help(void)
 {
     static const struct args_command all = {
-        .set = {options_known},
+        .set = {.options = options_known},
         .verb = FOR(POOL_VERBS) - 1,
         .doc = "\vKeys are shared by all users of the same FILE. No secret is ever written to "
                "it.\n\n"
