@@ -81,18 +81,18 @@ static struct span without_blanks(struct span text)
 }
 
 /* The fields are the lines behind the first, "Name: value", up to an empty one. */
-static struct span find_field(const void *arg, const char *name, size_t nth)
+static struct span find_field(const void *arg, struct span name, size_t nth)
 {
     struct span rest = *(const struct span *)arg;
-    size_t len = strlen(name);
     while (rest.len > 0) {
         const uint8_t *end = memchr(rest.ptr, '\n', rest.len);
         size_t line_len = end != NULL ? (size_t)(end - rest.ptr) : rest.len;
         struct span line = span_of(rest.ptr, line_len);
         rest = end != NULL ? span_of(end + 1, rest.len - line_len - 1) : (struct span){rest.ptr, 0};
-        if (line.len > len && line.ptr[len] == ':' &&
-            strncasecmp((const char *)line.ptr, name, len) == 0 && nth-- == 0)
-            return without_blanks(span_after(line, len + 1));
+        if (line.len > name.len && line.ptr[name.len] == ':' &&
+            strncasecmp((const char *)line.ptr, (const char *)name.ptr, name.len) == 0 &&
+            nth-- == 0)
+            return without_blanks(span_after(line, name.len + 1));
     }
     return (struct span){NULL, 0};
 }

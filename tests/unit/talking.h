@@ -51,13 +51,13 @@ static inline void talk_no_more(struct talking *talking)
 }
 
 /* The fields of a message in text: lines "Name: value". */
-static inline struct span talking_field(const void *arg, const char *name, size_t nth)
+static inline struct span talking_field(const void *arg, struct span name, size_t nth)
 {
     const char *line = strchr(arg, '\n');
-    size_t len = strlen(name);
+    size_t len = name.len;
     while (line != NULL && line[1] != '\n' && line[1] != '\0') {
         line++;
-        if (strncasecmp(line, name, len) == 0 && line[len] == ':' && nth-- == 0)
+        if (strncasecmp(line, (const char *)name.ptr, len) == 0 && line[len] == ':' && nth-- == 0)
             return span_of(line + len + 2, strcspn(line, "\n") - len - 2);
         line = strchr(line, '\n');
     }

@@ -22,14 +22,14 @@ struct http_message {
      * The value of the nth field (from 0) of that name, in any case; an empty span with a NULL ptr
      * if there are not so many.
      */
-    struct span (*field)(const void *arg, const char *name, size_t nth);
+    struct span (*field)(const void *arg, struct span name, size_t nth);
     const void *field_arg;
 };
 
 static inline struct span http_message_field(const struct http_message *message, const char *name,
                                              size_t nth)
 {
-    return message->field(message->field_arg, name, nth);
+    return message->field(message->field_arg, span_of_text(name), nth);
 }
 
 #define HTTP_ANSWER_FIELDS_MAX 12

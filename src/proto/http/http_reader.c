@@ -44,34 +44,37 @@ static struct field_head field_head_at(const struct http_request *request, size_
 }
 
 /* One bit of 64, by length and first letter: most names that are looked up match no field. */
-static uint64_t name_bit(const char *name, size_t len)
+static inline uint64_t name_bit(struct span name)
 {
-    return UINT64_C(1) << ((len * 8 + (len > 0 ? (uint8_t)name[0] | 0x20u : 0)) % 64);
+    return UINT64_C(1) << ((name.len * 8 + (name.len > 0 ? name.ptr[0] | 0x20u : 0)) % 64);
+}
+
+static bool equals(struct span text, struct span word)
+{
+    return text.len == word.len &&
+           strncasecmp((const char *)text.ptr, (const char *)word.ptr, word.len) == 0;
 }
 
 /* Most names are absent, and are rejected before this point. */
 __attribute__((noinline)) static struct span find_nth(const struct http_request *request,
-                                                      const char *name, size_t name_len, size_t nth)
+                                                      struct span name, size_t nth)
 {
     for (size_t at = request->target_len; at < request->body_at;) {
         struct field_head head = field_head_at(request, at);
         const uint8_t *text = request->text.bytes + at + sizeof(head);
         at += sizeof(head) + head.name_len + head.value_len;
-        if (head.name_len == name_len && strncasecmp((const char *)text, name, name_len) == 0 &&
-            nth-- == 0)
+        if (equals(span_of(text, head.name_len), name) && nth-- == 0)
             return span_of(text + head.name_len, head.value_len);
     }
     return span_of(NULL, 0);
 }
 
 /* The value of the nth field (from 0) of that name, in any case; a NULL ptr: not so many. */
-static struct span field_of(const void *arg, const char *name, size_t nth)
+static struct span field_of(const void *arg, struct span name, size_t nth)
 {
     const struct http_request *request = arg;
-    size_t name_len = strlen(name);
     uint64_t bits = nth == 0 ? request->name_bits : request->repeated_bits;
-    bool may_be_there = (bits & name_bit(name, name_len)) != 0;
-    return may_be_there ? find_nth(request, name, name_len, nth) : span_of(NULL, 0);
+    return (bits & name_bit(name)) != 0 ? find_nth(request, name, nth) : span_of(NULL, 0);
 }
 
 void http_request_message(const struct http_request *request, struct http_message *message)
@@ -169,7 +172,7 @@ static int on_field_end(llhttp_t *parser)
     }
     memcpy(text->bytes + reader->field_at, &head, sizeof(head));
     const uint8_t *name = text->bytes + reader->field_at + sizeof(head);
-    uint64_t bit = name_bit((const char *)name, head.name_len);
+    uint64_t bit = name_bit(span_of(name, head.name_len));
     reader->request->repeated_bits |= reader->request->name_bits & bit;
     reader->request->name_bits |= bit;
     reader->is_field_open = false;
@@ -177,12 +180,6 @@ static int on_field_end(llhttp_t *parser)
 }
 
 /* ---- Checks of a head ------------------------------------------------------------------------ */
-
-static bool equals(struct span text, const char *word)
-{
-    size_t len = strlen(word);
-    return text.len == len && strncasecmp((const char *)text.ptr, word, len) == 0;
-}
 
 /* RFC 3986's characters of a host and a port, including brackets and colons at any position. */
 static bool is_host(struct span host)
@@ -201,34 +198,35 @@ static bool is_host(struct span host)
 static int check_host(struct http_reader *reader)
 {
     const struct http_request *request = reader->request;
-    struct span host = field_of(request, "Host", 0);
+    struct span host = field_of(request, span_of_text("Host"), 0);
     if (host.ptr == NULL)
         return request->minor == 0 ? 0 : refuse(reader, 400, "expected a Host field");
-    if (field_of(request, "Host", 1).ptr != NULL)
+    if (field_of(request, span_of_text("Host"), 1).ptr != NULL)
         return refuse(reader, 400, "expected one Host field");
     return is_host(host) ? 0 : refuse(reader, 400, "the Host field is no host and port");
 }
 
 static int check_transfer(struct http_reader *reader)
 {
-    struct span coding = field_of(reader->request, "Transfer-Encoding", 0);
+    struct span coding = field_of(reader->request, span_of_text("Transfer-Encoding"), 0);
     if (coding.ptr == NULL)
         return 0;
-    if (field_of(reader->request, "Content-Length", 0).ptr != NULL)
+    if (field_of(reader->request, span_of_text("Content-Length"), 0).ptr != NULL)
         return refuse(reader, 400, "expected Content-Length or Transfer-Encoding, not both");
     if (reader->request->minor == 0)
         return refuse(reader, 400, "HTTP/1.0 has no Transfer-Encoding");
-    if (!equals(coding, "chunked") || field_of(reader->request, "Transfer-Encoding", 1).ptr != NULL)
+    if (!equals(coding, span_of_text("chunked")) ||
+        field_of(reader->request, span_of_text("Transfer-Encoding"), 1).ptr != NULL)
         return refuse(reader, 501, "expected Transfer-Encoding: chunked, and no other");
     return 0;
 }
 
 static int check_expectation(struct http_reader *reader)
 {
-    struct span expected = field_of(reader->request, "Expect", 0);
+    struct span expected = field_of(reader->request, span_of_text("Expect"), 0);
     if (expected.ptr == NULL || reader->request->minor == 0)
         return 0;
-    if (!equals(expected, "100-continue"))
+    if (!equals(expected, span_of_text("100-continue")))
         return refuse(reader, 417, "expected Expect: 100-continue, or none");
     reader->request->wants_continue = true;
     return 0;
