@@ -46,13 +46,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const labels[] = {"default", ""};
     static const struct evaluation_stores stores = {.labels = labels, .n_stores = 2};
     static struct evaluation evaluation;
+    static struct stint_table *table; /* opened once; tickets of a store do not use it */
     uint8_t ticket[TICKET_BYTES_MAX], again[TICKET_BYTES_MAX];
     struct stint_error error = {.code = 0};
     size_t len = size < TICKET_BYTES_MAX - SUM_SIZE ? size : TICKET_BYTES_MAX - SUM_SIZE;
     memcpy(ticket, data, len);
     len = add_sum(ticket, len);
-    evaluation.stores = &stores;
-    evaluation.n_targets = 0;
+    if (table == NULL) {
+        const struct stint_table_options options = {.keys = 1};
+        MUST(stint_table_open(&table, &options, NULL) == 0);
+        MUST(evaluation_init(&evaluation, table, NULL) == 0);
+        evaluation.stores = &stores;
+    }
+    evaluation_begin(&evaluation, 1);
     int code = evaluation_add_ticket(&evaluation, span_of(ticket, len), &error);
     MUST((code == 0) == (error.code == 0));
     if (code != 0) {
@@ -70,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t written = evaluation_ticket_write(&evaluation, again);
     if (written > sizeof(again))
         return 0;
-    evaluation.n_targets = 0;
+    evaluation_begin(&evaluation, 1);
     MUST(evaluation_add_ticket(&evaluation, span_of(again, written), NULL) == 0);
     MUST(evaluation_ticket_write(&evaluation, ticket) == written);
     MUST(memcmp(ticket, again, written) == 0);
