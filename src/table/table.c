@@ -171,6 +171,7 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
     decision = decide(&asking, &careful, effective_ns);
     if (undo != NULL)
         undo->entered_ns = max_u64(asking.ask.now_ns, asking.own_ns);
+    /* cppcheck-suppress returnDanglingLifetime ; a decision has no pointers */
     return decision;
 }
 

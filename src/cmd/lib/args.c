@@ -224,7 +224,8 @@ static void begin_command(struct command_reader *reader, const struct args_comma
                                  .children = reader->argp_children};
     for (size_t i = 0; i < ARGS_CHILDREN_MAX && command->children[i].set != NULL; i++) {
         const struct args_child *child = &command->children[i];
-        begin_set(&reader->children[i], child->set, (char *)input + child->offset, 0);
+        void *part = input != NULL ? (char *)input + child->offset : NULL; /* NULL: only printed */
+        begin_set(&reader->children[i], child->set, part, 0);
         reader->child_argps[i] =
             (struct argp){.options = reader->children[i].options, .parser = parse};
         reader->argp_children[i] =
