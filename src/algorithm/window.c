@@ -360,7 +360,7 @@ static size_t window_held(const struct stint_quota *quota, struct window *window
     size_t n_runs = 0;
     for (uint32_t place = 1; place <= stars; place++) {
         window_string_next(&walk);
-        if (walk.bars != last_bars) {
+        if (walk.bars != last_bars || n_runs == 0) {
             uint64_t next_slot = window->slot - quota->resolution + walk.bars;
             uint64_t last_ns = window_slot_start(quota, next_slot) - 1;
             assert(n_runs < HELD_RUNS_MAX);

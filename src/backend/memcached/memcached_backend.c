@@ -827,6 +827,7 @@ static void store_free(struct backend *shared)
         struct work *work = store->first;
         work_fail(work, BACKEND_ERROR_LOST, "the memcached store is closed", now_of(store));
         work_end(work);
+        assert(store->first != work);
     }
     store->options.io->ops->close(store->options.io);
     cells_free(store->cells);
