@@ -67,14 +67,13 @@ def load_all(nodes, spec, key, count, parallel, cost=1):
     ("buckets", 20_000, " count_slack=100")])
 def test_processes_race_for_one_key_and_get_what_one_would(shared, prefix, algorithm, limit,
                                                            options):
-    """Nothing comes back within the test, so the sum is exact: neither more, nor less. On a busy
-    machine a few requests get no decision in their time: each may have taken the unit it asked."""
-    nodes = nodes_of(shared, prefix, 4)
+    """Nothing comes back within the test, so the sum is exact: neither more, nor less. The time for
+    a request is long enough for a busy machine."""
+    nodes = nodes_of(shared, prefix, 4, timeout_ms=20_000)
     try:
         spec = f"{algorithm} {limit}/1000h{options}"
         grants, decided, failed = load_all(nodes, spec, "hot", 10_000, 20)
-        assert decided + failed == 40_000 and failed <= 400
-        assert limit - failed <= sum(units for _, units in grants) <= limit
+        assert (sum(units for _, units in grants), decided, failed) == (limit, 40_000, 0)
         assert sum(node.figures()["conflicts"] for node in nodes) > 0, "they did not race"
     finally:
         close(nodes)
