@@ -85,12 +85,8 @@ struct resp_call {
 
 /* ---- The command table, resp_commands.c ------------------------------------------------------ */
 
-struct resp_answer {
-    void (*write)(struct resp_call *call);
-    bool may_be_ahead; /* its store request may be sent while earlier commands wait */
-};
-
-extern const struct resp_answer resp_answers[RESP_COMMANDS];
+/* Writes the reply to a command. */
+extern void (*const resp_answers[RESP_COMMANDS])(struct resp_call *call);
 
 void resp_pool(struct resp_call *call); /* STINT.POOL */
 

@@ -75,7 +75,7 @@ static void answer_call(struct resp_call *call)
     } else if (!state->is_known && (call->command->flags & RESP_FLAG_NO_AUTH) == 0) {
         resp_write_error(&state->out, "NOAUTH", "Authentication required.");
     } else {
-        resp_answers[resp_command_id(call->command)].write(call);
+        resp_answers[resp_command_id(call->command)](call);
     }
     /* For example, the caller's roles have changed: units may have been charged. */
     service_drop(state->frontend->service, call->pending);
@@ -140,9 +140,10 @@ static bool begin_ahead(struct resp_conn *conn, uint64_t now_ns)
                              .io_now_ns = now_ns,
                              .is_ahead = true};
     if (call.command == NULL || !resp_command_takes(call.command, argv->n) ||
-        !conn->state.is_known || !resp_answers[resp_command_id(call.command)].may_be_ahead)
+        !conn->state.is_known || call.command->verb >= REQUEST_VERBS ||
+        !request_verbs[call.command->verb].may_be_ahead)
         return false;
-    resp_answers[resp_command_id(call.command)].write(&call);
+    resp_answers[resp_command_id(call.command)](&call);
     return call.has_waited;
 }
 
