@@ -112,17 +112,22 @@ class Exchange(socketserver.BaseRequestHandler):
 
 
 class Proxy:
-    """A proxy's process, on a port of its own, once it answers."""
+    """A proxy's process, on a port of its own, once it listens there and at its `inner` port."""
 
-    def __init__(self, command, port, log):
+    def __init__(self, command, port, log, inner=None):
         self.port = port
         with open(log, "wb") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=out)
+        self.wait_for(port, log)
+        if inner is not None:
+            self.wait_for(inner, log)
+
+    def wait_for(self, port, log):
         ends = time.monotonic() + 20
         while True:
             assert self.process.poll() is None, log.read_text()
             try:
-                http.client.HTTPConnection("127.0.0.1", port, timeout=5).connect()
+                socket.create_connection(("127.0.0.1", port), 5).close()
                 return
             except OSError:
                 assert time.monotonic() < ends, log.read_text()
@@ -222,7 +227,8 @@ def haproxy(folder, stints, application, patient=True, fail_open=False, client_f
     if fail_open:
         edits.append(("acl stint_fail_open always_false", "acl stint_fail_open always_true"))
     (folder / "haproxy.cfg").write_text(read_recipe("haproxy/haproxy.cfg", *edits))
-    return Proxy(["haproxy", "-db", "-f", folder / "haproxy.cfg"], port, folder / "haproxy.log")
+    return Proxy(["haproxy", "-db", "-f", folder / "haproxy.cfg"], port, folder / "haproxy.log",
+                 inner)
 
 
 def apache(folder, stints, application, patient=True, fail_open=False, client_field=False):
@@ -267,7 +273,7 @@ def caddy(folder, stints, application, patient=True, fail_open=False, client_fie
     recipe = read_recipe("caddy/Caddyfile", *edits)
     (folder / "Caddyfile").write_text("{\n\tadmin off\n}\n" + recipe)
     return Proxy(["env", f"HOME={folder}", "caddy", "run", "--config", folder / "Caddyfile",
-                  "--adapter", "caddyfile"], port, folder / "caddy.log")
+                  "--adapter", "caddyfile"], port, folder / "caddy.log", inner)
 
 
 def traefik(folder, stints, application, patient=True, fail_open=False, client_field=False):
