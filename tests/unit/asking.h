@@ -3,15 +3,9 @@
 #ifndef STINT_TESTS_ASKING_H
 #define STINT_TESTS_ASKING_H
 
+#include "unit/test.h"
+
 #include "stint.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define US UINT64_C(1000)
 #define MS (1000 * US)

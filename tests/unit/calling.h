@@ -13,8 +13,6 @@
 #include "unit/wiring.h"
 
 #include <nghttp2/nghttp2.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define HEARD_MAX 2048
 #define SHOULD_RATE_LIMIT "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"

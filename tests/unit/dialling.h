@@ -6,16 +6,11 @@
 #ifndef STINT_TESTS_DIALLING_H
 #define STINT_TESTS_DIALLING_H
 
+#include "unit/test.h"
+
 #include "backend/redis/router.h"
 #include "base/buf.h"
 #include "base/ns.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #ifndef MS
 #define MS NS_PER_MS

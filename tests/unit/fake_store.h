@@ -10,9 +10,6 @@
 
 #include "decide/backend.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #define FAKE_NAME_MAX 512
 
 struct fake_item {

@@ -21,19 +21,15 @@ static struct {
     size_t len;
 } frames;
 
-static inline int set_up(void **state)
+SETUP
 {
-    (void)state;
     calling = call_at(YAML, NULL, NULL);
     frames.len = 0;
-    return 0;
 }
 
-static inline int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     call_no_more(calling);
-    return 0;
 }
 
 static inline void reconnect(const struct grpc_limits *limits)
@@ -159,7 +155,5 @@ static inline void put_ping(uint32_t i)
     (void)i;
     put_frame(NGHTTP2_PING, 0, 0, "12345678", 8);
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 #endif

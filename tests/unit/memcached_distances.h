@@ -7,19 +7,13 @@
 #ifndef STINT_TESTS_MEMCACHED_DISTANCES_H
 #define STINT_TESTS_MEMCACHED_DISTANCES_H
 
+#include "unit/test.h"
+
 #include "backend/front/front.h"
 #include "backend/memcached/memcached_backend.h"
 
 #include "base/ns.h"
 #include "base/splitmix.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define MS NS_PER_MS
 #define STEP_NS (10 * NS_PER_US)

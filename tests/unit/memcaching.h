@@ -3,17 +3,12 @@
 #ifndef STINT_TESTS_MEMCACHING_H
 #define STINT_TESTS_MEMCACHING_H
 
+#include "unit/test.h"
+
 #include "backend/memcached/memcached_backend.h"
 #include "backend/memcached/memcached_state.h"
 
 #include "base/ns.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define MS NS_PER_MS
 #define SERVERS 2
@@ -243,10 +238,9 @@ static const struct memcached_io_ops io_ops = {
 };
 static struct memcached_io io = {&io_ops};
 
-static inline int set_up(void **state)
+SETUP
 {
     static struct memcached_conn *conns[SERVERS];
-    (void)state;
     now_ns = NS_PER_S;
     wall_ns = BEGAN_NS + 500 * NS_PER_DAY;
     skew_told_ns = hurried = 0;
@@ -262,16 +256,13 @@ static inline int set_up(void **state)
     run_all(); /* the look at clocks */
     for (unsigned i = 0; i < SERVERS; i++)
         servers[i].reads = servers[i].writes = 0;
-    return 0;
 }
 
-static inline int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     if (store != NULL)
         store->ops->free(store);
     store = NULL;
-    return 0;
 }
 
 static inline const struct memcached_metrics *metrics(void)

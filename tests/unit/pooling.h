@@ -27,20 +27,17 @@ static inline struct stint_table *open_table(uint32_t blocks)
     return table;
 }
 
-static inline int set_up(void **state)
+static struct fixture fixture[1];
+
+SETUP
 {
-    static struct fixture fixture;
-    fixture = (struct fixture){.table = open_table(64)};
-    *state = &fixture;
-    return 0;
+    *fixture = (struct fixture){.table = open_table(64)};
 }
 
-static inline int tear_down(void **state)
+TEARDOWN
 {
-    struct fixture *fixture = *state;
     stint_pool_close(fixture->pool);
     stint_table_close(fixture->table);
-    return 0;
 }
 
 /* A pool of the keys a, b, … with the same quotas each, `weights` each its own. */

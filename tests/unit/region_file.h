@@ -9,7 +9,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,19 +19,15 @@ enum { USERS_BYTE, FRONTEND_BYTE };
 static char path[64];
 
 /* To set a test up: nothing is at the path, and no other process of tests names its file so. */
-static inline int name_path(void **state)
+static inline void name_path(void)
 {
-    (void)state;
     snprintf(path, sizeof(path), "/tmp/stint-test-%ld-", (long)getpid());
     unlink(path);
-    return 0;
 }
 
-static inline int remove_file(void **state)
+static inline void remove_file(void)
 {
-    (void)state;
     unlink(path);
-    return 0;
 }
 
 /* What makes a small region in the file, or enters it. */

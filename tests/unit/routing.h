@@ -78,15 +78,13 @@ static inline void begin(const char *text)
     begin_with(text, (struct router_options){.asks_max = 8});
 }
 
-static inline int end(void **state)
+TEARDOWN
 {
-    (void)state;
     router_free(net.router);
     net.router = NULL;
     assert_true(net.is_freed);
     for (size_t i = 0; i < net.n_lines; i++)
         assert_false(net.lines[i].is_open);
-    return 0;
 }
 
 #endif

@@ -7,8 +7,6 @@
 
 #include "rules/yaml/rules_load.h"
 
-#include <stdio.h>
-
 #define FILES_MAX 4
 
 static inline size_t files_of(struct rules_file *files, const char *const *texts)

@@ -9,15 +9,7 @@
 #ifndef STINT_TESTS_STRICT_MODEL_H
 #define STINT_TESTS_STRICT_MODEL_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit/test.h"
 
 #include "algorithm/algorithm.h"
 

@@ -11,7 +11,6 @@
 
 #include "frontend/http/http.h"
 
-#include <stdio.h>
 #include <strings.h>
 
 #define ANSWER_MAX 65536

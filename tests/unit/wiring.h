@@ -8,8 +8,6 @@
 
 #include "unit/serving.h"
 
-#include <stdlib.h>
-
 #define WIRE_MAX 4096
 
 struct wire {

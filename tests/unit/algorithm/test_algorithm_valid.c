@@ -8,8 +8,6 @@
 
 #include "unit/asking.h"
 
-#include <stdlib.h>
-
 #define REACHED_STATES 200
 #define ASKS_BETWEEN 25
 
@@ -192,9 +190,8 @@ static void assert_expires_in_time(const struct subject *subject, uint64_t now_n
 }
 
 /* Whatever an algorithm does, it leaves a state behind that is valid at that time, and later. */
-static void test_every_state_that_is_reached_is_valid(void **unused)
+TEST(test_every_state_that_is_reached_is_valid)
 {
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct subject subject = subject_of(specs[i]);
         subject.now_ns = i % 2 == 0 ? 0 : 3 * YEAR;
@@ -215,10 +212,9 @@ static void test_every_state_that_is_reached_is_valid(void **unused)
 }
 
 /* Carrying what one state holds to another quota, or to its own, leaves a valid state too. */
-static void test_states_that_were_carried_over_are_valid(void **unused)
+TEST(test_states_that_were_carried_over_are_valid)
 {
     struct held_run runs[HELD_RUNS_MAX];
-    (void)unused;
     for (size_t from = 0; from < N_SPECS; from++) {
         for (size_t to = 0; to < N_SPECS; to++) {
             struct subject old = subject_of(specs[from]), new = subject_of(specs[to]);
@@ -259,10 +255,9 @@ static void assert_can_go_on(const struct subject *damaged, uint64_t now_ns)
     free(copy.words);
 }
 
-static void test_flipped_bits_are_refused_or_harmless(void **unused)
+TEST(test_flipped_bits_are_refused_or_harmless)
 {
     uint64_t flips = 0, refused = 0;
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct subject subject = subject_of(specs[i]);
         size_t bits = 8 * subject.size;
@@ -289,9 +284,8 @@ static void test_flipped_bits_are_refused_or_harmless(void **unused)
 }
 
 /* Not one bit but any number, and bytes that never were a state. */
-static void test_noise_is_refused_or_harmless(void **unused)
+TEST(test_noise_is_refused_or_harmless)
 {
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct subject subject = subject_of(specs[i]);
         subject.now_ns = 2 * YEAR;
@@ -318,9 +312,8 @@ static void test_noise_is_refused_or_harmless(void **unused)
 }
 
 /* A state from the far future would lock its key for years. */
-static void test_states_from_the_future_are_refused(void **unused)
+TEST(test_states_from_the_future_are_refused)
 {
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct subject subject = subject_of(specs[i]);
         struct stint_ask asked = {.now_ns = 7 * YEAR, .cost = 1};
@@ -335,9 +328,8 @@ static void test_states_from_the_future_are_refused(void **unused)
 }
 
 /* Damage that the algorithms would get over, but that no use can have done. */
-static void test_what_no_use_can_have_made_is_refused(void **unused)
+TEST(test_what_no_use_can_have_made_is_refused)
 {
-    (void)unused;
     struct subject log = subject_of("log 20/1m");
     for (uint64_t now_ns = 10 * S; now_ns <= 20 * S; now_ns += 10 * S) {
         struct stint_ask asked = {.now_ns = now_ns, .cost = 1};
@@ -361,11 +353,10 @@ static void test_what_no_use_can_have_made_is_refused(void **unused)
     free(sliding.words);
 }
 
-static void test_under_a_limit_of_0_nothing_is_kept(void **unused)
+TEST(test_under_a_limit_of_0_nothing_is_kept)
 {
     static const char *const closed[] = {"window 0/1m", "gcra 0/1m", "log 0/1m",
                                          "sliding_counter 0/1m", "concurrency 0 lease=1s"};
-    (void)unused;
     for (size_t i = 0; i < sizeof(closed) / sizeof(closed[0]); i++) {
         struct subject subject = subject_of(closed[i]);
         assert_true(is_valid(&subject, 0));
@@ -373,18 +364,4 @@ static void test_under_a_limit_of_0_nothing_is_kept(void **unused)
         assert_false(is_valid(&subject, YEAR));
         free(subject.words);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_state_that_is_reached_is_valid),
-        cmocka_unit_test(test_states_that_were_carried_over_are_valid),
-        cmocka_unit_test(test_flipped_bits_are_refused_or_harmless),
-        cmocka_unit_test(test_noise_is_refused_or_harmless),
-        cmocka_unit_test(test_states_from_the_future_are_refused),
-        cmocka_unit_test(test_what_no_use_can_have_made_is_refused),
-        cmocka_unit_test(test_under_a_limit_of_0_nothing_is_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,31 +92,27 @@ static void buckets_run_all(struct strict_options options, uint32_t runs)
 }
 
 /* Whatever is asked, no window holds more than N, and every denial has its form's reason. */
-static void test_never_over_and_never_denied_without_cause(void **unused)
+TEST(test_never_over_and_never_denied_without_cause)
 {
-    (void)unused;
     buckets_run_all((struct strict_options){.steps = 1200}, 12);
 }
 
 /* The same holds for callers whose clocks are behind. */
-static void test_stale_clocks_mint_nothing(void **unused)
+TEST(test_stale_clocks_mint_nothing)
 {
-    (void)unused;
     buckets_run_all((struct strict_options){.steps = 1200, .stale = true}, 8);
 }
 
 /* Refunds never let a window hold more than N, nor more buckets live than the state has. */
-static void test_refunds_never_over(void **unused)
+TEST(test_refunds_never_over)
 {
-    (void)unused;
     buckets_run_all((struct strict_options){.steps = 1200, .refunds = true}, 10);
     buckets_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true}, 8);
 }
 
 /* 500 uses at t = 0 are free again at W: not at W + O, as where a full bucket keeps its close. */
-static void test_a_full_bucket_comes_back_after_its_last_use(void **unused)
+TEST(test_a_full_bucket_comes_back_after_its_last_use)
 {
-    (void)unused;
     struct stint_quota quota = buckets_quota(500, 10 * NS_PER_MIN, NS_PER_MIN, 50);
     uint64_t state[BUCKETS_STATE_MAX / 8] = {0};
     for (int i = 0; i < 500; i++)
@@ -129,9 +125,8 @@ static void test_a_full_bucket_comes_back_after_its_last_use(void **unused)
 
 /* Uses at 0 and 59 s, one a minute at 1…9 min and 451 at 10 min fill the 20 buckets of the bound.
  */
-static void test_the_trace_that_reaches_twenty(void **unused)
+TEST(test_the_trace_that_reaches_twenty)
 {
-    (void)unused;
     struct stint_quota quota = buckets_quota(500, 10 * NS_PER_MIN, NS_PER_MIN, 50);
     assert_int_equal(quota.derived.max_buckets, 20);
     assert_int_equal(quota.derived.state_size, 16 + 8 * 20);
@@ -146,9 +141,8 @@ static void test_the_trace_that_reaches_twenty(void **unused)
 }
 
 /* A bucket that is first again because a newer one was emptied takes nothing more. */
-static void test_an_emptied_bucket_does_not_reopen_the_one_before(void **unused)
+TEST(test_an_emptied_bucket_does_not_reopen_the_one_before)
 {
-    (void)unused;
     struct stint_quota quota = buckets_quota(6, 10 * NS_PER_S, 10 * NS_PER_S, 2);
     uint64_t state[BUCKETS_STATE_MAX / 8] = {0};
     for (int turn = 0; turn < 20; turn++) {
@@ -160,9 +154,8 @@ static void test_an_emptied_bucket_does_not_reopen_the_one_before(void **unused)
 }
 
 /* A full state denies every cost until its instant, exactly, and is then new. */
-static void test_a_filled_state_denies_until_then(void **unused)
+TEST(test_a_filled_state_denies_until_then)
 {
-    (void)unused;
     uint64_t random = 5;
     for (size_t i = 0; i < BUCKETS_CASES; i++) {
         struct stint_quota quota =
@@ -191,9 +184,8 @@ static void test_a_filled_state_denies_until_then(void **unused)
 }
 
 /* The size follows the formula, and what is too wide or not exact is refused with its numbers. */
-static void test_sizes_and_refusals(void **unused)
+TEST(test_sizes_and_refusals)
 {
-    (void)unused;
     assert_int_equal(buckets_quota(100, NS_PER_MIN, NS_PER_S, 0).derived.max_buckets, 61);
     assert_int_equal(buckets_quota(100, NS_PER_MIN, 0, 7).derived.max_buckets, 15);
     assert_int_equal(buckets_quota(100, NS_PER_MIN, 9 * NS_PER_S, 7).derived.max_buckets, 21);
@@ -218,19 +210,4 @@ static void test_sizes_and_refusals(void **unused)
     assert_non_null(strstr(error.message, "count_slack of at most 512 fits"));
     quota.count_slack = 512;
     assert_int_equal(algorithm_buckets.check(&quota, &error), STINT_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_never_over_and_never_denied_without_cause),
-        cmocka_unit_test(test_stale_clocks_mint_nothing),
-        cmocka_unit_test(test_refunds_never_over),
-        cmocka_unit_test(test_a_full_bucket_comes_back_after_its_last_use),
-        cmocka_unit_test(test_the_trace_that_reaches_twenty),
-        cmocka_unit_test(test_an_emptied_bucket_does_not_reopen_the_one_before),
-        cmocka_unit_test(test_a_filled_state_denies_until_then),
-        cmocka_unit_test(test_sizes_and_refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

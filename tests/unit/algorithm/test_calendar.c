@@ -9,10 +9,9 @@
 #define LAST_NS (165 * 365 * DAY_NS)   /* 2134 */
 
 /* Each window begins where the last one ended, and holds its first and last instant. */
-static void test_windows_follow_each_other(void **unused)
+TEST(test_windows_follow_each_other)
 {
     static const int32_t offsets_s[] = {0, 3600, -19800, 86399, -86399};
-    (void)unused;
     for (int align = STINT_ALIGN_DAY; align <= STINT_ALIGN_YEAR; align++) {
         for (size_t i = 0; i < 5; i++) {
             int64_t at_ns = FIRST_NS;
@@ -31,10 +30,9 @@ static void test_windows_follow_each_other(void **unused)
 }
 
 /* Months and years have the lengths of the calendar, counted by its rule. */
-static void test_months_and_years_have_their_lengths(void **unused)
+TEST(test_months_and_years_have_their_lengths)
 {
     static const int month_days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    (void)unused;
     int64_t at_ns = 0;
     for (int year = 1970; year < 2130; year++) {
         bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -52,9 +50,8 @@ static void test_months_and_years_have_their_lengths(void **unused)
 }
 
 /* Weeks begin on Monday; days begin at midnight of the offset, before 1970 too. */
-static void test_weeks_begin_on_monday_and_days_at_midnight(void **unused)
+TEST(test_weeks_begin_on_monday_and_days_at_midnight)
 {
-    (void)unused;
     /* 1 January 1970 was a Thursday. */
     struct calendar_window week = calendar_window_of(STINT_ALIGN_WEEK, 0, 0);
     assert_int_equal(week.begin_ns, -3 * DAY_NS);
@@ -70,14 +67,4 @@ static void test_weeks_begin_on_monday_and_days_at_midnight(void **unused)
     assert_int_equal(y2000.end_ns - y2000.begin_ns, 366 * DAY_NS);
     struct calendar_window y2100 = calendar_window_of(STINT_ALIGN_YEAR, 0, 4107542400 * (int64_t)S);
     assert_int_equal(y2100.end_ns - y2100.begin_ns, 365 * DAY_NS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows_follow_each_other),
-        cmocka_unit_test(test_months_and_years_have_their_lengths),
-        cmocka_unit_test(test_weeks_begin_on_monday_and_days_at_midnight),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* concurrency against a plain list of holders, each with its deadline. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "unit/test.h"
 
 #include "algorithm/algorithm.h"
 
@@ -141,9 +135,8 @@ static void renew(struct concurrency_run *run)
 }
 
 /* Never more than N are held, and every hold, release, renewal and wait is what the list says. */
-static void test_like_a_list_of_holders(void **unused)
+TEST(test_like_a_list_of_holders)
 {
-    (void)unused;
     struct concurrency_run *run = malloc(sizeof(*run));
     assert_non_null(run);
     uint64_t denials = 0;
@@ -171,9 +164,8 @@ static void test_like_a_list_of_holders(void **unused)
 }
 
 /* A value that has ended or was given back never names a later holder, not even of one instant. */
-static void test_a_stale_value_names_nobody(void **unused)
+TEST(test_a_stale_value_names_nobody)
 {
-    (void)unused;
     struct stint_quota quota = concurrency_quota(1, 1000);
     uint64_t state[3] = {0}, values[100];
     uint32_t units;
@@ -189,9 +181,8 @@ static void test_a_stale_value_names_nobody(void **unused)
 }
 
 /* A crashed holder's place is free at its deadline, to the nanosecond. */
-static void test_a_lease_ends_by_itself(void **unused)
+TEST(test_a_lease_ends_by_itself)
 {
-    (void)unused;
     struct stint_quota quota = concurrency_quota(2, 1000);
     uint64_t state[4] = {0}, holder;
     struct stint_ask ask = {.now_ns = 50, .cost = 2};
@@ -206,9 +197,8 @@ static void test_a_lease_ends_by_itself(void **unused)
 }
 
 /* Places are given back by name only; a refund names nobody, and booking is for other quotas. */
-static void test_refund_and_book_do_nothing(void **unused)
+TEST(test_refund_and_book_do_nothing)
 {
-    (void)unused;
     struct stint_quota quota = concurrency_quota(2, 1000);
     uint64_t state[4] = {0}, before[4];
     struct stint_ask ask = {.now_ns = 50, .cost = 2};
@@ -225,9 +215,8 @@ static void test_refund_and_book_do_nothing(void **unused)
 }
 
 /* A full state denies every cost until its instant; what is held keeps its end in a new state. */
-static void test_fill_and_held(void **unused)
+TEST(test_fill_and_held)
 {
-    (void)unused;
     struct stint_quota quota = concurrency_quota(3, 1000);
     uint64_t state[5], holder;
     algorithm_concurrency.fill(&quota, state, 9000);
@@ -252,26 +241,12 @@ static void test_fill_and_held(void **unused)
 }
 
 /* More holders than fit 64 KiB are refused, with the size and what fits. */
-static void test_sizes_and_refusals(void **unused)
+TEST(test_sizes_and_refusals)
 {
-    (void)unused;
     assert_int_equal(concurrency_quota(10, 1000).derived.state_size, 96);
     struct stint_error error;
     struct stint_quota quota = {
         .algorithm = STINT_CONCURRENCY, .limit = 8191, .period_ns = 1000, .lease_ns = 1000};
     assert_int_equal(algorithm_concurrency.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "a limit of 8190"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_like_a_list_of_holders),
-        cmocka_unit_test(test_a_stale_value_names_nobody),
-        cmocka_unit_test(test_a_lease_ends_by_itself),
-        cmocka_unit_test(test_refund_and_book_do_nothing),
-        cmocka_unit_test(test_fill_and_held),
-        cmocka_unit_test(test_sizes_and_refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,8 @@
 #include "unit/asking.h"
 
 /* N fit in a window, N more in the next: 2N within one period, as explain says. */
-static void test_twice_the_limit_across_an_edge(void **unused)
+TEST(test_twice_the_limit_across_an_edge)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("fixed_window 100/1m");
     struct small_state state = {{0, 0}};
     assert_int_equal(drain(&quota, &state, MINUTE - 1), 100);
@@ -18,9 +17,8 @@ static void test_twice_the_limit_across_an_edge(void **unused)
 }
 
 /* Windows lie on the wall clock, also before 1970, where the epoch makes now a time then. */
-static void test_windows_lie_on_the_wall_clock(void **unused)
+TEST(test_windows_lie_on_the_wall_clock)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("fixed_window 5/1h");
     int64_t epochs_ns[] = {0, (int64_t)(1800 * S), -(int64_t)(900 * S), -(int64_t)(4500 * S)};
     uint64_t ends_s[] = {3600, 1800, 900, 900};
@@ -34,9 +32,8 @@ static void test_windows_lie_on_the_wall_clock(void **unused)
 }
 
 /* A month ends with the month, at the offset's midnight. */
-static void test_months_end_at_the_offsets_midnight(void **unused)
+TEST(test_months_end_at_the_offsets_midnight)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("fixed_window 1000/1mo align=calendar utc_offset=+01:00");
     struct small_state state = {{0, 0}};
     assert_int_equal(quota.period_ns, 28 * DAY);
@@ -47,13 +44,12 @@ static void test_months_end_at_the_offsets_midnight(void **unused)
 }
 
 /* The window of the first use lasts the period, whatever the grain its start is kept in. */
-static void test_first_use_windows_last_their_period(void **unused)
+TEST(test_first_use_windows_last_their_period)
 {
     static const char *const specs[] = {"fixed_window 10/1s align=first_use",
                                         "fixed_window 100000/1s align=first_use",
                                         "fixed_window 1000000/999999937ns align=first_use",
                                         "fixed_window 4294967295/1d align=first_use"};
-    (void)unused;
     uint64_t seed = 5;
     for (size_t i = 0; i < 4; i++) {
         struct stint_quota quota = quota_of(specs[i]);
@@ -72,11 +68,10 @@ static void test_first_use_windows_last_their_period(void **unused)
 }
 
 /* Units come back to the window they were granted in, and to no other. */
-static void test_refunds_go_to_their_own_window(void **unused)
+TEST(test_refunds_go_to_their_own_window)
 {
     static const char *const specs[] = {"fixed_window 10/1s", "fixed_window 10/1s align=first_use",
                                         "fixed_window 100000/1s align=first_use"};
-    (void)unused;
     for (size_t i = 0; i < 3; i++) {
         struct stint_quota quota = quota_of(specs[i]);
         struct small_state state = {{0, 0}};
@@ -95,9 +90,8 @@ static void test_refunds_go_to_their_own_window(void **unused)
 }
 
 /* Charging goes N into debt; the debt ends with the window. */
-static void test_debt_ends_with_the_window(void **unused)
+TEST(test_debt_ends_with_the_window)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("fixed_window 10/1s");
     struct small_state state = {{0, 0}};
     assert_int_equal(charge(&quota, &state, 0, 15).granted, 15);
@@ -110,9 +104,8 @@ static void test_debt_ends_with_the_window(void **unused)
 }
 
 /* A state that is later than now stays in force: an old clock opens no new window. */
-static void test_a_late_clock_opens_no_window(void **unused)
+TEST(test_a_late_clock_opens_no_window)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("fixed_window 10/1s");
     struct small_state state = {{0, 0}};
     assert_int_equal(take(&quota, &state, 5 * S, 9).granted, 9);
@@ -122,12 +115,11 @@ static void test_a_late_clock_opens_no_window(void **unused)
 }
 
 /* A filled state denies until its instant, and expires then or within two grains. */
-static void test_fill_denies_until_its_instant(void **unused)
+TEST(test_fill_denies_until_its_instant)
 {
     static const char *const specs[] = {
         "fixed_window 10/1s", "fixed_window 10/1s align=first_use", "fixed_window 1000000/1s",
         "fixed_window 1000000/1s align=first_use", "fixed_window 5/1mo align=calendar"};
-    (void)unused;
     uint64_t seed = 6;
     for (size_t i = 0; i < 5; i++) {
         struct stint_quota quota = quota_of(specs[i]);
@@ -150,11 +142,10 @@ static void test_fill_denies_until_its_instant(void **unused)
 }
 
 /* The ends of every range, and what a word cannot hold. */
-static void test_ends_of_ranges(void **unused)
+TEST(test_ends_of_ranges)
 {
     static const uint64_t nows_ns[] = {0, 1, 8 * YEAR, STINT_NOW_MAX};
     struct stint_error error;
-    (void)unused;
     struct stint_quota quota = quota_of("fixed_window 2/1s");
     for (size_t i = 0; i < 4; i++) {
         struct small_state state = {{0, 0}};
@@ -183,11 +174,10 @@ static void test_ends_of_ranges(void **unused)
 }
 
 /* On the wall clock a coarse grain rounds no end: it has one edge, and that is found. */
-static void test_counts_that_leave_few_bits_for_the_time(void **unused)
+TEST(test_counts_that_leave_few_bits_for_the_time)
 {
     static const char *const specs[] = {"fixed_window 1000000000/1s", "fixed_window 4294967295/1s",
                                         "fixed_window 4294967295/999999937ns"};
-    (void)unused;
     uint64_t seed = 7;
     for (size_t i = 0; i < 3; i++) {
         struct stint_quota quota = quota_of(specs[i]);
@@ -213,21 +203,4 @@ static void test_counts_that_leave_few_bits_for_the_time(void **unused)
             assert_int_equal(stint_state_expires_at(&quota, &state), end_ns);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_twice_the_limit_across_an_edge),
-        cmocka_unit_test(test_windows_lie_on_the_wall_clock),
-        cmocka_unit_test(test_months_end_at_the_offsets_midnight),
-        cmocka_unit_test(test_first_use_windows_last_their_period),
-        cmocka_unit_test(test_refunds_go_to_their_own_window),
-        cmocka_unit_test(test_debt_ends_with_the_window),
-        cmocka_unit_test(test_a_late_clock_opens_no_window),
-        cmocka_unit_test(test_fill_denies_until_its_instant),
-        cmocka_unit_test(test_ends_of_ranges),
-        cmocka_unit_test(test_counts_that_leave_few_bits_for_the_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "unit/asking.h"
 
 /* A bucket of three a minute answers as a transcript of it would read. */
-static void test_three_a_minute_reads_as_it_should(void **unused)
+TEST(test_three_a_minute_reads_as_it_should)
 {
     static const struct {
         uint64_t at_s, reset_s, retry_s;
@@ -13,7 +13,6 @@ static void test_three_a_minute_reads_as_it_should(void **unused)
         {1, 59, 19, STINT_DENY}, {5, 55, 15, STINT_DENY},  {10, 50, 10, STINT_DENY},
         {15, 45, 5, STINT_DENY}, {21, 59, 0, STINT_ALLOW}, {22, 58, 18, STINT_DENY},
     };
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 3/60s");
     struct small_state state = {{0, 0}};
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -47,9 +46,8 @@ static uint32_t drain_flawed(const struct stint_quota *quota, uint64_t *tat, uin
 }
 
 /* Exactly `burst` units fit at once, from new and after idling, where flawed forms admit more. */
-static void test_admits_the_burst_and_not_one_more(void **unused)
+TEST(test_admits_the_burst_and_not_one_more)
 {
-    (void)unused;
     for (uint32_t burst = 1; burst <= 20; burst++) {
         struct stint_quota quota = quota_of("gcra 10/1s");
         quota.burst = burst;
@@ -66,10 +64,9 @@ static void test_admits_the_burst_and_not_one_more(void **unused)
 }
 
 /* A rate that does not divide a second is never faster than it says; truncated intervals are. */
-static void test_no_rate_runs_fast(void **unused)
+TEST(test_no_rate_runs_fast)
 {
     static const uint32_t limits[] = {3, 7, 1000003, 30000001, 600000000, 1000000000, 2000000000};
-    (void)unused;
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         struct stint_quota quota = {
             .algorithm = STINT_GCRA, .limit = limits[i], .period_ns = S, .burst = limits[i]};
@@ -91,12 +88,11 @@ static void test_no_rate_runs_fast(void **unused)
 }
 
 /* Remaining is the exact quotient at every distance, though it is found without dividing. */
-static void test_remaining_is_the_exact_quotient(void **unused)
+TEST(test_remaining_is_the_exact_quotient)
 {
     static const char *const specs[] = {"gcra 1/1us", "gcra 7/1s burst=1000000",
                                         "gcra 4294967295/365d", "gcra 1/1s burst=100000000",
                                         "gcra 1000003/1m"};
-    (void)unused;
     uint64_t seed = 1;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         struct stint_quota quota = quota_of(specs[i]);
@@ -115,11 +111,10 @@ static void test_remaining_is_the_exact_quotient(void **unused)
 }
 
 /* retry_after is exact to the nanosecond, and a refusal leaves the state as it was. */
-static void test_waits_are_exact(void **unused)
+TEST(test_waits_are_exact)
 {
     static const char *const specs[] = {"gcra 3/60s", "gcra 7/1us burst=3", "gcra 1000003/1s",
                                         "gcra 1/3650d", "gcra 86401/1d burst=17"};
-    (void)unused;
     uint64_t seed = 2;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         struct stint_quota quota = quota_of(specs[i]);
@@ -137,9 +132,8 @@ static void test_waits_are_exact(void **unused)
 }
 
 /* Take 10, wait until all have flowed back, take 10, refund the first 10: nothing comes back. */
-static void test_a_refund_does_not_return_what_has_flowed_back(void **unused)
+TEST(test_a_refund_does_not_return_what_has_flowed_back)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 10/10s");
     struct small_state state = {{0, 0}};
     assert_int_equal(take(&quota, &state, 0, 10).granted, 10);
@@ -157,9 +151,8 @@ static void test_a_refund_does_not_return_what_has_flowed_back(void **unused)
 }
 
 /* A place that has not begun is its booker's: no other refund frees the time that it stands on. */
-static void test_a_refund_leaves_booked_places_alone(void **unused)
+TEST(test_a_refund_leaves_booked_places_alone)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 2/2s burst=1");
     struct stint_ask book = {.cost = 1, .verb = STINT_BOOK};
     struct small_state state = {{0, 0}};
@@ -179,9 +172,8 @@ static void test_a_refund_leaves_booked_places_alone(void **unused)
  * One TAT cannot tell when it was last used: the very same state may have to give a unit back to
  * whoever comes at once, and nothing to whoever comes a second late and says the same.
  */
-static void test_a_late_refund_gains_what_it_is_late(void **unused)
+TEST(test_a_late_refund_gains_what_it_is_late)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 2/2s");
     struct small_state at_once = {{0, 0}}, late = {{0, 0}};
     take(&quota, &at_once, 0, 2);
@@ -199,9 +191,8 @@ static void test_a_late_refund_gains_what_it_is_late(void **unused)
 }
 
 /* Nor does it tell under which quota a unit was granted: one that refilled faster, long since. */
-static void test_a_refund_over_a_change_gains_what_came_back(void **unused)
+TEST(test_a_refund_over_a_change_gains_what_came_back)
 {
-    (void)unused;
     struct stint_quota fast = quota_of("gcra 10/10s"), slow = quota_of("gcra 1/10s burst=10");
     struct small_state before = {{0, 0}}, state = {{0, 0}}, same = {{0, 0}};
     take(&fast, &before, 0, 10);
@@ -218,10 +209,9 @@ static void test_a_refund_over_a_change_gains_what_came_back(void **unused)
  * Whatever is taken and given back, honestly dated, the state is never better than if what was
  * given back had not been taken.
  */
-static void test_refunds_never_leave_less_than_without_the_grant(void **unused)
+TEST(test_refunds_never_leave_less_than_without_the_grant)
 {
     enum { N_GRANTS = 12 };
-    (void)unused;
     uint64_t seed = 3;
     for (int run = 0; run < 20000; run++) {
         struct stint_quota quota = quota_of(run % 2 ? "gcra 5/50us" : "gcra 4/30us burst=9");
@@ -259,9 +249,8 @@ static void test_refunds_never_leave_less_than_without_the_grant(void **unused)
 }
 
 /* Charging goes one capacity into debt and no further, and says how much. */
-static void test_charge_goes_one_capacity_into_debt(void **unused)
+TEST(test_charge_goes_one_capacity_into_debt)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 10/10s");
     struct small_state state = {{0, 0}};
     assert_int_equal(charge(&quota, &state, 5 * S, 14).granted, 14);
@@ -274,9 +263,8 @@ static void test_charge_goes_one_capacity_into_debt(void **unused)
 }
 
 /* With count_denied a refusal charges, so hammering never gets in; what never fits does not. */
-static void test_count_denied_charges_refusals(void **unused)
+TEST(test_count_denied_charges_refusals)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 1/1s burst=2 count_denied=true");
     struct small_state state = {{0, 0}};
     assert_int_equal(drain(&quota, &state, 0), 2);
@@ -288,9 +276,8 @@ static void test_count_denied_charges_refusals(void **unused)
 }
 
 /* A place in the future is charged now, starts when it would have been allowed, and can go back. */
-static void test_book_charges_a_place_in_the_future(void **unused)
+TEST(test_book_charges_a_place_in_the_future)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 1/1s burst=2");
     struct small_state state = {{0, 0}};
     struct stint_ask book = {.now_ns = 10 * S, .cost = 1, .verb = STINT_BOOK};
@@ -314,9 +301,8 @@ static void test_book_charges_a_place_in_the_future(void **unused)
 }
 
 /* A clock that runs backwards or jumps ahead neither mints units nor locks anybody out. */
-static void test_clocks_may_go_back(void **unused)
+TEST(test_clocks_may_go_back)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 100/1s burst=5");
     struct small_state state = {{0, 0}};
     uint64_t seed = 4, latest_ns = S, admitted = 0;
@@ -333,10 +319,9 @@ static void test_clocks_may_go_back(void **unused)
 }
 
 /* The ends of every range: now 0, 1 and the last, cost 0 and the greatest, a limit of 0. */
-static void test_ends_of_ranges(void **unused)
+TEST(test_ends_of_ranges)
 {
     static const uint64_t nows_ns[] = {0, 1, STINT_NOW_MAX};
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 5/1s");
     for (size_t i = 0; i < 3; i++) {
         struct small_state state = {{0, 0}};
@@ -360,10 +345,9 @@ static void test_ends_of_ranges(void **unused)
 }
 
 /* What 1/32 ns cannot express, or 8 years not hold, is refused with a reason. */
-static void test_refuses_what_it_cannot_keep(void **unused)
+TEST(test_refuses_what_it_cannot_keep)
 {
     struct stint_error error;
-    (void)unused;
     struct stint_quota fast = {.algorithm = STINT_GCRA, .limit = 600000000, .period_ns = S};
     assert_int_equal(stint_quota_check(&fast, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "1/32 ns"));
@@ -375,27 +359,4 @@ static void test_refuses_what_it_cannot_keep(void **unused)
     assert_int_equal(stint_quota_check(&deep, &error), STINT_OK);
     struct stint_quota exact = {.algorithm = STINT_GCRA, .limit = 1000000000, .period_ns = S};
     assert_int_equal(stint_quota_check(&exact, &error), STINT_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_three_a_minute_reads_as_it_should),
-        cmocka_unit_test(test_admits_the_burst_and_not_one_more),
-        cmocka_unit_test(test_no_rate_runs_fast),
-        cmocka_unit_test(test_remaining_is_the_exact_quotient),
-        cmocka_unit_test(test_waits_are_exact),
-        cmocka_unit_test(test_a_refund_does_not_return_what_has_flowed_back),
-        cmocka_unit_test(test_a_refund_leaves_booked_places_alone),
-        cmocka_unit_test(test_a_late_refund_gains_what_it_is_late),
-        cmocka_unit_test(test_a_refund_over_a_change_gains_what_came_back),
-        cmocka_unit_test(test_refunds_never_leave_less_than_without_the_grant),
-        cmocka_unit_test(test_charge_goes_one_capacity_into_debt),
-        cmocka_unit_test(test_count_denied_charges_refusals),
-        cmocka_unit_test(test_book_charges_a_place_in_the_future),
-        cmocka_unit_test(test_clocks_may_go_back),
-        cmocka_unit_test(test_ends_of_ranges),
-        cmocka_unit_test(test_refuses_what_it_cannot_keep),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,25 +49,22 @@ static void log_run_all(struct strict_options options, uint32_t runs)
 }
 
 /* It denies exactly what would make a window hold more than N, and nothing else. */
-static void test_exact(void **unused)
+TEST(test_exact)
 {
-    (void)unused;
     log_run_all((struct strict_options){.steps = 1200}, 12);
     log_run_all((struct strict_options){.steps = 1200, .stale = true}, 8);
 }
 
 /* Refunds by time take exactly the units named, and the log stays exact. */
-static void test_exact_after_refunds(void **unused)
+TEST(test_exact_after_refunds)
 {
-    (void)unused;
     log_run_all((struct strict_options){.steps = 1200, .refunds = true}, 10);
     log_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true}, 8);
 }
 
 /* Calls in the same nanosecond are all counted: a set of times would lose them. */
-static void test_one_nanosecond_holds_many(void **unused)
+TEST(test_one_nanosecond_holds_many)
 {
-    (void)unused;
     struct stint_quota quota = log_quota(100, NS_PER_S);
     uint64_t state[LOG_STATE_MAX / 8] = {0};
     struct stint_ask ask = {.now_ns = 12345, .cost = 1};
@@ -77,9 +74,8 @@ static void test_one_nanosecond_holds_many(void **unused)
 }
 
 /* A refund without a time counts as granted just now: the newest units come back. */
-static void test_a_refund_without_a_time_takes_the_newest(void **unused)
+TEST(test_a_refund_without_a_time_takes_the_newest)
 {
-    (void)unused;
     struct stint_quota quota = log_quota(4, 1000);
     uint64_t state[7] = {0};
     struct stint_ask ask = {.now_ns = 0, .cost = 2};
@@ -93,9 +89,8 @@ static void test_a_refund_without_a_time_takes_the_newest(void **unused)
 }
 
 /* Units of a time that is not in the log are not given back, however many others are. */
-static void test_a_refund_of_an_unknown_time_gives_nothing(void **unused)
+TEST(test_a_refund_of_an_unknown_time_gives_nothing)
 {
-    (void)unused;
     struct stint_quota quota = log_quota(4, 1000);
     uint64_t state[7] = {0};
     struct stint_ask ask = {.now_ns = 100, .cost = 4};
@@ -105,9 +100,8 @@ static void test_a_refund_of_an_unknown_time_gives_nothing(void **unused)
 }
 
 /* A booked place starts when the oldest die, in order, and not beyond what the caller will wait. */
-static void test_bookings_line_up(void **unused)
+TEST(test_bookings_line_up)
 {
-    (void)unused;
     struct stint_quota quota = log_quota(2, 1000);
     uint64_t state[5] = {0};
     struct stint_ask ask = {.now_ns = 100, .cost = 1, .at_ns = 5000, .verb = STINT_BOOK};
@@ -132,9 +126,8 @@ static void test_bookings_line_up(void **unused)
 }
 
 /* A cancelled place brings back the units it displaced: they still live. */
-static void test_a_cancelled_booking_frees_nothing_early(void **unused)
+TEST(test_a_cancelled_booking_frees_nothing_early)
 {
-    (void)unused;
     struct stint_quota quota = log_quota(1, 1000);
     uint64_t state[4] = {0}, before[4];
     struct stint_ask ask = {.now_ns = 0, .cost = 1};
@@ -172,9 +165,8 @@ static void check_every_window(const struct strict_model *model)
 }
 
 /* Takes, bookings and cancellings in any order never make a window hold more than N. */
-static void test_random_bookings_never_over(void **unused)
+TEST(test_random_bookings_never_over)
 {
-    (void)unused;
     struct strict_model *model = calloc(1, sizeof(*model));
     assert_non_null(model);
     uint64_t random = 11, cancelled = 0, booked = 0;
@@ -231,9 +223,8 @@ static void test_random_bookings_never_over(void **unused)
 }
 
 /* A full state denies every cost until its instant, exactly, and is then new. */
-static void test_a_filled_state_denies_until_then(void **unused)
+TEST(test_a_filled_state_denies_until_then)
 {
-    (void)unused;
     struct stint_quota quota = log_quota(40, 1000);
     uint64_t state[43];
     algorithm_log.fill(&quota, state, 5000);
@@ -247,30 +238,12 @@ static void test_a_filled_state_denies_until_then(void **unused)
 }
 
 /* A limit whose times do not fit 64 KiB is refused with its size and with what fits. */
-static void test_sizes_and_refusals(void **unused)
+TEST(test_sizes_and_refusals)
 {
-    (void)unused;
     assert_int_equal(log_quota(500, NS_PER_S).derived.state_size, 24 + 8 * 500);
     struct stint_error error;
     struct stint_quota quota = {.algorithm = STINT_LOG, .limit = 8190, .period_ns = NS_PER_S};
     assert_int_equal(algorithm_log.check(&quota, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.message, "65544 bytes"));
     assert_non_null(strstr(error.message, "a limit of 8189"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_exact_after_refunds),
-        cmocka_unit_test(test_one_nanosecond_holds_many),
-        cmocka_unit_test(test_a_refund_without_a_time_takes_the_newest),
-        cmocka_unit_test(test_a_refund_of_an_unknown_time_gives_nothing),
-        cmocka_unit_test(test_bookings_line_up),
-        cmocka_unit_test(test_a_cancelled_booking_frees_nothing_early),
-        cmocka_unit_test(test_random_bookings_never_over),
-        cmocka_unit_test(test_a_filled_state_denies_until_then),
-        cmocka_unit_test(test_sizes_and_refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,9 +29,8 @@ static void assert_refused(struct stint_quota quota, int code, const char *part)
 }
 
 /* Every default is filled in, and a checked quota passes unchanged. */
-static void test_defaults_are_filled_in_once(void **unused)
+TEST(test_defaults_are_filled_in_once)
 {
-    (void)unused;
     for (int algorithm = 1; algorithm <= N_ALGORITHMS; algorithm++) {
         struct stint_quota quota = plain(algorithm);
         assert_int_equal(stint_quota_check(&quota, NULL), STINT_OK);
@@ -49,9 +48,8 @@ static void test_defaults_are_filled_in_once(void **unused)
 }
 
 /* Whatever lies in the padding of a caller's struct, equal quotas are equal bytes. */
-static void test_equal_quotas_are_equal_bytes(void **unused)
+TEST(test_equal_quotas_are_equal_bytes)
 {
-    (void)unused;
     struct stint_quota a = plain(STINT_GCRA), b = a;
     memset(&b.derived, 0xa5, sizeof(b.derived));
     memset(b.pad, 0xa5, sizeof(b.pad));
@@ -61,9 +59,8 @@ static void test_equal_quotas_are_equal_bytes(void **unused)
 }
 
 /* A limit of 0 is a quota of every algorithm: it denies all but nothing. */
-static void test_a_limit_of_0_denies_every_cost(void **unused)
+TEST(test_a_limit_of_0_denies_every_cost)
 {
-    (void)unused;
     for (int algorithm = 1; algorithm <= N_ALGORITHMS; algorithm++) {
         _Alignas(16) uint64_t bytes[512] = {0};
         struct stint_quota quota = plain(algorithm);
@@ -86,9 +83,8 @@ static void test_a_limit_of_0_denies_every_cost(void **unused)
 }
 
 /* Periods from 1 us to 10 years, and nothing else. */
-static void test_periods_have_a_range(void **unused)
+TEST(test_periods_have_a_range)
 {
-    (void)unused;
     struct stint_quota quota = {.algorithm = STINT_GCRA, .limit = 1};
     assert_refused(quota, STINT_E_RANGE, "period");
     quota.period_ns = US - 1;
@@ -107,9 +103,8 @@ static void test_periods_have_a_range(void **unused)
 }
 
 /* An option of one algorithm is refused by all others, and named. */
-static void test_options_belong_to_their_algorithm(void **unused)
+TEST(test_options_belong_to_their_algorithm)
 {
-    (void)unused;
     for (int algorithm = 1; algorithm <= N_ALGORITHMS; algorithm++) {
         struct stint_quota quota = plain(algorithm);
         quota.burst = 5;
@@ -146,9 +141,8 @@ static void test_options_belong_to_their_algorithm(void **unused)
 }
 
 /* Numbers that name nothing, and values out of their range, are refused. */
-static void test_values_have_ranges(void **unused)
+TEST(test_values_have_ranges)
 {
-    (void)unused;
     struct stint_quota quota = plain(STINT_FIXED_WINDOW);
     quota.algorithm = 8;
     assert_refused(quota, STINT_E_RANGE, "algorithm");
@@ -185,7 +179,7 @@ static void test_values_have_ranges(void **unused)
 }
 
 /* The most in any window, by the table of the algorithms. */
-static void test_the_most_in_any_window(void **unused)
+TEST(test_the_most_in_any_window)
 {
     static const struct {
         const char *spec;
@@ -207,21 +201,6 @@ static void test_the_most_in_any_window(void **unused)
         struct stint_quota quota = quota_of(lines[i].spec);
         assert_int_equal(stint_max_in_any_window(&quota), lines[i].most);
     }
-    (void)unused;
     assert_null(stint_algorithm_name(0));
     assert_null(stint_algorithm_name(8));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults_are_filled_in_once),
-        cmocka_unit_test(test_equal_quotas_are_equal_bytes),
-        cmocka_unit_test(test_a_limit_of_0_denies_every_cost),
-        cmocka_unit_test(test_periods_have_a_range),
-        cmocka_unit_test(test_options_belong_to_their_algorithm),
-        cmocka_unit_test(test_values_have_ranges),
-        cmocka_unit_test(test_the_most_in_any_window),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

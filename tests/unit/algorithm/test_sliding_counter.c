@@ -3,9 +3,8 @@
 #include "unit/asking.h"
 
 /* Weighting the last window by the time elapsed admits 2N across an edge; by the rest, not. */
-static void test_the_last_window_weighs_what_is_left_of_it(void **unused)
+TEST(test_the_last_window_weighs_what_is_left_of_it)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("sliding_counter 100/1m");
     struct small_state state = {{0, 0}};
     assert_int_equal(drain(&quota, &state, MINUTE - 1), 100);
@@ -17,9 +16,8 @@ static void test_the_last_window_weighs_what_is_left_of_it(void **unused)
 }
 
 /* A client at twice its limit still gets the limit; counting before asking starves it. */
-static void test_refusals_do_not_starve(void **unused)
+TEST(test_refusals_do_not_starve)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("sliding_counter 100/1m");
     struct small_state state = {{0, 0}};
     uint64_t step_ns = MINUTE / 200, granted = 0, starved = 0;
@@ -39,9 +37,8 @@ static void test_refusals_do_not_starve(void **unused)
 }
 
 /* The most in any window is 2N - 1, by taking each unit at the first instant that allows it. */
-static void test_reaches_twice_the_limit_less_one(void **unused)
+TEST(test_reaches_twice_the_limit_less_one)
 {
-    (void)unused;
     for (uint32_t limit = 1; limit <= 60; limit++) {
         struct stint_quota quota = {
             .algorithm = STINT_SLIDING_COUNTER, .limit = limit, .period_ns = MINUTE};
@@ -61,12 +58,11 @@ static void test_reaches_twice_the_limit_less_one(void **unused)
 }
 
 /* Waits are exact in this window, into the next, and into the one after. */
-static void test_waits_are_exact(void **unused)
+TEST(test_waits_are_exact)
 {
     static const char *const specs[] = {"sliding_counter 1/1us", "sliding_counter 7/1009ns",
                                         "sliding_counter 100/1m", "sliding_counter 4294967295/1d",
                                         "sliding_counter 3/3650d"};
-    (void)unused;
     uint64_t seed = 7;
     for (size_t i = 0; i < 5; i++) {
         struct stint_quota quota = quota_of(specs[i]);
@@ -93,9 +89,8 @@ static void test_waits_are_exact(void **unused)
 }
 
 /* Units go back to the window in which they were granted, this or the last. */
-static void test_refunds_go_to_their_own_window(void **unused)
+TEST(test_refunds_go_to_their_own_window)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("sliding_counter 10/10s");
     struct small_state state = {{0, 0}};
     take(&quota, &state, 5 * S, 10);
@@ -109,9 +104,8 @@ static void test_refunds_go_to_their_own_window(void **unused)
 }
 
 /* Charging stops where the estimate is twice the limit. */
-static void test_charge_goes_one_capacity_into_debt(void **unused)
+TEST(test_charge_goes_one_capacity_into_debt)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("sliding_counter 10/10s");
     struct small_state state = {{0, 0}};
     assert_int_equal(charge(&quota, &state, 0, 100).granted, 20);
@@ -121,9 +115,8 @@ static void test_charge_goes_one_capacity_into_debt(void **unused)
 }
 
 /* A clock that runs late is taken to be at the beginning of the state's window. */
-static void test_a_late_clock_frees_nothing(void **unused)
+TEST(test_a_late_clock_frees_nothing)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("sliding_counter 10/10s");
     struct small_state state = {{0, 0}};
     take(&quota, &state, 95 * S, 10);
@@ -133,11 +126,10 @@ static void test_a_late_clock_frees_nothing(void **unused)
 }
 
 /* A filled state denies until its instant, and expires in that window or the next. */
-static void test_fill_denies_until_its_instant(void **unused)
+TEST(test_fill_denies_until_its_instant)
 {
     static const char *const specs[] = {"sliding_counter 1/1s", "sliding_counter 10/1s",
                                         "sliding_counter 4294967295/1m"};
-    (void)unused;
     uint64_t seed = 8;
     for (size_t i = 0; i < 3; i++) {
         struct stint_quota quota = quota_of(specs[i]);
@@ -158,11 +150,10 @@ static void test_fill_denies_until_its_instant(void **unused)
 }
 
 /* The ends of every range, and what 16 bytes cannot hold. */
-static void test_ends_of_ranges(void **unused)
+TEST(test_ends_of_ranges)
 {
     static const uint64_t nows_ns[] = {0, 1, 8 * YEAR, STINT_NOW_MAX};
     struct stint_error error;
-    (void)unused;
     struct stint_quota quota = quota_of("sliding_counter 10/1s");
     for (size_t i = 0; i < 4; i++) {
         struct small_state state = {{0, 0}};
@@ -183,20 +174,4 @@ static void test_ends_of_ranges(void **unused)
     assert_non_null(strstr(error.message, "16 bytes"));
     fast.limit = 1 << 29;
     assert_int_equal(stint_quota_check(&fast, &error), STINT_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_last_window_weighs_what_is_left_of_it),
-        cmocka_unit_test(test_refusals_do_not_starve),
-        cmocka_unit_test(test_reaches_twice_the_limit_less_one),
-        cmocka_unit_test(test_waits_are_exact),
-        cmocka_unit_test(test_refunds_go_to_their_own_window),
-        cmocka_unit_test(test_charge_goes_one_capacity_into_debt),
-        cmocka_unit_test(test_a_late_clock_frees_nothing),
-        cmocka_unit_test(test_fill_denies_until_its_instant),
-        cmocka_unit_test(test_ends_of_ranges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

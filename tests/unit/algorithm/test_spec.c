@@ -22,7 +22,7 @@ static void assert_error(const char *spec, int code, const char *part)
 }
 
 /* Each SPEC, written and read again, is the same quota to the byte. */
-static void test_what_is_written_reads_back(void **unused)
+TEST(test_what_is_written_reads_back)
 {
     static const char *const specs[] = {
         "100/60s",
@@ -46,7 +46,6 @@ static void test_what_is_written_reads_back(void **unused)
         "concurrency 1 lease=1h when_full=evict",
         "\t sliding_window_log  9/1001ns ",
     };
-    (void)unused;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         char text[256];
         struct stint_quota quota = quota_of(specs[i]);
@@ -62,9 +61,8 @@ static void test_what_is_written_reads_back(void **unused)
 }
 
 /* Random quotas of every shape, too. */
-static void test_random_quotas_read_back(void **unused)
+TEST(test_random_quotas_read_back)
 {
-    (void)unused;
     uint64_t seed = 9;
     size_t kept = 0;
     for (int turn = 0; turn < 20000; turn++) {
@@ -98,9 +96,8 @@ static void test_random_quotas_read_back(void **unused)
 }
 
 /* Names from elsewhere mean ours. */
-static void test_other_systems_names_are_known(void **unused)
+TEST(test_other_systems_names_are_known)
 {
-    (void)unused;
     assert_int_equal(quota_of("100/60s").algorithm, STINT_WINDOW);
     assert_int_equal(quota_of("token_bucket 1/1s").algorithm, STINT_GCRA);
     assert_int_equal(quota_of("leaky_bucket 1/1s").algorithm, STINT_GCRA);
@@ -110,9 +107,8 @@ static void test_other_systems_names_are_known(void **unused)
 }
 
 /* A mistake is named by its column, with what was expected and the name that was meant. */
-static void test_mistakes_are_named_with_their_place(void **unused)
+TEST(test_mistakes_are_named_with_their_place)
 {
-    (void)unused;
     assert_error("", STINT_E_SYNTAX, "column 1: expected LIMIT/PERIOD");
     assert_error("widnow 1/1s", STINT_E_SYNTAX, "did you mean \"window\"?");
     assert_error("tokenbucket 1/1s", STINT_E_SYNTAX, "did you mean \"token_bucket\"?");
@@ -152,7 +148,7 @@ static void test_mistakes_are_named_with_their_place(void **unused)
 }
 
 /* Durations are exact decimals from greater to smaller units, and nothing is cut off. */
-static void test_durations_are_exact(void **unused)
+TEST(test_durations_are_exact)
 {
     static const struct {
         const char *text;
@@ -190,7 +186,6 @@ static void test_durations_are_exact(void **unused)
         {"1.0000000000000000000s", STINT_E_RANGE, 0},
         {"1mo", STINT_E_SYNTAX, 0},
     };
-    (void)unused;
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         uint64_t ns;
         int code = spec_parse_duration(span_of_text(lines[i].text), &ns);
@@ -206,16 +201,4 @@ static void test_durations_are_exact(void **unused)
         assert_int_equal(spec_parse_duration(span_of(text, buf.len), &again), STINT_OK);
         assert_int_equal(again, ns);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_written_reads_back),
-        cmocka_unit_test(test_random_quotas_read_back),
-        cmocka_unit_test(test_other_systems_names_are_known),
-        cmocka_unit_test(test_mistakes_are_named_with_their_place),
-        cmocka_unit_test(test_durations_are_exact),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

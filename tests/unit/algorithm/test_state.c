@@ -30,10 +30,9 @@ static struct stint_decision ask(const struct stint_quota *quota, struct state *
 }
 
 /* A new state has the units free that `initial` says, and all of them without it. */
-static void test_a_new_state_has_its_initial_units(void **unused)
+TEST(test_a_new_state_has_its_initial_units)
 {
     static struct state state;
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct stint_quota quota = quota_of(specs[i]);
         for (uint32_t initial = 0; initial <= 20; initial += 5) {
@@ -55,10 +54,9 @@ static void test_a_new_state_has_its_initial_units(void **unused)
 }
 
 /* A state is dead at expires_at and not before; a new one is dead from the beginning. */
-static void test_states_die_when_they_say(void **unused)
+TEST(test_states_die_when_they_say)
 {
     static struct state state, copy;
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct stint_quota quota = quota_of(specs[i]);
         stint_state_init(&quota, state.bytes, 0);
@@ -73,10 +71,9 @@ static void test_states_die_when_they_say(void **unused)
 }
 
 /* A filled state is full until its instant, whatever comes before; gcra owes until then. */
-static void test_filled_states_deny(void **unused)
+TEST(test_filled_states_deny)
 {
     static struct state state;
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct stint_quota quota = quota_of(specs[i]);
         stint_state_init(&quota, state.bytes, 0);
@@ -99,10 +96,9 @@ static void test_filled_states_deny(void **unused)
  * From any algorithm to any other, what is held now stays held, up to the new limit. A window may
  * date its units up to a slot too late; to a bucket that refills all the time, that is 2 units.
  */
-static void test_what_is_held_is_carried_over(void **unused)
+TEST(test_what_is_held_is_carried_over)
 {
     static struct state from_state, to_state;
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         for (size_t j = 0; j < N_SPECS; j++) {
             for (uint32_t held = 0; held <= 20; held += 4) {
@@ -121,11 +117,10 @@ static void test_what_is_held_is_carried_over(void **unused)
 }
 
 /* A lower limit holds at once, a higher one is there at once, and debt is not carried. */
-static void test_limits_change_at_once(void **unused)
+TEST(test_limits_change_at_once)
 {
     struct small_state state = {{0, 0}}, lowered, raised;
     static const char *const names[] = {"gcra", "fixed_window", "sliding_counter"};
-    (void)unused;
     for (size_t i = 0; i < 3; i++) {
         char spec[64];
         struct stint_quota quotas[3];
@@ -149,7 +144,7 @@ static void test_limits_change_at_once(void **unused)
  * What is over at a change is not carried, so whoever comes late after it is decided as at the
  * change: else the units of before and his would be one period's, and only his were counted.
  */
-static void test_a_change_keeps_the_time(void **unused)
+TEST(test_a_change_keeps_the_time)
 {
     static const char *const tens[] = {"window 10/10s",
                                        "window 10/10s resolution=10",
@@ -162,7 +157,6 @@ static void test_a_change_keeps_the_time(void **unused)
                                        "sliding_counter 10/10s"};
     static const size_t n = sizeof(tens) / sizeof(tens[0]);
     static struct state from_state, to_state;
-    (void)unused;
     for (size_t i = 0; i < n * n; i++) {
         struct stint_quota from = quota_of(tens[i / n]), to = quota_of(tens[i % n]);
         if (i / n == i % n)
@@ -185,11 +179,10 @@ static void test_a_change_keeps_the_time(void **unused)
  * What a lower limit cut off is still used under a strict quota that is raised again. The others
  * hold no more than their limit, so there it is free.
  */
-static void test_changes_add_what_they_raise(void **unused)
+TEST(test_changes_add_what_they_raise)
 {
     static const char *const names[] = {"window", "log", "fixed_window", "sliding_counter"};
     static struct state one, other;
-    (void)unused;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char spec[64];
         struct stint_quota quotas[2];
@@ -209,10 +202,9 @@ static void test_changes_add_what_they_raise(void **unused)
 }
 
 /* The same quota under another name or policy keeps the very bits. */
-static void test_a_change_of_name_changes_no_state(void **unused)
+TEST(test_a_change_of_name_changes_no_state)
 {
     static struct state from_state, to_state;
-    (void)unused;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct stint_quota from = quota_of(specs[i]), to = from;
         to.rule = 77;
@@ -226,10 +218,9 @@ static void test_a_change_of_name_changes_no_state(void **unused)
 }
 
 /* Places are held, given back once, and free again when the lease ends. */
-static void test_places_are_held_and_given_back(void **unused)
+TEST(test_places_are_held_and_given_back)
 {
     static struct state state;
-    (void)unused;
     struct stint_quota quota = quota_of("concurrency 2 lease=30s");
     uint64_t first, second, third;
     stint_state_init(&quota, state.bytes, 0);
@@ -247,20 +238,4 @@ static void test_places_are_held_and_given_back(void **unused)
     assert_int_equal(stint_state_release(&quota, state.bytes, 40 * S, second), STINT_OK);
     assert_int_equal(stint_state_hold(&quota, state.bytes, STINT_NOW_MAX + 1, 1, &third).outcome,
                      STINT_NEVER);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_new_state_has_its_initial_units),
-        cmocka_unit_test(test_states_die_when_they_say),
-        cmocka_unit_test(test_filled_states_deny),
-        cmocka_unit_test(test_what_is_held_is_carried_over),
-        cmocka_unit_test(test_limits_change_at_once),
-        cmocka_unit_test(test_a_change_keeps_the_time),
-        cmocka_unit_test(test_changes_add_what_they_raise),
-        cmocka_unit_test(test_a_change_of_name_changes_no_state),
-        cmocka_unit_test(test_places_are_held_and_given_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

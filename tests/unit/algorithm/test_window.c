@@ -99,31 +99,27 @@ static void window_run_all(struct strict_options options, uint32_t runs)
 }
 
 /* Whatever is asked, no window holds more than N, and every denial has its reason. */
-static void test_never_over_and_never_denied_without_cause(void **unused)
+TEST(test_never_over_and_never_denied_without_cause)
 {
-    (void)unused;
     window_run_all((struct strict_options){.steps = 1200}, 12);
 }
 
 /* The same holds for callers whose clocks are behind. */
-static void test_stale_clocks_mint_nothing(void **unused)
+TEST(test_stale_clocks_mint_nothing)
 {
-    (void)unused;
     window_run_all((struct strict_options){.steps = 1200, .stale = true}, 8);
 }
 
 /* Refunds, of old and of new uses, never let a window hold more than N units in use. */
-static void test_refunds_never_over(void **unused)
+TEST(test_refunds_never_over)
 {
-    (void)unused;
     window_run_all((struct strict_options){.steps = 1200, .refunds = true}, 8);
     window_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true}, 6);
 }
 
 /* Who writes N gets N at once: for every resolution, and whether or not q divides N. */
-static void test_exactly_n_units_fit(void **unused)
+TEST(test_exactly_n_units_fit)
 {
-    (void)unused;
     uint64_t random = 7;
     for (uint32_t resolution = 10; resolution <= 24; resolution++) {
         for (uint32_t limit = 1; limit <= 700; limit++) {
@@ -146,9 +142,8 @@ static void test_exactly_n_units_fit(void **unused)
 }
 
 /* A slot's units come back M+1 slots later, to the nanosecond, also where M does not divide W. */
-static void test_a_slot_comes_back_at_its_end(void **unused)
+TEST(test_a_slot_comes_back_at_its_end)
 {
-    (void)unused;
     struct stint_quota quota = window_quota(12, 1000 * NS_PER_S, 12);
     uint64_t state[2] = {0};
     /* Slot 2 begins at 166.6… s; it ends at 250 s, and W after that its units are free. */
@@ -163,9 +158,8 @@ static void test_a_slot_comes_back_at_its_end(void **unused)
 }
 
 /* A bunch in use goes along with its latest use, so no unit is charged before it was taken. */
-static void test_the_bunch_in_use_moves_along(void **unused)
+TEST(test_the_bunch_in_use_moves_along)
 {
-    (void)unused;
     struct stint_quota quota = window_quota(240, 24 * NS_PER_HOUR, 24);
     uint64_t state[2] = {0};
     for (uint64_t hour = 0; hour < 9; hour++)
@@ -178,9 +172,8 @@ static void test_the_bunch_in_use_moves_along(void **unused)
 }
 
 /* A full state denies every cost until its instant and is then new, wherever that lies. */
-static void test_a_filled_state_denies_until_then(void **unused)
+TEST(test_a_filled_state_denies_until_then)
 {
-    (void)unused;
     uint64_t random = 99;
     for (size_t i = 0; i < WINDOW_CASES; i++) {
         struct stint_quota quota = window_quota(window_cases[i].limit, window_cases[i].period_ns,
@@ -209,9 +202,8 @@ static void test_a_filled_state_denies_until_then(void **unused)
 }
 
 /* An instant that no time reaches denies at every time there is. */
-static void test_a_fill_beyond_all_time_denies_always(void **unused)
+TEST(test_a_fill_beyond_all_time_denies_always)
 {
-    (void)unused;
     struct stint_quota quota = window_quota(100, 10 * NS_PER_YEAR, 24);
     uint64_t state[2];
     algorithm_window.fill(&quota, state, UINT64_MAX);
@@ -221,9 +213,8 @@ static void test_a_fill_beyond_all_time_denies_always(void **unused)
 }
 
 /* A use older than all that is recorded gives nothing back: what is left belongs to others. */
-static void test_a_expired_use_is_not_refunded(void **unused)
+TEST(test_a_expired_use_is_not_refunded)
 {
-    (void)unused;
     struct stint_quota quota = window_quota(24, 24 * NS_PER_S, 24);
     uint64_t state[2] = {0};
     window_do(&quota, state, STINT_TAKE, 0, 10);
@@ -235,9 +226,8 @@ static void test_a_expired_use_is_not_refunded(void **unused)
 }
 
 /* A part of a bunch comes back only while the bunch in use is the one the grant was made in. */
-static void test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use(void **unused)
+TEST(test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use)
 {
-    (void)unused;
     struct stint_quota quota = window_quota(240, 24 * NS_PER_S, 24);
     uint64_t state[2] = {0};
     window_do(&quota, state, STINT_TAKE, 0, 14);           /* a whole bunch and 4 of the next */
@@ -257,9 +247,8 @@ static void test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use(void **un
 }
 
 /* The default is 24 slots, 16 where the limit is large or the period short; 12 take 8 bytes. */
-static void test_defaults_and_sizes(void **unused)
+TEST(test_defaults_and_sizes)
 {
-    (void)unused;
     assert_int_equal(window_quota(393216, 2 * NS_PER_MS, 0).resolution, 24);
     assert_int_equal(window_quota(393217, NS_PER_HOUR, 0).resolution, 16);
     assert_int_equal(window_quota(100, 2 * NS_PER_MS - 1, 0).resolution, 16);
@@ -270,9 +259,8 @@ static void test_defaults_and_sizes(void **unused)
 }
 
 /* What does not fit is refused with its numbers and with what would fit. */
-static void test_what_does_not_fit_is_refused(void **unused)
+TEST(test_what_does_not_fit_is_refused)
 {
-    (void)unused;
     struct stint_error error;
     struct stint_quota quota = {
         .algorithm = STINT_WINDOW, .limit = 1000000, .period_ns = NS_PER_S, .resolution = 12};
@@ -295,9 +283,8 @@ static void test_what_does_not_fit_is_refused(void **unused)
 }
 
 /* No quota that is accepted has slot numbers past half their range in 20 years. */
-static void test_slot_numbers_outlive_the_table(void **unused)
+TEST(test_slot_numbers_outlive_the_table)
 {
-    (void)unused;
     uint64_t random = 3, accepted = 0;
     for (int turn = 0; turn < 200000; turn++) {
         unsigned limit_bits = 1 + (unsigned)strict_below(&random, 32);
@@ -318,24 +305,4 @@ static void test_slot_numbers_outlive_the_table(void **unused)
         assert_true(bits <= (quota.derived.state_size == 8 ? 64 : 112));
     }
     assert_true(accepted > 20000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exactly_n_units_fit),
-        cmocka_unit_test(test_a_slot_comes_back_at_its_end),
-        cmocka_unit_test(test_the_bunch_in_use_moves_along),
-        cmocka_unit_test(test_never_over_and_never_denied_without_cause),
-        cmocka_unit_test(test_stale_clocks_mint_nothing),
-        cmocka_unit_test(test_refunds_never_over),
-        cmocka_unit_test(test_a_expired_use_is_not_refunded),
-        cmocka_unit_test(test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use),
-        cmocka_unit_test(test_a_filled_state_denies_until_then),
-        cmocka_unit_test(test_a_fill_beyond_all_time_denies_always),
-        cmocka_unit_test(test_defaults_and_sizes),
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
-        cmocka_unit_test(test_slot_numbers_outlive_the_table),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

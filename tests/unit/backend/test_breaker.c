@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The circuit breaker in virtual time: when it opens, whom it probes with, and when it closes. */
+#include "unit/test.h"
+
 #include "backend/breaker.h"
 
 #include "base/ns.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #define MS NS_PER_MS
 
@@ -23,9 +19,8 @@ static void fail_times(struct breaker *breaker, int times, uint64_t now_ns)
     }
 }
 
-static void failures_in_a_row_open_it(void **state)
+TEST(failures_in_a_row_open_it)
 {
-    (void)state;
     struct breaker breaker;
     breaker_init(&breaker, &options);
     fail_times(&breaker, 2, 0);
@@ -38,9 +33,8 @@ static void failures_in_a_row_open_it(void **state)
     assert_int_equal(breaker_ask(&breaker, 107 * MS), BREAKER_PROBE);
 }
 
-static void rows_of_failures_beside_what_goes_well_do_not_open_it(void **state)
+TEST(rows_of_failures_beside_what_goes_well_do_not_open_it)
 {
-    (void)state;
     struct breaker breaker;
     struct breaker_options patient = options;
     patient.quiet_ns = 50 * MS;
@@ -62,9 +56,8 @@ static void rows_of_failures_beside_what_goes_well_do_not_open_it(void **state)
     assert_int_equal(breaker.state, BREAKER_OPEN);
 }
 
-static void one_probe_at_a_time_closes_it(void **state)
+TEST(one_probe_at_a_time_closes_it)
 {
-    (void)state;
     struct breaker breaker;
     breaker_init(&breaker, &options);
     fail_times(&breaker, 3, 0);
@@ -79,9 +72,8 @@ static void one_probe_at_a_time_closes_it(void **state)
     assert_int_equal(breaker.state, BREAKER_CLOSED);
 }
 
-static void a_failed_probe_opens_it_for_longer_up_to_a_limit(void **state)
+TEST(a_failed_probe_opens_it_for_longer_up_to_a_limit)
 {
-    (void)state;
     struct breaker breaker;
     uint64_t now_ns = 0;
     static const uint64_t waits_ms[] = {100, 200, 300, 300};
@@ -102,9 +94,8 @@ static void a_failed_probe_opens_it_for_longer_up_to_a_limit(void **state)
     assert_int_equal(breaker_ask(&breaker, now_ns + 100 * MS), BREAKER_PROBE);
 }
 
-static void those_who_passed_before_it_opened_move_nothing(void **state)
+TEST(those_who_passed_before_it_opened_move_nothing)
 {
-    (void)state;
     struct breaker breaker;
     breaker_init(&breaker, &options);
     fail_times(&breaker, 3, 0);
@@ -116,9 +107,8 @@ static void those_who_passed_before_it_opened_move_nothing(void **state)
     assert_true(breaker.is_probing);
 }
 
-static void a_probe_of_which_nothing_is_heard_makes_space_for_another(void **state)
+TEST(a_probe_of_which_nothing_is_heard_makes_space_for_another)
 {
-    (void)state;
     struct breaker breaker;
     breaker_init(&breaker, &options);
     fail_times(&breaker, 3, 0);
@@ -129,17 +119,4 @@ static void a_probe_of_which_nothing_is_heard_makes_space_for_another(void **sta
     assert_int_equal(breaker_ask(&breaker, 100 * MS), BREAKER_PROBE);
     breaker_tell(&breaker, BREAKER_PROBE, false, 100 * MS);
     assert_int_equal(breaker.state, BREAKER_OPEN);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failures_in_a_row_open_it),
-        cmocka_unit_test(rows_of_failures_beside_what_goes_well_do_not_open_it),
-        cmocka_unit_test(one_probe_at_a_time_closes_it),
-        cmocka_unit_test(a_failed_probe_opens_it_for_longer_up_to_a_limit),
-        cmocka_unit_test(those_who_passed_before_it_opened_move_nothing),
-        cmocka_unit_test(a_probe_of_which_nothing_is_heard_makes_space_for_another),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Breakers of several servers in virtual time: who is shut off, and what is told of all. */
+#include "unit/test.h"
+
 #include "backend/breakers.h"
 
 #include "base/ns.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #define MS NS_PER_MS
 #define A 1u
@@ -34,9 +30,8 @@ static void ask_times(struct breakers *breakers, int times, uint64_t servers, ui
         ask(breakers, servers, failed, now_ns);
 }
 
-static void a_server_that_fails_is_shut_off_and_no_other(void **state)
+TEST(a_server_that_fails_is_shut_off_and_no_other)
 {
-    (void)state;
     struct breakers breakers;
     breakers_init(&breakers, &options);
     ask_times(&breakers, 3, B, B, 10 * MS);
@@ -55,9 +50,8 @@ static void a_server_that_fails_is_shut_off_and_no_other(void **state)
     assert_int_equal(breakers_state(&breakers), BREAKER_CLOSED);
 }
 
-static void of_a_list_those_fail_that_failed(void **state)
+TEST(of_a_list_those_fail_that_failed)
 {
-    (void)state;
     struct breakers breakers;
     breakers_init(&breakers, &options);
     ask_times(&breakers, 3, A | B | C, B, 10 * MS);
@@ -68,9 +62,8 @@ static void of_a_list_those_fail_that_failed(void **state)
     assert_int_equal(breakers_stopped(&breakers, 11 * MS), B);
 }
 
-static void a_store_is_unavailable_when_nothing_goes_well_any_more(void **state)
+TEST(a_store_is_unavailable_when_nothing_goes_well_any_more)
 {
-    (void)state;
     struct breakers breakers;
     breakers_init(&breakers, &options);
     assert_true(breakers_failing_since(&breakers, 0) == 0);
@@ -92,9 +85,8 @@ static void a_store_is_unavailable_when_nothing_goes_well_any_more(void **state)
     assert_true(breakers_failing_since(&breakers, 0) == 0);
 }
 
-static void a_server_that_nobody_asks_any_more_is_forgotten(void **state)
+TEST(a_server_that_nobody_asks_any_more_is_forgotten)
 {
-    (void)state;
     struct breakers breakers;
     breakers_init(&breakers, &options);
     ask_times(&breakers, 3, A | B, A | B, 10 * MS);
@@ -109,24 +101,11 @@ static void a_server_that_nobody_asks_any_more_is_forgotten(void **state)
     assert_true(breakers_failing_since(&breakers, 0) == 0);
 }
 
-static void the_last_bit_is_a_server_as_well(void **state)
+TEST(the_last_bit_is_a_server_as_well)
 {
-    (void)state;
     struct breakers breakers;
     const uint64_t last = UINT64_C(1) << 63;
     breakers_init(&breakers, &options);
     ask_times(&breakers, 3, last | A, last, 10 * MS);
     assert_true(breakers_stopped(&breakers, 10 * MS) == last);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_that_fails_is_shut_off_and_no_other),
-        cmocka_unit_test(of_a_list_those_fail_that_failed),
-        cmocka_unit_test(a_store_is_unavailable_when_nothing_goes_well_any_more),
-        cmocka_unit_test(a_server_that_nobody_asks_any_more_is_forgotten),
-        cmocka_unit_test(the_last_bit_is_a_server_as_well),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,33 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /* Slots of keys, maps of slots as nodes tell them, and masters as sentinels do. */
+#include "unit/test.h"
+
 #include "backend/redis/cluster.h"
 #include "backend/redis/sentinel.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct cluster *cluster;
 static struct redis_reader *reader;
 static struct stint_error error;
 static const struct store_host asked = {"asked", 7000};
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     cluster = cluster_new();
     reader = redis_reader_new(1 << 20);
-    return cluster == NULL || reader == NULL;
+    assert_false(cluster == NULL || reader == NULL);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     cluster_free(cluster);
     redis_reader_free(reader);
-    return 0;
 }
 
 static const struct redis_reply *reply_of(const char *bytes)
@@ -47,9 +40,8 @@ static void assert_master(unsigned slot, const char *name, unsigned port)
 }
 
 /* The first is the check value of CRC-16/XMODEM. */
-static void keys_have_slots(void **state)
+TEST(keys_have_slots)
 {
-    (void)state;
     assert_int_equal(cluster_slot_of(span_of_text("123456789")), 0x31c3);
     assert_int_equal(cluster_slot_of(span_of_text("")), 0);
     assert_int_equal(cluster_slot_of(span_of_text("foo")), 12182);
@@ -67,9 +59,8 @@ static void keys_have_slots(void **state)
     "*3\r\n*4\r\n:0\r\n:5460\r\n" NODE("a", "1") NODE("d", "4") "*3\r\n:5461\r\n:10922\r\n" NODE(  \
         "b", "2") "*4\r\n:10923\r\n:16383\r\n*3\r\n$-1\r\n:3\r\n$2\r\nid\r\n" NODE("e", "5")
 
-static void a_map_is_read(void **state)
+TEST(a_map_is_read)
 {
-    (void)state;
     assert_null(cluster_master(cluster, 0));
     assert_int_equal(cluster_read(cluster, reply_of(THREE), &asked, &error), 0);
     assert_int_equal(cluster->n_masters, 3);
@@ -93,9 +84,8 @@ static void a_map_is_read(void **state)
     assert_null(cluster_master(cluster, 8));
 }
 
-static void what_is_no_map_changes_nothing(void **state)
+TEST(what_is_no_map_changes_nothing)
 {
-    (void)state;
     static const char *const wrong[] = {
         "+OK\r\n",
         "-ERR This instance has cluster support disabled\r\n",
@@ -118,9 +108,8 @@ static void what_is_no_map_changes_nothing(void **state)
     }
 }
 
-static void a_slot_moves(void **state)
+TEST(a_slot_moves)
 {
-    (void)state;
     struct redis_redirect redirect;
     assert_true(redis_redirect_parse(span_of_text("MOVED 5 b:2"), &redirect));
     assert_true(cluster_move(cluster, &redirect, &asked)); /* into a map of nothing */
@@ -143,9 +132,8 @@ static void a_slot_moves(void **state)
     }
 }
 
-static void sentinels_tell_the_master(void **state)
+TEST(sentinels_tell_the_master)
 {
-    (void)state;
     struct store_host master = {"old", 1};
     static const char *const wrong[] = {"*-1\r\n",
                                         "+OK\r\n",
@@ -167,9 +155,8 @@ static void sentinels_tell_the_master(void **state)
 #define MESSAGE(len, text)                                                                         \
     "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$" len "\r\n" text "\r\n"
 
-static void sentinels_tell_of_a_switch(void **state)
+TEST(sentinels_tell_of_a_switch)
 {
-    (void)state;
     struct store_host master = {"old", 1};
     static const char *const wrong[] = {
         "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n",
@@ -186,17 +173,4 @@ static void sentinels_tell_of_a_switch(void **state)
     assert_true(sentinel_read_switch(&master, "m", reply_of(MESSAGE("9", "m a 1 b 2"))));
     assert_string_equal(master.name, "b");
     assert_int_equal(master.port, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_have_slots),
-        cmocka_unit_test_setup_teardown(a_map_is_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_no_map_changes_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_slot_moves, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sentinels_tell_the_master, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sentinels_tell_of_a_switch, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,6 @@
 #include "backend/front/denials.h"
 #include "base/wide_int.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 /* ---- The algorithms
  * -------------------------------------------------------------------------------- */
 
@@ -100,7 +97,7 @@ static void check_algorithm(const char *spec, uint64_t seed)
     free(run);
 }
 
-static void nobody_is_allowed_before_the_wait_of_a_denial_is_over(void **state)
+TEST(nobody_is_allowed_before_the_wait_of_a_denial_is_over)
 {
     static const char *const specs[] = {
         "window 10/1s",
@@ -118,16 +115,14 @@ static void nobody_is_allowed_before_the_wait_of_a_denial_is_over(void **state)
         "sliding_counter 10/1s",
         "sliding_counter 333/7s",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
         for (uint64_t seed = 1; seed <= 4; seed++)
             check_algorithm(specs[i], 1000 * i + seed);
 }
 
 /* Why `concurrency` is not kept: a holder leaves, and the place is free before its deadline. */
-static void a_place_may_be_free_before_its_deadline(void **state)
+TEST(a_place_may_be_free_before_its_deadline)
 {
-    (void)state;
     struct stint_quota quota;
     _Alignas(16) unsigned char bytes[64] = {0};
     uint64_t holder;
@@ -155,9 +150,8 @@ static struct denial_name name_of(const struct denials *denials, const char *spe
     return denials_name(denials, &item);
 }
 
-static void a_key_is_known_by_its_name_and_its_quota(void **state)
+TEST(a_key_is_known_by_its_name_and_its_quota)
 {
-    (void)state;
     struct denials *denials = denials_new(64, secret);
     struct denial_name name = name_of(denials, "10/1s", "rule", "key");
     denials_put(denials, &name, &(struct denial){.ends_ns = 2 * S, .cost = 3}, S);
@@ -178,9 +172,8 @@ static void a_key_is_known_by_its_name_and_its_quota(void **state)
 }
 
 /* A refund overtakes the answer to a take that was denied before it. */
-static void what_was_said_before_it_was_dropped_is_not_kept(void **state)
+TEST(what_was_said_before_it_was_dropped_is_not_kept)
 {
-    (void)state;
     struct denials *denials = denials_new(64, secret);
     const struct denial denial = {.ends_ns = 2 * S, .cost = 1};
     struct denial_name asked = name_of(denials, "10/1s", "rule", "key");
@@ -197,9 +190,8 @@ static void what_was_said_before_it_was_dropped_is_not_kept(void **state)
 }
 
 /* Room is taken from who would go first; what has gone is nobody's room. */
-static void it_keeps_no_more_than_it_has_space_for(void **state)
+TEST(it_keeps_no_more_than_it_has_space_for)
 {
-    (void)state;
     struct denials *denials = denials_new(8, secret);
     struct denial_name names[20];
     char key[16];
@@ -214,16 +206,4 @@ static void it_keeps_no_more_than_it_has_space_for(void **state)
     assert_non_null(denials_find(denials, &names[12], S));
     denials_free(denials);
     denials_free(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_is_allowed_before_the_wait_of_a_denial_is_over),
-        cmocka_unit_test(a_place_may_be_free_before_its_deadline),
-        cmocka_unit_test(a_key_is_known_by_its_name_and_its_quota),
-        cmocka_unit_test(what_was_said_before_it_was_dropped_is_not_kept),
-        cmocka_unit_test(it_keeps_no_more_than_it_has_space_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,8 @@ static uint64_t unavailable_since(const struct fronting *g)
     return g->front->ops->unavailable_since_ns(g->front);
 }
 
-static void a_store_that_does_not_answer_is_not_asked_for_a_while(void **state)
+TEST(a_store_that_does_not_answer_is_not_asked_for_a_while)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/1s", breaking);
     fail_times(&g, 2, S);
@@ -57,10 +56,9 @@ static void a_store_that_does_not_answer_is_not_asked_for_a_while(void **state)
     fronting_end(&g);
 }
 
-static void what_is_no_failure_opens_nothing(void **state)
+TEST(what_is_no_failure_opens_nothing)
 {
     static const enum backend_outcome outcomes[] = {BACKEND_REFUSED, BACKEND_CONFLICT};
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 8; i++) {
@@ -79,9 +77,8 @@ static void what_is_no_failure_opens_nothing(void **state)
 }
 
 /* Keys begin with the number of the server on which they lie. */
-static void a_server_that_is_gone_takes_its_own_keys_unavailable(void **state)
+TEST(a_server_that_is_gone_takes_its_own_keys_unavailable)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/1s", breaking);
     g.fake.has_servers = true;
@@ -115,9 +112,8 @@ static void a_server_that_is_gone_takes_its_own_keys_unavailable(void **state)
 }
 
 /* A burst that finds no room is none of the store's failures; nobody there to be asked is. */
-static void too_much_at_once_is_not_the_store_being_unavailable(void **state)
+TEST(too_much_at_once_is_not_the_store_being_unavailable)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 8; i++) {
@@ -137,9 +133,8 @@ static void too_much_at_once_is_not_the_store_being_unavailable(void **state)
 }
 
 /* Askers that leave before the store's time is over do not hide that it never answers. */
-static void a_forgotten_ask_is_still_heard(void **state)
+TEST(a_forgotten_ask_is_still_heard)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 3; i++) {
@@ -156,9 +151,8 @@ static void a_forgotten_ask_is_still_heard(void **state)
     fronting_end(&g);
 }
 
-static void what_waits_is_answered_when_the_guard_goes(void **state)
+TEST(what_waits_is_answered_when_the_guard_goes)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/1s", breaking);
     struct asked *first = ask_one(&g, BACKEND_TAKE, "key", 1, S);
@@ -171,9 +165,8 @@ static void what_waits_is_answered_when_the_guard_goes(void **state)
 }
 
 /* As far as the store knows by itself: its connections tell, without any ask. */
-static void the_store_may_know_that_it_is_unavailable(void **state)
+TEST(the_store_may_know_that_it_is_unavailable)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/1s", breaking);
     g.fake.unavailable_since_ns = 7 * S;
@@ -195,9 +188,8 @@ static void the_store_may_know_that_it_is_unavailable(void **state)
     fronting_end(&g);
 }
 
-static void what_is_ahead_of_its_turn_is_not_answered(void **state)
+TEST(what_is_ahead_of_its_turn_is_not_answered)
 {
-    (void)state;
     struct fronting g;
     struct backend_item item;
     fronting_begin(&g, "1/10s", caching);
@@ -227,9 +219,8 @@ static void what_is_ahead_of_its_turn_is_not_answered(void **state)
     fronting_end(&g);
 }
 
-static void metrics_count_what_happened(void **state)
+TEST(metrics_count_what_happened)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/1s", breaking);
     ask_and_let(&g, BACKEND_TAKE, "key", 1, S);
@@ -247,9 +238,8 @@ static void metrics_count_what_happened(void **state)
 
 /* ---- Denials --------------------------------------------------------------------------------- */
 
-static void a_denied_key_is_denied_here_until_its_wait_is_over(void **state)
+TEST(a_denied_key_is_denied_here_until_its_wait_is_over)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "gcra 10/10s burst=2", caching);
     assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 2, 10 * S), STINT_ALLOW, false);
@@ -273,9 +263,8 @@ static void a_denied_key_is_denied_here_until_its_wait_is_over(void **state)
     fronting_end(&g);
 }
 
-static void no_key_is_denied_here_for_longer_than_the_option_says(void **state)
+TEST(no_key_is_denied_here_for_longer_than_the_option_says)
 {
-    (void)state;
     struct fronting g;
     struct front_options options = caching;
     options.deny_cache_max_ns = 300 * MS;
@@ -287,9 +276,8 @@ static void no_key_is_denied_here_for_longer_than_the_option_says(void **state)
     fronting_end(&g);
 }
 
-static void a_smaller_cost_is_the_stores_to_decide(void **state)
+TEST(a_smaller_cost_is_the_stores_to_decide)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/10s", caching);
     ask_and_let(&g, BACKEND_TAKE, "key", 6, 10 * S);
@@ -309,9 +297,8 @@ static void a_smaller_cost_is_the_stores_to_decide(void **state)
 }
 
 /* Of gcra the wait is exact, also of a larger cost, and after less was taken. */
-static void a_larger_cost_waits_longer(void **state)
+TEST(a_larger_cost_waits_longer)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "gcra 10/10s", caching);
     ask_and_let(&g, BACKEND_TAKE, "key", 6, 10 * S);
@@ -328,9 +315,8 @@ static void a_larger_cost_waits_longer(void **state)
 }
 
 /* Nothing left may be debt: what the store says of a cost of 0 cannot be told from here. */
-static void a_cost_of_0_is_the_stores_to_decide(void **state)
+TEST(a_cost_of_0_is_the_stores_to_decide)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "gcra 10/10s", caching);
     ask_and_let(&g, BACKEND_CHARGE, "key", 14, 10 * S);
@@ -341,10 +327,9 @@ static void a_cost_of_0_is_the_stores_to_decide(void **state)
     fronting_end(&g);
 }
 
-static void what_gives_back_is_seen_at_once(void **state)
+TEST(what_gives_back_is_seen_at_once)
 {
     static const uint8_t verbs[] = {BACKEND_REFUND, BACKEND_RESET, BACKEND_CHARGE};
-    (void)state;
     for (size_t i = 0; i < sizeof(verbs); i++) {
         struct fronting g;
         fronting_begin(&g, "gcra 2/10s", caching);
@@ -359,9 +344,8 @@ static void what_gives_back_is_seen_at_once(void **state)
 }
 
 /* The store denied before it gave back; its answers come the other way round. */
-static void an_answer_from_before_a_refund_is_not_kept(void **state)
+TEST(an_answer_from_before_a_refund_is_not_kept)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "gcra 2/10s", caching);
     ask_and_let(&g, BACKEND_TAKE, "key", 2, 10 * S);
@@ -378,10 +362,9 @@ static void an_answer_from_before_a_refund_is_not_kept(void **state)
 }
 
 /* Each asks for the key that is denied, in a way that only the store may answer. */
-static void some_asks_go_past_what_is_known(void **state)
+TEST(some_asks_go_past_what_is_known)
 {
     static const uint8_t id[BACKEND_ID_LEN] = {1};
-    (void)state;
     struct fronting g;
     struct rule leased = {.store.lease = RULE_LEASE_STRICT};
     fronting_begin(&g, "1/10s", caching);
@@ -409,10 +392,9 @@ static void some_asks_go_past_what_is_known(void **state)
 }
 
 /* A refused take that is to be counted, and a place that may be free before its time. */
-static void some_quotas_are_the_stores_alone(void **state)
+TEST(some_quotas_are_the_stores_alone)
 {
     static const char *const specs[] = {"gcra 1/10s count_denied=true", "concurrency 1 lease=10s"};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct fronting g;
         fronting_begin(&g, specs[i], caching);
@@ -423,9 +405,8 @@ static void some_quotas_are_the_stores_alone(void **state)
     }
 }
 
-static void without_a_cache_every_ask_is_the_stores(void **state)
+TEST(without_a_cache_every_ask_is_the_stores)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "1/10s", breaking);
     ask_and_let(&g, BACKEND_TAKE, "key", 1, 20 * S);
@@ -452,9 +433,8 @@ static struct asked *let_two(struct fronting *g, const struct stint_quota *wide,
     return asked;
 }
 
-static void a_list_is_denied_here_where_all_of_it_is_known(void **state)
+TEST(a_list_is_denied_here_where_all_of_it_is_known)
 {
-    (void)state;
     struct fronting g;
     const struct stint_quota wide = quota_of("100/10s");
     fronting_begin(&g, "3/10s", caching);
@@ -480,9 +460,8 @@ static void a_list_is_denied_here_where_all_of_it_is_known(void **state)
 }
 
 /* Their costs add up: what is denied of both together says nothing of each. */
-static void equal_keys_in_a_list_are_the_stores_alone(void **state)
+TEST(equal_keys_in_a_list_are_the_stores_alone)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "3/10s", caching);
     const struct backend_item items[] = {item_of(&g.quota, "key", 2), item_of(&g.quota, "key", 2)};
@@ -497,9 +476,8 @@ static void equal_keys_in_a_list_are_the_stores_alone(void **state)
 }
 
 /* More than are kept in an ask itself. */
-static void a_long_list_is_a_list(void **state)
+TEST(a_long_list_is_a_list)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "1/10s", caching);
     char keys[BACKEND_ITEMS_MAX][16];
@@ -520,33 +498,4 @@ static void a_long_list_is_a_list(void **state)
     for (unsigned i = 0; i < BACKEND_ITEMS_MAX; i++)
         assert_int_equal(here->each[i].outcome, STINT_DENY);
     fronting_end(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_store_that_does_not_answer_is_not_asked_for_a_while),
-        cmocka_unit_test(what_is_no_failure_opens_nothing),
-        cmocka_unit_test(a_server_that_is_gone_takes_its_own_keys_unavailable),
-        cmocka_unit_test(too_much_at_once_is_not_the_store_being_unavailable),
-        cmocka_unit_test(a_forgotten_ask_is_still_heard),
-        cmocka_unit_test(what_waits_is_answered_when_the_guard_goes),
-        cmocka_unit_test(the_store_may_know_that_it_is_unavailable),
-        cmocka_unit_test(what_is_ahead_of_its_turn_is_not_answered),
-        cmocka_unit_test(metrics_count_what_happened),
-        cmocka_unit_test(a_denied_key_is_denied_here_until_its_wait_is_over),
-        cmocka_unit_test(no_key_is_denied_here_for_longer_than_the_option_says),
-        cmocka_unit_test(a_larger_cost_waits_longer),
-        cmocka_unit_test(a_smaller_cost_is_the_stores_to_decide),
-        cmocka_unit_test(a_cost_of_0_is_the_stores_to_decide),
-        cmocka_unit_test(what_gives_back_is_seen_at_once),
-        cmocka_unit_test(an_answer_from_before_a_refund_is_not_kept),
-        cmocka_unit_test(some_asks_go_past_what_is_known),
-        cmocka_unit_test(some_quotas_are_the_stores_alone),
-        cmocka_unit_test(without_a_cache_every_ask_is_the_stores),
-        cmocka_unit_test(a_list_is_denied_here_where_all_of_it_is_known),
-        cmocka_unit_test(equal_keys_in_a_list_are_the_stores_alone),
-        cmocka_unit_test(a_long_list_is_a_list),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,9 +25,8 @@ static size_t steps_of(struct fronting *g, uint8_t verb, const char *key, uint32
     return steps;
 }
 
-static void nothing_is_looked_at_before_a_failover(void **state)
+TEST(nothing_is_looked_at_before_a_failover)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/10s", full);
     assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
@@ -39,9 +38,8 @@ static void nothing_is_looked_at_before_a_failover(void **state)
     fronting_end(&g);
 }
 
-static void an_unused_key_is_denied_until_a_period_has_passed(void **state)
+TEST(an_unused_key_is_denied_until_a_period_has_passed)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/10s", full);
     ask_and_let(&g, BACKEND_TAKE, "used", 1, 19 * S);
@@ -62,9 +60,8 @@ static void an_unused_key_is_denied_until_a_period_has_passed(void **state)
 }
 
 /* A charge asks nobody; so that it does not make a key look used that has lost its state. */
-static void a_charge_fills_an_unused_key_first(void **state)
+TEST(a_charge_fills_an_unused_key_first)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/10s", full);
     g.failovers = 1;
@@ -74,9 +71,8 @@ static void a_charge_fills_an_unused_key_first(void **state)
     fronting_end(&g);
 }
 
-static void half_of_an_unused_key_is_charged_once(void **state)
+TEST(half_of_an_unused_key_is_charged_once)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "9/10s", half);
     g.failovers = 1;
@@ -94,9 +90,8 @@ static void half_of_an_unused_key_is_charged_once(void **state)
 }
 
 /* Of a list only what looks unused; a holder's place nobody can stand for. */
-static void lists_are_looked_at_item_by_item(void **state)
+TEST(lists_are_looked_at_item_by_item)
 {
-    (void)state;
     struct fronting g;
     const struct stint_quota wide = quota_of("100/5s"), places = quota_of("concurrency 3 lease=8s");
     fronting_begin(&g, "10/10s", half);
@@ -127,9 +122,8 @@ static void lists_are_looked_at_item_by_item(void **state)
 }
 
 /* A bucket that is wider than its period is missed for as long as it takes to fill. */
-static void a_wide_bucket_is_missed_for_longer_than_its_period(void **state)
+TEST(a_wide_bucket_is_missed_for_longer_than_its_period)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "gcra 10/10s burst=30", full);
     g.failovers = 1;
@@ -140,10 +134,9 @@ static void a_wide_bucket_is_missed_for_longer_than_its_period(void **state)
 }
 
 /* Whatever is borrowed for the ask may be gone when its second step is taken. */
-static void steps_need_nothing_of_the_asker_but_his_op(void **state)
+TEST(steps_need_nothing_of_the_asker_but_his_op)
 {
     static const uint8_t id[BACKEND_ID_LEN] = {7};
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/10s", half);
     g.failovers = 1;
@@ -174,9 +167,8 @@ static void steps_need_nothing_of_the_asker_but_his_op(void **state)
     fronting_end(&g);
 }
 
-static void a_step_that_fails_is_the_end(void **state)
+TEST(a_step_that_fails_is_the_end)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/10s", half);
     g.failovers = 1;
@@ -197,9 +189,8 @@ static void a_step_that_fails_is_the_end(void **state)
 }
 
 /* A store that answers from within ask(): all steps are taken at once. */
-static void steps_may_all_be_answered_at_once(void **state)
+TEST(steps_may_all_be_answered_at_once)
 {
-    (void)state;
     struct fronting g;
     fronting_begin(&g, "10/10s", half);
     g.failovers = 1;
@@ -210,20 +201,4 @@ static void steps_may_all_be_answered_at_once(void **state)
     assert_int_equal(asked->times, 0);
     assert_int_equal(g.fake.n_asks, 3);
     fronting_end(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_looked_at_before_a_failover),
-        cmocka_unit_test(an_unused_key_is_denied_until_a_period_has_passed),
-        cmocka_unit_test(a_charge_fills_an_unused_key_first),
-        cmocka_unit_test(half_of_an_unused_key_is_charged_once),
-        cmocka_unit_test(lists_are_looked_at_item_by_item),
-        cmocka_unit_test(a_wide_bucket_is_missed_for_longer_than_its_period),
-        cmocka_unit_test(steps_need_nothing_of_the_asker_but_his_op),
-        cmocka_unit_test(a_step_that_fails_is_the_end),
-        cmocka_unit_test(steps_may_all_be_answered_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,23 +40,19 @@ static int fake_list(const struct backend_pools *all, const struct backend_pool_
     return 7;
 }
 
-static int set_up(void **state)
+SETUP
 {
     static const struct backend_pools_ops ops = {
         .list_new = fake_list, .ask = fake_ask_pool, .forget = fake_forget_pool};
-    (void)state;
     fake = (struct fake_pools){.pools.ops = &ops};
     fronting_begin(&g, "10/1s",
                    (struct front_options){.breaker = {.failures_max = 3, .open_ns = 100 * MS}});
     pools = front_pools(g.front, &fake.pools);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     fronting_end(&g);
-    return 0;
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -97,9 +93,8 @@ static void answer_pool(enum backend_outcome outcome, enum backend_error fault, 
 
 /* ---- What holds ------------------------------------------------------------------------------ */
 
-static void an_answer_is_passed_on_and_counted(void **state)
+TEST(an_answer_is_passed_on_and_counted)
 {
-    (void)state;
     struct pool_asked asked;
     ask_pool(&asked, S);
     assert_int_equal(asked.op.answer.outcome, BACKEND_WAITS);
@@ -113,9 +108,8 @@ static void an_answer_is_passed_on_and_counted(void **state)
     assert_int_equal(pools->ops->list_new(pools, NULL, NULL, NULL), 7);
 }
 
-static void failures_of_pools_stop_pools_and_decisions(void **state)
+TEST(failures_of_pools_stop_pools_and_decisions)
 {
-    (void)state;
     struct pool_asked asked;
     for (int i = 0; i < 3; i++) {
         ask_pool(&asked, S);
@@ -140,9 +134,8 @@ static void failures_of_pools_stop_pools_and_decisions(void **state)
     assert_int_equal(backend_metric(&g.metrics.state), STORE_ASKED);
 }
 
-static void who_leaves_says_nothing_about_the_store(void **state)
+TEST(who_leaves_says_nothing_about_the_store)
 {
-    (void)state;
     struct pool_asked asked;
     for (int i = 0; i < 5; i++) {
         ask_pool(&asked, S);
@@ -153,9 +146,8 @@ static void who_leaves_says_nothing_about_the_store(void **state)
 }
 
 /* Its place is free again for the next. */
-static void a_probe_that_leaves_is_followed_by_another(void **state)
+TEST(a_probe_that_leaves_is_followed_by_another)
 {
-    (void)state;
     struct pool_asked asked;
     for (int i = 0; i < 3; i++) {
         ask_pool(&asked, S);
@@ -166,17 +158,4 @@ static void a_probe_that_leaves_is_followed_by_another(void **state)
         assert_int_equal(asked.op.answer.outcome, BACKEND_WAITS);
         pools->ops->forget(pools, &asked.op);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_answer_is_passed_on_and_counted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(failures_of_pools_stop_pools_and_decisions, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(who_leaves_says_nothing_about_the_store, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_probe_that_leaves_is_followed_by_another, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,7 @@
 /* Leases of one worker in virtual time: what is served here, what is asked, and what goes back. */
 #include "backend/script/script.h"
 #include "unit/lease_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit/test.h"
 
 #define MS NS_PER_MS
 #define ASKS_MAX 64
@@ -41,15 +37,13 @@ static void on_answer(struct backend_op *op, uint64_t now_ns)
         assert_int_equal(ask(BACKEND_TAKE, "hot", 1)->op.answer.outcome, BACKEND_DECIDED);
 }
 
-static int begin(void **state)
+SETUP
 {
     struct stint_error error;
-    (void)state;
     world = (struct world){.now_ns = NS_PER_S, .seed = 1, .slow_ns = 0};
     memset(askers, 0, sizeof(askers));
     n_askers = 0;
-    if (stint_quota_parse(&quota, "log 100/1s", &error) != 0)
-        return -1;
+    assert_int_equal(stint_quota_parse(&quota, "log 100/1s", &error), 0);
     rule = (struct rule){
         .domain = "d",
         .quota = quota,
@@ -57,15 +51,13 @@ static int begin(void **state)
     plain = (struct rule){.domain = "d", .quota = quota};
     world_open(&node, &world);
     node.is_prompt = true;
-    return node.lease != NULL ? 0 : -1;
+    assert_non_null(node.lease);
 }
 
-static int end(void **state)
+TEARDOWN
 {
-    (void)state;
     node.lease->ops->free(node.lease);
     world_close(&world);
-    return 0;
 }
 
 static struct backend_item item_of(const char *key, uint32_t cost)
@@ -140,9 +132,8 @@ static void take_times(const char *key, unsigned times)
     }
 }
 
-static void hot_keys_are_served_here(void **state)
+TEST(hot_keys_are_served_here)
 {
-    (void)state;
     take_times("hot", 60);
     assert_in_range(world.asks, 4, 20);
     assert_int_equal(store_left("cold"), 100);
@@ -150,17 +141,15 @@ static void hot_keys_are_served_here(void **state)
     assert_in_range(store_left("hot"), 0, 40);
 }
 
-static void other_rules_pass_through(void **state)
+TEST(other_rules_pass_through)
 {
-    (void)state;
     check(ask(BACKEND_TAKE, "plain", 7), STINT_ALLOW, 7, false);
     check(ask(BACKEND_TAKE, "plain", 7), STINT_ALLOW, 7, false);
     assert_int_equal(world.asks, 2);
 }
 
-static void all_of_the_limit_is_had_and_no_more(void **state)
+TEST(all_of_the_limit_is_had_and_no_more)
 {
-    (void)state;
     unsigned granted = 0;
     for (unsigned i = 0; i < 300; i++) {
         const struct asker *asker = ask(BACKEND_TAKE, "hot", 1);
@@ -177,9 +166,8 @@ static void all_of_the_limit_is_had_and_no_more(void **state)
     check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, true);
 }
 
-static void what_is_not_used_goes_back(void **state)
+TEST(what_is_not_used_goes_back)
 {
-    (void)state;
     take_times("hot", 30);
     assert_true(store_left("hot") < 70);
     world.now_ns += 30 * MS;
@@ -193,9 +181,8 @@ static void set_done(void *arg)
     *(bool *)arg = true;
 }
 
-static void what_is_held_goes_back_when_the_server_ends(void **state)
+TEST(what_is_held_goes_back_when_the_server_ends)
 {
-    (void)state;
     bool is_done = false;
     take_times("hot", 30);
     take_times("warm", 5);
@@ -208,9 +195,8 @@ static void what_is_held_goes_back_when_the_server_ends(void **state)
     assert_int_equal(store_left("hot"), 69);
 }
 
-static void nothing_is_served_after_the_term(void **state)
+TEST(nothing_is_served_after_the_term)
 {
-    (void)state;
     take_times("hot", 30);
     uint64_t asks = world.asks;
     world.now_ns += 99 * MS;
@@ -218,9 +204,8 @@ static void nothing_is_served_after_the_term(void **state)
     assert_true(world.asks > asks); /* a lease of its own */
 }
 
-static void asks_wait_in_their_order_for_one_lease(void **state)
+TEST(asks_wait_in_their_order_for_one_lease)
 {
-    (void)state;
     node.is_prompt = false;
     world.slow_ns = 1;
     struct asker *waiting[8];
@@ -237,9 +222,8 @@ static void asks_wait_in_their_order_for_one_lease(void **state)
     assert_in_range(world.asks, 2, 3);
 }
 
-static void who_is_answered_may_ask_again_before_the_others_are(void **state)
+TEST(who_is_answered_may_ask_again_before_the_others_are)
 {
-    (void)state;
     node.is_prompt = false;
     world.slow_ns = 1;
     for (unsigned i = 0; i < 8; i++)
@@ -264,9 +248,8 @@ static void be_hot(void)
     world.slow_ns = 1;
 }
 
-static void who_takes_nothing_of_theirs_need_not_wait_behind_others(void **state)
+TEST(who_takes_nothing_of_theirs_need_not_wait_behind_others)
 {
-    (void)state;
     be_hot();
     modest = ask(BACKEND_TAKE, "hot", 1);
     struct asker *other = ask(BACKEND_TAKE, "hot", 1);
@@ -277,9 +260,8 @@ static void who_takes_nothing_of_theirs_need_not_wait_behind_others(void **state
     assert_int_equal(other->answers, 1);
 }
 
-static void what_a_lease_on_its_way_will_cover_is_not_begun_ahead(void **state)
+TEST(what_a_lease_on_its_way_will_cover_is_not_begun_ahead)
 {
-    (void)state;
     be_hot();
     struct asker *first = ask(BACKEND_TAKE, "hot", 1);
     assert_int_equal(first->op.answer.outcome, BACKEND_WAITS);
@@ -293,9 +275,8 @@ static void what_a_lease_on_its_way_will_cover_is_not_begun_ahead(void **state)
     check(beyond, STINT_ALLOW, 30, beyond->op.answer.is_local);
 }
 
-static void who_is_forgotten_is_not_told(void **state)
+TEST(who_is_forgotten_is_not_told)
 {
-    (void)state;
     node.is_prompt = false;
     world.slow_ns = 1;
     struct asker *first = ask(BACKEND_TAKE, "hot", 2), *second = ask(BACKEND_TAKE, "hot", 3);
@@ -305,9 +286,8 @@ static void who_is_forgotten_is_not_told(void **state)
     check(second, STINT_ALLOW, 3, true);
 }
 
-static void a_lost_answer_fails_all_who_wait_and_costs_one_term(void **state)
+TEST(a_lost_answer_fails_all_who_wait_and_costs_one_term)
 {
-    (void)state;
     node.is_prompt = false;
     world.lost_per_mille = 1000;
     world.slow_ns = 1;
@@ -322,9 +302,8 @@ static void a_lost_answer_fails_all_who_wait_and_costs_one_term(void **state)
     check(asker, STINT_ALLOW, 2, true);
 }
 
-static void a_refund_that_names_the_lease_is_had_again_at_once(void **state)
+TEST(a_refund_that_names_the_lease_is_had_again_at_once)
 {
-    (void)state;
     take_times("hot", 30);
     const struct asker *taken = ask(BACKEND_TAKE, "hot", 3);
     uint64_t asks = world.asks, at_ns = taken->op.answer.at_ns;
@@ -340,18 +319,16 @@ static void a_refund_that_names_the_lease_is_had_again_at_once(void **state)
     assert_int_equal(store_left("hot"), 70);
 }
 
-static void a_cost_above_what_is_held_takes_it_back_first(void **state)
+TEST(a_cost_above_what_is_held_takes_it_back_first)
 {
-    (void)state;
     take_times("hot", 30);
     check(ask(BACKEND_TAKE, "hot", 70), STINT_ALLOW, 70, true);
     assert_int_equal(ask(BACKEND_TAKE, "hot", 1)->op.answer.sum.outcome, STINT_DENY);
     assert_int_equal(ask(BACKEND_TAKE, "hot", 101)->op.answer.sum.outcome, STINT_NEVER);
 }
 
-static void a_peek_counts_what_is_held_here(void **state)
+TEST(a_peek_counts_what_is_held_here)
 {
-    (void)state;
     take_times("hot", 30);
     check(ask(BACKEND_PEEK, "hot", 1), STINT_ALLOW, 1, true);
     const struct asker *peek = ask(BACKEND_PEEK, "hot", 69);
@@ -360,9 +337,8 @@ static void a_peek_counts_what_is_held_here(void **state)
     assert_int_equal(ask(BACKEND_PEEK, "hot", 71)->op.answer.sum.outcome, STINT_DENY);
 }
 
-static void lists_give_back_to_the_lease_what_another_denies(void **state)
+TEST(lists_give_back_to_the_lease_what_another_denies)
 {
-    (void)state;
     take_times("hot", 30);
     check(ask(BACKEND_TAKE, "plain", 95), STINT_ALLOW, 95, false);
     struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4), item_of("warm", 4)};
@@ -381,9 +357,8 @@ static void lists_give_back_to_the_lease_what_another_denies(void **state)
     assert_int_equal(store_left("plain"), 0);
 }
 
-static void lists_wait_too_and_may_be_forgotten(void **state)
+TEST(lists_wait_too_and_may_be_forgotten)
 {
-    (void)state;
     node.is_prompt = false;
     world.slow_ns = 3 * MS;
     const struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4),
@@ -419,9 +394,8 @@ static void turns(unsigned n)
 }
 
 /* The store charges it at the end that it was told, whatever the rules say by now. */
-static void a_lease_lasts_as_long_as_it_was_asked_for(void **state)
+TEST(a_lease_lasts_as_long_as_it_was_asked_for)
 {
-    (void)state;
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
     struct asker *first = ask(BACKEND_TAKE, "hot", 10);
@@ -437,9 +411,8 @@ static void a_lease_lasts_as_long_as_it_was_asked_for(void **state)
 }
 
 /* Nobody waited for it, but somebody does now: no longer than who asks the store himself. */
-static void who_waits_for_a_lease_that_is_lost_has_his_time(void **state)
+TEST(who_waits_for_a_lease_that_is_lost_has_his_time)
 {
-    (void)state;
     rule.store.lease_term_ns = NS_PER_S;
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
@@ -457,9 +430,8 @@ static void who_waits_for_a_lease_that_is_lost_has_his_time(void **state)
     assert_int_equal(waits->op.answer.outcome, BACKEND_FAILED);
 }
 
-static void all_steps_of_a_list_have_the_time_of_one(void **state)
+TEST(all_steps_of_a_list_have_the_time_of_one)
 {
-    (void)state;
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
     const struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4)};
@@ -474,9 +446,8 @@ static void all_steps_of_a_list_have_the_time_of_one(void **state)
     assert_int_equal(list->op.answer.outcome, BACKEND_FAILED);
 }
 
-static void fast_leases_are_charged_at_once_and_refunded(void **state)
+TEST(fast_leases_are_charged_at_once_and_refunded)
 {
-    (void)state;
     rule.store.lease = RULE_LEASE_FAST;
     take_times("hot", 30);
     assert_in_range(100 - store_left("hot"), 30, 50);
@@ -486,9 +457,8 @@ static void fast_leases_are_charged_at_once_and_refunded(void **state)
     assert_int_equal(store_left("hot"), 70);
 }
 
-static void a_reset_forgets_what_is_held(void **state)
+TEST(a_reset_forgets_what_is_held)
 {
-    (void)state;
     take_times("hot", 30);
     const struct asker *reset = ask(BACKEND_RESET, "hot", 0);
     assert_int_equal(reset->op.answer.outcome, BACKEND_DECIDED);
@@ -496,10 +466,9 @@ static void a_reset_forgets_what_is_held(void **state)
     take_times("hot", 30);
 }
 
-static void trie_and_counted_denials_are_not_leased(void **state)
+TEST(trie_and_counted_denials_are_not_leased)
 {
     struct stint_error error;
-    (void)state;
     struct backend_item item = item_of("hot", 1);
     assert_true(script_is_leased(&item));
     assert_int_equal(stint_quota_parse(&quota, "concurrency 5 lease=1s", &error), 0);
@@ -521,10 +490,9 @@ static void check_words(const struct script_command *command, const char *expect
     assert_string_equal(text, expected);
 }
 
-static void words_of_a_lease(void **state)
+TEST(words_of_a_lease)
 {
     static struct script_command command;
-    (void)state;
     const struct script_item item = {.quota = &quota, .key = span_of_text("k"), .cost = 20};
     const struct backend_lease ended[] = {{.ends_ns = 5000, .units = 9, .left = 2},
                                           {.ends_ns = 7000, .units = 1}};
@@ -550,9 +518,8 @@ static void words_of_a_lease(void **state)
     check_words(&command, "3 k k!leases id take 20 0 0 100 1000000 0000000000000001 1");
 }
 
-static void keys_have_a_bound(void **state)
+TEST(keys_have_a_bound)
 {
-    (void)state;
     struct backend *wide = node.lease;
     node.lease = lease_new(&(struct lease_options){
         .inner = &node.store, .now = world_node_clock, .arg = &node, .keys = 2});
@@ -564,37 +531,4 @@ static void keys_have_a_bound(void **state)
     }
     node.lease->ops->free(node.lease);
     node.lease = wide;
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(hot_keys_are_served_here),
-        TEST(other_rules_pass_through),
-        TEST(all_of_the_limit_is_had_and_no_more),
-        TEST(what_is_not_used_goes_back),
-        TEST(what_is_held_goes_back_when_the_server_ends),
-        TEST(nothing_is_served_after_the_term),
-        TEST(asks_wait_in_their_order_for_one_lease),
-        TEST(who_is_answered_may_ask_again_before_the_others_are),
-        TEST(who_takes_nothing_of_theirs_need_not_wait_behind_others),
-        TEST(what_a_lease_on_its_way_will_cover_is_not_begun_ahead),
-        TEST(who_is_forgotten_is_not_told),
-        TEST(a_lost_answer_fails_all_who_wait_and_costs_one_term),
-        TEST(a_refund_that_names_the_lease_is_had_again_at_once),
-        TEST(a_cost_above_what_is_held_takes_it_back_first),
-        TEST(a_peek_counts_what_is_held_here),
-        TEST(lists_give_back_to_the_lease_what_another_denies),
-        TEST(lists_wait_too_and_may_be_forgotten),
-        TEST(all_steps_of_a_list_have_the_time_of_one),
-        TEST(a_lease_lasts_as_long_as_it_was_asked_for),
-        TEST(who_waits_for_a_lease_that_is_lost_has_his_time),
-        TEST(fast_leases_are_charged_at_once_and_refunded),
-        TEST(a_reset_forgets_what_is_held),
-        TEST(trie_and_counted_denials_are_not_leased),
-        TEST(words_of_a_lease),
-        TEST(keys_have_a_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

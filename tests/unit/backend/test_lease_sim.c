@@ -5,11 +5,7 @@
  * window holds more units than the mode of the lease promises, and nearly all that it may.
  */
 #include "unit/lease_world.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
+#include "unit/test.h"
 
 #define MS NS_PER_MS
 #define NODES_MAX 16
@@ -228,9 +224,8 @@ static const struct {
     {"sliding_counter 200/1s", 399, 200},
 };
 
-static void strict_leases_never_pass_the_bound(void **state)
+TEST(strict_leases_never_pass_the_bound)
 {
-    (void)state;
     for (size_t algorithm = 0; algorithm < sizeof(algorithms) / sizeof(algorithms[0]);
          algorithm++) {
         uint64_t most = 0;
@@ -313,11 +308,10 @@ static uint64_t play_hoarder(const char *spec, uint64_t *latest)
     return most_in_a_window(0, quota.period_ns);
 }
 
-static void what_is_used_in_the_last_timestamp_counts(void **state)
+TEST(what_is_used_in_the_last_timestamp_counts)
 {
     static const char *const specs[] = {"log 100/1s", "window 100/1s",
                                         "buckets 100/1s time_slack=50ms"};
-    (void)state;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         uint64_t latest, most = play_hoarder(specs[i], &latest);
         print_message("%s: a lease used after %u thousandths of its term, %u in a window\n",
@@ -327,9 +321,8 @@ static void what_is_used_in_the_last_timestamp_counts(void **state)
     }
 }
 
-static void fast_leases_pass_the_limit_by_what_nodes_hold(void **state)
+TEST(fast_leases_pass_the_limit_by_what_nodes_hold)
 {
-    (void)state;
     uint64_t most = 0;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct scene scene = rough;
@@ -346,9 +339,8 @@ static void fast_leases_pass_the_limit_by_what_nodes_hold(void **state)
     assert_in_range(most, 150, 200 + 8 * 25);
 }
 
-static void saturating_demand_has_its_share(void **state)
+TEST(saturating_demand_has_its_share)
 {
-    (void)state;
     const struct {
         const char *spec;
         unsigned nodes;
@@ -382,15 +374,4 @@ static void saturating_demand_has_its_share(void **state)
                       (unsigned)(100 * local / (local + world.asks)));
         assert_true(used >= needed);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strict_leases_never_pass_the_bound),
-        cmocka_unit_test(what_is_used_in_the_last_timestamp_counts),
-        cmocka_unit_test(fast_leases_pass_the_limit_by_what_nodes_hold),
-        cmocka_unit_test(saturating_demand_has_its_share),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,8 @@
 
 /* ---- One key --------------------------------------------------------------------------------- */
 
-static void a_take_is_a_read_and_a_write_and_a_denial_only_a_read(void **state)
+TEST(a_take_is_a_read_and_a_write_and_a_denial_only_a_read)
 {
-    (void)state;
     assert_int_equal(take("window 5/10s", "k", 3).remaining, 2);
     assert_int_equal(all_reads(), 1);
     assert_int_equal(all_writes(), 1);
@@ -21,9 +20,8 @@ static void a_take_is_a_read_and_a_write_and_a_denial_only_a_read(void **state)
     assert_int_equal(take("window 5/10s", "k", 5).granted, 5);
 }
 
-static void the_expiry_covers_what_the_state_holds(void **state)
+TEST(the_expiry_covers_what_the_state_holds)
 {
-    (void)state;
     take("gcra 10/10s", "k", 4);
     struct value *value = find(&servers[0], "p:{k}gcra:r:");
     value = value != NULL ? value : find(&servers[1], "p:{k}gcra:r:");
@@ -39,9 +37,8 @@ static void the_expiry_covers_what_the_state_holds(void **state)
 
 #define K_NAME "p:{k}window,10000000,24:r:"
 
-static void who_is_slower_reads_and_decides_again(void **state)
+TEST(who_is_slower_reads_and_decides_again)
 {
-    (void)state;
     struct asked asked;
     take("window 5/10s", "k", 1);
     struct server *server = server_of("window 5/10s", "k");
@@ -54,9 +51,8 @@ static void who_is_slower_reads_and_decides_again(void **state)
     assert_int_equal(metrics()->conflicts, 1);
 }
 
-static void a_new_key_that_another_made_is_read_again(void **state)
+TEST(a_new_key_that_another_made_is_read_again)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
@@ -73,9 +69,8 @@ static void a_new_key_that_another_made_is_read_again(void **state)
     assert_int_equal(asked.op.answer.sum.remaining, 3);
 }
 
-static void all_who_wait_for_a_key_are_decided_together(void **state)
+TEST(all_who_wait_for_a_key_are_decided_together)
 {
-    (void)state;
     static struct asked asked[6];
     for (int i = 0; i < 6; i++)
         start_one(&asked[i], i == 3 ? BACKEND_PEEK : BACKEND_TAKE, "window 8/10s", "k", 2);
@@ -87,9 +82,8 @@ static void all_who_wait_for_a_key_are_decided_together(void **state)
     assert_int_equal(all_writes(), 1);
 }
 
-static void a_reset_stands_in_its_place_among_asks(void **state)
+TEST(a_reset_stands_in_its_place_among_asks)
 {
-    (void)state;
     static struct asked asked[4];
     start_one(&asked[0], BACKEND_TAKE, "window 3/10s", "k", 3);
     start_one(&asked[1], BACKEND_RESET, "window 3/10s", "k", 0);
@@ -105,9 +99,8 @@ static void a_reset_stands_in_its_place_among_asks(void **state)
 
 /* ---- Lost and late --------------------------------------------------------------------------- */
 
-static void a_write_without_an_answer_fails_and_is_not_repeated(void **state)
+TEST(a_write_without_an_answer_fails_and_is_not_repeated)
 {
-    (void)state;
     struct asked asked, behind;
     struct server *server = server_of("window 5/10s", "k");
     start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
@@ -128,9 +121,8 @@ static void a_write_without_an_answer_fails_and_is_not_repeated(void **state)
     assert_int_equal(metrics()->restarts, 1);
 }
 
-static void a_read_without_an_answer_is_read_again(void **state)
+TEST(a_read_without_an_answer_is_read_again)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
@@ -146,9 +138,8 @@ static void a_read_without_an_answer_is_read_again(void **state)
     assert_int_equal(metrics()->lost, 0);
 }
 
-static void nobody_waits_longer_than_he_said(void **state)
+TEST(nobody_waits_longer_than_he_said)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     cut(server);
@@ -173,9 +164,8 @@ static void nobody_waits_longer_than_he_said(void **state)
     assert_int_not_equal(store->ops->unavailable_since_ns(store), 0);
 }
 
-static void a_late_write_may_have_been_done(void **state)
+TEST(a_late_write_may_have_been_done)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     struct link *link = memcached_conn_link(server->conn);
@@ -187,9 +177,8 @@ static void a_late_write_may_have_been_done(void **state)
     assert_failed(&asked, BACKEND_ERROR_LATE);
 }
 
-static void a_write_that_is_refused_fails(void **state)
+TEST(a_write_that_is_refused_fails)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     server->fault = "SERVER_ERROR out of memory storing object\r\n";
@@ -199,9 +188,8 @@ static void a_write_that_is_refused_fails(void **state)
     assert_non_null(strstr(asked.op.answer.error, "out of memory"));
 }
 
-static void what_is_forgotten_is_not_touched_again(void **state)
+TEST(what_is_forgotten_is_not_touched_again)
 {
-    (void)state;
     struct asked asked, kept;
     start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
     start_one(&kept, BACKEND_TAKE, "window 5/10s", "k", 1);
@@ -219,9 +207,8 @@ static void what_is_forgotten_is_not_touched_again(void **state)
     assert_int_equal(left_of("window 5/10s", "k"), 1); /* and so it was done all the same */
 }
 
-static void who_waits_when_it_ends_hears_of_it(void **state)
+TEST(who_waits_when_it_ends_hears_of_it)
 {
-    (void)state;
     static struct asked asked[3];
     start_one(&asked[0], BACKEND_TAKE, "window 5/10s", "a", 1);
     start_one(&asked[1], BACKEND_TAKE, "window 5/10s", "b", 1);
@@ -247,9 +234,8 @@ static void start_pair(struct asked *asked, enum backend_verb verb, uint32_t cos
     start(asked, verb);
 }
 
-static void a_list_takes_all_or_nothing(void **state)
+TEST(a_list_takes_all_or_nothing)
 {
-    (void)state;
     struct asked asked;
     start_pair(&asked, BACKEND_TAKE, 3);
     run_all();
@@ -282,9 +268,8 @@ static void run_looks(const struct asked *asked)
     assert_int_equal(asked->n_answers, 0);
 }
 
-static void what_a_list_was_charged_is_given_back_where_another_denies(void **state)
+TEST(what_a_list_was_charged_is_given_back_where_another_denies)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("gcra 4/10s", "b");
     start_pair(&asked, BACKEND_TAKE, 3);
@@ -310,9 +295,8 @@ static void what_a_list_was_charged_is_given_back_where_another_denies(void **st
 }
 
 /* Whoever asked has gone, but nothing stays charged of a list that was refused. */
-static void a_list_that_is_forgotten_is_taken_back_all_the_same(void **state)
+TEST(a_list_that_is_forgotten_is_taken_back_all_the_same)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("gcra 4/10s", "b");
     start_pair(&asked, BACKEND_TAKE, 3);
@@ -324,9 +308,8 @@ static void a_list_that_is_forgotten_is_taken_back_all_the_same(void **state)
     assert_int_equal(left_of("window 5/10s", "a"), 5);
 }
 
-static void equal_keys_of_a_list_add_up(void **state)
+TEST(equal_keys_of_a_list_add_up)
 {
-    (void)state;
     struct asked asked = {.n_answers = 0};
     add(&asked, "window 5/10s", "a", 2);
     add(&asked, "gcra 9/10s", "b", 1);
@@ -345,9 +328,8 @@ static void equal_keys_of_a_list_add_up(void **state)
 }
 
 /* A server that is away in the middle of a list: what was charged elsewhere comes back. */
-static void a_list_whose_server_goes_is_taken_back(void **state)
+TEST(a_list_whose_server_goes_is_taken_back)
 {
-    (void)state;
     struct asked asked;
     char key[16] = "a";
     while (server_of("window 5/10s", key) != &servers[0])
@@ -385,9 +367,8 @@ static void a_list_whose_server_goes_is_taken_back(void **state)
 /* ---- Time ------------------------------------------------------------------------------------ */
 
 /* Four years after four years: what was used before counts on behind the change of epochs. */
-static void a_window_goes_on_over_a_change_of_epochs(void **state)
+TEST(a_window_goes_on_over_a_change_of_epochs)
 {
-    (void)state;
     static const char *const specs[] = {"window 10/1h", "gcra 10/1h", "fixed_window 10/250d"};
     for (int i = 0; i < 3; i++) {
         wall_ns = BEGAN_NS + 4 * NS_PER_YEAR - 60 * NS_PER_S;
@@ -404,17 +385,15 @@ static void a_window_goes_on_over_a_change_of_epochs(void **state)
     }
 }
 
-static void a_step_back_of_the_clock_frees_nothing(void **state)
+TEST(a_step_back_of_the_clock_frees_nothing)
 {
-    (void)state;
     assert_int_equal(take("window 5/10s", "k", 5).granted, 5);
     wall_ns -= 60 * NS_PER_S;
     assert_int_equal(take("window 5/10s", "k", 1).outcome, STINT_DENY);
 }
 
-static void a_state_of_tomorrow_is_an_error_and_stays(void **state)
+TEST(a_state_of_tomorrow_is_an_error_and_stays)
 {
-    (void)state;
     struct asked asked;
     uint64_t today_ns = wall_ns;
     wall_ns += NS_PER_DAY;
@@ -433,9 +412,8 @@ static void a_state_of_tomorrow_is_an_error_and_stays(void **state)
     assert_int_equal(take("window 5/10s", "k", 5).outcome, STINT_DENY);
 }
 
-static void clocks_are_looked_at_and_told_of(void **state)
+TEST(clocks_are_looked_at_and_told_of)
 {
-    (void)state;
     uint64_t ours_ns = wall_ns;
     now_ns += 2 * NS_PER_HOUR;
     wall_ns = ours_ns + 2 * NS_PER_S; /* we are another node now */
@@ -459,9 +437,8 @@ static void clocks_are_looked_at_and_told_of(void **state)
 
 /* ---- What it cannot do ----------------------------------------------------------------------- */
 
-static void what_it_cannot_do_is_refused(void **state)
+TEST(what_it_cannot_do_is_refused)
 {
-    (void)state;
     static const uint8_t id[BACKEND_ID_LEN];
     struct rule rule = {.store.lease = RULE_LEASE_STRICT};
     struct asked asked;
@@ -493,9 +470,8 @@ static bool is_anywhere(const char *key)
     return find(&servers[0], key) != NULL || find(&servers[1], key) != NULL;
 }
 
-static void values_of_rules_fallback_the_braces(void **state)
+TEST(values_of_rules_fallback_the_braces)
 {
-    (void)state;
     static const uint8_t values[] = "\0\0\0\0\0\0\0\1\0\0\0\3a,%\0\0\0\0\0\0\0\1b";
     struct asked asked = {.n_answers = 0};
     add(&asked, "gcra 5/10s", "", 1);
@@ -513,9 +489,8 @@ static void values_of_rules_fallback_the_braces(void **state)
     assert_true(is_anywhere("p:{d}gcra:r:a%2C%25,,b"));
 }
 
-static void a_name_that_is_too_long_is_hashed(void **state)
+TEST(a_name_that_is_too_long_is_hashed)
 {
-    (void)state;
     char key[400];
     memset(key, 'k', sizeof(key) - 1);
     key[sizeof(key) - 1] = '\0';
@@ -529,37 +504,4 @@ static void a_name_that_is_too_long_is_hashed(void **state)
             is_found = is_found || (strncmp(servers[i].values[at].key, "p:#", 3) == 0 &&
                                     strlen(servers[i].values[at].key) == 3 + 64);
     assert_true(is_found);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_take_is_a_read_and_a_write_and_a_denial_only_a_read),
-        TEST(the_expiry_covers_what_the_state_holds),
-        TEST(who_is_slower_reads_and_decides_again),
-        TEST(a_new_key_that_another_made_is_read_again),
-        TEST(all_who_wait_for_a_key_are_decided_together),
-        TEST(a_reset_stands_in_its_place_among_asks),
-        TEST(a_write_without_an_answer_fails_and_is_not_repeated),
-        TEST(a_read_without_an_answer_is_read_again),
-        TEST(nobody_waits_longer_than_he_said),
-        TEST(a_late_write_may_have_been_done),
-        TEST(a_write_that_is_refused_fails),
-        TEST(what_is_forgotten_is_not_touched_again),
-        TEST(who_waits_when_it_ends_hears_of_it),
-        TEST(a_list_takes_all_or_nothing),
-        TEST(what_a_list_was_charged_is_given_back_where_another_denies),
-        TEST(a_list_that_is_forgotten_is_taken_back_all_the_same),
-        TEST(equal_keys_of_a_list_add_up),
-        TEST(a_list_whose_server_goes_is_taken_back),
-        TEST(a_window_goes_on_over_a_change_of_epochs),
-        TEST(a_step_back_of_the_clock_frees_nothing),
-        TEST(a_state_of_tomorrow_is_an_error_and_stays),
-        TEST(clocks_are_looked_at_and_told_of),
-        TEST(what_it_cannot_do_is_refused),
-        TEST(values_of_rules_fallback_the_braces),
-        TEST(a_name_that_is_too_long_is_hashed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

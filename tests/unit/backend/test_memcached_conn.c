@@ -3,16 +3,12 @@
  * Dialogues with a memcached that is this file, in virtual time: replies in pieces, the greeting,
  * and what becomes of each command when replies are late, lost or none of memcached.
  */
+#include "unit/test.h"
+
 #include "backend/wire/memcached_conn.h"
 
 #include "base/buf.h"
 #include "base/ns.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define MS NS_PER_MS
 #define HELLO "version\r\nstats\r\n"
@@ -101,20 +97,17 @@ static void begin_ready(void)
     assert_int_equal(link_deadline(link), STINT_NEVER_NS);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     if (conn != NULL)
         link_free(link, 0);
     conn = NULL;
-    return 0;
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */
 
-static void each_verb_has_its_words(void **state)
+TEST(each_verb_has_its_words)
 {
-    (void)state;
     begin_ready();
     ask(MEMCACHED_GET, "a", 0);
     ask(MEMCACHED_ADD, "b", 0);
@@ -131,9 +124,8 @@ static void each_verb_has_its_words(void **state)
                 "d done at 2 not found;  done at 2 stat pid 3;  done at 2 end");
 }
 
-static void replies_come_in_any_pieces(void **state)
+TEST(replies_come_in_any_pieces)
 {
-    (void)state;
     static const char replies[] =
         "EN\r\nVA 2 t-1 c9\r\n\r\n\r\nHD c5\r\nSERVER_ERROR out of memory\r\n";
     for (size_t piece = 1; piece < sizeof(replies); piece++) {
@@ -152,9 +144,8 @@ static void replies_come_in_any_pieces(void **state)
     }
 }
 
-static void what_is_no_reply_ends_it(void **state)
+TEST(what_is_no_reply_ends_it)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"+OK\r\n", "invalid reply from memcached"},
         {"VA x\r\n", "invalid reply from memcached"},
@@ -188,9 +179,8 @@ static void what_is_no_reply_ends_it(void **state)
 
 /* ---- The greeting ---------------------------------------------------------------------------- */
 
-static void a_password_goes_first(void **state)
+TEST(a_password_goes_first)
 {
-    (void)state;
     begin(&(struct pipeline_options){.user = "ann", .password = "hush"});
     connect_at(0);
     assert_output("set auth 0 0 8\r\nann hush\r\n" HELLO);
@@ -201,9 +191,8 @@ static void a_password_goes_first(void **state)
     assert_string_equal(memcached_conn_version(conn), "1.6.18");
 }
 
-static void who_does_not_greet_as_memcached_is_left(void **state)
+TEST(who_does_not_greet_as_memcached_is_left)
 {
-    (void)state;
     static const struct {
         const char *password, *answer, *fault;
     } cases[] = {
@@ -236,9 +225,8 @@ static void who_does_not_greet_as_memcached_is_left(void **state)
     }
 }
 
-static void a_greeting_has_its_time(void **state)
+TEST(a_greeting_has_its_time)
 {
-    (void)state;
     begin(&(struct pipeline_options){0});
     link_dialling(link, 10 * MS);
     assert_int_equal(link_deadline(link), 260 * MS);
@@ -263,9 +251,8 @@ static unsigned restarts_after(uint64_t gone_s, const char *stats)
     return memcached_conn_restarts(conn);
 }
 
-static void a_server_that_has_begun_anew_is_noticed(void **state)
+TEST(a_server_that_has_begun_anew_is_noticed)
 {
-    (void)state;
     assert_int_equal(restarts_after(50, "STAT pid 7\r\nSTAT uptime 150\r\nEND\r\n"), 0);
     assert_int_equal(restarts_after(50, "STAT pid 7\r\nSTAT uptime 147\r\nEND\r\n"), 0);
     assert_int_equal(restarts_after(50, "STAT pid 8\r\nSTAT uptime 150\r\nEND\r\n"), 1);
@@ -276,9 +263,8 @@ static void a_server_that_has_begun_anew_is_noticed(void **state)
 
 /* ---- Late and lost --------------------------------------------------------------------------- */
 
-static void commands_are_taken_only_while_it_is_ready(void **state)
+TEST(commands_are_taken_only_while_it_is_ready)
 {
-    (void)state;
     begin(&(struct pipeline_options){.commands_max = 2});
     assert_false(ask(MEMCACHED_GET, "a", 0));
     connect_at(0);
@@ -294,9 +280,8 @@ static void commands_are_taken_only_while_it_is_ready(void **state)
     assert_int_equal(memcached_conn_unavailable_since(conn), 1 * MS);
 }
 
-static void a_late_reply_ends_the_connection_and_nothing_is_sent_twice(void **state)
+TEST(a_late_reply_ends_the_connection_and_nothing_is_sent_twice)
 {
-    (void)state;
     begin_ready();
     ask(MEMCACHED_ADD, "a", 10 * MS);
     ask(MEMCACHED_GET, "b", 20 * MS);
@@ -320,9 +305,8 @@ static void a_late_reply_ends_the_connection_and_nothing_is_sent_twice(void **st
     assert_output("mg d v c h\r\n");
 }
 
-static void the_buffer_is_used_again(void **state)
+TEST(the_buffer_is_used_again)
 {
-    (void)state;
     begin(&(struct pipeline_options){.commands_max = 4, .bytes_max = 400});
     connect_at(0);
     assert_output(HELLO);
@@ -340,9 +324,8 @@ static void the_buffer_is_used_again(void **state)
 }
 
 /* Each wait lies between half of the back-off and all of it; a greeting makes it short again. */
-static void it_comes_back_ever_more_slowly(void **state)
+TEST(it_comes_back_ever_more_slowly)
 {
-    (void)state;
     begin(&(struct pipeline_options){
         .backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
     static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
@@ -362,23 +345,4 @@ static void it_comes_back_ever_more_slowly(void **state)
     feed(GREETED, now_ns);
     link_lost(link, "reset", now_ns);
     assert_in_range(link_deadline(link) - now_ns, 5 * MS, 10 * MS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(each_verb_has_its_words, tear_down),
-        cmocka_unit_test_teardown(replies_come_in_any_pieces, tear_down),
-        cmocka_unit_test_teardown(what_is_no_reply_ends_it, tear_down),
-        cmocka_unit_test_teardown(a_password_goes_first, tear_down),
-        cmocka_unit_test_teardown(who_does_not_greet_as_memcached_is_left, tear_down),
-        cmocka_unit_test_teardown(a_greeting_has_its_time, tear_down),
-        cmocka_unit_test_teardown(a_server_that_has_begun_anew_is_noticed, tear_down),
-        cmocka_unit_test_teardown(commands_are_taken_only_while_it_is_ready, tear_down),
-        cmocka_unit_test_teardown(a_late_reply_ends_the_connection_and_nothing_is_sent_twice,
-                                  tear_down),
-        cmocka_unit_test_teardown(the_buffer_is_used_again, tear_down),
-        cmocka_unit_test_teardown(it_comes_back_ever_more_slowly, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,9 +81,8 @@ static void check_fair(const struct plan *plan, const char *name)
         .rtt_ns = NEAR_NS + MS, .clients = 16                                                      \
     }
 
-static void two_share_a_key_that_is_never_used_up(void **state)
+TEST(two_share_a_key_that_is_never_used_up)
 {
-    (void)state;
     static const struct plan plan = {.spec = "window 4000000/1s",
                                      .limit = 4000000,
                                      .n_nodes = 2,
@@ -92,9 +91,8 @@ static void two_share_a_key_that_is_never_used_up(void **state)
     check_fair(&plan, __func__);
 }
 
-static void two_share_a_key_that_is_used_up(void **state)
+TEST(two_share_a_key_that_is_used_up)
 {
-    (void)state;
     static const struct plan plan = {.spec = "window 400/1s",
                                      .limit = 400,
                                      .n_nodes = 2,
@@ -103,9 +101,8 @@ static void two_share_a_key_that_is_used_up(void **state)
     check_fair(&plan, __func__);
 }
 
-static void two_share_it_behind_caches_of_denials(void **state)
+TEST(two_share_it_behind_caches_of_denials)
 {
-    (void)state;
     static const struct plan plan = {.spec = "window 400/1s",
                                      .limit = 400,
                                      .n_nodes = 2,
@@ -115,9 +112,8 @@ static void two_share_it_behind_caches_of_denials(void **state)
     check_fair(&plan, __func__);
 }
 
-static void three_share_a_key_that_is_never_used_up(void **state)
+TEST(three_share_a_key_that_is_never_used_up)
 {
-    (void)state;
     static const struct plan plan = {.spec = "window 4000000/1s",
                                      .limit = 4000000,
                                      .n_nodes = 3,
@@ -126,9 +122,8 @@ static void three_share_a_key_that_is_never_used_up(void **state)
     check_fair(&plan, __func__);
 }
 
-static void three_share_a_key_that_is_used_up(void **state)
+TEST(three_share_a_key_that_is_used_up)
 {
-    (void)state;
     static const struct plan plan = {.spec = "window 400/1s",
                                      .limit = 400,
                                      .n_nodes = 3,
@@ -137,9 +132,8 @@ static void three_share_a_key_that_is_used_up(void **state)
     check_fair(&plan, __func__);
 }
 
-static void two_of_three_are_far(void **state)
+TEST(two_of_three_are_far)
 {
-    (void)state;
     static const struct plan plan = {.spec = "window 4000000/1s",
                                      .limit = 4000000,
                                      .n_nodes = 3,
@@ -149,9 +143,8 @@ static void two_of_three_are_far(void **state)
 }
 
 /* It asks rarely, so all that it asks for is less than its share. */
-static void a_far_one_that_asks_little_gets_all_of_it(void **state)
+TEST(a_far_one_that_asks_little_gets_all_of_it)
 {
-    (void)state;
     static const struct plan plan = {.spec = "window 4000000/1s",
                                      .limit = 4000000,
                                      .n_nodes = 2,
@@ -170,9 +163,8 @@ static void a_far_one_that_asks_little_gets_all_of_it(void **state)
 }
 
 /* Whoever loses swaps waits for memcached all the same, and finds out that it is silent. */
-static void silence_opens_the_breakers_of_all(void **state)
+TEST(silence_opens_the_breakers_of_all)
 {
-    (void)state;
     static const struct plan plan = {.spec = "window 4000000/1s",
                                      .limit = 4000000,
                                      .n_nodes = 2,
@@ -189,19 +181,4 @@ static void silence_opens_the_breakers_of_all(void **state)
         assert_in_range(memcached_backend_metrics(node->store)->busy, 0, CLIENTS_MAX);
     }
     end();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_share_a_key_that_is_never_used_up),
-        cmocka_unit_test(two_share_a_key_that_is_used_up),
-        cmocka_unit_test(two_share_it_behind_caches_of_denials),
-        cmocka_unit_test(three_share_a_key_that_is_never_used_up),
-        cmocka_unit_test(three_share_a_key_that_is_used_up),
-        cmocka_unit_test(two_of_three_are_far),
-        cmocka_unit_test(a_far_one_that_asks_little_gets_all_of_it),
-        cmocka_unit_test(silence_opens_the_breakers_of_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

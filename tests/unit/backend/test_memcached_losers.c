@@ -22,9 +22,8 @@ static void lose_until_late(struct asked *asked, struct server *server, const ch
     memcached_backend_wake(store, now_ns);
 }
 
-static void who_is_never_fast_enough_is_denied(void **state)
+TEST(who_is_never_fast_enough_is_denied)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("window 500/10s", "k");
     start_one(&asked, BACKEND_TAKE, "window 500/10s", "k", 3);
@@ -43,9 +42,8 @@ static void who_is_never_fast_enough_is_denied(void **state)
 }
 
 /* It lost swaps, but then memcached said nothing for most of its time. */
-static void silence_is_late_though_swaps_were_lost_before(void **state)
+TEST(silence_is_late_though_swaps_were_lost_before)
 {
-    (void)state;
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     struct link *link = memcached_conn_link(server->conn);
@@ -61,9 +59,8 @@ static void silence_is_late_though_swaps_were_lost_before(void **state)
     assert_int_equal(metrics()->busy, 0);
 }
 
-static void a_state_that_is_damaged_is_denied_and_counted(void **state)
+TEST(a_state_that_is_damaged_is_denied_and_counted)
 {
-    (void)state;
     struct server *server = server_of("window 5/10s", "k");
     take("window 5/10s", "k", 5);
     find(server, K_NAME)->bytes[9] ^= 4;
@@ -74,15 +71,4 @@ static void a_state_that_is_damaged_is_denied_and_counted(void **state)
     assert_int_equal(metrics()->damaged, 1); /* it was replaced */
     wall_ns += 3 * NS_PER_S;
     assert_int_equal(take("window 5/10s", "k", 5).granted, 5);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(who_is_never_fast_enough_is_denied),
-        TEST(silence_is_late_though_swaps_were_lost_before),
-        TEST(a_state_that_is_damaged_is_denied_and_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,12 @@
  * States of memcached that are not what was written: flipped bits, cut and foreign bytes, states of
  * before the checksum, and of an epoch long ago. None of them may grant what may have been granted.
  */
+#include "unit/test.h"
+
 #include "backend/memcached/memcached_state.h"
 
 #include "base/ns.h"
 #include "base/splitmix.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define SUM_LEN 4
 #define NOW_NS (UINT64_C(56) * NS_PER_YEAR + 500 * NS_PER_DAY + 123456789 * NS_PER_US)
@@ -100,9 +96,8 @@ static void check_damaged(const struct form *form, const struct stint_quota *quo
     assert_false(later.was_damaged);
 }
 
-static void any_one_bit_may_flip(void **unused)
+TEST(any_one_bit_may_flip)
 {
-    (void)unused;
     for (size_t i = 0; i < FORMS; i++) {
         struct stint_quota quota = quota_of(forms[i].spec);
         const struct memcached_state whole = used_up(&forms[i], &quota);
@@ -114,9 +109,8 @@ static void any_one_bit_may_flip(void **unused)
     }
 }
 
-static void many_bits_may_flip(void **unused)
+TEST(many_bits_may_flip)
 {
-    (void)unused;
     uint64_t random = 1;
     for (size_t i = 0; i < FORMS; i++) {
         struct stint_quota quota = quota_of(forms[i].spec);
@@ -134,9 +128,8 @@ static void many_bits_may_flip(void **unused)
     }
 }
 
-static void what_is_no_state_is_damaged(void **unused)
+TEST(what_is_no_state_is_damaged)
 {
-    (void)unused;
     static const uint8_t much[5000] = {0x49};
     for (size_t i = 0; i < FORMS; i++) {
         struct stint_quota quota = quota_of(forms[i].spec);
@@ -175,9 +168,8 @@ static bool had_old_form(const struct stint_quota *quota)
            quota->algorithm == STINT_FIXED_WINDOW;
 }
 
-static void a_state_of_before_the_checksum_goes_on(void **unused)
+TEST(a_state_of_before_the_checksum_goes_on)
 {
-    (void)unused;
     for (size_t i = 0; i < FORMS; i++) {
         struct stint_quota quota = quota_of(forms[i].spec);
         struct memcached_state newer = used_up(&forms[i], &quota);
@@ -198,9 +190,8 @@ static void a_state_of_before_the_checksum_goes_on(void **unused)
 }
 
 /* Kept for ever, since its expiry lies behind 2038: dead, and core has no time for now. */
-static void a_state_of_long_ago_is_as_never_used(void **unused)
+TEST(a_state_of_long_ago_is_as_never_used)
 {
-    (void)unused;
     for (size_t i = 0; i < FORMS; i++) {
         struct stint_quota quota = quota_of(forms[i].spec);
         for (uint64_t years = 9; years < 60; years += 3) {
@@ -213,9 +204,8 @@ static void a_state_of_long_ago_is_as_never_used(void **unused)
     }
 }
 
-static void expiries_are_right_behind_2038(void **unused)
+TEST(expiries_are_right_behind_2038)
 {
-    (void)unused;
     const uint64_t ends_s = INT32_MAX;
     static const struct {
         const char *spec;
@@ -238,9 +228,8 @@ static void expiries_are_right_behind_2038(void **unused)
 }
 
 /* Of one key under names of the same algorithm: what the parameters were stands in the state. */
-static void other_parameters_carry_what_was_used(void **unused)
+TEST(other_parameters_carry_what_was_used)
 {
-    (void)unused;
     static const struct {
         const char *was, *is;
         uint32_t left; /* of the new limit */
@@ -264,9 +253,8 @@ static void other_parameters_carry_what_was_used(void **unused)
 }
 
 /* Real time of a trace, as `stint replay` has it, is past the end of core's own. */
-static void virtual_time_may_be_of_the_calendar(void **unused)
+TEST(virtual_time_may_be_of_the_calendar)
 {
-    (void)unused;
     for (size_t i = 0; i < FORMS; i++) {
         struct stint_quota quota = quota_of(forms[i].spec);
         struct memcached_state state = {.len = 0};
@@ -283,19 +271,4 @@ static void virtual_time_may_be_of_the_calendar(void **unused)
         assert_int_equal(decision.outcome, STINT_DENY);
         assert_int_equal(memcached_state_ttl_s(&state, &step, 0), 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_one_bit_may_flip),
-        cmocka_unit_test(many_bits_may_flip),
-        cmocka_unit_test(what_is_no_state_is_damaged),
-        cmocka_unit_test(a_state_of_before_the_checksum_goes_on),
-        cmocka_unit_test(a_state_of_long_ago_is_as_never_used),
-        cmocka_unit_test(expiries_are_right_behind_2038),
-        cmocka_unit_test(other_parameters_carry_what_was_used),
-        cmocka_unit_test(virtual_time_may_be_of_the_calendar),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,9 +90,8 @@ static void reserve(struct memcached_state *state, const struct stint_quota *quo
     assert_int_equal(moved(state, quota, (struct one){STINT_TAKE, id, cost, kept}), cost);
 }
 
-static void a_ticket_is_good_once_and_leaves_nothing_behind(void **unused)
+TEST(a_ticket_is_good_once_and_leaves_nothing_behind)
 {
-    (void)unused;
     for (size_t i = 0; i < SPECS; i++) {
         struct stint_quota quota = quota_of(specs[i]);
         struct memcached_state plain = {.len = 0}, state;
@@ -118,9 +117,8 @@ static void a_ticket_is_good_once_and_leaves_nothing_behind(void **unused)
     }
 }
 
-static void any_swap_closes_what_has_ended_as_it_says(void **unused)
+TEST(any_swap_closes_what_has_ended_as_it_says)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("log 200/1h");
     struct memcached_state state = {.len = 0};
     uint64_t began_ns = at_ns;
@@ -154,9 +152,8 @@ static void any_swap_closes_what_has_ended_as_it_says(void **unused)
     at_ns = began_ns;
 }
 
-static void what_can_no_longer_come_back_is_counted(void **unused)
+TEST(what_can_no_longer_come_back_is_counted)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("log 200/10s");
     struct memcached_state state = {.len = 0};
     uint64_t began_ns = at_ns;
@@ -169,9 +166,8 @@ static void what_can_no_longer_come_back_is_counted(void **unused)
     at_ns = began_ns;
 }
 
-static void of_too_many_the_oldest_stays_as_estimated(void **unused)
+TEST(of_too_many_the_oldest_stays_as_estimated)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 5000/1h");
     static struct memcached_state state;
     memcached_state_forget(&state);
@@ -189,9 +185,8 @@ static void of_too_many_the_oldest_stays_as_estimated(void **unused)
     assert_int_equal(state.len, 15);
 }
 
-static void any_one_bit_may_flip(void **unused)
+TEST(any_one_bit_may_flip)
 {
-    (void)unused;
     for (size_t i = 0; i < SPECS; i++) {
         struct stint_quota quota = quota_of(specs[i]);
         static struct memcached_state whole, state;
@@ -215,9 +210,8 @@ static void any_one_bit_may_flip(void **unused)
 }
 
 /* Any program may write to memcached: whatever the numbers of a record are, they harm nothing. */
-static void a_record_may_say_anything(void **unused)
+TEST(a_record_may_say_anything)
 {
-    (void)unused;
     static const uint64_t key[2] = {UINT64_C(0x7374696e742d7375), UINT64_C(0x6d6f667374617465)};
     static const uint64_t numbers[] = {0, 1, UINT32_MAX, UINT64_C(1) << 60, INT64_MAX, UINT64_MAX};
     uint64_t random = 1;
@@ -247,9 +241,8 @@ static void a_record_may_say_anything(void **unused)
 }
 
 /* A state of before the checksum, of an epoch that no quota can have. */
-static void a_settle_of_a_state_that_is_none_finds_nothing(void **unused)
+TEST(a_settle_of_a_state_that_is_none_finds_nothing)
 {
-    (void)unused;
     static const uint8_t bytes[15] = {0x58, 0x3d, 0x5a, 0x0b, 0xff, 0xff, 0xff, 0x13};
     struct stint_quota quota = quota_of("fixed_window 5/10s");
     struct memcached_state state;
@@ -259,9 +252,8 @@ static void a_settle_of_a_state_that_is_none_finds_nothing(void **unused)
 }
 
 /* A value is to be there as long as a ticket may be settled for more. */
-static void the_expiry_covers_the_tickets(void **unused)
+TEST(the_expiry_covers_the_tickets)
 {
-    (void)unused;
     struct stint_quota quota = quota_of("gcra 10/1s");
     struct memcached_state state = {.len = 0};
     const struct one one = {STINT_TAKE, 1, 1, 0};
@@ -284,9 +276,8 @@ static void the_expiry_covers_the_tickets(void **unused)
 }
 
 /* The ticket names the quota of before: that must not count what was used under it. */
-static void a_ticket_of_before_a_new_limit_changes_its_units_alone(void **unused)
+TEST(a_ticket_of_before_a_new_limit_changes_its_units_alone)
 {
-    (void)unused;
     static const char *const pairs[][2] = {
         {"window 100/1h", "window 200/1h"},
         {"window 1000/1h", "window 200/1h"},
@@ -309,9 +300,8 @@ static void a_ticket_of_before_a_new_limit_changes_its_units_alone(void **unused
 
 /* A unit is a second of one quota and a minute of the other: 30 seconds were charged, not 30 min.
  */
-static void a_unit_that_is_longer_now_gives_back_no_more_than_it_took(void **unused)
+TEST(a_unit_that_is_longer_now_gives_back_no_more_than_it_took)
 {
-    (void)unused;
     struct stint_quota was = quota_of("gcra 3600/1h burst=60"),
                        is = quota_of("gcra 60/1h burst=60");
     uint64_t began_ns = at_ns;
@@ -330,9 +320,8 @@ static void a_unit_that_is_longer_now_gives_back_no_more_than_it_took(void **unu
     }
 }
 
-static void a_ticket_goes_on_over_a_change_of_epochs(void **unused)
+TEST(a_ticket_goes_on_over_a_change_of_epochs)
 {
-    (void)unused;
     uint64_t began_ns = at_ns;
     at_ns = UINT64_C(56) * NS_PER_YEAR - NS_PER_S; /* a multiple of four: one second before it */
     for (size_t i = 0; i < SPECS; i++) {
@@ -367,10 +356,9 @@ static void start_ticket(struct asked *asked, enum backend_verb verb, uint32_t c
     start(asked, verb);
 }
 
-static void a_reservation_and_its_settling_are_a_swap_each(void **state)
+TEST(a_reservation_and_its_settling_are_a_swap_each)
 {
     struct asked asked = {.n_answers = 0};
-    (void)state;
     add(&asked, "log 50/10s", "a", 20);
     asked.ask.id = first_id;
     asked.ask.is_ticket = true;
@@ -398,10 +386,9 @@ static void a_reservation_and_its_settling_are_a_swap_each(void **state)
 }
 
 /* The first key is charged, then the second denies: the record goes with the units. */
-static void what_a_list_reserved_goes_where_another_denies(void **state)
+TEST(what_a_list_reserved_goes_where_another_denies)
 {
     struct asked asked;
-    (void)state;
     left_of("log 50/10s", "a");
     struct server *server = server_of("gcra 40/10s", "b");
     start_ticket(&asked, BACKEND_TAKE, 20);
@@ -421,10 +408,9 @@ static void what_a_list_reserved_goes_where_another_denies(void **state)
 }
 
 /* What one key has forgotten does not keep the others from being settled, each once. */
-static void a_ticket_of_which_a_part_is_lost_is_settled_at_the_others(void **state)
+TEST(a_ticket_of_which_a_part_is_lost_is_settled_at_the_others)
 {
     struct asked asked;
-    (void)state;
     start_ticket(&asked, BACKEND_TAKE, 20);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 20);
@@ -443,10 +429,9 @@ static void a_ticket_of_which_a_part_is_lost_is_settled_at_the_others(void **sta
 }
 
 /* It is decided again, on what the other has left, and has one record. */
-static void a_swap_that_another_won_reserves_once(void **state)
+TEST(a_swap_that_another_won_reserves_once)
 {
     struct asked asked;
-    (void)state;
     struct server *server = server_of("gcra 40/10s", "b");
     rival_takes(server, "gcra 40/10s", "p:{b}gcra:r:", 1);
     asked = (struct asked){.n_answers = 0};
@@ -462,27 +447,4 @@ static void a_swap_that_another_won_reserves_once(void **state)
     assert_int_equal(metrics()->conflicts, 1);
     assert_int_equal(find(server, "p:{b}gcra:r:")->len, 15 + RECORDS_LEN(1));
     assert_int_equal(left_of("gcra 40/10s", "b"), 28);
-}
-
-int main(void)
-{
-#define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ticket_is_good_once_and_leaves_nothing_behind),
-        cmocka_unit_test(any_swap_closes_what_has_ended_as_it_says),
-        cmocka_unit_test(what_can_no_longer_come_back_is_counted),
-        cmocka_unit_test(of_too_many_the_oldest_stays_as_estimated),
-        cmocka_unit_test(any_one_bit_may_flip),
-        cmocka_unit_test(a_record_may_say_anything),
-        cmocka_unit_test(a_settle_of_a_state_that_is_none_finds_nothing),
-        cmocka_unit_test(the_expiry_covers_the_tickets),
-        cmocka_unit_test(a_ticket_of_before_a_new_limit_changes_its_units_alone),
-        cmocka_unit_test(a_unit_that_is_longer_now_gives_back_no_more_than_it_took),
-        cmocka_unit_test(a_ticket_goes_on_over_a_change_of_epochs),
-        STORE_TEST(a_reservation_and_its_settling_are_a_swap_each),
-        STORE_TEST(what_a_list_reserved_goes_where_another_denies),
-        STORE_TEST(a_ticket_of_which_a_part_is_lost_is_settled_at_the_others),
-        STORE_TEST(a_swap_that_another_won_reserves_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,12 +125,10 @@ static void begin_cluster(void)
     n_answered = 0;
 }
 
-static int end(void **state)
+TEARDOWN
 {
-    (void)state;
     store->ops->free(store);
     assert_true(net.is_freed);
-    return 0;
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -155,9 +153,8 @@ static const char *name_of(uint8_t tag, bool is_values, const char *key, size_t 
 }
 #define VALUES(bytes) true, "IIIIIIII" bytes, sizeof("IIIIIIII" bytes) - 1
 
-static void keys_are_named_as_their_rules_say(void **state)
+TEST(keys_are_named_as_their_rules_say)
 {
-    (void)state;
     begin_single();
     assert_string_equal(name_of(RULE_TAG_VALUES, VALUES("\0\0\0\001u\0\0\0\003a,b")),
                         "p:{u,a%2Cb}gcra:d|k%3A:");
@@ -179,9 +176,8 @@ static void keys_are_named_as_their_rules_say(void **state)
 
 /* ---- One slot -------------------------------------------------------------------------------- */
 
-static void one_item_is_its_algorithms_script(void **state)
+TEST(one_item_is_its_algorithms_script)
 {
-    (void)state;
     struct asked asked;
     begin_single();
     take_3(&asked, "k");
@@ -198,9 +194,8 @@ static void one_item_is_its_algorithms_script(void **state)
     assert_false(answer->is_replayed);
 }
 
-static void virtual_time_is_told(void **state)
+TEST(virtual_time_is_told)
 {
-    (void)state;
     struct asked asked;
     begin_single();
     ask_with(
@@ -212,9 +207,8 @@ static void virtual_time_is_told(void **state)
     assert_int_equal(asked.op.answer.sum.outcome, STINT_DENY);
 }
 
-static void what_a_store_cannot_keep_is_refused(void **state)
+TEST(what_a_store_cannot_keep_is_refused)
 {
-    (void)state;
     struct asked asked;
     begin_single();
     ask_with(&asked, (struct backend_request){.verb = BACKEND_TAKE}, "k", 1, "gcra 3/1500ns");
@@ -226,9 +220,8 @@ static void what_a_store_cannot_keep_is_refused(void **state)
     assert_int_equal(n_answered, 0);
 }
 
-static void diagnostics_are_told_apart(void **state)
+TEST(diagnostics_are_told_apart)
 {
-    (void)state;
     static const struct {
         const char *reply, *message;
         uint8_t outcome, fault;
@@ -264,9 +257,8 @@ static void diagnostics_are_told_apart(void **state)
     assert_true(store->ops->unavailable_since_ns(store) > 0);
 }
 
-static void several_items_in_one_slot_are_one_list(void **state)
+TEST(several_items_in_one_slot_are_one_list)
 {
-    (void)state;
     struct asked asked;
     begin_single();
     take_3(&asked, "k l");
@@ -283,9 +275,8 @@ static void several_items_in_one_slot_are_one_list(void **state)
     assert_int_equal(asked.each[1].outcome, STINT_DENY);
 }
 
-static void nobody_hears_of_what_he_has_forgotten(void **state)
+TEST(nobody_hears_of_what_he_has_forgotten)
 {
-    (void)state;
     struct asked asked, other;
     begin_single();
     take_3(&asked, "k");
@@ -300,9 +291,8 @@ static void nobody_hears_of_what_he_has_forgotten(void **state)
 
 /* ---- Several slots --------------------------------------------------------------------------- */
 
-static void slots_are_asked_at_once_and_joined(void **state)
+TEST(slots_are_asked_at_once_and_joined)
 {
-    (void)state;
     struct asked asked;
     begin_cluster();
     take_3(&asked, "b x");
@@ -321,9 +311,8 @@ static void slots_are_asked_at_once_and_joined(void **state)
     assert_string_equal(words_to("b:2"), "");
 }
 
-static void what_one_granted_goes_back_where_another_denies(void **state)
+TEST(what_one_granted_goes_back_where_another_denies)
 {
-    (void)state;
     struct asked asked;
     begin_cluster();
     take_3(&asked, "b x");
@@ -349,9 +338,8 @@ static void what_one_granted_goes_back_where_another_denies(void **state)
     assert_int_equal(n_answered, 1);
 }
 
-static void a_return_that_was_not_done_is_tried_again(void **state)
+TEST(a_return_that_was_not_done_is_tried_again)
 {
-    (void)state;
     struct asked asked;
     begin_cluster();
     take_3(&asked, "b x");
@@ -368,9 +356,8 @@ static void a_return_that_was_not_done_is_tried_again(void **state)
     assert_string_equal(words_to("a:1"), "");
 }
 
-static void a_slot_that_is_silent_makes_the_list_fail(void **state)
+TEST(a_slot_that_is_silent_makes_the_list_fail)
 {
-    (void)state;
     struct asked asked;
     begin_cluster();
     take_3(&asked, "b x");
@@ -388,9 +375,8 @@ static void a_slot_that_is_silent_makes_the_list_fail(void **state)
 
 /* Each server has a bit: whom an ask goes to is told, who of them failed, and none is asked that is
  * not to be. */
-static void servers_are_told_apart(void **state)
+TEST(servers_are_told_apart)
 {
-    (void)state;
     struct asked low, both;
     begin_cluster();
     take_3(&low, "b");
@@ -417,9 +403,8 @@ static void servers_are_told_apart(void **state)
     assert_int_equal(low.op.answer.outcome, BACKEND_DECIDED);
 }
 
-static void the_least_of_partial_grants_is_kept(void **state)
+TEST(the_least_of_partial_grants_is_kept)
 {
-    (void)state;
     struct asked asked;
     begin_cluster();
     ask_with(&asked, (struct backend_request){.verb = BACKEND_TAKE_UPTO}, "b x", 8, "gcra 10/s");
@@ -434,9 +419,8 @@ static void the_least_of_partial_grants_is_kept(void **state)
     assert_string_equal(words_to("b:2"), "");
 }
 
-static void the_forgotten_half_still_goes_back(void **state)
+TEST(the_forgotten_half_still_goes_back)
 {
-    (void)state;
     struct asked asked;
     begin_cluster();
     take_3(&asked, "b x");
@@ -453,9 +437,8 @@ static void the_forgotten_half_still_goes_back(void **state)
 static const uint8_t an_id[BACKEND_ID_LEN] = {0xab, 1, 2};
 #define ID_TEXT "ab010200000000000000000000000000"
 
-static void ids_lie_beside_their_keys_and_are_undone(void **state)
+TEST(ids_lie_beside_their_keys_and_are_undone)
 {
-    (void)state;
     struct asked asked;
     const struct backend_request ask = {
         .verb = BACKEND_TAKE, .id = an_id, .body = 255, .id_lifetime_ns = NS_PER_S};
@@ -479,9 +462,8 @@ static void ids_lie_beside_their_keys_and_are_undone(void **state)
     assert_string_equal(words_to("a:1"), "");
 }
 
-static void an_ask_with_an_id_is_sent_again(void **state)
+TEST(an_ask_with_an_id_is_sent_again)
 {
-    (void)state;
     struct asked asked;
     begin_single();
     ask_with(&asked,
@@ -507,9 +489,8 @@ static void on_drained(void *arg)
     n_drained++;
 }
 
-static void draining_waits_for_what_goes_back(void **state)
+TEST(draining_waits_for_what_goes_back)
 {
-    (void)state;
     struct asked asked;
     begin_cluster();
     take_3(&asked, "b x");
@@ -526,9 +507,8 @@ static void draining_waits_for_what_goes_back(void **state)
     assert_int_equal(n_drained, 2); /* there is nothing */
 }
 
-static void draining_ends_at_its_deadline(void **state)
+TEST(draining_ends_at_its_deadline)
 {
-    (void)state;
     struct asked asked;
     begin_single();
     take_3(&asked, "k");
@@ -539,9 +519,8 @@ static void draining_ends_at_its_deadline(void **state)
     assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
 }
 
-static void the_end_answers_what_waits(void **state)
+TEST(the_end_answers_what_waits)
 {
-    (void)state;
     struct asked asked, other;
     begin_cluster();
     take_3(&asked, "b x");
@@ -553,30 +532,4 @@ static void the_end_answers_what_waits(void **state)
     assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
     assert_int_equal(other.op.answer.outcome, BACKEND_FAILED);
     begin_single();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(keys_are_named_as_their_rules_say, end),
-        cmocka_unit_test_teardown(one_item_is_its_algorithms_script, end),
-        cmocka_unit_test_teardown(virtual_time_is_told, end),
-        cmocka_unit_test_teardown(what_a_store_cannot_keep_is_refused, end),
-        cmocka_unit_test_teardown(diagnostics_are_told_apart, end),
-        cmocka_unit_test_teardown(several_items_in_one_slot_are_one_list, end),
-        cmocka_unit_test_teardown(nobody_hears_of_what_he_has_forgotten, end),
-        cmocka_unit_test_teardown(slots_are_asked_at_once_and_joined, end),
-        cmocka_unit_test_teardown(what_one_granted_goes_back_where_another_denies, end),
-        cmocka_unit_test_teardown(a_return_that_was_not_done_is_tried_again, end),
-        cmocka_unit_test_teardown(a_slot_that_is_silent_makes_the_list_fail, end),
-        cmocka_unit_test_teardown(servers_are_told_apart, end),
-        cmocka_unit_test_teardown(the_least_of_partial_grants_is_kept, end),
-        cmocka_unit_test_teardown(the_forgotten_half_still_goes_back, end),
-        cmocka_unit_test_teardown(ids_lie_beside_their_keys_and_are_undone, end),
-        cmocka_unit_test_teardown(an_ask_with_an_id_is_sent_again, end),
-        cmocka_unit_test_teardown(draining_waits_for_what_goes_back, end),
-        cmocka_unit_test_teardown(draining_ends_at_its_deadline, end),
-        cmocka_unit_test_teardown(the_end_answers_what_waits, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,16 +4,12 @@
  * becomes of each command when replies are late, lost, refused or none of Redis, and when it comes
  * back.
  */
+#include "unit/test.h"
+
 #include "backend/wire/redis_conn.h"
 
 #include "base/buf.h"
 #include "base/ns.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define MS NS_PER_MS
 #define HELLO "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n"
@@ -112,19 +108,16 @@ static void begin_ready(void)
     assert_int_equal(link_deadline(link), STINT_NEVER_NS);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     redis_conn_free(conn, 0);
     conn = NULL;
-    return 0;
 }
 
 /* ---- The greeting ---------------------------------------------------------------------------- */
 
-static void it_greets_with_password_name_and_database(void **state)
+TEST(it_greets_with_password_name_and_database)
 {
-    (void)state;
     begin(&(struct redis_conn_options){
         .pipeline = {.user = "ann", .password = "pw"}, .name = "stint", .database = 12});
     connect_at(0);
@@ -145,9 +138,8 @@ static void it_greets_with_password_name_and_database(void **state)
     assert_told("a done at 3 hi");
 }
 
-static void who_refuses_the_greeting_is_left(void **state)
+TEST(who_refuses_the_greeting_is_left)
 {
-    (void)state;
     static const struct {
         const char *password, *answer, *fault;
     } cases[] = {
@@ -170,9 +162,8 @@ static void who_refuses_the_greeting_is_left(void **state)
     }
 }
 
-static void a_greeting_has_its_time(void **state)
+TEST(a_greeting_has_its_time)
 {
-    (void)state;
     begin(&(struct redis_conn_options){.pipeline = {.connect_ns = 250 * MS}});
     link_dialling(link, 10 * MS);
     assert_int_equal(link_deadline(link), 260 * MS);
@@ -185,9 +176,8 @@ static void a_greeting_has_its_time(void **state)
 
 /* ---- Replies --------------------------------------------------------------------------------- */
 
-static void a_pipeline_is_one_output_answered_in_order(void **state)
+TEST(a_pipeline_is_one_output_answered_in_order)
 {
-    (void)state;
     begin_ready();
     ask_get("a", "a", 1 * MS);
     ask_get("b", "b", 1 * MS);
@@ -204,9 +194,8 @@ static void a_pipeline_is_one_output_answered_in_order(void **state)
     assert_int_equal(link_deadline(link), STINT_NEVER_NS);
 }
 
-static void a_late_reply_ends_the_connection(void **state)
+TEST(a_late_reply_ends_the_connection)
 {
-    (void)state;
     begin_ready();
     ask_get("a", "a", 10 * MS);
     ask_get("b", "b", 20 * MS);
@@ -230,9 +219,8 @@ static void a_late_reply_ends_the_connection(void **state)
     assert_told("c done at 74 :3");
 }
 
-static void half_a_command_is_sent_again_whole(void **state)
+TEST(half_a_command_is_sent_again_whole)
 {
-    (void)state;
     begin_ready();
     ask_get("a", "a", 1 * MS);
     ask_get("b", "b", 1 * MS);
@@ -247,9 +235,8 @@ static void half_a_command_is_sent_again_whole(void **state)
     assert_output(GET("b"));
 }
 
-static void what_waits_without_a_connection_is_bounded(void **state)
+TEST(what_waits_without_a_connection_is_bounded)
 {
-    (void)state;
     begin(&(struct redis_conn_options){.pipeline = {.commands_max = 2, .bytes_max = 100}});
     assert_true(ask_get("a", "a", 0));
     assert_true(ask_get("b", "b", 5 * MS));
@@ -274,9 +261,8 @@ static void what_waits_without_a_connection_is_bounded(void **state)
 }
 
 /* Commands in front of it leave the buffer: what is asked over time has no end. */
-static void the_buffer_is_used_again(void **state)
+TEST(the_buffer_is_used_again)
 {
-    (void)state;
     begin(&(struct redis_conn_options){.pipeline = {.commands_max = 4, .bytes_max = 100}});
     connect_at(0);
     assert_output(HELLO);
@@ -293,9 +279,8 @@ static void the_buffer_is_used_again(void **state)
     }
 }
 
-static void what_nobody_asked_for_ends_it(void **state)
+TEST(what_nobody_asked_for_ends_it)
 {
-    (void)state;
     begin_ready();
     ask_get("a", "a", 1 * MS); /* unsent, so no reply can be its */
     feed(":1\r\n", 2 * MS);
@@ -304,9 +289,8 @@ static void what_nobody_asked_for_ends_it(void **state)
     assert_string_equal(link_fault(link), "the store sent a reply to no command");
 }
 
-static void what_is_no_reply_ends_it(void **state)
+TEST(what_is_no_reply_ends_it)
 {
-    (void)state;
     begin_ready();
     ask_get("a", "a", 1 * MS);
     assert_output(GET("a"));
@@ -315,9 +299,8 @@ static void what_is_no_reply_ends_it(void **state)
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
-static void a_reply_beyond_the_bound_ends_it(void **state)
+TEST(a_reply_beyond_the_bound_ends_it)
 {
-    (void)state;
     static const char *const replies[] = {"*100\r\n", "$2000\r\n", "*2\r\n*50\r\n"};
     for (size_t i = 0; i < 3; i++) {
         begin(&(struct redis_conn_options){.reply_bytes_max = 1000});
@@ -338,9 +321,8 @@ static void a_reply_beyond_the_bound_ends_it(void **state)
 
 #define NOSCRIPT "-NOSCRIPT No matching script. Please use EVAL.\r\n"
 
-static void an_unknown_script_is_loaded_once_for_all_who_wait(void **state)
+TEST(an_unknown_script_is_loaded_once_for_all_who_wait)
 {
-    (void)state;
     begin_ready();
     ask_script("s", false, 1 * MS);
     ask_script("t", false, 1 * MS);
@@ -362,9 +344,8 @@ static void an_unknown_script_is_loaded_once_for_all_who_wait(void **state)
     assert_told("u refused at 6 NOSCRIPT No matching script. Please use EVAL.");
 }
 
-static void a_retry_keeps_its_deadline(void **state)
+TEST(a_retry_keeps_its_deadline)
 {
-    (void)state;
     begin_ready();
     ask_script("s", false, 1 * MS);
     assert_output(EVALSHA);
@@ -376,9 +357,8 @@ static void a_retry_keeps_its_deadline(void **state)
     assert_told("s late at 51");
 }
 
-static void what_comes_late_is_skipped_as_long_as_anything_comes(void **state)
+TEST(what_comes_late_is_skipped_as_long_as_anything_comes)
 {
-    (void)state;
     begin_ready();
     ask_get("a", "a", 1 * MS);
     ask_get("b", "b", 1 * MS);
@@ -401,9 +381,8 @@ static void what_comes_late_is_skipped_as_long_as_anything_comes(void **state)
 }
 
 /* Nobody is told twice of a command whose reply never came. */
-static void silence_after_a_late_reply_ends_the_connection(void **state)
+TEST(silence_after_a_late_reply_ends_the_connection)
 {
-    (void)state;
     begin_ready();
     ask_get("a", "a", 1 * MS);
     assert_output(GET("a"));
@@ -419,9 +398,8 @@ static void silence_after_a_late_reply_ends_the_connection(void **state)
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
-static void asking_goes_in_front(void **state)
+TEST(asking_goes_in_front)
 {
-    (void)state;
     begin_ready();
     ask_script("s", true, 1 * MS);
     assert_output("*1\r\n$6\r\nASKING\r\n" EVALSHA);
@@ -436,9 +414,8 @@ static void asking_goes_in_front(void **state)
 /* ---- Away ------------------------------------------------------------------------------------ */
 
 /* Each wait lies between half of the back-off and all of it; a greeting makes it short again. */
-static void it_comes_back_ever_more_slowly(void **state)
+TEST(it_comes_back_ever_more_slowly)
 {
-    (void)state;
     begin(&(struct redis_conn_options){
         .pipeline = {.backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42}});
     static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
@@ -462,9 +439,8 @@ static void it_comes_back_ever_more_slowly(void **state)
     assert_in_range(link_deadline(link) - now_ns, 5 * MS, 10 * MS);
 }
 
-static void messages_go_to_whoever_listens(void **state)
+TEST(messages_go_to_whoever_listens)
 {
-    (void)state;
     begin(&(struct redis_conn_options){.pushed = note, .arg = (void *)(uintptr_t) "channel"});
     connect_at(0);
     assert_output(HELLO);
@@ -481,9 +457,8 @@ static void ask_more(void *arg, enum redis_outcome outcome, const struct redis_r
 }
 
 /* Who hears that his command is lost may ask something else at once. */
-static void an_answer_may_be_a_evaluation(void **state)
+TEST(an_answer_may_be_a_evaluation)
 {
-    (void)state;
     begin_ready();
     const struct span words[] = {span_of_text("PING")};
     const struct redis_command command = {
@@ -504,9 +479,8 @@ static void an_answer_may_be_a_evaluation(void **state)
 
 /* ---- What errors mean ------------------------------------------------------------------------ */
 
-static void errors_are_told_apart(void **state)
+TEST(errors_are_told_apart)
 {
-    (void)state;
     static const struct {
         const char *text;
         enum redis_error fault;
@@ -531,9 +505,8 @@ static void errors_are_told_apart(void **state)
         assert_int_equal(redis_error_of(span_of_text(cases[i].text)), cases[i].fault);
 }
 
-static void redirects_are_read(void **state)
+TEST(redirects_are_read)
 {
-    (void)state;
     struct redis_redirect redirect;
     assert_true(redis_redirect_parse(span_of_text("MOVED 3999 127.0.0.1:6381"), &redirect));
     assert_int_equal(redirect.slot, 3999);
@@ -559,32 +532,4 @@ static void redirects_are_read(void **state)
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_false(redis_redirect_parse(span_of_text(wrong[i]), &redirect));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(it_greets_with_password_name_and_database, tear_down),
-        cmocka_unit_test_teardown(who_refuses_the_greeting_is_left, tear_down),
-        cmocka_unit_test_teardown(a_greeting_has_its_time, tear_down),
-        cmocka_unit_test_teardown(a_pipeline_is_one_output_answered_in_order, tear_down),
-        cmocka_unit_test_teardown(a_late_reply_ends_the_connection, tear_down),
-        cmocka_unit_test_teardown(half_a_command_is_sent_again_whole, tear_down),
-        cmocka_unit_test_teardown(what_waits_without_a_connection_is_bounded, tear_down),
-        cmocka_unit_test_teardown(the_buffer_is_used_again, tear_down),
-        cmocka_unit_test_teardown(what_nobody_asked_for_ends_it, tear_down),
-        cmocka_unit_test_teardown(what_is_no_reply_ends_it, tear_down),
-        cmocka_unit_test_teardown(a_reply_beyond_the_bound_ends_it, tear_down),
-        cmocka_unit_test_teardown(an_unknown_script_is_loaded_once_for_all_who_wait, tear_down),
-        cmocka_unit_test_teardown(a_retry_keeps_its_deadline, tear_down),
-        cmocka_unit_test_teardown(what_comes_late_is_skipped_as_long_as_anything_comes, tear_down),
-        cmocka_unit_test_teardown(silence_after_a_late_reply_ends_the_connection, tear_down),
-        cmocka_unit_test_teardown(asking_goes_in_front, tear_down),
-        cmocka_unit_test_teardown(it_comes_back_ever_more_slowly, tear_down),
-        cmocka_unit_test_teardown(messages_go_to_whoever_listens, tear_down),
-        cmocka_unit_test_teardown(an_answer_may_be_a_evaluation, tear_down),
-        cmocka_unit_test(errors_are_told_apart),
-        cmocka_unit_test(redirects_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,9 +13,8 @@ static void begin_single(void)
 
 /* ---- A single server ------------------------------------------------------------------------- */
 
-static void what_is_asked_early_waits_for_the_server(void **state)
+TEST(what_is_asked_early_waits_for_the_server)
 {
-    (void)state;
     begin("redis://a");
     assert_true(router_unavailable_since(net.router) > 0);
     ask("k");
@@ -32,9 +31,8 @@ static void what_is_asked_early_waits_for_the_server(void **state)
 }
 
 /* Its connection is not lost, since something was said on it. */
-static void who_tells_slowly_who_it_is_is_asked_again(void **state)
+TEST(who_tells_slowly_who_it_is_is_asked_again)
 {
-    (void)state;
     begin("redis://a");
     ask_as("k", 500 * MS, false);
     struct line *line = line_to(&net, "a:6379");
@@ -53,9 +51,8 @@ static void who_tells_slowly_who_it_is_is_asked_again(void **state)
     assert_told("k done v");
 }
 
-static void nobody_waits_past_his_deadline(void **state)
+TEST(nobody_waits_past_his_deadline)
 {
-    (void)state;
     begin("redis://a");
     ask_as("k", 30 * MS, false);
     pass(&net, 29 * MS);
@@ -74,9 +71,8 @@ static void nobody_waits_past_his_deadline(void **state)
     assert_true(link_is_ready(redis_conn_link(line_to(&net, "a:6379")->conn)));
 }
 
-static void what_may_have_been_done_is_not_sent_again(void **state)
+TEST(what_may_have_been_done_is_not_sent_again)
 {
-    (void)state;
     begin_single();
     ask_as("k", 500 * MS, false);
     ask_as("again", 500 * MS, true);
@@ -93,9 +89,8 @@ static void what_may_have_been_done_is_not_sent_again(void **state)
     assert_int_equal(FIGURE(failovers), 0);
 }
 
-static void a_silent_server_is_left_and_connected_anew(void **state)
+TEST(a_silent_server_is_left_and_connected_anew)
 {
-    (void)state;
     begin_single();
     ask_as("k", 500 * MS, false);
     ask_as("r", 500 * MS, true);
@@ -110,9 +105,8 @@ static void a_silent_server_is_left_and_connected_anew(void **state)
     assert_sent(&net, "a:6379", "GET r");
 }
 
-static void refusals_that_pass_are_outlasted(void **state)
+TEST(refusals_that_pass_are_outlasted)
 {
-    (void)state;
     static const char *const refusals[] = {
         "-LOADING Redis is loading the dataset in memory\r\n",
         "-BUSY Redis is busy running a script\r\n",
@@ -140,9 +134,8 @@ static void refusals_that_pass_are_outlasted(void **state)
     assert_told("k done v");
 }
 
-static void refusals_that_stay_are_told_at_once(void **state)
+TEST(refusals_that_stay_are_told_at_once)
 {
-    (void)state;
     static const char *const refusals[] = {
         "OOM command not allowed when used memory > 'maxmemory'.",
         "MISCONF Redis is configured to save RDB snapshots",
@@ -164,9 +157,8 @@ static void refusals_that_stay_are_told_at_once(void **state)
     assert_int_equal(FIGURE(retries), 0);
 }
 
-static void a_server_that_became_a_replica_is_connected_anew(void **state)
+TEST(a_server_that_became_a_replica_is_connected_anew)
 {
-    (void)state;
     begin("redis://a,b");
     meet(&net, "a:6379", "one");
     ask("k");
@@ -184,9 +176,8 @@ static void a_server_that_became_a_replica_is_connected_anew(void **state)
     assert_told("k done v");
 }
 
-static void a_replica_is_not_asked_at_all(void **state)
+TEST(a_replica_is_not_asked_at_all)
 {
-    (void)state;
     begin("redis://a");
     ask("k");
     struct line *line = line_to(&net, "a:6379");
@@ -201,9 +192,8 @@ static void a_replica_is_not_asked_at_all(void **state)
     assert_sent(&net, "a:6379", "GET k");
 }
 
-static void a_server_that_began_anew_is_a_failover(void **state)
+TEST(a_server_that_began_anew_is_a_failover)
 {
-    (void)state;
     begin_single();
     lose(&net, "a:6379");
     pass(&net, 20 * MS);
@@ -220,9 +210,8 @@ static void a_server_that_began_anew_is_a_failover(void **state)
     assert_sent(&net, "a:6379", "GET k");
 }
 
-static void a_socket_has_a_path(void **state)
+TEST(a_socket_has_a_path)
 {
-    (void)state;
     begin("unix:/run/redis");
     meet(&net, "/run/redis", "one");
     ask("k");
@@ -231,9 +220,8 @@ static void a_socket_has_a_path(void **state)
 
 /* ---- Bounds ---------------------------------------------------------------------------------- */
 
-static void what_waits_is_bounded_in_number_and_bytes(void **state)
+TEST(what_waits_is_bounded_in_number_and_bytes)
 {
-    (void)state;
     char key[901];
     memset(key, 'k', 900);
     key[900] = '\0';
@@ -263,9 +251,8 @@ static void what_waits_is_bounded_in_number_and_bytes(void **state)
         ask("k");
 }
 
-static void what_is_forgotten_before_it_is_sent_is_never_sent(void **state)
+TEST(what_is_forgotten_before_it_is_sent_is_never_sent)
 {
-    (void)state;
     begin("redis://a");
     struct router_ask *asked = ask("k");
     ask("l");
@@ -274,9 +261,8 @@ static void what_is_forgotten_before_it_is_sent_is_never_sent(void **state)
     assert_sent(&net, "a:6379", "GET l");
 }
 
-static void no_memory_for_a_connection_is_tried_again(void **state)
+TEST(no_memory_for_a_connection_is_tried_again)
 {
-    (void)state;
     begin_single();
     net.is_full = true;
     ask("k");
@@ -291,9 +277,8 @@ static void no_memory_for_a_connection_is_tried_again(void **state)
     assert_sent(&net, "a:6379", "GET k");
 }
 
-static void the_end_answers_all(void **state)
+TEST(the_end_answers_all)
 {
-    (void)state;
     begin_single();
     ask_as("sent", 500 * MS, true);
     assert_sent(&net, "a:6379", "GET sent");
@@ -305,26 +290,4 @@ static void the_end_answers_all(void **state)
     router_end_by(net.router, net.now_ns + 10 * MS);
     pass(&net, 11 * MS);
     assert_told("waits failed");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(what_is_asked_early_waits_for_the_server, end),
-        cmocka_unit_test_teardown(who_tells_slowly_who_it_is_is_asked_again, end),
-        cmocka_unit_test_teardown(nobody_waits_past_his_deadline, end),
-        cmocka_unit_test_teardown(what_may_have_been_done_is_not_sent_again, end),
-        cmocka_unit_test_teardown(a_silent_server_is_left_and_connected_anew, end),
-        cmocka_unit_test_teardown(refusals_that_pass_are_outlasted, end),
-        cmocka_unit_test_teardown(refusals_that_stay_are_told_at_once, end),
-        cmocka_unit_test_teardown(a_server_that_became_a_replica_is_connected_anew, end),
-        cmocka_unit_test_teardown(a_replica_is_not_asked_at_all, end),
-        cmocka_unit_test_teardown(a_server_that_began_anew_is_a_failover, end),
-        cmocka_unit_test_teardown(a_socket_has_a_path, end),
-        cmocka_unit_test_teardown(what_waits_is_bounded_in_number_and_bytes, end),
-        cmocka_unit_test_teardown(what_is_forgotten_before_it_is_sent_is_never_sent, end),
-        cmocka_unit_test_teardown(no_memory_for_a_connection_is_tried_again, end),
-        cmocka_unit_test_teardown(the_end_answers_all, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

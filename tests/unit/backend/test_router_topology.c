@@ -35,9 +35,8 @@ static void begin_cluster(void)
 
 /* ---- A cluster ------------------------------------------------------------------------------- */
 
-static void each_slot_has_its_server(void **state)
+TEST(each_slot_has_its_server)
 {
-    (void)state;
     begin_cluster();
     ask(LOW);
     ask(HIGH);
@@ -45,9 +44,8 @@ static void each_slot_has_its_server(void **state)
     assert_sent(&net, "b:2", "GET x");
 }
 
-static void a_slot_that_moved_is_followed_at_once(void **state)
+TEST(a_slot_that_moved_is_followed_at_once)
 {
-    (void)state;
     begin_cluster();
     pass(&net, 200 * MS);
     ask(LOW);
@@ -68,9 +66,8 @@ static void a_slot_that_moved_is_followed_at_once(void **state)
     assert_null(line_nth(&net, "a:1", 0));
 }
 
-static void a_slot_on_its_way_is_asked_for_there(void **state)
+TEST(a_slot_on_its_way_is_asked_for_there)
 {
-    (void)state;
     begin_cluster();
     ask(LOW);
     assert_sent(&net, "a:1", "GET b");
@@ -84,9 +81,8 @@ static void a_slot_on_its_way_is_asked_for_there(void **state)
     assert_int_equal(FIGURE(failovers), 0);
 }
 
-static void an_unknown_master_is_asked_once_the_map_has_it(void **state)
+TEST(an_unknown_master_is_asked_once_the_map_has_it)
 {
-    (void)state;
     begin_cluster();
     pass(&net, 200 * MS);
     ask_as(HIGH, 200 * MS, false);
@@ -104,9 +100,8 @@ static void an_unknown_master_is_asked_once_the_map_has_it(void **state)
     assert_int_equal(FIGURE(failovers), 1);
 }
 
-static void a_master_that_died_is_replaced(void **state)
+TEST(a_master_that_died_is_replaced)
 {
-    (void)state;
     begin_cluster();
     pass(&net, 200 * MS);
     lose(&net, "b:2");
@@ -130,9 +125,8 @@ static uint64_t bit_of(const char *key)
 }
 
 /* Whoever takes another's place is known by another bit, wherever the map has it. */
-static void each_server_has_a_bit(void **state)
+TEST(each_server_has_a_bit)
 {
-    (void)state;
     begin_cluster();
     uint64_t low = bit_of(LOW), high = bit_of(HIGH);
     assert_true(low > 1 && high > 1 && low != high);
@@ -149,19 +143,17 @@ static void each_server_has_a_bit(void **state)
 }
 
 /* Of one server, and of keys that nobody is known to have, it is the first. */
-static void who_is_not_known_has_the_first_bit(void **state)
+TEST(who_is_not_known_has_the_first_bit)
 {
-    (void)state;
     begin("redis-cluster://a:1");
     assert_true(bit_of(LOW) == 1);
-    end(state);
+    tear_down();
     begin("redis://a:1");
     assert_true(bit_of(LOW) == 1 && bit_of(HIGH) == 1);
 }
 
-static void nodes_that_send_in_circles_are_not_followed_for_ever(void **state)
+TEST(nodes_that_send_in_circles_are_not_followed_for_ever)
 {
-    (void)state;
     begin_cluster();
     ask_as(LOW, 50 * MS, false);
     int redirects = 0;
@@ -186,9 +178,8 @@ static void nodes_that_send_in_circles_are_not_followed_for_ever(void **state)
     assert_true(redirects >= 5 && redirects < 30);
 }
 
-static void seeds_are_tried_in_turn(void **state)
+TEST(seeds_are_tried_in_turn)
 {
-    (void)state;
     begin("redis-cluster://a:1,b:2");
     lose(&net, "a:1");
     pass(&net, 200 * MS);
@@ -202,9 +193,8 @@ static void seeds_are_tried_in_turn(void **state)
     assert_sent(&net, "c:3", "GET x");
 }
 
-static void a_slot_that_nobody_has_is_waited_for(void **state)
+TEST(a_slot_that_nobody_has_is_waited_for)
 {
-    (void)state;
     begin("redis-cluster://a:1");
     meet(&net, "a:1", "A");
     assert_sent(&net, "a:1", "CLUSTER SLOTS");
@@ -220,9 +210,8 @@ static void a_slot_that_nobody_has_is_waited_for(void **state)
     assert_told("x done v");
 }
 
-static void all_is_looked_at_from_time_to_time(void **state)
+TEST(all_is_looked_at_from_time_to_time)
 {
-    (void)state;
     begin_cluster();
     uint64_t n_looks = 0, began_ns = net.now_ns;
     while (net.now_ns < began_ns + 35 * NS_PER_S) {
@@ -255,9 +244,8 @@ static void begin_sentinels(void)
     meet(&net, "m:1", "M");
 }
 
-static void sentinels_name_the_master(void **state)
+TEST(sentinels_name_the_master)
 {
-    (void)state;
     begin_sentinels();
     ask("k");
     assert_sent(&net, "m:1", "GET k");
@@ -266,9 +254,8 @@ static void sentinels_name_the_master(void **state)
     assert_int_equal(FIGURE(failovers), 0);
 }
 
-static void a_switch_is_followed_at_once(void **state)
+TEST(a_switch_is_followed_at_once)
 {
-    (void)state;
     begin_sentinels();
     pass(&net, 500 * MS);
     lose(&net, "m:1");
@@ -289,9 +276,8 @@ static void a_switch_is_followed_at_once(void **state)
     assert_told("k done v");
 }
 
-static void who_is_told_to_be_master_and_is_none_is_left(void **state)
+TEST(who_is_told_to_be_master_and_is_none_is_left)
 {
-    (void)state;
     begin("redis-sentinel://s:1/main");
     struct line *asked = line_nth(&net, "s:1", 0);
     greet_on(&net, asked, "sentinel");
@@ -307,9 +293,8 @@ static void who_is_told_to_be_master_and_is_none_is_left(void **state)
     assert_int_equal(FIGURE(failovers), 0);
 }
 
-static void the_next_sentinel_takes_the_place_of_one_that_is_lost(void **state)
+TEST(the_next_sentinel_takes_the_place_of_one_that_is_lost)
 {
-    (void)state;
     begin_sentinels();
     lose(&net, "s:1");
     pass(&net, MS);
@@ -327,9 +312,8 @@ static void the_next_sentinel_takes_the_place_of_one_that_is_lost(void **state)
     assert_sent(&net, "m:1", "GET k");
 }
 
-static void sentinels_are_asked_from_time_to_time(void **state)
+TEST(sentinels_are_asked_from_time_to_time)
 {
-    (void)state;
     begin_sentinels();
     struct line *asked = line_nth(&net, "s:1", 0);
     await_on(&net, asked, GET_MASTER, NS_PER_S); /* in doubt once the channel listened */
@@ -344,9 +328,8 @@ static void sentinels_are_asked_from_time_to_time(void **state)
 }
 
 /* It is connected, and yet nobody can be asked. */
-static void what_is_no_cluster_is_unavailable_and_says_why(void **state)
+TEST(what_is_no_cluster_is_unavailable_and_says_why)
 {
-    (void)state;
     begin("redis-cluster://a");
     ask("k");
     meet(&net, "a:6379", "one");
@@ -357,28 +340,4 @@ static void what_is_no_cluster_is_unavailable_and_says_why(void **state)
     assert_told("k failed");
     assert_true(router_unavailable_since(net.router) > 0);
     assert_non_null(strstr(router_error(net.router), "CLUSTER SLOTS: ERR This instance"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(each_slot_has_its_server, end),
-        cmocka_unit_test_teardown(a_slot_that_moved_is_followed_at_once, end),
-        cmocka_unit_test_teardown(a_slot_on_its_way_is_asked_for_there, end),
-        cmocka_unit_test_teardown(an_unknown_master_is_asked_once_the_map_has_it, end),
-        cmocka_unit_test_teardown(a_master_that_died_is_replaced, end),
-        cmocka_unit_test_teardown(each_server_has_a_bit, end),
-        cmocka_unit_test_teardown(who_is_not_known_has_the_first_bit, end),
-        cmocka_unit_test_teardown(nodes_that_send_in_circles_are_not_followed_for_ever, end),
-        cmocka_unit_test_teardown(seeds_are_tried_in_turn, end),
-        cmocka_unit_test_teardown(a_slot_that_nobody_has_is_waited_for, end),
-        cmocka_unit_test_teardown(all_is_looked_at_from_time_to_time, end),
-        cmocka_unit_test_teardown(sentinels_name_the_master, end),
-        cmocka_unit_test_teardown(a_switch_is_followed_at_once, end),
-        cmocka_unit_test_teardown(who_is_told_to_be_master_and_is_none_is_left, end),
-        cmocka_unit_test_teardown(the_next_sentinel_takes_the_place_of_one_that_is_lost, end),
-        cmocka_unit_test_teardown(sentinels_are_asked_from_time_to_time, end),
-        cmocka_unit_test_teardown(what_is_no_cluster_is_unavailable_and_says_why, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

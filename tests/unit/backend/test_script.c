@@ -18,9 +18,8 @@ static void assert_words(const struct script_command *command, size_t from, cons
     assert_string_equal(text, expected);
 }
 
-static void one_quota_in_words(void **state)
+TEST(one_quota_in_words)
 {
-    (void)state;
     static const struct {
         const char *spec, *words;
     } cases[] = {
@@ -50,9 +49,8 @@ static void one_quota_in_words(void **state)
     }
 }
 
-static void times_in_words(void **state)
+TEST(times_in_words)
 {
-    (void)state;
     struct stint_quota quota = quota_of("gcra 100/1m burst=20"), places;
     struct script_item item = {.quota = &quota, .key = span_of_text("key"), .cost = 1};
     struct script_command command;
@@ -74,9 +72,8 @@ static void times_in_words(void **state)
     assert_words(&command, 4, "release 15999 0 1790000000000000 4 3000000");
 }
 
-static void a_list_in_words(void **state)
+TEST(a_list_in_words)
 {
-    (void)state;
     struct stint_quota quotas[] = {quota_of("window 100/1m"), quota_of("gcra 7/1s burst=3")};
     struct script_item items[STINT_ITEMS_MAX];
     struct script_ask ask = {.verb = SCRIPT_TAKE_UPTO};
@@ -96,9 +93,8 @@ static void a_list_in_words(void **state)
     assert_int_equal(command.n_words, SCRIPT_WORDS_MAX);
 }
 
-static void an_id_in_words(void **state)
+TEST(an_id_in_words)
 {
-    (void)state;
     struct stint_quota quotas[] = {quota_of("sliding_counter 9/1h"), quota_of("gcra 7/1s burst=3")};
     const struct script_item items[] = {{&quotas[0], span_of_text("a"), 3},
                                         {&quotas[1], span_of_text("b"), 1}};
@@ -117,9 +113,8 @@ static void an_id_in_words(void **state)
                  "gcra 1 7 1000000 3 0 0 0123456789ABCDEF 2");
 }
 
-static void keys_can_be_read_and_do_not_meet(void **state)
+TEST(keys_can_be_read_and_do_not_meet)
 {
-    (void)state;
     static const struct {
         const char *spec, *tag, *rule, *key, *text;
     } cases[] = {
@@ -153,9 +148,8 @@ static void keys_can_be_read_and_do_not_meet(void **state)
     assert_memory_equal(text, "{}gcra::%00", 11);
 }
 
-static void quotas_that_no_store_keeps(void **state)
+TEST(quotas_that_no_store_keeps)
 {
-    (void)state;
     static const char *const refused[] = {
         "window 100/1000500ns",       "buckets 5/1s time_slack=1000001ns", "gcra 5/1s initial=0",
         "concurrency 1 lease=1001ns", "sliding_counter 5/1001ns",
@@ -170,9 +164,8 @@ static void quotas_that_no_store_keeps(void **state)
     assert_int_equal(script_accepts(&kept, &error), STINT_OK);
 }
 
-static void replies_become_decisions(void **state)
+TEST(replies_become_decisions)
 {
-    (void)state;
     struct script_reply reply;
     int64_t denied[] = {1, 0, 100, 7, 250, 60000000, 3, 1790000000000000, 5, 6};
     assert_true(script_reply_read(&reply, 0, denied, 8));
@@ -202,9 +195,8 @@ static void replies_become_decisions(void **state)
     assert_int_equal(reply.decision.granted, 3);
 }
 
-static void lists_tell_how_each_stands(void **state)
+TEST(lists_tell_how_each_stands)
 {
-    (void)state;
     const int64_t values[] = {2,  0, 5, 1, -1, 9, 1, 7, /* the sum */
                               0,  0, 8, 6, 0,  3,       /* it alone would have been allowed */
                               2,  0, 5, 1, -1, 9,       /* and this one not */
@@ -234,9 +226,8 @@ static void lists_tell_how_each_stands(void **state)
     }
 }
 
-static void other_integers_are_no_reply(void **state)
+TEST(other_integers_are_no_reply)
 {
-    (void)state;
     static const int64_t good[] = {0, 1, 100, 99, 0, 5, 0, 7, 8, 9};
     static const struct {
         size_t place;
@@ -278,9 +269,8 @@ static void other_integers_are_no_reply(void **state)
     assert_false(script_reply_read(&reply, STINT_ITEMS_MAX, many, SCRIPT_REPLY_MAX + 2));
 }
 
-static void tickets_in_words(void **state)
+TEST(tickets_in_words)
 {
-    (void)state;
     struct stint_quota quotas[] = {quota_of("gcra 7/1s"), quota_of("concurrency 3 lease=2s")};
     const struct script_item items[] = {{&quotas[0], span_of_text("a"), 3},
                                         {&quotas[1], span_of_text("b"), 1}};
@@ -307,30 +297,11 @@ static void tickets_in_words(void **state)
     assert_false(script_is_gone(span_of_text("STINT CONFLICT the id")));
 }
 
-static void a_conflict_is_told_from_other_errors(void **state)
+TEST(a_conflict_is_told_from_other_errors)
 {
-    (void)state;
     assert_true(script_is_conflict(span_of_text("STINT CONFLICT the id was used")));
     assert_false(script_is_conflict(span_of_text("STINT CONFLICTS")));
     assert_false(script_is_conflict(span_of_text("STINT expected one key")));
     assert_false(script_is_conflict(span_of_text("STINT")));
     assert_false(script_is_conflict(span_of(NULL, 0)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_quota_in_words),
-        cmocka_unit_test(times_in_words),
-        cmocka_unit_test(a_list_in_words),
-        cmocka_unit_test(an_id_in_words),
-        cmocka_unit_test(keys_can_be_read_and_do_not_meet),
-        cmocka_unit_test(quotas_that_no_store_keeps),
-        cmocka_unit_test(replies_become_decisions),
-        cmocka_unit_test(lists_tell_how_each_stands),
-        cmocka_unit_test(other_integers_are_no_reply),
-        cmocka_unit_test(tickets_in_words),
-        cmocka_unit_test(a_conflict_is_told_from_other_errors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

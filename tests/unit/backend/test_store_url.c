@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* URLs of stores: what each part becomes, what is refused, and that no message tells a secret. */
+#include "unit/test.h"
+
 #include "backend/url.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct store_url url;
 static struct stint_error error;
@@ -24,9 +20,8 @@ static void assert_shown(const char *text, const char *shown)
     assert_string_equal(store_url_text(&url, space), shown);
 }
 
-static void parts_are_told_apart(void **state)
+TEST(parts_are_told_apart)
 {
-    (void)state;
     read_url("rediss://ann:s%2Fe%40c@store.example:7000,[::1],10.0.0.1/3");
     assert_int_equal(url.kind, STORE_REDIS);
     assert_true(url.is_tls);
@@ -74,17 +69,15 @@ static void parts_are_told_apart(void **state)
 }
 
 /* A password may hold an @ as it is, since a host cannot. */
-static void the_last_at_ends_the_password(void **state)
+TEST(the_last_at_ends_the_password)
 {
-    (void)state;
     read_url("redis://:a@b:c@host");
     assert_string_equal(url.password, "a@b:c");
     assert_string_equal(url.hosts[0].name, "host");
 }
 
-static void secrets_are_not_shown(void **state)
+TEST(secrets_are_not_shown)
 {
-    (void)state;
     assert_shown("redis://ann:hush@a", "redis://ann:***@a:6379");
     assert_shown("redis://:hush@[::1]:1,b/7", "redis://:***@[::1]:1,b:6379/7");
     assert_shown("redis-sentinel://a/main", "redis-sentinel://a:26379/main");
@@ -104,9 +97,8 @@ static void secrets_are_not_shown(void **state)
     }
 }
 
-static void what_cannot_be_meant_is_refused(void **state)
+TEST(what_cannot_be_meant_is_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *told;
     } cases[] = {
@@ -147,9 +139,8 @@ static void what_cannot_be_meant_is_refused(void **state)
     }
 }
 
-static void what_is_too_long_is_refused(void **state)
+TEST(what_is_too_long_is_refused)
 {
-    (void)state;
     char text[4096] = "redis://";
     for (int i = 0; i < STORE_HOSTS_MAX; i++)
         strcat(text, i > 0 ? ",a" : "a");
@@ -181,16 +172,4 @@ static void what_is_too_long_is_refused(void **state)
     text[5 + STORE_PATH_SIZE - 1] = 's';
     text[5 + STORE_PATH_SIZE] = '\0';
     assert_int_equal(store_url_parse(&url, text, &error), STINT_E_RANGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_told_apart),
-        cmocka_unit_test(the_last_at_ends_the_password),
-        cmocka_unit_test(secrets_are_not_shown),
-        cmocka_unit_test(what_cannot_be_meant_is_refused),
-        cmocka_unit_test(what_is_too_long_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,10 +28,9 @@ static const struct {
 
 static const uint64_t secret[2] = {UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)};
 
-static void test_known_values(void **state)
+TEST(test_known_values)
 {
     unsigned char bytes[1001];
-    (void)state;
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (unsigned char)(i * 7);
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
@@ -42,10 +41,9 @@ static void test_known_values(void **state)
 }
 
 /* Where the bytes stand in memory does not matter. */
-static void test_alignment(void **state)
+TEST(test_alignment)
 {
     unsigned char bytes[64];
-    (void)state;
     for (size_t shift = 0; shift < 8; shift++) {
         memcpy(bytes + shift, "the same forty bytes, wherever they are!", 40);
         struct hash128 hash = siphash13_128(secret, 1, bytes + shift, 40);
@@ -56,14 +54,13 @@ static void test_alignment(void **state)
 }
 
 /* B18: NULs, prefixes and lengths tell keys apart, and so do the secret and the tweak. */
-static void test_near_keys_differ(void **state)
+TEST(test_near_keys_differ)
 {
     static const struct {
         const char *bytes;
         size_t len;
     } keys[] = {{"", 0}, {"\0", 1}, {"\0\0", 2}, {"a", 1}, {"a\0", 2}, {"a\0b", 3}, {"ab", 2}};
     struct hash128 hashes[sizeof(keys) / sizeof(keys[0])];
-    (void)state;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         hashes[i] = siphash13_128(secret, 1, keys[i].bytes, keys[i].len);
         for (size_t j = 0; j < i; j++)
@@ -71,14 +68,4 @@ static void test_near_keys_differ(void **state)
         struct hash128 tweaked = siphash13_128(secret, 2, keys[i].bytes, keys[i].len);
         assert_true(tweaked.lo != hashes[i].lo && tweaked.hi != hashes[i].hi);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_values),
-        cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_near_keys_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,8 @@ static size_t encode(uint32_t code, uint8_t bytes[4])
     return len;
 }
 
-static void test_every_code_point_is_known_and_no_part_of_it(void **state)
+TEST(test_every_code_point_is_known_and_no_part_of_it)
 {
-    (void)state;
     for (uint32_t code = 0; code <= 0x10ffff; code++) {
         uint8_t bytes[4];
         size_t len = encode(code, bytes);
@@ -32,10 +31,9 @@ static void test_every_code_point_is_known_and_no_part_of_it(void **state)
 }
 
 /* As many strings of two and of three bytes are characters as there are code points for them. */
-static void test_nothing_else_is_taken_for_a_character(void **state)
+TEST(test_nothing_else_is_taken_for_a_character)
 {
     size_t n[5] = {0};
-    (void)state;
     for (uint32_t word = 0; word < 1u << 24; word++) {
         const uint8_t bytes[] = {(uint8_t)(word >> 16), (uint8_t)(word >> 8), (uint8_t)word};
         n[utf8_length(bytes, 3)]++;
@@ -46,11 +44,10 @@ static void test_nothing_else_is_taken_for_a_character(void **state)
     assert_int_equal(n[4], 0);
 }
 
-static void test_no_four_bytes_are_taken_for_another_character(void **state)
+TEST(test_no_four_bytes_are_taken_for_another_character)
 {
     static const uint8_t edges[] = {0x00, 0x7f, 0x80, 0xbf, 0xc0, 0xff};
     size_t n = 0;
-    (void)state;
     for (uint32_t word = 0; word < 1u << 16; word++)
         for (size_t third = 0; third < sizeof(edges); third++)
             for (size_t fourth = 0; fourth < sizeof(edges); fourth++) {
@@ -60,14 +57,4 @@ static void test_no_four_bytes_are_taken_for_another_character(void **state)
             }
     /* 2^20 characters, 64 of each third and fourth byte, of which two are tried. */
     assert_int_equal(n, (1u << 20) / 64 / 64 * 2 * 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_code_point_is_known_and_no_part_of_it),
-        cmocka_unit_test(test_nothing_else_is_taken_for_a_character),
-        cmocka_unit_test(test_no_four_bytes_are_taken_for_another_character),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

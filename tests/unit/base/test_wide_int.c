@@ -63,19 +63,17 @@ static void compare(uint64_t a, uint64_t b, uint64_t d)
     assert_true(mul_div_up(a, b, d) == half_mul_div_up(a, b, d));
 }
 
-static void test_edges(void **state)
+TEST(test_edges)
 {
-    (void)state;
     for (size_t i = 0; i < EDGES; i++)
         for (size_t j = 0; j < EDGES; j++)
             for (size_t k = 0; k < EDGES; k++)
                 compare(edges[i], edges[j], edges[k]);
 }
 
-static void test_random(void **state)
+TEST(test_random)
 {
     uint64_t seed = 1;
-    (void)state;
     for (unsigned i = 0; i < 200000; i++) {
         uint64_t a = next_random(&seed) * next_random(&seed), b = next_random(&seed) << 20;
         uint64_t d = next_random(&seed) * next_random(&seed);
@@ -84,10 +82,9 @@ static void test_random(void **state)
 }
 
 /* What the quotient is, checked without dividing: q * d + r = a * b with r < d. */
-static void test_quotients_are_right(void **state)
+TEST(test_quotients_are_right)
 {
     uint64_t seed = 2;
-    (void)state;
     for (unsigned i = 0; i < 200000; i++) {
         uint64_t a = next_random(&seed) << 20 >> i % 60, b = next_random(&seed) << 10 >> i % 50;
         uint64_t d = (next_random(&seed) << 20 >> i % 57) | 1;
@@ -103,14 +100,4 @@ static void test_quotients_are_right(void **state)
         uint64_t up = half_mul_div_up(a, b, d);
         assert_true(up == quotient + (rest > 0) || (up == UINT64_MAX && quotient == UINT64_MAX));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_quotients_are_right),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Numbers for people: rounded, but never so that nothing looks like something, or all like most. */
+#include "unit/test.h"
+
 #include "base/ns.h"
 #include "cmd/lib/print.h"
 #include "stint.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-
-#include <cmocka.h>
-
 static struct formatted formatted;
 
-static void test_counts_and_bytes(void **state)
+TEST(test_counts_and_bytes)
 {
-    (void)state;
     assert_string_equal(format_count(&formatted, 0), "0");
     assert_string_equal(format_count(&formatted, 999), "999");
     assert_string_equal(format_count(&formatted, 1000), "1,000");
@@ -27,9 +23,8 @@ static void test_counts_and_bytes(void **state)
 }
 
 /* 0.0 % is said only of nothing, 100.0 % only of all. */
-static void test_percents(void **state)
+TEST(test_percents)
 {
-    (void)state;
     assert_string_equal(format_percent(&formatted, 0, 0), "0.0 %");
     assert_string_equal(format_percent(&formatted, 0, 7), "0.0 %");
     assert_string_equal(format_percent(&formatted, 1, 100000), "<0.1 %");
@@ -38,9 +33,8 @@ static void test_percents(void **state)
     assert_string_equal(format_percent(&formatted, 7, 7), "100.0 %");
 }
 
-static void test_times(void **state)
+TEST(test_times)
 {
-    (void)state;
     assert_string_equal(format_duration(&formatted, 0), "0 ns");
     assert_string_equal(format_duration(&formatted, 1500), "1 us 500 ns");
     assert_string_equal(format_duration(&formatted, 250 * NS_PER_MS), "250 ms");
@@ -52,24 +46,12 @@ static void test_times(void **state)
 }
 
 /* A wait that is rounded down would be too short. */
-static void test_waits_are_rounded_up(void **state)
+TEST(test_waits_are_rounded_up)
 {
-    (void)state;
     assert_string_equal(format_seconds_up(&formatted, 0), "0 s");
     assert_string_equal(format_seconds_up(&formatted, 1), "1 s");
     assert_string_equal(format_seconds_up(&formatted, NS_PER_S), "1 s");
     assert_string_equal(format_seconds_up(&formatted, NS_PER_S + 1), "2 s");
     assert_string_equal(format_seconds_up(&formatted, UINT64_MAX - 1), "18446744074 s");
     assert_string_equal(format_seconds_up(&formatted, STINT_NEVER_NS), "never");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts_and_bytes),
-        cmocka_unit_test(test_percents),
-        cmocka_unit_test(test_times),
-        cmocka_unit_test(test_waits_are_rounded_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What `stint pace` has read and not released: nothing is lost, doubled or reordered. */
+#include "unit/test.h"
+
 #include "cmd/lib/held_lines.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void add(struct held_lines *held, const char *bytes, size_t n)
 {
@@ -19,9 +13,8 @@ static void add(struct held_lines *held, const char *bytes, size_t n)
 }
 
 /* A stream cut into pieces of every size, released in batches of every size, stays the same. */
-static void test_lines_come_out_as_they_came_in(void **state)
+TEST(test_lines_come_out_as_they_came_in)
 {
-    (void)state;
     static const char text[] = "one\ntwo\n\nfour is longer\nfive\n\n\neight\nlast without newline";
     size_t len = sizeof(text) - 1;
     for (size_t piece = 1; piece <= len; piece++)
@@ -50,9 +43,8 @@ static void test_lines_come_out_as_they_came_in(void **state)
 }
 
 /* Memory follows what is held, not what has passed. */
-static void test_memory_does_not_grow_with_the_stream(void **state)
+TEST(test_memory_does_not_grow_with_the_stream)
 {
-    (void)state;
     struct held_lines held = {0};
     for (int i = 0; i < 100000; i++) {
         add(&held, "a line of some length\n", 22);
@@ -62,9 +54,8 @@ static void test_memory_does_not_grow_with_the_stream(void **state)
     held_lines_deinit(&held);
 }
 
-static void test_complete_adds_nothing_to_whole_lines(void **state)
+TEST(test_complete_adds_nothing_to_whole_lines)
 {
-    (void)state;
     struct held_lines held = {0};
     assert_true(held_lines_complete(&held));
     assert_int_equal(held.n_lines, 0);
@@ -73,14 +64,4 @@ static void test_complete_adds_nothing_to_whole_lines(void **state)
     assert_int_equal(held.n_lines, 1);
     assert_int_equal(held_lines_length(&held, 1), 2);
     held_lines_deinit(&held);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines_come_out_as_they_came_in),
-        cmocka_unit_test(test_memory_does_not_grow_with_the_stream),
-        cmocka_unit_test(test_complete_adds_nothing_to_whole_lines),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

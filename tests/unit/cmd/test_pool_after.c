@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Retry-After as servers write it: exact for every form, and never in the past. */
+#include "unit/test.h"
+
 #include "cmd/pool/pool.h"
 
 #include "base/ns.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* 1994-11-06 08:49:37 UTC, the moment that RFC 9110 writes in all three forms. */
 #define THAT_S INT64_C(784111777)
@@ -23,9 +18,8 @@ static uint64_t after(const char *text, int64_t wall_ns)
     return after_ns;
 }
 
-static void test_seconds(void **state)
+TEST(test_seconds)
 {
-    (void)state;
     assert_int_equal(after("120", 0), 120 * NS_PER_S);
     assert_int_equal(after("0", 0), 0);
     assert_int_equal(after("00007", 5), 7 * NS_PER_S);
@@ -35,9 +29,8 @@ static void test_seconds(void **state)
     assert_int_equal(after("99999999999999999999999999999999", 0), longest_ns);
 }
 
-static void test_dates(void **state)
+TEST(test_dates)
 {
-    (void)state;
     static const char *const forms[] = {
         "Sun, 06 Nov 1994 08:49:37 GMT",
         "Sunday, 06-Nov-94 08:49:37 GMT",
@@ -55,9 +48,8 @@ static void test_dates(void **state)
     assert_int_equal(after("Fri, 31 Dec 9999 23:59:59 GMT", WALL_NS(THAT_S)), longest_ns);
 }
 
-static void test_what_is_neither(void **state)
+TEST(test_what_is_neither)
 {
-    (void)state;
     static const char *const wrong[] = {
         "",     "soon",        "-1",
         "1.5",  "12s",         " 12",
@@ -70,14 +62,4 @@ static void test_what_is_neither(void **state)
         assert_int_equal(pool_after_read(wrong[i], 0, &after_ns, &error), STINT_E_SYNTAX);
         assert_non_null(strstr(error.message, "is no Retry-After"));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_seconds),
-        cmocka_unit_test(test_dates),
-        cmocka_unit_test(test_what_is_neither),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists and files of keys: what is a name, what is a secret, and what no message may hold. */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "cmd/pool/pool_keys.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* In memory of exactly the size that the reader asks for, so that a step too far is seen. */
 static int parse_bytes(struct pool_keys *keys, const char *bytes, size_t len,
@@ -54,9 +48,8 @@ static void assert_refused(const char *text, const char *message)
 
 /* Names stand alone or before a secret; comments and blank lines are no keys, but count as lines.
  */
-static void test_a_file_of_names_and_secrets(void **state)
+TEST(test_a_file_of_names_and_secrets)
 {
-    (void)state;
     struct pool_keys keys;
     assert_int_equal(parse_file(&keys,
                                 "# ours\n\nalpha\n  beta s3cret\n\t# theirs\ngamma\t \tx\r\n"
@@ -76,9 +69,8 @@ static void test_a_file_of_names_and_secrets(void **state)
 }
 
 /* A secret holds whatever bytes there are up to the newline, but for blanks that it begins with. */
-static void test_a_secret_is_any_bytes(void **state)
+TEST(test_a_secret_is_any_bytes)
 {
-    (void)state;
     struct pool_keys keys;
     static const char line[] = "k # a\tb='\"\\\xff\0\x01\x7f  \nl m";
     assert_int_equal(parse_bytes(&keys, line, sizeof(line) - 1, NULL), 0);
@@ -104,9 +96,8 @@ static void test_a_secret_is_any_bytes(void **state)
 }
 
 /* The same name twice is refused with both its lines, the first pair as one reads. */
-static void test_a_name_twice(void **state)
+TEST(test_a_name_twice)
 {
-    (void)state;
     struct pool_keys keys;
     struct stint_error error;
     char *list = strdup("x,y,x");
@@ -119,9 +110,8 @@ static void test_a_name_twice(void **state)
 }
 
 /* What is no name is refused with its line, and with nothing of what stands there. */
-static void test_what_is_no_name(void **state)
+TEST(test_what_is_no_name)
 {
-    (void)state;
     char text[STINT_POOL_NAME_MAX + 16];
     struct pool_keys keys;
     assert_refused("", "FILE holds no key");
@@ -142,9 +132,8 @@ static void test_what_is_no_name(void **state)
     pool_keys_deinit(&keys);
 }
 
-static void test_a_list(void **state)
+TEST(test_a_list)
 {
-    (void)state;
     static const char *const wrong[][2] = {
         {"", "--keys, key 1: the name of a key is empty"},
         {"a,,b", "--keys, key 2: the name of a key is empty"},
@@ -167,9 +156,8 @@ static void test_a_list(void **state)
 }
 
 /* As many keys as a pool may have, and not one more. */
-static void test_as_many_as_may_be(void **state)
+TEST(test_as_many_as_may_be)
 {
-    (void)state;
     size_t size = (STINT_POOL_KEYS_MAX + 1) * 8, len = 0;
     char *text = malloc(size);
     struct pool_keys keys;
@@ -189,9 +177,8 @@ static void test_as_many_as_may_be(void **state)
 }
 
 /* Files that others may read are told apart, since secrets may stand in them; pipes are not. */
-static void test_who_may_read_the_file(void **state)
+TEST(test_who_may_read_the_file)
 {
-    (void)state;
     char path[] = "/tmp/stint-keys-XXXXXX_", word[64];
     struct pool_keys keys;
     struct stint_error error;
@@ -220,9 +207,8 @@ static void test_who_may_read_the_file(void **state)
 }
 
 /* Files longer than what is read at once come whole, with the names where they were. */
-static void test_a_long_file(void **state)
+TEST(test_a_long_file)
 {
-    (void)state;
     enum { LINES = 5000, SECRET = 40 };
     char path[] = "/tmp/stint-keys-XXXXXX_", word[64], secret[SECRET + 1] = {0};
     struct pool_keys keys;
@@ -247,9 +233,8 @@ static void test_a_long_file(void **state)
     unlink(path);
 }
 
-static void test_find(void **state)
+TEST(test_find)
 {
-    (void)state;
     struct pool_keys keys;
     struct stint_error error;
     assert_int_equal(parse_file(&keys, "alpha xyzzy\nbeta\n", &error), 0);
@@ -259,20 +244,4 @@ static void test_find(void **state)
     assert_null(pool_keys_find(&keys, "xyzzy", &error));
     assert_string_equal(error.message, "FILE holds no key 'xyzzy'");
     pool_keys_deinit(&keys);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_file_of_names_and_secrets),
-        cmocka_unit_test(test_a_secret_is_any_bytes),
-        cmocka_unit_test(test_a_name_twice),
-        cmocka_unit_test(test_what_is_no_name),
-        cmocka_unit_test(test_a_list),
-        cmocka_unit_test(test_as_many_as_may_be),
-        cmocka_unit_test(test_who_may_read_the_file),
-        cmocka_unit_test(test_a_long_file),
-        cmocka_unit_test(test_find),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What others wrote is shown on a terminal so that it is seen, and steers nothing. */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "cmd/lib/print.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const struct shown_as {
     const char *text;
@@ -44,17 +39,15 @@ static struct span text_of(const struct shown_as *one)
     return span_of(one->text, one->len);
 }
 
-static void test_hidden_characters_are_shown(void **unused)
+TEST(test_hidden_characters_are_shown)
 {
     char shown[128];
-    (void)unused;
     for (size_t i = 0; i < N_CASES; i++)
         assert_string_equal(format_text(shown, sizeof(shown), text_of(&cases[i])), cases[i].shown);
 }
 
-static void test_a_key_is_printed_as_it_is_shown(void **unused)
+TEST(test_a_key_is_printed_as_it_is_shown)
 {
-    (void)unused;
     for (size_t i = 0; i < N_CASES; i++) {
         char *printed = NULL;
         size_t len = 0;
@@ -67,10 +60,9 @@ static void test_a_key_is_printed_as_it_is_shown(void **unused)
     }
 }
 
-static void test_a_text_is_made_plain_in_its_place(void **unused)
+TEST(test_a_text_is_made_plain_in_its_place)
 {
     char text[64];
-    (void)unused;
     for (size_t i = 0; i < N_CASES; i++) {
         if (cases[i].plain == NULL)
             continue;
@@ -81,25 +73,13 @@ static void test_a_text_is_made_plain_in_its_place(void **unused)
 }
 
 /* Never in the middle of an escape or of a character. */
-static void test_what_does_not_fit_is_cut_before_it(void **unused)
+TEST(test_what_does_not_fit_is_cut_before_it)
 {
     char shown[16];
     const struct span text = span_of_text("ab\xe2\x80\xae\xc3\xbc");
-    (void)unused;
     assert_string_equal(format_text(shown, 1, text), "");
     assert_string_equal(format_text(shown, 10, text), "ab");
     assert_string_equal(format_text(shown, 11, text), "ab\\u{202e}");
     assert_string_equal(format_text(shown, 12, text), "ab\\u{202e}");
     assert_string_equal(format_text(shown, 13, text), "ab\\u{202e}\xc3\xbc");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hidden_characters_are_shown),
-        cmocka_unit_test(test_a_key_is_printed_as_it_is_shown),
-        cmocka_unit_test(test_a_text_is_made_plain_in_its_place),
-        cmocka_unit_test(test_what_does_not_fit_is_cut_before_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,11 +13,10 @@ static uint64_t epoch(const char *one, const char *two)
     return replay_store_epoch_ns(quotas, two != NULL ? 2 : 1, FIRST);
 }
 
-static void time_begins_at_a_multiple_of_all_periods(void **state)
+TEST(time_begins_at_a_multiple_of_all_periods)
 {
     static const char *const specs[] = {"window 5/7m",  "sliding_counter 5/11m", "window 5/1d",
                                         "window 5/36h", "fixed_window 5/13s",    "window 5/7d"};
-    (void)state;
     assert_int_equal(epoch("window 5/1h", NULL), FIRST - FIRST % DAY);
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         const struct stint_quota quota = quota_of(specs[i]);
@@ -31,15 +30,14 @@ static void time_begins_at_a_multiple_of_all_periods(void **state)
     }
 }
 
-static void periods_without_a_common_multiple_begin_at_midnight(void **state)
+TEST(periods_without_a_common_multiple_begin_at_midnight)
 {
-    (void)state;
     assert_int_equal(epoch("window 5/3599s", "window 5/3593s"), FIRST - FIRST % DAY);
     /* Holders have a lease, and no window that could begin anywhere. */
     assert_int_equal(epoch("concurrency 5 lease=7m", NULL), FIRST - FIRST % DAY);
 }
 
-static void waits_are_the_same_rounded_up_and_all_else_as_it_is(void **state)
+TEST(waits_are_the_same_rounded_up_and_all_else_as_it_is)
 {
     const struct stint_decision engine = {.outcome = STINT_DENY,
                                           .limit = 9,
@@ -47,7 +45,6 @@ static void waits_are_the_same_rounded_up_and_all_else_as_it_is(void **state)
                                           .retry_after_ns = 1001,
                                           .reset_after_ns = 5000};
     struct stint_decision store = engine;
-    (void)state;
     store.retry_after_ns = 2000;
     assert_true(replay_store_agrees(&engine, &store));
     store.retry_after_ns = 1000;
@@ -71,14 +68,4 @@ static void waits_are_the_same_rounded_up_and_all_else_as_it_is(void **state)
     store = engine;
     store.limit = 10;
     assert_false(replay_store_agrees(&engine, &store));
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(time_begins_at_a_multiple_of_all_periods),
-        cmocka_unit_test(periods_without_a_common_multiple_begin_at_midnight),
-        cmocka_unit_test(waits_are_the_same_rounded_up_and_all_else_as_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Settings of stores: how they are written, what a server gets of them, and who sees passwords. */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "cmd/serve/serve_stores.h"
 #include "cmd/store/store_word.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -44,12 +39,11 @@ static struct serve_stores *opened(struct settings *settings)
 
 /* ---- What a server gets ---------------------------------------------------------------------- */
 
-static void test_without_stores_there_are_none(void **unused)
+TEST(test_without_stores_there_are_none)
 {
     static const char *const said[] = {NULL};
     struct settings settings;
     struct rules_load_options options = {.n_stores = 7};
-    (void)unused;
     gather(&settings, said);
     struct serve_stores *stores = opened(&settings);
     assert_int_equal(stores->names.n_names, 0);
@@ -65,7 +59,7 @@ static void test_without_stores_there_are_none(void **unused)
     settings_deinit(&settings);
 }
 
-static void test_stores_are_configured_as_the_settings_say(void **unused)
+TEST(test_stores_are_configured_as_the_settings_say)
 {
     static const char *const said[] = {
         "store",
@@ -94,7 +88,6 @@ static void test_stores_are_configured_as_the_settings_say(void **unused)
     };
     struct settings settings;
     struct rules_load_options options = {0};
-    (void)unused;
     gather(&settings, said);
     struct serve_stores *stores = opened(&settings);
     assert_int_equal(stores->names.n_names, 2);
@@ -130,12 +123,11 @@ static void test_stores_are_configured_as_the_settings_say(void **unused)
     settings_deinit(&settings);
 }
 
-static void test_what_is_left_out_is_the_default(void **unused)
+TEST(test_what_is_left_out_is_the_default)
 {
     static const char *const said[] = {"store", "unix:/run/redis.sock", "deny_cache_max", "0",
                                        NULL};
     struct settings settings;
-    (void)unused;
     gather(&settings, said);
     struct serve_stores *stores = opened(&settings);
     const struct store_config *config = &stores->configs[0];
@@ -149,7 +141,7 @@ static void test_what_is_left_out_is_the_default(void **unused)
     settings_deinit(&settings);
 }
 
-static void test_nodes_have_names(void **unused)
+TEST(test_nodes_have_names)
 {
     static const char *const said[] = {"store",
                                        "redis://a",
@@ -163,7 +155,6 @@ static void test_nodes_have_names(void **unused)
                                        "n2",
                                        NULL};
     struct settings settings;
-    (void)unused;
     gather(&settings, said);
     struct serve_stores *stores = opened(&settings);
     assert_int_equal(stores->evaluation.nodes, 3);
@@ -184,11 +175,10 @@ static void write_file(char *path, const char *text)
     close(fd);
 }
 
-static void test_a_url_may_fallback_a_file(void **unused)
+TEST(test_a_url_may_fallback_a_file)
 {
     static const char *const texts[] = {"redis://:word@h:1\n# not looked at\n", "redis://:word@h:1",
                                         "redis://:word@h:1\r\n"};
-    (void)unused;
     for (size_t i = 0; i < N(texts); i++) {
         char path[64], word[80];
         struct settings settings;
@@ -207,13 +197,12 @@ static void test_a_url_may_fallback_a_file(void **unused)
     }
 }
 
-static void test_a_bad_file_is_told_and_not_what_is_in_it(void **unused)
+TEST(test_a_bad_file_is_told_and_not_what_is_in_it)
 {
     char path[64], word[80], expected[256];
     struct settings settings;
     struct serve_stores *stores;
     struct stint_error error;
-    (void)unused;
     write_file(path, "http://:secret@host\n");
     snprintf(word, sizeof(word), "fast=@%s", path);
     const char *const said[] = {"store", word, NULL};
@@ -232,7 +221,7 @@ static void test_a_bad_file_is_told_and_not_what_is_in_it(void **unused)
 
 /* ---- What does not go together --------------------------------------------------------------- */
 
-static void test_what_does_not_go_together_is_refused(void **unused)
+TEST(test_what_does_not_go_together_is_refused)
 {
     static const struct {
         const char *said[9];
@@ -264,7 +253,6 @@ static void test_what_does_not_go_together_is_refused(void **unused)
         {{"store_node", "n1", "store_node_names", "n1", "store_nodes", "2", NULL},
          "store_nodes is 2, and store_node_names has 1"},
     };
-    (void)unused;
     for (size_t i = 0; i < N(cases); i++) {
         struct settings settings;
         struct serve_stores *stores;
@@ -277,14 +265,13 @@ static void test_what_does_not_go_together_is_refused(void **unused)
     }
 }
 
-static void test_certificates_are_read(void **unused)
+TEST(test_certificates_are_read)
 {
     static const char *const said[] = {"store", "rediss://a", "store_ca_file", "/no/such/file",
                                        NULL};
     struct settings settings;
     struct serve_stores *stores;
     struct stint_error error;
-    (void)unused;
     gather(&settings, said);
     assert_int_not_equal(serve_stores_open(&stores, &settings.values, &error), 0);
     assert_non_null(strstr(error.message, "/no/such/file"));
@@ -298,14 +285,13 @@ static void test_certificates_are_read(void **unused)
     settings_deinit(&settings);
 }
 
-static void test_there_are_so_many_stores_and_no_more(void **unused)
+TEST(test_there_are_so_many_stores_and_no_more)
 {
     static const char *const said[] = {NULL};
     struct settings settings;
     struct serve_stores *stores;
     struct stint_error error;
     char word[64];
-    (void)unused;
     gather(&settings, said);
     for (unsigned i = 0; i < STORES_MAX; i++) {
         snprintf(word, sizeof(word), "s%u=redis://h%u", i, i);
@@ -322,7 +308,7 @@ static void test_there_are_so_many_stores_and_no_more(void **unused)
 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
-static void test_what_is_no_store_is_refused_without_its_password(void **unused)
+TEST(test_what_is_no_store_is_refused_without_its_password)
 {
     static const struct {
         const char *text, *told;
@@ -341,7 +327,6 @@ static void test_what_is_no_store_is_refused_without_its_password(void **unused)
     };
     static const char *const said[] = {NULL};
     struct settings settings;
-    (void)unused;
     gather(&settings, said);
     for (size_t i = 0; i < N(cases); i++) {
         struct stint_error error;
@@ -352,7 +337,7 @@ static void test_what_is_no_store_is_refused_without_its_password(void **unused)
     settings_deinit(&settings);
 }
 
-static void test_passwords_are_taken_out(void **unused)
+TEST(test_passwords_are_taken_out)
 {
     static const struct {
         const char *text, *shown, *hidden;
@@ -368,7 +353,6 @@ static void test_passwords_are_taken_out(void **unused)
         {"x=@/etc/a:b@c", "x=@/etc/a:b@c", "x=@/etc/a:b@c"},
         {"", "", ""},
     };
-    (void)unused;
     for (size_t i = 0; i < N(cases); i++) {
         char text[64];
         char *shown = store_word_shown(cases[i].text);
@@ -378,22 +362,4 @@ static void test_passwords_are_taken_out(void **unused)
         store_word_hide(text);
         assert_string_equal(text, cases[i].hidden);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_stores_there_are_none),
-        cmocka_unit_test(test_stores_are_configured_as_the_settings_say),
-        cmocka_unit_test(test_what_is_left_out_is_the_default),
-        cmocka_unit_test(test_nodes_have_names),
-        cmocka_unit_test(test_a_url_may_fallback_a_file),
-        cmocka_unit_test(test_a_bad_file_is_told_and_not_what_is_in_it),
-        cmocka_unit_test(test_what_does_not_go_together_is_refused),
-        cmocka_unit_test(test_certificates_are_read),
-        cmocka_unit_test(test_there_are_so_many_stores_and_no_more),
-        cmocka_unit_test(test_what_is_no_store_is_refused_without_its_password),
-        cmocka_unit_test(test_passwords_are_taken_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,15 +6,9 @@
 
 #include "cmd/lib/cmd.h"
 #include "unit/sim/flawed_algorithms.h"
+#include "unit/test.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define TEXT_MAX 65536
 
@@ -70,9 +64,8 @@ static void run(struct told *told, enum flaw flaw, bool json)
 
 static struct told told;
 
-static void test_a_broken_bound_is_said_loudly_and_is_an_error(void **state)
+TEST(test_a_broken_bound_is_said_loudly_and_is_an_error)
 {
-    (void)state;
     run(&told, FLAW_CLAMP, false);
     assert_int_equal(told.exit_code, CMD_BAD_INPUT);
     assert_non_null(strstr(told.err, "THE STATED BOUND IS BROKEN: "));
@@ -85,9 +78,8 @@ static void test_a_broken_bound_is_said_loudly_and_is_an_error(void **state)
     assert_non_null(strstr(told.out, "\"broken\": true"));
 }
 
-static void test_a_bound_that_holds_is_none(void **state)
+TEST(test_a_bound_that_holds_is_none)
 {
-    (void)state;
     run(&told, FLAW_NONE, false);
     assert_int_equal(told.exit_code, CMD_DONE);
     assert_string_equal(told.err, "");
@@ -101,9 +93,8 @@ static void test_a_bound_that_holds_is_none(void **state)
 }
 
 /* A flaw of clocks that are set back has a trace that replay would not ask in that order. */
-static void test_a_trace_whose_clocks_step_back_says_so(void **state)
+TEST(test_a_trace_whose_clocks_step_back_says_so)
 {
-    (void)state;
     struct flawed_algorithm algorithm = {.name = "tokens",
                                          .model = FLAWED_TOKENS,
                                          .flaw = FLAW_REWIND,
@@ -119,14 +110,4 @@ static void test_a_trace_whose_clocks_step_back_says_so(void **state)
     restore(&err, told.err);
     assert_int_equal(exit_code, CMD_BAD_INPUT);
     assert_non_null(strstr(told.out, "# Clocks step back"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_broken_bound_is_said_loudly_and_is_an_error),
-        cmocka_unit_test(test_a_bound_that_holds_is_none),
-        cmocka_unit_test(test_a_trace_whose_clocks_step_back_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

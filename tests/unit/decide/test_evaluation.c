@@ -2,8 +2,6 @@
 /* What becomes of a request on descriptors: all or none, and what counts beside that. */
 #include "unit/serving.h"
 
-#include <stdio.h>
-
 #define LIMIT(n) "    rate_limit: {unit: minute, requests_per_unit: " n "}\n"
 #define NAMED(n, name) "    rate_limit: {unit: minute, requests_per_unit: " n ", name: " name "}\n"
 
@@ -15,10 +13,9 @@ static const char *const plain =
                                                             "    rate_limit: {unlimited: true}\n"
                                                             "  - key: shut\n" LIMIT("0");
 
-static void test_what_nothing_limits_is_allowed(void **state)
+TEST(test_what_nothing_limits_is_allowed)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     assert_int_equal(outcome(&s, "other=1"), STINT_ALLOW);
     assert_false(s.reply.statuses[0].matched);
@@ -32,20 +29,18 @@ static void test_what_nothing_limits_is_allowed(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_limit_of_0_is_always_over(void **state)
+TEST(test_a_limit_of_0_is_always_over)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     assert_int_equal(outcome(&s, "shut=1"), STINT_NEVER);
     assert_true(s.reply.statuses[0].over);
     serve_no_more(&s);
 }
 
-static void test_one_that_denies_leaves_the_others_uncharged(void **state)
+TEST(test_one_that_denies_leaves_the_others_uncharged)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     assert_int_equal(allowed_in_a_row(&s, "ip=1; user=1"), 3);
     assert_true(s.reply.statuses[0].over);
@@ -59,20 +54,18 @@ static void test_one_that_denies_leaves_the_others_uncharged(void **state)
     serve_no_more(&s);
 }
 
-static void test_values_have_a_counter_each(void **state)
+TEST(test_values_have_a_counter_each)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     assert_int_equal(allowed_in_a_row(&s, "ip=2"), 3);
     serve_no_more(&s);
 }
 
-static void test_the_same_descriptor_twice_adds_up(void **state)
+TEST(test_the_same_descriptor_twice_adds_up)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     assert_int_equal(outcome(&s, "ip=1; ip=1"), STINT_ALLOW);
     assert_int_equal(s.reply.statuses[1].decision.granted, 1);
@@ -81,11 +74,10 @@ static void test_the_same_descriptor_twice_adds_up(void **state)
     serve_no_more(&s);
 }
 
-static void test_each_descriptor_may_have_hits_of_its_own(void **state)
+TEST(test_each_descriptor_may_have_hits_of_its_own)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, plain);
     struct request *request = descriptors_of(&asked, "ip=1; user=1");
     asked.descriptors[0].has_hits = true;
@@ -102,11 +94,10 @@ static void test_each_descriptor_may_have_hits_of_its_own(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_request_that_is_denied_gives_nothing_back(void **state)
+TEST(test_a_request_that_is_denied_gives_nothing_back)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, plain);
     assert_int_equal(allowed_in_a_row(&s, "ip=1; user=1"), 3);
     struct request *request = descriptors_of(&asked, "ip=1; user=1");
@@ -116,12 +107,11 @@ static void test_a_request_that_is_denied_gives_nothing_back(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_request_may_bring_its_quota(void **state)
+TEST(test_a_request_may_bring_its_quota)
 {
     struct serving s;
     struct asked asked;
     struct stint_quota wide = quota_of("10/1m");
-    (void)state;
     serve(&s, plain);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -144,10 +134,9 @@ static void test_a_request_may_bring_its_quota(void **state)
     serve_no_more(&s);
 }
 
-static void test_replaced_limits_do_not_count(void **state)
+TEST(test_replaced_limits_do_not_count)
 {
     struct serving s;
-    (void)state;
     serve(&s, "domain: d\n"
               "descriptors:\n"
               "  - key: all\n" NAMED("2", "base") "  - key: premium\n"
@@ -173,10 +162,9 @@ static const char *const shadowed =
     "  - key: live\n" LIMIT("4") "  - key: quiet\n"
                                  "    shadow_mode: true\n" LIMIT("2");
 
-static void test_a_shadow_rule_is_counted_and_allowed(void **state)
+TEST(test_a_shadow_rule_is_counted_and_allowed)
 {
     struct serving s;
-    (void)state;
     serve(&s, shadowed);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(outcome(&s, "quiet=1"), STINT_ALLOW);
@@ -190,10 +178,9 @@ static void test_a_shadow_rule_is_counted_and_allowed(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_shadow_rule_counts_what_it_would_have_admitted(void **state)
+TEST(test_a_shadow_rule_counts_what_it_would_have_admitted)
 {
     struct serving s;
-    (void)state;
     serve(&s, shadowed);
     assert_int_equal(allowed_in_a_row(&s, "live=1"), 4);
     assert_int_equal(outcome(&s, "live=1; quiet=1"), STINT_DENY);
@@ -227,19 +214,17 @@ static unsigned candidate_allows(const char *yaml)
     return n;
 }
 
-static void test_a_candidate_decides_as_if_it_were_live(void **state)
+TEST(test_a_candidate_decides_as_if_it_were_live)
 {
-    (void)state;
     assert_int_equal(candidate_allows(CANDIDATE("5", "2")), 2);
     assert_int_equal(candidate_allows(CANDIDATE("5", "5")), 5);
     /* A looser one goes on counting where the live one denies. */
     assert_int_equal(candidate_allows(CANDIDATE("5", "8")), 8);
 }
 
-static void test_a_candidate_is_not_charged_for_what_others_deny(void **state)
+TEST(test_a_candidate_is_not_charged_for_what_others_deny)
 {
     struct serving s;
-    (void)state;
     serve(&s, CANDIDATE("9", "8"));
     assert_int_equal(allowed_in_a_row(&s, "user=1"), 6);
     for (int i = 0; i < 20; i++) {
@@ -259,10 +244,9 @@ static const char *const quotas =
                                                                      "    quota_mode: true\n" LIMIT(
                                                                          "4");
 
-static void test_a_quota_that_is_over_steps_back(void **state)
+TEST(test_a_quota_that_is_over_steps_back)
 {
     struct serving s;
-    (void)state;
     serve(&s, quotas);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(outcome(&s, "a=1; b=1; hard=1"), STINT_ALLOW);
@@ -275,10 +259,9 @@ static void test_a_quota_that_is_over_steps_back(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_hard_limit_denies_whatever_quotas_say(void **state)
+TEST(test_a_hard_limit_denies_whatever_quotas_say)
 {
     struct serving s;
-    (void)state;
     serve(&s, quotas);
     assert_int_equal(allowed_in_a_row(&s, "hard=1"), 6);
     assert_int_equal(outcome(&s, "a=1; hard=1"), STINT_DENY);
@@ -287,10 +270,9 @@ static void test_a_hard_limit_denies_whatever_quotas_say(void **state)
     serve_no_more(&s);
 }
 
-static void test_the_wait_ends_with_the_first_quota_that_returns(void **state)
+TEST(test_the_wait_ends_with_the_first_quota_that_returns)
 {
     struct serving s;
-    (void)state;
     serve(&s, quotas);
     assert_int_equal(allowed_in_a_row(&s, "a=1"), 2);
     s.now_ns += 20 * S;
@@ -307,10 +289,9 @@ static void test_the_wait_ends_with_the_first_quota_that_returns(void **state)
 
 /* ---- The other verbs ------------------------------------------------------------------------- */
 
-static void test_peek_and_explain_charge_nothing(void **state)
+TEST(test_peek_and_explain_charge_nothing)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     for (int i = 0; i < 10; i++) {
         assert_int_equal(ask_verb(&s, REQUEST_PEEK, 1, "ip=1")->decision.outcome, STINT_ALLOW);
@@ -321,10 +302,9 @@ static void test_peek_and_explain_charge_nothing(void **state)
     serve_no_more(&s);
 }
 
-static void test_take_upto_takes_what_all_have(void **state)
+TEST(test_take_upto_takes_what_all_have)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     const struct reply *reply = ask_verb(&s, REQUEST_TAKE_UPTO, 9, "ip=1; user=1");
     assert_int_equal(reply->decision.outcome, STINT_ALLOW);
@@ -338,10 +318,9 @@ static void test_take_upto_takes_what_all_have(void **state)
     serve_no_more(&s);
 }
 
-static void test_reserve_and_settle(void **state)
+TEST(test_reserve_and_settle)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     struct reply reserved = *ask_verb(&s, REQUEST_RESERVE, 3, "user=1");
     assert_true(reserved.has_ticket);
@@ -357,10 +336,9 @@ static void test_reserve_and_settle(void **state)
     serve_no_more(&s);
 }
 
-static void test_charge_and_refund(void **state)
+TEST(test_charge_and_refund)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     assert_int_equal(ask_verb(&s, REQUEST_CHARGE, 2, "user=1; ip=1")->decision.granted, 2);
     assert_int_equal(left(&s, "user=1"), 3);
@@ -370,11 +348,10 @@ static void test_charge_and_refund(void **state)
     serve_no_more(&s);
 }
 
-static void test_block_and_reset(void **state)
+TEST(test_block_and_reset)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, plain);
     struct request *request = descriptors_of(&asked, "ip=1");
     request->verb = REQUEST_BLOCK;
@@ -392,11 +369,10 @@ static void test_block_and_reset(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_blocked_sibling_is_not_charged(void **state)
+TEST(test_a_blocked_sibling_is_not_charged)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, plain);
     struct request *request = descriptors_of(&asked, "ip=1");
     request->verb = REQUEST_BLOCK;
@@ -439,10 +415,9 @@ static void fill_overrides(struct serving *s)
     }
 }
 
-static void test_all_keys_get_another_quota_or_none(void **state)
+TEST(test_all_keys_get_another_quota_or_none)
 {
     struct serving s;
-    (void)state;
     serve(&s, plain);
     assert_int_equal(set_quota(&s, "ip=1; user=1", "7/1m"), REPLY_DECIDED);
     assert_int_equal(limit_of(&s, "ip=1"), 7);
@@ -462,34 +437,4 @@ static void test_all_keys_get_another_quota_or_none(void **state)
     assert_int_equal(limit_of(&s, "ip=1"), 8);
     assert_int_equal(limit_of(&s, "ip=2"), 8);
     serve_no_more(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_nothing_limits_is_allowed),
-        cmocka_unit_test(test_a_limit_of_0_is_always_over),
-        cmocka_unit_test(test_one_that_denies_leaves_the_others_uncharged),
-        cmocka_unit_test(test_values_have_a_counter_each),
-        cmocka_unit_test(test_the_same_descriptor_twice_adds_up),
-        cmocka_unit_test(test_each_descriptor_may_have_hits_of_its_own),
-        cmocka_unit_test(test_a_request_that_is_denied_gives_nothing_back),
-        cmocka_unit_test(test_a_request_may_bring_its_quota),
-        cmocka_unit_test(test_replaced_limits_do_not_count),
-        cmocka_unit_test(test_a_shadow_rule_is_counted_and_allowed),
-        cmocka_unit_test(test_a_shadow_rule_counts_what_it_would_have_admitted),
-        cmocka_unit_test(test_a_candidate_decides_as_if_it_were_live),
-        cmocka_unit_test(test_a_candidate_is_not_charged_for_what_others_deny),
-        cmocka_unit_test(test_a_quota_that_is_over_steps_back),
-        cmocka_unit_test(test_a_hard_limit_denies_whatever_quotas_say),
-        cmocka_unit_test(test_the_wait_ends_with_the_first_quota_that_returns),
-        cmocka_unit_test(test_peek_and_explain_charge_nothing),
-        cmocka_unit_test(test_take_upto_takes_what_all_have),
-        cmocka_unit_test(test_reserve_and_settle),
-        cmocka_unit_test(test_charge_and_refund),
-        cmocka_unit_test(test_block_and_reset),
-        cmocka_unit_test(test_a_blocked_sibling_is_not_charged),
-        cmocka_unit_test(test_all_keys_get_another_quota_or_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,6 @@
 #include "algorithm/gcra.h"
 #include "decide/evaluation_local.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #define NODES_MAX 9
 #define USES_MAX 20000
 
@@ -76,9 +73,8 @@ static struct stint_quota share_of(const struct sought *asked, unsigned nodes, u
 
 /* ---- Shares ---------------------------------------------------------------------------------- */
 
-static void test_shares_add_up_to_the_whole(void **unused)
+TEST(test_shares_add_up_to_the_whole)
 {
-    (void)unused;
     for (size_t i = 0; i < N(specs); i++)
         for (unsigned nodes = 1; nodes <= NODES_MAX; nodes++)
             for (unsigned key = 0; key < 5; key++) {
@@ -102,11 +98,10 @@ static void test_shares_add_up_to_the_whole(void **unused)
             }
 }
 
-static void test_the_remainder_is_nobodys_where_nobody_knows_the_others(void **unused)
+TEST(test_the_remainder_is_nobodys_where_nobody_knows_the_others)
 {
     static const char *const strangers[] = {"n1", "n2", "n3"};
     struct sought asked;
-    (void)unused;
     ask_for(&asked, "window 11/1m", 1);
     for (unsigned node = 0; node < 3; node++)
         assert_int_equal(share_of(&asked, 3, node, false).limit, 3);
@@ -121,11 +116,10 @@ static void test_the_remainder_is_nobodys_where_nobody_knows_the_others(void **u
 }
 
 /* One unit among three nodes: each is the one for about a third of the keys, in any order. */
-static void test_the_remainder_is_spread_over_keys(void **unused)
+TEST(test_the_remainder_is_spread_over_keys)
 {
     static const char *const others[] = {"n3", "n1", "n2"};
     unsigned has[3] = {0};
-    (void)unused;
     for (unsigned key = 0; key < 3000; key++) {
         struct sought asked;
         ask_for(&asked, "window 1/1m", key);
@@ -143,9 +137,8 @@ static void test_the_remainder_is_spread_over_keys(void **unused)
         assert_in_range(has[node], 850, 1150);
 }
 
-static void test_a_share_has_states_of_its_own(void **unused)
+TEST(test_a_share_has_states_of_its_own)
 {
-    (void)unused;
     for (size_t i = 0; i < N(specs); i++) {
         struct sought asked;
         ask_for(&asked, specs[i], 1);
@@ -158,12 +151,11 @@ static void test_a_share_has_states_of_its_own(void **unused)
     }
 }
 
-static void test_it_lasts_as_long_as_the_rule_says(void **unused)
+TEST(test_it_lasts_as_long_as_the_rule_says)
 {
     struct evaluation_stores stores = node_of(2, 0, true);
     struct sought asked;
     struct stint_quota local;
-    (void)unused;
     ask_for(&asked, "window 10/1s", 1);
     asked.rule.store.local_for_ns = 10 * S;
     assert_true(evaluation_local_quota(&stores, &asked.target, START, START + 10 * S - 1, &local));
@@ -174,9 +166,8 @@ static void test_it_lasts_as_long_as_the_rule_says(void **unused)
 }
 
 /* Rounding T up to 1/32 ns for each share by itself would let all together run faster. */
-static void test_rates_of_gcra_do_not_add_up_to_more(void **unused)
+TEST(test_rates_of_gcra_do_not_add_up_to_more)
 {
-    (void)unused;
     srand(1);
     for (unsigned run = 0; run < 20000; run++) {
         struct sought asked;
@@ -206,11 +197,10 @@ static void test_rates_of_gcra_do_not_add_up_to_more(void **unused)
     }
 }
 
-static void test_a_limit_of_0_stays_one(void **unused)
+TEST(test_a_limit_of_0_stays_one)
 {
     static const char *const nothing[] = {"window 0/1m", "gcra 0/1m", "concurrency 0 lease=1s",
                                           "buckets 0/1m count_slack=1"};
-    (void)unused;
     for (size_t i = 0; i < N(nothing); i++) {
         struct sought asked;
         ask_for(&asked, nothing[i], 1);
@@ -218,7 +208,7 @@ static void test_a_limit_of_0_stays_one(void **unused)
     }
 }
 
-static void test_a_table_is_asked_whether_it_can_hold_shares(void **unused)
+TEST(test_a_table_is_asked_whether_it_can_hold_shares)
 {
     static const char text[] = "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unit: minute, "
                                "algorithm: log, requests_per_unit: 500, store: red, "
@@ -229,7 +219,6 @@ static void test_a_table_is_asked_whether_it_can_hold_shares(void **unused)
     struct stint_table *table;
     struct stint_error error;
     char yaml[256];
-    (void)unused;
     assert_int_equal(stint_table_open(&table, &small, NULL), 0);
     snprintf(yaml, sizeof(yaml), text, "local");
     struct rules *local = rules_of(yaml);
@@ -406,10 +395,9 @@ static const char *const small_specs[] = {
     "concurrency 10 lease=30s",
 };
 
-static void test_no_window_across_the_failure_has_more_than_the_quota_allows(void **unused)
+TEST(test_no_window_across_the_failure_has_more_than_the_quota_allows)
 {
     static struct fleet fleet;
-    (void)unused;
     srand(2);
     for (size_t i = 0; i < N(small_specs); i++) {
         size_t n_local = 0;
@@ -425,11 +413,10 @@ static void test_no_window_across_the_failure_has_more_than_the_quota_allows(voi
 }
 
 /* Without that first period what the store has admitted counts beside it, and no more than once. */
-static void test_shares_that_begin_empty_add_the_quota_once(void **unused)
+TEST(test_shares_that_begin_empty_add_the_quota_once)
 {
     static struct fleet fleet;
     bool was_over = false;
-    (void)unused;
     srand(3);
     for (size_t i = 0; i < N(small_specs); i++)
         for (unsigned nodes = 1; nodes <= NODES_MAX; nodes += 4) {
@@ -447,10 +434,9 @@ static void test_shares_that_begin_empty_add_the_quota_once(void **unused)
  * The store comes and goes, and workers notice each for themselves: what it admits and what the
  * shares admit are bounded each by itself, so both together by twice the quota.
  */
-static void test_a_store_that_comes_and_goes_at_most_doubles_the_quota(void **unused)
+TEST(test_a_store_that_comes_and_goes_at_most_doubles_the_quota)
 {
     static struct fleet fleet;
-    (void)unused;
     srand(4);
     for (size_t i = 0; i < N(small_specs); i++) {
         fleet_init(&fleet, small_specs[i], 3);
@@ -475,10 +461,9 @@ static void test_a_store_that_comes_and_goes_at_most_doubles_the_quota(void **un
 }
 
 /* Once the first period is over, all of it can be had: nothing is lost between the nodes. */
-static void test_all_of_the_quota_is_there(void **unused)
+TEST(test_all_of_the_quota_is_there)
 {
     static struct fleet fleet;
-    (void)unused;
     srand(5);
     for (size_t i = 0; i < N(small_specs); i++)
         for (unsigned nodes = 1; nodes <= NODES_MAX; nodes++) {
@@ -499,23 +484,4 @@ static void test_all_of_the_quota_is_there(void **unused)
                 assert_int_equal(fleet.n_uses, capacity);
             fleet_deinit(&fleet);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares_add_up_to_the_whole),
-        cmocka_unit_test(test_the_remainder_is_nobodys_where_nobody_knows_the_others),
-        cmocka_unit_test(test_the_remainder_is_spread_over_keys),
-        cmocka_unit_test(test_a_share_has_states_of_its_own),
-        cmocka_unit_test(test_it_lasts_as_long_as_the_rule_says),
-        cmocka_unit_test(test_rates_of_gcra_do_not_add_up_to_more),
-        cmocka_unit_test(test_a_limit_of_0_stays_one),
-        cmocka_unit_test(test_a_table_is_asked_whether_it_can_hold_shares),
-        cmocka_unit_test(test_no_window_across_the_failure_has_more_than_the_quota_allows),
-        cmocka_unit_test(test_shares_that_begin_empty_add_the_quota_once),
-        cmocka_unit_test(test_a_store_that_comes_and_goes_at_most_doubles_the_quota),
-        cmocka_unit_test(test_all_of_the_quota_is_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

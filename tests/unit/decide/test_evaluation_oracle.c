@@ -6,8 +6,6 @@
  */
 #include "unit/serving.h"
 
-#include <stdio.h>
-
 #define KEYS 6 /* of descriptors: each has a rule */
 #define VALUES 3
 #define PERIOD (10 * S)
@@ -268,17 +266,8 @@ static void play(uint64_t seed)
     serve_no_more(&s);
 }
 
-static void test_random_requests_are_decided_as_the_model_does(void **state)
+TEST(test_random_requests_are_decided_as_the_model_does)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= ROUNDS; seed++)
         play(seed * UINT64_C(0x9e3779b97f4a7c15));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_requests_are_decided_as_the_model_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

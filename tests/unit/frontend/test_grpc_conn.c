@@ -14,18 +14,14 @@
 
 static struct calling *calling;
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     calling = call_at(YAML, NULL, NULL);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     call_no_more(calling);
-    return 0;
 }
 
 static void reopen(const struct grpc_limits *limits, struct access *access)
@@ -34,9 +30,8 @@ static void reopen(const struct grpc_limits *limits, struct access *access)
     calling = call_at(YAML, limits, access);
 }
 
-static void a_call_is_answered(void **state)
+TEST(a_call_is_answered)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct heard *heard = call_limit(calling, "k=a", NULL);
         exchange(calling);
@@ -50,9 +45,8 @@ static void a_call_is_answered(void **state)
     assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
 }
 
-static void a_burst_is_answered_in_one_output(void **state)
+TEST(a_burst_is_answered_in_one_output)
 {
-    (void)state;
     exchange(calling);
     for (int i = 0; i < 100; i++)
         call_limit(calling, "many=a", NULL);
@@ -65,9 +59,8 @@ static void a_burst_is_answered_in_one_output(void **state)
     assert_int_equal(left(&calling->s, "many=a"), 100000 - 100);
 }
 
-static void a_thousand_streams_at_once_are_answered(void **state)
+TEST(a_thousand_streams_at_once_are_answered)
 {
-    (void)state;
     exchange(calling);
     for (int i = 0; i < 1000; i++)
         call_limit(calling, "many=a", NULL);
@@ -77,9 +70,8 @@ static void a_thousand_streams_at_once_are_answered(void **state)
     assert_int_equal(left(&calling->s, "many=a"), 100000 - 1000);
 }
 
-static void any_pieces_give_the_same_answers(void **state)
+TEST(any_pieces_give_the_same_answers)
 {
-    (void)state;
     for (size_t piece = 1; piece <= 64; piece = piece < 16 ? piece + 1 : piece * 2) {
         char key[32];
         reopen(NULL, NULL);
@@ -99,9 +91,8 @@ static void any_pieces_give_the_same_answers(void **state)
     }
 }
 
-static void a_message_may_span_frames(void **state)
+TEST(a_message_may_span_frames)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     struct span bytes = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
@@ -129,9 +120,8 @@ static void a_message_may_span_frames(void **state)
 
 /* ---- What is not as it must be --------------------------------------------------------------- */
 
-static void methods_and_types_that_are_not_of_grpc_are_refused_as_http(void **state)
+TEST(methods_and_types_that_are_not_of_grpc_are_refused_as_http)
 {
-    (void)state;
     static const struct {
         const char *method, *type;
         unsigned status;
@@ -160,9 +150,8 @@ static void methods_and_types_that_are_not_of_grpc_are_refused_as_http(void **st
     assert_false(calling->conn->ops->is_busy(calling->conn));
 }
 
-static void types_may_have_proto_and_parameters(void **state)
+TEST(types_may_have_proto_and_parameters)
 {
-    (void)state;
     static const char *const types[] = {"application/grpc", "application/grpc+proto",
                                         "Application/gRPC;charset=utf-8",
                                         "application/grpc+proto; x=y"};
@@ -178,9 +167,8 @@ static void types_may_have_proto_and_parameters(void **state)
     }
 }
 
-static void messages_that_are_not_one_are_refused(void **state)
+TEST(messages_that_are_not_one_are_refused)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     uint8_t bytes[512];
@@ -205,9 +193,8 @@ static void messages_that_are_not_one_are_refused(void **state)
     assert_int_equal(left(&calling->s, "k=a"), 3);
 }
 
-static void what_is_no_request_is_an_invalid_argument(void **state)
+TEST(what_is_no_request_is_an_invalid_argument)
 {
-    (void)state;
     struct heard *no_domain = call_path(calling, SHOULD_RATE_LIMIT, span_of("", 0));
     struct heard *no_protobuf = call_path(calling, SHOULD_RATE_LIMIT, span_of("\xff\xff\xff", 3));
     struct heard *health = call_path(calling, HEALTH "Check", span_of("\x0a\x7f", 2));
@@ -217,9 +204,8 @@ static void what_is_no_request_is_an_invalid_argument(void **state)
     assert_status(health, GRPC_INVALID_ARGUMENT, "");
 }
 
-static void a_message_of_the_limit_is_taken_and_one_byte_more_is_not(void **state)
+TEST(a_message_of_the_limit_is_taken_and_one_byte_more_is_not)
 {
-    (void)state;
     static uint8_t bytes[66001];
     const struct grpc_limits limits = {.message_bytes = 66000};
     reopen(&limits, NULL);
@@ -242,9 +228,8 @@ static void a_message_of_the_limit_is_taken_and_one_byte_more_is_not(void **stat
     assert_true(too_long->said < 66001); /* known from the prefix */
 }
 
-static void fields_beyond_the_limit_are_refused(void **state)
+TEST(fields_beyond_the_limit_are_refused)
 {
-    (void)state;
     static char text[2000];
     const struct grpc_limits limits = {.header_bytes = 1500};
     reopen(&limits, NULL);
@@ -260,9 +245,8 @@ static void fields_beyond_the_limit_are_refused(void **state)
 
 /* ---- Deadlines ------------------------------------------------------------------------------- */
 
-static void a_call_that_comes_too_late_is_not_charged(void **state)
+TEST(a_call_that_comes_too_late_is_not_charged)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     struct span bytes = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
@@ -288,9 +272,8 @@ static void a_call_that_comes_too_late_is_not_charged(void **state)
     }
 }
 
-static void timeouts_that_cannot_be_read_are_refused(void **state)
+TEST(timeouts_that_cannot_be_read_are_refused)
 {
-    (void)state;
     static const char *const timeouts[] = {"", "1", "m", "123456789m", "-1m", "1x", "1 m"};
     for (size_t i = 0; i < N(timeouts); i++) {
         const struct field more[] = {{"grpc-timeout", timeouts[i]}, {NULL, NULL}};
@@ -305,9 +288,8 @@ static void timeouts_that_cannot_be_read_are_refused(void **state)
     assert_int_equal(left(&calling->s, "k=a"), 2);
 }
 
-static void a_call_that_is_taken_back_is_not_charged(void **state)
+TEST(a_call_that_is_taken_back_is_not_charged)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     struct span bytes = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
@@ -325,9 +307,8 @@ static void a_call_that_is_taken_back_is_not_charged(void **state)
     assert_int_equal(left(&calling->s, "k=a"), 3);
 }
 
-static void a_request_that_does_not_end_is_ended(void **state)
+TEST(a_request_that_does_not_end_is_ended)
 {
-    (void)state;
     const struct grpc_limits limits = {.call_ns = 5 * S};
     const struct field fields[] = {{":method", "POST"},
                                    {":scheme", "http"},
@@ -368,9 +349,8 @@ static struct heard *call_packed(const char *text, const struct field *more)
     return call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, GRPC_PREFIX + packed.len), more);
 }
 
-static void gzip_is_read_and_answered_where_it_is_accepted(void **state)
+TEST(gzip_is_read_and_answered_where_it_is_accepted)
 {
-    (void)state;
     const struct field both[] = {{"grpc-encoding", "gzip"},
                                  {"grpc-accept-encoding", "identity, deflate, gzip"},
                                  {NULL, NULL}};
@@ -398,9 +378,8 @@ static void gzip_is_read_and_answered_where_it_is_accepted(void **state)
     assert_int_equal(left(&calling->s, "k=a"), 0);
 }
 
-static void other_encodings_are_refused_with_those_that_there_are(void **state)
+TEST(other_encodings_are_refused_with_those_that_there_are)
 {
-    (void)state;
     const struct field snappy[] = {{"grpc-encoding", "snappy"}, {NULL, NULL}};
     struct heard *heard = call_limit(calling, "k=a", snappy);
     exchange(calling);
@@ -409,9 +388,8 @@ static void other_encodings_are_refused_with_those_that_there_are(void **state)
     assert_int_equal(left(&calling->s, "k=a"), 3);
 }
 
-static void what_inflates_beyond_the_limit_is_refused(void **state)
+TEST(what_inflates_beyond_the_limit_is_refused)
 {
-    (void)state;
     static uint8_t zeros[2 << 20], bytes[1 << 16];
     const struct field gzip[] = {{"grpc-encoding", "gzip"}, {NULL, NULL}};
     struct span packed;
@@ -455,9 +433,8 @@ static struct heard *call_as(const char *authorization)
     return heard;
 }
 
-static void tokens_say_who_may_ask(void **state)
+TEST(tokens_say_who_may_ask)
 {
-    (void)state;
     reopen(NULL, tokens_of("ask"));
     assert_status(call_as(NULL), GRPC_UNAUTHENTICATED, "a token is required");
     assert_status(call_as("Basic YTpi"), GRPC_UNAUTHENTICATED, "a token is required");
@@ -473,9 +450,8 @@ static void tokens_say_who_may_ask(void **state)
     assert_code(health, 1);
 }
 
-static void tokens_that_are_taken_unavailable_are_gone_at_once(void **state)
+TEST(tokens_that_are_taken_unavailable_are_gone_at_once)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     const struct field fields[] = {{":method", "POST"},
@@ -499,33 +475,4 @@ static void tokens_that_are_taken_unavailable_are_gone_at_once(void **state)
     access_now_set(calling->access, tokens_of("ask"));
     assert_code(call_as("Bearer " SECRET_A), RLS_CODE_OK);
     assert_int_equal(left(&calling->s, "k=a"), 1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_call_is_answered),
-        TEST(a_burst_is_answered_in_one_output),
-        TEST(a_thousand_streams_at_once_are_answered),
-        TEST(any_pieces_give_the_same_answers),
-        TEST(a_message_may_span_frames),
-        TEST(methods_and_types_that_are_not_of_grpc_are_refused_as_http),
-        TEST(types_may_have_proto_and_parameters),
-        TEST(messages_that_are_not_one_are_refused),
-        TEST(what_is_no_request_is_an_invalid_argument),
-        TEST(a_message_of_the_limit_is_taken_and_one_byte_more_is_not),
-        TEST(fields_beyond_the_limit_are_refused),
-        TEST(a_call_that_comes_too_late_is_not_charged),
-        TEST(timeouts_that_cannot_be_read_are_refused),
-        TEST(a_call_that_is_taken_back_is_not_charged),
-        TEST(a_request_that_does_not_end_is_ended),
-        TEST(gzip_is_read_and_answered_where_it_is_accepted),
-        TEST(other_encodings_are_refused_with_those_that_there_are),
-        TEST(what_inflates_beyond_the_limit_is_refused),
-        TEST(tokens_say_who_may_ask),
-        TEST(tokens_that_are_taken_unavailable_are_gone_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

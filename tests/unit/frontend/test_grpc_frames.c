@@ -7,9 +7,8 @@
 
 /* ---- What is not HTTP/2 ---------------------------------------------------------------------- */
 
-static void other_protocols_are_left_without_a_word(void **state)
+TEST(other_protocols_are_left_without_a_word)
 {
-    (void)state;
     static const char *const texts[] = {"GET / HTTP/1.1\r\nHost: stint\r\n\r\n",
                                         "*1\r\n$4\r\nPING\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r",
                                         "\x16\x03\x01\x02\x00\x01"};
@@ -24,9 +23,8 @@ static void other_protocols_are_left_without_a_word(void **state)
         }
 }
 
-static void half_a_preface_is_busy_and_unanswered(void **state)
+TEST(half_a_preface_is_busy_and_unanswered)
 {
-    (void)state;
     assert_false(calling->conn->ops->is_busy(calling->conn));
     put(PREFACE, 10);
     say_frames();
@@ -40,9 +38,8 @@ static void half_a_preface_is_busy_and_unanswered(void **state)
     assert_true(calling->conn->ops->output(calling->conn).len > 0);
 }
 
-static void frames_that_break_the_protocol_end_the_connection(void **state)
+TEST(frames_that_break_the_protocol_end_the_connection)
 {
-    (void)state;
     static const struct {
         const char *what;
         uint8_t type, flags;
@@ -100,9 +97,8 @@ static void frames_that_break_the_protocol_end_the_connection(void **state)
     }
 }
 
-static void a_frame_of_more_than_is_allowed_ends_the_connection(void **state)
+TEST(a_frame_of_more_than_is_allowed_ends_the_connection)
 {
-    (void)state;
     static uint8_t zeros[16385];
     struct block block;
     put_preface();
@@ -113,9 +109,8 @@ static void a_frame_of_more_than_is_allowed_ends_the_connection(void **state)
     assert_sent_unavailable(NGHTTP2_FRAME_SIZE_ERROR);
 }
 
-static void frames_between_headers_end_the_connection(void **state)
+TEST(frames_between_headers_end_the_connection)
 {
-    (void)state;
     struct block block;
     put_preface();
     put_call(&block);
@@ -125,9 +120,8 @@ static void frames_between_headers_end_the_connection(void **state)
     assert_sent_unavailable(NGHTTP2_PROTOCOL_ERROR);
 }
 
-static void data_behind_the_end_is_an_error(void **state)
+TEST(data_behind_the_end_is_an_error)
 {
-    (void)state;
     struct block block;
     const struct grpc_limits limits = {.output_bytes = 1};
     reconnect(&limits); /* the answer is not all gone: the stream is still there */
@@ -139,9 +133,8 @@ static void data_behind_the_end_is_an_error(void **state)
     assert_sent_unavailable(NGHTTP2_STREAM_CLOSED);
 }
 
-static void ids_that_go_back_are_an_error(void **state)
+TEST(ids_that_go_back_are_an_error)
 {
-    (void)state;
     struct block block;
     put_preface();
     put_call(&block);
@@ -152,9 +145,8 @@ static void ids_that_go_back_are_an_error(void **state)
     assert_int_equal(answer.n_headers, 1); /* of 5 alone */
 }
 
-static void malformed_calls_are_reset_and_the_connection_goes_on(void **state)
+TEST(malformed_calls_are_reset_and_the_connection_goes_on)
 {
-    (void)state;
     static const char *const fields[][2] = {
         {"Upper-Case", "x"},     {":status", "200"},
         {":method", "POST"},     {"connection", "close"},
@@ -196,9 +188,8 @@ static void malformed_calls_are_reset_and_the_connection_goes_on(void **state)
     assert_int_equal(take_answer().n_headers, 1);
 }
 
-static void frames_that_nobody_knows_are_ignored(void **state)
+TEST(frames_that_nobody_knows_are_ignored)
 {
-    (void)state;
     put_preface();
     put_frame(0x77, 0xff, 0, "whatever", 8);
     put_frame(0x77, 0xff, 9, "whatever", 8);
@@ -262,9 +253,8 @@ static void (*const halves[])(void) = {put_half_preface, put_half_a_head,
                                        put_half_a_block, put_half_a_block_of_a_closed_stream};
 
 /* Also where the connection has a deadline of its own, as that of its age. */
-static void frames_that_do_not_end_are_sent_unavailable_with_their_time(void **state)
+TEST(frames_that_do_not_end_are_sent_unavailable_with_their_time)
 {
-    (void)state;
     for (size_t i = 0; i < N(halves); i++)
         for (uint64_t age_ns = 0; age_ns <= 1000 * S; age_ns += 1000 * S) {
             const struct grpc_limits limits = {.call_ns = 10 * S, .age_ns = age_ns};
@@ -285,9 +275,8 @@ static void frames_that_do_not_end_are_sent_unavailable_with_their_time(void **s
 }
 
 /* The time is that of one frame: of two that each take less, the second has its own. */
-static void frames_that_end_in_time_are_read(void **state)
+TEST(frames_that_end_in_time_are_read)
 {
-    (void)state;
     const struct grpc_limits limits = {.call_ns = 10 * S};
     reconnect(&limits);
     put_preface();
@@ -311,22 +300,4 @@ static void frames_that_end_in_time_are_read(void **state)
         assert_false(is_over(calling));
         assert_false(calling->conn->ops->is_busy(calling->conn));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(other_protocols_are_left_without_a_word),
-        TEST(half_a_preface_is_busy_and_unanswered),
-        TEST(frames_that_break_the_protocol_end_the_connection),
-        TEST(a_frame_of_more_than_is_allowed_ends_the_connection),
-        TEST(frames_between_headers_end_the_connection),
-        TEST(data_behind_the_end_is_an_error),
-        TEST(ids_that_go_back_are_an_error),
-        TEST(malformed_calls_are_reset_and_the_connection_goes_on),
-        TEST(frames_that_nobody_knows_are_ignored),
-        TEST(frames_that_do_not_end_are_sent_unavailable_with_their_time),
-        TEST(frames_that_end_in_time_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,9 +72,8 @@ static void put_pong(uint32_t i)
     put_frame(NGHTTP2_PING, NGHTTP2_FLAG_ACK, 0, "12345678", 8);
 }
 
-static void floods_are_sent_unavailable(void **state)
+TEST(floods_are_sent_unavailable)
 {
-    (void)state;
     static void (*const floods[])(uint32_t i) = {put_ping,     put_settings,       put_window,
                                                  put_priority, put_reset_of_call,  put_empty_data,
                                                  put_padding,  put_malformed_call, put_pong};
@@ -93,9 +92,8 @@ static void floods_are_sent_unavailable(void **state)
     }
 }
 
-static void the_same_in_one_piece_is_sent_unavailable_too(void **state)
+TEST(the_same_in_one_piece_is_sent_unavailable_too)
 {
-    (void)state;
     static void (*const floods[])(uint32_t i) = {put_ping, put_settings, put_reset_of_call};
     for (size_t flood = 0; flood < N(floods); flood++) {
         reconnect(NULL);
@@ -107,9 +105,8 @@ static void the_same_in_one_piece_is_sent_unavailable_too(void **state)
     }
 }
 
-static void what_comes_slowly_or_beside_calls_is_no_flood(void **state)
+TEST(what_comes_slowly_or_beside_calls_is_no_flood)
 {
-    (void)state;
     exchange(calling);
     for (int i = 0; i < 3000; i++) {
         nghttp2_submit_ping(calling->client, NGHTTP2_FLAG_NONE, NULL);
@@ -126,9 +123,8 @@ static void what_comes_slowly_or_beside_calls_is_no_flood(void **state)
     assert_false(is_over(calling));
 }
 
-static void calls_that_are_cancelled_when_they_are_answered_are_no_flood(void **state)
+TEST(calls_that_are_cancelled_when_they_are_answered_are_no_flood)
 {
-    (void)state;
     exchange(calling);
     for (int i = 0; i < 2000; i++) {
         struct heard *heard = call_limit(calling, "k=a", NULL);
@@ -140,9 +136,8 @@ static void calls_that_are_cancelled_when_they_are_answered_are_no_flood(void **
     assert_int_equal(left(&calling->s, "k=a"), 98000);
 }
 
-static void headers_without_an_end_are_sent_unavailable(void **state)
+TEST(headers_without_an_end_are_sent_unavailable)
 {
-    (void)state;
     struct block block;
     put_preface();
     put_call(&block);
@@ -154,9 +149,8 @@ static void headers_without_an_end_are_sent_unavailable(void **state)
 }
 
 /* One long field in the peer's table, told again and again by one byte each. */
-static void a_bomb_of_fields_is_sent_unavailable(void **state)
+TEST(a_bomb_of_fields_is_sent_unavailable)
 {
-    (void)state;
     struct block block;
     uint8_t bomb[8000];
     put_preface();
@@ -177,9 +171,8 @@ static void a_bomb_of_fields_is_sent_unavailable(void **state)
     assert_sent_unavailable(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
-static void unfinished_messages_are_bounded(void **state)
+TEST(unfinished_messages_are_bounded)
 {
-    (void)state;
     static uint8_t part[15000];
     const struct grpc_limits limits = {.message_bytes = 100000};
     struct block block;
@@ -199,9 +192,8 @@ static void unfinished_messages_are_bounded(void **state)
     assert_false(is_over(calling));
 }
 
-static void more_streams_than_are_allowed_are_refused(void **state)
+TEST(more_streams_than_are_allowed_are_refused)
 {
-    (void)state;
     const struct grpc_limits limits = {.streams = 10};
     struct block block;
     reconnect(&limits);
@@ -256,9 +248,8 @@ static size_t reflection_requests(uint8_t *bytes, size_t size)
 }
 
 /* A stream for each of 1,000, and each full of requests whose answers are not read. */
-static void reflection_whose_answers_are_not_read_holds_little(void **state)
+TEST(reflection_whose_answers_are_not_read_holds_little)
 {
-    (void)state;
     static uint8_t requests[15000];
     size_t len = reflection_requests(requests, sizeof(requests)), most = 0, total = 0;
     size_t before = heap_bytes();
@@ -281,9 +272,8 @@ static void reflection_whose_answers_are_not_read_holds_little(void **state)
 }
 
 /* The same of calls that are answered once: their answers are longer than what asks for them. */
-static void decisions_that_are_not_read_hold_little(void **state)
+TEST(decisions_that_are_not_read_hold_little)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     char text[32 * 8] = "";
@@ -312,9 +302,8 @@ static void decisions_that_are_not_read_hold_little(void **state)
 }
 
 /* Half messages on many connections: each still has its small share when all is held. */
-static void many_connections_hold_little_together(void **state)
+TEST(many_connections_hold_little_together)
 {
-    (void)state;
     static uint8_t part[14000];
     struct conn *conns[200];
     const struct grpc_limits limits = {.message_bytes = 30000};
@@ -341,9 +330,8 @@ static void many_connections_hold_little_together(void **state)
         conns[k]->ops->free(conns[k]);
 }
 
-static void watchers_of_one_connection_are_bounded(void **state)
+TEST(watchers_of_one_connection_are_bounded)
 {
-    (void)state;
     struct block block;
     unsigned n_headers = 0;
     put_preface();
@@ -360,9 +348,8 @@ static void watchers_of_one_connection_are_bounded(void **state)
 }
 
 /* What a call that needs no token may send is no longer than its messages are. */
-static void messages_of_calls_without_a_token_are_short(void **state)
+TEST(messages_of_calls_without_a_token_are_short)
 {
-    (void)state;
     static const char *const paths[] = {HEALTH "Check", HEALTH "Watch", HEALTH "List", REFLECTION};
     struct block block;
     uint8_t head[GRPC_PREFIX];
@@ -378,9 +365,8 @@ static void messages_of_calls_without_a_token_are_short(void **state)
 }
 
 /* A peer that opens its windows byte by byte, so that something moves all the time. */
-static void answers_that_are_read_byte_by_byte_end_with_their_time(void **state)
+TEST(answers_that_are_read_byte_by_byte_end_with_their_time)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     struct span request = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
@@ -440,9 +426,8 @@ static size_t turns_until_read(unsigned *n_turns)
     return most;
 }
 
-static void cheap_calls_in_one_piece_take_several_turns(void **state)
+TEST(cheap_calls_in_one_piece_take_several_turns)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     struct span request = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
@@ -462,9 +447,8 @@ static void cheap_calls_in_one_piece_take_several_turns(void **state)
     assert_int_equal(left(&calling->s, "k=a"), 100000 - n_calls);
 }
 
-static void reflection_in_one_piece_takes_several_turns(void **state)
+TEST(reflection_in_one_piece_takes_several_turns)
 {
-    (void)state;
     static uint8_t requests[15000];
     size_t len = reflection_requests(requests, sizeof(requests));
     struct block block;
@@ -482,9 +466,8 @@ static void reflection_in_one_piece_takes_several_turns(void **state)
 }
 
 /* The rest of what was fed waits until the output is read, and its peer's time runs meanwhile. */
-static void what_is_not_written_is_not_read(void **state)
+TEST(what_is_not_written_is_not_read)
 {
-    (void)state;
     const struct grpc_limits limits = {.output_bytes = 2000};
     struct block block;
     reconnect(&limits);
@@ -501,28 +484,4 @@ static void what_is_not_written_is_not_read(void **state)
     assert_in_range(calling->conn->ops->output(calling->conn).len, 2001, 6000);
     assert_int_equal(take_answer().n_headers, 2 * 300);
     assert_false(calling->conn->ops->is_backpressured(calling->conn));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(floods_are_sent_unavailable),
-        TEST(the_same_in_one_piece_is_sent_unavailable_too),
-        TEST(what_comes_slowly_or_beside_calls_is_no_flood),
-        TEST(calls_that_are_cancelled_when_they_are_answered_are_no_flood),
-        TEST(headers_without_an_end_are_sent_unavailable),
-        TEST(a_bomb_of_fields_is_sent_unavailable),
-        TEST(unfinished_messages_are_bounded),
-        TEST(more_streams_than_are_allowed_are_refused),
-        TEST(reflection_whose_answers_are_not_read_holds_little),
-        TEST(decisions_that_are_not_read_hold_little),
-        TEST(many_connections_hold_little_together),
-        TEST(watchers_of_one_connection_are_bounded),
-        TEST(messages_of_calls_without_a_token_are_short),
-        TEST(answers_that_are_read_byte_by_byte_end_with_their_time),
-        TEST(cheap_calls_in_one_piece_take_several_turns),
-        TEST(reflection_in_one_piece_takes_several_turns),
-        TEST(what_is_not_written_is_not_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

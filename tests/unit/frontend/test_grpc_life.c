@@ -15,18 +15,14 @@
 
 static struct calling *calling;
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     calling = call_at(YAML, NULL, NULL);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     call_no_more(calling);
-    return 0;
 }
 
 static void reopen(const struct grpc_limits *limits)
@@ -67,9 +63,8 @@ static struct heard *ask_health(const char *method, const char *service, const s
 
 /* ---- Health ---------------------------------------------------------------------------------- */
 
-static void health_is_that_of_the_server(void **state)
+TEST(health_is_that_of_the_server)
 {
-    (void)state;
     assert_code(ask_health("Check", "", NULL), HEALTH_SERVING);
     assert_code(ask_health("Check", "ratelimit", NULL), HEALTH_SERVING);
     assert_status(ask_health("Check", "nobody", NULL), GRPC_NOT_FOUND, "");
@@ -84,9 +79,8 @@ static void health_is_that_of_the_server(void **state)
 }
 
 /* As /readyz: a store that is needed is away, then another that is not. */
-static void a_server_without_its_store_does_not_serve(void **state)
+TEST(a_server_without_its_store_does_not_serve)
 {
-    (void)state;
     struct metrics *metrics = server_state_metrics(calling->s.server_state);
     struct http_config *config;
     struct talking http = {.s = calling->s, .peer = "127.0.0.1"};
@@ -112,9 +106,8 @@ static void a_server_without_its_store_does_not_serve(void **state)
     http_config_free(config);
 }
 
-static void watchers_are_told_at_once_and_when_it_changes(void **state)
+TEST(watchers_are_told_at_once_and_when_it_changes)
 {
-    (void)state;
     struct heard *known = ask_health("Watch", "", NULL);
     struct heard *unknown = ask_health("Watch", "nobody", NULL);
     assert_string_equal(told(known), "1");
@@ -137,9 +130,8 @@ static void watchers_are_told_at_once_and_when_it_changes(void **state)
     assert_false(known->is_closed || unknown->is_closed);
 }
 
-static void a_watcher_goes_when_it_likes_or_its_time_is_up(void **state)
+TEST(a_watcher_goes_when_it_likes_or_its_time_is_up)
 {
-    (void)state;
     const struct field more[] = {{"grpc-timeout", "1200m"}, {NULL, NULL}};
     struct heard *timed = ask_health("Watch", "", more);
     struct heard *other = ask_health("Watch", "", NULL);
@@ -157,9 +149,8 @@ static void a_watcher_goes_when_it_likes_or_its_time_is_up(void **state)
     grpc_frontend_drain(calling->frontend); /* nobody watches any more */
 }
 
-static void changes_that_a_window_has_no_space_for_are_told_as_one(void **state)
+TEST(changes_that_a_window_has_no_space_for_are_told_as_one)
 {
-    (void)state;
     const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
     nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
     exchange(calling);
@@ -174,9 +165,8 @@ static void changes_that_a_window_has_no_space_for_are_told_as_one(void **state)
     assert_string_equal(told(heard), "1 2");
 }
 
-static void a_watcher_whose_window_is_shut_holds_up_no_drain(void **state)
+TEST(a_watcher_whose_window_is_shut_holds_up_no_drain)
 {
-    (void)state;
     const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
     nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
     exchange(calling);
@@ -202,9 +192,8 @@ static struct span list_request(void)
     return framed(wired(&message));
 }
 
-static void reflection_answers_each_request_until_the_client_ends(void **state)
+TEST(reflection_answers_each_request_until_the_client_ends)
 {
-    (void)state;
     const struct field fields[] = {{":method", "POST"},
                                    {":scheme", "http"},
                                    {":authority", "stint"},
@@ -234,9 +223,8 @@ static void reflection_answers_each_request_until_the_client_ends(void **state)
     assert_true(heard->is_closed);
 }
 
-static void reflection_that_is_cut_or_wrong_is_refused(void **state)
+TEST(reflection_that_is_cut_or_wrong_is_refused)
 {
-    (void)state;
     struct span once = list_request();
     struct heard *cut = call_bytes(calling, REFLECTION, span_of(once.ptr, once.len - 1), NULL);
     struct heard *wrong = call_bytes(calling, REFLECTION, span_of("\0\0\0\0\1\xff", 6), NULL);
@@ -265,9 +253,8 @@ static void shut_windows(void)
     exchange(calling);
 }
 
-static void reflection_asked_at_once_is_answered_as_it_is_read(void **state)
+TEST(reflection_asked_at_once_is_answered_as_it_is_read)
 {
-    (void)state;
     struct heard *heard = ask_much(20000);
     assert_status(heard, GRPC_OK, "");
     assert_true(heard->len > 300000);
@@ -284,9 +271,8 @@ static void reflection_asked_at_once_is_answered_as_it_is_read(void **state)
 }
 
 /* Messages of reflection wait for the next turn meanwhile. */
-static void a_watch_that_has_not_ended_waits_beside_reflection(void **state)
+TEST(a_watch_that_has_not_ended_waits_beside_reflection)
 {
-    (void)state;
     static const struct field fields[] = {{":method", "POST"},
                                           {":scheme", "http"},
                                           {":authority", "stint"},
@@ -298,9 +284,8 @@ static void a_watch_that_has_not_ended_waits_beside_reflection(void **state)
     assert_int_equal(watch->status, -1);
 }
 
-static void reflection_that_is_asked_and_not_read_is_bounded(void **state)
+TEST(reflection_that_is_asked_and_not_read_is_bounded)
 {
-    (void)state;
     shut_windows();
     struct heard *heard = ask_much(64000);
     nghttp2_submit_window_update(calling->client, NGHTTP2_FLAG_NONE, heard->id, 1 << 20);
@@ -317,9 +302,8 @@ static const struct field reflection_fields[] = {{":method", "POST"},
                                                  {":path", REFLECTION},
                                                  {"content-type", "application/grpc"}};
 
-static void reflection_that_asks_no_more_ends(void **state)
+TEST(reflection_that_asks_no_more_ends)
 {
-    (void)state;
     struct span once = list_request();
     const struct span begun[] = {span_of("", 0), span_of(once.ptr, 3), once};
     for (size_t i = 0; i < N(begun); i++) {
@@ -337,9 +321,8 @@ static void reflection_that_asks_no_more_ends(void **state)
 }
 
 /* A watcher is asked by a PING, and any answer will do. */
-static void a_peer_that_watches_has_to_be_there(void **state)
+TEST(a_peer_that_watches_has_to_be_there)
 {
-    (void)state;
     struct heard *heard = ask_health("Watch", "", NULL);
     for (int i = 0; i < 5; i++) {
         pass(calling, 60 * S);
@@ -358,9 +341,8 @@ static void a_peer_that_watches_has_to_be_there(void **state)
 
 /* ---- Whoever does not read ------------------------------------------------------------------- */
 
-static void a_choked_connection_writes_nothing_more(void **state)
+TEST(a_choked_connection_writes_nothing_more)
 {
-    (void)state;
     const struct grpc_limits limits = {.output_bytes = 1000};
     reopen(&limits);
     exchange(calling);
@@ -375,9 +357,8 @@ static void a_choked_connection_writes_nothing_more(void **state)
         assert_code(&calling->heard[i], RLS_CODE_OK);
 }
 
-static void answers_go_through_tiny_windows_byte_by_byte(void **state)
+TEST(answers_go_through_tiny_windows_byte_by_byte)
 {
-    (void)state;
     const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
     nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
     exchange(calling);
@@ -394,9 +375,8 @@ static void answers_go_through_tiny_windows_byte_by_byte(void **state)
     assert_code(heard, RLS_CODE_OK);
 }
 
-static void an_answer_that_is_not_read_in_time_is_given_up(void **state)
+TEST(an_answer_that_is_not_read_in_time_is_given_up)
 {
-    (void)state;
     const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
     nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
     exchange(calling);
@@ -411,9 +391,8 @@ static void an_answer_that_is_not_read_in_time_is_given_up(void **state)
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
-static void a_drain_takes_what_is_on_its_way_and_ends(void **state)
+TEST(a_drain_takes_what_is_on_its_way_and_ends)
 {
-    (void)state;
     struct heard *before = call_limit(calling, "k=a", NULL);
     exchange(calling);
     assert_code(before, RLS_CODE_OK);
@@ -430,9 +409,8 @@ static void a_drain_takes_what_is_on_its_way_and_ends(void **state)
     assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
 }
 
-static void a_drain_does_not_wait_for_long_for_who_is_silent(void **state)
+TEST(a_drain_does_not_wait_for_long_for_who_is_silent)
 {
-    (void)state;
     exchange(calling);
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
     hear_all(calling);
@@ -446,9 +424,8 @@ static void a_drain_does_not_wait_for_long_for_who_is_silent(void **state)
     assert_true(is_over(calling));
 }
 
-static void a_second_drain_does_not_wait(void **state)
+TEST(a_second_drain_does_not_wait)
 {
-    (void)state;
     exchange(calling);
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
@@ -458,9 +435,8 @@ static void a_second_drain_does_not_wait(void **state)
 }
 
 /* A connection that the kernel had, and its client has not spoken on yet. */
-static void a_drain_meets_who_has_just_come(void **state)
+TEST(a_drain_meets_who_has_just_come)
 {
-    (void)state;
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
     assert_false(is_over(calling));
     assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
@@ -471,9 +447,8 @@ static void a_drain_meets_who_has_just_come(void **state)
     assert_true(is_over(calling));
 }
 
-static void a_drain_of_who_says_nothing_is_short(void **state)
+TEST(a_drain_of_who_says_nothing_is_short)
 {
-    (void)state;
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
     pass(calling, S);
     assert_true(is_over(calling));
@@ -484,9 +459,8 @@ static void a_drain_of_who_says_nothing_is_short(void **state)
     assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
 }
 
-static void a_drain_of_who_has_said_goodbye_is_short(void **state)
+TEST(a_drain_of_who_has_said_goodbye_is_short)
 {
-    (void)state;
     exchange(calling);
     nghttp2_submit_goaway(calling->client, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0);
     exchange(calling);
@@ -494,9 +468,8 @@ static void a_drain_of_who_has_said_goodbye_is_short(void **state)
     assert_true(is_over(calling));
 }
 
-static void half_a_call_is_waited_for_and_watchers_are_not(void **state)
+TEST(half_a_call_is_waited_for_and_watchers_are_not)
 {
-    (void)state;
     struct asked asked;
     struct wire message;
     const struct field fields[] = {{":method", "POST"},
@@ -521,9 +494,8 @@ static void half_a_call_is_waited_for_and_watchers_are_not(void **state)
     assert_true(is_over(calling));
 }
 
-static void no_call_is_taken_behind_the_last(void **state)
+TEST(no_call_is_taken_behind_the_last)
 {
-    (void)state;
     exchange(calling);
     struct heard *late = call_limit(calling, "k=a", NULL);
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
@@ -535,9 +507,8 @@ static void no_call_is_taken_behind_the_last(void **state)
     assert_int_equal(left(&calling->s, "k=a"), 1000);
 }
 
-static void a_connection_of_age_is_asked_to_be_made_anew(void **state)
+TEST(a_connection_of_age_is_asked_to_be_made_anew)
 {
-    (void)state;
     const struct grpc_limits limits = {.age_ns = 100 * S, .age_grace_ns = 10 * S};
     uint64_t least_ns = UINT64_MAX, most_ns = 0;
     reopen(&limits);
@@ -560,9 +531,8 @@ static void a_connection_of_age_is_asked_to_be_made_anew(void **state)
     assert_true(is_over(calling));
 }
 
-static void the_grace_of_an_old_connection_ends(void **state)
+TEST(the_grace_of_an_old_connection_ends)
 {
-    (void)state;
     const struct grpc_limits limits = {
         .age_ns = 100 * S, .age_grace_ns = 10 * S, .call_ns = 1000 * S};
     const struct field fields[] = {{":method", "POST"},
@@ -582,39 +552,4 @@ static void the_grace_of_an_old_connection_ends(void **state)
     assert_true(is_over(calling));
     assert_true(hear_all(calling));
     assert_int_equal(calling->goaway_code, NGHTTP2_NO_ERROR);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(health_is_that_of_the_server),
-        TEST(a_server_without_its_store_does_not_serve),
-        TEST(watchers_are_told_at_once_and_when_it_changes),
-        TEST(a_watcher_goes_when_it_likes_or_its_time_is_up),
-        TEST(changes_that_a_window_has_no_space_for_are_told_as_one),
-        TEST(a_watcher_whose_window_is_shut_holds_up_no_drain),
-        TEST(reflection_answers_each_request_until_the_client_ends),
-        TEST(reflection_that_is_cut_or_wrong_is_refused),
-        TEST(reflection_asked_at_once_is_answered_as_it_is_read),
-        TEST(a_watch_that_has_not_ended_waits_beside_reflection),
-        TEST(reflection_that_is_asked_and_not_read_is_bounded),
-        TEST(reflection_that_asks_no_more_ends),
-        TEST(a_peer_that_watches_has_to_be_there),
-        TEST(a_choked_connection_writes_nothing_more),
-        TEST(answers_go_through_tiny_windows_byte_by_byte),
-        TEST(an_answer_that_is_not_read_in_time_is_given_up),
-        TEST(a_drain_takes_what_is_on_its_way_and_ends),
-        TEST(a_drain_does_not_wait_for_long_for_who_is_silent),
-        TEST(a_second_drain_does_not_wait),
-        TEST(a_drain_meets_who_has_just_come),
-        TEST(a_drain_of_who_says_nothing_is_short),
-        TEST(a_drain_of_who_has_said_goodbye_is_short),
-        TEST(half_a_call_is_waited_for_and_watchers_are_not),
-        TEST(no_call_is_taken_behind_the_last),
-        TEST(a_connection_of_age_is_asked_to_be_made_anew),
-        TEST(the_grace_of_an_old_connection_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

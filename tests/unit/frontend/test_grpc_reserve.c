@@ -27,18 +27,14 @@
 
 static struct calling *calling;
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     calling = call_at(YAML, NULL, NULL);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     call_no_more(calling);
-    return 0;
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -127,9 +123,8 @@ static unsigned take_hits(const char *text, uint32_t hits)
 
 /* ---- Reservations ---------------------------------------------------------------------------- */
 
-static void an_estimate_is_charged_at_once(void **state)
+TEST(an_estimate_is_charged_at_once)
 {
-    (void)state;
     struct held first = reserve("team=a", 700);
     assert_int_equal(first.code, RLS_CODE_OK);
     assert_int_equal(strlen(first.id), 48);
@@ -143,9 +138,8 @@ static void an_estimate_is_charged_at_once(void **state)
     assert_int_equal(reserve("team=b", BUDGET).code, RLS_CODE_OK);
 }
 
-static void a_commit_corrects_the_estimate(void **state)
+TEST(a_commit_corrects_the_estimate)
 {
-    (void)state;
     struct held down = reserve("team=a", 700), up = reserve("team=b", 200);
     struct held same = reserve("team=c", 500), none = reserve("team=e", 500);
     assert_committed(commit("team=a", down.id, 150), true);
@@ -162,9 +156,8 @@ static void a_commit_corrects_the_estimate(void **state)
     assert_int_equal(take_hits("team=f", 1), RLS_OVER_LIMIT);
 }
 
-static void every_descriptor_is_charged_or_none(void **state)
+TEST(every_descriptor_is_charged_or_none)
 {
-    (void)state;
     assert_int_equal(reserve("team=a; user=u", 101).code, RLS_OVER_LIMIT);
     assert_left("team=a", BUDGET);
     assert_left("user=u", 100);
@@ -177,9 +170,8 @@ static void every_descriptor_is_charged_or_none(void **state)
     assert_left("user=u", 60);
 }
 
-static void a_commit_is_good_once(void **state)
+TEST(a_commit_is_good_once)
 {
-    (void)state;
     struct held held = reserve("team=a", 700);
     assert_committed(commit("team=a", held.id, 100), true);
     for (unsigned i = 0; i < 3; i++)
@@ -191,9 +183,8 @@ static void a_commit_is_good_once(void **state)
     assert_left("team=a", 900);
 }
 
-static void what_is_not_committed_stays_charged(void **state)
+TEST(what_is_not_committed_stays_charged)
 {
-    (void)state;
     struct wire wire = reserve_wire("team=a", 700, 0);
     struct held long_one = reserve("team=a", 100),
                 by_default = held_of(call_wire("Reserve", &wire));
@@ -207,9 +198,8 @@ static void what_is_not_committed_stays_charged(void **state)
     assert_left("team=a", BUDGET - 50 - 100 - 700);
 }
 
-static void what_a_rule_releases_comes_back(void **state)
+TEST(what_a_rule_releases_comes_back)
 {
-    (void)state;
     struct held held = reserve("loose=a; team=a", 700);
     pass(calling, 30 * NS_PER_S);
     stint_expire(calling->s.table, calling->s.now_ns, 64);
@@ -219,9 +209,8 @@ static void what_a_rule_releases_comes_back(void **state)
     assert_left("loose=a", BUDGET);
 }
 
-static void a_commit_of_other_descriptors_changes_nothing(void **state)
+TEST(a_commit_of_other_descriptors_changes_nothing)
 {
-    (void)state;
     struct held held = reserve("team=a", 700);
     assert_status(commit("team=b", held.id, 0), GRPC_INVALID_ARGUMENT, "other descriptors");
     assert_left("team=a", 300);
@@ -230,9 +219,8 @@ static void a_commit_of_other_descriptors_changes_nothing(void **state)
     assert_left("team=a", 800);
 }
 
-static void an_amount_of_0_asks_and_its_commit_charges(void **state)
+TEST(an_amount_of_0_asks_and_its_commit_charges)
 {
-    (void)state;
     struct held held = reserve("team=a", 0);
     assert_int_equal(held.code, RLS_CODE_OK);
     assert_string_equal(held.id, "");
@@ -242,18 +230,16 @@ static void an_amount_of_0_asks_and_its_commit_charges(void **state)
     assert_committed(commit("team=a", "", 0), false);
 }
 
-static void what_nothing_limits_is_granted_without_an_id(void **state)
+TEST(what_nothing_limits_is_granted_without_an_id)
 {
-    (void)state;
     struct held held = reserve("model=m; other=x", UINT32_MAX);
     assert_int_equal(held.code, RLS_CODE_OK);
     assert_string_equal(held.id, "");
     assert_committed(commit("model=m; other=x", held.id, 5), false);
 }
 
-static void what_can_never_fit_is_over_the_limit(void **state)
+TEST(what_can_never_fit_is_over_the_limit)
 {
-    (void)state;
     assert_int_equal(reserve("team=a", BUDGET + 1).code, RLS_OVER_LIMIT);
     struct wire wire = reserve_wire("team=a", UINT32_MAX + UINT64_C(1), 1);
     assert_status(call_wire("Reserve", &wire), GRPC_INVALID_ARGUMENT, "0 to 4294967295");
@@ -264,9 +250,8 @@ static void what_can_never_fit_is_over_the_limit(void **state)
 
 /* ---- Check and report ------------------------------------------------------------------------ */
 
-static void check_takes_nothing_and_report_is_not_refused(void **state)
+TEST(check_takes_nothing_and_report_is_not_refused)
 {
-    (void)state;
     assert_int_equal(envoy("CheckRateLimit", "team=a", 1000), RLS_CODE_OK);
     assert_int_equal(envoy("CheckRateLimit", "team=a", 1001), RLS_OVER_LIMIT);
     assert_left("team=a", BUDGET);
@@ -279,9 +264,8 @@ static void check_takes_nothing_and_report_is_not_refused(void **state)
 }
 
 /* A wrapped 0, as gateways ask before a request whose tokens are not known yet. */
-static void a_check_of_0_asks_for_one_unit(void **state)
+TEST(a_check_of_0_asks_for_one_unit)
 {
-    (void)state;
     struct wire wire = {.len = 0}, descriptor = wire_descriptor("team=a");
     wire_hits(&descriptor, 0);
     wire_text(&wire, 1, "d");
@@ -291,9 +275,8 @@ static void a_check_of_0_asks_for_one_unit(void **state)
     assert_code(call_wire("CheckRateLimit", &wire), RLS_OVER_LIMIT);
 }
 
-static void a_negative_report_gives_back(void **state)
+TEST(a_negative_report_gives_back)
 {
-    (void)state;
     struct wire wire = {.len = 0}, descriptor = wire_descriptor("team=a");
     assert_int_equal(take_hits("team=a", 400), RLS_CODE_OK);
     wire_hits(&descriptor, 100);
@@ -312,9 +295,8 @@ static void a_negative_report_gives_back(void **state)
  * On one connection, with Envoy's calls between them: what is granted is never more than the
  * budget, and what is committed less comes back.
  */
-static void a_thousand_reservations_stay_within_the_budget(void **state)
+TEST(a_thousand_reservations_stay_within_the_budget)
 {
-    (void)state;
     static struct heard *asked[1000], *takes[500];
     uint64_t granted = 0, taken = 0, used = 0;
     struct wire wire = reserve_wire("team=a", EACH, 30);
@@ -348,9 +330,8 @@ static void a_thousand_reservations_stay_within_the_budget(void **state)
 /* ---- A store that answers later -------------------------------------------------------------- */
 
 /* What waits is read again from bytes that the connection has kept; its id is of a store. */
-static void a_reservation_waits_for_its_store(void **state)
+TEST(a_reservation_waits_for_its_store)
 {
-    (void)state;
     static struct backend *stores[1];
     static struct fake_store red;
     const struct field soon[] = {{"grpc-timeout", "5m"}, {NULL, NULL}};
@@ -391,14 +372,13 @@ static void a_reservation_waits_for_its_store(void **state)
 
 /* ---- Who may --------------------------------------------------------------------------------- */
 
-static void every_method_wants_a_token(void **state)
+TEST(every_method_wants_a_token)
 {
     static const char *const methods[] = {"CheckRateLimit", "Report", "Reserve", "Commit"};
     static const char secret[] = "0123456789abcdef0123456789abcdef";
     struct stint_error error;
     struct access *access;
     char hash[ACCESS_HASH_TEXT_SIZE], text[200];
-    (void)state;
     access_hash_text(span_of_text(secret), hash);
     snprintf(text, sizeof(text), "m metrics %s\n", hash);
     assert_int_equal(access_load(&access, "tokens", span_of_text(text), &error), 0);
@@ -416,29 +396,4 @@ static void every_method_wants_a_token(void **state)
         assert_status(heard, GRPC_PERMISSION_DENIED, "roles");
     }
     assert_left("team=a", BUDGET);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        TEST(an_estimate_is_charged_at_once),
-        TEST(a_commit_corrects_the_estimate),
-        TEST(every_descriptor_is_charged_or_none),
-        TEST(a_commit_is_good_once),
-        TEST(what_is_not_committed_stays_charged),
-        TEST(what_a_rule_releases_comes_back),
-        TEST(a_commit_of_other_descriptors_changes_nothing),
-        TEST(an_amount_of_0_asks_and_its_commit_charges),
-        TEST(what_nothing_limits_is_granted_without_an_id),
-        TEST(what_can_never_fit_is_over_the_limit),
-        TEST(check_takes_nothing_and_report_is_not_refused),
-        TEST(a_check_of_0_asks_for_one_unit),
-        TEST(a_negative_report_gives_back),
-        TEST(a_thousand_reservations_stay_within_the_budget),
-        TEST(a_reservation_waits_for_its_store),
-        TEST(every_method_wants_a_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,24 +43,20 @@ static void open_with(const struct grpc_limits *limits)
         &(struct evaluation_stores){.stores = stores, .n_stores = 1, .timeout_ns = 50 * MS});
 }
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     open_with(NULL);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     call_no_more(calling);
     fake_store_end(&red);
-    return 0;
 }
 
 static void reopen(const struct grpc_limits *limits)
 {
-    tear_down(NULL);
+    tear_down();
     open_with(limits);
 }
 
@@ -83,9 +79,8 @@ static void let(size_t i)
 
 /* ---- Answers that come ----------------------------------------------------------------------- */
 
-static void a_call_is_answered_once_its_store_has(void **state)
+TEST(a_call_is_answered_once_its_store_has)
 {
-    (void)state;
     struct heard *first = wait_for("k=a", NULL);
     assert_true(calling->conn->ops->is_busy(calling->conn));
     pass(calling, 3 * MS);
@@ -106,9 +101,8 @@ static void a_call_is_answered_once_its_store_has(void **state)
     assert_int_equal(red.n_forgotten, 0);
 }
 
-static void other_calls_go_on_and_overtake(void **state)
+TEST(other_calls_go_on_and_overtake)
 {
-    (void)state;
     struct heard *slow = wait_for("k=a", NULL), *fast = wait_for("k=b", NULL);
     struct heard *here = call_limit(calling, "here=x", NULL);
     struct heard *health = call_path(calling, HEALTH "Check", span_of_text(""));
@@ -124,9 +118,8 @@ static void other_calls_go_on_and_overtake(void **state)
     assert_code(slow, OK);
 }
 
-static void what_a_store_answers_at_once_is_not_waited_for(void **state)
+TEST(what_a_store_answers_at_once_is_not_waited_for)
 {
-    (void)state;
     red.is_prompt = true;
     struct heard *heard = call_limit(calling, "k=a", NULL);
     exchange(calling);
@@ -135,9 +128,8 @@ static void what_a_store_answers_at_once_is_not_waited_for(void **state)
 }
 
 /* Bytes that were fed are gone when it is asked again: in one piece, and in many. */
-static void a_message_is_kept_however_it_came(void **state)
+TEST(a_message_is_kept_however_it_came)
 {
-    (void)state;
     char text[400] = "k=";
     memset(text + 2, 'a', sizeof(text) - 3);
     text[sizeof(text) - 1] = '\0';
@@ -154,9 +146,8 @@ static void a_message_is_kept_however_it_came(void **state)
                         text + 2, sizeof(text) - 3);
 }
 
-static void a_message_in_gzip_is_kept_as_it_came(void **state)
+TEST(a_message_in_gzip_is_kept_as_it_came)
 {
-    (void)state;
     const struct field more[] = {{"grpc-encoding", "gzip"}, {NULL, NULL}};
     static uint8_t bytes[4096];
     struct asked asked;
@@ -178,9 +169,8 @@ static void a_message_in_gzip_is_kept_as_it_came(void **state)
     assert_code(heard, OK);
 }
 
-static void many_wait_at_once(void **state)
+TEST(many_wait_at_once)
 {
-    (void)state;
     struct heard *heard[300];
     char text[16];
     for (size_t i = 0; i < N(heard); i++) {
@@ -197,9 +187,8 @@ static void many_wait_at_once(void **state)
 
 /* ---- Answers that do not come ---------------------------------------------------------------- */
 
-static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
+TEST(a_store_that_fails_answers_as_the_rule_has_it)
 {
-    (void)state;
     struct heard *shut = wait_for("k=a", NULL), *open = wait_for("open=a", NULL);
     fake_fail(&red, 0, calling->s.now_ns);
     fake_fail(&red, 1, calling->s.now_ns);
@@ -208,9 +197,8 @@ static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
     assert_code(open, OK);
 }
 
-static void who_takes_his_call_back_is_forgotten(void **state)
+TEST(who_takes_his_call_back_is_forgotten)
 {
-    (void)state;
     struct heard *gone = wait_for("k=a", NULL), *stays = wait_for("k=a", NULL);
     nghttp2_submit_rst_stream(calling->client, NGHTTP2_FLAG_NONE, gone->id, NGHTTP2_CANCEL);
     exchange(calling);
@@ -222,9 +210,8 @@ static void who_takes_his_call_back_is_forgotten(void **state)
     assert_false(calling->conn->ops->is_busy(calling->conn));
 }
 
-static void a_deadline_that_passes_ends_the_call_and_no_other(void **state)
+TEST(a_deadline_that_passes_ends_the_call_and_no_other)
 {
-    (void)state;
     const struct field late[] = {{"grpc-timeout", "20m"}, {NULL, NULL}};
     const struct field soon[] = {{"grpc-timeout", "5m"}, {NULL, NULL}};
     struct heard *second = wait_for("k=a", late), *first = wait_for("k=b", soon);
@@ -250,9 +237,8 @@ static void a_deadline_that_passes_ends_the_call_and_no_other(void **state)
     assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
 }
 
-static void each_deadline_is_kept_in_its_turn(void **state)
+TEST(each_deadline_is_kept_in_its_turn)
 {
-    (void)state;
     static const char *const times[] = {"30m", "10m", "20m"};
     struct heard *heard[N(times)];
     for (size_t i = 0; i < N(times); i++) {
@@ -268,9 +254,8 @@ static void each_deadline_is_kept_in_its_turn(void **state)
     assert_status(heard[0], GRPC_DEADLINE_EXCEEDED, "");
 }
 
-static void an_answer_that_comes_behind_the_deadline_is_none(void **state)
+TEST(an_answer_that_comes_behind_the_deadline_is_none)
 {
-    (void)state;
     const struct field soon[] = {{"grpc-timeout", "5m"}, {NULL, NULL}};
     struct heard *heard = wait_for("k=a", soon);
     set_now(calling, calling->s.now_ns + 5 * MS); /* nobody has woken it yet */
@@ -283,9 +268,8 @@ static void an_answer_that_comes_behind_the_deadline_is_none(void **state)
     assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
 }
 
-static void no_call_waits_longer_than_calls_may_last(void **state)
+TEST(no_call_waits_longer_than_calls_may_last)
 {
-    (void)state;
     reopen(&(struct grpc_limits){.call_ns = 40 * MS});
     struct heard *heard = wait_for("k=a", NULL);
     pass(calling, 40 * MS);
@@ -294,9 +278,8 @@ static void no_call_waits_longer_than_calls_may_last(void **state)
     assert_int_equal(red.n_forgotten, 1);
 }
 
-static void what_waits_is_bounded(void **state)
+TEST(what_waits_is_bounded)
 {
-    (void)state;
     struct heard *heard[5];
     reopen(&(struct grpc_limits){.message_bytes = 256});
     for (size_t i = 0; i < N(heard); i++) {
@@ -317,9 +300,8 @@ static void what_waits_is_bounded(void **state)
     assert_code(next, OK);
 }
 
-static void a_connection_that_is_lost_forgets_its_calls(void **state)
+TEST(a_connection_that_is_lost_forgets_its_calls)
 {
-    (void)state;
     wait_for("k=a", NULL);
     wait_for("k=b", NULL);
     hang_up_on(calling);
@@ -327,9 +309,8 @@ static void a_connection_that_is_lost_forgets_its_calls(void **state)
     connect_to(calling);
 }
 
-static void calls_that_wait_are_answered_before_a_connection_ends(void **state)
+TEST(calls_that_wait_are_answered_before_a_connection_ends)
 {
-    (void)state;
     struct heard *first = wait_for("k=a", NULL), *second = wait_for("k=b", NULL);
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
     exchange(calling);
@@ -348,9 +329,8 @@ static void calls_that_wait_are_answered_before_a_connection_ends(void **state)
 }
 
 /* What the session was told to end at once hears nothing more, and is not touched. */
-static void what_comes_after_the_end_is_nobodys(void **state)
+TEST(what_comes_after_the_end_is_nobodys)
 {
-    (void)state;
     wait_for("k=a", NULL);
     static const uint8_t wrong[9] = {0, 0, 1, NGHTTP2_PING, 0, 0, 0, 0, 0};
     calling->conn->ops->feed(calling->conn, span_of(wrong, sizeof(wrong)), calling->s.now_ns);
@@ -359,29 +339,4 @@ static void what_comes_after_the_end_is_nobodys(void **state)
                                  calling->s.now_ns);
     let(0);
     assert_int_equal(red.n_forgotten, 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        TEST(a_call_is_answered_once_its_store_has),
-        TEST(other_calls_go_on_and_overtake),
-        TEST(what_a_store_answers_at_once_is_not_waited_for),
-        TEST(a_message_is_kept_however_it_came),
-        TEST(a_message_in_gzip_is_kept_as_it_came),
-        TEST(many_wait_at_once),
-        TEST(a_store_that_fails_answers_as_the_rule_has_it),
-        TEST(who_takes_his_call_back_is_forgotten),
-        TEST(a_deadline_that_passes_ends_the_call_and_no_other),
-        TEST(each_deadline_is_kept_in_its_turn),
-        TEST(an_answer_that_comes_behind_the_deadline_is_none),
-        TEST(no_call_waits_longer_than_calls_may_last),
-        TEST(what_waits_is_bounded),
-        TEST(a_connection_that_is_lost_forgets_its_calls),
-        TEST(calls_that_wait_are_answered_before_a_connection_ends),
-        TEST(what_comes_after_the_end_is_nobodys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

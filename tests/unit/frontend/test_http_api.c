@@ -19,25 +19,20 @@ static const char *const yaml =
 
 static struct talking t;
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     talk_at(&t, yaml, &(struct http_config_options){0}, NULL);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     talk_no_more(&t);
-    return 0;
 }
 
 /* ---- Decisions ------------------------------------------------------------------------------- */
 
-static void test_a_take_is_allowed_until_it_is_denied(void **state)
+TEST(test_a_take_is_allowed_until_it_is_denied)
 {
-    (void)state;
     t.s.now_ns = START + 15 * S + 1;
     assert_answer(&t, TAKE "{" IP "}",
                   "200\n"
@@ -70,9 +65,8 @@ static void test_a_take_is_allowed_until_it_is_denied(void **state)
     assert_int_equal(status_of(&t, TAKE "{" IP "}"), 200);
 }
 
-static void test_what_never_fits_has_no_retry_after(void **state)
+TEST(test_what_never_fits_has_no_retry_after)
 {
-    (void)state;
     assert_answer(
         &t, TAKE "{\"quota\":\"gcra 5/1s\",\"key\":\"k\",\"cost\":6}",
         "429\n"
@@ -87,9 +81,8 @@ static void test_what_never_fits_has_no_retry_after(void **state)
         "\"reset_after_ms\":0,\"binding\":0,\"at\":\"60000000000000\"}");
 }
 
-static void test_a_quota_of_the_caller_s_needs_no_rules(void **state)
+TEST(test_a_quota_of_the_caller_s_needs_no_rules)
 {
-    (void)state;
     assert_answer(&t, TAKE "{\"quota\":\"gcra 10/1s\",\"key\":\"k\",\"cost\":4}",
                   "200\n"
                   "Content-Type: application/json\n"
@@ -101,11 +94,10 @@ static void test_a_quota_of_the_caller_s_needs_no_rules(void **state)
                   "\"at\":\"60000000000000\"}");
 }
 
-static void test_items_are_taken_all_or_none(void **state)
+TEST(test_items_are_taken_all_or_none)
 {
     static const char two[] = TAKE "{\"items\":[{\"quota\":\"5/1m\",\"key\":\"u\"},"
                                    "{\"quota\":\"3/1m\",\"key\":\"o\",\"cost\":3}]}";
-    (void)state;
     assert_int_equal(status_of(&t, two), 200);
     assert_int_equal(status_of(&t, two), 429);
     assert_says(&t, two, "\"violated-policies\":[\"3/1m\"]");
@@ -113,9 +105,8 @@ static void test_items_are_taken_all_or_none(void **state)
                 "\"remaining\":4");
 }
 
-static void test_peek_tells_a_denial_with_200(void **state)
+TEST(test_peek_tells_a_denial_with_200)
 {
-    (void)state;
     assert_int_equal(status_of(&t, TAKE "{" IP ",\"cost\":2}"), 200);
     assert_says(&t, "POST /v1/peek" JSON "{" IP "}", "200\n");
     assert_says(&t, "POST /v1/peek" JSON "{" IP "}", "\"outcome\":\"deny\"");
@@ -123,11 +114,10 @@ static void test_peek_tells_a_denial_with_200(void **state)
 }
 
 /* 14 of 10 are charged: a cost of 0 is denied for the 4 s that the debt takes, and not longer. */
-static void test_a_cost_of_0_is_denied_in_debt(void **state)
+TEST(test_a_cost_of_0_is_denied_in_debt)
 {
 #define OF_K "{\"quota\":\"gcra 10/10s\",\"key\":\"k\",\"cost\":"
     static const char *const asks[] = {TAKE OF_K "0}", "POST /v1/take_upto" JSON OF_K "0}"};
-    (void)state;
     for (size_t i = 0; i < N(asks); i++)
         assert_int_equal(status_of(&t, asks[i]), 200);
     assert_int_equal(status_of(&t, "POST /v1/charge" JSON OF_K "14}"), 200);
@@ -140,9 +130,8 @@ static void test_a_cost_of_0_is_denied_in_debt(void **state)
 #undef OF_K
 }
 
-static void test_unlimited_and_unmatched_have_no_metrics(void **state)
+TEST(test_unlimited_and_unmatched_have_no_metrics)
 {
-    (void)state;
     assert_answer(&t,
                   TAKE "{\"domain\":\"shop\",\"descriptors\":["
                        "{\"entries\":[{\"key\":\"free\",\"value\":\"x\"}]},"
@@ -159,10 +148,9 @@ static void test_unlimited_and_unmatched_have_no_metrics(void **state)
                   "\"unmatched\":\"descriptor\"}]}");
 }
 
-static void test_the_id_of_a_request_charges_it_once(void **state)
+TEST(test_the_id_of_a_request_charges_it_once)
 {
     static const char first[] = TAKE "{" IP ",\"request_id\":\"a\"}";
-    (void)state;
     assert_int_equal(status_of(&t, first), 200);
     assert_says(&t, first, "\"replayed\":true");
     assert_says(&t, "POST /v1/peek" JSON "{" IP ",\"cost\":0}", "\"remaining\":1");
@@ -182,10 +170,9 @@ static void copy_member(char *copy, size_t size, const char *answer, const char 
     copy[len] = '\0';
 }
 
-static void test_a_ticket_is_settled_once(void **state)
+TEST(test_a_ticket_is_settled_once)
 {
     char ticket[64], settle[256];
-    (void)state;
     assert_says(&t, "POST /v1/reserve" JSON "{\"quota\":\"log 10/1m\",\"key\":\"k\",\"cost\":8}",
                 "\"remaining\":2");
     copy_member(ticket, sizeof(ticket), t.answer, "\"ticket\":\"");
@@ -203,10 +190,9 @@ static void test_a_ticket_is_settled_once(void **state)
                   "\"the ticket was used, has ended, or never was\"}");
 }
 
-static void test_a_refund_takes_the_at_of_its_grant(void **state)
+TEST(test_a_refund_takes_the_at_of_its_grant)
 {
     char at[32], back[256];
-    (void)state;
     assert_says(&t, TAKE "{\"quota\":\"log 10/1m\",\"key\":\"k\",\"cost\":8}", "\"remaining\":2");
     copy_member(at, sizeof(at), t.answer, "\"at\":\"");
     snprintf(back, sizeof(back),
@@ -217,9 +203,8 @@ static void test_a_refund_takes_the_at_of_its_grant(void **state)
     assert_says(&t, back, "\"granted\":5");
 }
 
-static void test_blocks_resets_and_overrides_answer_ok(void **state)
+TEST(test_blocks_resets_and_overrides_answer_ok)
 {
-    (void)state;
     assert_answer(&t, "POST /v1/block" JSON "{" IP ",\"for_ms\":60000}",
                   "200\nContent-Type: application/json\n\n{\"ok\":true}");
     assert_int_equal(status_of(&t, TAKE "{" IP "}"), 429);
@@ -232,9 +217,8 @@ static void test_blocks_resets_and_overrides_answer_ok(void **state)
     assert_says(&t, TAKE "{" IP "}", "\"limit\":2");
 }
 
-static void test_explain_says_what_a_rule_promises(void **state)
+TEST(test_explain_says_what_a_rule_promises)
 {
-    (void)state;
     assert_answer(&t, "GET /v1/explain?domain=shop&ip=%31",
                   "200\n"
                   "Content-Type: application/json\n"
@@ -250,11 +234,10 @@ static void test_explain_says_what_a_rule_promises(void **state)
                   "\"name\":\"per-ip\",\"domain\":\"shop\",\"file\":\"test.yaml\",\"line\":3}]}");
 }
 
-static void test_a_request_waits_for_its_units(void **state)
+TEST(test_a_request_waits_for_its_units)
 {
     static const char patient[] = TAKE "{\"quota\":\"log 1/1s\",\"key\":\"k\",\"wait_ms\":1500}";
     uint64_t again_ns, taken_ns = t.s.now_ns;
-    (void)state;
     assert_int_equal(status_of(&t, patient), 200);
     t.s.now_ns += 300 * MS;
     assert_null(talk_or_wait(&t, patient, &again_ns));
@@ -268,12 +251,11 @@ static void test_a_request_waits_for_its_units(void **state)
 
 /* ---- envoyproxy's /json ---------------------------------------------------------------------- */
 
-static void test_json_speaks_proto3(void **state)
+TEST(test_json_speaks_proto3)
 {
     static const char request[] =
         "POST /json\n\n{\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"ip\","
         "\"value\":\"9\"}]}],\"hitsAddend\":2}";
-    (void)state;
     t.s.now_ns = START + 47500 * MS;
     assert_answer(&t, request,
                   "200\n"
@@ -297,9 +279,8 @@ static void test_json_speaks_proto3(void **state)
         "\"durationUntilReset\":\"12.500s\"}]}");
 }
 
-static void test_json_takes_names_of_both_kinds(void **state)
+TEST(test_json_takes_names_of_both_kinds)
 {
-    (void)state;
     assert_says(&t,
                 "POST /json\n\n{\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"ip\","
                 "\"value\":\"8\"}],\"hits_addend\":\"5\",\"limit\":{\"requests_per_unit\":7,"
@@ -324,7 +305,7 @@ struct wrong {
     const char *says;
 };
 
-static void test_each_wrong_body_is_told_where(void **state)
+TEST(test_each_wrong_body_is_told_where)
 {
     static const struct wrong all[] = {
         {TAKE "", 400, "JSON, line 1, column 1: expected an object"},
@@ -377,7 +358,6 @@ static void test_each_wrong_body_is_told_where(void **state)
         {"GET *", 404, "no such path"},
         {"OPTIONS /v1/take", 204, "Allow: POST, OPTIONS"},
     };
-    (void)state;
     for (size_t i = 0; i < N(all); i++) {
         assert_says(&t, all[i].request, all[i].says);
         if (status_of(&t, all[i].request) != all[i].status)
@@ -386,18 +366,16 @@ static void test_each_wrong_body_is_told_where(void **state)
     assert_says(&t, "POST /v1/peek" JSON "{" IP ",\"cost\":0}", "\"remaining\":2");
 }
 
-static void test_a_content_type_may_have_parameters(void **state)
+TEST(test_a_content_type_may_have_parameters)
 {
-    (void)state;
     assert_int_equal(
         status_of(&t, "POST /v1/take\nContent-Type: Application/JSON; charset=utf-8\n\n{" IP "}"),
         200);
 }
 
-static void test_a_long_answer_has_all_it_needs(void **state)
+TEST(test_a_long_answer_has_all_it_needs)
 {
     static char request[ANSWER_MAX];
-    (void)state;
     int len = snprintf(request, sizeof(request), TAKE "{\"items\":[");
     for (int i = 0; i < 32; i++)
         len += snprintf(request + len, sizeof(request) - (size_t)len,
@@ -415,30 +393,4 @@ static void test_a_long_answer_has_all_it_needs(void **state)
     assert_non_null(strstr(t.answer, "\"32/1m\";q=32"));
     assert_non_null(strstr(t.answer, "\"32/1m\";r=31"));
     assert_non_null(strstr(t.answer, "\"limit\":32,\"remaining\":31"));
-}
-
-int main(void)
-{
-#define TALK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TALK(test_a_take_is_allowed_until_it_is_denied),
-        TALK(test_what_never_fits_has_no_retry_after),
-        TALK(test_a_quota_of_the_caller_s_needs_no_rules),
-        TALK(test_items_are_taken_all_or_none),
-        TALK(test_peek_tells_a_denial_with_200),
-        TALK(test_a_cost_of_0_is_denied_in_debt),
-        TALK(test_unlimited_and_unmatched_have_no_metrics),
-        TALK(test_the_id_of_a_request_charges_it_once),
-        TALK(test_a_ticket_is_settled_once),
-        TALK(test_a_refund_takes_the_at_of_its_grant),
-        TALK(test_blocks_resets_and_overrides_answer_ok),
-        TALK(test_explain_says_what_a_rule_promises),
-        TALK(test_a_request_waits_for_its_units),
-        TALK(test_json_speaks_proto3),
-        TALK(test_json_takes_names_of_both_kinds),
-        TALK(test_each_wrong_body_is_told_where),
-        TALK(test_a_content_type_may_have_parameters),
-        TALK(test_a_long_answer_has_all_it_needs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

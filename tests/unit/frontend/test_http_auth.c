@@ -24,18 +24,15 @@ static void talk_with(const struct http_config_options *options, struct access_n
     talk_at(&t, yaml, options, access);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     talk_no_more(&t);
-    return 0;
 }
 
 /* ---- /auth ----------------------------------------------------------------------------------- */
 
-static void test_the_caller_itself_is_limited_without_a_word_of_proxies(void **state)
+TEST(test_the_caller_itself_is_limited_without_a_word_of_proxies)
 {
-    (void)state;
     talk_with(&(struct http_config_options){.domain = "shop"}, NULL);
     assert_answer(&t, "GET /auth\nX-Forwarded-For: 203.0.113.9\n",
                   "200\n"
@@ -53,11 +50,10 @@ static void test_the_caller_itself_is_limited_without_a_word_of_proxies(void **s
                 "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\"");
 }
 
-static void test_a_trusted_proxy_speaks_for_its_clients(void **state)
+TEST(test_a_trusted_proxy_speaks_for_its_clients)
 {
     static const char *const lists[] = {"path, address", "address"};
     static const char *const trusted[] = {"127.0.0.0/8"};
-    (void)state;
     talk_with(&(struct http_config_options){.descriptors = lists,
                                             .n_descriptors = 2,
                                             .trusted_proxies = trusted,
@@ -77,13 +73,12 @@ static void test_a_trusted_proxy_speaks_for_its_clients(void **state)
         status_of(&t, ASK "/\nX-Forwarded-For: 203.0.113.9\nForwarded: for=198.51.100.1\n"), 400);
 }
 
-static void test_each_request_may_say_what_denies_it(void **state)
+TEST(test_each_request_may_say_what_denies_it)
 {
     static const char *const wrong[] = {
         "399", "600", "", "40", "4030", "0403", "+403", "40x", "%34%30%33%00", "-1",
     };
     char request[64];
-    (void)state;
     talk_with(&(struct http_config_options){.domain = "shop", .deny_status = 418}, NULL);
     for (size_t i = 0; i < N(wrong); i++) {
         snprintf(request, sizeof(request), "GET /auth?deny_status=%s\n", wrong[i]);
@@ -102,10 +97,9 @@ static void test_each_request_may_say_what_denies_it(void **state)
     assert_int_equal(status_of(&t, "GET /auth\n"), 418);
 }
 
-static void test_auth_wants_a_domain_and_may_have_nothing_to_ask(void **state)
+TEST(test_auth_wants_a_domain_and_may_have_nothing_to_ask)
 {
     static const char *const lists[] = {"header:x-api-key"};
-    (void)state;
     talk_with(&(struct http_config_options){.descriptors = lists, .n_descriptors = 1}, NULL);
     assert_says(&t, "GET /auth\n", "400\n");
     assert_says(&t, "GET /auth\n", "no domain: use /auth?domain=NAME");
@@ -113,12 +107,11 @@ static void test_auth_wants_a_domain_and_may_have_nothing_to_ask(void **state)
     assert_answer(&t, "GET /auth?domain=other\nX-Api-Key: k\n", "200\n\n");
 }
 
-static void test_a_site_that_cannot_be_meant_is_refused(void **state)
+TEST(test_a_site_that_cannot_be_meant_is_refused)
 {
     struct http_config *config;
     struct stint_error error;
     static const char *const lists[] = {"pth"}, *const trusted[] = {"here"};
-    (void)state;
     talk_with(&(struct http_config_options){0}, NULL);
     assert_int_equal(
         http_config_new(&config, &(struct http_config_options){.deny_status = 200}, &error),
@@ -166,11 +159,10 @@ static struct access *tokens(void)
     return access;
 }
 
-static void test_each_role_goes_where_it_may(void **state)
+TEST(test_each_role_goes_where_it_may)
 {
     static const char *const trusted[] = {"192.0.2.1"};
     struct access_now *access = access_now_new(tokens());
-    (void)state;
     talk_with(&(struct http_config_options){.domain = "shop",
                                             .trusted_proxies = trusted,
                                             .n_trusted_proxies = 1},
@@ -224,10 +216,9 @@ static void test_each_role_goes_where_it_may(void **state)
     talk_with(&(struct http_config_options){0}, NULL);
 }
 
-static void test_a_reload_of_tokens_holds_from_the_next_request_on(void **state)
+TEST(test_a_reload_of_tokens_holds_from_the_next_request_on)
 {
     struct access_now *access = access_now_new(tokens());
-    (void)state;
     talk_with(&(struct http_config_options){0}, access);
     assert_int_equal(status_of(&t, "GET /v1/top" AS(WATCHER)), 200);
     struct access *other;
@@ -244,10 +235,9 @@ static void test_a_reload_of_tokens_holds_from_the_next_request_on(void **state)
 
 /* ---- Pools ----------------------------------------------------------------------------------- */
 
-static void test_a_pool_hands_out_its_keys(void **state)
+TEST(test_a_pool_hands_out_its_keys)
 {
     uint64_t again_ns;
-    (void)state;
     talk_with(&(struct http_config_options){0}, NULL);
     assert_int_equal(pools_define(server_state_pools(t.s.server_state),
                                   &(struct pools_definition){.name = span_of_text("api-keys")},
@@ -288,7 +278,7 @@ static void test_a_pool_hands_out_its_keys(void **state)
                   "200\nContent-Type: application/json\n\n{\"keys\":[]}");
 }
 
-static void test_wrong_things_asked_of_pools_are_told(void **state)
+TEST(test_wrong_things_asked_of_pools_are_told)
 {
     static const struct {
         const char *request;
@@ -315,7 +305,6 @@ static void test_wrong_things_asked_of_pools_are_told(void **state)
         {"POST /v1/pools/p/add" JSON "{\"key\":\"k\",\"quotas\":[]}", 400,
          "an array of 1 to 4 quotas"},
     };
-    (void)state;
     talk_with(&(struct http_config_options){0}, NULL);
     for (size_t i = 0; i < N(wrong); i++) {
         assert_says(&t, wrong[i].request, wrong[i].says);
@@ -325,9 +314,8 @@ static void test_wrong_things_asked_of_pools_are_told(void **state)
 
 /* ---- Pages ----------------------------------------------------------------------------------- */
 
-static void test_pages_are_served(void **state)
+TEST(test_pages_are_served)
 {
-    (void)state;
     talk_with(&(struct http_config_options){.dashboard = span_of_text("<p>hello</p>"),
                                             .dashboard_policy = "default-src 'none'"},
               NULL);
@@ -354,31 +342,11 @@ static void test_pages_are_served(void **state)
     assert_says(&t, "GET /v1/stats\n", "200\nContent-Type: application/json\n\n{");
 }
 
-static void test_a_frontend_that_drains_is_not_ready(void **state)
+TEST(test_a_frontend_that_drains_is_not_ready)
 {
-    (void)state;
     talk_with(&(struct http_config_options){0}, NULL);
     assert_says(&t, "GET /readyz\n", "200\n");
     http_frontend_drain(t.frontend);
     assert_says(&t, "GET /readyz\n", "503\n");
     assert_says(&t, "GET /healthz\n", "200\n");
-}
-
-int main(void)
-{
-#define TALK(test) cmocka_unit_test_teardown(test, tear_down)
-    const struct CMUnitTest tests[] = {
-        TALK(test_the_caller_itself_is_limited_without_a_word_of_proxies),
-        TALK(test_a_trusted_proxy_speaks_for_its_clients),
-        TALK(test_each_request_may_say_what_denies_it),
-        TALK(test_auth_wants_a_domain_and_may_have_nothing_to_ask),
-        TALK(test_a_site_that_cannot_be_meant_is_refused),
-        TALK(test_each_role_goes_where_it_may),
-        TALK(test_a_reload_of_tokens_holds_from_the_next_request_on),
-        TALK(test_a_pool_hands_out_its_keys),
-        TALK(test_wrong_things_asked_of_pools_are_told),
-        TALK(test_pages_are_served),
-        TALK(test_a_frontend_that_drains_is_not_ready),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

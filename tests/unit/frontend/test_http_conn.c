@@ -35,21 +35,17 @@ static void hang_up(void)
     conn = NULL;
 }
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     talk_at(&t, yaml, &(struct http_config_options){.domain = "shop"}, NULL);
     dial();
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     if (conn != NULL)
         hang_up();
     talk_no_more(&t);
-    return 0;
 }
 
 static void feed(const char *text)
@@ -226,16 +222,14 @@ static void assert_exchange(size_t i, size_t first, size_t size)
     assert_true(conn->ops->held(conn) <= 1024);
 }
 
-static void requests_are_answered_and_others_refused(void **state)
+TEST(requests_are_answered_and_others_refused)
 {
-    (void)state;
     for (size_t i = 0; i < N(exchanges); i++)
         assert_exchange(i, SIZE_MAX, SIZE_MAX);
 }
 
-static void it_does_not_matter_in_which_pieces_they_come(void **state)
+TEST(it_does_not_matter_in_which_pieces_they_come)
 {
-    (void)state;
     for (size_t i = 0; i < N(exchanges); i++) {
         assert_exchange(i, 1, 1);
         assert_exchange(i, 3, 7);
@@ -253,9 +247,8 @@ static void fill(char *at, const char *piece, size_t n)
     at[n * strlen(piece)] = '\0';
 }
 
-static void what_is_too_long_is_answered_so(void **state)
+TEST(what_is_too_long_is_answered_so)
 {
-    (void)state;
     static const struct {
         const char *before, *piece;
         size_t n;
@@ -290,18 +283,16 @@ static void what_is_too_long_is_answered_so(void **state)
         }
 }
 
-static void an_answer_to_head_has_no_body(void **state)
+TEST(an_answer_to_head_has_no_body)
 {
-    (void)state;
     feed("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /none HTTP/1.1\r\nHost: "
          "localhost\r\n\r\n");
     assert_string_equal(statuses_in(all_output(), true), "200 404");
     assert_non_null(strstr(answers, "Content-Length: 3\r\n"));
 }
 
-static void an_answer_has_its_date_and_says_whether_the_connection_stays(void **state)
+TEST(an_answer_has_its_date_and_says_whether_the_connection_stays)
 {
-    (void)state;
     http_frontend_set_date(t.frontend, 784111777);
     feed(OK);
     assert_string_equal(all_output(), "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
@@ -313,9 +304,8 @@ static void an_answer_has_its_date_and_says_whether_the_connection_stays(void **
     assert_non_null(strstr(all_output(), "Connection: close\r\n"));
 }
 
-static void a_body_is_asked_for_where_it_is_awaited(void **state)
+TEST(a_body_is_asked_for_where_it_is_awaited)
 {
-    (void)state;
     feed(TAKE_HEAD "Expect: 100-continue\r\nContent-Length: 31\r\n\r\n");
     assert_string_equal(all_output(), "HTTP/1.1 100 Continue\r\n\r\n");
     feed(BODY);
@@ -324,9 +314,8 @@ static void a_body_is_asked_for_where_it_is_awaited(void **state)
 
 /* ---- Back-pressure and turns ----------------------------------------------------------------- */
 
-static void what_is_not_read_is_not_answered_further(void **state)
+TEST(what_is_not_read_is_not_answered_further)
 {
-    (void)state;
     static char requests[20000 * (sizeof(OK) - 1) + 1];
     fill(requests, OK, 20000);
     feed(requests);
@@ -356,9 +345,8 @@ static bool is_turn_over(void *owner)
     return turns_left-- <= 0;
 }
 
-static void a_turn_ends_between_two_requests(void **state)
+TEST(a_turn_ends_between_two_requests)
 {
-    (void)state;
     conn->turn_is_over = is_turn_over;
     turns_left = 2;
     feed(OK OK OK OK OK);
@@ -376,9 +364,8 @@ static void a_turn_ends_between_two_requests(void **state)
 
 /* ---- Time ------------------------------------------------------------------------------------ */
 
-static void a_request_that_does_not_come_is_answered_408(void **state)
+TEST(a_request_that_does_not_come_is_answered_408)
 {
-    (void)state;
     static const char *const parts[] = {"G", GET, TAKE_HEAD "Content-Length: 31\r\n\r\n{"};
     for (size_t i = 0; i < N(parts); i++) {
         feed(parts[i]);
@@ -391,9 +378,8 @@ static void a_request_that_does_not_come_is_answered_408(void **state)
     }
 }
 
-static void an_idle_connection_holds_nothing(void **state)
+TEST(an_idle_connection_holds_nothing)
 {
-    (void)state;
     assert_false(conn->ops->is_busy(conn));
     feed(TAKE OK "\r\n");
     all_output();
@@ -409,9 +395,8 @@ static void an_idle_connection_holds_nothing(void **state)
                                                                         */
 #define WAITING TAKE_HEAD "Content-Length: 54\r\n\r\n" WAITING_BODY
 
-static void a_request_that_waits_holds_those_behind_it(void **state)
+TEST(a_request_that_waits_holds_those_behind_it)
 {
-    (void)state;
     feed(WAITING WAITING OK);
     assert_string_equal(statuses_in(all_output(), false), "200");
     assert_true(conn->ops->deadline(conn) == t.s.now_ns + S);
@@ -424,9 +409,8 @@ static void a_request_that_waits_holds_those_behind_it(void **state)
     assert_true(conn->ops->deadline(conn) == STINT_NEVER_NS);
 }
 
-static void a_drain_answers_what_waits_and_ends(void **state)
+TEST(a_drain_answers_what_waits_and_ends)
 {
-    (void)state;
     feed(WAITING WAITING OK);
     all_output();
     conn->ops->drain(conn, t.s.now_ns);
@@ -434,9 +418,8 @@ static void a_drain_answers_what_waits_and_ends(void **state)
     assert_true(conn->ops->is_over(conn));
 }
 
-static void a_frontend_that_drains_ends_connections_with_their_next_answer(void **state)
+TEST(a_frontend_that_drains_ends_connections_with_their_next_answer)
 {
-    (void)state;
     feed(OK);
     http_frontend_drain(t.frontend);
     assert_false(conn->ops->is_over(conn));
@@ -475,9 +458,8 @@ static void with_a_store(void)
     n_stirs = 0;
 }
 
-static void a_store_that_answers_lets_the_connection_go_on(void **state)
+TEST(a_store_that_answers_lets_the_connection_go_on)
 {
-    (void)state;
     with_a_store();
     feed(SHARED SHARED OK);
     assert_int_equal(unsent(), 0);
@@ -494,9 +476,8 @@ static void a_store_that_answers_lets_the_connection_go_on(void **state)
     fake_store_end(&red);
 }
 
-static void a_connection_that_ends_leaves_its_store_alone(void **state)
+TEST(a_connection_that_ends_leaves_its_store_alone)
 {
-    (void)state;
     with_a_store();
     feed(SHARED);
     assert_int_equal(red.n_asks, 1);
@@ -504,28 +485,4 @@ static void a_connection_that_ends_leaves_its_store_alone(void **state)
     assert_null(red.asks[0].op);
     assert_int_equal(n_stirs, 0);
     fake_store_end(&red);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(requests_are_answered_and_others_refused),
-        TEST(it_does_not_matter_in_which_pieces_they_come),
-        TEST(what_is_too_long_is_answered_so),
-        TEST(an_answer_to_head_has_no_body),
-        TEST(an_answer_has_its_date_and_says_whether_the_connection_stays),
-        TEST(a_body_is_asked_for_where_it_is_awaited),
-        TEST(what_is_not_read_is_not_answered_further),
-        TEST(a_turn_ends_between_two_requests),
-        TEST(a_request_that_does_not_come_is_answered_408),
-        TEST(an_idle_connection_holds_nothing),
-        TEST(a_request_that_waits_holds_those_behind_it),
-        TEST(a_drain_answers_what_waits_and_ends),
-        TEST(a_frontend_that_drains_ends_connections_with_their_next_answer),
-        TEST(a_store_that_answers_lets_the_connection_go_on),
-        TEST(a_connection_that_ends_leaves_its_store_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

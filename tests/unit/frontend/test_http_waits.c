@@ -37,19 +37,15 @@ static void talk_with(const struct http_config_options *options, struct access_n
                                                    .items_on_error = RULE_STORE_ERROR_ERROR});
 }
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     talk_with(&(struct http_config_options){.domain = "shop"}, NULL);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     talk_no_more(&t);
     fake_store_end(&red);
-    return 0;
 }
 
 /* A message on its way, as frontend/http/http_conn.c has it. */
@@ -107,9 +103,8 @@ static void assert_answered(struct exchange *exchange, const char *piece)
 
 /* ---- Answers that come ----------------------------------------------------------------------- */
 
-static void a_message_is_answered_once_its_store_has(void **state)
+TEST(a_message_is_answered_once_its_store_has)
 {
-    (void)state;
     struct exchange first, second, third;
     begin(&first, TAKE_USER("ann"));
     assert_int_equal(red.n_asks, 1);
@@ -128,9 +123,8 @@ static void a_message_is_answered_once_its_store_has(void **state)
     assert_int_equal(red.n_forgotten, 0);
 }
 
-static void several_are_answered_in_the_order_of_their_answers(void **state)
+TEST(several_are_answered_in_the_order_of_their_answers)
 {
-    (void)state;
     static const char *const texts[] = {TAKE_USER("ann"), TAKE_USER("bob"), TAKE_USER("eve"),
                                         TAKE_USER("bob")};
     static const size_t order[] = {2, 0, 3, 1};
@@ -148,18 +142,16 @@ static void several_are_answered_in_the_order_of_their_answers(void **state)
     assert_non_null(strstr(visits[1].answer, "\"remaining\":0"));
 }
 
-static void what_a_store_answers_at_once_is_not_waited_for(void **state)
+TEST(what_a_store_answers_at_once_is_not_waited_for)
 {
-    (void)state;
     red.is_prompt = true;
     assert_int_equal(status_of(&t, TAKE_USER("ann")), 200);
     assert_int_equal(status_of(&t, TAKE_USER("ann")), 200);
     assert_int_equal(status_of(&t, TAKE_USER("ann")), 429);
 }
 
-static void every_way_to_ask_may_wait(void **state)
+TEST(every_way_to_ask_may_wait)
 {
-    (void)state;
     static const struct {
         const char *text, *piece;
     } asked[] = {
@@ -186,9 +178,8 @@ static void every_way_to_ask_may_wait(void **state)
     }
 }
 
-static void who_waits_for_space_asks_the_store_anew_when_there_may_be_some(void **state)
+TEST(who_waits_for_space_asks_the_store_anew_when_there_may_be_some)
 {
-    (void)state;
     struct exchange exchange;
     begin(&exchange, TAKE("user", "ann") ",\"cost\":2}");
     fake_let(&red, 0, t.s.now_ns);
@@ -206,9 +197,8 @@ static void who_waits_for_space_asks_the_store_anew_when_there_may_be_some(void 
     assert_answered(&exchange, "200\n");
 }
 
-static void who_is_to_be_answered_now_still_hears_the_store(void **state)
+TEST(who_is_to_be_answered_now_still_hears_the_store)
 {
-    (void)state;
     struct exchange exchange;
     begin(&exchange, TAKE("user", "ann") ",\"cost\":2}");
     fake_let(&red, 0, t.s.now_ns);
@@ -221,9 +211,8 @@ static void who_is_to_be_answered_now_still_hears_the_store(void **state)
 
 /* ---- Answers that do not come ---------------------------------------------------------------- */
 
-static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
+TEST(a_store_that_fails_answers_as_the_rule_has_it)
 {
-    (void)state;
     struct exchange exchange;
     begin(&exchange, TAKE_USER("ann"));
     fake_fail(&red, 0, t.s.now_ns);
@@ -240,9 +229,8 @@ static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
     assert_int_equal(status_of(&t, TAKE_USER("ann")), 429);
 }
 
-static void who_has_left_is_forgotten(void **state)
+TEST(who_has_left_is_forgotten)
 {
-    (void)state;
     struct exchange gone, other;
     begin(&gone, TAKE_USER("ann"));
     begin(&other, TAKE_USER("ann"));
@@ -269,10 +257,10 @@ static struct access *token(const char *secret)
     return access;
 }
 
-static void who_may_no_longer_ask_is_refused_and_forgotten(void **state)
+TEST(who_may_no_longer_ask_is_refused_and_forgotten)
 {
     struct exchange exchange;
-    tear_down(state);
+    tear_down();
     struct access_now *access = access_now_new(token(ASKER));
     talk_with(&(struct http_config_options){.domain = "shop"}, access);
     begin(&exchange, "GET /auth\nAuthorization: Bearer " ASKER "\n");
@@ -281,25 +269,7 @@ static void who_may_no_longer_ask_is_refused_and_forgotten(void **state)
     assert_null(exchange.pending);
     assert_non_null(strstr(exchange.answer, "401\n"));
     assert_int_equal(red.n_forgotten, 1);
-    tear_down(state);
+    tear_down();
     access_now_free(access);
-    set_up(state);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        TEST(a_message_is_answered_once_its_store_has),
-        TEST(several_are_answered_in_the_order_of_their_answers),
-        TEST(what_a_store_answers_at_once_is_not_waited_for),
-        TEST(every_way_to_ask_may_wait),
-        TEST(who_waits_for_space_asks_the_store_anew_when_there_may_be_some),
-        TEST(who_is_to_be_answered_now_still_hears_the_store),
-        TEST(a_store_that_fails_answers_as_the_rule_has_it),
-        TEST(who_has_left_is_forgotten),
-        TEST(who_may_no_longer_ask_is_refused_and_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    set_up();
 }

@@ -5,21 +5,14 @@
  */
 #include "unit/over_resp.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     talk();
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     talk_no_more();
-    return 0;
 }
 
 static size_t pending(void)
@@ -66,9 +59,8 @@ static void wake_at(uint64_t now_ns)
 
 /* ---- Order and pieces ------------------------------------------------------------------------ */
 
-static void a_pipeline_is_answered_in_one_output(void **state)
+TEST(a_pipeline_is_answered_in_one_output)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     feed("PING\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nCL.THROTTLE k 4 5 "
          "5\r\n");
@@ -76,9 +68,8 @@ static void a_pipeline_is_answered_in_one_output(void **state)
     assert_false(is_busy());
 }
 
-static void any_two_pieces_give_the_same_answers(void **state)
+TEST(any_two_pieces_give_the_same_answers)
 {
-    (void)state;
     static const char text[] = "*2\r\n$4\r\nECHO\r\n$3\r\nabc\r\nECHO \"d e\"\r\nNO\r\nPING\r\n";
     open_frontend(NULL, NULL);
     for (size_t cut = 0; cut <= sizeof(text) - 1; cut++) {
@@ -89,9 +80,8 @@ static void any_two_pieces_give_the_same_answers(void **state)
     }
 }
 
-static void a_connection_is_busy_while_a_command_is_half_read(void **state)
+TEST(a_connection_is_busy_while_a_command_is_half_read)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     assert_false(is_busy());
     feed("*1\r\n$4\r\nPI");
@@ -102,9 +92,8 @@ static void a_connection_is_busy_while_a_command_is_half_read(void **state)
     assert_sent("+PONG\r\n");
 }
 
-static void a_large_argument_may_come_in_many_pieces(void **state)
+TEST(a_large_argument_may_come_in_many_pieces)
 {
-    (void)state;
     enum { LEN = 100000 };
     char *echoed = malloc(LEN + 32), piece[101];
     open_frontend(NULL, NULL);
@@ -122,9 +111,8 @@ static void a_large_argument_may_come_in_many_pieces(void **state)
     free(echoed);
 }
 
-static void a_protocol_error_is_answered_and_ends_it(void **state)
+TEST(a_protocol_error_is_answered_and_ends_it)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     feed("PING\r\n*1\r\n:5\r\nPING\r\n");
     assert_true(is_over());
@@ -133,9 +121,8 @@ static void a_protocol_error_is_answered_and_ends_it(void **state)
     assert_sent("+PONG\r\n-ERR Protocol error: expected an argument that begins with '$'\r\n");
 }
 
-static void quit_ends_it_and_what_follows_is_not_done(void **state)
+TEST(quit_ends_it_and_what_follows_is_not_done)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     feed("CL.THROTTLE k 4 5 5\r\nQUIT\r\nCL.THROTTLE k 4 5 5\r\n");
     assert_true(is_over());
@@ -152,9 +139,8 @@ static bool is_turn_over(void *owner)
     return true;
 }
 
-static void a_turn_that_is_over_leaves_whole_commands_for_the_next(void **state)
+TEST(a_turn_that_is_over_leaves_whole_commands_for_the_next)
 {
-    (void)state;
     static char pings[6 * 64 + 1];
     open_frontend(NULL, NULL);
     resp.conn->turn_is_over = is_turn_over;
@@ -181,9 +167,8 @@ static void a_turn_that_is_over_leaves_whole_commands_for_the_next(void **state)
 
 static const struct resp_limits narrow = {.output_bytes = 20};
 
-static void unread_replies_stop_the_answers(void **state)
+TEST(unread_replies_stop_the_answers)
 {
-    (void)state;
     open_frontend(NULL, &narrow);
     for (int i = 0; i < 10; i++)
         feed("PING\r\n");
@@ -201,9 +186,8 @@ static void unread_replies_stop_the_answers(void **state)
     assert_false(is_busy());
 }
 
-static void a_reply_may_be_sent_byte_by_byte(void **state)
+TEST(a_reply_may_be_sent_byte_by_byte)
 {
-    (void)state;
     char got[200] = "", expected[200] = "";
     open_frontend(NULL, &narrow);
     for (int i = 0; i < 12; i++) {
@@ -230,9 +214,8 @@ static void a_reply_may_be_sent_byte_by_byte(void **state)
     "$9\r\nremaining\r\n:0\r\n$14\r\nretry_after_ms\r\n:0\r\n$14\r\nreset_after_ms\r\n:1000\r\n"   \
     "$7\r\nbinding\r\n:0\r\n$2\r\nat\r\n$13\r\n" at "\r\n"
 
-static void a_command_waits_and_those_behind_it_keep_their_order(void **state)
+TEST(a_command_waits_and_those_behind_it_keep_their_order)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     feed(TAKE);
     assert_sent(ALLOWED_AT("1000000000000"));
@@ -251,9 +234,8 @@ static void a_command_waits_and_those_behind_it_keep_their_order(void **state)
     assert_false(is_busy());
 }
 
-static void patience_is_counted_from_the_first_asking(void **state)
+TEST(patience_is_counted_from_the_first_asking)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     feed(TAKE TAKE TAKE TAKE TAKE);
     assert_sent(ALLOWED_AT("1000000000000"));
@@ -276,9 +258,8 @@ static void patience_is_counted_from_the_first_asking(void **state)
     assert_int_equal(deadline(), 1003 * S);
 }
 
-static void who_cannot_wait_long_enough_is_denied_at_once(void **state)
+TEST(who_cannot_wait_long_enough_is_denied_at_once)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     feed(TAKE "STINT.TAKE QUOTA 'gcra 1/1s' k WAIT 999\r\nSTINT.TAKE QUOTA 'gcra 1/1s' k COST 2 "
               "WAIT 5000\r\n");
@@ -287,9 +268,8 @@ static void who_cannot_wait_long_enough_is_denied_at_once(void **state)
     assert_true(output_has("$5\r\nnever\r\n"));
 }
 
-static void commands_behind_one_that_waits_do_not_fill_the_memory(void **state)
+TEST(commands_behind_one_that_waits_do_not_fill_the_memory)
 {
-    (void)state;
     const struct resp_limits limits = {.request_bytes = 100};
     open_frontend(NULL, &limits);
     feed(TAKE TAKE);
@@ -303,18 +283,16 @@ static void commands_behind_one_that_waits_do_not_fill_the_memory(void **state)
 
 /* ---- Draining -------------------------------------------------------------------------------- */
 
-static void drain_ends_an_idle_connection(void **state)
+TEST(drain_ends_an_idle_connection)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     resp.conn->ops->drain(resp.conn, resp.now_ns);
     assert_true(is_over());
     assert_int_equal(pending(), 0);
 }
 
-static void drain_answers_what_waits_and_what_is_behind_it(void **state)
+TEST(drain_answers_what_waits_and_what_is_behind_it)
 {
-    (void)state;
     open_frontend(NULL, NULL);
     feed(TAKE);
     resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
@@ -329,9 +307,8 @@ static void drain_answers_what_waits_and_what_is_behind_it(void **state)
     assert_int_equal(deadline(), STINT_NEVER_NS);
 }
 
-static void drain_waits_for_a_slow_reader(void **state)
+TEST(drain_waits_for_a_slow_reader)
 {
-    (void)state;
     open_frontend(NULL, &narrow);
     for (int i = 0; i < 5; i++)
         feed("PING\r\n");
@@ -364,9 +341,8 @@ static struct access *tokens_of(const char *first_roles, const char *first_secre
 #define NOPERM "-NOPERM the token's roles do not allow this\r\n"
 #define WRONGPASS "-WRONGPASS no token has this name and secret\r\n"
 
-static void strangers_are_asked_who_they_are(void **state)
+TEST(strangers_are_asked_who_they_are)
 {
-    (void)state;
     open_frontend(tokens_of("ask", SECRET), NULL);
     feed("PING\r\nCL.THROTTLE k 4 5 5\r\nAUTH " OTHER "\r\nAUTH graphs " SECRET "\r\n");
     assert_sent(NOAUTH NOAUTH WRONGPASS WRONGPASS);
@@ -376,9 +352,8 @@ static void strangers_are_asked_who_they_are(void **state)
     assert_sent("+RESET\r\n" NOAUTH "+OK\r\n+PONG\r\n+OK\r\n");
 }
 
-static void a_stranger_may_send_little(void **state)
+TEST(a_stranger_may_send_little)
 {
-    (void)state;
     open_frontend(tokens_of("ask", SECRET), NULL);
     feed("*11\r\n");
     assert_true(is_over());
@@ -392,9 +367,8 @@ static void a_stranger_may_send_little(void **state)
     assert_false(is_over());
 }
 
-static void a_role_opens_its_commands_and_no_others(void **state)
+TEST(a_role_opens_its_commands_and_no_others)
 {
-    (void)state;
     open_frontend(tokens_of("ask", SECRET), NULL);
     feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\nSTINT.TOP\r\nINFO table\r\n"
          "STINT.POOL REMOVE p k\r\n");
@@ -404,9 +378,8 @@ static void a_role_opens_its_commands_and_no_others(void **state)
     assert_sent("+OK\r\n*0\r\n" NOPERM NOPERM NOPERM);
 }
 
-static void a_reload_of_tokens_reaches_who_is_connected(void **state)
+TEST(a_reload_of_tokens_reaches_who_is_connected)
 {
-    (void)state;
     open_frontend(tokens_of("ask", SECRET), NULL);
     feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\n");
     assert_sent("+OK\r\n" NOPERM);
@@ -420,9 +393,8 @@ static void a_reload_of_tokens_reaches_who_is_connected(void **state)
     assert_sent("+OK\r\n+PONG\r\n");
 }
 
-static void a_token_taken_unavailable_ends_a_wait(void **state)
+TEST(a_token_taken_unavailable_ends_a_wait)
 {
-    (void)state;
     open_frontend(tokens_of("ask", SECRET), NULL);
     feed("AUTH " SECRET "\r\n" TAKE TAKE);
     resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
@@ -430,34 +402,4 @@ static void a_token_taken_unavailable_ends_a_wait(void **state)
     access_now_set(resp.access, tokens_of("ask", OTHER));
     wake_at(1001 * S);
     assert_sent(NOAUTH);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_pipeline_is_answered_in_one_output),
-        TEST(any_two_pieces_give_the_same_answers),
-        TEST(a_turn_that_is_over_leaves_whole_commands_for_the_next),
-        TEST(a_connection_is_busy_while_a_command_is_half_read),
-        TEST(a_large_argument_may_come_in_many_pieces),
-        TEST(a_protocol_error_is_answered_and_ends_it),
-        TEST(quit_ends_it_and_what_follows_is_not_done),
-        TEST(unread_replies_stop_the_answers),
-        TEST(a_reply_may_be_sent_byte_by_byte),
-        TEST(a_command_waits_and_those_behind_it_keep_their_order),
-        TEST(patience_is_counted_from_the_first_asking),
-        TEST(who_cannot_wait_long_enough_is_denied_at_once),
-        TEST(commands_behind_one_that_waits_do_not_fill_the_memory),
-        TEST(drain_ends_an_idle_connection),
-        TEST(drain_answers_what_waits_and_what_is_behind_it),
-        TEST(drain_waits_for_a_slow_reader),
-        TEST(strangers_are_asked_who_they_are),
-        TEST(a_stranger_may_send_little),
-        TEST(a_role_opens_its_commands_and_no_others),
-        TEST(a_reload_of_tokens_reaches_who_is_connected),
-        TEST(a_token_taken_unavailable_ends_a_wait),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

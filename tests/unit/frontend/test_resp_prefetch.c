@@ -6,9 +6,6 @@
 #include "unit/fake_store.h"
 #include "unit/over_resp.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static struct fake_store fake;
 static struct backend *stores[1];
 static unsigned n_stirred;
@@ -19,9 +16,8 @@ static void count_stir(void *owner, uint64_t now_ns)
     n_stirred++;
 }
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     n_stirred = 0;
     fake_store_begin(&fake);
     stores[0] = &fake.store;
@@ -29,17 +25,14 @@ static int set_up(void **state)
     talk_with_stores(stores, NULL, 1);
     open_frontend(NULL, NULL);
     resp.conn->woken = count_stir;
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     hang_up();
     assert_int_equal(fake_waiting(&fake), 0);
     talk_no_more();
     fake_store_end(&fake);
-    return 0;
 }
 
 static void let(size_t i)
@@ -54,9 +47,8 @@ static void let(size_t i)
 
 /* ---- Order ----------------------------------------------------------------------------------- */
 
-static void all_of_a_pipeline_are_on_their_way(void **state)
+TEST(all_of_a_pipeline_are_on_their_way)
 {
-    (void)state;
     feed(THROTTLE("a") THROTTLE("a") THROTTLE("b") "PING\r\n" THROTTLE("c"));
     assert_int_equal(fake.n_asks, 3); /* what answers at once stops the look ahead */
     assert_sent("");
@@ -74,10 +66,9 @@ static void all_of_a_pipeline_are_on_their_way(void **state)
     assert_false(resp.conn->ops->is_busy(resp.conn));
 }
 
-static void commands_may_come_in_pieces(void **state)
+TEST(commands_may_come_in_pieces)
 {
     static const char text[] = THROTTLE("a") THROTTLE("b") THROTTLE("c");
-    (void)state;
     for (size_t i = 0; i + 1 < sizeof(text); i++)
         resp.conn->ops->feed(resp.conn, span_of(text + i, 1), resp.now_ns);
     assert_int_equal(fake.n_asks, 3);
@@ -87,9 +78,8 @@ static void commands_may_come_in_pieces(void **state)
     assert_sent(ARRAY FIRST ARRAY FIRST ARRAY FIRST);
 }
 
-static void a_long_pipeline_is_begun_in_parts(void **state)
+TEST(a_long_pipeline_is_begun_in_parts)
 {
-    (void)state;
     char *text = malloc(1000 * sizeof(THROTTLE("k")) + 1);
     size_t len = 0, n_answers = 0;
     for (unsigned i = 0; i < 1000; i++)
@@ -108,9 +98,8 @@ static void a_long_pipeline_is_begun_in_parts(void **state)
     assert_int_equal(fake.n_asks, 1000);
 }
 
-static void mistakes_are_told_in_their_turn(void **state)
+TEST(mistakes_are_told_in_their_turn)
 {
-    (void)state;
     feed(THROTTLE("a") "CL.THROTTLE a nine 60 60\r\n" THROTTLE("a"));
     assert_int_equal(fake.n_asks, 1);
     assert_sent("");
@@ -121,9 +110,8 @@ static void mistakes_are_told_in_their_turn(void **state)
     let(1);
 }
 
-static void a_protocol_error_is_told_behind_what_waits(void **state)
+TEST(a_protocol_error_is_told_behind_what_waits)
 {
-    (void)state;
     feed(THROTTLE("a") "*x\r\n");
     assert_sent("");
     assert_false(resp.conn->ops->is_over(resp.conn));
@@ -133,9 +121,8 @@ static void a_protocol_error_is_told_behind_what_waits(void **state)
 
 /* ---- Waits of both kinds --------------------------------------------------------------------- */
 
-static void a_denied_command_waits_and_is_asked_of_the_store_again(void **state)
+TEST(a_denied_command_waits_and_is_asked_of_the_store_again)
 {
-    (void)state;
     feed(THROTTLE("a") THROTTLE("a"));
     let(0);
     let(1);
@@ -153,9 +140,8 @@ static void a_denied_command_waits_and_is_asked_of_the_store_again(void **state)
     assert_memory_equal(output.ptr + output.len - 7, "+PONG\r\n", 7);
 }
 
-static void who_waits_for_a_time_leaves_the_others_their_answers(void **state)
+TEST(who_waits_for_a_time_leaves_the_others_their_answers)
 {
-    (void)state;
     feed("STINT.TAKE QUOTA 1/1s k\r\n");
     let(0);
     resp.conn->ops->sent(resp.conn, resp.conn->ops->output(resp.conn).len, resp.now_ns);
@@ -177,9 +163,8 @@ static void who_waits_for_a_time_leaves_the_others_their_answers(void **state)
     assert_int_equal(fake.n_asks, 5);
 }
 
-static void keys_are_asked_one_after_the_other(void **state)
+TEST(keys_are_asked_one_after_the_other)
 {
-    (void)state;
     feed(THROTTLE("a") THROTTLE("b"));
     let(0);
     let(1);
@@ -196,18 +181,16 @@ static void keys_are_asked_one_after_the_other(void **state)
 
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
-static void who_leaves_is_forgotten(void **state)
+TEST(who_leaves_is_forgotten)
 {
-    (void)state;
     feed(THROTTLE("a") THROTTLE("b"));
     resp.conn->ops->free(resp.conn);
     resp.conn = NULL;
     assert_int_equal(fake.n_forgotten, 2);
 }
 
-static void a_drain_waits_for_the_store(void **state)
+TEST(a_drain_waits_for_the_store)
 {
-    (void)state;
     feed(THROTTLE("a") THROTTLE("b") "PING\r\n");
     resp.conn->ops->drain(resp.conn, resp.now_ns);
     assert_false(resp.conn->ops->is_over(resp.conn));
@@ -217,9 +200,8 @@ static void a_drain_waits_for_the_store(void **state)
     assert_true(resp.conn->ops->is_over(resp.conn));
 }
 
-static void a_store_that_fails_answers_that_command_alone(void **state)
+TEST(a_store_that_fails_answers_that_command_alone)
 {
-    (void)state;
     feed(THROTTLE("a") THROTTLE("b"));
     fake_fail(&fake, 0, resp.now_ns);
     struct span output = resp.conn->ops->output(resp.conn);
@@ -227,24 +209,4 @@ static void a_store_that_fails_answers_that_command_alone(void **state)
     resp.conn->ops->sent(resp.conn, output.len, resp.now_ns);
     let(1);
     assert_sent(ARRAY FIRST);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(all_of_a_pipeline_are_on_their_way),
-        TEST(commands_may_come_in_pieces),
-        TEST(a_long_pipeline_is_begun_in_parts),
-        TEST(mistakes_are_told_in_their_turn),
-        TEST(a_protocol_error_is_told_behind_what_waits),
-        TEST(a_denied_command_waits_and_is_asked_of_the_store_again),
-        TEST(who_waits_for_a_time_leaves_the_others_their_answers),
-        TEST(keys_are_asked_one_after_the_other),
-        TEST(who_leaves_is_forgotten),
-        TEST(a_drain_waits_for_the_store),
-        TEST(a_store_that_fails_answers_that_command_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

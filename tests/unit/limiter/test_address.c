@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Keys from addresses: one host is one key, however it is written. */
+#include "unit/test.h"
+
 #include "stint.h"
-
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
-
-#include <string.h>
 
 static void expect_key(const char *address, unsigned v4_bits, unsigned v6_bits, const char *key)
 {
@@ -28,9 +20,8 @@ static void expect_code(const char *address, size_t len, unsigned v4_bits, unsig
 }
 
 /* B19: brackets, a port and a zone say how to reach a host, not which it is. */
-static void test_notation_does_not_make_a_key(void **state)
+TEST(test_notation_does_not_make_a_key)
 {
-    (void)state;
     expect_key("192.0.2.7", 32, 128, "192.0.2.7");
     expect_key("192.0.2.7:8080", 32, 128, "192.0.2.7");
     expect_key("2001:DB8:0:0::1", 32, 128, "2001:db8::1");
@@ -40,18 +31,16 @@ static void test_notation_does_not_make_a_key(void **state)
 }
 
 /* B19: an IPv4 address inside IPv6 is that IPv4 address, and cut at the IPv4 prefix. */
-static void test_mapped_addresses_are_ipv4(void **state)
+TEST(test_mapped_addresses_are_ipv4)
 {
-    (void)state;
     expect_key("::ffff:192.0.2.7", 32, 64, "192.0.2.7");
     expect_key("::ffff:c000:0207", 24, 64, "192.0.2.0");
     expect_key("[::ffff:192.0.2.7]:80", 16, 64, "192.0.0.0");
 }
 
 /* B19: who rotates through a /64 is one host; every prefix length cuts exactly. */
-static void test_a_prefix_is_one_key(void **state)
+TEST(test_a_prefix_is_one_key)
 {
-    (void)state;
     expect_key("2001:db8:1:2:3:4:5:6", 32, 64, "2001:db8:1:2::");
     expect_key("2001:db8:1:2:ffff::", 32, 64, "2001:db8:1:2::");
     expect_key("2001:db8:ffff::1", 32, 33, "2001:db8:8000::");
@@ -62,9 +51,8 @@ static void test_a_prefix_is_one_key(void **state)
 }
 
 /* What is no address is an error, never a key that unauthenticated clients share. */
-static void test_what_is_no_address_is_refused(void **state)
+TEST(test_what_is_no_address_is_refused)
 {
-    (void)state;
     static const char nul[] = "192.0.2.7\0evil";
     expect_code("", 0, 32, 64, STINT_E_SYNTAX);
     expect_code("example.org", 11, 32, 64, STINT_E_SYNTAX);
@@ -74,15 +62,4 @@ static void test_what_is_no_address_is_refused(void **state)
     expect_code(nul, sizeof(nul) - 1, 32, 64, STINT_E_SYNTAX);
     expect_code("192.0.2.7", 9, 33, 64, STINT_E_RANGE);
     expect_code("192.0.2.7", 9, 32, 129, STINT_E_RANGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_notation_does_not_make_a_key),
-        cmocka_unit_test(test_mapped_addresses_are_ipv4),
-        cmocka_unit_test(test_a_prefix_is_one_key),
-        cmocka_unit_test(test_what_is_no_address_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,9 +67,8 @@ static uint64_t zero_of_state(const struct stint_quota *quota, struct small_stat
     return wait_ns;
 }
 
-static void test_a_cost_of_0_is_denied_in_debt(void **unused)
+TEST(test_a_cost_of_0_is_denied_in_debt)
 {
-    (void)unused;
     for (size_t i = 0; i < N(with_debt); i++) {
         struct stint_quota quota = quota_of(with_debt[i]);
         struct small_state state = {{0, 0}};
@@ -86,9 +85,8 @@ static void test_a_cost_of_0_is_denied_in_debt(void **unused)
     }
 }
 
-static void test_a_cost_of_0_is_denied_in_a_table_and_a_list(void **unused)
+TEST(test_a_cost_of_0_is_denied_in_a_table_and_a_list)
 {
-    (void)unused;
     struct stint_table *table = table_of();
     struct stint_quota window = quota_of("window 10/10s");
     for (size_t i = 0; i < N(with_debt); i++) {
@@ -118,9 +116,8 @@ static void test_a_cost_of_0_is_denied_in_a_table_and_a_list(void **unused)
 }
 
 /* The strict ones have no debt: 0 is allowed however much is charged. */
-static void test_strict_quotas_have_no_debt(void **unused)
+TEST(test_strict_quotas_have_no_debt)
 {
-    (void)unused;
     struct stint_table *table = table_of();
     for (size_t i = 0; i < N(strict); i++) {
         struct stint_quota quota = quota_of(strict[i]);
@@ -139,9 +136,8 @@ static void assert_remembers_the_newest(struct stint_decision an_hour_later)
 }
 
 /* 950 at t, 200 a second later: an hour after t, 200 are remembered, however they were charged. */
-static void test_a_charge_keeps_the_newest_units(void **unused)
+TEST(test_a_charge_keeps_the_newest_units)
 {
-    (void)unused;
     struct stint_table *table = table_of();
     for (size_t i = 0; i < N(strict); i++) {
         struct stint_quota quota = quota_of(strict[i]);
@@ -178,9 +174,8 @@ static void test_a_charge_keeps_the_newest_units(void **unused)
 }
 
 /* A ticket that is settled below its estimate does not free units that others use. */
-static void test_a_refund_does_not_free_what_was_displaced(void **unused)
+TEST(test_a_refund_does_not_free_what_was_displaced)
 {
-    (void)unused;
     struct stint_table *table = table_of();
     for (size_t i = 0; i < N(strict); i++) {
         struct stint_quota quota = quota_of(strict[i]);
@@ -196,16 +191,4 @@ static void test_a_refund_does_not_free_what_was_displaced(void **unused)
         assert_true(free <= 300 && free > 150);
     }
     stint_table_close(table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_cost_of_0_is_denied_in_debt),
-        cmocka_unit_test(test_a_cost_of_0_is_denied_in_a_table_and_a_list),
-        cmocka_unit_test(test_strict_quotas_have_no_debt),
-        cmocka_unit_test(test_a_charge_keeps_the_newest_units),
-        cmocka_unit_test(test_a_refund_does_not_free_what_was_displaced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

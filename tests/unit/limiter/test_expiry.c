@@ -22,10 +22,11 @@ struct fixture {
     struct stint_quota gcra, fixed, log, buckets, window, places;
 };
 
-static int set_up(void **state)
+static struct fixture fixture[1];
+
+SETUP
 {
-    static struct fixture fixture;
-    name_path(state);
+    name_path();
     const struct stint_table_options options = {.path = path,
                                                 .keys = 64,
                                                 .keys16 = 64,
@@ -35,22 +36,19 @@ static int set_up(void **state)
                                                 .blocks = 4,
                                                 .quotas = 16,
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    fixture.table = must_open_table(&options);
-    fixture.gcra = quota_of("gcra 20/20h");
-    fixture.fixed = quota_of("fixed_window 20/20h");
-    fixture.log = quota_of("log 20/20h");
-    fixture.buckets = quota_of("buckets 20/20h time_slack=1h count_slack=2");
-    fixture.window = quota_of("window 20/20h");
-    fixture.places = quota_of("concurrency 20 lease=2m");
-    *state = &fixture;
-    return 0;
+    fixture->table = must_open_table(&options);
+    fixture->gcra = quota_of("gcra 20/20h");
+    fixture->fixed = quota_of("fixed_window 20/20h");
+    fixture->log = quota_of("log 20/20h");
+    fixture->buckets = quota_of("buckets 20/20h time_slack=1h count_slack=2");
+    fixture->window = quota_of("window 20/20h");
+    fixture->places = quota_of("concurrency 20 lease=2m");
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    struct fixture *fixture = *state;
     stint_table_close(fixture->table);
-    return remove_file(state);
+    remove_file();
 }
 
 static struct stint_item item(const struct stint_quota *quota, const char *key, uint32_t cost)
@@ -58,16 +56,15 @@ static struct stint_item item(const struct stint_quota *quota, const char *key, 
     return (struct stint_item){quota, key, strlen(key), cost};
 }
 
-static uint32_t used(struct fixture *fixture, const struct stint_quota *quota, const char *key,
-                     uint64_t now_ns)
+static uint32_t used(const struct stint_quota *quota, const char *key, uint64_t now_ns)
 {
     const struct stint_item asked = item(quota, key, 0);
     struct stint_decision decision = stint_peek(fixture->table, &asked, 1, now_ns);
     return decision.limit - decision.remaining;
 }
 
-static struct stint_ticket reserve(struct fixture *fixture, const struct stint_item *items,
-                                   size_t n, const uint32_t *kept, uint64_t now_ns)
+static struct stint_ticket reserve(const struct stint_item *items, size_t n, const uint32_t *kept,
+                                   uint64_t now_ns)
 {
     struct stint_ticket ticket;
     assert_int_equal(
@@ -76,42 +73,41 @@ static struct stint_ticket reserve(struct fixture *fixture, const struct stint_i
     return ticket;
 }
 
-static void expire_all(struct fixture *fixture, uint64_t now_ns)
+static void expire_all(uint64_t now_ns)
 {
     while (stint_expire(fixture->table, now_ns, 16) > 0) {
     }
 }
 
-static struct stint_table_info info_of(struct fixture *fixture)
+static struct stint_table_info info_of(void)
 {
     struct stint_table_info info;
     stint_table_info(fixture->table, NOW, &info);
     return info;
 }
 
-static void assert_expired(struct fixture *fixture, uint64_t keep, uint64_t floor, uint64_t release)
+static void assert_expired(uint64_t keep, uint64_t floor, uint64_t release)
 {
-    struct stint_table_info info = info_of(fixture);
+    struct stint_table_info info = info_of();
     assert_int_equal(info.reservations_expired[STINT_EXPIRY_KEEP], keep);
     assert_int_equal(info.reservations_expired[STINT_EXPIRY_FLOOR], floor);
     assert_int_equal(info.reservations_expired[STINT_EXPIRY_RELEASE], release);
 }
 
-static void assert_gone(struct fixture *fixture, struct stint_ticket ticket, uint64_t now_ns)
+static void assert_gone(struct stint_ticket ticket, uint64_t now_ns)
 {
     assert_int_equal(stint_settle(fixture->table, ticket, 9, now_ns, NULL), STINT_E_GONE);
     assert_int_equal(stint_cancel(fixture->table, ticket, now_ns, NULL), STINT_E_GONE);
 }
 
 /* Of an estimate of five stays what was said, and not before the deadline. */
-static void test_what_was_said_stays(void **state)
+TEST(test_what_was_said_stays)
 {
     static const struct {
         uint32_t kept, left;
         uint64_t expired[3];
     } cases[] = {{ALL, 5, {1, 0, 0}}, {0, 0, {0, 0, 1}}, {1, 1, {0, 1, 0}},
                  {4, 4, {0, 1, 0}},   {5, 5, {0, 1, 0}}, {9, 5, {0, 1, 0}}};
-    struct fixture *fixture = *state;
     const struct stint_quota *quotas[] = {&fixture->fixed, &fixture->log};
     uint64_t sum[3] = {0};
     for (size_t q = 0; q < N(quotas); q++) {
@@ -119,85 +115,81 @@ static void test_what_was_said_stays(void **state)
             const char key[] = {(char)('a' + i), '\0'};
             const uint64_t now_ns = NOW + (q * N(cases) + i) * 5 * MINUTE;
             const struct stint_item asked = item(quotas[q], key, 5);
-            struct stint_ticket ticket = reserve(fixture, &asked, 1, &cases[i].kept, now_ns);
-            expire_all(fixture, now_ns + MINUTE - 1);
-            assert_int_equal(used(fixture, quotas[q], key, now_ns + MINUTE - 1), 5);
-            assert_expired(fixture, sum[0], sum[1], sum[2]);
+            struct stint_ticket ticket = reserve(&asked, 1, &cases[i].kept, now_ns);
+            expire_all(now_ns + MINUTE - 1);
+            assert_int_equal(used(quotas[q], key, now_ns + MINUTE - 1), 5);
+            assert_expired(sum[0], sum[1], sum[2]);
             for (int again = 0; again < 3; again++) {
-                expire_all(fixture, now_ns + MINUTE);
-                assert_int_equal(used(fixture, quotas[q], key, now_ns + MINUTE), cases[i].left);
-                assert_gone(fixture, ticket, now_ns + MINUTE);
+                expire_all(now_ns + MINUTE);
+                assert_int_equal(used(quotas[q], key, now_ns + MINUTE), cases[i].left);
+                assert_gone(ticket, now_ns + MINUTE);
             }
             for (int action = 0; action < 3; action++)
                 sum[action] += cases[i].expired[action];
-            assert_expired(fixture, sum[0], sum[1], sum[2]);
+            assert_expired(sum[0], sum[1], sum[2]);
         }
     }
-    assert_int_equal(info_of(fixture).expiry_kept_units, 0);
+    assert_int_equal(info_of().expiry_kept_units, 0);
 }
 
 /* A settle or a cancel in time leaves nothing to expire; one that is late changes nothing. */
-static void test_a_settled_reservation_does_not_expire(void **state)
+TEST(test_a_settled_reservation_does_not_expire)
 {
-    struct fixture *fixture = *state;
     const struct stint_item asked = item(&fixture->fixed, "k", 5);
     const uint32_t release = 0;
-    struct stint_ticket ticket = reserve(fixture, &asked, 1, &release, NOW);
+    struct stint_ticket ticket = reserve(&asked, 1, &release, NOW);
     assert_int_equal(stint_settle(fixture->table, ticket, 3, NOW + MINUTE - 1, NULL), 0);
-    expire_all(fixture, NOW + MINUTE);
-    assert_int_equal(used(fixture, &fixture->fixed, "k", NOW + MINUTE), 3);
-    assert_expired(fixture, 0, 0, 0);
-    ticket = reserve(fixture, &asked, 1, &release, NOW + MINUTE);
-    assert_gone(fixture, ticket, NOW + 2 * MINUTE);
-    assert_int_equal(used(fixture, &fixture->fixed, "k", NOW + 2 * MINUTE), 8);
-    expire_all(fixture, NOW + 2 * MINUTE);
-    assert_gone(fixture, ticket, NOW + 2 * MINUTE);
-    assert_int_equal(used(fixture, &fixture->fixed, "k", NOW + 2 * MINUTE), 3);
+    expire_all(NOW + MINUTE);
+    assert_int_equal(used(&fixture->fixed, "k", NOW + MINUTE), 3);
+    assert_expired(0, 0, 0);
+    ticket = reserve(&asked, 1, &release, NOW + MINUTE);
+    assert_gone(ticket, NOW + 2 * MINUTE);
+    assert_int_equal(used(&fixture->fixed, "k", NOW + 2 * MINUTE), 8);
+    expire_all(NOW + 2 * MINUTE);
+    assert_gone(ticket, NOW + 2 * MINUTE);
+    assert_int_equal(used(&fixture->fixed, "k", NOW + 2 * MINUTE), 3);
 }
 
 /* Each quota of a list keeps what was said of it; equal items keep it each. */
-static void test_each_of_a_list_keeps_its_own(void **state)
+TEST(test_each_of_a_list_keeps_its_own)
 {
-    struct fixture *fixture = *state;
     const struct stint_item items[] = {item(&fixture->fixed, "k", 5), item(&fixture->log, "k", 4),
                                        item(&fixture->fixed, "k", 6),
                                        item(&fixture->fixed, "l", 2)};
     const uint32_t kept[] = {1, 0, 4, ALL};
-    reserve(fixture, items, N(items), kept, NOW);
-    expire_all(fixture, NOW + MINUTE);
-    assert_int_equal(used(fixture, &fixture->fixed, "k", NOW + MINUTE), 5);
-    assert_int_equal(used(fixture, &fixture->log, "k", NOW + MINUTE), 0);
-    assert_int_equal(used(fixture, &fixture->fixed, "l", NOW + MINUTE), 2);
-    assert_expired(fixture, 0, 0, 1); /* one reservation: the action that keeps least */
+    reserve(items, N(items), kept, NOW);
+    expire_all(NOW + MINUTE);
+    assert_int_equal(used(&fixture->fixed, "k", NOW + MINUTE), 5);
+    assert_int_equal(used(&fixture->log, "k", NOW + MINUTE), 0);
+    assert_int_equal(used(&fixture->fixed, "l", NOW + MINUTE), 2);
+    assert_expired(0, 0, 1); /* one reservation: the action that keeps least */
 }
 
 /* Places go by their lease and bookings by their start, whatever is said; only units come back. */
-static void test_places_and_bookings_are_left_alone(void **state)
+TEST(test_places_and_bookings_are_left_alone)
 {
-    struct fixture *fixture = *state;
     const struct stint_item place = item(&fixture->places, "k", 5);
     const struct stint_item mixed[] = {place, item(&fixture->fixed, "k", 5)};
     const struct stint_item job = item(&fixture->gcra, "job", 20);
     const uint32_t release[] = {0, 0};
     struct stint_ticket booked;
-    reserve(fixture, &place, 1, release, NOW);
-    reserve(fixture, mixed, 2, release, NOW);
+    reserve(&place, 1, release, NOW);
+    reserve(mixed, 2, release, NOW);
     stint_book(fixture->table, &job, 1, DAY, NOW, &booked);
     stint_book(fixture->table, &job, 1, DAY, NOW, &booked);
-    expire_all(fixture, NOW + MINUTE);
-    assert_int_equal(used(fixture, &fixture->places, "k", NOW + MINUTE), 10);
-    assert_int_equal(used(fixture, &fixture->fixed, "k", NOW + MINUTE), 0);
-    assert_int_equal(used(fixture, &fixture->places, "k", NOW + 2 * MINUTE), 0);
-    expire_all(fixture, NOW + 10 * DAY);
-    assert_expired(fixture, 0, 0, 1);
+    expire_all(NOW + MINUTE);
+    assert_int_equal(used(&fixture->places, "k", NOW + MINUTE), 10);
+    assert_int_equal(used(&fixture->fixed, "k", NOW + MINUTE), 0);
+    assert_int_equal(used(&fixture->places, "k", NOW + 2 * MINUTE), 0);
+    expire_all(NOW + 10 * DAY);
+    assert_expired(0, 0, 1);
     const struct stint_item asked = item(&fixture->gcra, "job", 1);
     assert_int_equal(stint_peek(fixture->table, &asked, 1, NOW + MINUTE).outcome, STINT_DENY);
 }
 
 /* What the rule of refund cannot return stays charged, and is counted. */
-static void test_what_cannot_return_is_counted(void **state)
+TEST(test_what_cannot_return_is_counted)
 {
-    struct fixture *fixture = *state;
     const struct stint_item asked = item(&fixture->gcra, "k", 20),
                             other = item(&fixture->gcra, "k", 1);
     const uint32_t release = 0;
@@ -206,29 +198,28 @@ static void test_what_cannot_return_is_counted(void **state)
     stint_reserve_expiring(fixture->table, &asked, 1, 150 * MINUTE, &release, NOW, &ticket);
     assert_int_equal(stint_take(fixture->table, other.quota, "k", 1, 1, NOW + 140 * MINUTE).outcome,
                      STINT_ALLOW);
-    expire_all(fixture, NOW + 150 * MINUTE);
-    struct stint_table_info info = info_of(fixture);
-    assert_expired(fixture, 0, 0, 1);
+    expire_all(NOW + 150 * MINUTE);
+    struct stint_table_info info = info_of();
+    assert_expired(0, 0, 1);
     assert_in_range(info.expiry_kept_units, 2, 3);
-    assert_int_equal(used(fixture, &fixture->gcra, "k", NOW + 150 * MINUTE), 1);
+    assert_int_equal(used(&fixture->gcra, "k", NOW + 150 * MINUTE), 1);
 }
 
 /* A call looks at so many places at most, and says how many are left. */
-static void test_a_call_is_bounded(void **state)
+TEST(test_a_call_is_bounded)
 {
-    struct fixture *fixture = *state;
     const uint32_t release = 0;
     assert_int_equal(stint_expire(fixture->table, NOW, 1), 0);
     for (unsigned i = 0; i < 10; i++) {
         const struct stint_item asked = item(&fixture->fixed, (char[]){(char)('a' + i), '\0'}, 5);
-        reserve(fixture, &asked, 1, &release, NOW);
+        reserve(&asked, 1, &release, NOW);
     }
     for (uint64_t left = 9; left > 0; left--) {
         assert_int_equal(stint_expire(fixture->table, NOW + MINUTE, 1), left);
-        assert_expired(fixture, 0, 0, 10 - left);
+        assert_expired(0, 0, 10 - left);
     }
     assert_int_equal(stint_expire(fixture->table, NOW + MINUTE, 1), 0);
-    assert_expired(fixture, 0, 0, 10);
+    assert_expired(0, 0, 10);
     /* Nothing is looked at once no reservation can be open. */
     assert_int_equal(stint_expire(fixture->table, NOW + 2 * MINUTE, 1000), 0);
     assert_int_equal(stint_expire(fixture->table, NOW + 2 * MINUTE, 1), 0);
@@ -236,21 +227,20 @@ static void test_a_call_is_bounded(void **state)
 
 /* A full ring closes the oldest open one as estimated, whatever was said; one that is over becomes
  * what was said. */
-static void test_a_full_ring_keeps_what_is_open(void **state)
+TEST(test_a_full_ring_keeps_what_is_open)
 {
-    struct fixture *fixture = *state;
     const uint32_t release = 0;
     const struct stint_item asked = item(&fixture->fixed, "first", 5),
                             none = item(&fixture->fixed, "x", 0);
     for (int over = 0; over < 2; over++) {
         uint64_t now_ns = NOW + (uint64_t)over * 10 * MINUTE;
-        reserve(fixture, &asked, 1, &release, now_ns);
+        reserve(&asked, 1, &release, now_ns);
         for (unsigned i = 0; i < RING; i++)
-            reserve(fixture, &none, 1, NULL, now_ns + (over ? MINUTE : 0));
-        assert_int_equal(info_of(fixture).tickets_dropped, 1);
-        assert_int_equal(used(fixture, &fixture->fixed, "first", now_ns), 5);
-        assert_int_equal(info_of(fixture).reservations_expired[STINT_EXPIRY_RELEASE], over);
-        expire_all(fixture, now_ns + 5 * MINUTE);
+            reserve(&none, 1, NULL, now_ns + (over ? MINUTE : 0));
+        assert_int_equal(info_of().tickets_dropped, 1);
+        assert_int_equal(used(&fixture->fixed, "first", now_ns), 5);
+        assert_int_equal(info_of().reservations_expired[STINT_EXPIRY_RELEASE], over);
+        expire_all(now_ns + 5 * MINUTE);
     }
 }
 
@@ -279,7 +269,7 @@ static void judge(const struct use *uses, size_t n, uint64_t period_ns)
  * Takes, reservations that are settled, and reservations that expire, of which no more was used
  * than was said to stay: in no window were more than N units used.
  */
-static void play(struct fixture *fixture, const struct stint_quota *quota, uint64_t seed)
+static void play(const struct stint_quota *quota, uint64_t seed)
 {
     static struct use uses[STEPS];
     struct {
@@ -299,7 +289,7 @@ static void play(struct fixture *fixture, const struct stint_quota *quota, uint6
             uses[open[i].use].units = open[i].kept;
             open[i] = open[--n_open];
         }
-        expire_all(fixture, now_ns);
+        expire_all(now_ns);
         uint32_t cost = 1 + (uint32_t)next_random(&seed) % 8,
                  kept = (uint32_t)next_random(&seed) % 3;
         uint64_t what = next_random(&seed) % 3;
@@ -337,16 +327,16 @@ static void play(struct fixture *fixture, const struct stint_quota *quota, uint6
     assert_in_range(denied, STEPS / 20, STEPS); /* it was full now and then */
 }
 
-static void test_no_window_passes_the_limit(void **state)
+TEST(test_no_window_passes_the_limit)
 {
     static const char *const specs[] = {"window 20/1m", "window 20/1m resolution=12", "log 20/1m",
                                         "buckets 20/1m time_slack=5s count_slack=2"};
     for (size_t i = 0; i < N(specs); i++)
         for (uint64_t seed = 1; seed <= 5; seed++) {
             struct stint_quota quota = quota_of(specs[i]);
-            play(*state, &quota, seed);
-            tear_down(state);
-            set_up(state);
+            play(&quota, seed);
+            tear_down();
+            set_up();
         }
 }
 
@@ -373,9 +363,8 @@ static void *sweep_over_and_over(void *arg)
 }
 
 /* A caller whose clock is behind cancels while others expire: each ticket is closed once. */
-static void test_one_of_all_closes_a_reservation(void **state)
+TEST(test_one_of_all_closes_a_reservation)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("fixed_window 1000/20h");
     const struct stint_item asked = item(&quota, "k", 5);
     const uint32_t release = 0;
@@ -391,18 +380,18 @@ static void test_one_of_all_closes_a_reservation(void **state)
     uint64_t won = 0;
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < RING; i++)
-            tickets[i] = reserve(fixture, &asked, 1, &release, NOW);
+            tickets[i] = reserve(&asked, 1, &release, NOW);
         pthread_barrier_wait(&start);
         for (unsigned i = RING; i-- > 0;)
             won += stint_cancel(fixture->table, tickets[i], NOW + MINUTE - 1, NULL) == 0;
         pthread_barrier_wait(&start);
-        expire_all(fixture, NOW + MINUTE);
-        assert_int_equal(used(fixture, &quota, "k", NOW + MINUTE), 600);
+        expire_all(NOW + MINUTE);
+        assert_int_equal(used(&quota, "k", NOW + MINUTE), 600);
     }
     for (size_t i = 0; i < N(threads); i++)
         pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&start);
-    assert_int_equal(info_of(fixture).reservations_expired[STINT_EXPIRY_RELEASE] + won,
+    assert_int_equal(info_of().reservations_expired[STINT_EXPIRY_RELEASE] + won,
                      (uint64_t)ROUNDS * RING);
 }
 
@@ -410,9 +399,8 @@ static void test_one_of_all_closes_a_reservation(void **state)
  * A process that is killed while it expires reservations leaves at most the one that it was at
  * charged; the rest are for the next. No unit comes back twice.
  */
-static void test_a_killed_sweep_gives_nothing_back_twice(void **state)
+TEST(test_a_killed_sweep_gives_nothing_back_twice)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("fixed_window 10000/20h");
     const struct stint_item asked = item(&quota, "k", 5);
     const uint32_t release = 0;
@@ -420,7 +408,7 @@ static void test_a_killed_sweep_gives_nothing_back_twice(void **state)
     stint_take(fixture->table, &quota, "k", 1, base, NOW);
     for (unsigned round = 0; round < 40; round++) {
         for (unsigned i = 0; i < RING; i++)
-            reserve(fixture, &asked, 1, &release, NOW);
+            reserve(&asked, 1, &release, NOW);
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0)
@@ -429,19 +417,18 @@ static void test_a_killed_sweep_gives_nothing_back_twice(void **state)
         usleep(20 * (round % 10));
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, NULL, 0), child);
-        expire_all(fixture, NOW + MINUTE);
-        uint32_t now_used = used(fixture, &quota, "k", NOW + MINUTE);
+        expire_all(NOW + MINUTE);
+        uint32_t now_used = used(&quota, "k", NOW + MINUTE);
         assert_true(now_used == base || now_used == base + 5);
         base = now_used;
     }
 }
 
 /* A file of a version that knew no expiry: its tickets are kept as estimated, and still settle. */
-static void test_tickets_of_before_are_kept(void **state)
+TEST(test_tickets_of_before_are_kept)
 {
-    struct fixture *fixture = *state;
     const struct stint_item asked = item(&fixture->fixed, "k", 5);
-    struct stint_ticket old = reserve(fixture, &asked, 1, NULL, NOW);
+    struct stint_ticket old = reserve(&asked, 1, NULL, NOW);
     const struct region_fixed *fixed = &fixture->table->region.header->fixed;
     const uint8_t *slot = region_at(&fixture->table->region, fixed->tickets_offset);
     uint32_t times, number;
@@ -450,24 +437,4 @@ static void test_tickets_of_before_are_kept(void **state)
     assert_int_equal(times, 1);
     assert_int_equal(number, 0);
     assert_int_equal(stint_settle(fixture->table, old, 2, NOW, NULL), 0);
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_what_was_said_stays),
-        STORY(test_a_settled_reservation_does_not_expire),
-        STORY(test_each_of_a_list_keeps_its_own),
-        STORY(test_places_and_bookings_are_left_alone),
-        STORY(test_what_cannot_return_is_counted),
-        STORY(test_a_call_is_bounded),
-        STORY(test_a_full_ring_keeps_what_is_open),
-        STORY(test_no_window_passes_the_limit),
-        STORY(test_one_of_all_closes_a_reservation),
-        STORY(test_a_killed_sweep_gives_nothing_back_twice),
-        STORY(test_tickets_of_before_are_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,6 @@
 
 #include "limiter/list.h"
 
-#include <stdlib.h>
-
 #define NOW (1000 * MINUTE) /* where aligned windows begin, too */
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -31,27 +29,24 @@ struct fixture {
     struct stint_table *table;
 };
 
-static int set_up(void **state)
+static struct fixture fixture[1];
+
+SETUP
 {
-    static struct fixture fixture;
     const struct stint_table_options options = {.keys = 64,
                                                 .keys16 = 64,
                                                 .keys_wide = 64,
                                                 .wide_size = 256,
                                                 .tickets = 4,
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    assert_int_equal(stint_table_open(&fixture.table, &options, NULL), 0);
+    assert_int_equal(stint_table_open(&fixture->table, &options, NULL), 0);
     for (size_t i = 0; i < N_SPECS; i++)
         quotas[i] = quota_of(specs[i]);
-    *state = &fixture;
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    struct fixture *fixture = *state;
     stint_table_close(fixture->table);
-    return 0;
 }
 
 static struct stint_item item(const struct stint_quota *quota, const char *key, uint32_t cost)
@@ -107,9 +102,8 @@ static void assert_bits_and_free(const struct stint_table *table, struct bits be
 /* ---- Merging --------------------------------------------------------------------------------- */
 
 /* Parts stand in the order of the request, equal ones at the place of the first. */
-static void test_parts_keep_the_order_of_the_request(void **state)
+TEST(test_parts_keep_the_order_of_the_request)
 {
-    struct fixture *fixture = *state;
     const struct stint_item items[] = {
         item(&quotas[1], "b", 1), item(&quotas[0], "a", 2),  item(&quotas[1], "b", 4),
         item(&quotas[1], "a", 8), item(&quotas[0], "a", 16), item(&quotas[1], "b", 32),
@@ -130,9 +124,8 @@ static void test_parts_keep_the_order_of_the_request(void **state)
 }
 
 /* Equal is what has one state: the same rule or parameters, and the same bytes of key. */
-static void test_only_what_has_one_state_is_equal(void **state)
+TEST(test_only_what_has_one_state_is_equal)
 {
-    struct fixture *fixture = *state;
     struct stint_quota copy = quotas[0], ruled = quotas[0], other = quotas[0];
     struct list list;
     ruled.rule = 5;
@@ -152,9 +145,8 @@ static void test_only_what_has_one_state_is_equal(void **state)
 }
 
 /* What fits one by one and not together is refused together: denied now, or never. */
-static void test_equal_ones_add_up(void **state)
+TEST(test_equal_ones_add_up)
 {
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < N_SPECS; i++) {
         const struct stint_item eleven = item(&quotas[i], "key", 11);
         const struct stint_item nine = item(&quotas[i], "key", 9), two = item(&quotas[i], "key", 2);
@@ -177,9 +169,8 @@ static void test_equal_ones_add_up(void **state)
 
 /* STINT_ITEMS_MAX different ones are charged, one more is NEVER, and so is none; equal ones count.
  */
-static void test_a_list_has_one_item_and_at_most_so_many(void **state)
+TEST(test_a_list_has_one_item_and_at_most_so_many)
 {
-    struct fixture *fixture = *state;
     struct stint_item items[STINT_ITEMS_MAX + 1];
     char keys[STINT_ITEMS_MAX + 1][2];
     struct list list;
@@ -202,9 +193,8 @@ static void test_a_list_has_one_item_and_at_most_so_many(void **state)
 }
 
 /* One item that cannot be asked for makes the whole list NEVER, and charges nothing before it. */
-static void test_one_impossible_item_makes_the_list_never(void **state)
+TEST(test_one_impossible_item_makes_the_list_never)
 {
-    struct fixture *fixture = *state;
     struct stint_quota unchecked = quotas[0];
     char *long_key = calloc(1, STINT_KEY_MAX + 1);
     assert_non_null(long_key);
@@ -241,14 +231,13 @@ static struct stint_decision sum_of(const struct stint_decision *decisions, size
 }
 
 /* NEVER comes before DENY, and DENY before ALLOW, wherever in the list they stand. */
-static void test_the_worst_outcome_is_the_lists(void **state)
+TEST(test_the_worst_outcome_is_the_lists)
 {
     const struct stint_decision decisions[] = {
         {.outcome = STINT_ALLOW, .limit = 10, .remaining = 0, .granted = 3},
         {.outcome = STINT_DENY, .limit = 10, .remaining = 2, .retry_after_ns = 7, .granted = 9},
         {.outcome = STINT_NEVER, .limit = 10, .remaining = 9, .retry_after_ns = STINT_NEVER_NS},
     };
-    (void)state;
     for (size_t a = 0; a < 3; a++) {
         for (size_t b = 0; b < 3; b++) {
             const struct stint_decision pair[] = {decisions[a], decisions[b]};
@@ -265,7 +254,7 @@ static void test_the_worst_outcome_is_the_lists(void **state)
 
 /* Of those with the outcome, the one with the least share of its limit left binds; of equals the
  * first. Its figures are the list's, but the wait is the longest of all. */
-static void test_the_least_share_binds(void **state)
+TEST(test_the_least_share_binds)
 {
     const struct stint_decision decisions[] = {
         {STINT_DENY, 0, 1, 0, 0, 5, 1, 5, 50},      /* a fifth */
@@ -273,7 +262,6 @@ static void test_the_least_share_binds(void **state)
         {STINT_DENY, 0, 1, 0, 0, 20, 2, 9, 90},     /* a tenth, too, but later */
         {STINT_ALLOW, 0, 1, 0, 1, 10, 0, 0, 99},    /* nothing, but allowed */
     };
-    (void)state;
     struct stint_decision sum = sum_of(decisions, N(decisions));
     assert_int_equal(sum.binding, 11);
     assert_int_equal(sum.limit, 1000);
@@ -289,12 +277,11 @@ static void test_the_least_share_binds(void **state)
 }
 
 /* A list is kept by the table only if all of it is; no wait goes with what is allowed. */
-static void test_one_part_without_a_place_is_told(void **state)
+TEST(test_one_part_without_a_place_is_told)
 {
     struct stint_decision decisions[] = {{.stored = 1, .limit = 10, .remaining = 1, .granted = 4},
                                          {.stored = 0, .limit = 10, .remaining = 9, .granted = 4},
                                          {.stored = 1, .limit = 10, .remaining = 9, .granted = 4}};
-    (void)state;
     assert_int_equal(sum_of(decisions, 3).stored, 0);
     assert_int_equal(sum_of(decisions, 3).granted, 4);
     decisions[1].stored = 1;
@@ -304,9 +291,8 @@ static void test_one_part_without_a_place_is_told(void **state)
 }
 
 /* The index that binds is one of the request, not one of what was left after merging. */
-static void test_binding_is_an_index_of_the_request(void **state)
+TEST(test_binding_is_an_index_of_the_request)
 {
-    struct fixture *fixture = *state;
     const struct stint_item items[] = {
         item(&quotas[0], "a", 1), item(&quotas[0], "a", 1), item(&quotas[1], "b", 0),
         item(&quotas[2], "c", 5), item(&quotas[0], "a", 1),
@@ -320,9 +306,8 @@ static void test_binding_is_an_index_of_the_request(void **state)
 /* ---- All or nothing -------------------------------------------------------------------------- */
 
 /* A list of which the last denies changes no bit of any state, used before or new. */
-static void test_a_refused_list_leaves_every_bit(void **state)
+TEST(test_a_refused_list_leaves_every_bit)
 {
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < N_SPECS; i++)
         take_one(fixture->table, &quotas[i], "used", 3);
     take_one(fixture->table, &quotas[0], "full", 20);
@@ -347,9 +332,8 @@ static uint32_t remaining_at(struct stint_table *table, const struct stint_quota
 
 /* A charge that nobody touched since is taken back bit by bit, where states are of 16 bytes or
  * less, so that older units stay where they are; of the wider ones as many units are free again. */
-static void test_undo_is_bit_identical(void **state)
+TEST(test_undo_is_bit_identical)
 {
-    struct fixture *fixture = *state;
     const uint64_t later_ns = NOW + 20 * S;
     for (size_t i = 0; i < N_SPECS; i++)
         take_one(fixture->table, &quotas[i], "key", 3);
@@ -376,9 +360,8 @@ static void test_undo_is_bit_identical(void **state)
 /* Where another has taken units meanwhile, his stay taken: what the list had comes back as a
  * refund. Of gcra, to which two units have flowed back in the six seconds, three of the five do;
  * the two are counted. */
-static void test_undo_after_another_gives_back_and_counts(void **state)
+TEST(test_undo_after_another_gives_back_and_counts)
 {
-    struct fixture *fixture = *state;
     uint64_t kept = 0;
     for (size_t i = 0; i < N_SPECS; i++) {
         const uint64_t now_ns = NOW + i * 10 * MINUTE, later_ns = now_ns + 6 * S;
@@ -399,14 +382,13 @@ static void test_undo_after_another_gives_back_and_counts(void **state)
 
 /* A list whose keys stand in each other's way is charged whole or not at all: two new keys ask for
  * the last free place, each finds it free, and one of them gets it. */
-static void test_a_list_in_its_own_way_is_not_charged(void **state)
+TEST(test_a_list_in_its_own_way_is_not_charged)
 {
     const struct stint_table_options options = {
         .keys = 1, .keys16 = 1, .clock = STINT_CLOCK_VIRTUAL};
     struct stint_quota quota = quota_of("gcra 20/1m when_full=deny");
     struct stint_table *table;
     char key[2] = "A";
-    (void)state;
     assert_int_equal(stint_table_open(&table, &options, NULL), 0);
     for (; key[0] < 'A' + WAYS - 1; key[0]++)
         take_one(table, &quota, key, 1);
@@ -424,9 +406,8 @@ static void test_a_list_in_its_own_way_is_not_charged(void **state)
 }
 
 /* Best effort grants every quota the same: what the tightest has, shared among equal items. */
-static void test_best_effort_grants_the_same_to_all(void **state)
+TEST(test_best_effort_grants_the_same_to_all)
 {
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < N_SPECS; i++) {
         take_one(fixture->table, &quotas[i], "key", 3);
         const struct stint_item items[] = {item(&quotas[i], "key", 19), item(&quotas[i], "key", 20),
@@ -448,27 +429,4 @@ static void test_best_effort_grants_the_same_to_all(void **state)
         assert_int_equal(decision.binding, 0);
         assert_bits_and_free(fixture->table, before);
     }
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_parts_keep_the_order_of_the_request),
-        STORY(test_only_what_has_one_state_is_equal),
-        STORY(test_equal_ones_add_up),
-        STORY(test_a_list_has_one_item_and_at_most_so_many),
-        STORY(test_one_impossible_item_makes_the_list_never),
-        STORY(test_the_worst_outcome_is_the_lists),
-        STORY(test_the_least_share_binds),
-        STORY(test_one_part_without_a_place_is_told),
-        STORY(test_binding_is_an_index_of_the_request),
-        STORY(test_a_refused_list_leaves_every_bit),
-        STORY(test_undo_is_bit_identical),
-        STORY(test_undo_after_another_gives_back_and_counts),
-        STORY(test_a_list_in_its_own_way_is_not_charged),
-        STORY(test_best_effort_grants_the_same_to_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,8 @@
 /* ---- Orders ---------------------------------------------------------------------------------- */
 
 /* Round robin goes through the keys by their names, and passes over the one that is used up. */
-static void test_round_robin_takes_turns(void **state)
+TEST(test_round_robin_takes_turns)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/1m"), one = quota_of("log 1/1m");
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 3, &quota, 1, NULL);
     struct stint_pool_key small = {.name = "bb", .quotas = &one, .n_quotas = 1};
@@ -19,9 +18,8 @@ static void test_round_robin_takes_turns(void **state)
 }
 
 /* Weights are turns in a round; the heaviest come first in each pass. */
-static void test_round_robin_gives_turns_by_weight(void **state)
+TEST(test_round_robin_gives_turns_by_weight)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 6/1m");
     static const uint32_t weights[] = {1, 3, 2};
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 3, &quota, 1, weights);
@@ -33,9 +31,8 @@ static void test_round_robin_gives_turns_by_weight(void **state)
 }
 
 /* Fill first: the later keys are touched only while the earlier are used up. */
-static void test_fill_first_fills_in_the_order_of_adding(void **state)
+TEST(test_fill_first_fills_in_the_order_of_adding)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/1m");
     fixture->pool = pool_of(fixture->table, STINT_FILL_FIRST, 0, &quota, 1, NULL);
     static const char *const names[] = {"z", "y", "x"};
@@ -48,9 +45,8 @@ static void test_fill_first_fills_in_the_order_of_adding(void **state)
 }
 
 /* Least used: the share that is used decides, and a key of weight 2 may be used twice as much. */
-static void test_least_used_goes_by_the_used_share(void **state)
+TEST(test_least_used_goes_by_the_used_share)
 {
-    struct fixture *fixture = *state;
     struct stint_quota four = quota_of("log 4/1m"), eight = quota_of("log 8/1m");
     static const uint32_t weights[] = {1, 2};
     fixture->pool = pool_of(fixture->table, STINT_LEAST_USED, 2, &four, 1, weights);
@@ -64,9 +60,8 @@ static void test_least_used_goes_by_the_used_share(void **state)
 /* ---- Several quotas, costs ------------------------------------------------------------------- */
 
 /* Of several quotas of a key all are charged, or none. */
-static void test_quotas_of_a_key_are_all_or_nothing(void **state)
+TEST(test_quotas_of_a_key_are_all_or_nothing)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quotas[2] = {quota_of("log 5/1h"), quota_of("log 2/1m")};
     fixture->pool = pool_of(fixture->table, STINT_FILL_FIRST, 2, quotas, 2, NULL);
     expect(fixture->pool, NOW, "aabb");
@@ -78,9 +73,8 @@ static void test_quotas_of_a_key_are_all_or_nothing(void **state)
 }
 
 /* A cost is taken from one key, or from none; what no key can ever serve is said to be never. */
-static void test_costs_fit_into_one_key(void **state)
+TEST(test_costs_fit_into_one_key)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 3/1m");
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 2, &quota, 1, NULL);
     assert_string_equal(next(fixture->pool, NOW, 2).name, "a");
@@ -93,9 +87,8 @@ static void test_costs_fit_into_one_key(void **state)
 }
 
 /* Cost 0 names the key whose turn it is, and changes nothing. */
-static void test_cost_0_only_asks(void **state)
+TEST(test_cost_0_only_asks)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("window 1/1m");
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 2, &quota, 1, NULL);
     for (int i = 0; i < 5; i++)
@@ -104,9 +97,8 @@ static void test_cost_0_only_asks(void **state)
 }
 
 /* An empty pool has no key, and never will have. */
-static void test_an_empty_pool_has_none(void **state)
+TEST(test_an_empty_pool_has_none)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(stint_pool_open(&fixture->pool, fixture->table, NULL, NULL), 0);
     struct stint_pool_answer none = next(fixture->pool, NOW, 1);
     assert_null(none.name);
@@ -115,9 +107,8 @@ static void test_an_empty_pool_has_none(void **state)
 }
 
 /* The wait is exact for every algorithm: none a nanosecond before it is over, one then. */
-static void test_the_wait_is_exact(void **state)
+TEST(test_the_wait_is_exact)
 {
-    struct fixture *fixture = *state;
     static const char *const specs[] = {
         "gcra 3/1m burst=2",          "fixed_window 2/1m",    "window 3/1m",
         "window 3/1m resolution=12",  "sliding_counter 3/1m", "log 3/1m",
@@ -136,9 +127,8 @@ static void test_the_wait_is_exact(void **state)
 }
 
 /* Two pools of one name share benches and units; of another name nothing. */
-static void test_pools_of_a_name_share_their_states(void **state)
+TEST(test_pools_of_a_name_share_their_states)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/1m");
     const struct stint_pool_options other = {.name = "other"};
     struct stint_pool_key a = {.name = "a", .quotas = &quota, .n_quotas = 1};
@@ -160,9 +150,8 @@ static void test_pools_of_a_name_share_their_states(void **state)
 /* ---- Giving back ----------------------------------------------------------------------------- */
 
 /* What was not used comes back to its key, as refunds do. */
-static void test_units_are_given_back(void **state)
+TEST(test_units_are_given_back)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quotas[2] = {quota_of("log 2/1m"), quota_of("log 3/1h")};
     fixture->pool = pool_of(fixture->table, STINT_FILL_FIRST, 1, quotas, 2, NULL);
     struct stint_pool_answer answer = next(fixture->pool, NOW, 2);
@@ -185,9 +174,8 @@ static void test_units_are_given_back(void **state)
 /* ---- Membership ------------------------------------------------------------------------------ */
 
 /* Keys come and go while the pool is used; what one used before it went, it finds again. */
-static void test_keys_come_and_go(void **state)
+TEST(test_keys_come_and_go)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/1m");
     struct stint_pool_key d = {.name = "d", .quotas = &quota, .n_quotas = 1};
     struct looking looking = {.name = NULL};
@@ -224,9 +212,8 @@ static void expect_refused(struct stint_pool *pool, const struct stint_pool_key 
 }
 
 /* What cannot be a key is refused with a message, and leaves the pool as it was. */
-static void test_bad_keys_are_refused(void **state)
+TEST(test_bad_keys_are_refused)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/1m"), held = quota_of("concurrency 2 lease=1m");
     struct stint_quota twice[5] = {quota, quota, quota, quota, quota}, raw = {.limit = 1};
     struct stint_quota wide = quota_of("log 1000/1m"), starts = quota_of("gcra 5/1m initial=2");
@@ -263,9 +250,8 @@ static void test_bad_keys_are_refused(void **state)
 }
 
 /* Options, reports and times that cannot be are refused, too. */
-static void test_bad_calls_are_refused(void **state)
+TEST(test_bad_calls_are_refused)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/1m");
     struct stint_pool_key key = {.name = "b", .quotas = &quota, .n_quotas = 1};
     const struct stint_pool_options options[] = {
@@ -291,9 +277,8 @@ static void test_bad_calls_are_refused(void **state)
 }
 
 /* What is full says so: keys of a pool, names of pools, places for benches. */
-static void test_what_is_full_says_so(void **state)
+TEST(test_what_is_full_says_so)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/1m");
     const struct stint_pool_options one = {.name = "one", .keys_max = 1};
     char name[8];
@@ -321,9 +306,8 @@ static void test_what_is_full_says_so(void **state)
 }
 
 /* Status tells each key's standing, and when it is back, without taking anything. */
-static void test_status_tells_how_each_key_stands(void **state)
+TEST(test_status_tells_how_each_key_stands)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 1/1m");
     fixture->pool = pool_of(fixture->table, STINT_FILL_FIRST, 4, &quota, 1, NULL);
     expect(fixture->pool, NOW, "a");
@@ -346,9 +330,8 @@ static void test_status_tells_how_each_key_stands(void **state)
 }
 
 /* A caller whose clock is behind is told the wait from its own time, and gets nothing for it. */
-static void test_late_callers_get_nothing_for_it(void **state)
+TEST(test_late_callers_get_nothing_for_it)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 1/1m");
     fixture->pool = pool_of(fixture->table, STINT_FILL_FIRST, 1, &quota, 1, NULL);
     expect(fixture->pool, NOW, "a");
@@ -356,29 +339,4 @@ static void test_late_callers_get_nothing_for_it(void **state)
     struct stint_pool_answer none = next(fixture->pool, NOW - HOUR, 1);
     assert_int_equal(none.wait_ns, HOUR + MINUTE);
     assert_int_equal(none.decision.retry_after_ns, HOUR + MINUTE);
-}
-
-int main(void)
-{
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        STORY(test_round_robin_takes_turns),
-        STORY(test_round_robin_gives_turns_by_weight),
-        STORY(test_fill_first_fills_in_the_order_of_adding),
-        STORY(test_least_used_goes_by_the_used_share),
-        STORY(test_quotas_of_a_key_are_all_or_nothing),
-        STORY(test_costs_fit_into_one_key),
-        STORY(test_cost_0_only_asks),
-        STORY(test_an_empty_pool_has_none),
-        STORY(test_the_wait_is_exact),
-        STORY(test_pools_of_a_name_share_their_states),
-        STORY(test_units_are_given_back),
-        STORY(test_keys_come_and_go),
-        STORY(test_bad_keys_are_refused),
-        STORY(test_bad_calls_are_refused),
-        STORY(test_what_is_full_says_so),
-        STORY(test_status_tells_how_each_key_stands),
-        STORY(test_late_callers_get_nothing_for_it),
-    };
-    return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
 }

@@ -10,9 +10,8 @@ static uint64_t cooldown_end(uint64_t ns)
 }
 
 /* A key whose 429 came with a time is left alone for so long, and asking changes nothing. */
-static void test_a_cooldown_cooldowns(void **state)
+TEST(test_a_cooldown_cooldowns)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 50/1m");
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 2, &quota, 1, NULL);
     assert_int_equal(report(fixture->pool, "a", STINT_POOL_COOL, 30 * S, NOW), 0);
@@ -25,9 +24,8 @@ static void test_a_cooldown_cooldowns(void **state)
 }
 
 /* While it cools, only a longer cooldown moves its end: the same one, said again, does not. */
-static void test_a_cooldown_is_not_stretched(void **state)
+TEST(test_a_cooldown_is_not_stretched)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 50/1m");
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 1, &quota, 1, NULL);
     assert_int_equal(report(fixture->pool, "a", STINT_POOL_COOL, 60 * S, NOW), 0);
@@ -47,9 +45,8 @@ static void test_a_cooldown_is_not_stretched(void **state)
 }
 
 /* 429 without a time: 1 s, 2 s, 4 s, … 1 h, as long as the failures follow each other. */
-static void test_back_off_doubles_up_to_an_hour(void **state)
+TEST(test_back_off_doubles_up_to_an_hour)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 50/1m");
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 1, &quota, 1, NULL);
     uint64_t now_ns = NOW;
@@ -67,9 +64,8 @@ static void test_back_off_doubles_up_to_an_hour(void **state)
 }
 
 /* A failure is remembered for as long again as the key was cooling down for it. */
-static void test_failures_are_forgotten(void **state)
+TEST(test_failures_are_forgotten)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 50/1m");
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 1, &quota, 1, NULL);
     uint64_t now_ns = cooldown_end(NOW);
@@ -90,9 +86,8 @@ static void test_failures_are_forgotten(void **state)
 }
 
 /* Who is out stays out, until it is reported well, or removed and added again. */
-static void test_out_lasts(void **state)
+TEST(test_out_lasts)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 50/1m");
     struct stint_pool_key a = {.name = "a", .quotas = &quota, .n_quotas = 1};
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 2, &quota, 1, NULL);
@@ -116,9 +111,8 @@ static void test_out_lasts(void **state)
 
 /* If all cool, the nearest to recover may be tried; while one of them is not cooling down, none is.
  */
-static void test_a_probe_tries_the_nearest(void **state)
+TEST(test_a_probe_tries_the_nearest)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/1m");
     struct stint_pool_ask ask = {.now_ns = NOW, .cost = 1, .probe = true};
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 3, &quota, 1, NULL);
@@ -147,9 +141,8 @@ static void test_a_probe_tries_the_nearest(void **state)
 }
 
 /* When there is no place for one more bench, the report says so, and the key goes on. */
-static void test_cooldowns_may_be_full(void **state)
+TEST(test_cooldowns_may_be_full)
 {
-    struct fixture *fixture = *state;
     struct stint_table *table = open_table(1);
     struct stint_quota quota = quota_of("log 1/1m");
     struct stint_error error;
@@ -180,19 +173,4 @@ static void test_cooldowns_may_be_full(void **state)
     assert_int_equal(info.blocked, 0); /* benches are no blocks */
     stint_pool_close(pool);
     stint_table_close(table);
-}
-
-int main(void)
-{
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        STORY(test_a_cooldown_cooldowns),
-        STORY(test_a_cooldown_is_not_stretched),
-        STORY(test_back_off_doubles_up_to_an_hour),
-        STORY(test_failures_are_forgotten),
-        STORY(test_out_lasts),
-        STORY(test_a_probe_tries_the_nearest),
-        STORY(test_cooldowns_may_be_full),
-    };
-    return cmocka_run_group_tests_name("pool bench", tests, NULL, NULL);
 }

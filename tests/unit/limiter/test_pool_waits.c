@@ -6,9 +6,6 @@
 #define _GNU_SOURCE
 #include "unit/pooling.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static const char *const specs[] = {
     "window 5/10m",
     "window 5/10m resolution=12",
@@ -20,9 +17,8 @@ static const char *const specs[] = {
 };
 
 /* A pool's key is back when a key of the table is that was used at the same instants. */
-static void test_a_key_is_back_when_its_own_quota_says_so(void **state)
+TEST(test_a_key_is_back_when_its_own_quota_says_so)
 {
-    struct fixture *fixture = *state;
     for (size_t i = 0; i < N(specs); i++)
         for (uint32_t keys = 1; keys <= 5; keys += 2) {
             struct stint_table *table = open_table(64);
@@ -46,9 +42,8 @@ static void test_a_key_is_back_when_its_own_quota_says_so(void **state)
     (void)fixture;
 }
 
-static void test_what_returns_ends_a_wait(void **state)
+TEST(test_what_returns_ends_a_wait)
 {
-    struct fixture *fixture = *state;
     struct stint_quota quota = quota_of("log 2/10m");
     struct stint_pool *other;
     fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 3, &quota, 1, NULL);
@@ -156,22 +151,10 @@ static void check_against_all(const char *spec, int order)
     stint_table_close(table);
 }
 
-static void test_every_answer_is_that_of_all_keys(void **state)
+TEST(test_every_answer_is_that_of_all_keys)
 {
-    (void)state;
     seed = 1;
     for (size_t i = 0; i < N(specs); i++)
         for (int order = STINT_ROUND_ROBIN; order <= STINT_LEAST_USED; order++)
             check_against_all(specs[i], order);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_key_is_back_when_its_own_quota_says_so, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_what_returns_ends_a_wait, set_up, tear_down),
-        cmocka_unit_test(test_every_answer_is_that_of_all_keys),
-    };
-    return cmocka_run_group_tests_name("pool_waits", tests, NULL, NULL);
 }

@@ -33,24 +33,22 @@ static struct stint_table *open_table(uint32_t tickets)
     return must_open_table(&options);
 }
 
-static int set_up(void **state)
+static struct fixture fixture[1];
+
+SETUP
 {
-    static struct fixture fixture;
-    name_path(state);
-    fixture.table = open_table(RING);
-    fixture.gcra = quota_of("gcra 20/20h"); /* slow: what flows back does not count here */
-    fixture.fixed = quota_of("fixed_window 20/20h");
-    fixture.log = quota_of("log 20/20h");
-    fixture.places = quota_of("concurrency 20 lease=1m");
-    *state = &fixture;
-    return 0;
+    name_path();
+    fixture->table = open_table(RING);
+    fixture->gcra = quota_of("gcra 20/20h"); /* slow: what flows back does not count here */
+    fixture->fixed = quota_of("fixed_window 20/20h");
+    fixture->log = quota_of("log 20/20h");
+    fixture->places = quota_of("concurrency 20 lease=1m");
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    struct fixture *fixture = *state;
     stint_table_close(fixture->table);
-    return remove_file(state);
+    remove_file();
 }
 
 static struct stint_item item(const struct stint_quota *quota, const char *key, uint32_t cost)
@@ -58,16 +56,15 @@ static struct stint_item item(const struct stint_quota *quota, const char *key, 
     return (struct stint_item){quota, key, strlen(key), cost};
 }
 
-static uint32_t used(struct fixture *fixture, const struct stint_quota *quota, const char *key,
-                     uint64_t now_ns)
+static uint32_t used(const struct stint_quota *quota, const char *key, uint64_t now_ns)
 {
     const struct stint_item asked = item(quota, key, 0);
     return 20 - stint_peek(fixture->table, &asked, 1, now_ns).remaining;
 }
 
 /* A reservation of five units that lives for a minute. */
-static struct stint_ticket reserve(struct fixture *fixture, const struct stint_quota *quota,
-                                   const char *key, uint64_t now_ns)
+static struct stint_ticket reserve(const struct stint_quota *quota, const char *key,
+                                   uint64_t now_ns)
 {
     const struct stint_item asked = item(quota, key, 5);
     struct stint_ticket ticket;
@@ -80,7 +77,7 @@ static struct stint_ticket reserve(struct fixture *fixture, const struct stint_q
 }
 
 /* Every verb answers GONE, and nothing is charged or given back. */
-static void assert_gone(struct fixture *fixture, struct stint_ticket ticket, uint64_t now_ns)
+static void assert_gone(struct stint_ticket ticket, uint64_t now_ns)
 {
     struct stint_decision untouched = {.granted = 12345}, decision = untouched;
     assert_int_equal(stint_settle(fixture->table, ticket, 0, now_ns, &decision), STINT_E_GONE);
@@ -90,14 +87,14 @@ static void assert_gone(struct fixture *fixture, struct stint_ticket ticket, uin
     assert_memory_equal(&decision, &untouched, sizeof(decision));
 }
 
-static uint64_t dropped(struct fixture *fixture)
+static uint64_t dropped(void)
 {
     struct stint_table_info info;
     stint_table_info(fixture->table, NOW, &info);
     return info.tickets_dropped;
 }
 
-static uint8_t *ring_slot(struct fixture *fixture, uint64_t slot)
+static uint8_t *ring_slot(uint64_t slot)
 {
     const struct region_fixed *fixed = &fixture->table->region.header->fixed;
     return region_at(&fixture->table->region,
@@ -105,80 +102,75 @@ static uint8_t *ring_slot(struct fixture *fixture, uint64_t slot)
 }
 
 /* A ticket is good once: whatever was done with it, the next verb finds it gone. */
-static void test_a_ticket_is_good_once(void **state)
+TEST(test_a_ticket_is_good_once)
 {
-    struct fixture *fixture = *state;
-    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+    struct stint_ticket ticket = reserve(&fixture->fixed, "key", NOW);
     assert_int_equal(stint_settle(fixture->table, ticket, 3, NOW, NULL), 0);
-    assert_gone(fixture, ticket, NOW);
-    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 3);
-    ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+    assert_gone(ticket, NOW);
+    assert_int_equal(used(&fixture->fixed, "key", NOW), 3);
+    ticket = reserve(&fixture->fixed, "key", NOW);
     assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
-    assert_gone(fixture, ticket, NOW);
-    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 3);
+    assert_gone(ticket, NOW);
+    assert_int_equal(used(&fixture->fixed, "key", NOW), 3);
 }
 
 /* Settling gives back what was not used, charges what was used beyond, and says how much. */
-static void test_settling_corrects_the_estimate(void **state)
+TEST(test_settling_corrects_the_estimate)
 {
     static const struct {
         uint32_t actual, moved, used;
     } cases[] = {{0, 5, 0}, {2, 3, 2}, {5, 0, 5}, {6, 1, 6}, {11, 6, 11}};
-    struct fixture *fixture = *state;
     const struct stint_quota *quotas[] = {&fixture->gcra, &fixture->fixed, &fixture->log};
     for (size_t q = 0; q < N(quotas); q++) {
         for (size_t i = 0; i < N(cases); i++) {
             const char key[] = {(char)('a' + i), '\0'};
-            struct stint_ticket ticket = reserve(fixture, quotas[q], key, NOW);
+            struct stint_ticket ticket = reserve(quotas[q], key, NOW);
             struct stint_decision decision;
             assert_int_equal(stint_settle(fixture->table, ticket, cases[i].actual, NOW, &decision),
                              0);
             assert_int_equal(decision.granted, cases[i].moved);
-            assert_int_equal(used(fixture, quotas[q], key, NOW), cases[i].used);
+            assert_int_equal(used(quotas[q], key, NOW), cases[i].used);
         }
     }
 }
 
 /* What was used beyond a strict quota's limit takes the place of what is older, the estimate too.
  */
-static void test_a_charge_above_the_limit_is_all_that_is_used(void **state)
+TEST(test_a_charge_above_the_limit_is_all_that_is_used)
 {
-    struct fixture *fixture = *state;
-    struct stint_ticket ticket = reserve(fixture, &fixture->log, "key", NOW);
+    struct stint_ticket ticket = reserve(&fixture->log, "key", NOW);
     struct stint_decision decision;
     assert_int_equal(stint_settle(fixture->table, ticket, UINT32_MAX, NOW, &decision), 0);
     assert_int_equal(decision.granted, 20);
-    assert_int_equal(used(fixture, &fixture->log, "key", NOW), 20);
+    assert_int_equal(used(&fixture->log, "key", NOW), 20);
     /* Twice as many for two equal items: more than there are numbers. */
     const struct stint_item twice[] = {item(&fixture->log, "k", 5), item(&fixture->log, "k", 5)};
     stint_reserve(fixture->table, twice, 2, MINUTE, NOW, &ticket);
     assert_int_equal(stint_settle(fixture->table, ticket, UINT32_MAX / 2 + 2, NOW, NULL), 0);
-    assert_int_equal(used(fixture, &fixture->log, "k", NOW), 20);
+    assert_int_equal(used(&fixture->log, "k", NOW), 20);
 }
 
 /* A ticket is good until its deadline, not at it; never settled, it stays charged as estimated. */
-static void test_a_ticket_ends_at_its_deadline(void **state)
+TEST(test_a_ticket_ends_at_its_deadline)
 {
-    struct fixture *fixture = *state;
-    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "a", NOW);
-    assert_gone(fixture, ticket, NOW + MINUTE);
-    assert_gone(fixture, ticket, NOW + DAY);
-    assert_int_equal(used(fixture, &fixture->fixed, "a", NOW), 5);
-    ticket = reserve(fixture, &fixture->fixed, "b", NOW);
+    struct stint_ticket ticket = reserve(&fixture->fixed, "a", NOW);
+    assert_gone(ticket, NOW + MINUTE);
+    assert_gone(ticket, NOW + DAY);
+    assert_int_equal(used(&fixture->fixed, "a", NOW), 5);
+    ticket = reserve(&fixture->fixed, "b", NOW);
     assert_int_equal(stint_settle(fixture->table, ticket, 1, NOW + MINUTE - 1, NULL), 0);
-    assert_int_equal(used(fixture, &fixture->fixed, "b", NOW), 1);
+    assert_int_equal(used(&fixture->fixed, "b", NOW), 1);
     const struct stint_item asked = item(&fixture->fixed, "c", 5);
     stint_reserve(fixture->table, &asked, 1, 0, NOW, &ticket); /* no life at all */
-    assert_gone(fixture, ticket, NOW);
+    assert_gone(ticket, NOW);
     stint_reserve(fixture->table, &asked, 1, UINT64_MAX, NOW, &ticket); /* and all there is */
     assert_int_equal(stint_cancel(fixture->table, ticket, STINT_NOW_MAX, NULL), 0);
 }
 
 /* A refused reservation gives no ticket, takes no place in the ring, and charges nothing. */
-static void test_a_refused_reservation_gives_no_ticket(void **state)
+TEST(test_a_refused_reservation_gives_no_ticket)
 {
-    struct fixture *fixture = *state;
-    struct stint_ticket first = reserve(fixture, &fixture->fixed, "key", NOW), none;
+    struct stint_ticket first = reserve(&fixture->fixed, "key", NOW), none;
     const struct stint_item items[] = {item(&fixture->fixed, "other", 1),
                                        item(&fixture->fixed, "key", 16)};
     for (unsigned i = 0; i < 2 * RING; i++) {
@@ -187,103 +179,96 @@ static void test_a_refused_reservation_gives_no_ticket(void **state)
             stint_reserve(fixture->table, items, 2, MINUTE, NOW, &none);
         assert_int_equal(decision.outcome, STINT_DENY);
         assert_int_equal(none.slot + none.nonce, 0);
-        assert_gone(fixture, none, NOW);
+        assert_gone(none, NOW);
     }
-    assert_int_equal(dropped(fixture), 0);
-    assert_int_equal(used(fixture, &fixture->fixed, "other", NOW), 0);
+    assert_int_equal(dropped(), 0);
+    assert_int_equal(used(&fixture->fixed, "other", NOW), 0);
     assert_int_equal(stint_cancel(fixture->table, first, NOW, NULL), 0);
 }
 
 /* When the ring has turned, the oldest unsettled ticket is closed as estimated, and counted; one
  * that was settled or is over is not. */
-static void test_a_full_ring_closes_the_oldest(void **state)
+TEST(test_a_full_ring_closes_the_oldest)
 {
-    struct fixture *fixture = *state;
     struct stint_ticket tickets[RING + 1];
     for (size_t i = 0; i < RING + 1; i++)
-        tickets[i] = reserve(fixture, &fixture->fixed, (char[]){(char)('a' + i), '\0'}, NOW);
-    assert_int_equal(dropped(fixture), 1);
-    assert_gone(fixture, tickets[0], NOW);
-    assert_int_equal(used(fixture, &fixture->fixed, "a", NOW), 5);
+        tickets[i] = reserve(&fixture->fixed, (char[]){(char)('a' + i), '\0'}, NOW);
+    assert_int_equal(dropped(), 1);
+    assert_gone(tickets[0], NOW);
+    assert_int_equal(used(&fixture->fixed, "a", NOW), 5);
     for (size_t i = 1; i < RING + 1; i++)
         assert_int_equal(stint_settle(fixture->table, tickets[i], 1, NOW, NULL), 0);
     for (size_t i = 0; i < RING; i++) { /* over those that were settled */
-        reserve(fixture, &fixture->fixed, (char[]){(char)('h' + i), '\0'}, NOW);
-        assert_int_equal(dropped(fixture), 1);
+        reserve(&fixture->fixed, (char[]){(char)('h' + i), '\0'}, NOW);
+        assert_int_equal(dropped(), 1);
     }
     for (size_t i = 0; i < RING; i++) { /* over those that have ended */
-        reserve(fixture, &fixture->fixed, (char[]){(char)('n' + i), '\0'}, NOW + MINUTE);
-        assert_int_equal(dropped(fixture), 1);
+        reserve(&fixture->fixed, (char[]){(char)('n' + i), '\0'}, NOW + MINUTE);
+        assert_int_equal(dropped(), 1);
     }
 }
 
 /* A slot that is used again has another nonce: the old ticket cannot touch the new one. */
-static void test_the_nonce_protects_a_slot_used_again(void **state)
+TEST(test_the_nonce_protects_a_slot_used_again)
 {
-    struct fixture *fixture = *state;
-    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "old", NOW), old = ticket;
+    struct stint_ticket ticket = reserve(&fixture->fixed, "old", NOW), old = ticket;
     for (unsigned turn = 0; turn < 50; turn++) {
         stint_cancel(fixture->table, ticket, NOW, NULL);
-        ticket = reserve(fixture, &fixture->fixed, "new", NOW);
+        ticket = reserve(&fixture->fixed, "new", NOW);
         assert_true(ticket.nonce != old.nonce);
-        assert_gone(fixture, old, NOW);
-        assert_gone(fixture, (struct stint_ticket){ticket.slot, old.nonce}, NOW);
-        assert_int_equal(used(fixture, &fixture->fixed, "new", NOW), 5);
+        assert_gone(old, NOW);
+        assert_gone((struct stint_ticket){ticket.slot, old.nonce}, NOW);
+        assert_int_equal(used(&fixture->fixed, "new", NOW), 5);
     }
 }
 
 /* A ticket that never was is gone: another nonce, an empty slot with none, a slot of nobody. */
-static void test_a_ticket_that_never_was_is_gone(void **state)
+TEST(test_a_ticket_that_never_was_is_gone)
 {
-    struct fixture *fixture = *state;
-    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+    struct stint_ticket ticket = reserve(&fixture->fixed, "key", NOW);
     for (unsigned bit = 0; bit < 64; bit++)
-        assert_gone(fixture, (struct stint_ticket){ticket.slot, ticket.nonce ^ UINT64_C(1) << bit},
-                    NOW);
+        assert_gone((struct stint_ticket){ticket.slot, ticket.nonce ^ UINT64_C(1) << bit}, NOW);
     for (uint64_t slot = 0; slot <= RING; slot++) {
-        assert_gone(fixture, (struct stint_ticket){slot, 0}, NOW);
-        assert_gone(fixture, (struct stint_ticket){UINT64_MAX - slot, 1}, NOW);
+        assert_gone((struct stint_ticket){slot, 0}, NOW);
+        assert_gone((struct stint_ticket){UINT64_MAX - slot, 1}, NOW);
     }
-    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 5);
+    assert_int_equal(used(&fixture->fixed, "key", NOW), 5);
     assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
 }
 
 /* A record of which any bit is another is gone, and so harms nobody; whole again, it is good. */
-static void test_a_damaged_record_is_gone(void **state)
+TEST(test_a_damaged_record_is_gone)
 {
-    struct fixture *fixture = *state;
-    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "key", NOW);
-    uint8_t *record = ring_slot(fixture, ticket.slot);
+    struct stint_ticket ticket = reserve(&fixture->fixed, "key", NOW);
+    uint8_t *record = ring_slot(ticket.slot);
     for (unsigned bit = 0; bit < 8 * TICKET_SIZE; bit++) {
         record[bit / 8] ^= (uint8_t)(1u << bit % 8);
         assert_int_equal(stint_settle(fixture->table, ticket, 0, NOW, NULL), STINT_E_GONE);
         record[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 5);
+    assert_int_equal(used(&fixture->fixed, "key", NOW), 5);
     assert_int_equal(stint_settle(fixture->table, ticket, 1, NOW, NULL), 0);
-    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 1);
+    assert_int_equal(used(&fixture->fixed, "key", NOW), 1);
 }
 
 /* Tickets outlive a reopening of the file, each good once as before. */
-static void test_tickets_outlive_a_reopening(void **state)
+TEST(test_tickets_outlive_a_reopening)
 {
-    struct fixture *fixture = *state;
-    struct stint_ticket open = reserve(fixture, &fixture->fixed, "a", NOW);
-    struct stint_ticket over = reserve(fixture, &fixture->fixed, "b", NOW);
+    struct stint_ticket open = reserve(&fixture->fixed, "a", NOW);
+    struct stint_ticket over = reserve(&fixture->fixed, "b", NOW);
     assert_int_equal(stint_settle(fixture->table, over, 2, NOW, NULL), 0);
     stint_table_close(fixture->table);
     fixture->table = open_table(RING);
-    assert_gone(fixture, over, NOW);
+    assert_gone(over, NOW);
     assert_int_equal(stint_cancel(fixture->table, open, NOW, NULL), 0);
-    assert_gone(fixture, open, NOW);
-    assert_int_equal(used(fixture, &fixture->fixed, "a", NOW), 0);
+    assert_gone(open, NOW);
+    assert_int_equal(used(&fixture->fixed, "a", NOW), 0);
 }
 
 /* A reservation over a list gives one ticket, which settles every quota; equal items count double.
  */
-static void test_one_ticket_settles_a_list(void **state)
+TEST(test_one_ticket_settles_a_list)
 {
-    struct fixture *fixture = *state;
     const struct stint_item items[] = {item(&fixture->fixed, "k", 5), item(&fixture->log, "k", 4),
                                        item(&fixture->fixed, "k", 5)};
     static const struct {
@@ -293,51 +278,49 @@ static void test_one_ticket_settles_a_list(void **state)
         struct stint_ticket ticket;
         struct stint_decision decision;
         stint_reserve(fixture->table, items, 3, MINUTE, NOW, &ticket);
-        assert_int_equal(used(fixture, &fixture->fixed, "k", NOW), 10);
-        assert_int_equal(used(fixture, &fixture->log, "k", NOW), 4);
+        assert_int_equal(used(&fixture->fixed, "k", NOW), 10);
+        assert_int_equal(used(&fixture->log, "k", NOW), 4);
         assert_int_equal(stint_settle(fixture->table, ticket, cases[i].actual, NOW, &decision), 0);
         assert_int_equal(decision.granted, cases[i].moved); /* the least that any moved */
-        assert_int_equal(used(fixture, &fixture->fixed, "k", NOW), cases[i].fixed);
-        assert_int_equal(used(fixture, &fixture->log, "k", NOW), cases[i].log);
-        assert_gone(fixture, ticket, NOW);
+        assert_int_equal(used(&fixture->fixed, "k", NOW), cases[i].fixed);
+        assert_int_equal(used(&fixture->log, "k", NOW), cases[i].log);
+        assert_gone(ticket, NOW);
         stint_reset(fixture->table, &fixture->fixed, "k", 1, NOW);
         stint_reset(fixture->table, &fixture->log, "k", 1, NOW);
     }
 }
 
 /* A list's ticket is whole or gone: with any one of its records lost, none of it is given back. */
-static void test_a_list_ticket_is_whole_or_gone(void **state)
+TEST(test_a_list_ticket_is_whole_or_gone)
 {
-    struct fixture *fixture = *state;
     const struct stint_item items[] = {item(&fixture->fixed, "a", 5), item(&fixture->fixed, "b", 5),
                                        item(&fixture->fixed, "c", 5)};
     struct stint_ticket ticket;
     stint_reserve(fixture->table, items, 3, MINUTE, NOW, &ticket);
     for (uint64_t part = 0; part < 3; part++) {
-        ring_slot(fixture, ticket.slot + part)[40] ^= 1;
-        assert_gone(fixture, ticket, NOW);
-        ring_slot(fixture, ticket.slot + part)[40] ^= 1;
+        ring_slot(ticket.slot + part)[40] ^= 1;
+        assert_gone(ticket, NOW);
+        ring_slot(ticket.slot + part)[40] ^= 1;
         /* Its records are not tickets of their own, and do not stand in for one another. */
         if (part > 0)
-            assert_gone(fixture, (struct stint_ticket){ticket.slot + part, ticket.nonce}, NOW);
+            assert_gone((struct stint_ticket){ticket.slot + part, ticket.nonce}, NOW);
     }
     uint8_t kept[TICKET_SIZE];
-    memcpy(kept, ring_slot(fixture, ticket.slot + 1), TICKET_SIZE);
-    memcpy(ring_slot(fixture, ticket.slot + 1), ring_slot(fixture, ticket.slot + 2), TICKET_SIZE);
-    assert_gone(fixture, ticket, NOW);
-    memcpy(ring_slot(fixture, ticket.slot + 1), kept, TICKET_SIZE);
+    memcpy(kept, ring_slot(ticket.slot + 1), TICKET_SIZE);
+    memcpy(ring_slot(ticket.slot + 1), ring_slot(ticket.slot + 2), TICKET_SIZE);
+    assert_gone(ticket, NOW);
+    memcpy(ring_slot(ticket.slot + 1), kept, TICKET_SIZE);
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(used(fixture, &fixture->fixed, items[i].key, NOW), 5);
+        assert_int_equal(used(&fixture->fixed, items[i].key, NOW), 5);
     assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
     for (size_t i = 0; i < 3; i++)
-        assert_int_equal(used(fixture, &fixture->fixed, items[i].key, NOW), 0);
+        assert_int_equal(used(&fixture->fixed, items[i].key, NOW), 0);
 }
 
 /* A list's ticket that stands across the end of the ring is as good as another; one that is longer
  * than the ring is refused before anything is charged. */
-static void test_a_list_ticket_fits_the_ring_or_is_refused(void **state)
+TEST(test_a_list_ticket_fits_the_ring_or_is_refused)
 {
-    struct fixture *fixture = *state;
     struct stint_item items[RING + 1];
     char keys[RING + 1][2];
     struct stint_ticket ticket;
@@ -350,33 +333,31 @@ static void test_a_list_ticket_fits_the_ring_or_is_refused(void **state)
     assert_int_equal(stint_book(fixture->table, items, RING + 1, DAY, NOW, &ticket).outcome,
                      STINT_NEVER);
     for (size_t i = 0; i < N(items); i++)
-        assert_int_equal(used(fixture, &fixture->gcra, keys[i], NOW), 0);
+        assert_int_equal(used(&fixture->gcra, keys[i], NOW), 0);
     for (unsigned turn = 0; turn < RING; turn++) {
-        stint_cancel(fixture->table, reserve(fixture, &fixture->fixed, "x", NOW), NOW, NULL);
+        stint_cancel(fixture->table, reserve(&fixture->fixed, "x", NOW), NOW, NULL);
         assert_int_equal(stint_reserve(fixture->table, items, RING, MINUTE, NOW, &ticket).outcome,
                          STINT_ALLOW);
         assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
         for (size_t i = 0; i < RING; i++)
-            assert_int_equal(used(fixture, &fixture->gcra, keys[i], NOW), 0);
+            assert_int_equal(used(&fixture->gcra, keys[i], NOW), 0);
     }
-    assert_int_equal(dropped(fixture), 0);
+    assert_int_equal(dropped(), 0);
 }
 
 /* A list's ticket that the ring closes counts as the one ticket that it was, and one that was
  * settled, or is over, does not count. */
-static void test_a_closed_list_ticket_counts_once(void **state)
+TEST(test_a_closed_list_ticket_counts_once)
 {
-    struct fixture *fixture = *state;
     const struct stint_item items[] = {item(&fixture->fixed, "a", 1), item(&fixture->fixed, "b", 1),
                                        item(&fixture->fixed, "c", 1),
                                        item(&fixture->fixed, "d", 1)};
     struct stint_ticket ticket;
     stint_reserve(fixture->table, items, RING, MINUTE, NOW, &ticket);
     for (size_t i = 0; i < RING; i++) {
-        struct stint_ticket single =
-            reserve(fixture, &fixture->fixed, (char[]){(char)('h' + i), '\0'}, NOW);
-        assert_int_equal(dropped(fixture), 1);
-        assert_gone(fixture, ticket, NOW);
+        struct stint_ticket single = reserve(&fixture->fixed, (char[]){(char)('h' + i), '\0'}, NOW);
+        assert_int_equal(dropped(), 1);
+        assert_gone(ticket, NOW);
         assert_int_equal(stint_settle(fixture->table, single, 0, NOW, NULL), 0);
     }
     for (int settled = 0; settled < 2; settled++) {
@@ -384,40 +365,38 @@ static void test_a_closed_list_ticket_counts_once(void **state)
         if (settled)
             assert_int_equal(stint_settle(fixture->table, ticket, 0, NOW, NULL), 0);
         stint_reserve(fixture->table, items, RING, 0, NOW, &ticket);
-        assert_int_equal(dropped(fixture), 1);
+        assert_int_equal(dropped(), 1);
     }
 }
 
-static struct stint_decision book(struct fixture *fixture, const struct stint_quota *quota,
-                                  uint64_t now_ns, struct stint_ticket *ticket)
+static struct stint_decision book(const struct stint_quota *quota, uint64_t now_ns,
+                                  struct stint_ticket *ticket)
 {
     const struct stint_item asked = item(quota, "job", 20);
     return stint_book(fixture->table, &asked, 1, DAY, now_ns, ticket);
 }
 
 /* A booked place can be cancelled until it starts, and is then free for the next who books. */
-static void test_a_booking_is_cancelled_until_it_starts(void **state)
+TEST(test_a_booking_is_cancelled_until_it_starts)
 {
-    struct fixture *fixture = *state;
     const struct stint_quota *quotas[] = {&fixture->gcra, &fixture->log};
     for (size_t q = 0; q < N(quotas); q++) {
         const uint64_t now_ns = NOW + q * 10 * DAY, wait_ns = 20 * 60 * MINUTE;
         struct stint_ticket now, later, again;
-        assert_int_equal(book(fixture, quotas[q], now_ns, &now).retry_after_ns, 0);
-        assert_gone(fixture, now, now_ns); /* it has started */
-        assert_int_equal(book(fixture, quotas[q], now_ns, &later).retry_after_ns, wait_ns);
-        assert_gone(fixture, later, now_ns + wait_ns);
+        assert_int_equal(book(quotas[q], now_ns, &now).retry_after_ns, 0);
+        assert_gone(now, now_ns); /* it has started */
+        assert_int_equal(book(quotas[q], now_ns, &later).retry_after_ns, wait_ns);
+        assert_gone(later, now_ns + wait_ns);
         assert_int_equal(stint_cancel(fixture->table, later, now_ns, NULL), 0);
-        assert_gone(fixture, later, now_ns);
-        assert_int_equal(book(fixture, quotas[q], now_ns, &again).retry_after_ns, wait_ns);
+        assert_gone(later, now_ns);
+        assert_int_equal(book(quotas[q], now_ns, &again).retry_after_ns, wait_ns);
         assert_int_equal(stint_cancel(fixture->table, again, now_ns + wait_ns - 1, NULL), 0);
     }
 }
 
 /* Too long a wait is refused for all of a list: no ticket, and no place kept in the others. */
-static void test_a_refused_booking_keeps_no_place(void **state)
+TEST(test_a_refused_booking_keeps_no_place)
 {
-    struct fixture *fixture = *state;
     struct stint_quota slower = quota_of("gcra 20/40h");
     const struct stint_item items[] = {item(&fixture->gcra, "job", 20), item(&slower, "job", 20)};
     struct stint_ticket ticket;
@@ -434,30 +413,28 @@ static void test_a_refused_booking_keeps_no_place(void **state)
     assert_int_equal(stint_book(fixture->table, never, 1, DAY, NOW, &ticket).outcome, STINT_NEVER);
     assert_int_equal(stint_book(fixture->table, never + 1, 2, DAY, NOW, &ticket).outcome,
                      STINT_NEVER);
-    assert_int_equal(used(fixture, &fixture->gcra, "k", NOW), 0);
+    assert_int_equal(used(&fixture->gcra, "k", NOW), 0);
 }
 
 /* The ticket of a hold lives as long as its lease, and then its places are free; until then
  * cancelling frees them, once. */
-static void test_a_hold_lives_by_its_lease(void **state)
+TEST(test_a_hold_lives_by_its_lease)
 {
-    struct fixture *fixture = *state;
     const struct stint_item asked = item(&fixture->places, "k", 5);
     struct stint_ticket ticket;
     stint_reserve(fixture->table, &asked, 1, 0, NOW, &ticket);
-    assert_int_equal(used(fixture, &fixture->places, "k", NOW + MINUTE - 1), 5);
-    assert_gone(fixture, ticket, NOW + MINUTE);
-    assert_int_equal(used(fixture, &fixture->places, "k", NOW + MINUTE), 0);
+    assert_int_equal(used(&fixture->places, "k", NOW + MINUTE - 1), 5);
+    assert_gone(ticket, NOW + MINUTE);
+    assert_int_equal(used(&fixture->places, "k", NOW + MINUTE), 0);
     stint_reserve(fixture->table, &asked, 1, 0, NOW + MINUTE, &ticket);
     assert_int_equal(stint_cancel(fixture->table, ticket, NOW + 2 * MINUTE - 1, NULL), 0);
-    assert_int_equal(used(fixture, &fixture->places, "k", NOW + 2 * MINUTE - 1), 0);
-    assert_gone(fixture, ticket, NOW + 2 * MINUTE - 1);
+    assert_int_equal(used(&fixture->places, "k", NOW + 2 * MINUTE - 1), 0);
+    assert_gone(ticket, NOW + 2 * MINUTE - 1);
 }
 
 /* A ticket that outlives the lease, or whose key was reset, has nothing to give back. */
-static void test_a_ticket_whose_places_are_free_is_gone(void **state)
+TEST(test_a_ticket_whose_places_are_free_is_gone)
 {
-    struct fixture *fixture = *state;
     const struct stint_item asked = item(&fixture->places, "k", 5);
     const struct stint_item mixed[] = {asked, item(&fixture->gcra, "k", 5)};
     struct stint_decision decision;
@@ -469,7 +446,7 @@ static void test_a_ticket_whose_places_are_free_is_gone(void **state)
         assert_int_equal(verb == 0 ? stint_cancel(fixture->table, ticket, now_ns + MINUTE, NULL)
                                    : stint_settle(fixture->table, ticket, 0, now_ns + MINUTE, NULL),
                          STINT_E_GONE);
-        assert_gone(fixture, ticket, now_ns + MINUTE);
+        assert_gone(ticket, now_ns + MINUTE);
         stint_reserve(fixture->table, &asked, 1, 10 * MINUTE, now_ns + MINUTE, &ticket);
         stint_reset(fixture->table, &fixture->places, "k", 1, now_ns + MINUTE);
         assert_int_equal(stint_cancel(fixture->table, ticket, now_ns + MINUTE, NULL), STINT_E_GONE);
@@ -481,11 +458,10 @@ static void test_a_ticket_whose_places_are_free_is_gone(void **state)
 }
 
 /* Renewing moves the end of a hold, again and again; a renewed ticket is as good as it was. */
-static void test_renewing_moves_the_end_of_a_hold(void **state)
+TEST(test_renewing_moves_the_end_of_a_hold)
 {
-    struct fixture *fixture = *state;
     const struct stint_item asked = item(&fixture->places, "k", 5);
-    struct stint_ticket ticket, plain = reserve(fixture, &fixture->fixed, "k", NOW);
+    struct stint_ticket ticket, plain = reserve(&fixture->fixed, "k", NOW);
     assert_int_equal(stint_renew(fixture->table, plain, NOW), STINT_E_MISMATCH);
     assert_int_equal(stint_cancel(fixture->table, plain, NOW, NULL), 0);
     for (uint64_t times = 1; times < 4; times++) {
@@ -496,22 +472,21 @@ static void test_renewing_moves_the_end_of_a_hold(void **state)
             assert_int_equal(stint_renew(fixture->table, ticket, now_ns), 0);
         }
         now_ns += MINUTE - 1;
-        assert_int_equal(used(fixture, &fixture->places, "k", now_ns), 5);
+        assert_int_equal(used(&fixture->places, "k", now_ns), 5);
         if (times == 1) {
-            assert_gone(fixture, ticket, now_ns + 1);
+            assert_gone(ticket, now_ns + 1);
         } else {
             assert_int_equal(stint_cancel(fixture->table, ticket, now_ns, NULL), 0);
-            assert_gone(fixture, ticket, now_ns);
+            assert_gone(ticket, now_ns);
         }
-        assert_int_equal(used(fixture, &fixture->places, "k", now_ns + (times == 1)), 0);
+        assert_int_equal(used(&fixture->places, "k", now_ns + (times == 1)), 0);
     }
 }
 
 /* A list that holds places has one end, that of the longest lease or the lifetime that was given,
  * wherever in the list the places stand. */
-static void test_a_list_with_a_hold_has_one_end(void **state)
+TEST(test_a_list_with_a_hold_has_one_end)
 {
-    struct fixture *fixture = *state;
     struct stint_quota longer = quota_of("concurrency 20 lease=2m");
     const struct stint_item items[] = {item(&fixture->places, "k", 5),
                                        item(&fixture->fixed, "k", 5), item(&longer, "k", 5)};
@@ -524,10 +499,10 @@ static void test_a_list_with_a_hold_has_one_end(void **state)
             for (size_t i = 0; i < 3; i++)
                 turned[i] = items[(first + i) % 3];
             stint_reserve(fixture->table, turned, 3, given ? life_ns : 0, now_ns, &ticket);
-            assert_gone(fixture, ticket, now_ns + life_ns);
+            assert_gone(ticket, now_ns + life_ns);
             assert_int_equal(stint_cancel(fixture->table, ticket, now_ns + life_ns - 1, NULL), 0);
-            assert_int_equal(used(fixture, &longer, "k", now_ns + life_ns - 1), 0);
-            assert_int_equal(used(fixture, &fixture->fixed, "k", now_ns + life_ns - 1), 0);
+            assert_int_equal(used(&longer, "k", now_ns + life_ns - 1), 0);
+            assert_int_equal(used(&fixture->fixed, "k", now_ns + life_ns - 1), 0);
         }
     }
 }
@@ -555,9 +530,8 @@ static void *race(void *arg)
 }
 
 /* Of two who cancel one ticket at once, one does. */
-static void test_one_of_two_gets_a_ticket(void **state)
+TEST(test_one_of_two_gets_a_ticket)
 {
-    struct fixture *fixture = *state;
     const struct stint_item asked = item(&fixture->fixed, "key", 0);
     struct stint_ticket tickets[RACED];
     struct racer racers[2];
@@ -581,34 +555,4 @@ static void test_one_of_two_gets_a_ticket(void **state)
         pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&start);
     assert_int_equal(racers[0].won + racers[1].won, ROUNDS * RACED);
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_a_ticket_is_good_once),
-        STORY(test_settling_corrects_the_estimate),
-        STORY(test_a_charge_above_the_limit_is_all_that_is_used),
-        STORY(test_a_ticket_ends_at_its_deadline),
-        STORY(test_a_refused_reservation_gives_no_ticket),
-        STORY(test_a_full_ring_closes_the_oldest),
-        STORY(test_the_nonce_protects_a_slot_used_again),
-        STORY(test_a_ticket_that_never_was_is_gone),
-        STORY(test_a_damaged_record_is_gone),
-        STORY(test_tickets_outlive_a_reopening),
-        STORY(test_one_ticket_settles_a_list),
-        STORY(test_a_list_ticket_is_whole_or_gone),
-        STORY(test_a_list_ticket_fits_the_ring_or_is_refused),
-        STORY(test_a_closed_list_ticket_counts_once),
-        STORY(test_a_booking_is_cancelled_until_it_starts),
-        STORY(test_a_refused_booking_keeps_no_place),
-        STORY(test_a_hold_lives_by_its_lease),
-        STORY(test_a_ticket_whose_places_are_free_is_gone),
-        STORY(test_renewing_moves_the_end_of_a_hold),
-        STORY(test_a_list_with_a_hold_has_one_end),
-        STORY(test_one_of_two_gets_a_ticket),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define MOST 16
 
@@ -39,9 +37,8 @@ static void assert_key(const struct stint_top_key *key, const char *text, double
     assert_near(key->denied, denied);
 }
 
-static void test_a_score_halves_with_any_half_life(void **state)
+TEST(test_a_score_halves_with_any_half_life)
 {
-    (void)state;
     static const uint64_t half_lives[] = {S, 10 * S + 1, 60 * S, 60 * MINUTE, DAY, 365 * DAY};
     for (size_t i = 0; i < sizeof(half_lives) / sizeof(half_lives[0]); i++) {
         uint64_t half_life_ns = half_lives[i];
@@ -62,9 +59,8 @@ static void test_a_score_halves_with_any_half_life(void **state)
     }
 }
 
-static void test_lists_are_added_up(void **state)
+TEST(test_lists_are_added_up)
 {
-    (void)state;
     struct stint_top *tops[] = {list_of(64, 0), list_of(8, 0), list_of(0, 60 * MINUTE)};
     for (uint32_t i = 0; i < 3; i++)
         note(tops[i], "shared", i + 1, i == 2, S + i);
@@ -82,9 +78,8 @@ static void test_lists_are_added_up(void **state)
         stint_top_close(tops[i]);
 }
 
-static void test_keys_are_any_bytes_and_told_apart_by_all(void **state)
+TEST(test_keys_are_any_bytes_and_told_apart_by_all)
 {
-    (void)state;
     static char long_keys[2][STINT_KEY_MAX];
     struct stint_top *top = list_of(64, 0);
     memset(long_keys, 'x', sizeof(long_keys));
@@ -103,9 +98,8 @@ static void test_keys_are_any_bytes_and_told_apart_by_all(void **state)
 }
 
 /* What a score has too much is bounded by over_by, with 8 places for 1,000 keys. */
-static void test_a_score_is_never_too_low_and_over_by_bounds_it(void **state)
+TEST(test_a_score_is_never_too_low_and_over_by_bounds_it)
 {
-    (void)state;
     struct stint_top *top = list_of(8, 0);
     double used[1000] = {0}, sum = 0;
     uint64_t seed = 5;
@@ -129,9 +123,8 @@ static void test_a_score_is_never_too_low_and_over_by_bounds_it(void **state)
     stint_top_close(top);
 }
 
-static void test_what_is_out_of_range_is_refused(void **state)
+TEST(test_what_is_out_of_range_is_refused)
 {
-    (void)state;
     static const struct stint_top_options refused[] = {
         {.keys = STINT_TOP_KEYS_MAX + 1},
         {.half_life_ns = STINT_TOP_HALF_LIFE_MIN_NS - 1},
@@ -174,9 +167,8 @@ static double units_of_all(struct stint_top *tops[2], struct stint_top_key some[
 }
 
 /* Two threads note, each in its own list; a third reads. */
-static void test_lists_are_read_while_they_are_noted_in(void **state)
+TEST(test_lists_are_read_while_they_are_noted_in)
 {
-    (void)state;
     struct stint_top *tops[] = {list_of(1024, 0), list_of(1024, 0)};
     struct stint_top_key some[300];
     pthread_t threads[2];
@@ -194,17 +186,4 @@ static void test_lists_are_read_while_they_are_noted_in(void **state)
     assert_float_equal(units_of_all(tops, some), sum + 256, 0.5);
     for (int i = 0; i < 2; i++)
         stint_top_close(tops[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_score_halves_with_any_half_life),
-        cmocka_unit_test(test_lists_are_added_up),
-        cmocka_unit_test(test_keys_are_any_bytes_and_told_apart_by_all),
-        cmocka_unit_test(test_a_score_is_never_too_low_and_over_by_bounds_it),
-        cmocka_unit_test(test_what_is_out_of_range_is_refused),
-        cmocka_unit_test(test_lists_are_read_while_they_are_noted_in),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,12 +15,16 @@ static struct stint_table *small_table(void)
     return table;
 }
 
+SETUP
+{
+    alarm(60); /* a loop without end is what this is about */
+}
+
 /* Two new keys, and a place for one of them. */
-static void test_two_keys_for_the_last_place(void **unused)
+TEST(test_two_keys_for_the_last_place)
 {
     struct stint_quota quota = quota_of("window 5/1m");
     struct stint_table *table = small_table();
-    (void)unused;
     for (char key = 'a'; key < 'a' + PLACES - 1; key++)
         assert_int_equal(stint_take(table, &quota, &key, 1, 1, S).stored, 1);
     struct stint_item items[] = {{&quota, "x", 1, 3}, {&quota, "y", 1, 3}};
@@ -37,26 +41,15 @@ static void test_two_keys_for_the_last_place(void **unused)
 }
 
 /* One rule in two forms: both quotas are charged to one state, which each sees as its own. */
-static void test_two_quotas_on_one_state(void **unused)
+TEST(test_two_quotas_on_one_state)
 {
     struct stint_quota narrow = quota_of("window 9/1m"), wide = quota_of("window 10/1m");
     narrow.rule = wide.rule = 77;
     struct stint_table *table = small_table();
     struct stint_item items[] = {{&narrow, "k", 1, 9}, {&wide, "k", 1, 9}};
-    (void)unused;
     struct stint_decision decision = stint_take_upto(table, items, 2, S);
     assert_int_equal(decision.outcome, STINT_ALLOW);
     assert_true(decision.granted >= 4 && decision.granted <= 5);
     assert_int_equal(stint_peek(table, &items[1], 1, S).remaining, 10 - 2 * decision.granted);
     stint_table_close(table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_keys_for_the_last_place),
-        cmocka_unit_test(test_two_quotas_on_one_state),
-    };
-    alarm(60); /* a loop without end is what this is about */
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* How many may come: in all, and of one address. */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "net/listen/connection_limiter.h"
 
 #include "net/listen/endpoint.h"
-
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 static enum connection_limiter_answer enter(struct connection_limiter *connection_limiter,
                                             const char *place, struct connection_slot **slot)
@@ -22,9 +16,8 @@ static enum connection_limiter_answer enter(struct connection_limiter *connectio
                                     slot);
 }
 
-static void test_in_all(void **state)
+TEST(test_in_all)
 {
-    (void)state;
     struct connection_limiter *connection_limiter =
         connection_limiter_new(&(struct connection_limits){.connections = 3});
     struct connection_slot *seats[4];
@@ -41,9 +34,8 @@ static void test_in_all(void **state)
     connection_limiter_free(connection_limiter);
 }
 
-static void test_of_one_address_whatever_its_port_and_form(void **state)
+TEST(test_of_one_address_whatever_its_port_and_form)
 {
-    (void)state;
     struct connection_limiter *connection_limiter =
         connection_limiter_new(&(struct connection_limits){.connections = 100, .per_address = 2});
     struct connection_slot *seats[8];
@@ -66,9 +58,8 @@ static void test_of_one_address_whatever_its_port_and_form(void **state)
     connection_limiter_free(connection_limiter);
 }
 
-static void test_unix_sockets_have_no_address(void **state)
+TEST(test_unix_sockets_have_no_address)
 {
-    (void)state;
     struct connection_limiter *connection_limiter =
         connection_limiter_new(&(struct connection_limits){.connections = 100, .per_address = 1});
     struct connection_slot *seats[50];
@@ -79,9 +70,8 @@ static void test_unix_sockets_have_no_address(void **state)
     connection_limiter_free(connection_limiter);
 }
 
-static void test_many_addresses(void **state)
+TEST(test_many_addresses)
 {
-    (void)state;
     enum { MANY = 20000 };
     static struct connection_slot *seats[MANY];
     struct connection_limiter *connection_limiter =
@@ -98,15 +88,4 @@ static void test_many_addresses(void **state)
             connection_limiter_leave(connection_limiter, seats[i]);
     }
     connection_limiter_free(connection_limiter);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_all),
-        cmocka_unit_test(test_of_one_address_whatever_its_port_and_form),
-        cmocka_unit_test(test_unix_sockets_have_no_address),
-        cmocka_unit_test(test_many_addresses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

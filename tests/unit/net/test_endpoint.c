@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Places to listen, from text and back; and which of them other machines reach. */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "net/listen/endpoint.h"
-
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 static const struct sockaddr *address_of(const struct endpoint *endpoint)
 {
     return (const struct sockaddr *)&endpoint->address;
 }
 
-static void test_places_read_back(void **state)
+TEST(test_places_read_back)
 {
-    (void)state;
     static const struct {
         const char *text, *back;
         bool is_local;
@@ -43,9 +36,8 @@ static void test_places_read_back(void **state)
     }
 }
 
-static void test_modes_are_octal(void **state)
+TEST(test_modes_are_octal)
 {
-    (void)state;
     struct endpoint endpoint;
     assert_int_equal(endpoint_parse(&endpoint, "unix:/s,mode=0606", NULL), 0);
     assert_int_equal(endpoint.mode, 0606);
@@ -53,17 +45,15 @@ static void test_modes_are_octal(void **state)
     assert_int_equal(endpoint.mode, ENDPOINT_MODE_DEFAULT);
 }
 
-static void test_off_is_no_place(void **state)
+TEST(test_off_is_no_place)
 {
-    (void)state;
     struct endpoint endpoint;
     assert_int_equal(endpoint_parse(&endpoint, "off", NULL), 0);
     assert_true(endpoint_is_off(&endpoint));
 }
 
-static void test_a_path_as_long_as_a_socket_may_have(void **state)
+TEST(test_a_path_as_long_as_a_socket_may_have)
 {
-    (void)state;
     struct endpoint endpoint;
     struct sockaddr_un local;
     char text[sizeof(local.sun_path) + 8];
@@ -76,9 +66,8 @@ static void test_a_path_as_long_as_a_socket_may_have(void **state)
     assert_int_equal(endpoint_parse(&endpoint, text, NULL), STINT_E_RANGE);
 }
 
-static void test_what_is_no_place_is_refused_with_its_text(void **state)
+TEST(test_what_is_no_place_is_refused_with_its_text)
 {
-    (void)state;
     static const char *const texts[] = {
         "",
         "7379",
@@ -112,16 +101,4 @@ static void test_what_is_no_place_is_refused_with_its_text(void **state)
         assert_int_equal(endpoint_parse(&endpoint, texts[i], &error), STINT_E_SYNTAX);
         assert_non_null(strstr(error.message, texts[i]));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places_read_back),
-        cmocka_unit_test(test_modes_are_octal),
-        cmocka_unit_test(test_off_is_no_place),
-        cmocka_unit_test(test_a_path_as_long_as_a_socket_may_have),
-        cmocka_unit_test(test_what_is_no_place_is_refused_with_its_text),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

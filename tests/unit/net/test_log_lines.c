@@ -4,20 +4,14 @@
  * the log has a clock of its own, since every line tells the time.
  */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "net/log/log.h"
 
 #include <fcntl.h>
 #include <jansson.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 struct written {
     struct log *log;
@@ -52,9 +46,8 @@ static size_t count(const char *text, const char *part)
     return n;
 }
 
-static void test_a_line_of_text(void **state)
+TEST(test_a_line_of_text)
 {
-    (void)state;
     struct written written;
     open_log(&written, LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
     log_line(written.log, LOG_LISTENS, LOG_TEXT("frontend", "resp"), LOG_NUMBER("port", 7379));
@@ -63,9 +56,8 @@ static void test_a_line_of_text(void **state)
                         " info listens: listening frontend=resp port=7379\n");
 }
 
-static void test_fields_cannot_forge_lines(void **state)
+TEST(test_fields_cannot_forge_lines)
 {
-    (void)state;
     static const char hostile[] = "a\nb=\"c\" \\ \x1b[31m\x7f";
     struct written written;
     open_log(&written, LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
@@ -83,9 +75,8 @@ static void test_fields_cannot_forge_lines(void **state)
     json_decref(line);
 }
 
-static void test_lesser_levels_are_left_out(void **state)
+TEST(test_lesser_levels_are_left_out)
 {
-    (void)state;
     struct written written;
     open_log(&written, LOG_FORMAT_TEXT, LOG_LEVEL_ERROR);
     log_line(written.log, LOG_REFUSED, LOG_TEXT("reason", "warned"));
@@ -95,9 +86,8 @@ static void test_lesser_levels_are_left_out(void **state)
     assert_non_null(strstr(text, "failed"));
 }
 
-static void test_what_comes_too_often_is_held_back_and_counted(void **state)
+TEST(test_what_comes_too_often_is_held_back_and_counted)
 {
-    (void)state;
     struct written written;
     open_log(&written, LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
     for (int i = 0; i < 500; i++)
@@ -114,9 +104,8 @@ static void test_what_comes_too_often_is_held_back_and_counted(void **state)
     assert_non_null(strstr(text, told));
 }
 
-static void test_a_field_that_does_not_fit_is_left_out_whole(void **state)
+TEST(test_a_field_that_does_not_fit_is_left_out_whole)
 {
-    (void)state;
     static char longest[8192];
     memset(longest, 'x', sizeof(longest) - 1);
     struct written written;
@@ -180,34 +169,18 @@ static void assert_nobody_waits(int fds[2])
     assert_null(strstr(rest, "xx20")); /* no line stands within another */
 }
 
-static void test_a_pipe_that_nobody_reads(void **state)
+TEST(test_a_pipe_that_nobody_reads)
 {
-    (void)state;
     int fds[2];
     assert_int_equal(pipe(fds), 0);
     assert_true(fcntl(fds[1], F_SETPIPE_SZ, 8192) >= 8192);
     assert_nobody_waits(fds);
 }
 
-static void test_a_socket_that_nobody_reads(void **state)
+TEST(test_a_socket_that_nobody_reads)
 {
-    (void)state;
     int fds[2], size = 8192;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
     assert_nobody_waits(fds);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_line_of_text),
-        cmocka_unit_test(test_fields_cannot_forge_lines),
-        cmocka_unit_test(test_lesser_levels_are_left_out),
-        cmocka_unit_test(test_what_comes_too_often_is_held_back_and_counted),
-        cmocka_unit_test(test_a_pipe_that_nobody_reads),
-        cmocka_unit_test(test_a_socket_that_nobody_reads),
-        cmocka_unit_test(test_a_field_that_does_not_fit_is_left_out_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
  * the signal that ended it, is what is asserted.
  */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "net/process/sandbox.h"
 #include "net/process/user.h"
 
@@ -13,13 +15,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <pwd.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -30,8 +26,6 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define NOT_ENTERED 250
 #define DIED 1000 /* and the number of the signal */
@@ -122,9 +116,8 @@ static int become_root(void)
     return setuid(0);
 }
 
-static void test_what_only_strangers_call_ends_the_process(void **state)
+TEST(test_what_only_strangers_call_ends_the_process)
 {
-    (void)state;
     skip_with_sanitizers();
     int (*const attempts[])(void) = {
         start_a_program,
@@ -193,9 +186,8 @@ static int make_a_file(void)
     return open("/tmp/stint-sandbox-test", O_RDWR | O_CREAT, 0600);
 }
 
-static void test_what_a_library_may_try_fails(void **state)
+TEST(test_what_a_library_may_try_fails)
 {
-    (void)state;
     skip_with_sanitizers();
     int (*const attempts[])(void) = {
         make_a_raw_socket, make_an_internet_socket, call_out,     listen_elsewhere, map_code,
@@ -239,9 +231,8 @@ static int enter_both_with_stores(void)
     return code != 0 ? code : sandbox_calls(true, &error);
 }
 
-static void test_a_server_with_stores_may_call_out(void **state)
+TEST(test_a_server_with_stores_may_call_out)
 {
-    (void)state;
     skip_with_sanitizers();
     assert_int_equal(outcome(enter_calls_with_stores, call_a_store), ECONNREFUSED);
     assert_int_equal(outcome(enter_both_with_stores, look_up_a_name), 0);
@@ -255,9 +246,8 @@ static int call_what_no_list_knows(void)
     return (int)syscall(SYS_memfd_create, "code", 0);
 }
 
-static void test_a_call_that_no_list_knows_is_not_there(void **state)
+TEST(test_a_call_that_no_list_knows_is_not_there)
 {
-    (void)state;
     skip_with_sanitizers();
     assert_int_equal(outcome(enter_calls, call_what_no_list_knows), ENOSYS);
 }
@@ -282,9 +272,8 @@ static int do_what_serving_needs(void)
     return is_well ? 0 : -1;
 }
 
-static void test_what_serving_needs_goes_on(void **state)
+TEST(test_what_serving_needs_goes_on)
 {
-    (void)state;
     skip_with_sanitizers();
     assert_int_equal(outcome(enter_calls, do_what_serving_needs), 0);
 }
@@ -316,9 +305,8 @@ static int let_the_thread_start_a_program(void)
             return -1;
 }
 
-static void test_threads_that_were_there_before_are_in_it(void **state)
+TEST(test_threads_that_were_there_before_are_in_it)
 {
-    (void)state;
     skip_with_sanitizers();
     assert_int_equal(outcome(begin_a_thread_and_enter, let_the_thread_start_a_program),
                      DIED + SIGSYS);
@@ -344,9 +332,8 @@ static void put(const char *name)
 }
 
 /* rules/current is a link to rules/v1, as one swaps whole folders; linked/a.yaml lies elsewhere. */
-static int set_up_files(void **state)
+SETUP
 {
-    (void)state;
     strcpy(root, "/tmp/stint-sandbox-XXXXXX");
     assert_non_null(mkdtemp(root));
     const char *const folders[] = {"rules",     "rules/v1", "rules/v2", "linked",
@@ -359,15 +346,13 @@ static int set_up_files(void **state)
     put("secret/key");
     assert_int_equal(symlink("v1", at("rules/current")), 0);
     assert_int_equal(symlink("../elsewhere/a.yaml", at("linked/a.yaml")), 0);
-    return 0;
 }
 
-static int tear_down_files(void **state)
+TEARDOWN
 {
-    (void)state;
     char command[96];
     snprintf(command, sizeof(command), "rm -rf %s", root);
-    return system(command);
+    assert_int_equal(system(command), 0);
 }
 
 static int enter_files(void)
@@ -450,9 +435,8 @@ static int remove_rules(void)
     return unlink(at("rules/v1/a.yaml"));
 }
 
-static void test_files(void **state)
+TEST(test_files)
 {
-    (void)state;
     skip_with_sanitizers();
     if (outcome(enter_files, read_rules) == NOT_ENTERED) {
         struct stint_error error;
@@ -504,9 +488,8 @@ static int read_shadow(void)
     return open("/etc/shadow", O_RDONLY | O_CLOEXEC);
 }
 
-static void test_root_becomes_somebody_else(void **state)
+TEST(test_root_becomes_somebody_else)
 {
-    (void)state;
     if (geteuid() != 0) {
         print_message("only root can become somebody else\n");
         skip();
@@ -518,28 +501,11 @@ static void test_root_becomes_somebody_else(void **state)
     assert_int_equal(outcome(become_nobody_for_good, become_root), EPERM);
 }
 
-static void test_users_that_cannot_be_meant_are_refused(void **state)
+TEST(test_users_that_cannot_be_meant_are_refused)
 {
-    (void)state;
     struct stint_error error;
     assert_int_equal(user_become("no such user", &error), STINT_E_MISMATCH);
     assert_string_equal(error.message, "user: there is no 'no such user' here");
     assert_int_equal(user_become("root", &error), STINT_E_MISMATCH);
     assert_string_equal(error.message, "user: expected a user other than root, not 'root'");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_only_strangers_call_ends_the_process),
-        cmocka_unit_test(test_what_a_library_may_try_fails),
-        cmocka_unit_test(test_a_server_with_stores_may_call_out),
-        cmocka_unit_test(test_a_call_that_no_list_knows_is_not_there),
-        cmocka_unit_test(test_what_serving_needs_goes_on),
-        cmocka_unit_test(test_threads_that_were_there_before_are_in_it),
-        cmocka_unit_test_setup_teardown(test_files, set_up_files, tear_down_files),
-        cmocka_unit_test(test_root_becomes_somebody_else),
-        cmocka_unit_test(test_users_that_cannot_be_meant_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What is due comes out in the order of time, however it was moved about before. */
+#include "unit/test.h"
+
 #include "net/timer_queue.h"
-
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 #define MANY 1000
 
@@ -31,9 +25,8 @@ static void check_order(struct timer_queue *timer_queue, size_t expected)
     assert_int_equal(expected, 0);
 }
 
-static void test_the_earliest_comes_first(void **state)
+TEST(test_the_earliest_comes_first)
 {
-    (void)state;
     static struct timer all[MANY];
     struct timer_queue timer_queue = {0};
     uint64_t seed = 7;
@@ -45,9 +38,8 @@ static void test_the_earliest_comes_first(void **state)
     timer_queue_deinit(&timer_queue);
 }
 
-static void test_moving_and_taking_out_keep_the_order(void **state)
+TEST(test_moving_and_taking_out_keep_the_order)
 {
-    (void)state;
     static struct timer all[MANY];
     struct timer_queue timer_queue = {0};
     uint64_t seed = 11;
@@ -66,22 +58,11 @@ static void test_moving_and_taking_out_keep_the_order(void **state)
     timer_queue_deinit(&timer_queue);
 }
 
-static void test_taking_out_what_is_not_inside_is_nothing(void **state)
+TEST(test_taking_out_what_is_not_inside_is_nothing)
 {
-    (void)state;
     struct timer_queue timer_queue = {0};
     struct timer timer = {0};
     timer_queue_set(&timer_queue, &timer, STINT_NEVER_NS);
     assert_null(timer_queue_first(&timer_queue));
     timer_queue_deinit(&timer_queue);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_earliest_comes_first),
-        cmocka_unit_test(test_moving_and_taking_out_keep_the_order),
-        cmocka_unit_test(test_taking_out_what_is_not_inside_is_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

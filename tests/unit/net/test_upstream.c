@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* The socket of a store in TLS whose other end takes nothing for a while. */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "base/ns.h"
 #include "net/upstream/upstream.h"
 
 #include <gnutls/x509.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define MUCH (1u << 20) /* more than a socket takes that nobody reads */
 
@@ -192,11 +188,11 @@ static void turn(int times)
         uv_run(&loop, UV_RUN_NOWAIT);
 }
 
-static int set_up(void **state)
+static struct upstream_tls *tls;
+
+SETUP
 {
-    (void)state;
     struct stint_error error;
-    struct upstream_tls *tls;
     talk = (struct talk){.link.ops = &talk_ops};
     store.heard = malloc(2 * MUCH);
     store.n_heard = 0;
@@ -205,7 +201,6 @@ static int set_up(void **state)
     uv_loop_init(&loop);
     assert_int_equal(
         upstream_tls_load(&tls, &(struct upstream_tls_paths){.believes_all = true}, &error), 0);
-    *state = tls;
     upstream = upstream_new(&(struct upstream_options){
         .loop = &loop, .path = store.path, .tls = tls, .link = &talk.link});
     assert_non_null(upstream);
@@ -217,15 +212,14 @@ static int set_up(void **state)
     }
     assert_true(talk.is_ready);
     assert_int_equal(gnutls_handshake(store.session), 0);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
     upstream_close(upstream);
     uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
-    upstream_tls_free(*state);
+    upstream_tls_free(tls);
     gnutls_deinit(store.session);
     gnutls_certificate_free_credentials(store.credentials);
     close(store.fd);
@@ -233,7 +227,6 @@ static int tear_down(void **state)
     unlink(store.path);
     rmdir(store.folder);
     free(store.heard);
-    return 0;
 }
 
 /* ---- Tests ----------------------------------------------------------------------------------- */
@@ -247,9 +240,8 @@ static void say(const uint8_t *bytes, size_t len)
 }
 
 /* Commands that are late before they were sent are taken back: what was told as sent is not. */
-static void what_tls_has_taken_counts_as_sent(void **state)
+TEST(what_tls_has_taken_counts_as_sent)
 {
-    (void)state;
     uint8_t *much = malloc(MUCH);
     assert_non_null(much);
     for (size_t i = 0; i < MUCH; i++)
@@ -270,9 +262,8 @@ static void what_tls_has_taken_counts_as_sent(void **state)
     free(much);
 }
 
-static void much_is_sent_whole_to_a_slow_reader(void **state)
+TEST(much_is_sent_whole_to_a_slow_reader)
 {
-    (void)state;
     uint8_t *much = malloc(MUCH);
     assert_non_null(much);
     for (size_t i = 0; i < MUCH; i++)
@@ -284,13 +275,4 @@ static void much_is_sent_whole_to_a_slow_reader(void **state)
     assert_memory_equal(store.heard, much, MUCH);
     assert_int_equal(talk.len, 0);
     free(much);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_tls_has_taken_counts_as_sent, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(much_is_sent_whole_to_a_slow_reader, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

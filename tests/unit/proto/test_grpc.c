@@ -5,8 +5,6 @@
 #include "base/ns.h"
 #include "proto/grpc/grpc.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <zlib.h>
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
@@ -15,11 +13,10 @@ static struct stint_error error;
 
 /* ---- Frames ---------------------------------------------------------------------------------- */
 
-static void test_a_frame_is_taken_when_it_is_whole(void **state)
+TEST(test_a_frame_is_taken_when_it_is_whole)
 {
     static const uint8_t bytes[] = {0, 0, 0, 0, 3, 'a', 'b', 'c', 1, 0, 0, 0, 0, 0};
     struct grpc_frame frame;
-    (void)state;
     for (size_t len = 0; len < 8; len++)
         assert_int_equal(grpc_frame_read(span_of(bytes, len), 3, &frame, &error), 0);
     assert_int_equal(grpc_frame_read(span_of(bytes, sizeof(bytes)), 3, &frame, &error), 8);
@@ -32,7 +29,7 @@ static void test_a_frame_is_taken_when_it_is_whole(void **state)
 }
 
 /* Before any of the message has come. */
-static void test_a_frame_too_long_is_refused_by_its_prefix(void **state)
+TEST(test_a_frame_too_long_is_refused_by_its_prefix)
 {
     static const struct {
         uint8_t prefix[GRPC_PREFIX];
@@ -46,7 +43,6 @@ static void test_a_frame_too_long_is_refused_by_its_prefix(void **state)
          "expected a message of at most 1048576 bytes, not 4294967295"},
     };
     struct grpc_frame frame;
-    (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         assert_int_equal(
             grpc_frame_read(span_of(rows[i].prefix, GRPC_PREFIX), rows[i].max, &frame, &error),
@@ -59,21 +55,19 @@ static void test_a_frame_too_long_is_refused_by_its_prefix(void **state)
         STINT_E_RANGE);
 }
 
-static void test_a_flag_that_is_none_is_refused_at_once(void **state)
+TEST(test_a_flag_that_is_none_is_refused_at_once)
 {
     struct grpc_frame frame;
-    (void)state;
     for (unsigned flag = 2; flag < 256; flag++) {
         uint8_t byte = (uint8_t)flag;
         assert_int_equal(grpc_frame_read(span_of(&byte, 1), 100, &frame, &error), STINT_E_SYNTAX);
     }
 }
 
-static void test_a_prefix_has_the_length_in_its_order(void **state)
+TEST(test_a_prefix_has_the_length_in_its_order)
 {
     static const uint8_t expected[] = {1, 0x12, 0x34, 0x56, 0x78};
     uint8_t prefix[GRPC_PREFIX];
-    (void)state;
     grpc_frame_write(prefix, true, 0x12345678);
     assert_memory_equal(prefix, expected, GRPC_PREFIX);
     grpc_frame_write(prefix, false, 0);
@@ -82,7 +76,7 @@ static void test_a_prefix_has_the_length_in_its_order(void **state)
 
 /* ---- Deadlines ------------------------------------------------------------------------------- */
 
-static void test_timeouts(void **state)
+TEST(test_timeouts)
 {
     static const struct {
         const char *text;
@@ -95,20 +89,18 @@ static void test_timeouts(void **state)
         {"99999999H", UINT64_MAX}, {"99999999M", 99999999 * NS_PER_MIN},
     };
     uint64_t ns;
-    (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         assert_true(grpc_timeout_read(span_of_text(rows[i].text), &ns));
         assert_true(ns == rows[i].ns);
     }
 }
 
-static void test_what_is_no_timeout(void **state)
+TEST(test_what_is_no_timeout)
 {
     static const char *const texts[] = {"",    "1",    "S",   "1s",         "1h",  "-1S",
                                         "+1S", "1.5S", " 1S", "100000000S", "1S ", "1SS",
                                         "1 S", "0x1S", "m",   "99999999"};
     uint64_t ns;
-    (void)state;
     for (size_t i = 0; i < N(texts); i++)
         if (grpc_timeout_read(span_of_text(texts[i]), &ns))
             fail_msg("\"%s\" is taken for %llu ns", texts[i], (unsigned long long)ns);
@@ -126,9 +118,8 @@ static void assert_message(const char *message, size_t len, size_t size, const c
     assert_true(text[written] == '#');
 }
 
-static void test_messages_are_percent_encoded(void **state)
+TEST(test_messages_are_percent_encoded)
 {
-    (void)state;
     assert_message("all is fine ~", 13, 60, "all is fine ~");
     assert_message("100 %", 5, 60, "100 %25");
     assert_message("a\r\nb\0c\x7f", 7, 60, "a%0D%0Ab%00c%7F");
@@ -137,15 +128,14 @@ static void test_messages_are_percent_encoded(void **state)
 }
 
 /* A part of %XX would be another text. */
-static void test_a_message_that_does_not_fit_is_cut(void **state)
+TEST(test_a_message_that_does_not_fit_is_cut)
 {
-    (void)state;
     assert_message("abc", 3, 2, "ab");
     assert_message("ab\n", 3, 4, "ab");
     assert_message("ab\n", 3, 5, "ab%0A");
 }
 
-static void test_statuses_have_names(void **state)
+TEST(test_statuses_have_names)
 {
     static const struct {
         int status;
@@ -165,12 +155,11 @@ static void test_statuses_have_names(void **state)
         {17, ""},
         {-1, ""},
     };
-    (void)state;
     for (size_t i = 0; i < N(rows); i++)
         assert_string_equal(grpc_status_name(rows[i].status), rows[i].name);
 }
 
-static void test_methods_are_paths(void **state)
+TEST(test_methods_are_paths)
 {
     static const struct {
         const char *path;
@@ -194,16 +183,14 @@ static void test_methods_are_paths(void **state)
         {"grpc.health.v1.Health/Check", GRPC_METHOD_NONE},
         {"/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", GRPC_METHOD_NONE},
     };
-    (void)state;
     for (size_t i = 0; i < N(rows); i++)
         assert_int_equal(grpc_method_of(span_of_text(rows[i].path)), rows[i].method);
 }
 
 /* ---- Compression ----------------------------------------------------------------------------- */
 
-static void test_encodings_have_names(void **state)
+TEST(test_encodings_have_names)
 {
-    (void)state;
     assert_int_equal(grpc_encoding_of(span_of_text("identity")), GRPC_IDENTITY);
     assert_int_equal(grpc_encoding_of(span_of_text("gzip")), GRPC_GZIP);
     assert_int_equal(grpc_encoding_of(span_of_text("deflate")), GRPC_ENCODING_UNKNOWN);
@@ -236,27 +223,23 @@ static size_t pack(uint8_t *packed, size_t size, const uint8_t *plain, size_t le
 
 static struct grpc_zip *zip;
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     zip = grpc_zip_new();
-    return zip == NULL;
+    assert_false(zip == NULL);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     grpc_zip_free(zip);
-    return 0;
 }
 
 enum { BIG = 1 << 20 };
 static uint8_t plain_bytes[BIG + 1], packed_bytes[BIG + 4096];
 
-static void test_gzip_goes_both_ways(void **state)
+TEST(test_gzip_goes_both_ways)
 {
     static const size_t lens[] = {0, 1, 5, 4095, 4096, 4097, 65536, 65537, BIG};
-    (void)state;
     for (size_t i = 0; i < BIG; i++)
         plain_bytes[i] = (uint8_t)(i * i >> 7);
     for (size_t round = 0; round < 2; round++) {
@@ -276,11 +259,10 @@ static void test_gzip_goes_both_ways(void **state)
     }
 }
 
-static void test_a_bomb_costs_no_more_than_it_may_hold(void **state)
+TEST(test_a_bomb_costs_no_more_than_it_may_hold)
 {
     static const size_t limits[] = {0, 1, 4095, 4096, 65536, BIG - 1};
     struct span plain;
-    (void)state;
     memset(plain_bytes, 0, sizeof(plain_bytes));
     size_t len = pack(packed_bytes, sizeof(packed_bytes), plain_bytes, BIG);
     assert_true(len < 2048);
@@ -296,10 +278,9 @@ static void test_a_bomb_costs_no_more_than_it_may_hold(void **state)
     assert_int_equal(plain.len, BIG);
 }
 
-static void test_what_is_no_gzip_is_refused(void **state)
+TEST(test_what_is_no_gzip_is_refused)
 {
     struct span plain;
-    (void)state;
     memset(plain_bytes, 'x', 1000);
     size_t len = pack(packed_bytes, sizeof(packed_bytes), plain_bytes, 1000);
     for (size_t cut = 0; cut < len; cut++) {
@@ -318,25 +299,4 @@ static void test_what_is_no_gzip_is_refused(void **state)
         STINT_E_SYNTAX); /* zlib's own form */
     packed_bytes[len - 5] ^= 1;
     assert_int_equal(grpc_zip_read(zip, span_of(packed_bytes, len), 1000, &plain, &error), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_frame_is_taken_when_it_is_whole),
-        cmocka_unit_test(test_a_frame_too_long_is_refused_by_its_prefix),
-        cmocka_unit_test(test_a_flag_that_is_none_is_refused_at_once),
-        cmocka_unit_test(test_a_prefix_has_the_length_in_its_order),
-        cmocka_unit_test(test_timeouts),
-        cmocka_unit_test(test_what_is_no_timeout),
-        cmocka_unit_test(test_messages_are_percent_encoded),
-        cmocka_unit_test(test_a_message_that_does_not_fit_is_cut),
-        cmocka_unit_test(test_statuses_have_names),
-        cmocka_unit_test(test_methods_are_paths),
-        cmocka_unit_test(test_encodings_have_names),
-        cmocka_unit_test(test_gzip_goes_both_ways),
-        cmocka_unit_test(test_a_bomb_costs_no_more_than_it_may_hold),
-        cmocka_unit_test(test_what_is_no_gzip_is_refused),
-    };
-    return cmocka_run_group_tests_name("grpc", tests, set_up, tear_down);
 }

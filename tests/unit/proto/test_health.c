@@ -15,19 +15,17 @@ static void assert_service(const void *bytes, size_t len, const char *expected)
     assert_memory_equal(service.ptr, expected, service.len);
 }
 
-static void test_a_request_names_a_service(void **state)
+TEST(test_a_request_names_a_service)
 {
-    (void)state;
     assert_service("", 0, "");
     assert_service("\x0a\x00", 2, "");
     assert_service("\x0a\x09ratelimit", 11, "ratelimit");
     assert_service("\x10\x07\x0a\x01x\x1a\x01y", 8, "x"); /* and fields that are unknown */
 }
 
-static void test_what_is_no_request_is_refused(void **state)
+TEST(test_what_is_no_request_is_refused)
 {
     static uint8_t long_one[HEALTH_REQUEST_MAX + 1];
-    (void)state;
     assert_int_equal(health_read(span_of("\x0a\x09rate", 6), name, &service, &error),
                      STINT_E_SYNTAX);
     assert_string_equal(error.message, "expected a HealthCheckRequest in protobuf");
@@ -35,13 +33,12 @@ static void test_what_is_no_request_is_refused(void **state)
                      STINT_E_RANGE);
 }
 
-static void test_services_that_have_a_health(void **state)
+TEST(test_services_that_have_a_health)
 {
     static const char *const known[] = {"", "ratelimit",
                                         "envoy.service.ratelimit.v3.RateLimitService",
                                         "kuadrant.service.ratelimit.v1.RateLimitService"};
     static const char *const unknown[] = {"x", "RateLimit", "grpc.health.v1.Health", "ratelimit "};
-    (void)state;
     for (size_t i = 0; i < N(known); i++)
         assert_true(health_knows(span_of_text(known[i])));
     for (size_t i = 0; i < N(unknown); i++)
@@ -49,11 +46,10 @@ static void test_services_that_have_a_health(void **state)
 }
 
 /* What is cut off it makes no name that is known. */
-static void test_a_name_of_any_length_is_read(void **state)
+TEST(test_a_name_of_any_length_is_read)
 {
     struct wire wire = {.len = 0};
     char text[1000];
-    (void)state;
     memset(text, 'x', sizeof(text));
     wire_span(&wire, 1, span_of(text, sizeof(text)));
     assert_int_equal(health_read(wired(&wire), name, &service, &error), 0);
@@ -65,10 +61,9 @@ static void test_a_name_of_any_length_is_read(void **state)
     assert_false(health_knows(service));
 }
 
-static void test_an_answer_is_a_number(void **state)
+TEST(test_an_answer_is_a_number)
 {
     uint8_t bytes[HEALTH_MESSAGE_MAX];
-    (void)state;
     assert_int_equal(health_write(bytes, HEALTH_SERVING), 2);
     assert_memory_equal(bytes, "\x08\x01", 2);
     assert_int_equal(health_write(bytes, HEALTH_NOT_SERVING), 2);
@@ -78,10 +73,9 @@ static void test_an_answer_is_a_number(void **state)
     assert_int_equal(health_write(bytes, HEALTH_UNKNOWN), 0);
 }
 
-static void test_a_list_has_every_service(void **state)
+TEST(test_a_list_has_every_service)
 {
     uint8_t bytes[HEALTH_MESSAGE_MAX];
-    (void)state;
     struct span list = span_of(bytes, health_write_list(bytes, HEALTH_NOT_SERVING));
     assert_int_equal(wire_count(list, 1), 4);
     for (size_t i = 0; i < 4; i++) {
@@ -89,17 +83,4 @@ static void test_a_list_has_every_service(void **state)
         assert_true(health_knows(wire_bytes_of(entry, 1, 0)));
         assert_int_equal(wire_number_of(wire_bytes_of(entry, 2, 0), 1), HEALTH_NOT_SERVING);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_request_names_a_service),
-        cmocka_unit_test(test_what_is_no_request_is_refused),
-        cmocka_unit_test(test_services_that_have_a_health),
-        cmocka_unit_test(test_a_name_of_any_length_is_read),
-        cmocka_unit_test(test_an_answer_is_a_number),
-        cmocka_unit_test(test_a_list_has_every_service),
-    };
-    return cmocka_run_group_tests_name("health", tests, NULL, NULL);
 }

@@ -27,18 +27,14 @@ static void talk_with(const struct http_config_options *options)
                      0);
 }
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     talk_with(&(struct http_config_options){.domain = "shop"});
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     talk_no_more(&t);
-    return 0;
 }
 
 #define USER "\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"user\"}]}]"
@@ -141,9 +137,8 @@ static const struct {
     {HERE TYPED "Sec-Fetch-Site: same-origin\nOrigin: http://evil.test\n", true},
 };
 
-static void test_a_page_of_another_origin_changes_nothing(void **state)
+TEST(test_a_page_of_another_origin_changes_nothing)
 {
-    (void)state;
     for (size_t i = 0; i < N(changing); i++)
         for (size_t k = 0; k < N(pages); k++) {
             unsigned status = send(changing[i].line, pages[k].fields, changing[i].body);
@@ -157,10 +152,9 @@ static void test_a_page_of_another_origin_changes_nothing(void **state)
                 fail_msg("%s\n%s-- is answered --\n%s", reading[i], pages[k].fields, t.answer);
 }
 
-static void test_what_is_refused_has_charged_nothing(void **state)
+TEST(test_what_is_refused_has_charged_nothing)
 {
     static const char *const foreign = HERE TYPED "Origin: http://evil.test\n";
-    (void)state;
     assert_int_equal(send("POST /v1/take", HERE TYPED, "{" USER ",\"cost\":7}"), 200);
     assert_int_equal(send("GET /auth", HERE, ""), 200);
     for (size_t i = 0; i < N(changing); i++)
@@ -176,7 +170,7 @@ static void test_what_is_refused_has_charged_nothing(void **state)
     assert_int_equal(malformed, N(changing));
 }
 
-static void test_a_proxy_passes_the_fields_of_its_client_on(void **state)
+TEST(test_a_proxy_passes_the_fields_of_its_client_on)
 {
     static const char *const trusted[] = {"127.0.0.1"};
     static const struct {
@@ -192,7 +186,6 @@ static void test_a_proxy_passes_the_fields_of_its_client_on(void **state)
         {"Cookie: X-Forwarded-For=1\n", 403},
         {"", 403},
     };
-    (void)state;
     talk_no_more(&t);
     talk_with(&(struct http_config_options){.domain = "shop",
                                             .trusted_proxies = trusted,
@@ -213,13 +206,12 @@ static void test_a_proxy_passes_the_fields_of_its_client_on(void **state)
     assert_says(&t, message_of("GET /auth", "Origin: null\n", ""), "has to add X-Forwarded-For");
 }
 
-static void test_no_preflight_is_granted(void **state)
+TEST(test_no_preflight_is_granted)
 {
     static const char *const fields =
         HERE "Origin: http://evil.test\nAccess-Control-Request-Method: POST\n"
              "Access-Control-Request-Headers: content-type, x-forwarded-for\n"
              "Access-Control-Request-Private-Network: true\n";
-    (void)state;
     for (size_t i = 0; i < N(changing) + N(reading); i++) {
         char line[128];
         const char *other = i < N(changing) ? changing[i].line : reading[i - N(changing)];
@@ -234,7 +226,7 @@ static void test_no_preflight_is_granted(void **state)
 
 /* ---- Names of hosts -------------------------------------------------------------------------- */
 
-static void test_hosts_that_no_dns_answer_can_move(void **state)
+TEST(test_hosts_that_no_dns_answer_can_move)
 {
     static const char *const given[] = {"stint", "Limits.example.com", "*.svc"};
     static const char *const known[] = {
@@ -291,7 +283,6 @@ static void test_hosts_that_no_dns_answer_can_move(void **state)
         "xlimits.example.com",
     };
     struct http_hosts *hosts;
-    (void)state;
     assert_int_equal(http_hosts_new(&hosts, given, N(given), NULL), 0);
     for (size_t i = 0; i < N(known); i++)
         if (!http_hosts_have(hosts, span_of_text(known[i])))
@@ -307,7 +298,7 @@ static void test_hosts_that_no_dns_answer_can_move(void **state)
     http_hosts_free(NULL);
 }
 
-static void test_a_name_that_is_none_is_refused(void **state)
+TEST(test_a_name_that_is_none_is_refused)
 {
     static const char *const wrong[] = {
         "",    "stint:8080", "http://stint", "*stint", "*.", ".stint",
@@ -317,7 +308,6 @@ static void test_a_name_that_is_none_is_refused(void **state)
     struct http_hosts *hosts;
     struct stint_error error;
     char text[256];
-    (void)state;
     for (size_t i = 0; i < N(wrong); i++)
         if (http_hosts_new(&hosts, &wrong[i], 1, &error) != STINT_E_SYNTAX)
             fail_msg("\"%s\" is taken", wrong[i]);
@@ -346,10 +336,9 @@ static void assert_at_host(const char *fields, unsigned expected)
         assert_int_equal(send(health[i], fields, ""), 200);
 }
 
-static void test_a_name_pointed_at_this_server_reads_and_changes_nothing(void **state)
+TEST(test_a_name_pointed_at_this_server_reads_and_changes_nothing)
 {
     static const char *const hosts[] = {"stint"};
-    (void)state;
     talk_no_more(&t);
     talk_with(&(struct http_config_options){.domain = "shop", .hosts = hosts, .n_hosts = 1});
     /* As a page sends it whose name leads here: it is of its own origin. */
@@ -391,10 +380,9 @@ static void test_a_name_pointed_at_this_server_reads_and_changes_nothing(void **
     assert_int_equal(send("GET /v1/stats", fields, ""), 421);
 }
 
-static void test_unix_sockets_and_proxies_may_have_any_host(void **state)
+TEST(test_unix_sockets_and_proxies_may_have_any_host)
 {
     static const char *const trusted[] = {"192.0.2.0/24"};
-    (void)state;
     talk_no_more(&t);
     talk_with(&(struct http_config_options){
         .domain = "shop", .trusted_proxies = trusted, .n_trusted_proxies = 1});
@@ -411,12 +399,11 @@ static void test_unix_sockets_and_proxies_may_have_any_host(void **state)
                      421);
 }
 
-static void test_with_tokens_any_host_will_do(void **state)
+TEST(test_with_tokens_any_host_will_do)
 {
     struct access *access;
     static const char secret[] = "0123456789abcdef0123456789abcdef";
     char line[128], hash[ACCESS_HASH_TEXT_SIZE];
-    (void)state;
     access_hash_text(span_of_text(secret), hash);
     snprintf(line, sizeof(line), "all ask,administer,metrics %s\n", hash);
     assert_int_equal(access_load(&access, "tokens", span_of_text(line), NULL), 0);
@@ -441,7 +428,7 @@ static void test_with_tokens_any_host_will_do(void **state)
 
 /* ---- Bodies ---------------------------------------------------------------------------------- */
 
-static void test_bodies_say_that_they_are_json(void **state)
+TEST(test_bodies_say_that_they_are_json)
 {
     static const struct {
         const char *fields;
@@ -458,7 +445,6 @@ static void test_bodies_say_that_they_are_json(void **state)
         {"Content-Type: application/json\n", true},
         {"Content-Type: Application/JSON; charset=utf-8\n", true},
     };
-    (void)state;
     for (size_t i = 0; i < N(changing); i++)
         for (size_t k = 0; k < N(types); k++) {
             unsigned status = send(changing[i].line, types[k].fields, changing[i].body);
@@ -471,9 +457,8 @@ static void test_bodies_say_that_they_are_json(void **state)
 }
 
 /* As a connection has it that read no byte of a body: a pointer to nothing. */
-static void test_each_route_takes_an_empty_body(void **state)
+TEST(test_each_route_takes_an_empty_body)
 {
-    (void)state;
     for (size_t i = 0; i < N(changing); i++) {
         unsigned status = send(changing[i].line, HERE TYPED, "");
         if (status < 200 || status >= 502 || status == 415)
@@ -483,23 +468,4 @@ static void test_each_route_takes_an_empty_body(void **state)
     assert_int_equal(status_of(&t, "POST /json\n"), 400);
     for (size_t i = 0; i < N(reading); i++)
         assert_int_equal(send(reading[i], HERE, ""), 200);
-}
-
-int main(void)
-{
-#define TALK(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TALK(test_a_page_of_another_origin_changes_nothing),
-        TALK(test_what_is_refused_has_charged_nothing),
-        TALK(test_a_proxy_passes_the_fields_of_its_client_on),
-        TALK(test_no_preflight_is_granted),
-        TALK(test_hosts_that_no_dns_answer_can_move),
-        TALK(test_a_name_that_is_none_is_refused),
-        TALK(test_a_name_pointed_at_this_server_reads_and_changes_nothing),
-        TALK(test_unix_sockets_and_proxies_may_have_any_host),
-        TALK(test_with_tokens_any_host_will_do),
-        TALK(test_bodies_say_that_they_are_json),
-        TALK(test_each_route_takes_an_empty_body),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,6 @@
 
 #include "proto/http_fields.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static struct rule rule = {.name = "per \"ip\"\\\x01\xc3\xa9", .path = "ip", .domain = "d"};
 
 struct told {
@@ -55,10 +52,9 @@ static const struct stint_decision allowed = {.outcome = STINT_ALLOW,
 static const struct stint_decision denied = {
     .outcome = STINT_DENY, .limit = 100, .retry_after_ns = 1, .reset_after_ns = 59 * S + 1};
 
-static void test_a_name_is_a_string_of_structured_fields(void **state)
+TEST(test_a_name_is_a_string_of_structured_fields)
 {
     struct told told;
-    (void)state;
     tell(&told, "gcra 100/1m", HTTP_STYLE_DRAFT_11, &allowed);
     assert_string_equal(field_of(&told, "RateLimit-Policy"),
                         "\"per \\\"ip\\\"\\\\???\";q=100;w=60");
@@ -66,10 +62,9 @@ static void test_a_name_is_a_string_of_structured_fields(void **state)
     assert_string_equal(field_of(&told, "Retry-After"), "(none)");
 }
 
-static void test_older_styles_have_bare_numbers(void **state)
+TEST(test_older_styles_have_bare_numbers)
 {
     struct told told;
-    (void)state;
     tell(&told, "gcra 100/1m", HTTP_STYLE_DRAFT_03 | HTTP_STYLE_X_RATELIMIT, &denied);
     assert_int_equal(told.answer.n_fields, 7);
     assert_string_equal(field_of(&told, "RateLimit-Limit"), "100");
@@ -84,9 +79,8 @@ static void test_older_styles_have_bare_numbers(void **state)
     assert_string_equal(field_of(&told, "Retry-After"), "1");
 }
 
-static void test_seconds_are_rounded_up_and_at_least_one(void **state)
+TEST(test_seconds_are_rounded_up_and_at_least_one)
 {
-    (void)state;
     assert_int_equal(http_fields_retry_s(0), 1);
     assert_int_equal(http_fields_retry_s(1), 1);
     assert_int_equal(http_fields_retry_s(S), 1);
@@ -94,22 +88,20 @@ static void test_seconds_are_rounded_up_and_at_least_one(void **state)
     assert_int_equal(http_fields_retry_s(59 * S + 999 * MS), 60);
 }
 
-static void test_never_has_no_time(void **state)
+TEST(test_never_has_no_time)
 {
     const struct stint_decision never = {
         .outcome = STINT_NEVER, .limit = 5, .remaining = 5, .retry_after_ns = STINT_NEVER_NS};
     struct told told;
-    (void)state;
     tell(&told, "gcra 5/1s", HTTP_STYLE_DRAFT_11, &never);
     assert_string_equal(field_of(&told, "RateLimit"), "\"per \\\"ip\\\"\\\\???\";r=5");
     assert_string_equal(field_of(&told, "Retry-After"), "(none)");
 }
 
-static void test_what_is_unused_does_not_grow(void **state)
+TEST(test_what_is_unused_does_not_grow)
 {
     struct told told;
     struct http_text text = http_text_at(told.space, sizeof(told.space));
-    (void)state;
     tell(&told, "log 100/1m", HTTP_STYLE_NONE, &allowed);
     told.status.grows_after_ns = 0;
     told.status.decision.remaining = 100;
@@ -117,10 +109,9 @@ static void test_what_is_unused_does_not_grow(void **state)
     assert_string_equal(field_of(&told, "RateLimit"), "\"per \\\"ip\\\"\\\\???\";r=100");
 }
 
-static void test_a_period_below_a_second_and_holders_are_told_as_they_can_be(void **state)
+TEST(test_a_period_below_a_second_and_holders_are_told_as_they_can_be)
 {
     struct told told;
-    (void)state;
     tell(&told, "gcra 100/500ms", HTTP_STYLE_DRAFT_11, &allowed);
     assert_non_null(strstr(field_of(&told, "RateLimit-Policy"), ";q=100;w=1"));
     tell(&told, "concurrency 10 lease=30s", HTTP_STYLE_DRAFT_11, &allowed);
@@ -128,11 +119,10 @@ static void test_a_period_below_a_second_and_holders_are_told_as_they_can_be(voi
         strstr(field_of(&told, "RateLimit-Policy"), ";q=10;qu=\"concurrent-requests\""));
 }
 
-static void test_quotas_that_are_not_enforced_are_not_told(void **state)
+TEST(test_quotas_that_are_not_enforced_are_not_told)
 {
     struct told told;
     struct http_text text;
-    (void)state;
     tell(&told, "gcra 100/1m", HTTP_STYLE_DRAFT_11, &allowed);
     struct rule shadow = rule;
     shadow.shadow_mode = true;
@@ -161,13 +151,12 @@ static size_t items_of(const char *list, unsigned numbers[DESCRIPTORS_MAX])
 }
 
 /* Thirty-two of them do not fit: both lists have the same ones, those that matter first. */
-static void test_both_lists_name_the_same_policies(void **state)
+TEST(test_both_lists_name_the_same_policies)
 {
     static struct rule rules[DESCRIPTORS_MAX];
     static struct stint_quota quotas[DESCRIPTORS_MAX];
     struct reply_status statuses[DESCRIPTORS_MAX] = {0};
     unsigned policies[DESCRIPTORS_MAX], standings[DESCRIPTORS_MAX];
-    (void)state;
     for (int name_len = 2; name_len <= 120; name_len += 59) {
         char names[DESCRIPTORS_MAX][128], space[8192];
         for (unsigned i = 0; i < DESCRIPTORS_MAX; i++) {
@@ -199,11 +188,10 @@ static void test_both_lists_name_the_same_policies(void **state)
     }
 }
 
-static void test_a_text_that_is_full_takes_nothing_more(void **state)
+TEST(test_a_text_that_is_full_takes_nothing_more)
 {
     char space[8];
     struct http_text text = http_text_at(space, sizeof(space));
-    (void)state;
     http_text_add(&text, "1234567");
     assert_false(text.is_full);
     http_text_add(&text, "8");
@@ -224,42 +212,22 @@ static void test_a_text_that_is_full_takes_nothing_more(void **state)
     assert_string_equal(http_text_end(&text, 0), "9999990");
 }
 
-static void test_json_strings_are_escaped(void **state)
+TEST(test_json_strings_are_escaped)
 {
     static const char raw[] = "a\"\\\n\x7f\xc3\xa9\xff\xc0\x80\xed\xa0\x80\0z";
     char space[128];
     struct http_text text = http_text_at(space, sizeof(space));
-    (void)state;
     http_text_json(&text, span_of(raw, sizeof(raw) - 1));
     assert_string_equal(http_text_end(&text, 0),
                         "\"a\\\"\\\\\\u000a\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
                         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\\u0000z\"");
 }
 
-static void test_styles_have_names(void **state)
+TEST(test_styles_have_names)
 {
-    (void)state;
     assert_int_equal(http_style_named(span_of_text("draft-11")), HTTP_STYLE_DRAFT_11);
     assert_int_equal(http_style_named(span_of_text("draft-03")), HTTP_STYLE_DRAFT_03);
     assert_int_equal(http_style_named(span_of_text("x-ratelimit")), HTTP_STYLE_X_RATELIMIT);
     assert_int_equal(http_style_named(span_of_text("none")), HTTP_STYLE_NONE);
     assert_int_equal(http_style_named(span_of_text("draft")), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_name_is_a_string_of_structured_fields),
-        cmocka_unit_test(test_older_styles_have_bare_numbers),
-        cmocka_unit_test(test_seconds_are_rounded_up_and_at_least_one),
-        cmocka_unit_test(test_never_has_no_time),
-        cmocka_unit_test(test_what_is_unused_does_not_grow),
-        cmocka_unit_test(test_a_period_below_a_second_and_holders_are_told_as_they_can_be),
-        cmocka_unit_test(test_quotas_that_are_not_enforced_are_not_told),
-        cmocka_unit_test(test_both_lists_name_the_same_policies),
-        cmocka_unit_test(test_a_text_that_is_full_takes_nothing_more),
-        cmocka_unit_test(test_json_strings_are_escaped),
-        cmocka_unit_test(test_styles_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,6 @@
 
 #include "proto/http/http_json.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static struct http_json json;
 
 /* In memory of its own length, so that a sanitizer sees a read past it. */
@@ -36,16 +33,14 @@ static const struct http_json_node *value_of(const char *text)
     return http_json_after(name);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
     struct stint_error error;
-    (void)state;
     parse("", 0, &error);
     http_json_deinit(&json);
-    return 0;
 }
 
-static void test_values_are_nodes_in_a_row(void **state)
+TEST(test_values_are_nodes_in_a_row)
 {
     struct stint_error error;
     static const char text[] = " { \"a\" : [ 1 , -2 , { } , [ ] , \"x\" ] , \"b\" : null }\r\n\t ";
@@ -59,7 +54,6 @@ static void test_values_are_nodes_in_a_row(void **state)
         {HTTP_JSON_ARRAY, 0, 1},   {HTTP_JSON_STRING, 1, 1},  {HTTP_JSON_STRING, 1, 1},
         {HTTP_JSON_NULL, 0, 1},
     };
-    (void)state;
     assert_int_equal(parse(text, sizeof(text) - 1, &error), 0);
     assert_int_equal(json.n_nodes, sizeof(expected) / sizeof(expected[0]));
     for (size_t i = 0; i < json.n_nodes; i++) {
@@ -71,7 +65,7 @@ static void test_values_are_nodes_in_a_row(void **state)
     assert_int_equal(json.nodes[4].integer, -2);
 }
 
-static void test_escapes_are_followed(void **state)
+TEST(test_escapes_are_followed)
 {
     static const struct {
         const char *text;
@@ -84,7 +78,6 @@ static void test_escapes_are_followed(void **state)
         {"{\"a\":\"\\u00e9\\u20AC\\uD83D\\ude00.\"}", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80.", 10},
         {"{\"a\":\"\xc3\xa9\xf4\x8f\xbf\xbf\"}", "\xc3\xa9\xf4\x8f\xbf\xbf", 6},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
         const struct http_json_node *value = value_of(strings[i].text);
         assert_int_equal(value->kind, HTTP_JSON_STRING);
@@ -98,10 +91,9 @@ static void test_escapes_are_followed(void **state)
     assert_memory_equal(json.nodes[4].text, "d", 1);
 }
 
-static void test_integers_are_exact_or_refused(void **state)
+TEST(test_integers_are_exact_or_refused)
 {
     struct stint_error error;
-    (void)state;
     assert_true(value_of("{\"a\":9223372036854775807}")->integer == INT64_MAX);
     assert_true(value_of("{\"a\":-9223372036854775808}")->integer == INT64_MIN);
     assert_true(value_of("{\"a\":-0}")->integer == 0);
@@ -110,7 +102,7 @@ static void test_integers_are_exact_or_refused(void **state)
 }
 
 /* What counts is the value, not how it is written. */
-static void test_a_whole_number_is_one_in_any_spelling(void **state)
+TEST(test_a_whole_number_is_one_in_any_spelling)
 {
     static const struct {
         const char *text;
@@ -140,7 +132,6 @@ static void test_a_whole_number_is_one_in_any_spelling(void **state)
         {"1e99999999999999999999", -1},
         {"1e-99999999999999999999", -1},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         char text[64];
         int64_t read = -1;
@@ -161,7 +152,7 @@ static void test_a_whole_number_is_one_in_any_spelling(void **state)
     }
 }
 
-static void test_each_fault_is_told_where(void **state)
+TEST(test_each_fault_is_told_where)
 {
     static const char *const diagnostics[][2] = {
         {"[1]", "JSON, line 1, column 1: expected an object, {…}"},
@@ -196,7 +187,6 @@ static void test_each_fault_is_told_where(void **state)
          "JSON, line 1, column 21: more than 16 levels"},
     };
     struct stint_error error;
-    (void)state;
     for (size_t i = 0; i < sizeof(diagnostics) / sizeof(diagnostics[0]); i++) {
         assert_int_equal(parse(diagnostics[i][0], strlen(diagnostics[i][0]), &error),
                          STINT_E_SYNTAX);
@@ -204,22 +194,20 @@ static void test_each_fault_is_told_where(void **state)
     }
 }
 
-static void test_no_document_can_be_cut_short(void **state)
+TEST(test_no_document_can_be_cut_short)
 {
     static const char text[] =
         "{\"a\":[1,-2.5e+3,true,false,null,\"\\u00e9\\uD83D\\ude00\xc3\xa9\"],\"b\":{}}";
     struct stint_error error;
-    (void)state;
     for (size_t len = 0; len < sizeof(text) - 1; len++)
         assert_int_equal(parse(text, len, &error), STINT_E_SYNTAX);
     assert_int_equal(parse(text, sizeof(text) - 1, &error), 0);
 }
 
-static void test_a_request_of_the_largest_size_has_nodes_enough(void **state)
+TEST(test_a_request_of_the_largest_size_has_nodes_enough)
 {
     struct stint_error error;
     static char text[200000];
-    (void)state;
     size_t len = (size_t)sprintf(text, "{\"domain\":\"d\",\"cost\":1,\"descriptors\":[");
     for (int i = 0; i < 32; i++) {
         len += (size_t)sprintf(text + len,
@@ -239,19 +227,4 @@ static void test_a_request_of_the_largest_size_has_nodes_enough(void **state)
         len += (size_t)sprintf(text + len, "1,");
     assert_int_equal(parse(text, len, &error), STINT_E_SYNTAX);
     assert_non_null(strstr(error.message, "more values than a request has"));
-}
-
-int main(void)
-{
-#define FREED(test) cmocka_unit_test_teardown(test, tear_down)
-    const struct CMUnitTest tests[] = {
-        FREED(test_values_are_nodes_in_a_row),
-        FREED(test_escapes_are_followed),
-        FREED(test_integers_are_exact_or_refused),
-        FREED(test_a_whole_number_is_one_in_any_spelling),
-        FREED(test_each_fault_is_told_where),
-        FREED(test_no_document_can_be_cut_short),
-        FREED(test_a_request_of_the_largest_size_has_nodes_enough),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 /* ---- Targets --------------------------------------------------------------------------------- */
 
-static void test_all_spellings_of_a_path_are_one(void **state)
+TEST(test_all_spellings_of_a_path_are_one)
 {
     static const char *const paths[][2] = {
         {"/", "/"},
@@ -32,7 +32,6 @@ static void test_all_spellings_of_a_path_are_one(void **state)
         {"*", "*"},
         {"", ""},
     };
-    (void)state;
     for (size_t i = 0; i < N(paths); i++) {
         uint8_t text[64];
         size_t len = http_target_path(span_of_text(paths[i][0]), text);
@@ -41,7 +40,7 @@ static void test_all_spellings_of_a_path_are_one(void **state)
     }
 }
 
-static void test_a_target_may_name_its_server(void **state)
+TEST(test_a_target_may_name_its_server)
 {
     static const char *const targets[][3] = {
         {"/a?b=c", "/a", "b=c"},           {"/a?b=c?d#e", "/a", "b=c?d"},
@@ -49,7 +48,6 @@ static void test_a_target_may_name_its_server(void **state)
         {"http://host", "", ""},           {"/a:b://c", "/a:b://c", ""},
         {"host:80", "host:80", ""},
     };
-    (void)state;
     for (size_t i = 0; i < N(targets); i++) {
         struct http_target target = http_target_of(span_of_text(targets[i][0]));
         assert_true(span_equals(target.path, targets[i][1]));
@@ -57,12 +55,11 @@ static void test_a_target_may_name_its_server(void **state)
     }
 }
 
-static void test_parameters_are_decoded(void **state)
+TEST(test_parameters_are_decoded)
 {
     struct span query = span_of_text("&a=1&=x&b+c=%26+%zz&d&e="), name, value;
     static const char *const expected[][2] = {{"a", "1"}, {"b c", "& %zz"}, {"d", ""}, {"e", ""}};
     uint8_t text[64];
-    (void)state;
     for (size_t i = 0; i < N(expected); i++) {
         assert_true(http_target_next(&query, text, &name, &value));
         assert_true(span_equals(name, expected[i][0]));
@@ -90,9 +87,8 @@ static bool trusts(const char *network, const char *address)
     return trusted;
 }
 
-static void test_networks_are_matched_by_their_bits(void **state)
+TEST(test_networks_are_matched_by_their_bits)
 {
-    (void)state;
     assert_true(trusts("10.0.0.0/8", "10.255.3.4"));
     assert_false(trusts("10.0.0.0/8", "11.0.0.1"));
     assert_true(trusts("10.0.0.128/25", "10.0.0.200:4711"));
@@ -109,7 +105,7 @@ static void test_networks_are_matched_by_their_bits(void **state)
     assert_false(trusts("10.0.0.0/8", "not an address"));
 }
 
-static void test_a_network_that_is_none_is_refused(void **state)
+TEST(test_a_network_that_is_none_is_refused)
 {
     static const char *const wrong[][2] = {
         {"10.0.0/8", "expected an address, a network like 10.0.0.0/8, or unix"},
@@ -122,7 +118,6 @@ static void test_a_network_that_is_none_is_refused(void **state)
     };
     struct http_proxies *proxies;
     struct stint_error error;
-    (void)state;
     for (size_t i = 0; i < N(wrong); i++) {
         assert_true(http_proxies_new(&proxies, &wrong[i][0], 1, &error) < 0);
         assert_non_null(strstr(error.message, wrong[i][1]));
@@ -155,9 +150,8 @@ static const char *origin_of(const char *fields, const struct http_origin_fields
 
 #define ADDRESS(fields) origin_of("\n" fields "\n", &(struct http_origin_fields){0})
 
-static void test_the_client_is_the_first_that_is_not_trusted(void **state)
+TEST(test_the_client_is_the_first_that_is_not_trusted)
 {
-    (void)state;
     assert_string_equal(ADDRESS(""), "10.0.0.1 GET /auth");
     assert_string_equal(ADDRESS("X-Forwarded-For: 203.0.113.9"), "203.0.113.9 GET /auth");
     /* What a client writes itself stands left of what the proxies write. */
@@ -178,10 +172,9 @@ static void test_the_client_is_the_first_that_is_not_trusted(void **state)
     assert_string_equal(ADDRESS("Forwarded: for=_hidden, for=10.0.0.7"), "10.0.0.7 GET /auth");
 }
 
-static void test_a_request_that_says_two_things_is_refused(void **state)
+TEST(test_a_request_that_says_two_things_is_refused)
 {
     const struct http_origin_fields pinned = {"x-real-ip", "x-forwarded-uri", NULL};
-    (void)state;
     assert_string_equal(ADDRESS("X-Forwarded-For: 1.1.1.1\nForwarded: for=2.2.2.2"),
                         "both X-Forwarded-For and Forwarded came: the proxy must send only one "
                         "of them; otherwise set http.address_field");
@@ -195,7 +188,7 @@ static void test_a_request_that_says_two_things_is_refused(void **state)
                         "203.0.113.9 GET /b");
 }
 
-static void test_a_stranger_is_not_believed(void **state)
+TEST(test_a_stranger_is_not_believed)
 {
     static const char fields[] = "\nX-Forwarded-For: 1.1.1.1\nForwarded: for=2.2.2.2\n"
                                  "X-Original-URI: /a\nX-Forwarded-Uri: /b\n";
@@ -206,7 +199,6 @@ static void test_a_stranger_is_not_believed(void **state)
                                          .field = talking_field,
                                          .field_arg = fields};
     struct http_origin origin;
-    (void)state;
     assert_int_equal(
         http_origin_find(&origin, proxies, &(struct http_origin_fields){0}, &message, NULL), 0);
     assert_false(origin.is_forwarded);
@@ -255,9 +247,8 @@ static const char *described(const char *list, const char *address)
 
 #define DESCRIBED(list) described(list, "203.0.113.77")
 
-static void test_each_part_has_its_entry(void **state)
+TEST(test_each_part_has_its_entry)
 {
-    (void)state;
     assert_string_equal(DESCRIBED("header:X-Api-Key"), "x-api-key=k1");
     assert_string_equal(DESCRIBED("header:X-Many"), "x-many=a, b");
     assert_string_equal(DESCRIBED("header:X-Empty"), "x-empty=");
@@ -275,9 +266,8 @@ static void test_each_part_has_its_entry(void **state)
     assert_string_equal(DESCRIBED("constant:k=a\\,b"), "k=a,b");
 }
 
-static void test_addresses_of_both_families_keep_their_bits(void **state)
+TEST(test_addresses_of_both_families_keep_their_bits)
 {
-    (void)state;
     assert_string_equal(described("address/24,/56", "2001:DB8:1:2ff:3::"),
                         "remote_address=2001:db8:1:200::");
     assert_string_equal(described("address/24/56", "203.0.113.77:80"),
@@ -287,9 +277,8 @@ static void test_addresses_of_both_families_keep_their_bits(void **state)
     assert_string_equal(described("address/0", "203.0.113.77"), "remote_address=0.0.0.0");
 }
 
-static void test_a_part_that_is_absent_skips_its_list(void **state)
+TEST(test_a_part_that_is_absent_skips_its_list)
 {
-    (void)state;
     assert_string_equal(DESCRIBED("header:X-None, path"), "");
     assert_string_equal(DESCRIBED("path, query:none"), "");
     assert_string_equal(DESCRIBED("path_prefix:/b"), "");
@@ -299,7 +288,7 @@ static void test_a_part_that_is_absent_skips_its_list(void **state)
     assert_string_equal(described("address", "01.2.3.4"), "");
 }
 
-static void test_a_part_that_is_none_is_refused(void **state)
+TEST(test_a_part_that_is_none_is_refused)
 {
     static const char *const wrong[][2] = {
         {"adress", "descriptor 1: \"adress\": expected header:NAME, query:NAME, path"},
@@ -319,27 +308,7 @@ static void test_a_part_that_is_none_is_refused(void **state)
         {"address/x", "address: expected /BITS"},
         {"path,/56", "expected header:NAME"},
     };
-    (void)state;
     for (size_t i = 0; i < N(wrong); i++)
         if (strstr(DESCRIBED(wrong[i][0]), wrong[i][1]) == NULL)
             fail_msg("%s: %s", wrong[i][0], DESCRIBED(wrong[i][0]));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_spellings_of_a_path_are_one),
-        cmocka_unit_test(test_a_target_may_name_its_server),
-        cmocka_unit_test(test_parameters_are_decoded),
-        cmocka_unit_test(test_networks_are_matched_by_their_bits),
-        cmocka_unit_test(test_a_network_that_is_none_is_refused),
-        cmocka_unit_test(test_the_client_is_the_first_that_is_not_trusted),
-        cmocka_unit_test(test_a_request_that_says_two_things_is_refused),
-        cmocka_unit_test(test_a_stranger_is_not_believed),
-        cmocka_unit_test(test_each_part_has_its_entry),
-        cmocka_unit_test(test_addresses_of_both_families_keep_their_bits),
-        cmocka_unit_test(test_a_part_that_is_absent_skips_its_list),
-        cmocka_unit_test(test_a_part_that_is_none_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

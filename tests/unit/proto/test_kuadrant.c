@@ -15,21 +15,17 @@ static const struct request *request;
 static struct stint_error error;
 static uint8_t *message; /* that the request is in */
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     call = rls_call_new();
     assert_non_null(call);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     rls_call_free(call);
     free(message);
     message = NULL;
-    return 0;
 }
 
 typedef int reader(struct rls_call *call, struct span bytes, const struct request **request,
@@ -77,9 +73,8 @@ static struct wire reserve_of(uint64_t amount, int64_t seconds, int64_t nanos)
 
 /* ---- Reserve --------------------------------------------------------------------------------- */
 
-static void test_a_reservation_is_read(void **state)
+TEST(test_a_reservation_is_read)
 {
-    (void)state;
     struct wire wire = reserve_of(700, 30, 500000000);
     assert_read(kuadrant_read_reserve, &wire);
     assert_int_equal(request->verb, REQUEST_RESERVE);
@@ -89,14 +84,13 @@ static void test_a_reservation_is_read(void **state)
     assert_int_equal(request->descriptors[1].n_entries, 2);
 }
 
-static void test_a_ttl_has_a_default_and_bounds(void **state)
+TEST(test_a_ttl_has_a_default_and_bounds)
 {
     static const char bounds[] =
         "ttl: expected a duration of 0 to 31536000 s (365 days); none and 0 are 60 s";
     static const int64_t wrong[][2] = {{-1, 0},       {0, -1},       {0, 1000000000},
                                        {31536000, 1}, {31536001, 0}, {INT64_MAX, 0},
                                        {INT64_MIN, 0}};
-    (void)state;
     struct wire wire = wire_request("d", "a=1");
     wire_number(&wire, AMOUNT, 1);
     assert_read(kuadrant_read_reserve, &wire);
@@ -113,10 +107,9 @@ static void test_a_ttl_has_a_default_and_bounds(void **state)
     }
 }
 
-static void test_an_amount_has_32_bits(void **state)
+TEST(test_an_amount_has_32_bits)
 {
     static const uint64_t wrong[] = {UINT32_MAX + UINT64_C(1), UINT64_MAX};
-    (void)state;
     struct wire wire = reserve_of(UINT32_MAX, 1, 0);
     assert_read(kuadrant_read_reserve, &wire);
     assert_int_equal(request->cost, UINT32_MAX);
@@ -132,19 +125,17 @@ static void test_an_amount_has_32_bits(void **state)
 }
 
 /* What holds nothing asks whether anything is left. */
-static void test_an_amount_of_0_is_a_peek_of_one_unit(void **state)
+TEST(test_an_amount_of_0_is_a_peek_of_one_unit)
 {
-    (void)state;
     struct wire wire = reserve_of(0, 30, 0);
     assert_read(kuadrant_read_reserve, &wire);
     assert_int_equal(request->verb, REQUEST_PEEK);
     assert_int_equal(request->cost, 1);
 }
 
-static void test_hits_of_descriptors_have_no_say(void **state)
+TEST(test_hits_of_descriptors_have_no_say)
 {
     struct wire wire = {.len = 0}, descriptor = wire_descriptor("a=1");
-    (void)state;
     wire_hits(&descriptor, 99);
     wire_number(&descriptor, 4, 1);
     wire_text(&wire, DOMAIN, "d");
@@ -154,10 +145,9 @@ static void test_hits_of_descriptors_have_no_say(void **state)
     assert_false(request->descriptors[0].has_hits || request->descriptors[0].is_refund);
 }
 
-static void test_what_is_no_reservation_is_refused(void **state)
+TEST(test_what_is_no_reservation_is_refused)
 {
     struct wire wire = {.len = 0}, ttl = {.len = 0};
-    (void)state;
     assert_refused(kuadrant_read_reserve, &wire, STINT_E_SYNTAX,
                    "expected a domain that is not empty");
     wire_text(&wire, DOMAIN, "d");
@@ -182,9 +172,8 @@ static void test_what_is_no_reservation_is_refused(void **state)
 }
 
 /* A message cut at any byte is refused or read, alike by both. */
-static void test_cut_messages_are_no_surprise(void **state)
+TEST(test_cut_messages_are_no_surprise)
 {
-    (void)state;
     struct wire whole = reserve_of(700, 30, 7);
     for (size_t len = 0; len < whole.len; len++) {
         struct wire part = whole;
@@ -226,11 +215,10 @@ static struct wire commit_of(const char *domain, const char *descriptors, const 
     return wire;
 }
 
-static void test_a_commit_settles_the_ticket_of_its_id(void **state)
+TEST(test_a_commit_settles_the_ticket_of_its_id)
 {
     static const char *const same[][2] = {
         {NULL, NULL}, {"d", "a=1; b=2 c=3"}, {"d", "b=2 c=3; a=1"}};
-    (void)state;
     const char *id = id_of((struct stint_ticket){77, 0x123456789abcdef0}, span_of(NULL, 0));
     assert_int_equal(strlen(id), 48);
     for (size_t i = 0; i < N(same); i++) {
@@ -248,14 +236,13 @@ static void test_a_commit_settles_the_ticket_of_its_id(void **state)
     assert_true(span_equals(request->ticket_text, "of a store, which knows what it says"));
 }
 
-static void test_a_commit_of_other_descriptors_is_refused(void **state)
+TEST(test_a_commit_of_other_descriptors_is_refused)
 {
     static const char *const others[][2] = {
         {"e", "a=1; b=2 c=3"}, {"d", "a=1"},           {"d", "a=2; b=2 c=3"},
         {"d", "a=1; b=2c=3"},  {"d", "a=1; b=2; c=3"}, {"d", "a=1; a=1; b=2 c=3"},
         {"d", "a=1; c=3 b=2"},
     };
-    (void)state;
     const char *id = id_of((struct stint_ticket){77, 1}, span_of(NULL, 0));
     for (size_t i = 0; i < N(others); i++) {
         struct wire wire = commit_of(others[i][0], others[i][1], id);
@@ -267,13 +254,12 @@ static void test_a_commit_of_other_descriptors_is_refused(void **state)
     assert_refused(kuadrant_read_commit, &half, STINT_E_SYNTAX, "expected descriptors");
 }
 
-static void test_what_is_no_id_is_refused(void **state)
+TEST(test_what_is_no_id_is_refused)
 {
     static const char *const wrong[] = {"x", "0123456789abcdef",
                                         "0123456789abcdef0123456789abcdef0123456789abcde",
                                         "0123456789abcdeg0123456789abcdef0123456789abcdef",
                                         "0123456789abcdef0123456789abcdef0123456789abcdeg"};
-    (void)state;
     for (size_t i = 0; i < N(wrong); i++) {
         struct wire wire = commit_of(NULL, NULL, wrong[i]);
         assert_refused(kuadrant_read_commit, &wire, STINT_E_SYNTAX,
@@ -281,9 +267,8 @@ static void test_what_is_no_id_is_refused(void **state)
     }
 }
 
-static void test_a_commit_without_an_id_is_a_charge(void **state)
+TEST(test_a_commit_without_an_id_is_a_charge)
 {
-    (void)state;
     struct wire wire = commit_of("d", "a=1", "");
     assert_read(kuadrant_read_commit, &wire);
     assert_int_equal(request->verb, REQUEST_CHARGE);
@@ -296,11 +281,10 @@ static void test_a_commit_without_an_id_is_a_charge(void **state)
 
 /* ---- Answers, and Envoy's messages ----------------------------------------------------------- */
 
-static void test_answers_leave_out_what_is_not_there(void **state)
+TEST(test_answers_leave_out_what_is_not_there)
 {
     const struct reply over = {.decision.outcome = STINT_DENY};
     const struct request settle = {.verb = REQUEST_SETTLE}, charge = {.verb = REQUEST_CHARGE};
-    (void)state;
     struct span answer = kuadrant_write_reserve(call, &settle, &over);
     assert_int_equal(answer.len, 2);
     assert_memory_equal(answer.ptr, "\x08\x02", 2);
@@ -312,10 +296,9 @@ static void test_answers_leave_out_what_is_not_there(void **state)
     assert_int_equal(answer.len, 0);
 }
 
-static void test_check_is_a_peek_and_report_a_charge(void **state)
+TEST(test_check_is_a_peek_and_report_a_charge)
 {
     struct wire wire = wire_request("d", "a=1"), descriptor = wire_descriptor("b=1");
-    (void)state;
     wire_hits(&descriptor, 0);
     wire_message(&wire, DESCRIPTORS, &descriptor);
     assert_read(kuadrant_read_check, &wire);
@@ -327,26 +310,4 @@ static void test_check_is_a_peek_and_report_a_charge(void **state)
     assert_int_equal(request->verb, REQUEST_CHARGE);
     assert_int_equal(request->cost, 9);
     assert_int_equal(request->descriptors[1].hits, 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        TEST(test_a_reservation_is_read),
-        TEST(test_a_ttl_has_a_default_and_bounds),
-        TEST(test_an_amount_has_32_bits),
-        TEST(test_an_amount_of_0_is_a_peek_of_one_unit),
-        TEST(test_hits_of_descriptors_have_no_say),
-        TEST(test_what_is_no_reservation_is_refused),
-        TEST(test_cut_messages_are_no_surprise),
-        TEST(test_a_commit_settles_the_ticket_of_its_id),
-        TEST(test_a_commit_of_other_descriptors_is_refused),
-        TEST(test_what_is_no_id_is_refused),
-        TEST(test_a_commit_without_an_id_is_a_charge),
-        TEST(test_answers_leave_out_what_is_not_there),
-        TEST(test_check_is_a_peek_and_report_a_charge),
-    };
-    return cmocka_run_group_tests_name("kuadrant", tests, NULL, NULL);
 }

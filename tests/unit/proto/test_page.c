@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* A page grows to hold whatever is appended, byte for byte. */
+#include "unit/test.h"
+
 #include "proto/page.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-static void test_bytes_come_out_as_they_went_in(void **state)
+TEST(test_bytes_come_out_as_they_went_in)
 {
-    (void)state;
     struct page page = {0};
     page_add(&page, "");
     assert_int_equal(page.len, 0);
@@ -26,9 +20,8 @@ static void test_bytes_come_out_as_they_went_in(void **state)
 }
 
 /* Each length in turn, so that a text ends before, at and behind every end of the memory. */
-static void test_it_grows_at_any_length(void **state)
+TEST(test_it_grows_at_any_length)
 {
-    (void)state;
     struct page page = {0};
     size_t expected = 0;
     for (int width = 1; width < 300; width++) {
@@ -41,9 +34,8 @@ static void test_it_grows_at_any_length(void **state)
     page_free(&page);
 }
 
-static void test_too_much_fails_and_keeps_what_is_there(void **state)
+TEST(test_too_much_fails_and_keeps_what_is_there)
 {
-    (void)state;
     struct page page = {0};
     page_add(&page, "kept");
     page_add_span(&page, span_of(page.text, PAGE_MAX)); /* refused before it is read */
@@ -53,14 +45,4 @@ static void test_too_much_fails_and_keeps_what_is_there(void **state)
     assert_int_equal(page.len, 4);
     assert_memory_equal(page.text, "kept", 4);
     page_free(&page);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_come_out_as_they_went_in),
-        cmocka_unit_test(test_it_grows_at_any_length),
-        cmocka_unit_test(test_too_much_fails_and_keeps_what_is_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,11 +13,9 @@ enum { HOST = 1, ORIGINAL = 2, FILES = 4, NUMBERS = 5, SERVICES = 6, FAULT = 7 }
 static struct reflection_space space;
 static struct stint_error error;
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     reflection_space_free(&space);
-    return 0;
 }
 
 static struct span answer_to(const struct wire *wire)
@@ -61,7 +59,7 @@ static void assert_file(struct span answer, const char *name)
         fail_msg("%.*s, not %s", (int)found.len, (const char *)found.ptr, name);
 }
 
-static void test_services_are_listed(void **state)
+TEST(test_services_are_listed)
 {
     static const char *const names[] = {
         "envoy.service.ratelimit.v3.RateLimitService",
@@ -70,7 +68,6 @@ static void test_services_are_listed(void **state)
         "grpc.reflection.v1alpha.ServerReflection",
         "kuadrant.service.ratelimit.v1.RateLimitService",
     };
-    (void)state;
     struct span list = wire_bytes_of(ask_for(LIST, ""), SERVICES, 0);
     assert_int_equal(wire_count(list, 1), N(names));
     for (size_t i = 0; i < N(names); i++) {
@@ -87,7 +84,7 @@ static void test_services_are_listed(void **state)
 #define KUADRANT "kuadrant/service/ratelimit/v1/reservation.proto"
 #define STRUCT "google/protobuf/struct.proto"
 
-static void test_a_symbol_has_a_file(void **state)
+TEST(test_a_symbol_has_a_file)
 {
     static const struct {
         const char *symbol, *file;
@@ -116,14 +113,13 @@ static void test_a_symbol_has_a_file(void **state)
         {"kuadrant.service.ratelimit.v1.RateLimitService.Reserve", KUADRANT},
         {"kuadrant.service.ratelimit.v1.CommitRequest.actual_amount", KUADRANT},
     };
-    (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         assert_file(ask_for(BY_SYMBOL, rows[i].symbol), rows[i].file);
         assert_file(ask_for(BY_NAME, rows[i].file), rows[i].file);
     }
 }
 
-static void test_what_is_not_there_is_not_found(void **state)
+TEST(test_what_is_not_there_is_not_found)
 {
     static const char *const symbols[] = {"",
                                           ".",
@@ -139,7 +135,6 @@ static void test_what_is_not_there_is_not_found(void **state)
                                           "google.protobuf.NullValue.NULL_VALUE"};
     static const char *const files[] = {"", "rls.proto", "described.proto",
                                         "/envoy/service/ratelimit/v3/rls.proto", "../messages"};
-    (void)state;
     for (size_t i = 0; i < N(symbols); i++)
         assert_fault(ask_for(BY_SYMBOL, symbols[i]), GRPC_NOT_FOUND);
     for (size_t i = 0; i < N(files); i++)
@@ -149,7 +144,7 @@ static void test_what_is_not_there_is_not_found(void **state)
 }
 
 /* A client asks once: what a file imports comes with it, each file once. */
-static void test_a_file_comes_with_what_it_imports(void **state)
+TEST(test_a_file_comes_with_what_it_imports)
 {
     static const char *const imports[] = {
         RLS,
@@ -161,7 +156,6 @@ static void test_a_file_comes_with_what_it_imports(void **state)
         "google/protobuf/wrappers.proto",
         "envoy/type/v3/ratelimit_unit.proto",
     };
-    (void)state;
     struct span files = wire_bytes_of(ask_for(BY_NAME, RLS), FILES, 0);
     assert_int_equal(wire_count(files, 1), N(imports));
     for (size_t i = 0; i < N(imports); i++) {
@@ -176,22 +170,20 @@ static void test_a_file_comes_with_what_it_imports(void **state)
 }
 
 /* Text is text to clients, whatever our own code takes it for. */
-static void test_strings_are_described_as_strings(void **state)
+TEST(test_strings_are_described_as_strings)
 {
     enum { MESSAGE_TYPE = 4, FIELD = 2, NAME = 1, TYPE = 5, TYPE_STRING = 9, TYPE_BYTES = 12 };
-    (void)state;
     struct span file = wire_bytes_of(wire_bytes_of(ask_for(BY_NAME, RLS), FILES, 0), 1, 0);
     struct span domain = wire_bytes_of(wire_bytes_of(file, MESSAGE_TYPE, 0), FIELD, 0);
     assert_true(span_equals(wire_bytes_of(domain, NAME, 0), "domain"));
     assert_int_equal(wire_number_of(domain, TYPE), TYPE_STRING);
 }
 
-static void test_what_is_no_evaluation_is_told_so(void **state)
+TEST(test_what_is_no_evaluation_is_told_so)
 {
     static const uint8_t long_one[REFLECTION_REQUEST_MAX + 1];
     struct wire empty = {.len = 0};
     struct span answer;
-    (void)state;
     assert_fault(answer_to(&empty), GRPC_INVALID_ARGUMENT);
     assert_int_equal(reflection_answer(span_of("\x3a\x7f", 2), &space, &answer, &error),
                      STINT_E_SYNTAX);
@@ -201,28 +193,13 @@ static void test_what_is_no_evaluation_is_told_so(void **state)
 }
 
 /* Of two questions in one message the last is asked, as proto3 has it. */
-static void test_the_last_evaluation_counts(void **state)
+TEST(test_the_last_evaluation_counts)
 {
     struct wire wire = {.len = 0};
-    (void)state;
     for (int i = 0; i < 100; i++) {
         wire_text(&wire, BY_NAME, "x");
         wire_text(&wire, BY_EXTENSION, "");
     }
     wire_text(&wire, LIST, "");
     assert_int_equal(wire_count(answer_to(&wire), SERVICES), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_services_are_listed),
-        cmocka_unit_test(test_a_symbol_has_a_file),
-        cmocka_unit_test(test_what_is_not_there_is_not_found),
-        cmocka_unit_test(test_a_file_comes_with_what_it_imports),
-        cmocka_unit_test(test_strings_are_described_as_strings),
-        cmocka_unit_test(test_what_is_no_evaluation_is_told_so),
-        cmocka_unit_test(test_the_last_evaluation_counts),
-    };
-    return cmocka_run_group_tests_name("reflection", tests, NULL, tear_down);
 }

@@ -6,7 +6,6 @@
 #include "proto/resp/resp_request.h"
 
 #include <ctype.h>
-#include <stdio.h>
 
 #define ARGUMENTS 256
 
@@ -50,9 +49,8 @@ static void assert_span(struct span span, const char *text)
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-static void every_command_is_found_by_its_name_in_any_case(void **state)
+TEST(every_command_is_found_by_its_name_in_any_case)
 {
-    (void)state;
     for (size_t i = 0; i < RESP_COMMANDS; i++) {
         const struct resp_command *command = &resp_commands[i];
         char name[32];
@@ -67,9 +65,8 @@ static void every_command_is_found_by_its_name_in_any_case(void **state)
     }
 }
 
-static void no_other_name_is_found(void **state)
+TEST(no_other_name_is_found)
 {
-    (void)state;
     static const char *const strange[] = {
         "",
         "p",
@@ -91,9 +88,8 @@ static void no_other_name_is_found(void **state)
         assert_null(resp_command_find(span_of_text(strange[i])));
 }
 
-static void arity_counts_the_name(void **state)
+TEST(arity_counts_the_name)
 {
-    (void)state;
     const struct resp_command *throttle = &resp_commands[RESP_THROTTLE];
     const struct resp_command *select = &resp_commands[RESP_SELECT];
     assert_false(resp_command_takes(throttle, 4));
@@ -106,9 +102,8 @@ static void arity_counts_the_name(void **state)
 
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
 
-static void throttle_reads_its_numbers(void **state)
+TEST(throttle_reads_its_numbers)
 {
-    (void)state;
     assert_read("cl.throttle user 15 30 60");
     assert_int_equal(request.verb, REQUEST_THROTTLE);
     assert_span(request.key, "user");
@@ -124,9 +119,8 @@ static void throttle_reads_its_numbers(void **state)
     assert_int_equal(request.key.len, 0);
 }
 
-static void throttle_refuses_what_is_no_number_in_its_range(void **state)
+TEST(throttle_refuses_what_is_no_number_in_its_range)
 {
-    (void)state;
     assert_refused("CL.THROTTLE k -2 1 1",
                    "max_burst must be a whole number from -1 to 4294967294, not -2");
     assert_refused("CL.THROTTLE k 4294967295 1 1", "max_burst");
@@ -136,9 +130,8 @@ static void throttle_refuses_what_is_no_number_in_its_range(void **state)
     assert_refused("CL.THROTTLE k 1 1 1 -1", "quantity must be");
 }
 
-static void throttle_refuses_in_the_words_of_redis_cell(void **state)
+TEST(throttle_refuses_in_the_words_of_redis_cell)
 {
-    (void)state;
     const char *const no_numbers[] = {
         "1.5", "''", "x", "+", "-", "+-1", "9223372036854775808", "99999999999999999999",
     };
@@ -156,9 +149,8 @@ static void throttle_refuses_in_the_words_of_redis_cell(void **state)
     assert_refused("CL.THROTTLE k 1 1 1 1 1", "error: Store error: Usage: cl.throttle <key>");
 }
 
-static void throttle_reads_signs_as_redis_cell(void **state)
+TEST(throttle_reads_signs_as_redis_cell)
 {
-    (void)state;
     assert_read("CL.THROTTLE k +5 +07 +60 -0");
     assert_int_equal(request.throttle.max_burst, 5);
     assert_int_equal(request.throttle.count_per_period, 7);
@@ -170,9 +162,8 @@ static void throttle_reads_signs_as_redis_cell(void **state)
 
 /* ---- Targets --------------------------------------------------------------------------------- */
 
-static void quotas_bring_their_keys(void **state)
+TEST(quotas_bring_their_keys)
 {
-    (void)state;
     assert_read("STINT.TAKE QUOTA 'gcra 10/1s burst=2' a QUOTA 100/1m b");
     assert_int_equal(request.verb, REQUEST_TAKE);
     assert_int_equal(request.n_items, 2);
@@ -187,9 +178,8 @@ static void quotas_bring_their_keys(void **state)
     assert_int_equal(request.id.len, 0);
 }
 
-static void descriptors_are_pairs_in_a_domain(void **state)
+TEST(descriptors_are_pairs_in_a_domain)
 {
-    (void)state;
     assert_read(
         "stint.take DOMAIN shop DESCRIPTOR 2 path /a ip 1.2.3.4 DESCRIPTOR 1 user bob COST 3");
     assert_span(request.domain, "shop");
@@ -206,9 +196,8 @@ static void descriptors_are_pairs_in_a_domain(void **state)
     assert_int_equal(request.descriptors[1].hits, 3);
 }
 
-static void a_cost_is_of_what_it_follows(void **state)
+TEST(a_cost_is_of_what_it_follows)
 {
-    (void)state;
     assert_read("STINT.TAKE COST 5 QUOTA 10/1s a COST 2 QUOTA 10/1s b");
     assert_int_equal(request.cost, 5);
     assert_true(request.items[0].has_cost);
@@ -224,9 +213,8 @@ static void a_cost_is_of_what_it_follows(void **state)
     assert_refused("STINT.TAKE QUOTA 10/1s a COST -1", "COST must be a whole number from 0");
 }
 
-static void a_key_may_read_like_a_word(void **state)
+TEST(a_key_may_read_like_a_word)
 {
-    (void)state;
     assert_read("STINT.TAKE QUOTA 10/1s WAIT WAIT 5 ID ID");
     assert_span(request.items[0].key, "WAIT");
     assert_int_equal(request.wait_ns, 5 * MS);
@@ -236,9 +224,8 @@ static void a_key_may_read_like_a_word(void **state)
     assert_span(request.descriptors[0].entries[0].key, "COST");
 }
 
-static void a_target_is_whole_and_of_one_kind(void **state)
+TEST(a_target_is_whole_and_of_one_kind)
 {
-    (void)state;
     assert_refused("STINT.TAKE QUOTA 1/1s k QUOTA 1/1s", "after QUOTA the key is missing");
     assert_refused("STINT.TAKE COST 2 COST 2", "given twice");
     assert_refused("STINT.TAKE COST 2 WAIT 2", "QUOTA or DOMAIN is missing");
@@ -251,9 +238,8 @@ static void a_target_is_whole_and_of_one_kind(void **state)
     assert_refused("STINT.TAKE DOMAIN d DESCRIPTOR 1 a b QUOTA 1/1s k", "exclude each other");
 }
 
-static void more_than_a_request_can_hold_is_refused(void **state)
+TEST(more_than_a_request_can_hold_is_refused)
 {
-    (void)state;
     char text[4096];
     for (int quotas = 0; quotas < 2; quotas++) {
         for (int n = 32; n <= 33; n++) {
@@ -270,9 +256,8 @@ static void more_than_a_request_can_hold_is_refused(void **state)
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
-static void each_verb_has_its_options(void **state)
+TEST(each_verb_has_its_options)
 {
-    (void)state;
     assert_read("STINT.RESERVE QUOTA 1/1s k LIFETIME 1500 WAIT 20 ID abc");
     assert_int_equal(request.verb, REQUEST_RESERVE);
     assert_int_equal(request.lifetime_ns, 1500 * MS);
@@ -300,9 +285,8 @@ static void each_verb_has_its_options(void **state)
     assert_read("STINT.EXPLAIN QUOTA 1/1s k");
 }
 
-static void options_of_other_verbs_are_refused(void **state)
+TEST(options_of_other_verbs_are_refused)
 {
-    (void)state;
     assert_refused("STINT.PEEK QUOTA 1/1s k WAIT 5", "expected QUOTA, DOMAIN, DESCRIPTOR or COST");
     assert_refused("STINT.TAKE QUOTA 1/1s k LIFETIME 5", "or ID, not 'LIFETIME'");
     assert_refused("STINT.TAKE QUOTA 1/1s k AT 5", "not 'AT'");
@@ -311,9 +295,8 @@ static void options_of_other_verbs_are_refused(void **state)
     assert_refused("STINT.RESET QUOTA 1/1s k ID x", "not 'ID'");
 }
 
-static void what_a_verb_needs_must_be_there(void **state)
+TEST(what_a_verb_needs_must_be_there)
 {
-    (void)state;
     assert_refused("STINT.RESERVE QUOTA 1/1s k WAIT 5", "LIFETIME is missing");
     assert_refused("STINT.BOOK QUOTA 1/1s k ID x", "MAXWAIT is missing");
     assert_refused("STINT.BLOCK QUOTA 1/1s k COST 5", "FOR is missing");
@@ -330,9 +313,8 @@ static void what_a_verb_needs_must_be_there(void **state)
     assert_refused("STINT.REFUND QUOTA 1/1s k AT 576460752303423488", "AT must be");
 }
 
-static void tickets_are_32_digits_or_longer(void **state)
+TEST(tickets_are_32_digits_or_longer)
 {
-    (void)state;
     assert_read("STINT.SETTLE 00000000000000fFfedcba9876543210 7 ID x");
     assert_int_equal(request.verb, REQUEST_SETTLE);
     assert_int_equal(request.ticket.slot, 0xff);
@@ -349,28 +331,4 @@ static void tickets_are_32_digits_or_longer(void **state)
     assert_refused("STINT.CANCEL 000000000000000gfedcba9876543210", "a ticket");
     assert_refused("STINT.SETTLE 00000000000000fffedcba9876543210 x", "what was used");
     assert_refused("STINT.CANCEL 00000000000000fffedcba9876543210 WAIT 5", "expected ID");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_command_is_found_by_its_name_in_any_case),
-        cmocka_unit_test(no_other_name_is_found),
-        cmocka_unit_test(arity_counts_the_name),
-        cmocka_unit_test(throttle_reads_its_numbers),
-        cmocka_unit_test(throttle_refuses_what_is_no_number_in_its_range),
-        cmocka_unit_test(throttle_refuses_in_the_words_of_redis_cell),
-        cmocka_unit_test(throttle_reads_signs_as_redis_cell),
-        cmocka_unit_test(quotas_bring_their_keys),
-        cmocka_unit_test(descriptors_are_pairs_in_a_domain),
-        cmocka_unit_test(a_cost_is_of_what_it_follows),
-        cmocka_unit_test(a_key_may_read_like_a_word),
-        cmocka_unit_test(a_target_is_whole_and_of_one_kind),
-        cmocka_unit_test(more_than_a_request_can_hold_is_refused),
-        cmocka_unit_test(each_verb_has_its_options),
-        cmocka_unit_test(options_of_other_verbs_are_refused),
-        cmocka_unit_test(what_a_verb_needs_must_be_there),
-        cmocka_unit_test(tickets_are_32_digits_or_longer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

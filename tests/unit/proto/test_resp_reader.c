@@ -4,9 +4,6 @@
 
 #include "proto/resp/resp_reader.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #define ARGUMENTS 16
 #define SMALL_REQUEST 4096
 
@@ -46,18 +43,16 @@ static long drip(const char *bytes, size_t len)
     return read;
 }
 
-static void an_array_of_bulk_strings_is_a_command(void **state)
+TEST(an_array_of_bulk_strings_is_a_command)
 {
-    (void)state;
     assert_int_equal(READ("*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n"), 23);
     assert_int_equal(argv.n, 2);
     assert_arg(0, "ECHO");
     assert_arg(1, "a\r\n");
 }
 
-static void a_command_ends_where_the_next_begins(void **state)
+TEST(a_command_ends_where_the_next_begins)
 {
-    (void)state;
     static const char two[] = "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nQUIT\r\n";
     struct resp_reader reader = {0};
     long first = resp_reader_next(&reader, span_of(two, sizeof(two) - 1), &bounds, &argv);
@@ -68,9 +63,8 @@ static void a_command_ends_where_the_next_begins(void **state)
     assert_arg(0, "QUIT");
 }
 
-static void arguments_may_be_empty_and_hold_any_byte(void **state)
+TEST(arguments_may_be_empty_and_hold_any_byte)
 {
-    (void)state;
     assert_int_equal(READ("*3\r\n$1\r\n\0\r\n$0\r\n\r\n$2\r\n\xff\n\r\n"), 25);
     assert_int_equal(args[0].len, 1);
     assert_int_equal(args[0].ptr[0], 0);
@@ -78,9 +72,8 @@ static void arguments_may_be_empty_and_hold_any_byte(void **state)
     assert_int_equal(args[2].ptr[0], 0xff);
 }
 
-static void empty_arrays_and_lines_are_no_command(void **state)
+TEST(empty_arrays_and_lines_are_no_command)
 {
-    (void)state;
     assert_int_equal(READ("*0\r\n"), 4);
     assert_int_equal(argv.n, 0);
     assert_int_equal(READ("\r\n"), 2);
@@ -89,9 +82,8 @@ static void empty_arrays_and_lines_are_no_command(void **state)
     assert_int_equal(argv.n, 0);
 }
 
-static void any_pieces_give_the_same(void **state)
+TEST(any_pieces_give_the_same)
 {
-    (void)state;
     static const char *const whole[] = {
         "*2\r\n$4\r\nECHO\r\n$3\r\nabc\r\n",
         "ECHO abc\r\n",
@@ -109,18 +101,16 @@ static void any_pieces_give_the_same(void **state)
     }
 }
 
-static void every_beginning_of_a_command_wants_more(void **state)
+TEST(every_beginning_of_a_command_wants_more)
 {
-    (void)state;
     static const char whole[] = "*3\r\n$4\r\nECHO\r\n$0\r\n\r\n$12\r\n123456789012\r\n";
     for (size_t n = 0; n < sizeof(whole) - 1; n++)
         assert_int_equal(read_all(whole, n), 0);
     assert_int_equal(READ(whole), sizeof(whole) - 1);
 }
 
-static void lines_are_split_as_people_mean_them(void **state)
+TEST(lines_are_split_as_people_mean_them)
 {
-    (void)state;
     assert_int_equal(READ("SET \"a b\" '' \"\\x41\\n\\\"\\\\\\q\" 'it\\'s \\n'\r\n"), 40);
     assert_int_equal(argv.n, 5);
     assert_arg(1, "a b");
@@ -131,9 +121,8 @@ static void lines_are_split_as_people_mean_them(void **state)
     assert_arg(0, "ab c");
 }
 
-static void quotes_must_be_closed_and_followed_by_a_blank(void **state)
+TEST(quotes_must_be_closed_and_followed_by_a_blank)
 {
-    (void)state;
     assert_int_equal(READ("PING \"a\n"), RESP_ERROR_QUOTES);
     assert_int_equal(READ("PING 'a\r\n"), RESP_ERROR_QUOTES);
     assert_int_equal(READ("PING \"a\"b\n"), RESP_ERROR_QUOTES);
@@ -142,9 +131,8 @@ static void quotes_must_be_closed_and_followed_by_a_blank(void **state)
     assert_arg(1, "x4");
 }
 
-static void what_is_no_command_is_refused_as_soon_as_it_shows(void **state)
+TEST(what_is_no_command_is_refused_as_soon_as_it_shows)
 {
-    (void)state;
     assert_int_equal(READ("*a"), RESP_ERROR_COUNT);
     assert_int_equal(READ("*-1\r\n"), RESP_ERROR_COUNT);
     assert_int_equal(READ("*\r\n"), RESP_ERROR_COUNT);
@@ -158,9 +146,8 @@ static void what_is_no_command_is_refused_as_soon_as_it_shows(void **state)
     assert_int_equal(READ("*1\r\n$3\r\nabc\ra"), RESP_ERROR_NO_END);
 }
 
-static void limits_hold_before_the_bytes_come(void **state)
+TEST(limits_hold_before_the_bytes_come)
 {
-    (void)state;
     assert_int_equal(READ("*16\r\n"), 0);
     assert_int_equal(READ("*17\r\n"), RESP_ERROR_COUNT);
     assert_int_equal(READ("*1\r\n$1024\r\n"), 0);
@@ -172,9 +159,8 @@ static void limits_hold_before_the_bytes_come(void **state)
     assert_int_equal(READ("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n"), RESP_ERROR_ARGUMENTS);
 }
 
-static void a_command_is_limited_as_a_whole(void **state)
+TEST(a_command_is_limited_as_a_whole)
 {
-    (void)state;
     char bytes[8192];
     size_t len = (size_t)snprintf(bytes, sizeof(bytes), "*5\r\n");
     for (int i = 0; i < 4; i++)
@@ -183,18 +169,16 @@ static void a_command_is_limited_as_a_whole(void **state)
 }
 
 /* A page in a browser may post lines to this port, and commands in a body behind them. */
-static void requests_of_browsers_end_the_stream(void **state)
+TEST(requests_of_browsers_end_the_stream)
 {
-    (void)state;
     assert_int_equal(READ("POST / HTTP/1.1\r\n"), RESP_ERROR_HTTP);
     assert_int_equal(READ("GET /x HTTP/1.0\r\n"), RESP_ERROR_HTTP);
     assert_int_equal(READ("ECHO HTTP/1.1\r\n"), 15);
 }
 
 /* What was looked over is not looked over again: else this would take minutes. */
-static void many_pieces_are_no_more_work(void **state)
+TEST(many_pieces_are_no_more_work)
 {
-    (void)state;
     enum { N = 4000, LEN = 1 << 20 };
     static struct span many[N];
     struct resp_argv big = {many, 0, space};
@@ -217,32 +201,10 @@ static void many_pieces_are_no_more_work(void **state)
     free(bytes);
 }
 
-static void every_fault_has_a_message(void **state)
+TEST(every_fault_has_a_message)
 {
-    (void)state;
     for (long fault = RESP_ERROR_ARGUMENTS; fault < 0; fault++)
         assert_string_not_equal(resp_error_message(fault), "unknown fault");
     assert_string_equal(resp_error_message(RESP_ERROR_ARGUMENTS - 1), "unknown fault");
     assert_string_equal(resp_error_message(0), "unknown fault");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_array_of_bulk_strings_is_a_command),
-        cmocka_unit_test(a_command_ends_where_the_next_begins),
-        cmocka_unit_test(arguments_may_be_empty_and_hold_any_byte),
-        cmocka_unit_test(empty_arrays_and_lines_are_no_command),
-        cmocka_unit_test(any_pieces_give_the_same),
-        cmocka_unit_test(every_beginning_of_a_command_wants_more),
-        cmocka_unit_test(lines_are_split_as_people_mean_them),
-        cmocka_unit_test(quotes_must_be_closed_and_followed_by_a_blank),
-        cmocka_unit_test(what_is_no_command_is_refused_as_soon_as_it_shows),
-        cmocka_unit_test(limits_hold_before_the_bytes_come),
-        cmocka_unit_test(a_command_is_limited_as_a_whole),
-        cmocka_unit_test(requests_of_browsers_end_the_stream),
-        cmocka_unit_test(many_pieces_are_no_more_work),
-        cmocka_unit_test(every_fault_has_a_message),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,23 +6,16 @@
 #include "proto/resp/resp_reply.h"
 #include "proto/ticket_text.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static struct resp_writer writer;
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     writer = (struct resp_writer){.version = 2};
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     resp_writer_deinit(&writer);
-    return 0;
 }
 
 /* What was written since the last time. */
@@ -35,9 +28,8 @@ static void assert_written(const char *expected)
     writer.len = 0;
 }
 
-static void integers_are_written_in_full(void **state)
+TEST(integers_are_written_in_full)
 {
-    (void)state;
     resp_write_integer(&writer, 0);
     resp_write_integer(&writer, 9);
     resp_write_integer(&writer, 10);
@@ -49,9 +41,8 @@ static void integers_are_written_in_full(void **state)
     assert_written("$20\r\n18446744073709551615\r\n");
 }
 
-static void numbers_are_read_as_they_are_written(void **state)
+TEST(numbers_are_read_as_they_are_written)
 {
-    (void)state;
     for (uint64_t power = 1, last = 0; power > last; last = power, power *= 10) {
         for (uint64_t number = power - 1; number <= power + 1; number++) {
             uint8_t text[RESP_DIGITS_MAX];
@@ -71,9 +62,8 @@ static void numbers_are_read_as_they_are_written(void **state)
     }
 }
 
-static void what_is_no_number_is_not_read(void **state)
+TEST(what_is_no_number_is_not_read)
 {
-    (void)state;
     static const char *const texts[] = {"",
                                         "-1",
                                         "+1",
@@ -97,9 +87,8 @@ static void what_is_no_number_is_not_read(void **state)
     assert_int_equal(most, UINT64_MAX);
 }
 
-static void types_of_resp2(void **state)
+TEST(types_of_resp2)
 {
-    (void)state;
     resp_write_array(&writer, 3);
     resp_write_map(&writer, 2);
     resp_write_bulk(&writer, span_of("a\0b", 3));
@@ -114,9 +103,8 @@ static void types_of_resp2(void **state)
     assert_written("$0\r\n\r\n+OK\r\n$-1\r\n$5\r\n1.500\r\n$4\r\ntext\r\n");
 }
 
-static void types_of_resp3(void **state)
+TEST(types_of_resp3)
 {
-    (void)state;
     writer.version = 3;
     resp_write_array(&writer, 3);
     resp_write_map(&writer, 2);
@@ -126,16 +114,14 @@ static void types_of_resp3(void **state)
     assert_written("*3\r\n%2\r\n_\r\n,-0.250\r\n=8\r\ntxt:text\r\n");
 }
 
-static void an_error_stays_one_line(void **state)
+TEST(an_error_stays_one_line)
 {
-    (void)state;
     resp_write_error(&writer, "ERR", "bad '\r\n+OK\r\n\x7f'");
     assert_written("-ERR bad '  +OK   '\r\n");
 }
 
-static void what_is_large_makes_space(void **state)
+TEST(what_is_large_makes_space)
 {
-    (void)state;
     enum { LEN = 100000 };
     char *large = malloc(LEN);
     memset(large, 'x', LEN);
@@ -149,9 +135,8 @@ static void what_is_large_makes_space(void **state)
 }
 
 /* Half a reply with another one behind it would be taken for something else. */
-static void a_writer_without_memory_writes_no_more(void **state)
+TEST(a_writer_without_memory_writes_no_more)
 {
-    (void)state;
     resp_write_simple(&writer, "OK");
     assert_null(resp_writer_grow(&writer, SIZE_MAX));
     assert_true(writer.failed);
@@ -174,9 +159,8 @@ static struct reply throttled(uint8_t outcome, uint64_t retry_after_ns, uint64_t
 }
 
 /* limited, limit, remaining, retry_after, reset_after: each with a number of its own. */
-static void throttle_has_its_five_numbers_in_order(void **state)
+TEST(throttle_has_its_five_numbers_in_order)
 {
-    (void)state;
     struct reply reply = throttled(STINT_ALLOW, 0, 10 * S);
     resp_reply_throttle(&writer, &reply);
     assert_written("*5\r\n:0\r\n:16\r\n:11\r\n:-1\r\n:10\r\n");
@@ -185,9 +169,8 @@ static void throttle_has_its_five_numbers_in_order(void **state)
     assert_written("*5\r\n:1\r\n:16\r\n:11\r\n:3\r\n:21\r\n");
 }
 
-static void throttle_rounds_seconds_up(void **state)
+TEST(throttle_rounds_seconds_up)
 {
-    (void)state;
     struct reply reply = throttled(STINT_DENY, 1, 10 * S + 1);
     resp_reply_throttle(&writer, &reply);
     assert_written("*5\r\n:1\r\n:16\r\n:11\r\n:1\r\n:11\r\n");
@@ -199,17 +182,15 @@ static void throttle_rounds_seconds_up(void **state)
     assert_written("*5\r\n:0\r\n:16\r\n:11\r\n:-1\r\n:0\r\n");
 }
 
-static void throttle_that_never_fits_has_no_time(void **state)
+TEST(throttle_that_never_fits_has_no_time)
 {
-    (void)state;
     struct reply reply = throttled(STINT_NEVER, STINT_NEVER_NS, 0);
     resp_reply_throttle(&writer, &reply);
     assert_written("*5\r\n:1\r\n:16\r\n:11\r\n:-1\r\n:0\r\n");
 }
 
-static void throttle_with_the_longest_numbers_has_space(void **state)
+TEST(throttle_with_the_longest_numbers_has_space)
 {
-    (void)state;
     struct reply reply = throttled(STINT_DENY, STINT_NEVER_NS - 1, STINT_NEVER_NS);
     reply.decision.limit = reply.decision.remaining = UINT32_MAX;
     resp_reply_throttle(&writer, &reply);
@@ -230,9 +211,8 @@ static const struct stint_decision denied = {.outcome = STINT_DENY,
     "$9\r\nremaining\r\n:3\r\n$14\r\nretry_after_ms\r\n:1501\r\n$14\r\nreset_after_ms\r\n:"        \
     "2000\r\n"
 
-static void a_verb_is_a_map_in_resp3_and_flat_in_resp2(void **state)
+TEST(a_verb_is_a_map_in_resp3_and_flat_in_resp2)
 {
-    (void)state;
     const struct request request = {.verb = REQUEST_TAKE};
     const struct stint_quota quota = {0};
     const struct reply_status status = {.quota = &quota};
@@ -245,9 +225,8 @@ static void a_verb_is_a_map_in_resp3_and_flat_in_resp2(void **state)
     assert_written("%8\r\n" DENIED_FIGURES "$7\r\nbinding\r\n:1\r\n$2\r\nat\r\n$2\r\n77\r\n");
 }
 
-static void a_ticket_and_a_replay_are_told_where_there_are(void **state)
+TEST(a_ticket_and_a_replay_are_told_where_there_are)
 {
-    (void)state;
     const struct request request = {.verb = REQUEST_RESERVE};
     const struct reply reply = {.decision = denied,
                                 .at_ns = 0,
@@ -260,9 +239,8 @@ static void a_ticket_and_a_replay_are_told_where_there_are(void **state)
                    "$8\r\nreplayed\r\n:1\r\n");
 }
 
-static void a_booking_says_when_it_starts(void **state)
+TEST(a_booking_says_when_it_starts)
 {
-    (void)state;
     const struct request request = {.verb = REQUEST_BOOK};
     const struct reply reply = {
         .decision = {.outcome = STINT_ALLOW, .granted = 1, .limit = 5, .retry_after_ns = 250 * MS}};
@@ -274,9 +252,8 @@ static void a_booking_says_when_it_starts(void **state)
                    "$15\r\nstarts_after_ms\r\n:250\r\n");
 }
 
-static void several_quotas_have_a_status_each(void **state)
+TEST(several_quotas_have_a_status_each)
 {
-    (void)state;
     const struct request request = {.verb = REQUEST_TAKE, .n_descriptors = 2};
     const struct stint_quota quota = {0};
     const struct rule rule = {.path = "ip=*"};
@@ -294,9 +271,8 @@ static void several_quotas_have_a_status_each(void **state)
                    "$4\r\nrule\r\n_\r\n");
 }
 
-static void never_is_minus_one(void **state)
+TEST(never_is_minus_one)
 {
-    (void)state;
     assert_int_equal(resp_reply_ms(STINT_NEVER_NS), -1);
     assert_int_equal(resp_reply_ms(0), 0);
     assert_int_equal(resp_reply_ms(1), 1);
@@ -305,9 +281,8 @@ static void never_is_minus_one(void **state)
     assert_int_equal(resp_reply_ms(STINT_NEVER_NS - 1), 18446744073710);
 }
 
-static void administering_is_answered_with_ok(void **state)
+TEST(administering_is_answered_with_ok)
 {
-    (void)state;
     static const int verbs[] = {REQUEST_BLOCK, REQUEST_RESET, REQUEST_SET_QUOTA, REQUEST_RENEW};
     const struct reply reply = {0};
     for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
@@ -317,9 +292,8 @@ static void administering_is_answered_with_ok(void **state)
     }
 }
 
-static void every_error_has_its_word(void **state)
+TEST(every_error_has_its_word)
 {
-    (void)state;
     static const char *const words[] = {
         [REPLY_BAD_REQUEST] = "-ERR why\r\n", [REPLY_FORBIDDEN] = "-NOPERM why\r\n",
         [REPLY_GONE] = "-GONE why\r\n",       [REPLY_CONFLICT] = "-CONFLICT why\r\n",
@@ -332,32 +306,4 @@ static void every_error_has_its_word(void **state)
         resp_reply_throttle(&writer, &reply);
         assert_written(words[error]);
     }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(integers_are_written_in_full),
-        TEST(numbers_are_read_as_they_are_written),
-        TEST(what_is_no_number_is_not_read),
-        TEST(types_of_resp2),
-        TEST(types_of_resp3),
-        TEST(an_error_stays_one_line),
-        TEST(what_is_large_makes_space),
-        TEST(a_writer_without_memory_writes_no_more),
-        TEST(throttle_has_its_five_numbers_in_order),
-        TEST(throttle_rounds_seconds_up),
-        TEST(throttle_that_never_fits_has_no_time),
-        TEST(throttle_with_the_longest_numbers_has_space),
-        TEST(a_verb_is_a_map_in_resp3_and_flat_in_resp2),
-        TEST(a_ticket_and_a_replay_are_told_where_there_are),
-        TEST(a_booking_says_when_it_starts),
-        TEST(several_quotas_have_a_status_each),
-        TEST(never_is_minus_one),
-        TEST(administering_is_answered_with_ok),
-        TEST(every_error_has_its_word),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

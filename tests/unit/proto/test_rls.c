@@ -14,20 +14,17 @@ static const struct request *request;
 static struct stint_error error;
 static uint8_t *message; /* that the request is in */
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     call = rls_call_new();
     assert_non_null(call);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     rls_call_free(call);
     free(message);
-    return 0;
+    message = NULL;
 }
 
 /* From memory of just that size, so that a sanitizer sees a byte too many; and by protobuf-c. */
@@ -71,7 +68,7 @@ static void assert_span(struct span span, const void *bytes, size_t len)
 
 /* ---- What a request says --------------------------------------------------------------------- */
 
-static void test_a_request_is_a_take(void **state)
+TEST(test_a_request_is_a_take)
 {
     static const uint8_t bytes[] = "\x0a\x04shop"         /* domain */
                                    "\x12\x0a"             /* descriptors */
@@ -81,7 +78,6 @@ static void test_a_request_is_a_take(void **state)
                                    "a\x12\x00\x0a\x05\x0a\x01"
                                    "b\x12\x00"
                                    "\x18\x07"; /* hits_addend */
-    (void)state;
     assert_int_equal(read_bytes(bytes, sizeof(bytes) - 1), 0);
     assert_int_equal(request->verb, REQUEST_TAKE);
     assert_text(request->domain, "shop");
@@ -100,9 +96,8 @@ static void test_a_request_is_a_take(void **state)
     assert_text(second->entries[1].value, "");
 }
 
-static void test_no_hits_are_one(void **state)
+TEST(test_no_hits_are_one)
 {
-    (void)state;
     struct wire wire = wire_request("d", "a=1");
     assert_read(&wire);
     assert_int_equal(request->cost, 1);
@@ -125,12 +120,11 @@ static struct wire with_hits(uint64_t hits, bool is_negative)
     return wire;
 }
 
-static void test_a_descriptor_has_hits_of_its_own(void **state)
+TEST(test_a_descriptor_has_hits_of_its_own)
 {
     static const char too_many[] =
         "descriptors[0].hits_addend: expected a whole number of 0 to 4294967295; "
         "count in larger units, such as thousands";
-    (void)state;
     struct wire wire = with_hits(5, false);
     assert_read(&wire);
     assert_true(request->descriptors[0].has_hits);
@@ -150,9 +144,8 @@ static void test_a_descriptor_has_hits_of_its_own(void **state)
 }
 
 /* An empty wrapper is one of 0. */
-static void test_a_wrapper_without_a_value_is_there(void **state)
+TEST(test_a_wrapper_without_a_value_is_there)
 {
-    (void)state;
     struct wire wire = {.len = 0}, descriptor = wire_descriptor("a=1");
     wire_text(&wire, 1, "d");
     wire_text(&descriptor, 3, "");
@@ -177,11 +170,10 @@ static struct wire with_limit(uint64_t requests, uint64_t unit, uint64_t multipl
     return wire;
 }
 
-static void test_an_override_is_a_quota(void **state)
+TEST(test_an_override_is_a_quota)
 {
     static const uint64_t lengths[] = {0,          NS_PER_S,        NS_PER_MIN, NS_PER_HOUR,
                                        NS_PER_DAY, 30 * NS_PER_DAY, NS_PER_YEAR};
-    (void)state;
     for (uint64_t unit = 1; unit < N(lengths); unit++) {
         struct wire wire = with_limit(9, unit, 1);
         assert_read(&wire);
@@ -194,12 +186,11 @@ static void test_an_override_is_a_quota(void **state)
     assert_int_equal(request->descriptors[0].override->period_ns, 30 * NS_PER_S);
 }
 
-static void test_an_override_that_cannot_be_kept_is_refused(void **state)
+TEST(test_an_override_that_cannot_be_kept_is_refused)
 {
     static const char units[] =
         "descriptors[0].limit: expected a unit: SECOND, MINUTE, HOUR, DAY, MONTH or YEAR";
     static const uint64_t no_units[] = {0, 7, 8, 1000, UINT32_MAX, UINT64_MAX};
-    (void)state;
     for (size_t i = 0; i < N(no_units); i++) {
         struct wire wire = with_limit(9, no_units[i], 1);
         assert_refused(&wire, STINT_E_SYNTAX, units);
@@ -214,7 +205,7 @@ static void test_an_override_that_cannot_be_kept_is_refused(void **state)
 
 /* ---- Bytes of any kind ----------------------------------------------------------------------- */
 
-static void test_keys_and_values_are_any_bytes(void **state)
+TEST(test_keys_and_values_are_any_bytes)
 {
     static const struct {
         const char *text;
@@ -222,7 +213,6 @@ static void test_keys_and_values_are_any_bytes(void **state)
     } values[] = {
         {"a_b", 3}, {"", 0}, {"a\0b", 3}, {"\0", 1}, {"\xff\xfe", 2}, {"\xed\xa0\x80", 3},
     };
-    (void)state;
     for (size_t i = 0; i < N(values); i++) {
         struct wire wire = {.len = 0}, descriptor = {.len = 0}, entry = {.len = 0};
         wire_span(&wire, 1, span_of("d\0d", 3));
@@ -237,13 +227,12 @@ static void test_keys_and_values_are_any_bytes(void **state)
     }
 }
 
-static void test_a_value_of_64_kib_is_whole(void **state)
+TEST(test_a_value_of_64_kib_is_whole)
 {
     enum { LEN = 65536 };
     static uint8_t bytes[LEN + 64];
     static const uint8_t head[] = {0x0a, 1,    'd',  0x12, 0x8b, 0x80, 0x04, 0x0a, 0x87,
                                    0x80, 0x04, 0x0a, 1,    'k',  0x12, 0x80, 0x80, 0x04};
-    (void)state;
     memcpy(bytes, head, sizeof(head));
     memset(bytes + sizeof(head), 'x', LEN);
     assert_int_equal(read_bytes(bytes, sizeof(head) + LEN), 0);
@@ -252,9 +241,8 @@ static void test_a_value_of_64_kib_is_whole(void **state)
 }
 
 /* As in any proto3: the last one of a number counts, and lists go on … */
-static void test_fields_that_come_twice_are_joined(void **state)
+TEST(test_fields_that_come_twice_are_joined)
 {
-    (void)state;
     struct wire wire = wire_request("first", "a=1");
     wire_text(&wire, 1, "last");
     wire_number(&wire, 3, 3);
@@ -266,9 +254,8 @@ static void test_fields_that_come_twice_are_joined(void **state)
 }
 
 /* … and a message adds to the one before it, which protobuf-c does not do for its numbers. */
-static void test_messages_that_come_twice_are_joined(void **state)
+TEST(test_messages_that_come_twice_are_joined)
 {
-    (void)state;
     struct wire wire = {.len = 0}, descriptor = wire_descriptor("a=1"), multiplier = {.len = 0};
     struct wire first = {.len = 0}, second = {.len = 0}, hits = {.len = 0};
     wire_number(&multiplier, 1, 5);
@@ -292,7 +279,7 @@ static void test_messages_that_come_twice_are_joined(void **state)
 
 /* ---- What is no request ---------------------------------------------------------------------- */
 
-static void test_what_lacks_something_is_refused(void **state)
+TEST(test_what_lacks_something_is_refused)
 {
     static const struct {
         const char *domain, *descriptors, *reason;
@@ -302,7 +289,6 @@ static void test_what_lacks_something_is_refused(void **state)
         {"d", "a=1 =2", "descriptors[0].entries[1]: expected a key that is not empty"},
         {"d", "a=1; =", "descriptors[1].entries[0]: expected a key that is not empty"},
     };
-    (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         struct wire wire = wire_request(rows[i].domain, rows[i].descriptors);
         assert_refused(&wire, STINT_E_SYNTAX, rows[i].reason);
@@ -314,9 +300,8 @@ static void test_what_lacks_something_is_refused(void **state)
     assert_refused(&wire, STINT_E_SYNTAX, "expected a domain that is not empty");
 }
 
-static void test_more_than_there_may_be_is_refused(void **state)
+TEST(test_more_than_there_may_be_is_refused)
 {
-    (void)state;
     struct wire wire = {.len = 0}, one = wire_descriptor("a=1"), many = {.len = 0};
     wire_text(&wire, 1, "d");
     for (size_t i = 0; i < DESCRIPTORS_MAX; i++)
@@ -336,12 +321,11 @@ static void test_more_than_there_may_be_is_refused(void **state)
 }
 
 /* No more of them are looked at than a request may have. */
-static void test_a_million_descriptors_are_refused(void **state)
+TEST(test_a_million_descriptors_are_refused)
 {
     static const uint8_t one[] = {0x12, 5, 0x0a, 3, 0x0a, 1, 'a'};
     enum { LEN = sizeof(one) << 20 };
     uint8_t *bytes = malloc(LEN);
-    (void)state;
     assert_non_null(bytes);
     for (size_t i = 0; i < LEN; i += sizeof(one))
         memcpy(bytes + i, one, sizeof(one));
@@ -360,9 +344,8 @@ static void add_unknown(struct wire *wire)
     wire_bytes(wire, span_of(fixed, sizeof(fixed)));
 }
 
-static void test_unknown_fields_are_skipped(void **state)
+TEST(test_unknown_fields_are_skipped)
 {
-    (void)state;
     struct wire wire = {.len = 0}, descriptor = {.len = 0}, entry = {.len = 0};
     struct wire limit = {.len = 0};
     add_unknown(&entry);
@@ -387,9 +370,8 @@ static void test_unknown_fields_are_skipped(void **state)
     assert_int_equal(request->descriptors[0].override->limit, 9);
 }
 
-static void test_a_field_of_another_type_is_refused(void **state)
+TEST(test_a_field_of_another_type_is_refused)
 {
-    (void)state;
     struct wire wire = wire_request("d", "a=1");
     wire_text(&wire, 3, "7"); /* a number as text */
     assert_refused(&wire, STINT_E_SYNTAX, "expected a RateLimitRequest in protobuf");
@@ -404,9 +386,8 @@ static void test_a_field_of_another_type_is_refused(void **state)
 /* ---- Hostile bytes --------------------------------------------------------------------------- */
 
 /* Whatever is cut off: a request that is whole by chance, or a message. */
-static void test_every_prefix_is_taken_or_refused(void **state)
+TEST(test_every_prefix_is_taken_or_refused)
 {
-    (void)state;
     struct wire wire = with_limit(300, 2, 300);
     struct wire more = wire_request("domain", "key=value path=/a; key=other");
     wire_bytes(&wire, wired(&more));
@@ -422,9 +403,8 @@ static void test_every_prefix_is_taken_or_refused(void **state)
     assert_true(n_refused > wire.len / 2);
 }
 
-static void test_every_byte_may_be_another(void **state)
+TEST(test_every_byte_may_be_another)
 {
-    (void)state;
     struct wire wire = with_limit(300, 2, 300);
     wire_number(&wire, 3, 1000);
     for (size_t i = 0; i < wire.len; i++) {
@@ -442,7 +422,7 @@ static void test_every_byte_may_be_another(void **state)
     }
 }
 
-static void test_lengths_that_lie_are_refused(void **state)
+TEST(test_lengths_that_lie_are_refused)
 {
     static const struct {
         const char *bytes;
@@ -465,7 +445,6 @@ static void test_lengths_that_lie_are_refused(void **state)
         {"\x25\x01\x02", 3}, /* half of 32 bits */
         {"\x21\x01\x02", 3},
     };
-    (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         error.message[0] = '\0';
         int code = read_bytes(rows[i].bytes, rows[i].len);
@@ -475,39 +454,12 @@ static void test_lengths_that_lie_are_refused(void **state)
 }
 
 /* A message cannot hold itself, so depth costs nothing: what is too deep is text or unknown. */
-static void test_depth_costs_nothing(void **state)
+TEST(test_depth_costs_nothing)
 {
     static uint8_t bytes[65536];
-    (void)state;
     for (size_t i = 0; i + 1 < sizeof(bytes); i += 2) {
         bytes[i] = 0x0a;
         bytes[i + 1] = 0x7e;
     }
     assert_int_equal(read_bytes(bytes, sizeof(bytes)), STINT_E_SYNTAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_request_is_a_take),
-        cmocka_unit_test(test_no_hits_are_one),
-        cmocka_unit_test(test_a_descriptor_has_hits_of_its_own),
-        cmocka_unit_test(test_a_wrapper_without_a_value_is_there),
-        cmocka_unit_test(test_an_override_is_a_quota),
-        cmocka_unit_test(test_an_override_that_cannot_be_kept_is_refused),
-        cmocka_unit_test(test_keys_and_values_are_any_bytes),
-        cmocka_unit_test(test_a_value_of_64_kib_is_whole),
-        cmocka_unit_test(test_fields_that_come_twice_are_joined),
-        cmocka_unit_test(test_messages_that_come_twice_are_joined),
-        cmocka_unit_test(test_what_lacks_something_is_refused),
-        cmocka_unit_test(test_more_than_there_may_be_is_refused),
-        cmocka_unit_test(test_a_million_descriptors_are_refused),
-        cmocka_unit_test(test_unknown_fields_are_skipped),
-        cmocka_unit_test(test_a_field_of_another_type_is_refused),
-        cmocka_unit_test(test_every_prefix_is_taken_or_refused),
-        cmocka_unit_test(test_every_byte_may_be_another),
-        cmocka_unit_test(test_lengths_that_lie_are_refused),
-        cmocka_unit_test(test_depth_costs_nothing),
-    };
-    return cmocka_run_group_tests_name("rls", tests, set_up, tear_down);
 }

@@ -12,7 +12,6 @@
 #include "struct.pb-c.h"
 
 #include <jansson.h>
-#include <stdio.h>
 
 static const char *const yaml =
     "domain: d\n"
@@ -58,24 +57,21 @@ struct frontend {
 static struct frontend grpc, json;
 static struct rls_form form;
 
-static int set_up(void **state)
+SETUP
 {
-    (void)state;
     form = (struct rls_form){0};
     serve(&grpc.s, yaml);
     serve(&json.s, yaml);
     grpc.rls = rls_call_new();
-    return grpc.rls == NULL;
+    assert_false(grpc.rls == NULL);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     rls_call_free(grpc.rls);
     http_call_deinit(&json.json);
     serve_no_more(&grpc.s);
     serve_no_more(&json.s);
-    return 0;
 }
 
 static struct span answer_to(const struct wire *wire)
@@ -115,9 +111,8 @@ static void assert_bytes(struct span answer, const void *bytes, size_t len)
 #define assert_answer(descriptors, bytes)                                                          \
     assert_bytes(answer(descriptors), bytes, sizeof(bytes) - 1)
 
-static void test_a_status_is_told_by_its_numbers(void **state)
+TEST(test_a_status_is_told_by_its_numbers)
 {
-    (void)state;
     grpc.s.now_ns = START + 47500 * MS;
     assert_answer("ip=1", "\x08\x01"                         /* overall_code: OK */
                           "\x12\x1c"                         /* statuses */
@@ -130,23 +125,21 @@ static void test_a_status_is_told_by_its_numbers(void **state)
     );
 }
 
-static void test_nothing_is_told_of_what_nothing_limits(void **state)
+TEST(test_nothing_is_told_of_what_nothing_limits)
 {
-    (void)state;
     assert_answer("unknown=1; free=1; ip=1 more=2", "\x08\x01"
                                                     "\x12\x02\x08\x01"
                                                     "\x12\x08\x08\x01\x18\xff\xff\xff\xff\x0f"
                                                     "\x12\x02\x08\x01");
 }
 
-static void test_what_never_fits_has_no_reset(void **state)
+TEST(test_what_never_fits_has_no_reset)
 {
-    (void)state;
     assert_answer("none=1", "\x08\x02\x12\x06\x08\x02\x12\x02\x10\x04");
 }
 
 /* 30 s are 30 of SECOND, 5 min are 5 of MINUTE. */
-static void test_a_period_is_so_many_units(void **state)
+TEST(test_a_period_is_so_many_units)
 {
     static const struct {
         const char *descriptors;
@@ -156,7 +149,6 @@ static void test_a_period_is_so_many_units(void **state)
         {"month=1", 100, RULE_MONTH, 0}, {"week=1", 7, RULE_WEEK, 0},      {"places=1", 2, 0, 0},
         {"none=1", 0, RULE_DAY, 0},      {"better=1", 50, RULE_MINUTE, 0},
     };
-    (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         struct span limit = wire_bytes_of(wire_bytes_of(answer(rows[i].descriptors), 2, 0), 2, 0);
         assert_int_equal(wire_number_of(limit, 1), rows[i].requests);
@@ -166,10 +158,9 @@ static void test_a_period_is_so_many_units(void **state)
 }
 
 /* A quota that was set for one key at run time stands in the place of the rule's. */
-static void test_a_quota_of_a_key_is_told_as_it_is(void **state)
+TEST(test_a_quota_of_a_key_is_told_as_it_is)
 {
     struct asked asked;
-    (void)state;
     struct request *set = descriptors_of(&asked, "ip=vip");
     set->verb = REQUEST_SET_QUOTA;
     set->quota = span_of_text("gcra 900/15m");
@@ -467,15 +458,13 @@ static size_t compare_rows(void)
     return n_over;
 }
 
-static void test_both_tongues_say_the_same(void **state)
+TEST(test_both_tongues_say_the_same)
 {
-    (void)state;
     assert_int_equal(compare_rows(), 15); /* the rows reach both */
 }
 
-static void test_both_tongues_say_the_same_beside_the_statuses(void **state)
+TEST(test_both_tongues_say_the_same_beside_the_statuses)
 {
-    (void)state;
     form = (struct rls_form){.styles = HTTP_STYLE_DRAFT_11 | HTTP_STYLE_DRAFT_03,
                              .limit_field = "x-limit",
                              .has_metadata = true,
@@ -495,9 +484,8 @@ static void assert_header(struct span response, size_t nth, const char *key, con
     assert_memory_equal(found_value.ptr, value, found_value.len);
 }
 
-static void test_header_fields_are_told_where_they_are_asked_for(void **state)
+TEST(test_header_fields_are_told_where_they_are_asked_for)
 {
-    (void)state;
     assert_int_equal(wire_count(answer("ip=1"), 3), 0);
     form.styles = HTTP_STYLE_DRAFT_03;
     struct span response = answer("ip=2");
@@ -523,9 +511,8 @@ static void test_header_fields_are_told_where_they_are_asked_for(void **state)
     assert_header(response, 2, "X-RateLimit-Limit", "2");
 }
 
-static void test_a_denial_has_a_body_if_there_is_one(void **state)
+TEST(test_a_denial_has_a_body_if_there_is_one)
 {
-    (void)state;
     form.denied_body = span_of_text("slow down");
     assert_int_equal(wire_count(answer("ip=1"), 5), 0);
     struct span body = wire_bytes_of(answer("none=1"), 5, 0);
@@ -565,9 +552,8 @@ static void assert_string(struct span value, const char *text)
     assert_memory_equal(found.ptr, text, found.len);
 }
 
-static void test_metadata_tells_what_was_asked_and_what_rules_say(void **state)
+TEST(test_metadata_tells_what_was_asked_and_what_rules_say)
 {
-    (void)state;
     assert_int_equal(wire_count(answer("ip=0"), 6), 0);
     form.has_metadata = true;
     struct wire wire = wire_of(&(struct row){.descriptors = "ip=1 x=\xff; half=1; free=1",
@@ -595,9 +581,8 @@ static void test_metadata_tells_what_was_asked_and_what_rules_say(void **state)
 }
 
 /* Of rules that let pass; the first has its way, and objects are merged. */
-static void test_metadata_of_rules_is_merged(void **state)
+TEST(test_metadata_of_rules_is_merged)
 {
-    (void)state;
     form.has_metadata = true;
     struct span object = wire_bytes_of(answer("ip=1; half=1"), 6, 0);
     assert_null(member(object, "hitsAddend").ptr);
@@ -613,27 +598,4 @@ static void test_metadata_of_rules_is_merged(void **state)
     metadata = wire_bytes_of(member(wire_bytes_of(answer("ip=1; half=1"), 6, 0), "metadata"), 5, 0);
     assert_string(member(metadata, "tier"), "paid"); /* ip is over its limit */
     assert_null(member(wire_bytes_of(answer("ip=1"), 6, 0), "metadata").ptr);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_status_is_told_by_its_numbers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_nothing_is_told_of_what_nothing_limits, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_what_never_fits_has_no_reset, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_period_is_so_many_units, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_quota_of_a_key_is_told_as_it_is, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_both_tongues_say_the_same, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_both_tongues_say_the_same_beside_the_statuses, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_header_fields_are_told_where_they_are_asked_for,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_denial_has_a_body_if_there_is_one, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_metadata_tells_what_was_asked_and_what_rules_say,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_metadata_of_rules_is_merged, set_up, tear_down),
-    };
-    return cmocka_run_group_tests_name("rls_response", tests, NULL, NULL);
 }

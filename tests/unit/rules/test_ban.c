@@ -7,8 +7,6 @@
 #include "rules/ban.h"
 #include "table/table.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #define LOGIN                                                                                      \
@@ -49,10 +47,9 @@ static void assert_about(uint64_t ns, uint64_t expected_ns)
     assert_in_range(ns, expected_ns - ROUNDING, expected_ns);
 }
 
-static void test_so_many_denials_block_the_key(void **state)
+TEST(test_so_many_denials_block_the_key)
 {
     struct serving s;
-    (void)state;
     serve(&s, LOGIN);
     assert_false(denied(&s, "login=a", 2));
     assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
@@ -67,10 +64,9 @@ static void test_so_many_denials_block_the_key(void **state)
 }
 
 /* At any instant, by the denial that makes it and by those after it. */
-static void test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds(void **state)
+TEST(test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds)
 {
     struct serving s;
-    (void)state;
     serve(&s, "domain: d\n"
               "descriptors:\n"
               "  - key: login\n"
@@ -90,10 +86,9 @@ static void test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds(void **sta
     serve_no_more(&s);
 }
 
-static void test_asking_does_not_extend_a_ban(void **state)
+TEST(test_asking_does_not_extend_a_ban)
 {
     struct serving s;
-    (void)state;
     serve(&s, LOGIN);
     assert_true(denied(&s, "login=a", 3));
     uint64_t end_ns = s.now_ns + s.reply.decision.retry_after_ns;
@@ -107,11 +102,10 @@ static void test_asking_does_not_extend_a_ban(void **state)
     serve_no_more(&s);
 }
 
-static void test_each_ban_in_turn_is_longer_up_to_the_most(void **state)
+TEST(test_each_ban_in_turn_is_longer_up_to_the_most)
 {
     const uint64_t lengths[] = {MINUTE, 2 * MINUTE, 4 * MINUTE, 5 * MINUTE, 5 * MINUTE};
     struct serving s;
-    (void)state;
     serve(&s, LOGIN);
     for (size_t i = 0; i < N(lengths); i++) {
         assert_true(denied(&s, "login=a", 3));
@@ -124,10 +118,9 @@ static void test_each_ban_in_turn_is_longer_up_to_the_most(void **state)
     serve_no_more(&s);
 }
 
-static void test_denials_that_are_far_apart_make_no_ban(void **state)
+TEST(test_denials_that_are_far_apart_make_no_ban)
 {
     struct serving s;
-    (void)state;
     serve(&s, LOGIN);
     for (int i = 0; i < 20; i++) {
         assert_false(denied(&s, "login=a", 2));
@@ -140,10 +133,9 @@ static void test_denials_that_are_far_apart_make_no_ban(void **state)
     serve_no_more(&s);
 }
 
-static void test_peeks_and_what_never_fits_are_no_denials(void **state)
+TEST(test_peeks_and_what_never_fits_are_no_denials)
 {
     struct serving s;
-    (void)state;
     serve(&s, LOGIN);
     outcome(&s, "login=a");
     for (int i = 0; i < 10; i++) {
@@ -155,10 +147,9 @@ static void test_peeks_and_what_never_fits_are_no_denials(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_ban_charges_no_sibling(void **state)
+TEST(test_a_ban_charges_no_sibling)
 {
     struct serving s;
-    (void)state;
     serve(&s, LOGIN);
     assert_true(denied(&s, "login=a", 3));
     for (int i = 0; i < 10; i++)
@@ -172,10 +163,9 @@ static void test_a_ban_charges_no_sibling(void **state)
     serve_no_more(&s);
 }
 
-static void test_reset_lifts_a_ban_and_forgets_it(void **state)
+TEST(test_reset_lifts_a_ban_and_forgets_it)
 {
     struct serving s;
-    (void)state;
     serve(&s, LOGIN);
     assert_true(denied(&s, "login=a", 3));
     ask_verb(&s, REQUEST_RESET, 1, "login=a");
@@ -186,12 +176,11 @@ static void test_reset_lifts_a_ban_and_forgets_it(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_full_table_of_blocks_is_told(void **state)
+TEST(test_a_full_table_of_blocks_is_told)
 {
     struct serving s;
     char text[32];
     unsigned banned = 0;
-    (void)state;
     serve(&s, LOGIN);
     for (int i = 0; i < 1000; i++) {
         snprintf(text, sizeof(text), "login=%d", i);
@@ -202,13 +191,12 @@ static void test_a_full_table_of_blocks_is_told(void **state)
     serve_no_more(&s);
 }
 
-static void test_what_a_ban_may_be(void **state)
+TEST(test_what_a_ban_may_be)
 {
     const struct rule_ban fine = {
         .after = 5, .factor = 2, .for_ns = MINUTE, .within_ns = MINUTE, .max_ns = DAY};
     struct rule_ban ban = fine;
     struct stint_error error;
-    (void)state;
     assert_int_equal(ban_check(&ban, &error), 0);
     ban.after = BAN_AFTER_MAX + 1;
     assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
@@ -226,10 +214,9 @@ static void test_what_a_ban_may_be(void **state)
     assert_int_equal(ban_check(&ban, &error), 0);
 }
 
-static void test_a_ban_for_the_first_denial(void **state)
+TEST(test_a_ban_for_the_first_denial)
 {
     struct serving s;
-    (void)state;
     serve(&s, "domain: d\n"
               "descriptors:\n"
               "  - key: login\n"
@@ -243,14 +230,13 @@ static void test_a_ban_for_the_first_denial(void **state)
 }
 
 /* A table in a file, closed and opened again: the ban stands, and so does how long the next is. */
-static void test_a_ban_outlives_the_process(void **state)
+TEST(test_a_ban_outlives_the_process)
 {
     char path[] = "/tmp/stint-test-ban-XXXXXX";
     struct rules *rules = rules_of(LOGIN);
     const struct rule *rule = rules_at(rules, 0);
     struct span key = span_of("a", 1);
     struct stint_table *table;
-    (void)state;
     assert_non_null(mkdtemp(path));
     char file[64];
     snprintf(file, sizeof(file), "%s/table", path);
@@ -273,23 +259,4 @@ static void test_a_ban_outlives_the_process(void **state)
     unlink(file);
     rmdir(path);
     rules_unref(rules);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_so_many_denials_block_the_key),
-        cmocka_unit_test(test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds),
-        cmocka_unit_test(test_asking_does_not_extend_a_ban),
-        cmocka_unit_test(test_each_ban_in_turn_is_longer_up_to_the_most),
-        cmocka_unit_test(test_denials_that_are_far_apart_make_no_ban),
-        cmocka_unit_test(test_peeks_and_what_never_fits_are_no_denials),
-        cmocka_unit_test(test_a_ban_charges_no_sibling),
-        cmocka_unit_test(test_reset_lifts_a_ban_and_forgets_it),
-        cmocka_unit_test(test_a_full_table_of_blocks_is_told),
-        cmocka_unit_test(test_what_a_ban_may_be),
-        cmocka_unit_test(test_a_ban_for_the_first_denial),
-        cmocka_unit_test(test_a_ban_outlives_the_process),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

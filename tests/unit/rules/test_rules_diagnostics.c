@@ -5,8 +5,6 @@
  */
 #include "unit/ruling.h"
 
-#include <stdlib.h>
-
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
 /* One entry with these lines in its rate_limit, which begin at line 5, column 7. */
@@ -53,7 +51,7 @@ static void assert_mistakes(const struct mistake *mistakes, size_t n)
         assert_told(mistakes[i].text, mistakes[i].told);
 }
 
-static void test_what_is_no_yaml_is_told_where_it_ends_to_be(void **unused)
+TEST(test_what_is_no_yaml_is_told_where_it_ends_to_be)
 {
     static const struct mistake mistakes[] = {
         {"domain: 'd\n", "a.yaml:2:1: invalid YAML: found unexpected end of stream while scanning "
@@ -71,16 +69,14 @@ static void test_what_is_no_yaml_is_told_where_it_ends_to_be(void **unused)
         {"domain: &x [*x]\n", "a.yaml:1:13: an alias inside its own anchor\n"},
         {"domain: !!int 5\n", "a.yaml:1:9: tags other than !!str have no meaning here\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_a_nul_is_told(void **unused)
+TEST(test_a_nul_is_told)
 {
     static const char text[] = "domain: d\n# \0\n";
     const struct rules_file file = {"nul.yaml", span_of(text, sizeof(text) - 1)};
     struct rules_diagnostics diagnostics;
-    (void)unused;
     assert_null(rules_load(&file, 1, NULL, &diagnostics));
     assert_int_equal(diagnostics.n_diagnostics, 1);
     assert_int_equal(diagnostics.diagnostics[0].line, 2);
@@ -92,7 +88,7 @@ static void test_a_nul_is_told(void **unused)
                 "a.yaml:1:9: domain: expected a text without a NUL, found \"d?\"\n");
 }
 
-static void test_every_shape_is_told(void **unused)
+TEST(test_every_shape_is_told)
 {
     static const struct mistake mistakes[] = {
         {"", "a.yaml:1:1: expected a file, found nothing\n"},
@@ -120,11 +116,10 @@ static void test_every_shape_is_told(void **unused)
         {"domain: d\n<<: x\n",
          "a.yaml:2:5: <<: expected a mapping or a list of mappings, found neither\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_unknown_keys_are_told_with_the_nearest(void **unused)
+TEST(test_unknown_keys_are_told_with_the_nearest)
 {
     static const struct mistake mistakes[] = {
         {"domian: d\ndomain: d\n",
@@ -143,11 +138,10 @@ static void test_unknown_keys_are_told_with_the_nearest(void **unused)
         {LIMIT(UNIT TEN "      replaces: [{nam: x, name: y}]\n"),
          "a.yaml:7:19: unknown key \"nam\" in replaces; did you mean \"name\"?\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_what_is_there_twice_is_told_with_the_first(void **unused)
+TEST(test_what_is_there_twice_is_told_with_the_first)
 {
     static const struct mistake mistakes[] = {
         {"domain: d\ndomain: e\n", "a.yaml:2:1: the key \"domain\" is there already, in line 1\n"},
@@ -166,11 +160,10 @@ static void test_what_is_there_twice_is_told_with_the_first(void **unused)
          "a.yaml:4:31: unit: expected second, minute, hour, day, week, month or year, found "
          "\"x\"\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_every_bad_value_is_told(void **unused)
+TEST(test_every_bad_value_is_told)
 {
     static const struct mistake mistakes[] = {
         {LIMIT(TEN), "a.yaml:5:7: rate_limit has no unit; expected unit: second, minute, hour, "
@@ -248,11 +241,10 @@ static void test_every_bad_value_is_told(void **unused)
          "a.yaml:5:22: share_threshold: only values of a pattern can share; expected a value with "
          "* in it\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_what_a_algorithm_cannot_hold_is_told_with_its_reason(void **unused)
+TEST(test_what_a_algorithm_cannot_hold_is_told_with_its_reason)
 {
     const char *texts[] = {
         LIMIT("      period: 1us\n      requests_per_unit: 4000000000\n      algorithm: log\n"),
@@ -260,13 +252,12 @@ static void test_what_a_algorithm_cannot_hold_is_told_with_its_reason(void **unu
     struct stint_quota quota = {.algorithm = STINT_LOG, .limit = 4000000000, .period_ns = 1000};
     struct stint_error error;
     char expected[512];
-    (void)unused;
     assert_int_not_equal(stint_quota_check(&quota, &error), 0);
     snprintf(expected, sizeof(expected), "a.yaml:6:26: requests_per_unit: %s\n", error.message);
     assert_string_equal(told(texts, NULL), expected);
 }
 
-static void test_contradictions_are_told(void **unused)
+TEST(test_contradictions_are_told)
 {
     static const struct mistake mistakes[] = {
         {LIMIT("      unlimited: true\n      unit: day\n"),
@@ -292,11 +283,10 @@ static void test_contradictions_are_told(void **unused)
          "a.yaml:5:7: rate_limit has no lease; concurrency needs one, such as lease: 30s\n"
          "a.yaml:7:13: unit: concurrency is not per time; it has a lease: DURATION\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_contradictions_of_calendars_are_told(void **unused)
+TEST(test_contradictions_of_calendars_are_told)
 {
     static const struct mistake mistakes[] = {
         {LIMIT(TEN "      unit: month\n      algorithm: gcra\n"),
@@ -323,11 +313,10 @@ static void test_contradictions_of_calendars_are_told(void **unused)
         {LIMIT(TEN "      unit: month\n      calendar: lunar\n"),
          "a.yaml:7:17: calendar: expected fixed or utc, found \"lunar\"\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_mistakes_in_bans_are_told(void **unused)
+TEST(test_mistakes_in_bans_are_told)
 {
     static const struct mistake mistakes[] = {
         {LIMIT(UNIT TEN "    ban: {}\n"), "a.yaml:7:10: ban has no after; expected such as after: "
@@ -340,11 +329,10 @@ static void test_mistakes_in_bans_are_told(void **unused)
         {LIMIT(UNIT TEN "    ban: {after: 1, for: 1h, factor: 1.5}\n"),
          "a.yaml:7:38: factor: expected a whole number from 1 to 4294967295, found \"1.5\"\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_all_faults_of_all_files_are_told_in_their_order(void **unused)
+TEST(test_all_faults_of_all_files_are_told_in_their_order)
 {
     static const char *const texts[] = {
         "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unit: x, requests_per_unit: y}\n"
@@ -354,7 +342,6 @@ static void test_all_faults_of_all_files_are_told_in_their_order(void **unused)
         NULL,
     };
     static const struct rules_load_options merging = {.merge_domains = true};
-    (void)unused;
     assert_string_equal(
         told(texts, NULL),
         "a.yaml:4:22: unit: expected second, minute, hour, day, week, month or year, found \"x\"\n"
@@ -368,12 +355,11 @@ static void test_all_faults_of_all_files_are_told_in_their_order(void **unused)
                                                "already at this level, in line 2 of a.yaml\n");
 }
 
-static void test_faults_that_are_too_many_are_counted(void **unused)
+TEST(test_faults_that_are_too_many_are_counted)
 {
     static char text[64 * 1024] = "domain: d\ndescriptors:\n";
     const char *texts[] = {text, NULL};
     size_t len = strlen(text);
-    (void)unused;
     for (unsigned i = 0; i < RULES_FAULTS_MAX + 7; i++)
         len += (size_t)snprintf(text + len, sizeof(text) - len, "- {key: k%u, ban: {}}\n", i);
     const char *all = told(texts, NULL);
@@ -404,12 +390,11 @@ static const char *warned(const char *text, uint32_t *limit)
 }
 
 /* envoyproxy/ratelimit reads these two so; their files load, and whoever checks is told. */
-static void test_what_loads_and_is_perhaps_not_meant_is_a_warning(void **unused)
+TEST(test_what_loads_and_is_perhaps_not_meant_is_a_warning)
 {
     static const char missing[] =
         "a.yaml:5:7: rate_limit has no requests_per_unit, which means 0: it denies always";
     uint32_t limit;
-    (void)unused;
     assert_string_equal(warned(LIMIT(UNIT), &limit), missing);
     assert_int_equal(limit, 0);
     assert_string_equal(warned(LIMIT(UNIT "      requests_per_unit: ~\n"), &limit), missing);
@@ -425,7 +410,7 @@ static void test_what_loads_and_is_perhaps_not_meant_is_a_warning(void **unused)
 }
 
 /* gopkg.in/yaml.v2 into a uint32, which is what envoyproxy/ratelimit reads its files with. */
-static void test_numbers_are_those_that_others_read(void **unused)
+TEST(test_numbers_are_those_that_others_read)
 {
     static const struct {
         const char *text;
@@ -441,7 +426,6 @@ static void test_numbers_are_those_that_others_read(void **unused)
     char text[256];
     const char *texts[] = {text, NULL};
     uint32_t limit;
-    (void)unused;
     for (size_t i = 0; i < N(numbers); i++) {
         snprintf(text, sizeof(text), LIMIT(UNIT "      requests_per_unit: %s\n"), numbers[i].text);
         assert_string_equal(warned(text, &limit), "");
@@ -466,11 +450,10 @@ static char *repeated(const char *piece, size_t n)
     return text;
 }
 
-static void test_aliases_do_not_let_a_small_file_grow_large(void **unused)
+TEST(test_aliases_do_not_let_a_small_file_grow_large)
 {
     char text[4096] = "domain: d\ndescriptors: []\nx: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
     size_t len = strlen(text);
-    (void)unused;
     for (unsigned i = 1; i < 12; i++)
         len += (size_t)snprintf(text + len, sizeof(text) - len,
                                 "x%u: &a%u [*a%u, *a%u, *a%u, *a%u, *a%u, *a%u, *a%u, *a%u]\n", i,
@@ -480,12 +463,11 @@ static void test_aliases_do_not_let_a_small_file_grow_large(void **unused)
         strstr(told(texts, NULL), "more than 4000000 values, counting what aliases stand for"));
 }
 
-static void test_nesting_has_an_end(void **unused)
+TEST(test_nesting_has_an_end)
 {
     char *flow = repeated("[", 5000);
     char text[8192];
     const char *texts[] = {text, NULL};
-    (void)unused;
     snprintf(text, sizeof(text), "domain: %s", flow);
     assert_string_equal(told(texts, NULL), "a.yaml:1:108: nested more than 100 levels deep\n");
     free(flow);
@@ -499,12 +481,11 @@ static void test_nesting_has_an_end(void **unused)
                                            "entries; this one is deeper\n");
 }
 
-static void test_long_texts_and_files_are_told(void **unused)
+TEST(test_long_texts_and_files_are_told)
 {
     char *a = repeated("a", 4097), *spaces = repeated(" ", RULES_TEXT_MAX + 1);
     char text[8192];
     const char *texts[] = {text, NULL}, *large[] = {spaces, NULL};
-    (void)unused;
     snprintf(text, sizeof(text), "domain: d\ndescriptors: [{key: %s}]\n", a);
     assert_string_equal(told(texts, NULL),
                         "a.yaml:2:21: key: expected at most 4096 bytes, found 4097\n");
@@ -512,28 +493,4 @@ static void test_long_texts_and_files_are_told(void **unused)
                         "a.yaml:0:0: expected at most 16777216 bytes, found 16777217\n");
     free(a);
     free(spaces);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_no_yaml_is_told_where_it_ends_to_be),
-        cmocka_unit_test(test_a_nul_is_told),
-        cmocka_unit_test(test_every_shape_is_told),
-        cmocka_unit_test(test_unknown_keys_are_told_with_the_nearest),
-        cmocka_unit_test(test_what_is_there_twice_is_told_with_the_first),
-        cmocka_unit_test(test_every_bad_value_is_told),
-        cmocka_unit_test(test_what_a_algorithm_cannot_hold_is_told_with_its_reason),
-        cmocka_unit_test(test_contradictions_are_told),
-        cmocka_unit_test(test_contradictions_of_calendars_are_told),
-        cmocka_unit_test(test_mistakes_in_bans_are_told),
-        cmocka_unit_test(test_all_faults_of_all_files_are_told_in_their_order),
-        cmocka_unit_test(test_faults_that_are_too_many_are_counted),
-        cmocka_unit_test(test_what_loads_and_is_perhaps_not_meant_is_a_warning),
-        cmocka_unit_test(test_numbers_are_those_that_others_read),
-        cmocka_unit_test(test_aliases_do_not_let_a_small_file_grow_large),
-        cmocka_unit_test(test_nesting_has_an_end),
-        cmocka_unit_test(test_long_texts_and_files_are_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 
 /* ---- What is understood ---------------------------------------------------------------------- */
 
-static void test_limits_become_quotas(void **unused)
+TEST(test_limits_become_quotas)
 {
     static const struct {
         const char *lines, *spec;
@@ -46,7 +46,6 @@ static void test_limits_become_quotas(void **unused)
          RULE_UNIT_NONE},
         {"unit: second, requests_per_unit: 4294967295", "window 4294967295/1s", RULE_SECOND},
     };
-    (void)unused;
     for (size_t i = 0; i < N(cases); i++) {
         char text[512];
         snprintf(text, sizeof(text), "{domain: d, descriptors: [{key: k, rate_limit: {%s}}]}",
@@ -62,7 +61,7 @@ static void test_limits_become_quotas(void **unused)
     }
 }
 
-static void test_a_limit_that_names_no_algorithm_has_the_default(void **unused)
+TEST(test_a_limit_that_names_no_algorithm_has_the_default)
 {
     const struct rules_load_options options = {.default_algorithm = STINT_GCRA};
     const char *texts[] = {"{domain: d, descriptors: [{key: a, rate_limit: {unit: day, "
@@ -71,14 +70,13 @@ static void test_a_limit_that_names_no_algorithm_has_the_default(void **unused)
                            "{key: b, rate_limit: {unit: month, requests_per_unit: 5}}]}",
                            NULL};
     struct rules *rules = rules_of_files(texts, &options);
-    (void)unused;
     assert_int_equal(rules_at(rules, 0)->quota.algorithm, STINT_GCRA);
     assert_int_equal(rules_at(rules, 0)->shadow.algorithm, STINT_GCRA);
     assert_int_equal(rules_at(rules, 1)->quota.algorithm, STINT_FIXED_WINDOW);
     rules_unref(rules);
 }
 
-static void test_what_stands_beside_a_limit(void **unused)
+TEST(test_what_stands_beside_a_limit)
 {
     struct rules *rules = rules_of("domain: d\n"
                                    "descriptors:\n"
@@ -105,7 +103,6 @@ static void test_what_stands_beside_a_limit(void **unused)
                                    " max: 1d}\n");
     const struct rule *rule = rules_at(rules, 0);
     struct stint_quota shadow = quota_of("log 3/5s");
-    (void)unused;
     assert_int_equal(rules_count(rules), 1);
     assert_string_equal(rule->domain, "d");
     assert_string_equal(rule->path, "a=x*.b=7");
@@ -132,11 +129,10 @@ static void test_what_stands_beside_a_limit(void **unused)
     rules_unref(rules);
 }
 
-static void test_what_a_ban_leaves_out(void **unused)
+TEST(test_what_a_ban_leaves_out)
 {
     struct rules *rules = rules_of(LIMIT(UNIT TEN "    ban: {after: 3, for: 10m}\n"));
     const struct rule *rule = rules_at(rules, 0);
-    (void)unused;
     assert_int_equal(rule->ban.factor, 1);
     assert_int_equal(rule->ban.within_ns, 10 * MINUTE);
     assert_int_equal(rule->ban.max_ns, 365 * DAY);
@@ -144,7 +140,7 @@ static void test_what_a_ban_leaves_out(void **unused)
 }
 
 /* As envoyproxy/ratelimit takes them: nulls, numbers as texts, flags where there is no limit. */
-static void test_what_others_accept_is_accepted(void **unused)
+TEST(test_what_others_accept_is_accepted)
 {
     struct rules *rules = rules_of("---\n"
                                    "domain: d\n"
@@ -160,7 +156,6 @@ static void test_what_others_accept_is_accepted(void **unused)
                                    "  - {key: k, value: 1.50, rate_limit:"
                                    " {unit: day, requests_per_unit: 1, unlimited: no}}\n"
                                    "...\n");
-    (void)unused;
     assert_int_equal(rules_count(rules), 2);
     assert_string_equal(rules_at(rules, 0)->path, "k");
     assert_true(rules_at(rules, 0)->unlimited);
@@ -168,7 +163,7 @@ static void test_what_others_accept_is_accepted(void **unused)
     rules_unref(rules);
 }
 
-static void test_anchors_and_merges_stand_for_what_they_name(void **unused)
+TEST(test_anchors_and_merges_stand_for_what_they_name)
 {
     struct rules *rules = rules_of("domain: d\n"
                                    "descriptors:\n"
@@ -178,7 +173,6 @@ static void test_anchors_and_merges_stand_for_what_they_name(void **unused)
                                    "  - {key: c, rate_limit: {<<: *usual, unit: hour}}\n"
                                    "  - {key: e, rate_limit: {<<: [{unit: week}, *usual]}}\n");
     static const char *const specs[] = {"window 5/1d", "window 5/1d", "window 5/1h", "window 5/1w"};
-    (void)unused;
     for (size_t i = 0; i < N(specs); i++) {
         struct stint_quota expected = quota_of(specs[i]);
         expected.rule = rules_at(rules, i)->id;
@@ -188,13 +182,12 @@ static void test_anchors_and_merges_stand_for_what_they_name(void **unused)
     rules_unref(rules);
 }
 
-static void test_domains_come_in_the_order_of_files(void **unused)
+TEST(test_domains_come_in_the_order_of_files)
 {
     static const struct rules_load_options merging = {.merge_domains = true};
     const char *texts[] = {"domain: b", "domain: a\ndescriptors: [{key: k}]",
                            "domain: b\ndescriptors: [{key: k}, {key: l}]", NULL};
     struct rules *rules = rules_of_files(texts, &merging);
-    (void)unused;
     assert_string_equal(rules_domain(rules, 0), "b");
     assert_string_equal(rules_domain(rules, 1), "a");
     assert_null(rules_domain(rules, 2));
@@ -204,11 +197,10 @@ static void test_domains_come_in_the_order_of_files(void **unused)
     rules_unref(rules);
 }
 
-static void test_no_files_are_no_rules(void **unused)
+TEST(test_no_files_are_no_rules)
 {
     struct rules_diagnostics diagnostics;
     struct rules *rules = rules_load(NULL, 0, NULL, &diagnostics);
-    (void)unused;
     assert_non_null(rules);
     assert_int_equal(rules_count(rules), 0);
     assert_null(rules_at(rules, 0));
@@ -235,10 +227,9 @@ static uint64_t id_of(const char *entries, size_t index)
 #define DAILY "rate_limit: {unit: day, requests_per_unit: 1}"
 #define NAMED "rate_limit: {unit: day, requests_per_unit: 1, name: n}"
 
-static void test_a_rule_keeps_its_identity_while_its_place_and_name_stay(void **unused)
+TEST(test_a_rule_keeps_its_identity_while_its_place_and_name_stay)
 {
     uint64_t id = id_of("{key: a, value: b, " DAILY "}", 0);
-    (void)unused;
     assert_int_equal(id, id_of("{key: z, " DAILY "}, {key: a, value: b, " DAILY "}", 1));
     assert_int_equal(id, id_of("{key: a, value: b, shadow_mode: true, rate_limit: "
                                "{unit: hour, requests_per_unit: 9, algorithm: gcra}}",
@@ -260,25 +251,7 @@ static void test_a_rule_keeps_its_identity_while_its_place_and_name_stay(void **
 }
 
 /* Tables and stores outlive versions of this library: what is written under an id stays there. */
-static void test_an_identity_is_the_same_in_every_build(void **unused)
+TEST(test_an_identity_is_the_same_in_every_build)
 {
-    (void)unused;
     assert_int_equal(id_of("{key: a, value: b, " NAMED "}", 0), UINT64_C(0xe5d7371ba4eb5a54));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits_become_quotas),
-        cmocka_unit_test(test_a_limit_that_names_no_algorithm_has_the_default),
-        cmocka_unit_test(test_what_stands_beside_a_limit),
-        cmocka_unit_test(test_what_a_ban_leaves_out),
-        cmocka_unit_test(test_what_others_accept_is_accepted),
-        cmocka_unit_test(test_anchors_and_merges_stand_for_what_they_name),
-        cmocka_unit_test(test_domains_come_in_the_order_of_files),
-        cmocka_unit_test(test_no_files_are_no_rules),
-        cmocka_unit_test(test_a_rule_keeps_its_identity_while_its_place_and_name_stay),
-        cmocka_unit_test(test_an_identity_is_the_same_in_every_build),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,6 @@
 
 #include "rules/trie.h"
 
-#include <stdlib.h>
-
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- Short words ----------------------------------------------------------------------------- */
@@ -88,7 +86,7 @@ static void assert_meetings(const char *file, const struct meeting *meetings, si
 
 /* ---- Which limit ----------------------------------------------------------------------------- */
 
-static void test_the_exact_value_then_wildcards_then_the_bare_key(void **unused)
+TEST(test_the_exact_value_then_wildcards_then_the_bare_key)
 {
     static const struct meeting meetings[] = {
         {"k=exact", "k=exact"},  {"k=examine", "k=ex*"}, {"k=example", "k=ex*"},
@@ -96,31 +94,28 @@ static void test_the_exact_value_then_wildcards_then_the_bare_key(void **unused)
         {"k=exac", "k=ex*"},     {"k=exactly", "k=ex*"}, {"k=EXACT", "k"},
         {"l=exact", "none"},     {"K=exact", "none"},
     };
-    (void)unused;
     assert_meetings("{domain: d, descriptors: [{key: k, " L "}, {key: k, value: ex*, " L "},"
                     "{key: k, value: '*le', " L "}, {key: k, value: exact, " L "}]}",
                     meetings, N(meetings));
 }
 
-static void test_the_first_wildcard_of_the_file_wins(void **unused)
+TEST(test_the_first_wildcard_of_the_file_wins)
 {
     static const struct meeting meetings[] = {
         {"k=abc", "k=*c"}, {"k=abd", "k=a*"}, {"k=xyz", "k=*"}, {"k=", "k=*"}};
-    (void)unused;
     assert_meetings("{domain: d, descriptors: [{key: k, value: '*c', " L "}, "
                     "{key: k, value: a*, " L "}, {key: k, value: '*', " L "}, {key: k, " L "}]}",
                     meetings, N(meetings));
 }
 
 /* Also where files are merged: the first file's come first. */
-static void test_wildcards_of_merged_files_keep_the_order_of_files(void **unused)
+TEST(test_wildcards_of_merged_files_keep_the_order_of_files)
 {
     static const struct rules_load_options merging = {.merge_domains = true};
     const char *texts[] = {"{domain: d, descriptors: [{key: k, value: a*, " L "}]}",
                            "{domain: d, descriptors: [{key: k, value: '*b', " L "}]}", NULL};
     const char *swapped[] = {texts[1], texts[0], NULL};
     struct rules *rules = rules_of_files(texts, &merging);
-    (void)unused;
     assert_string_equal(path_of(rules, "k=ab"), "k=a*");
     rules_unref(rules);
     rules = rules_of_files(swapped, &merging);
@@ -128,7 +123,7 @@ static void test_wildcards_of_merged_files_keep_the_order_of_files(void **unused
     rules_unref(rules);
 }
 
-static void test_the_limit_must_stand_at_the_last_entry(void **unused)
+TEST(test_the_limit_must_stand_at_the_last_entry)
 {
     static const struct meeting meetings[] = {
         {"a=1", "a"},
@@ -140,7 +135,6 @@ static void test_the_limit_must_stand_at_the_last_entry(void **unused)
         {"a=1.x=2", "none"},
         {"f=1.b=2", "none"},
     };
-    (void)unused;
     assert_meetings("{domain: d, descriptors: [{key: a, " L ", descriptors: [{key: b, " L
                     ", descriptors: [{key: c, descriptors: [{key: e, " L "}]}]}]},"
                     "{key: f, " L "}]}",
@@ -148,35 +142,32 @@ static void test_the_limit_must_stand_at_the_last_entry(void **unused)
 }
 
 /* What matched at a level stays chosen, though another entry of the level had what is missing. */
-static void test_there_is_no_way_back(void **unused)
+TEST(test_there_is_no_way_back)
 {
     static const struct meeting meetings[] = {
         {"k=open", "none"},         {"k=open.sub=1", "none"}, {"k=shut.sub=1", "none"},
         {"k=other.sub=1", "k.sub"}, {"k=other", "k"},         {"k=wild1.sub=1", "none"},
     };
-    (void)unused;
     assert_meetings("{domain: d, descriptors: [{key: k, value: open}, {key: k, value: shut, " L
                     "}, {key: k, value: wild*}, {key: k, " L ", descriptors: [{key: sub, " L
                     "}]}]}",
                     meetings, N(meetings));
 }
 
-static void test_unlimited_is_met_as_a_limit_is(void **unused)
+TEST(test_unlimited_is_met_as_a_limit_is)
 {
     struct rules *rules =
         rules_of("{domain: d, descriptors: [{key: k, rate_limit: {unlimited: true}}]}");
-    (void)unused;
     assert_true(find(rules, "k=1").rule->unlimited);
     rules_unref(rules);
 }
 
-static void test_a_domain_is_met_by_its_whole_name(void **unused)
+TEST(test_a_domain_is_met_by_its_whole_name)
 {
     const char *texts[] = {"{domain: d, descriptors: [{key: k, " L "}]}",
                            "{domain: de, descriptors: [{key: k, " L "}]}", NULL};
     const struct descriptor_entry entry = {span_of_text("k"), span_of_text("1")};
     struct rules *rules = rules_of_files(texts, NULL);
-    (void)unused;
     assert_string_equal(find_in(rules, "d", &entry, 1).rule->domain, "d");
     assert_string_equal(find_in(rules, "de", &entry, 1).rule->domain, "de");
     assert_null(find_in(rules, "def", &entry, 1).rule);
@@ -187,7 +178,7 @@ static void test_a_domain_is_met_by_its_whole_name(void **unused)
 
 /* ---- Any bytes ------------------------------------------------------------------------------- */
 
-static void test_joined_names_are_not_mistaken_for_others(void **unused)
+TEST(test_joined_names_are_not_mistaken_for_others)
 {
     struct rules *rules =
         rules_of("{domain: d, descriptors: [{key: a, value: b, " L "}, {key: a_b, " L "},"
@@ -196,7 +187,6 @@ static void test_joined_names_are_not_mistaken_for_others(void **unused)
         {"a=b", "a=b"}, {"a_b=", "a_b"},  {"a_b=c", "a_b=c"}, {"a=b_c", "a=b_c"},
         {"a_=b", "a_"}, {"a=_b", "none"}, {"a_b=x", "a_b"},
     };
-    (void)unused;
     for (size_t i = 0; i < N(meetings); i++)
         assert_string_equal(path_of(rules, meetings[i].descriptor), meetings[i].path);
     for (size_t i = 0; i < N(meetings); i++)
@@ -206,11 +196,10 @@ static void test_joined_names_are_not_mistaken_for_others(void **unused)
     rules_unref(rules);
 }
 
-static void test_values_are_counted_apart_whatever_joins_them(void **unused)
+TEST(test_values_are_counted_apart_whatever_joins_them)
 {
     struct rules *rules =
         rules_of("{domain: d, descriptors: [{key: a, descriptors: [{key: b, " L "}]}]}");
-    (void)unused;
     assert_true(share(rules, "a=x.b=y", "a=x.b=y"));
     assert_false(share(rules, "a=x.b=y", "a=y.b=x"));
     assert_false(share(rules, "a=x_b.b=y", "a=x.b=b_y"));
@@ -219,7 +208,7 @@ static void test_values_are_counted_apart_whatever_joins_them(void **unused)
     rules_unref(rules);
 }
 
-static void test_a_nul_in_a_value_is_a_byte_like_others(void **unused)
+TEST(test_a_nul_in_a_value_is_a_byte_like_others)
 {
     struct rules *rules = rules_of("{domain: d, descriptors: [{key: k, value: v, " L
                                    "}, {key: k, value: 'v*w', " L "}, {key: k, " L "}]}");
@@ -233,7 +222,6 @@ static void test_a_nul_in_a_value_is_a_byte_like_others(void **unused)
         {{(const uint8_t *)"\0", 1}, "k"},
         {{NULL, 0}, "k"},
     };
-    (void)unused;
     for (size_t i = 0; i < N(cases); i++) {
         const struct descriptor_entry entry = {span_of_text("k"), cases[i].value};
         assert_string_equal(find_in(rules, "d", &entry, 1).rule->path, cases[i].path);
@@ -244,7 +232,7 @@ static void test_a_nul_in_a_value_is_a_byte_like_others(void **unused)
 }
 
 /* A key holds 8 bytes of rule and 4 of each length: the longest value that fits, and one more. */
-static void test_a_key_that_would_be_too_long_is_an_error(void **unused)
+TEST(test_a_key_that_would_be_too_long_is_an_error)
 {
     struct rules *rules = rules_of("{domain: d, descriptors: [{key: k, " L "}]}");
     uint8_t *value = calloc(1, RULES_KEY_MAX), key[RULES_KEY_MAX];
@@ -252,7 +240,6 @@ static void test_a_key_that_would_be_too_long_is_an_error(void **unused)
     const struct descriptor descriptor = {.entries = &entry, .n_entries = 1};
     struct rule_match match;
     struct stint_error error;
-    (void)unused;
     assert_non_null(value);
     assert_int_equal(find_in(rules, "d", &entry, 1).key_len, RULES_KEY_MAX);
     entry.value.len++;
@@ -274,13 +261,12 @@ static void test_a_key_that_would_be_too_long_is_an_error(void **unused)
 /* ---- Counters -------------------------------------------------------------------------------- */
 
 /* Pinned: tables and stores outlive a program. */
-static void test_a_key_is_the_rule_and_each_value_with_its_length(void **unused)
+TEST(test_a_key_is_the_rule_and_each_value_with_its_length)
 {
     struct rules *rules =
         rules_of("{domain: d, descriptors: [{key: a, descriptors: [{key: b, " L "}]}]}");
     struct found found = find(rules, "a=xy.b=");
     uint8_t expected[18] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 'x', 'y', 0, 0, 0, 0};
-    (void)unused;
     for (size_t i = 0; i < 8; i++)
         expected[i] = (uint8_t)(found.rule->id >> (56 - 8 * i));
     assert_int_equal(found.key_len, sizeof(expected));
@@ -288,14 +274,13 @@ static void test_a_key_is_the_rule_and_each_value_with_its_length(void **unused)
     rules_unref(rules);
 }
 
-static void test_values_of_a_shared_pattern_have_one_counter(void **unused)
+TEST(test_values_of_a_shared_pattern_have_one_counter)
 {
     struct rules *rules =
         rules_of("{domain: d, descriptors: ["
                  "{key: k, value: s*, share_threshold: true, " L ", descriptors: [{key: m, " L "},"
                  " {key: m, value: 'G*', share_threshold: true, " L "}]},"
                  "{key: k, value: 'o*', " L "}, {key: k, value: 'sole', " L "}]}");
-    (void)unused;
     assert_true(share(rules, "k=s1", "k=s2"));
     assert_true(share(rules, "k=s1", "k=s*"));
     assert_false(share(rules, "k=o1", "k=o2"));
@@ -309,7 +294,7 @@ static void test_values_of_a_shared_pattern_have_one_counter(void **unused)
 
 /* ---- Patterns -------------------------------------------------------------------------------- */
 
-static void test_patterns(void **unused)
+TEST(test_patterns)
 {
     static const struct {
         const char *pattern, *text;
@@ -343,7 +328,6 @@ static void test_patterns(void **unused)
         {"a?c", "abc", false},
         {"[a]*", "[a]b", true},
     };
-    (void)unused;
     for (size_t i = 0; i < N(cases); i++)
         if (wildcard_matches(span_of_text(cases[i].pattern), span_of_text(cases[i].text)) !=
             cases[i].matches)
@@ -354,10 +338,9 @@ static void test_patterns(void **unused)
 }
 
 /* With backtracking this would be going on when the sun goes out. */
-static void test_many_stars_on_a_long_text_come_to_an_end(void **unused)
+TEST(test_many_stars_on_a_long_text_come_to_an_end)
 {
     char pattern[4096] = "", *text = malloc(65536);
-    (void)unused;
     assert_non_null(text);
     memset(text, 'a', 65536);
     for (size_t i = 0; i + 3 < sizeof(pattern); i += 2)
@@ -373,11 +356,10 @@ static void test_many_stars_on_a_long_text_come_to_an_end(void **unused)
 
 #define VALUES 20000
 
-static void test_each_of_many_values_is_found_and_no_other(void **unused)
+TEST(test_each_of_many_values_is_found_and_no_other)
 {
     size_t size = VALUES * 64 + 64, len;
     char *text = malloc(size), name[32];
-    (void)unused;
     assert_non_null(text);
     len = (size_t)snprintf(text, size, "domain: d\ndescriptors:\n");
     for (int i = 0; i < VALUES; i++)
@@ -395,12 +377,11 @@ static void test_each_of_many_values_is_found_and_no_other(void **unused)
 }
 
 /* One value under each of many keys: far more than find room where the text alone puts it. */
-static void test_a_value_that_many_keys_have_is_found_under_each(void **unused)
+TEST(test_a_value_that_many_keys_have_is_found_under_each)
 {
     enum { KEYS = 2000 };
     size_t size = KEYS * 96 + 64, len;
     char *text = malloc(size), name[32];
-    (void)unused;
     assert_non_null(text);
     len = (size_t)snprintf(text, size, "domain: d\ndescriptors:\n");
     for (int i = 0; i < KEYS; i++)
@@ -416,28 +397,4 @@ static void test_a_value_that_many_keys_have_is_found_under_each(void **unused)
     }
     rules_unref(rules);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_exact_value_then_wildcards_then_the_bare_key),
-        cmocka_unit_test(test_the_first_wildcard_of_the_file_wins),
-        cmocka_unit_test(test_wildcards_of_merged_files_keep_the_order_of_files),
-        cmocka_unit_test(test_the_limit_must_stand_at_the_last_entry),
-        cmocka_unit_test(test_there_is_no_way_back),
-        cmocka_unit_test(test_unlimited_is_met_as_a_limit_is),
-        cmocka_unit_test(test_a_domain_is_met_by_its_whole_name),
-        cmocka_unit_test(test_joined_names_are_not_mistaken_for_others),
-        cmocka_unit_test(test_values_are_counted_apart_whatever_joins_them),
-        cmocka_unit_test(test_a_nul_in_a_value_is_a_byte_like_others),
-        cmocka_unit_test(test_a_key_that_would_be_too_long_is_an_error),
-        cmocka_unit_test(test_a_key_is_the_rule_and_each_value_with_its_length),
-        cmocka_unit_test(test_values_of_a_shared_pattern_have_one_counter),
-        cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_many_stars_on_a_long_text_come_to_an_end),
-        cmocka_unit_test(test_each_of_many_values_is_found_and_no_other),
-        cmocka_unit_test(test_a_value_that_many_keys_have_is_found_under_each),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

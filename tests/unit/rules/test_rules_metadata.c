@@ -4,8 +4,6 @@
 
 #include "rules/yaml/read_metadata.h"
 
-#include <stdlib.h>
-
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 #define ENTRY "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unit: day, requests_per_unit: 1}\n"
 
@@ -34,9 +32,8 @@ static void assert_refused(const char *yaml, const char *message)
     free(text);
 }
 
-static void test_a_mapping_is_kept_as_json(void **unused)
+TEST(test_a_mapping_is_kept_as_json)
 {
-    (void)unused;
     assert_kept("{service_with_quota: {name: service_2}}",
                 "{\"service_with_quota\":{\"name\":\"service_2\"}}");
     assert_kept("{b: [1, {a: []}, {}], a: x}", "{\"b\":[1,{\"a\":[]},{}],\"a\":\"x\"}");
@@ -44,7 +41,7 @@ static void test_a_mapping_is_kept_as_json(void **unused)
     assert_kept("~", "");
 }
 
-static void test_texts_are_what_others_take_them_for(void **unused)
+TEST(test_texts_are_what_others_take_them_for)
 {
     static const struct {
         const char *yaml, *json;
@@ -76,7 +73,6 @@ static void test_texts_are_what_others_take_them_for(void **unused)
         {"\"a\\\"\\\\\\n\\0\\x7f\\u00e9\"", "\"a\\\"\\\\\\u000a\\u0000\\u007f\xc3\xa9\""},
     };
     char yaml[128], json[128];
-    (void)unused;
     for (size_t i = 0; i < N(texts); i++) {
         snprintf(yaml, sizeof(yaml), "{a: %s}", texts[i].yaml);
         snprintf(json, sizeof(json), "{\"a\":%s}", texts[i].json);
@@ -84,16 +80,15 @@ static void test_texts_are_what_others_take_them_for(void **unused)
     }
 }
 
-static void test_what_is_merged_counts_where_the_mapping_has_no_such_key(void **unused)
+TEST(test_what_is_merged_counts_where_the_mapping_has_no_such_key)
 {
-    (void)unused;
     assert_kept("{x: &x {a: 1, b: 2}, y: {<<: *x, b: 3}}",
                 "{\"x\":{\"a\":1,\"b\":2},\"y\":{\"b\":3,\"a\":1}}");
     assert_kept("{x: &x {a: 1}, y: &y {a: 2, c: 3}, z: {<<: [*x, *y]}}",
                 "{\"x\":{\"a\":1},\"y\":{\"a\":2,\"c\":3},\"z\":{\"a\":1,\"c\":3}}");
 }
 
-static void test_each_rule_has_that_of_its_own_entry(void **unused)
+TEST(test_each_rule_has_that_of_its_own_entry)
 {
     struct rules *rules = rules_of("domain: d\n"
                                    "descriptors:\n"
@@ -105,16 +100,14 @@ static void test_each_rule_has_that_of_its_own_entry(void **unused)
                                    "    rate_limit: {unit: day, requests_per_unit: 1}\n"
                                    "  - key: m\n"
                                    "    metadata: {without: a limit}\n");
-    (void)unused;
     assert_int_equal(rules_count(rules), 2);
     assert_int_equal(rules_at(rules, 0)->metadata.len, strlen("{\"outer\":1}"));
     assert_int_equal(rules_at(rules, 1)->metadata.len, 0);
     rules_unref(rules);
 }
 
-static void test_what_cannot_be_told_is_a_fault(void **unused)
+TEST(test_what_cannot_be_told_is_a_fault)
 {
-    (void)unused;
     assert_refused("x", "metadata: expected a mapping, found \"x\"");
     assert_refused("{a: 1, a: 2}", "metadata: this key is there already");
     assert_refused("{[1]: 2}", "metadata: expected a text as a key");
@@ -134,13 +127,12 @@ static char *filled(const char *head, char c, size_t n, const char *tail)
 }
 
 /* {"a":"…"} is eight bytes and what stands in it. */
-static void test_it_has_a_greatest_length_and_depth(void **unused)
+TEST(test_it_has_a_greatest_length_and_depth)
 {
     char *longest = filled("{a: ", 'x', METADATA_MAX - 8, "}");
     char *longer = filled("{a: ", 'x', METADATA_MAX - 7, "}");
     char *deepest = filled("{a: ", '[', METADATA_DEPTH_MAX - 1, "");
     char *deeper = filled("{a: ", '[', METADATA_DEPTH_MAX, "");
-    (void)unused;
     struct rules *rules;
     char *text = malloc(METADATA_MAX + 256);
     assert_non_null(text);
@@ -162,17 +154,4 @@ static void test_it_has_a_greatest_length_and_depth(void **unused)
     free(longer);
     free(longest);
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_mapping_is_kept_as_json),
-        cmocka_unit_test(test_texts_are_what_others_take_them_for),
-        cmocka_unit_test(test_what_is_merged_counts_where_the_mapping_has_no_such_key),
-        cmocka_unit_test(test_each_rule_has_that_of_its_own_entry),
-        cmocka_unit_test(test_what_cannot_be_told_is_a_fault),
-        cmocka_unit_test(test_it_has_a_greatest_length_and_depth),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static struct rules *loaded(const char *text, const struct rules_load_options *o
 
 /* ---- What is understood ---------------------------------------------------------------------- */
 
-static void test_a_rule_goes_by_the_store_it_names(void **unused)
+TEST(test_a_rule_goes_by_the_store_it_names)
 {
     static const struct {
         const char *words;
@@ -65,7 +65,6 @@ static void test_a_rule_goes_by_the_store_it_names(void **unused)
         {"unit: day, requests_per_unit: 1, store: none", 0, NULL},
         {"unlimited: true, store: fast", 2, "fast"},
     };
-    (void)unused;
     for (size_t i = 0; i < N(cases); i++) {
         char text[256];
         snprintf(text, sizeof(text), ONE("%s"), cases[i].words);
@@ -82,10 +81,9 @@ static void test_a_rule_goes_by_the_store_it_names(void **unused)
     }
 }
 
-static void test_without_stores_a_rule_goes_by_the_table(void **unused)
+TEST(test_without_stores_a_rule_goes_by_the_table)
 {
     struct rules *rules = loaded(ONE("unit: day, requests_per_unit: 1"), NULL);
-    (void)unused;
     assert_int_equal(rules_at(rules, 0)->store.at, 0);
     assert_null(rules_at(rules, 0)->store.label);
     assert_null(rules_at(rules, 0)->store.name);
@@ -93,13 +91,12 @@ static void test_without_stores_a_rule_goes_by_the_table(void **unused)
 }
 
 /* Whoever checks files does not know what stores a server will have. */
-static void test_any_store_may_be_named_where_none_is_known(void **unused)
+TEST(test_any_store_may_be_named_where_none_is_known)
 {
     static const struct rules_load_options any = {.any_store = true};
     static const char text[] =
         ONE("unit: day, requests_per_unit: 1, store: some where, lease: fast");
     struct rules *rules = loaded(text, &any);
-    (void)unused;
     assert_int_equal(rules_at(rules, 0)->store.at, 0);
     assert_string_equal(rules_at(rules, 0)->store.label, "some where");
     assert_string_equal(told_by(text, &any), "");
@@ -107,7 +104,7 @@ static void test_any_store_may_be_named_where_none_is_known(void **unused)
     rules_unref(rules);
 }
 
-static void test_what_holds_while_a_store_is_unavailable(void **unused)
+TEST(test_what_holds_while_a_store_is_unavailable)
 {
     static const struct rules_load_options allowing = {
         .stores = stores, .n_stores = N(stores), .default_on_error = RULE_STORE_ERROR_ALLOW};
@@ -126,7 +123,6 @@ static void test_what_holds_while_a_store_is_unavailable(void **unused)
         {"on_store_error: local, local_start: full, local_then: deny",
          {.on_error = RULE_STORE_ERROR_LOCAL, .local_for_ns = MINUTE}},
     };
-    (void)unused;
     for (size_t i = 0; i < N(cases); i++) {
         char text[256];
         snprintf(text, sizeof(text), ONE("unit: second, requests_per_unit: 1, %s"), cases[i].words);
@@ -137,7 +133,7 @@ static void test_what_holds_while_a_store_is_unavailable(void **unused)
     }
 }
 
-static void test_leases(void **unused)
+TEST(test_leases)
 {
     static const struct {
         const char *words;
@@ -159,7 +155,6 @@ static void test_leases(void **unused)
         {"unit: minute, requests_per_unit: 10", RULE_LEASE_NONE, 0, 0},
         {"algorithm: concurrency, requests_per_unit: 10, lease: 30s", RULE_LEASE_NONE, 0, 0},
     };
-    (void)unused;
     for (size_t i = 0; i < N(cases); i++) {
         char text[256];
         snprintf(text, sizeof(text), ONE("%s"), cases[i].words);
@@ -173,7 +168,7 @@ static void test_leases(void **unused)
     }
 }
 
-static void test_a_tag_is_of_a_whole_domain(void **unused)
+TEST(test_a_tag_is_of_a_whole_domain)
 {
     static const struct rules_load_options merging = {
         .merge_domains = true, .stores = stores, .n_stores = 2, .default_store = 1};
@@ -187,7 +182,6 @@ static void test_a_tag_is_of_a_whole_domain(void **unused)
     static const uint8_t tags[] = {RULE_TAG_DOMAIN, RULE_TAG_FIRST, RULE_TAG_DOMAIN,
                                    RULE_TAG_VALUES};
     struct rules *rules = rules_of_files(texts, &merging);
-    (void)unused;
     for (size_t i = 0; i < N(tags); i++)
         assert_int_equal(rules_at(rules, i)->store.tag, tags[i]);
     rules_unref(rules);
@@ -207,7 +201,7 @@ static void assert_mistakes(const struct mistake *mistakes, size_t n)
         assert_string_equal(told_by(mistakes[i].text, mistakes[i].options), mistakes[i].told);
 }
 
-static void test_faults_of_stores(void **unused)
+TEST(test_faults_of_stores)
 {
     static const struct mistake mistakes[] = {
         {LIMIT(UNIT TEN "      store: fats\n      lease: fast\n"), &both,
@@ -235,11 +229,10 @@ static void test_faults_of_stores(void **unused)
         {LIMIT(UNIT TEN "    shadow: {unit: day, requests_per_unit: 1, store: fast}\n"), &both,
          "7:47: unknown key \"store\" in shadow: it is a key of rate_limit\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_faults_of_leases(void **unused)
+TEST(test_faults_of_leases)
 {
     static const struct mistake mistakes[] = {
         {LIMIT(UNIT TEN "      lease: 30s\n"), &both,
@@ -274,11 +267,10 @@ static void test_faults_of_leases(void **unused)
         {LIMIT(UNIT "      requests_per_unit: x\n      lease: fast\n      lease_units: 5\n"), &both,
          "6:26: requests_per_unit: expected a whole number from 0 to 4294967295, found \"x\"\n"},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_what_comes_to_nothing_is_a_warning(void **unused)
+TEST(test_what_comes_to_nothing_is_a_warning)
 {
     static const struct mistake mistakes[] = {
         {LIMIT(UNIT TEN "      lease: fast\n"), &none_known,
@@ -298,11 +290,10 @@ static void test_what_comes_to_nothing_is_a_warning(void **unused)
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_for: 61s\n"), &both, ""},
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_start: empty\n"), &both, ""},
     };
-    (void)unused;
     assert_mistakes(mistakes, N(mistakes));
 }
 
-static void test_files_of_a_domain_agree_on_its_tag(void **unused)
+TEST(test_files_of_a_domain_agree_on_its_tag)
 {
     static const struct rules_load_options merging = {.merge_domains = true};
     const struct rules_file files[] = {
@@ -311,7 +302,6 @@ static void test_files_of_a_domain_agree_on_its_tag(void **unused)
         {"c.yaml", span_of_text("domain: d\nstore_tag: values\n")},
     };
     struct rules_diagnostics diagnostics;
-    (void)unused;
     assert_null(rules_load(files, N(files), &merging, &diagnostics));
     assert_int_equal(diagnostics.n_diagnostics, 1);
     assert_string_equal(diagnostics.diagnostics[0].file, "c.yaml");
@@ -323,7 +313,7 @@ static void test_files_of_a_domain_agree_on_its_tag(void **unused)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-static void test_states_have_names_that_people_can_read(void **unused)
+TEST(test_states_have_names_that_people_can_read)
 {
     static const char text[] =
         "domain: my shop\n"
@@ -343,7 +333,6 @@ static void test_states_have_names_that_people_can_read(void **unused)
         "my%20shop/path=%2Fapi%2F*/user%40host%3Da%25b=%C3%A4%3A%7Bx%7D",
     };
     struct rules *rules = loaded(text, &both);
-    (void)unused;
     for (size_t i = 0; i < N(names); i++)
         assert_string_equal(rules_at(rules, i)->store.name, names[i]);
     assert_null(rules_at(rules, 0)->store.shadow_name);
@@ -355,7 +344,7 @@ static void test_states_have_names_that_people_can_read(void **unused)
 }
 
 /* Every way of cutting a text that separators could bring about is a name of its own. */
-static void test_no_two_rules_have_one_name(void **unused)
+TEST(test_no_two_rules_have_one_name)
 {
     static const char text[] =
         "domain: d\n"
@@ -381,7 +370,6 @@ static void test_no_two_rules_have_one_name(void **unused)
     struct rules *rules = loaded(text, &both);
     const char *names[64];
     size_t n = 0;
-    (void)unused;
     for (size_t i = 0; i < rules_count(rules); i++) {
         const struct rule_store *store = &rules_at(rules, i)->store;
         names[n++] = store->name;
@@ -414,11 +402,10 @@ static void assert_is_a_name(const char *name)
     }
 }
 
-static void test_a_long_name_ends_with_a_hash(void **unused)
+TEST(test_a_long_name_ends_with_a_hash)
 {
     static const char *const shapes[] = {"x", "/", "a/", "ab/"};
     char text[4096], value[2048], first[RULE_STORE_NAME_MAX + 1] = "";
-    (void)unused;
     for (size_t shape = 0; shape < N(shapes); shape++)
         for (size_t len = 180; len < 210; len++) {
             value[0] = '\0';
@@ -440,35 +427,13 @@ static void test_a_long_name_ends_with_a_hash(void **unused)
         }
 }
 
-static void test_a_name_stays_over_reloads(void **unused)
+TEST(test_a_name_stays_over_reloads)
 {
     struct rules *a = loaded(ONE("unit: day, requests_per_unit: 1"), &both);
     struct rules *b = loaded("domain: d\ndescriptors:\n- {key: j}\n- key: k\n  rate_limit: "
                              "{unit: hour, requests_per_unit: 7, lease: fast, store: fast}\n",
                              &both);
-    (void)unused;
     assert_string_equal(rules_at(a, 0)->store.name, rules_at(b, 0)->store.name);
     rules_unref(a);
     rules_unref(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_rule_goes_by_the_store_it_names),
-        cmocka_unit_test(test_without_stores_a_rule_goes_by_the_table),
-        cmocka_unit_test(test_any_store_may_be_named_where_none_is_known),
-        cmocka_unit_test(test_what_holds_while_a_store_is_unavailable),
-        cmocka_unit_test(test_leases),
-        cmocka_unit_test(test_a_tag_is_of_a_whole_domain),
-        cmocka_unit_test(test_faults_of_stores),
-        cmocka_unit_test(test_faults_of_leases),
-        cmocka_unit_test(test_what_comes_to_nothing_is_a_warning),
-        cmocka_unit_test(test_files_of_a_domain_agree_on_its_tag),
-        cmocka_unit_test(test_states_have_names_that_people_can_read),
-        cmocka_unit_test(test_no_two_rules_have_one_name),
-        cmocka_unit_test(test_a_long_name_ends_with_a_hash),
-        cmocka_unit_test(test_a_name_stays_over_reloads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Tokens: what a file of them may say, who is found by which secret, and how sets are exchanged. */
+#include "unit/test.h"
+
 #include "base/ns.h"
 #include "service/access/access.h"
 #include "service/metrics/metrics.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 /* Of "first" and "second", by sha256sum. */
 #define FIRST "sha256:a7937b64b8caa58f03721bb6bacf5c78cb235febe0e70b1b84cd99541461a08e"
@@ -29,9 +25,8 @@ static const struct access_token *find(const struct access *access, const char *
     return access_find(access, span_of_text(name), span_of_text(secret));
 }
 
-static void test_a_secret_finds_its_token(void **state)
+TEST(test_a_secret_finds_its_token)
 {
-    (void)state;
     struct access *access = load("# who may ask\n"
                                  "\n"
                                  "shop ask " FIRST "\n"
@@ -46,9 +41,8 @@ static void test_a_secret_finds_its_token(void **state)
     access_unref(access);
 }
 
-static void test_nothing_else_finds_one(void **state)
+TEST(test_nothing_else_finds_one)
 {
-    (void)state;
     struct access *access = load("shop ask " FIRST "\nother metrics " SECOND);
     assert_null(find(access, "", ""));
     assert_null(find(access, "", "firs"));
@@ -71,9 +65,8 @@ static void assert_refused(const char *text, size_t len, const char *message)
         fail_msg("`%s` was to hold `%s`", error.message, message);
 }
 
-static void test_a_fault_names_its_line_and_what_was_expected(void **state)
+TEST(test_a_fault_names_its_line_and_what_was_expected)
 {
-    (void)state;
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -99,9 +92,8 @@ static void test_a_fault_names_its_line_and_what_was_expected(void **state)
 }
 
 /* A secret that was pasted into the file by mistake must not come back in a log. */
-static void test_a_fault_does_not_repeat_a_secret(void **state)
+TEST(test_a_fault_does_not_repeat_a_secret)
 {
-    (void)state;
     struct access *access = NULL;
     struct stint_error error = {0};
     assert_int_equal(access_load(&access, "tokens", span_of_text("a ask hunter2"), &error),
@@ -109,9 +101,8 @@ static void test_a_fault_does_not_repeat_a_secret(void **state)
     assert_null(strstr(error.message, "hunter2"));
 }
 
-static void test_too_many_tokens_are_refused(void **state)
+TEST(test_too_many_tokens_are_refused)
 {
-    (void)state;
     static char text[(ACCESS_TOKENS_MAX + 1) * 100];
     size_t len = 0;
     for (unsigned i = 0; i <= ACCESS_TOKENS_MAX; i++)
@@ -119,9 +110,8 @@ static void test_too_many_tokens_are_refused(void **state)
     assert_refused(text, len, "tokens:1001: more than 1000 tokens");
 }
 
-static void test_new_secrets_differ_and_are_found(void **state)
+TEST(test_new_secrets_differ_and_are_found)
 {
-    (void)state;
     char secret[ACCESS_SECRET_SIZE], another[ACCESS_SECRET_SIZE], hash[ACCESS_HASH_TEXT_SIZE];
     char line[128];
     assert_true(access_secret_new(secret));
@@ -138,9 +128,8 @@ static void test_new_secrets_differ_and_are_found(void **state)
     assert_string_equal(hash, FIRST);
 }
 
-static void test_roles_are_read_as_they_are_written(void **state)
+TEST(test_roles_are_read_as_they_are_written)
 {
-    (void)state;
     for (unsigned roles = 1; roles <= ACCESS_ALL; roles++) {
         char text[ACCESS_ROLES_SIZE];
         access_roles_text(roles, text);
@@ -152,9 +141,8 @@ static void test_roles_are_read_as_they_are_written(void **state)
 }
 
 /* Whoever is connected keeps what he has until he looks; a token that is gone lets nobody on. */
-static void test_sets_are_exchanged_under_who_uses_them(void **state)
+TEST(test_sets_are_exchanged_under_who_uses_them)
 {
-    (void)state;
     struct access_now *now = access_now_new(load("shop ask " FIRST "\nother ask " SECOND));
     struct access *mine = access_now_get(now);
     uint64_t seen = access_now_generation(now);
@@ -215,9 +203,8 @@ static char login(struct access_now *now, const char *peer, const char *secret, 
     return token != NULL ? 'k' : is_slowed ? 's' : 'w';
 }
 
-static void test_an_address_that_guesses_is_not_listened_to(void **state)
+TEST(test_an_address_that_guesses_is_not_listened_to)
 {
-    (void)state;
     struct access_now *now = counted(5);
     for (int i = 0; i < 100; i++)
         assert_int_equal(login(now, "192.0.2.1", "first", NOW), 'k'); /* what is right is free */
@@ -236,9 +223,8 @@ static void test_an_address_that_guesses_is_not_listened_to(void **state)
     access_now_free(now);
 }
 
-static void test_addresses_of_one_network_are_one(void **state)
+TEST(test_addresses_of_one_network_are_one)
 {
-    (void)state;
     static const struct {
         const char *guesses, *same, *other, *told;
     } cases[] = {
@@ -257,9 +243,8 @@ static void test_addresses_of_one_network_are_one(void **state)
 }
 
 /* However many addresses guess, none that has not is shut out. */
-static void test_many_addresses_that_guess_shut_out_no_other(void **state)
+TEST(test_many_addresses_that_guess_shut_out_no_other)
 {
-    (void)state;
     struct access_now *now = counted(1);
     char peer[32];
     for (unsigned i = 0; i < 100000; i++) {
@@ -273,32 +258,12 @@ static void test_many_addresses_that_guess_shut_out_no_other(void **state)
     access_now_free(now);
 }
 
-static void test_without_a_limit_all_are_looked_at(void **state)
+TEST(test_without_a_limit_all_are_looked_at)
 {
-    (void)state;
     struct access_now *now = counted(0);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(login(now, "192.0.2.1", "guess", NOW), 'w');
     assert_int_equal(login(now, "192.0.2.1", "first", NOW), 'k');
     assert_int_equal(n_told, 1000);
     access_now_free(now);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_secret_finds_its_token),
-        cmocka_unit_test(test_nothing_else_finds_one),
-        cmocka_unit_test(test_a_fault_names_its_line_and_what_was_expected),
-        cmocka_unit_test(test_a_fault_does_not_repeat_a_secret),
-        cmocka_unit_test(test_too_many_tokens_are_refused),
-        cmocka_unit_test(test_new_secrets_differ_and_are_found),
-        cmocka_unit_test(test_roles_are_read_as_they_are_written),
-        cmocka_unit_test(test_sets_are_exchanged_under_who_uses_them),
-        cmocka_unit_test(test_an_address_that_guesses_is_not_listened_to),
-        cmocka_unit_test(test_addresses_of_one_network_are_one),
-        cmocka_unit_test(test_many_addresses_that_guess_shut_out_no_other),
-        cmocka_unit_test(test_without_a_limit_all_are_looked_at),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,11 +35,10 @@ static void assert_there(const struct expiries *expiries, uint32_t number)
     assert_int_equal(expiries->entries[at].due_ns, number);
 }
 
-static void test_what_was_added_is_found_until_it_is_removed(void **state)
+TEST(test_what_was_added_is_found_until_it_is_removed)
 {
     struct expiries expiries = {.entries = NULL};
     uint8_t bytes[TICKET_LEN];
-    (void)state;
     assert_int_equal(find(&expiries, 1), EXPIRIES_NONE);
     for (uint32_t i = 0; i < 1000; i++)
         assert_true(expiries_add(&expiries, ticket_of(i, bytes), i, 2 * i));
@@ -61,12 +60,11 @@ static void test_what_was_added_is_found_until_it_is_removed(void **state)
     assert_int_equal(find(&expiries, 1), EXPIRIES_NONE);
 }
 
-static void test_there_is_an_end_to_them(void **state)
+TEST(test_there_is_an_end_to_them)
 {
     struct expiries expiries = {.entries = NULL};
     uint8_t bytes[TICKET_LEN];
     uint32_t added = 0;
-    (void)state;
     for (uint32_t i = 0; i < MANY; i++)
         added += expiries_add(&expiries, ticket_of(i, bytes), i, 0);
     assert_int_equal(added, EXPIRIES_MAX);
@@ -74,13 +72,4 @@ static void test_there_is_an_end_to_them(void **state)
     assert_true(expiries_add(&expiries, ticket_of(MANY, bytes), MANY, 0));
     assert_there(&expiries, MANY);
     expiries_deinit(&expiries);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_added_is_found_until_it_is_removed),
-        cmocka_unit_test(test_there_is_an_end_to_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

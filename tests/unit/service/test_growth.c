@@ -77,7 +77,7 @@ static void step_through(const char *spec, uint64_t seed)
     serve_no_more(&s);
 }
 
-static void test_it_grows_when_it_is_said_to(void **state)
+TEST(test_it_grows_when_it_is_said_to)
 {
     static const char *const specs[] = {
         "window 7/5ms resolution=10",
@@ -95,21 +95,19 @@ static void test_it_grows_when_it_is_said_to(void **state)
         "sliding_counter 6/2us",
         "concurrency 5 lease=2us",
     };
-    (void)state;
     for (size_t i = 0; i < N(specs); i++)
         for (uint64_t seed = 1; seed <= 3; seed++)
             step_through(specs[i], seed * 977 + i);
 }
 
 /* Every status by itself, whatever decided and whatever was charged. */
-static void test_each_status_of_a_list_has_its_own(void **state)
+TEST(test_each_status_of_a_list_has_its_own)
 {
     static const char *const specs[] = {"log 5/2us", "gcra 4/3us", "window 6/4us", "log 5/2us"};
     static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_RESERVE, REQUEST_CHARGE,
                                     REQUEST_TAKE_UPTO};
     struct serving s;
     uint64_t seed = 7;
-    (void)state;
     serve(&s, NULL);
     for (unsigned i = 0; i < 200; i++) {
         struct request_item items[N(specs)];
@@ -135,11 +133,10 @@ static void test_each_status_of_a_list_has_its_own(void **state)
     serve_no_more(&s);
 }
 
-static void test_what_never_fits_never_grows(void **state)
+TEST(test_what_never_fits_never_grows)
 {
     struct serving s;
     struct request_item item;
-    (void)state;
     serve(&s, NULL);
     struct request request = of_item(&item, "log 0/1s", 1);
     assert_true(ask(&s, &request)->statuses[0].grows_after_ns == STINT_NEVER_NS);
@@ -150,11 +147,10 @@ static void test_what_never_fits_never_grows(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_block_ends_before_anything_grows(void **state)
+TEST(test_a_block_ends_before_anything_grows)
 {
     struct serving s;
     struct request_item item;
-    (void)state;
     serve(&s, NULL);
     struct request request = of_item(&item, "log 3/1s", 1);
     request.verb = REQUEST_BLOCK;
@@ -166,11 +162,10 @@ static void test_a_block_ends_before_anything_grows(void **state)
 }
 
 /* Nobody pays for what he did not ask for. */
-static void test_it_is_told_where_it_is_wanted(void **state)
+TEST(test_it_is_told_where_it_is_wanted)
 {
     struct serving s;
     struct request_item item;
-    (void)state;
     serve(&s, NULL);
     struct request request = of_item(&item, "log 3/1s", 1);
     request.wants_growth = false;
@@ -182,11 +177,10 @@ static void test_it_is_told_where_it_is_wanted(void **state)
 
 /* The answer to an id is that of then; by now all has come back, and to the figure of then a second
  * is as good as any other: what counts is that there is one, since it is not "never used". */
-static void test_an_answer_from_memory_has_one_too(void **state)
+TEST(test_an_answer_from_memory_has_one_too)
 {
     struct serving s;
     struct request_item item;
-    (void)state;
     serve(&s, NULL);
     struct request request = of_item(&item, "log 3/1s", 2);
     request.id = span_of_text("id");
@@ -201,17 +195,4 @@ static void test_an_answer_from_memory_has_one_too(void **state)
     assert_true(reply->replayed);
     assert_int_equal(reply->statuses[0].grows_after_ns, S);
     serve_no_more(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_grows_when_it_is_said_to),
-        cmocka_unit_test(test_each_status_of_a_list_has_its_own),
-        cmocka_unit_test(test_what_never_fits_never_grows),
-        cmocka_unit_test(test_a_block_ends_before_anything_grows),
-        cmocka_unit_test(test_it_is_told_where_it_is_wanted),
-        cmocka_unit_test(test_an_answer_from_memory_has_one_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,8 +9,6 @@
 #include "proto/grpc/rls_limit.h"
 #include "service/service_parts.h"
 
-#include <stdio.h>
-
 #define NO_HITS UINT32_MAX /* the request's cost instead */
 #define RULE(key, n, options)                                                                      \
     "  - key: " key "\n    rate_limit: {unit: hour, requests_per_unit: " n options "}\n"
@@ -41,8 +39,9 @@ static const char *const rules =
     "    rate_limit: {algorithm: concurrency, lease: 1m, requests_per_unit: 3}\n";
 /* clang-format on */
 
-static const struct reply *ask_hits(struct serving *s, const char *text, uint32_t first,
-                                    uint32_t second)
+static struct serving s[1];
+
+static const struct reply *ask_hits(const char *text, uint32_t first, uint32_t second)
 {
     struct asked asked;
     const uint32_t hits[] = {first, second};
@@ -57,75 +56,67 @@ static const struct reply *ask_hits(struct serving *s, const char *text, uint32_
     return reply;
 }
 
-static int outcome_of(struct serving *s, const char *text, uint32_t hits)
+static int outcome_of(const char *text, uint32_t hits)
 {
-    return ask_hits(s, text, hits, hits)->decision.outcome;
+    return ask_hits(text, hits, hits)->decision.outcome;
 }
 
-static int set_up(void **state)
+SETUP
 {
-    static struct serving s;
-    serve(&s, rules);
-    *state = &s;
-    return 0;
+    serve(s, rules);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    serve_no_more(*state);
-    return 0;
+    serve_no_more(s);
 }
 
 /* ---- One descriptor -------------------------------------------------------------------------- */
 
-static void test_a_check_asks_for_one_unit_and_takes_none(void **state)
+TEST(test_a_check_asks_for_one_unit_and_takes_none)
 {
-    struct serving *s = *state;
     const struct reply_status *status = s->service->statuses;
     for (int i = 0; i < 5; i++)
-        assert_int_equal(outcome_of(s, "tokens=1", 0), STINT_ALLOW);
+        assert_int_equal(outcome_of("tokens=1", 0), STINT_ALLOW);
     assert_int_equal(status->decision.remaining, 10);
     assert_int_equal(status->decision.granted, 0);
-    assert_int_equal(outcome_of(s, "tokens=1", 10), STINT_ALLOW);
-    assert_int_equal(outcome_of(s, "tokens=1", 0), STINT_DENY);
+    assert_int_equal(outcome_of("tokens=1", 10), STINT_ALLOW);
+    assert_int_equal(outcome_of("tokens=1", 0), STINT_DENY);
     assert_true(status->over && status->decision.remaining == 0);
     uint64_t wait_ns = s->reply.decision.retry_after_ns;
     assert_in_range(wait_ns, 1, 120 * MINUTE);
     s->now_ns += wait_ns;
-    assert_int_equal(outcome_of(s, "tokens=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of("tokens=1", 0), STINT_ALLOW);
 }
 
-static void test_a_charge_is_recorded_though_it_does_not_fit(void **state)
+TEST(test_a_charge_is_recorded_though_it_does_not_fit)
 {
-    struct serving *s = *state;
     const struct reply_status *status = s->service->statuses;
-    assert_int_equal(outcome_of(s, "tokens=1", 8), STINT_ALLOW);
+    assert_int_equal(outcome_of("tokens=1", 8), STINT_ALLOW);
     assert_int_equal(left(s, "tokens=1"), 2);
-    assert_int_equal(outcome_of(s, "tokens=1", 3), STINT_DENY);
+    assert_int_equal(outcome_of("tokens=1", 3), STINT_DENY);
     assert_true(status->over && status->decision.remaining == 0);
     assert_in_range(status->decision.retry_after_ns, 1, 120 * MINUTE);
     assert_int_equal(left(s, "tokens=1"), 0);
-    assert_int_equal(outcome_of(s, "tokens=2", 12), STINT_DENY); /* more than ever fits */
-    assert_int_equal(outcome_of(s, "tokens=2", 0), STINT_DENY);
+    assert_int_equal(outcome_of("tokens=2", 12), STINT_DENY); /* more than ever fits */
+    assert_int_equal(outcome_of("tokens=2", 0), STINT_DENY);
 }
 
-static void test_a_rule_that_takes_takes_all_or_nothing(void **state)
+TEST(test_a_rule_that_takes_takes_all_or_nothing)
 {
-    struct serving *s = *state;
     static const char *const keys[] = {"takes=1", "unsaid=1"};
     for (size_t i = 0; i < N(keys); i++) {
-        assert_int_equal(outcome_of(s, keys[i], 8), STINT_ALLOW);
-        assert_int_equal(outcome_of(s, keys[i], 3), STINT_DENY);
+        assert_int_equal(outcome_of(keys[i], 8), STINT_ALLOW);
+        assert_int_equal(outcome_of(keys[i], 3), STINT_DENY);
         assert_int_equal(left(s, keys[i]), 2);
-        assert_int_equal(outcome_of(s, keys[i], 0), STINT_ALLOW);
-        assert_int_equal(outcome_of(s, keys[i], 2), STINT_ALLOW);
-        assert_int_equal(outcome_of(s, keys[i], 0), STINT_DENY);
+        assert_int_equal(outcome_of(keys[i], 0), STINT_ALLOW);
+        assert_int_equal(outcome_of(keys[i], 2), STINT_ALLOW);
+        assert_int_equal(outcome_of(keys[i], 0), STINT_DENY);
     }
 }
 
-static void test_hits_of_the_request_are_always_taken(void **state)
+TEST(test_hits_of_the_request_are_always_taken)
 {
-    struct serving *s = *state;
     struct asked asked;
     struct request *request = descriptors_of(&asked, "tokens=1");
     request->has_envoy_hits = true;
@@ -135,15 +126,14 @@ static void test_hits_of_the_request_are_always_taken(void **state)
     assert_int_equal(left(s, "tokens=1"), 2);
 }
 
-static void test_the_setting_is_for_rules_that_do_not_say(void **state)
+TEST(test_the_setting_is_for_rules_that_do_not_say)
 {
-    struct serving *s = *state;
     struct stint_quota own = quota_of("10/1h");
     struct asked asked;
     s->service->evaluation.charges_hits = true;
-    assert_int_equal(outcome_of(s, "unsaid=1", 12), STINT_DENY);
+    assert_int_equal(outcome_of("unsaid=1", 12), STINT_DENY);
     assert_int_equal(left(s, "unsaid=1"), 0);
-    assert_int_equal(outcome_of(s, "takes=1", 11), STINT_NEVER);
+    assert_int_equal(outcome_of("takes=1", 11), STINT_NEVER);
     assert_int_equal(left(s, "takes=1"), 10);
     /* A quota that no rule knows of. */
     struct request *request = descriptors_of(&asked, "brought=1");
@@ -155,49 +145,46 @@ static void test_the_setting_is_for_rules_that_do_not_say(void **state)
     asked.descriptors[0].hits = 0;
     assert_int_equal(ask(s, request)->decision.outcome, STINT_DENY);
     /* Places are taken in any case. */
-    assert_int_equal(outcome_of(s, "places=1", 2), STINT_ALLOW);
-    assert_int_equal(outcome_of(s, "places=1", 2), STINT_DENY);
-    assert_int_equal(outcome_of(s, "places=1", 0), STINT_ALLOW);
-    assert_int_equal(outcome_of(s, "places=1", 1), STINT_ALLOW);
-    assert_int_equal(outcome_of(s, "places=1", 0), STINT_DENY);
+    assert_int_equal(outcome_of("places=1", 2), STINT_ALLOW);
+    assert_int_equal(outcome_of("places=1", 2), STINT_DENY);
+    assert_int_equal(outcome_of("places=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of("places=1", 1), STINT_ALLOW);
+    assert_int_equal(outcome_of("places=1", 0), STINT_DENY);
 }
 
 /* As envoyproxy/ratelimit compares: where the algorithm tells more than the limit from the limit.
  */
-static void test_a_check_of_debt_passes_where_just_the_limit_is_used(void **state)
+TEST(test_a_check_of_debt_passes_where_just_the_limit_is_used)
 {
     static const struct {
         const char *key;
         int at_limit;
     } rows[] = {{"counted=1", STINT_ALLOW}, {"paced=1", STINT_ALLOW}, {"tokens=1", STINT_DENY}};
-    struct serving *s = *state;
     s->service->evaluation.checks_debt = true;
     for (size_t i = 0; i < N(rows); i++) {
-        assert_int_equal(outcome_of(s, rows[i].key, 9), STINT_ALLOW);
-        assert_int_equal(outcome_of(s, rows[i].key, 0), STINT_ALLOW);
-        assert_int_equal(outcome_of(s, rows[i].key, 1), STINT_ALLOW);
-        assert_int_equal(outcome_of(s, rows[i].key, 0), rows[i].at_limit);
+        assert_int_equal(outcome_of(rows[i].key, 9), STINT_ALLOW);
+        assert_int_equal(outcome_of(rows[i].key, 0), STINT_ALLOW);
+        assert_int_equal(outcome_of(rows[i].key, 1), STINT_ALLOW);
+        assert_int_equal(outcome_of(rows[i].key, 0), rows[i].at_limit);
         assert_int_equal(s->reply.statuses[0].decision.remaining, 0);
-        assert_int_equal(outcome_of(s, rows[i].key, 1), STINT_DENY);
-        assert_int_equal(outcome_of(s, rows[i].key, 0), STINT_DENY);
+        assert_int_equal(outcome_of(rows[i].key, 1), STINT_DENY);
+        assert_int_equal(outcome_of(rows[i].key, 0), STINT_DENY);
         assert_in_range(s->reply.decision.retry_after_ns, 1, 120 * MINUTE);
     }
 }
 
-static void test_what_has_no_space_or_no_limit(void **state)
+TEST(test_what_has_no_space_or_no_limit)
 {
-    struct serving *s = *state;
-    assert_int_equal(outcome_of(s, "shut=1", 0), STINT_NEVER);
-    assert_int_equal(outcome_of(s, "shut=1", 5), STINT_NEVER);
-    assert_int_equal(outcome_of(s, "free=1; other=1", 0), STINT_ALLOW);
-    assert_int_equal(outcome_of(s, "free=1; other=1", 1000), STINT_ALLOW);
+    assert_int_equal(outcome_of("shut=1", 0), STINT_NEVER);
+    assert_int_equal(outcome_of("shut=1", 5), STINT_NEVER);
+    assert_int_equal(outcome_of("free=1; other=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of("free=1; other=1", 1000), STINT_ALLOW);
 }
 
-static void test_hits_that_come_back(void **state)
+TEST(test_hits_that_come_back)
 {
-    struct serving *s = *state;
     struct asked asked;
-    assert_int_equal(outcome_of(s, "tokens=1", 10), STINT_ALLOW);
+    assert_int_equal(outcome_of("tokens=1", 10), STINT_ALLOW);
     struct request *request = descriptors_of(&asked, "tokens=1");
     request->has_envoy_hits = true;
     asked.descriptors[0] =
@@ -208,56 +195,51 @@ static void test_hits_that_come_back(void **state)
 
 /* ---- Beside others --------------------------------------------------------------------------- */
 
-static void test_a_charge_stands_whatever_the_others_say(void **state)
+TEST(test_a_charge_stands_whatever_the_others_say)
 {
-    struct serving *s = *state;
     assert_int_equal(allowed_in_a_row(s, "ip=1"), 3);
-    assert_int_equal(ask_hits(s, "tokens=1; ip=1", 4, NO_HITS)->decision.outcome, STINT_DENY);
+    assert_int_equal(ask_hits("tokens=1; ip=1", 4, NO_HITS)->decision.outcome, STINT_DENY);
     assert_false(s->reply.statuses[0].over);
     assert_true(s->reply.statuses[1].over);
     assert_int_equal(left(s, "tokens=1"), 6);
 }
 
-static void test_what_is_over_keeps_the_others_from_being_taken(void **state)
+TEST(test_what_is_over_keeps_the_others_from_being_taken)
 {
-    struct serving *s = *state;
-    assert_int_equal(ask_hits(s, "tokens=1; ip=1", 12, NO_HITS)->decision.outcome, STINT_DENY);
-    assert_int_equal(ask_hits(s, "ip=1; tokens=1", NO_HITS, 0)->decision.outcome, STINT_DENY);
+    assert_int_equal(ask_hits("tokens=1; ip=1", 12, NO_HITS)->decision.outcome, STINT_DENY);
+    assert_int_equal(ask_hits("ip=1; tokens=1", NO_HITS, 0)->decision.outcome, STINT_DENY);
     assert_int_equal(left(s, "ip=1"), 3);
     assert_int_equal(s->reply.decision.binding, 0);
-    assert_int_equal(ask_hits(s, "ip=1; tokens=2", NO_HITS, 0)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(ask_hits("ip=1; tokens=2", NO_HITS, 0)->decision.outcome, STINT_ALLOW);
     assert_int_equal(left(s, "ip=1"), 2);
 }
 
-static void test_every_charge_of_a_request_is_recorded(void **state)
+TEST(test_every_charge_of_a_request_is_recorded)
 {
-    struct serving *s = *state;
-    assert_int_equal(ask_hits(s, "tokens=1; more=1", 12, 4)->decision.outcome, STINT_DENY);
+    assert_int_equal(ask_hits("tokens=1; more=1", 12, 4)->decision.outcome, STINT_DENY);
     assert_int_equal(left(s, "more=1"), 6);
-    assert_int_equal(ask_hits(s, "more=1; more=1", 4, 4)->decision.outcome, STINT_DENY);
+    assert_int_equal(ask_hits("more=1; more=1", 4, 4)->decision.outcome, STINT_DENY);
     assert_false(s->reply.statuses[0].over);
     assert_true(s->reply.statuses[1].over);
     assert_int_equal(left(s, "more=1"), 0);
 }
 
 /* Of several services the request goes to one that has something left. */
-static void test_in_quota_mode_only_all_of_them_deny(void **state)
+TEST(test_in_quota_mode_only_all_of_them_deny)
 {
-    struct serving *s = *state;
-    assert_int_equal(outcome_of(s, "soft=1", 12), STINT_DENY);
-    assert_int_equal(ask_hits(s, "soft=1; soft2=1", 0, 0)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(outcome_of("soft=1", 12), STINT_DENY);
+    assert_int_equal(ask_hits("soft=1; soft2=1", 0, 0)->decision.outcome, STINT_ALLOW);
     assert_true(s->reply.statuses[0].over);
     assert_false(s->reply.statuses[1].over);
-    assert_int_equal(ask_hits(s, "soft=1; soft2=1", 1, 10)->decision.outcome, STINT_ALLOW);
-    assert_int_equal(ask_hits(s, "soft=1; soft2=1", 0, 0)->decision.outcome, STINT_DENY);
+    assert_int_equal(ask_hits("soft=1; soft2=1", 1, 10)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(ask_hits("soft=1; soft2=1", 0, 0)->decision.outcome, STINT_DENY);
 }
 
 /* One that is excluded before anything is taken is no reason to take twice. */
-static void test_what_steps_back_makes_nobody_pay_twice(void **state)
+TEST(test_what_steps_back_makes_nobody_pay_twice)
 {
-    struct serving *s = *state;
-    assert_int_equal(outcome_of(s, "soft=1", 12), STINT_DENY);
-    assert_int_equal(ask_hits(s, "soft=1; soft2=1", 0, NO_HITS)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(outcome_of("soft=1", 12), STINT_DENY);
+    assert_int_equal(ask_hits("soft=1; soft2=1", 0, NO_HITS)->decision.outcome, STINT_ALLOW);
     assert_int_equal(left(s, "soft2=1"), 9);
     assert_int_equal(outcome(s, "angry2=1"), STINT_ALLOW);
     assert_int_equal(outcome(s, "angry2=1"), STINT_DENY); /* and is banned */
@@ -265,75 +247,70 @@ static void test_what_steps_back_makes_nobody_pay_twice(void **state)
     assert_int_equal(left(s, "soft2=2"), 9);
 }
 
-static void test_replaced_limits_are_not_charged(void **state)
+TEST(test_replaced_limits_are_not_charged)
 {
-    struct serving *s = *state;
-    assert_int_equal(ask_hits(s, "named=1; instead=1", 12, NO_HITS)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(ask_hits("named=1; instead=1", 12, NO_HITS)->decision.outcome, STINT_ALLOW);
     assert_int_equal(left(s, "named=1"), 10);
     assert_int_equal(left(s, "instead=1"), 9);
 }
 
 /* ---- Shadows --------------------------------------------------------------------------------- */
 
-static void test_a_shadow_is_charged_and_denies_nothing(void **state)
+TEST(test_a_shadow_is_charged_and_denies_nothing)
 {
-    struct serving *s = *state;
-    assert_int_equal(outcome_of(s, "trial=1", 12), STINT_ALLOW);
+    assert_int_equal(outcome_of("trial=1", 12), STINT_ALLOW);
     assert_true(s->reply.statuses[0].over);
     assert_int_equal(left(s, "trial=1"), 0);
-    assert_int_equal(outcome_of(s, "trial=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of("trial=1", 0), STINT_ALLOW);
     assert_true(s->reply.statuses[0].over);
-    assert_int_equal(outcome_of(s, "trial=2", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of("trial=2", 0), STINT_ALLOW);
     assert_false(s->reply.statuses[0].over);
     /* Also where others deny the request. */
     assert_int_equal(allowed_in_a_row(s, "ip=1"), 3);
-    assert_int_equal(ask_hits(s, "trial=2; ip=1", 4, NO_HITS)->decision.outcome, STINT_DENY);
+    assert_int_equal(ask_hits("trial=2; ip=1", 4, NO_HITS)->decision.outcome, STINT_DENY);
     assert_int_equal(left(s, "trial=2"), 6);
 }
 
-static void test_a_candidate_is_charged_as_the_live_limit_is(void **state)
+TEST(test_a_candidate_is_charged_as_the_live_limit_is)
 {
-    struct serving *s = *state;
-    assert_int_equal(outcome_of(s, "next=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of("next=1", 0), STINT_ALLOW);
     assert_false(s->reply.statuses[0].shadow_over);
-    assert_int_equal(outcome_of(s, "next=1", 4), STINT_ALLOW);
+    assert_int_equal(outcome_of("next=1", 4), STINT_ALLOW);
     assert_false(s->reply.statuses[0].shadow_over);
-    assert_int_equal(outcome_of(s, "next=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of("next=1", 0), STINT_ALLOW);
     assert_false(s->reply.statuses[0].shadow_over); /* one of five is left */
-    assert_int_equal(outcome_of(s, "next=1", 2), STINT_ALLOW);
+    assert_int_equal(outcome_of("next=1", 2), STINT_ALLOW);
     assert_true(s->reply.statuses[0].shadow_over);
-    assert_int_equal(outcome_of(s, "next=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of("next=1", 0), STINT_ALLOW);
     assert_true(s->reply.statuses[0].shadow_over);
     assert_in_range(s->reply.statuses[0].shadow_retry_after_ns, 1, 120 * MINUTE);
-    assert_int_equal(outcome_of(s, "next=1", 6), STINT_DENY);
+    assert_int_equal(outcome_of("next=1", 6), STINT_DENY);
 }
 
 /* ---- Blocks and bans ------------------------------------------------------------------------- */
 
-static void test_a_blocked_key_is_denied_and_charged(void **state)
+TEST(test_a_blocked_key_is_denied_and_charged)
 {
-    struct serving *s = *state;
     struct asked asked;
     struct request *block = descriptors_of(&asked, "tokens=1");
     block->verb = REQUEST_BLOCK;
     block->lifetime_ns = MINUTE;
     assert_int_equal(ask(s, block)->error, REPLY_DECIDED);
-    assert_int_equal(outcome_of(s, "tokens=1", 0), STINT_DENY);
+    assert_int_equal(outcome_of("tokens=1", 0), STINT_DENY);
     assert_int_equal(s->reply.decision.retry_after_ns, MINUTE);
-    assert_int_equal(outcome_of(s, "tokens=1", 4), STINT_DENY);
+    assert_int_equal(outcome_of("tokens=1", 4), STINT_DENY);
     s->now_ns += MINUTE;
     assert_int_equal(left(s, "tokens=1"), 6);
 }
 
 /* A check that is denied is a request that was refused; what is charged was served. */
-static void test_checks_count_for_a_ban_and_charges_do_not(void **state)
+TEST(test_checks_count_for_a_ban_and_charges_do_not)
 {
-    struct serving *s = *state;
     for (int i = 0; i < 5; i++)
-        assert_int_equal(outcome_of(s, "angry=1", 2), STINT_DENY);
+        assert_int_equal(outcome_of("angry=1", 2), STINT_DENY);
     assert_false(s->reply.statuses[0].banned);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(outcome_of(s, "angry=1", 0), STINT_DENY);
+        assert_int_equal(outcome_of("angry=1", 0), STINT_DENY);
     assert_true(s->reply.statuses[0].banned);
 }
 
@@ -405,10 +382,9 @@ static uint32_t left_far(struct far *far, const char *text)
     return far->s.reply.statuses[0].decision.remaining;
 }
 
-static void test_a_store_is_told_of_every_charge(void **state)
+TEST(test_a_store_is_told_of_every_charge)
 {
     struct far far;
-    (void)state;
     serve_far(&far, "");
     assert_int_equal(ask_far(&far, "tokens=1", 0, 0, false), STINT_ALLOW);
     assert_int_equal(far.s.reply.statuses[0].decision.remaining, 10);
@@ -428,10 +404,9 @@ static void test_a_store_is_told_of_every_charge(void **state)
     serve_far_no_more(&far);
 }
 
-static void test_a_check_of_debt_in_a_store(void **state)
+TEST(test_a_check_of_debt_in_a_store)
 {
     struct far far;
-    (void)state;
     serve_far(&far, ", algorithm: fixed_window, on_store_error: deny");
     far.s.service->evaluation.checks_debt = true;
     assert_int_equal(ask_far(&far, "tokens=1", 10, 0, false), STINT_ALLOW);
@@ -443,11 +418,10 @@ static void test_a_check_of_debt_in_a_store(void **state)
 }
 
 /* Envoy throws the answer away, and may be gone before it comes. */
-static void test_a_charge_is_on_its_way_before_anything_is_answered(void **state)
+TEST(test_a_charge_is_on_its_way_before_anything_is_answered)
 {
     struct far far;
     struct asked asked;
-    (void)state;
     serve_far(&far, "");
     struct request *request = descriptors_of(&asked, "tokens=1");
     request->has_envoy_hits = true;
@@ -464,7 +438,7 @@ static void test_a_charge_is_on_its_way_before_anything_is_answered(void **state
     serve_far_no_more(&far);
 }
 
-static void test_while_the_store_is_unavailable_its_fallback_answers(void **state)
+TEST(test_while_the_store_is_unavailable_its_fallback_answers)
 {
     static const struct {
         const char *options;
@@ -475,7 +449,6 @@ static void test_while_the_store_is_unavailable_its_fallback_answers(void **stat
         {", on_store_error: local, local_start: empty", STINT_ALLOW, STINT_ALLOW, STINT_DENY,
          STINT_DENY},
     };
-    (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         struct far far;
         serve_far(&far, rows[i].options);
@@ -489,7 +462,7 @@ static void test_while_the_store_is_unavailable_its_fallback_answers(void **stat
 }
 
 /* Of several limits in a store that is unavailable each has a fallback; so have shadow rules. */
-static void test_every_limit_of_a_request_has_its_fallback(void **state)
+TEST(test_every_limit_of_a_request_has_its_fallback)
 {
     static const struct {
         const char *text;
@@ -502,7 +475,6 @@ static void test_every_limit_of_a_request_has_its_fallback(void **state)
         {"tokens=1; ip=3; tokens=2", REQUEST_PEEK},
         {"tokens=1; ip=3; tokens=2", REQUEST_TAKE_UPTO},
     };
-    (void)state;
     for (int is_shadow = 0; is_shadow < 2; is_shadow++) {
         struct far far;
         serve_far(&far, is_shadow ? ", on_store_error: local, local_start: empty}\n"
@@ -568,9 +540,8 @@ static struct calling *call_algorithm(const struct algorithm_case *algorithm, co
     return call_at(yaml, NULL, NULL);
 }
 
-static void test_budgets_per_hour(void **state)
+TEST(test_budgets_per_hour)
 {
-    (void)state;
     for (size_t i = 0; i < N(algorithms); i++) {
         struct calling *calling = call_algorithm(&algorithms[i], "hour");
         for (size_t k = 0; k < N(sequences); k++) {
@@ -586,9 +557,8 @@ static void test_budgets_per_hour(void **state)
 }
 
 /* 700 units each: the third finds a budget that is used up, for the rest of the day. */
-static void test_a_check_before_each_request_keeps_a_budget_of_a_day(void **state)
+TEST(test_a_check_before_each_request_keeps_a_budget_of_a_day)
 {
-    (void)state;
     for (size_t i = 0; i < N(algorithms); i++) {
         unsigned served = 0;
         struct calling *calling = call_algorithm(&algorithms[i], "day");
@@ -603,37 +573,4 @@ static void test_a_check_before_each_request_keeps_a_budget_of_a_day(void **stat
             fail_msg("%s: %u of 20 requests passed", algorithms[i].keys, served);
         call_no_more(calling);
     }
-}
-
-int main(void)
-{
-#define SERVED(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        SERVED(test_a_check_asks_for_one_unit_and_takes_none),
-        SERVED(test_a_charge_is_recorded_though_it_does_not_fit),
-        SERVED(test_a_rule_that_takes_takes_all_or_nothing),
-        SERVED(test_hits_of_the_request_are_always_taken),
-        SERVED(test_the_setting_is_for_rules_that_do_not_say),
-        SERVED(test_a_check_of_debt_passes_where_just_the_limit_is_used),
-        SERVED(test_what_has_no_space_or_no_limit),
-        SERVED(test_hits_that_come_back),
-        SERVED(test_a_charge_stands_whatever_the_others_say),
-        SERVED(test_what_is_over_keeps_the_others_from_being_taken),
-        SERVED(test_every_charge_of_a_request_is_recorded),
-        SERVED(test_in_quota_mode_only_all_of_them_deny),
-        SERVED(test_what_steps_back_makes_nobody_pay_twice),
-        SERVED(test_replaced_limits_are_not_charged),
-        SERVED(test_a_shadow_is_charged_and_denies_nothing),
-        SERVED(test_a_candidate_is_charged_as_the_live_limit_is),
-        SERVED(test_a_blocked_key_is_denied_and_charged),
-        SERVED(test_checks_count_for_a_ban_and_charges_do_not),
-        cmocka_unit_test(test_a_store_is_told_of_every_charge),
-        cmocka_unit_test(test_a_check_of_debt_in_a_store),
-        cmocka_unit_test(test_a_charge_is_on_its_way_before_anything_is_answered),
-        cmocka_unit_test(test_while_the_store_is_unavailable_its_fallback_answers),
-        cmocka_unit_test(test_every_limit_of_a_request_has_its_fallback),
-        cmocka_unit_test(test_budgets_per_hour),
-        cmocka_unit_test(test_a_check_before_each_request_keeps_a_budget_of_a_day),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

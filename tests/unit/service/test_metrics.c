@@ -6,8 +6,6 @@
 #include "service/metrics/metrics.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define SHOP                                                                                       \
     "domain: shop\n"                                                                               \
@@ -36,33 +34,29 @@ struct fixture {
     struct page page;
 };
 
-static int set_up(void **state)
+static struct fixture fixture[1];
+
+SETUP
 {
-    static struct fixture fixture;
-    fixture = (struct fixture){.metrics = metrics_new(3), .rules = load(SHOP)};
-    fixture.bound = metrics_bind(fixture.metrics, fixture.rules);
-    *state = &fixture;
-    return 0;
+    *fixture = (struct fixture){.metrics = metrics_new(3), .rules = load(SHOP)};
+    fixture->bound = metrics_bind(fixture->metrics, fixture->rules);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    struct fixture *fixture = *state;
     metrics_unbind(fixture->bound);
     metrics_free(fixture->metrics);
     rules_unref(fixture->rules);
     page_free(&fixture->page);
-    return 0;
 }
 
-static void decide(struct fixture *fixture, unsigned worker, size_t rule,
-                   enum metrics_outcome outcome, uint32_t units)
+static void decide(unsigned worker, size_t rule, enum metrics_outcome outcome, uint32_t units)
 {
     metrics_decided(metrics_worker(fixture->metrics, worker), fixture->bound,
                     rules_at(fixture->rules, rule), outcome, units);
 }
 
-static const char *page_of(struct fixture *fixture, enum metrics_format format)
+static const char *page_of(enum metrics_format format)
 {
     const struct metrics_facts facts = {.now_ns = S, .generation = 4, .rules = 2};
     fixture->page.len = 0;
@@ -79,18 +73,17 @@ static void assert_line(const char *page, const char *line)
         fail_msg("no line `%s` in\n%s", line, page);
 }
 
-static void test_workers_are_summed(void **state)
+TEST(test_workers_are_summed)
 {
-    struct fixture *fixture = *state;
     for (unsigned worker = 0; worker < 3; worker++) {
-        decide(fixture, worker, 0, METRICS_ALLOW, 2);
-        decide(fixture, worker, 0, METRICS_DENY, 0);
+        decide(worker, 0, METRICS_ALLOW, 2);
+        decide(worker, 0, METRICS_DENY, 0);
     }
-    decide(fixture, 1, 0, METRICS_BANNED, 0);
+    decide(1, 0, METRICS_BANNED, 0);
     metrics_candidate_over(metrics_worker(fixture->metrics, 2), fixture->bound,
                            rules_at(fixture->rules, 0));
     metrics_decided(metrics_worker(fixture->metrics, 0), fixture->bound, NULL, METRICS_ALLOW, 1);
-    const char *page = page_of(fixture, METRICS_PROMETHEUS);
+    const char *page = page_of(METRICS_PROMETHEUS);
     assert_line(page, "# TYPE stint_decisions_total counter");
     assert_line(page, "stint_decisions_total{domain=\"shop\",rule=\"user\",outcome=\"allow\"} 3");
     assert_line(page, "stint_decisions_total{domain=\"shop\",rule=\"user\",outcome=\"deny\"} 3");
@@ -102,10 +95,9 @@ static void test_workers_are_summed(void **state)
 }
 
 /* A rule in force that nobody asked is told, so that its first denial is a rise. */
-static void test_labels_are_escaped(void **state)
+TEST(test_labels_are_escaped)
 {
-    struct fixture *fixture = *state;
-    const char *page = page_of(fixture, METRICS_PROMETHEUS);
+    const char *page = page_of(METRICS_PROMETHEUS);
     const char *path = rules_at(fixture->rules, 1)->path;
     assert_non_null(strchr(path, '"'));
     assert_null(strstr(page, path));
@@ -113,21 +105,19 @@ static void test_labels_are_escaped(void **state)
     assert_non_null(strstr(page, "outcome=\"deny\"} 0"));
 }
 
-static void test_openmetrics_differs_as_it_must(void **state)
+TEST(test_openmetrics_differs_as_it_must)
 {
-    struct fixture *fixture = *state;
-    decide(fixture, 0, 0, METRICS_ALLOW, 1);
-    const char *page = page_of(fixture, METRICS_OPENMETRICS);
+    decide(0, 0, METRICS_ALLOW, 1);
+    const char *page = page_of(METRICS_OPENMETRICS);
     assert_line(page, "# TYPE stint_decisions counter");
     assert_line(page, "stint_decisions_total{domain=\"shop\",rule=\"user\",outcome=\"allow\"} 1");
     assert_string_equal(page + fixture->page.len - 1 - strlen("# EOF\n"), "# EOF\n");
-    assert_null(strstr(page_of(fixture, METRICS_PROMETHEUS), "# EOF"));
+    assert_null(strstr(page_of(METRICS_PROMETHEUS), "# EOF"));
 }
 
 /* Also where the rule got another name, or was away for a while. */
-static void test_metrics_outlive_a_reload(void **state)
+TEST(test_metrics_outlive_a_reload)
 {
-    struct fixture *fixture = *state;
     static const char *const later[] = {
         "domain: shop\ndescriptors:\n  - key: other\n    rate_limit: {unit: day, "
         "requests_per_unit: 1}\n",
@@ -135,19 +125,19 @@ static void test_metrics_outlive_a_reload(void **state)
         "requests_per_unit: 1}\n  - key: user\n    rate_limit: {name: n, unit: hour, "
         "requests_per_unit: 1}\n",
     };
-    decide(fixture, 0, 0, METRICS_DENY, 0);
+    decide(0, 0, METRICS_DENY, 0);
     for (int i = 0; i < 2; i++) {
         metrics_unbind(fixture->bound);
         rules_unref(fixture->rules);
         fixture->rules = load(later[i]);
         fixture->bound = metrics_bind(fixture->metrics, fixture->rules);
-        assert_line(page_of(fixture, METRICS_PROMETHEUS),
+        assert_line(page_of(METRICS_PROMETHEUS),
                     "stint_decisions_total{domain=\"shop\",rule=\"user\",outcome=\"deny\"} 1");
     }
     for (size_t i = 0; i < 2; i++)
         if (strstr(rules_at(fixture->rules, i)->path, "user") != NULL)
-            decide(fixture, 2, i, METRICS_DENY, 0);
-    assert_line(page_of(fixture, METRICS_PROMETHEUS),
+            decide(2, i, METRICS_DENY, 0);
+    assert_line(page_of(METRICS_PROMETHEUS),
                 "stint_decisions_total{domain=\"shop\",rule=\"user\",outcome=\"deny\"} 2");
 }
 
@@ -159,9 +149,8 @@ static unsigned count_lines(const char *page, const char *start)
     return n;
 }
 
-static void test_values_are_bounded(void **state)
+TEST(test_values_are_bounded)
 {
-    struct fixture *fixture = *state;
     const struct rule *rule = rules_at(fixture->rules, 0);
     for (unsigned i = 0; i < 3 * METRICS_DETAILS_MAX; i++) {
         char value[32];
@@ -169,7 +158,7 @@ static void test_values_are_bounded(void **state)
         metrics_detailed(metrics_worker(fixture->metrics, i % 3), fixture->bound, rule,
                          span_of_text(value), METRICS_ALLOW, 1);
     }
-    const char *page = page_of(fixture, METRICS_PROMETHEUS);
+    const char *page = page_of(METRICS_PROMETHEUS);
     assert_int_equal(count_lines(page, "stint_detailed_units_total{"), METRICS_DETAILS_MAX + 1);
     assert_line(page,
                 "stint_detailed_units_total{domain=\"shop\",rule=\"user\",value=\"value 7\"} 1");
@@ -181,9 +170,8 @@ static void test_values_are_bounded(void **state)
 }
 
 /* Whatever bytes a client sends: no two series of one page have the same labels. */
-static void test_values_of_any_bytes_stay_apart(void **state)
+TEST(test_values_of_any_bytes_stay_apart)
 {
-    struct fixture *fixture = *state;
     static const char *const values[] = {"a", "\xff", "\xfe", "\\xff", "\n", "\"", "\xef\xbf\xbd"};
     const size_t n = sizeof(values) / sizeof(values[0]);
     struct metrics_worker *worker = metrics_worker(fixture->metrics, 0);
@@ -192,7 +180,7 @@ static void test_values_of_any_bytes_stay_apart(void **state)
                          span_of_text(values[i]), METRICS_ALLOW, 1);
     metrics_detailed(worker, fixture->bound, rules_at(fixture->rules, 0), span_of("a\0b", 3),
                      METRICS_ALLOW, 1);
-    const char *page = page_of(fixture, METRICS_PROMETHEUS), *start = "stint_detailed_units_total{";
+    const char *page = page_of(METRICS_PROMETHEUS), *start = "stint_detailed_units_total{";
     assert_int_equal(count_lines(page, start), n + 1);
     for (const char *at = page; (at = strstr(at, start)) != NULL; at++) {
         char line[256];
@@ -201,9 +189,8 @@ static void test_values_of_any_bytes_stay_apart(void **state)
     }
 }
 
-static void test_frontends_and_their_requests_are_counted(void **state)
+TEST(test_frontends_and_their_requests_are_counted)
 {
-    struct fixture *fixture = *state;
     struct metrics_worker *worker = metrics_worker(fixture->metrics, 1);
     metrics_opened(worker, METRICS_HTTP);
     metrics_opened(worker, METRICS_HTTP);
@@ -214,7 +201,7 @@ static void test_frontends_and_their_requests_are_counted(void **state)
     metrics_asked(worker, METRICS_HTTP, 0, REPLY_CONFLICT);
     metrics_malformed(worker, METRICS_RESP);
     metrics_event(worker, METRICS_BANS, 2);
-    const char *page = page_of(fixture, METRICS_PROMETHEUS);
+    const char *page = page_of(METRICS_PROMETHEUS);
     assert_line(page, "stint_connections{frontend=\"http\"} 1");
     assert_line(page, "stint_connections_opened_total{frontend=\"http\"} 2");
     assert_line(page, "stint_connections_refused_total{frontend=\"resp\",reason=\"address\"} 1");
@@ -227,16 +214,15 @@ static void test_frontends_and_their_requests_are_counted(void **state)
 }
 
 /* Each in the bucket whose bound it does not pass. */
-static void test_durations_fallback_their_buckets(void **state)
+TEST(test_durations_fallback_their_buckets)
 {
-    struct fixture *fixture = *state;
     struct metrics_worker *worker = metrics_worker(fixture->metrics, 0);
     metrics_took(worker, 128, 1);
     metrics_took(worker, 129, 1);
     metrics_took(worker, 2560, 10); /* 256 ns each */
     metrics_took(worker, 3 * S, 1);
     metrics_took(worker, 5, 0); /* none were timed */
-    const char *page = page_of(fixture, METRICS_PROMETHEUS);
+    const char *page = page_of(METRICS_PROMETHEUS);
     assert_line(page, "stint_decision_duration_seconds_bucket{le=\"1.28e-07\"} 1");
     assert_line(page, "stint_decision_duration_seconds_bucket{le=\"2.56e-07\"} 12");
     assert_line(page, "stint_decision_duration_seconds_bucket{le=\"0.033554432\"} 12");
@@ -245,7 +231,7 @@ static void test_durations_fallback_their_buckets(void **state)
     assert_line(page, "stint_decision_duration_seconds_sum 3.000002817");
 }
 
-static json_t *json_of(struct fixture *fixture, uint64_t now_ns)
+static json_t *json_of(uint64_t now_ns)
 {
     const struct metrics_facts facts = {.now_ns = now_ns, .generation = 4, .rules = 2};
     fixture->page.len = 0;
@@ -256,18 +242,17 @@ static json_t *json_of(struct fixture *fixture, uint64_t now_ns)
     return object;
 }
 
-static void test_the_json_has_rates_and_a_past(void **state)
+TEST(test_the_json_has_rates_and_a_past)
 {
-    struct fixture *fixture = *state;
     for (unsigned second = 1; second <= METRICS_HISTORY + 5; second++) {
         for (int i = 0; i < 30; i++)
-            decide(fixture, 0, 0, i < 20 ? METRICS_ALLOW : METRICS_DENY, i < 20);
+            decide(0, 0, i < 20 ? METRICS_ALLOW : METRICS_DENY, i < 20);
         metrics_took(metrics_worker(fixture->metrics, 0), 200, 1);
         metrics_tick(fixture->metrics, second * S);
     }
     metrics_reloaded(fixture->metrics, false, "rules.yaml:3: what \"is\" this?", 100 * S);
     uint64_t now_ns = (METRICS_HISTORY + 6) * S;
-    json_t *stats = json_of(fixture, now_ns), *rates, *rules;
+    json_t *stats = json_of(now_ns), *rates, *rules;
     double allowed, denied, age;
     json_int_t p99, failures, allow;
     const char *fault, *rule;
@@ -293,36 +278,17 @@ static void test_the_json_has_rates_and_a_past(void **state)
     assert_int_equal(allow, 20 * (METRICS_HISTORY + 5));
     json_decref(stats);
     metrics_reloaded(fixture->metrics, true, "", 101 * S);
-    stats = json_of(fixture, now_ns);
+    stats = json_of(now_ns);
     assert_string_equal(
         json_string_value(json_object_get(json_object_get(stats, "reloads"), "fault")), "");
     json_decref(stats);
 }
 
-static void test_nothing_was_counted_yet(void **state)
+TEST(test_nothing_was_counted_yet)
 {
-    struct fixture *fixture = *state;
-    json_t *stats = json_of(fixture, S);
+    json_t *stats = json_of(S);
     assert_true(json_is_null(json_object_get(stats, "rates")));
     assert_int_equal(json_array_size(json_object_get(stats, "history")), 0);
     assert_true(json_is_null(json_object_get(json_object_get(stats, "durations"), "p50_ns")));
     json_decref(stats);
-}
-
-int main(void)
-{
-#define FIXED(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        FIXED(test_workers_are_summed),
-        FIXED(test_labels_are_escaped),
-        FIXED(test_openmetrics_differs_as_it_must),
-        FIXED(test_metrics_outlive_a_reload),
-        FIXED(test_values_are_bounded),
-        FIXED(test_values_of_any_bytes_stay_apart),
-        FIXED(test_frontends_and_their_requests_are_counted),
-        FIXED(test_durations_fallback_their_buckets),
-        FIXED(test_the_json_has_rates_and_a_past),
-        FIXED(test_nothing_was_counted_yet),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,24 +6,23 @@
 
 #include <jansson.h>
 
-static int set_up(void **state)
+static struct metrics *metrics;
+
+SETUP
 {
-    struct metrics *metrics = metrics_new(2);
+    metrics = metrics_new(2);
     assert_non_null(metrics);
     assert_true(metrics_add_store(metrics, "main", false));
     assert_true(metrics_add_store(metrics, "say \"hi\"", true));
-    *state = metrics;
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    metrics_free(*state);
-    return 0;
+    metrics_free(metrics);
 }
 
 /* What two workers have come to with the first store. */
-static void count(struct metrics *metrics)
+static void count(void)
 {
     for (unsigned worker = 0; worker < 2; worker++) {
         struct backend_metrics *counts = metrics_store(metrics, 0, worker);
@@ -42,7 +41,7 @@ static void count(struct metrics *metrics)
     backend_metric_set(&metrics_store(metrics, 0, 1)->unavailable_since_ns, 4 * S);
 }
 
-static const char *page_of(struct metrics *metrics, enum metrics_format format, struct page *page)
+static const char *page_of(enum metrics_format format, struct page *page)
 {
     const struct metrics_facts facts = {.now_ns = 10 * S};
     metrics_write(metrics, &facts, format, page);
@@ -58,7 +57,7 @@ static void assert_line(const char *page, const char *line)
         fail_msg("no line `%s` in\n%s", line, page);
 }
 
-static void workers_are_summed_on_the_page(void **state)
+TEST(workers_are_summed_on_the_page)
 {
     static const char *const lines[] = {
         "# TYPE stint_store_errors_total counter",
@@ -84,35 +83,34 @@ static void workers_are_summed_on_the_page(void **state)
         "stint_store_clock_skew_seconds{store=\"main\"} 0.250000",
     };
     struct page page = {0};
-    count(*state);
-    const char *text = page_of(*state, METRICS_PROMETHEUS, &page);
+    count();
+    const char *text = page_of(METRICS_PROMETHEUS, &page);
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         assert_line(text, lines[i]);
     page.len = 0;
-    text = page_of(*state, METRICS_OPENMETRICS, &page);
+    text = page_of(METRICS_OPENMETRICS, &page);
     assert_line(text, "# TYPE stint_store_errors counter");
     assert_line(text, "stint_store_errors_total{store=\"main\",reason=\"late\"} 4");
     page_free(&page);
 }
 
-static void without_stores_the_page_has_nothing_of_them(void **state)
+TEST(without_stores_the_page_has_nothing_of_them)
 {
-    (void)state;
-    struct metrics *metrics = metrics_new(1);
+    metrics_free(metrics);
+    metrics = metrics_new(1);
     struct page page = {0};
-    assert_null(strstr(page_of(metrics, METRICS_PROMETHEUS, &page), "stint_store"));
+    assert_null(strstr(page_of(METRICS_PROMETHEUS, &page), "stint_store"));
     assert_null(metrics_store(metrics, 0, 0));
     assert_true(metrics_has_stores(metrics));
     page_free(&page);
-    metrics_free(metrics);
 }
 
-static void the_same_stands_in_the_object(void **state)
+TEST(the_same_stands_in_the_object)
 {
     struct page page = {0};
     const struct metrics_facts facts = {.now_ns = 10 * S};
-    count(*state);
-    metrics_json(*state, &facts, &page);
+    count();
+    metrics_json(metrics, &facts, &page);
     json_t *object = json_loadb(page.text, page.len, 0, NULL);
     const json_t *store = json_array_get(json_object_get(object, "stores"), 0);
     assert_int_equal(json_array_size(json_object_get(object, "stores")), 2);
@@ -134,13 +132,12 @@ static void the_same_stands_in_the_object(void **state)
     page_free(&page);
 }
 
-static void only_a_store_that_is_needed_makes_a_server_unready(void **state)
+TEST(only_a_store_that_is_needed_makes_a_server_unready)
 {
-    struct metrics *metrics = *state;
     struct page page = {0};
     metrics_tell_stores(metrics, 10 * S, &page);
     assert_int_equal(page.len, 0);
-    count(metrics);
+    count();
     assert_true(metrics_has_stores(metrics));
     backend_metric_set(&metrics_store(metrics, 1, 0)->unavailable_since_ns, 10 * S - 250 * MS);
     assert_false(metrics_has_stores(metrics));
@@ -151,11 +148,11 @@ static void only_a_store_that_is_needed_makes_a_server_unready(void **state)
     page_free(&page);
 }
 
-static void info_has_a_line_for_each(void **state)
+TEST(info_has_a_line_for_each)
 {
     struct page page = {0};
-    count(*state);
-    metrics_info_stores(*state, 10 * S, &page);
+    count();
+    metrics_info_stores(metrics, 10 * S, &page);
     page_add_span(&page, span_of("", 1));
     assert_string_equal(page.text, "# Stores\r\nstores:2\r\n"
                                    "store0:name=main,state=probed,away_s=6.0,asks=20,errors=6,"
@@ -165,23 +162,9 @@ static void info_has_a_line_for_each(void **state)
     page_free(&page);
 }
 
-static void there_are_so_many_and_no_more(void **state)
+TEST(there_are_so_many_and_no_more)
 {
     for (int i = 2; i < 16; i++)
-        assert_true(metrics_add_store(*state, "more", false));
-    assert_false(metrics_add_store(*state, "one too many", false));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(workers_are_summed_on_the_page, set_up, tear_down),
-        cmocka_unit_test(without_stores_the_page_has_nothing_of_them),
-        cmocka_unit_test_setup_teardown(the_same_stands_in_the_object, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(only_a_store_that_is_needed_makes_a_server_unready, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(info_has_a_line_for_each, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(there_are_so_many_and_no_more, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        assert_true(metrics_add_store(metrics, "more", false));
+    assert_false(metrics_add_store(metrics, "one too many", false));
 }

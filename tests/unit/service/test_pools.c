@@ -5,7 +5,6 @@
 #include "service/pools.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 static struct stint_error error;
 
@@ -14,21 +13,19 @@ struct fixture {
     struct pools *pools;
 };
 
-static int set_up(void **state)
+static struct fixture fixture[1];
+
+SETUP
 {
-    static struct fixture fixture;
-    fixture.table = table_for_tests(0);
-    fixture.pools = pools_new(fixture.table);
-    *state = &fixture;
-    return fixture.pools == NULL;
+    fixture->table = table_for_tests(0);
+    fixture->pools = pools_new(fixture->table);
+    assert_false(fixture->pools == NULL);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    struct fixture *fixture = *state;
     pools_free(fixture->pools);
     stint_table_close(fixture->table);
-    return 0;
 }
 
 /* A definition with keys "a", "b", … of one quota each. */
@@ -70,9 +67,8 @@ static const char *names_of(struct pools *pools, const char *name)
     return names;
 }
 
-static void test_keys_are_used_by_turns(void **state)
+TEST(test_keys_are_used_by_turns)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(define(fixture->pools, "p", "abc", "2/1m"), 0);
     assert_string_equal(next(fixture->pools, "p", START).name, "a");
     assert_string_equal(next(fixture->pools, "p", START).name, "b");
@@ -84,9 +80,8 @@ static void test_keys_are_used_by_turns(void **state)
     assert_non_null(next(fixture->pools, "p", START + none.wait_ns).name);
 }
 
-static void test_a_definition_makes_the_keys_its_own(void **state)
+TEST(test_a_definition_makes_the_keys_its_own)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(define(fixture->pools, "p", "abc", "5/1m"), 0);
     assert_int_equal(define(fixture->pools, "p", "cde", "5/1m"), 0);
     assert_string_equal(names_of(fixture->pools, "p"), "cde");
@@ -97,9 +92,8 @@ static void test_a_definition_makes_the_keys_its_own(void **state)
     assert_string_equal(names_of(fixture->pools, "p"), "");
 }
 
-static void test_what_a_key_has_used_goes_on_under_the_same_quota(void **state)
+TEST(test_what_a_key_has_used_goes_on_under_the_same_quota)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(define(fixture->pools, "p", "ab", "3/1m"), 0);
     for (int i = 0; i < 6; i++)
         assert_non_null(next(fixture->pools, "p", START).name);
@@ -109,9 +103,8 @@ static void test_what_a_key_has_used_goes_on_under_the_same_quota(void **state)
     assert_string_equal(next(fixture->pools, "p", START).name, "c");
 }
 
-static void test_a_definition_that_is_refused_changes_nothing(void **state)
+TEST(test_a_definition_that_is_refused_changes_nothing)
 {
-    struct fixture *fixture = *state;
     assert_int_equal(define(fixture->pools, "p", "abc", "5/1m"), 0);
     assert_int_equal(define(fixture->pools, "p", "dd", "5/1m"), STINT_E_MISMATCH);
     assert_int_equal(define(fixture->pools, "p", "de", "nonsense"), STINT_E_SYNTAX);
@@ -126,9 +119,8 @@ static void test_a_definition_that_is_refused_changes_nothing(void **state)
     assert_int_equal(pools_count(fixture->pools), 1);
 }
 
-static void test_keys_come_and_go(void **state)
+TEST(test_keys_come_and_go)
 {
-    struct fixture *fixture = *state;
     struct span pool = span_of_text("p"), quota = span_of_text("5/1m");
     struct pools_key key = {.name = span_of_text("z"), .quotas = &quota, .n_quotas = 1};
     assert_int_equal(define(fixture->pools, "p", "a", "5/1m"), 0);
@@ -143,9 +135,8 @@ static void test_keys_come_and_go(void **state)
     assert_string_equal(names_of(fixture->pools, "p"), "z");
 }
 
-static void test_reports_and_what_is_given_back(void **state)
+TEST(test_reports_and_what_is_given_back)
 {
-    struct fixture *fixture = *state;
     struct span pool = span_of_text("p");
     uint32_t given_back = 0;
     assert_int_equal(define(fixture->pools, "p", "a", "2/1m"), 0);
@@ -169,9 +160,8 @@ static void test_reports_and_what_is_given_back(void **state)
     assert_non_null(strstr(error.message, "nobody"));
 }
 
-static void test_a_pool_that_is_not_there(void **state)
+TEST(test_a_pool_that_is_not_there)
 {
-    struct fixture *fixture = *state;
     struct span none = span_of_text("none");
     struct stint_pool_answer answer;
     struct pools_key key = {.name = span_of_text("a")};
@@ -190,9 +180,8 @@ static void test_a_pool_that_is_not_there(void **state)
                      STINT_E_GONE);
 }
 
-static void test_as_many_pools_as_the_table_knows(void **state)
+TEST(test_as_many_pools_as_the_table_knows)
 {
-    struct fixture *fixture = *state;
     char name[16];
     int refused = 0;
     for (int i = 0; i < 20; i++) {
@@ -231,9 +220,8 @@ static void *redefine(void *arg)
     return NULL;
 }
 
-static void test_definitions_change_while_keys_are_used(void **state)
+TEST(test_definitions_change_while_keys_are_used)
 {
-    struct fixture *fixture = *state;
     pthread_t threads[THREADS + 1];
     shared = fixture->pools;
     granted = 0;
@@ -244,24 +232,4 @@ static void test_definitions_change_while_keys_are_used(void **state)
     for (int i = 0; i <= THREADS; i++)
         pthread_join(threads[i], NULL);
     assert_in_range(granted, 1, 2000); /* no key passes its quota, whoever came and went */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_keys_are_used_by_turns, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_definition_makes_the_keys_its_own, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_what_a_key_has_used_goes_on_under_the_same_quota,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_definition_that_is_refused_changes_nothing, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_keys_come_and_go, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_reports_and_what_is_given_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_pool_that_is_not_there, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_as_many_pools_as_the_table_knows, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_definitions_change_while_keys_are_used, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,6 @@
 
 #include "service/pools.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #define FAKE_KEYS 8
 
 struct backend_pool_list {
@@ -88,32 +85,29 @@ static int define(const char *name, const char *store, const char *keys, struct 
     return pools_define(server_state_pools(resp.server_state), &definition, resp.now_ns, error);
 }
 
-static int set_up(void **state)
+SETUP
 {
     static const char *const names[] = {"default", "mem"};
     static const struct pools_stores stores = {
         .names = names, .n_names = 2, .list_new = new_list, .list_free = free_list};
     static struct backend *const asked[2] = {&fake_store.store, &fake_store.store};
     static struct backend_pools *const pools[2] = {&fake.pools};
-    (void)state;
     fake = (struct fake_pools){.pools.ops = &fake_ops};
     fake_store_begin(&fake_store);
     talk();
     pools_set_stores(server_state_pools(resp.server_state), &stores);
     talk_with_stores(asked, pools, 2);
     open_frontend(NULL, NULL);
-    return define("p", "default", "ab", NULL);
+    assert_int_equal(define("p", "default", "ab", NULL), 0);
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     hang_up();
     assert_null(fake.op);
     talk_no_more();
     fake_store_end(&fake_store);
     assert_int_equal(fake.n_lists, 0);
-    return 0;
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -169,9 +163,8 @@ static void let_none(uint64_t wait_ns)
 
 #define NEXT "STINT.POOL NEXT p\r\n"
 
-static void a_key_comes_with_the_answer(void **state)
+TEST(a_key_comes_with_the_answer)
 {
-    (void)state;
     feed(NEXT "PING\r\n");
     assert_string_equal(sent(), "");
     assert_int_equal(fake.asked.verb, BACKEND_POOL_NEXT);
@@ -184,9 +177,8 @@ static void a_key_comes_with_the_answer(void **state)
     assert_has(text, "+PONG\r\n");
 }
 
-static void without_an_answer_there_is_no_key(void **state)
+TEST(without_an_answer_there_is_no_key)
 {
-    (void)state;
     feed(NEXT);
     waiting()->error = "no answer in time";
     let(BACKEND_FAILED);
@@ -204,9 +196,8 @@ static void without_an_answer_there_is_no_key(void **state)
     assert_int_equal(fake.n_asks, 3);
 }
 
-static void who_is_told_to_wait_does_not_ask_again_before(void **state)
+TEST(who_is_told_to_wait_does_not_ask_again_before)
 {
-    (void)state;
     feed(NEXT);
     let_none(300 * MS);
     assert_has(sent(), "wait_ms\r\n:300\r\n");
@@ -229,9 +220,8 @@ static void who_is_told_to_wait_does_not_ask_again_before(void **state)
     assert_int_equal(fake.n_asks, 3);
 }
 
-static void what_is_given_back_here_is_asked_for_at_once(void **state)
+TEST(what_is_given_back_here_is_asked_for_at_once)
 {
-    (void)state;
     feed(NEXT);
     let_none(S);
     sent();
@@ -246,9 +236,8 @@ static void what_is_given_back_here_is_asked_for_at_once(void **state)
     assert_has(sent(), "$1\r\na\r\n");
 }
 
-static void a_wait_ends_with_a_key(void **state)
+TEST(a_wait_ends_with_a_key)
 {
-    (void)state;
     /* Behind it waits what was begun ahead: its answer stays its own. */
     feed("STINT.POOL NEXT p WAIT 5000\r\nCL.THROTTLE k 1 60 60\r\n");
     assert_int_equal(fake_store.n_asks, 1);
@@ -267,18 +256,16 @@ static void a_wait_ends_with_a_key(void **state)
     assert_int_equal(fake_store.n_asks, 1);
 }
 
-static void a_connection_that_ends_forgets(void **state)
+TEST(a_connection_that_ends_forgets)
 {
-    (void)state;
     feed(NEXT);
     hang_up();
     assert_int_equal(fake.n_forgotten, 1);
     dial();
 }
 
-static void times_of_stores_are_none_of_a_table(void **state)
+TEST(times_of_stores_are_none_of_a_table)
 {
-    (void)state;
     assert_int_equal(define("t", "", "k", NULL), 0);
     feed("STINT.POOL GIVEBACK t k AT 1795316512076437000\r\n");
     assert_string_equal(sent(), "-ERR at is later than any time of this pool\r\n");
@@ -287,10 +274,9 @@ static void times_of_stores_are_none_of_a_table(void **state)
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-static void keys_come_and_go_while_others_wait(void **state)
+TEST(keys_come_and_go_while_others_wait)
 {
     struct stint_error error;
-    (void)state;
     feed(NEXT);
     struct backend_pool_op *op = fake.op; /* its list stays until it is answered */
     const struct backend_pool_list *list = fake.asked.list;
@@ -319,10 +305,9 @@ static void keys_come_and_go_while_others_wait(void **state)
     assert_has(text, "$1\r\nz\r\n");
 }
 
-static void a_definition_that_cannot_be_changes_nothing(void **state)
+TEST(a_definition_that_cannot_be_changes_nothing)
 {
     struct stint_error error;
-    (void)state;
     assert_int_equal(define("q", "other", "a", &error), STINT_E_MISMATCH);
     assert_has(error.message, "there is no store `other`");
     assert_int_equal(define("q", "mem", "a", &error), STINT_E_MISMATCH);
@@ -332,21 +317,4 @@ static void a_definition_that_cannot_be_changes_nothing(void **state)
     assert_int_equal(pools_count(server_state_pools(resp.server_state)), 1);
     assert_int_equal(define("p", "default", "ab", &error), 0);
     assert_int_equal(fake.n_lists, 1);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_key_comes_with_the_answer),
-        TEST(without_an_answer_there_is_no_key),
-        TEST(who_is_told_to_wait_does_not_ask_again_before),
-        TEST(what_is_given_back_here_is_asked_for_at_once),
-        TEST(a_wait_ends_with_a_key),
-        TEST(times_of_stores_are_none_of_a_table),
-        TEST(a_connection_that_ends_forgets),
-        TEST(keys_come_and_go_while_others_wait),
-        TEST(a_definition_that_cannot_be_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,6 @@
 
 #include "service/quota_caches.h"
 
-#include <stdio.h>
-
 static struct stint_error error;
 
 static const struct stint_quota *find_spec(struct spec_cache *cache, struct stint_table *table,
@@ -14,12 +12,11 @@ static const struct stint_quota *find_spec(struct spec_cache *cache, struct stin
     return spec_cache_find(cache, table, span_of_text(text), &error);
 }
 
-static void test_a_spec_is_found_by_all_of_its_text(void **state)
+TEST(test_a_spec_is_found_by_all_of_its_text)
 {
     static struct spec_cache cache;
     struct stint_table *table = table_for_tests(0);
     char spec[32];
-    (void)state;
     for (int round = 0; round < 3; round++)
         for (uint32_t i = 1; i <= 600; i++) {
             snprintf(spec, sizeof(spec), "gcra %u/1m", i);
@@ -33,12 +30,11 @@ static void test_a_spec_is_found_by_all_of_its_text(void **state)
     stint_table_close(table);
 }
 
-static void test_a_spec_that_is_none_is_never_kept(void **state)
+TEST(test_a_spec_that_is_none_is_never_kept)
 {
     static struct spec_cache cache;
     struct stint_table *table = table_for_tests(0);
     char longest[SPEC_TEXT_MAX + 2];
-    (void)state;
     memset(longest, ' ', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
     for (int i = 0; i < 3; i++) {
@@ -55,11 +51,10 @@ static void test_a_spec_that_is_none_is_never_kept(void **state)
     stint_table_close(table);
 }
 
-static void test_a_throttle_is_found_by_its_three_numbers(void **state)
+TEST(test_a_throttle_is_found_by_its_three_numbers)
 {
     static struct throttle_cache cache;
     struct stint_table *table = table_for_tests(0);
-    (void)state;
     for (int round = 0; round < 2; round++)
         for (uint64_t i = 0; i < 900; i++) {
             const struct request_throttle throttle = {(int64_t)i % 30, 1 + i / 30, 60 + i % 7};
@@ -76,7 +71,7 @@ static void test_a_throttle_is_found_by_its_three_numbers(void **state)
 }
 
 /* A rate is a ratio: numbers that a quota has no place for become smaller together. */
-static void test_long_periods_and_large_counts(void **state)
+TEST(test_long_periods_and_large_counts)
 {
     static struct throttle_cache cache;
     struct stint_table *table = table_for_tests(0);
@@ -90,7 +85,6 @@ static void test_long_periods_and_large_counts(void **state)
         {{9, 3, year_s}, 3, year_s * S},
         {{9, UINT64_C(1) << 32, year_s}, UINT64_C(1) << 31, year_s * S / 2},
     };
-    (void)state;
     for (size_t i = 0; i < N(cases); i++) {
         const struct throttle_entry *entry =
             throttle_cache_find(&cache, table, &cases[i].throttle, &error);
@@ -101,7 +95,7 @@ static void test_long_periods_and_large_counts(void **state)
     stint_table_close(table);
 }
 
-static void test_numbers_that_cannot_be_meant(void **state)
+TEST(test_numbers_that_cannot_be_meant)
 {
     static struct throttle_cache cache;
     struct stint_table *table = table_for_tests(0);
@@ -113,7 +107,6 @@ static void test_numbers_that_cannot_be_meant(void **state)
         {-2, 1, 1},          {INT64_MIN, 1, 1},
         {0, 1, 315360001},   {0, 29, UINT64_C(9223372036)}, /* less than one in ten years */
     };
-    (void)state;
     for (size_t i = 0; i < N(wrong); i++) {
         error.message[0] = '\0';
         assert_null(throttle_cache_find(&cache, table, &wrong[i], &error));
@@ -121,16 +114,4 @@ static void test_numbers_that_cannot_be_meant(void **state)
         assert_true(strlen(error.message) > 10);
     }
     stint_table_close(table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_spec_is_found_by_all_of_its_text),
-        cmocka_unit_test(test_a_spec_that_is_none_is_never_kept),
-        cmocka_unit_test(test_a_throttle_is_found_by_its_three_numbers),
-        cmocka_unit_test(test_long_periods_and_large_counts),
-        cmocka_unit_test(test_numbers_that_cannot_be_meant),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static const struct reply *close_ticket(struct serving *s, uint8_t verb, struct 
 }
 
 /* After any number of requests a candidate with the live limit's numbers stands where it does. */
-static void test_a_candidate_does_not_drift(void **state)
+TEST(test_a_candidate_does_not_drift)
 {
     static const struct {
         uint8_t verb;
@@ -53,7 +53,6 @@ static void test_a_candidate_does_not_drift(void **state)
                  {REQUEST_CANCEL, 0, 73},
                  {REQUEST_SETTLE, 0, 73}};
     struct serving s;
-    (void)state;
     serve(&s, rules);
     for (size_t i = 0; i < N(cases); i++) {
         struct stint_ticket ticket = reserve(&s, 10, "user=1");
@@ -69,10 +68,9 @@ static void test_a_candidate_does_not_drift(void **state)
 }
 
 /* What would have been denied was charged nothing, and a settle neither gives nor takes it. */
-static void test_a_candidate_that_denied_is_left_alone(void **state)
+TEST(test_a_candidate_that_denied_is_left_alone)
 {
     struct serving s;
-    (void)state;
     serve(&s, rules);
     struct stint_ticket ticket = reserve(&s, 5, "tight=1");
     assert_int_equal(candidate_left(&s, "tight=1"), 4);
@@ -89,10 +87,9 @@ static void test_a_candidate_that_denied_is_left_alone(void **state)
 }
 
 /* A rule in shadow mode, beside a live one and alone. */
-static void test_a_shadow_rule_is_settled(void **state)
+TEST(test_a_shadow_rule_is_settled)
 {
     struct serving s;
-    (void)state;
     serve(&s, rules);
     struct stint_ticket ticket = reserve(&s, 10, "quiet=1; user=1");
     assert_int_equal(left(&s, "quiet=1"), 90);
@@ -111,11 +108,10 @@ static void test_a_shadow_rule_is_settled(void **state)
 }
 
 /* More shadows than a ticket is of: those beyond stay as estimated, the live limit does not. */
-static void test_many_shadows_are_bounded(void **state)
+TEST(test_many_shadows_are_bounded)
 {
     struct serving s;
     char text[512] = "user=1";
-    (void)state;
     serve(&s, rules);
     for (int i = 1; i < STINT_ITEMS_MAX; i++)
         strcat(text, i < 3 ? "; user=2" : "; quiet=1");
@@ -141,7 +137,7 @@ static void reserve_for(struct serving *s, const char *text, const uint32_t *kep
     assert_true(ask(s, request)->has_ticket);
 }
 
-static void test_the_request_says_it_or_else_the_rule(void **state)
+TEST(test_the_request_says_it_or_else_the_rule)
 {
     static const uint32_t keep = STINT_KEEP_ALL, release = 0, floor = 4;
     static const struct {
@@ -155,7 +151,6 @@ static void test_the_request_says_it_or_else_the_rule(void **state)
         {"quiet=1", &release, 100},
     };
     struct serving s;
-    (void)state;
     serve(&s, rules);
     for (size_t i = 0; i < N(cases); i++)
         reserve_for(&s, cases[i].text, cases[i].kept);
@@ -178,16 +173,4 @@ static void test_the_request_says_it_or_else_the_rule(void **state)
     stint_expire(s.table, s.now_ns, 1000);
     assert_int_equal(left(&s, "user=9"), 100);
     serve_no_more(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_candidate_does_not_drift),
-        cmocka_unit_test(test_a_candidate_that_denied_is_left_alone),
-        cmocka_unit_test(test_a_shadow_rule_is_settled),
-        cmocka_unit_test(test_many_shadows_are_bounded),
-        cmocka_unit_test(test_the_request_says_it_or_else_the_rule),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,12 +27,11 @@ static struct stint_table *open_table(uint8_t kind)
 
 /* ---- The clock ------------------------------------------------------------------------------- */
 
-static void a_virtual_clock_stands_until_it_is_moved(void **state)
+TEST(a_virtual_clock_stands_until_it_is_moved)
 {
     struct stint_table *table = open_table(STINT_CLOCK_VIRTUAL);
     struct server_clock clock;
     struct stint_error error;
-    (void)state;
     n_moves = 0;
     server_clock_init(&clock, table, true);
     server_clock_on_move(&clock, count_move, NULL);
@@ -61,12 +60,11 @@ static void a_virtual_clock_stands_until_it_is_moved(void **state)
     stint_table_close(table);
 }
 
-static void a_real_clock_is_one_for_both_and_not_moved(void **state)
+TEST(a_real_clock_is_one_for_both_and_not_moved)
 {
     struct stint_table *table = open_table(STINT_CLOCK_REAL);
     struct server_clock clock;
     struct stint_error error;
-    (void)state;
     n_moves = 0;
     server_clock_init(&clock, table, false);
     server_clock_on_move(&clock, count_move, NULL);
@@ -83,14 +81,13 @@ static void a_real_clock_is_one_for_both_and_not_moved(void **state)
 }
 
 /* One that began before the move, over half of the ring, does not leave out the other half. */
-static void a_pass_that_was_under_way_does_not_hide_what_ended(void **state)
+TEST(a_pass_that_was_under_way_does_not_hide_what_ended)
 {
     struct stint_table *table = open_table(STINT_CLOCK_VIRTUAL);
     struct server_clock clock;
     struct stint_quota quota;
     struct stint_ticket ticket;
     const uint32_t kept = 0;
-    (void)state;
     assert_int_equal(stint_quota_parse(&quota, "log 2/1d", NULL), 0);
     const struct stint_item item = {.quota = &quota, .key = "k", .key_len = 1, .cost = 1};
     server_clock_init(&clock, table, true);
@@ -124,10 +121,9 @@ static int busy(void *arg, struct stint_error *error)
     return err_set(error, STINT_E_BUSY, "not yet");
 }
 
-static int set_up(void **state)
+SETUP
 {
     struct stint_error error;
-    (void)state;
     w = (struct world){.table = open_table(STINT_CLOCK_VIRTUAL), .io_ns = 77 * S};
     const struct server_state_options server_state = {
         .table = w.table, .workers = 1, .has_virtual_clock = true};
@@ -138,18 +134,15 @@ static int set_up(void **state)
         &(struct http_frontend_options){.service = w.service, .config = w.config, .reload = busy});
     assert_non_null(w.frontend);
     assert_int_equal(stint_quota_parse(&w.quota, "gcra 1/1s", NULL), 0);
-    return 0;
 }
 
-static int tear_down(void **state)
+TEARDOWN
 {
-    (void)state;
     http_frontend_free(w.frontend);
     http_config_free(w.config);
     service_free(w.service);
     server_state_close(w.server_state);
     stint_table_close(w.table);
-    return 0;
 }
 
 static struct conn *dial(const char *text)
@@ -167,10 +160,9 @@ static bool is_answered(struct conn *conn, const char *status)
 }
 
 /* Asked first at the time 0, which is a time like any other. */
-static void who_waits_is_asked_again_by_the_time_of_decisions(void **state)
+TEST(who_waits_is_asked_again_by_the_time_of_decisions)
 {
     struct stint_error error;
-    (void)state;
     struct conn *conn = dial(TAKE);
     assert_true(is_answered(conn, "200"));
     conn->ops->free(conn);
@@ -190,9 +182,8 @@ static void who_waits_is_asked_again_by_the_time_of_decisions(void **state)
     conn->ops->free(conn);
 }
 
-static void what_waits_for_the_server_itself_goes_by_the_time_of_io(void **state)
+TEST(what_waits_for_the_server_itself_goes_by_the_time_of_io)
 {
-    (void)state;
     struct conn *conn = dial("POST /v1/reload HTTP/1.1\r\nHost: localhost\r\n"
                              "Content-Length: 0\r\n\r\n");
     uint64_t deadline_ns = conn->ops->deadline(conn);
@@ -201,18 +192,4 @@ static void what_waits_for_the_server_itself_goes_by_the_time_of_io(void **state
     conn->ops->wake(conn, w.io_ns);
     assert_in_range(conn->ops->deadline(conn), w.io_ns + 1, w.io_ns + S);
     conn->ops->free(conn);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_virtual_clock_stands_until_it_is_moved),
-        cmocka_unit_test(a_real_clock_is_one_for_both_and_not_moved),
-        cmocka_unit_test(a_pass_that_was_under_way_does_not_hide_what_ended),
-        cmocka_unit_test_setup_teardown(who_waits_is_asked_again_by_the_time_of_decisions, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(what_waits_for_the_server_itself_goes_by_the_time_of_io,
-                                        set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,6 @@
 #include "service/server_state.h"
 #include "table/table.h"
 
-#include <stdio.h>
-
 static const char *const yaml = "domain: d\n"
                                 "descriptors:\n"
                                 "  - key: ip\n"
@@ -31,11 +29,10 @@ static unsigned items_in_a_row(struct serving *s, const struct request *request)
     return n;
 }
 
-static void test_a_caller_brings_quota_and_key(void **state)
+TEST(test_a_caller_brings_quota_and_key)
 {
     struct serving s;
     struct request_item item;
-    (void)state;
     serve(&s, NULL);
     struct request request = item_request(&item, "gcra 10/1m burst=4", "k");
     assert_int_equal(items_in_a_row(&s, &request), 4);
@@ -48,10 +45,9 @@ static void test_a_caller_brings_quota_and_key(void **state)
     serve_no_more(&s);
 }
 
-static void test_several_items_are_taken_all_or_none(void **state)
+TEST(test_several_items_are_taken_all_or_none)
 {
     struct serving s;
-    (void)state;
     serve(&s, NULL);
     const struct request_item items[] = {
         {.quota = span_of_text("5/1m"), .key = span_of_text("user")},
@@ -64,11 +60,10 @@ static void test_several_items_are_taken_all_or_none(void **state)
     serve_no_more(&s);
 }
 
-static void test_what_cannot_be_meant_is_told(void **state)
+TEST(test_what_cannot_be_meant_is_told)
 {
     struct serving s;
     struct request_item item;
-    (void)state;
     serve(&s, yaml);
     const char *const specs[] = {"", "ten a minute", "10/1m initial=empty", "log 900000/1s"};
     for (size_t i = 0; i < N(specs); i++) {
@@ -105,11 +100,10 @@ static int refused_of(struct serving *s, const char *algorithm, uint8_t verb)
 }
 
 /* Of gcra any number is stored; a ticket needs to name its quota. */
-static void test_more_quotas_than_the_table_has_space_for(void **state)
+TEST(test_more_quotas_than_the_table_has_space_for)
 {
     struct serving s;
     struct request_item item;
-    (void)state;
     serve(&s, NULL);
     assert_in_range(refused_of(&s, "window", REQUEST_TAKE), 1100 - 1024, 1099);
     assert_int_equal(refused_of(&s, "fixed_window", REQUEST_TAKE), 1100);
@@ -132,11 +126,10 @@ static struct request throttle(int64_t max_burst, uint64_t count, uint64_t perio
                             .throttle = {max_burst, count, period_s}};
 }
 
-static void test_throttle_is_gcra_with_one_more_than_max_burst(void **state)
+TEST(test_throttle_is_gcra_with_one_more_than_max_burst)
 {
     struct serving s;
     struct request request = throttle(4, 10, 60);
-    (void)state;
     serve(&s, NULL);
     assert_int_equal(items_in_a_row(&s, &request), 5);
     assert_int_equal(s.reply.decision.limit, 5);
@@ -150,11 +143,10 @@ static void test_throttle_is_gcra_with_one_more_than_max_burst(void **state)
     serve_no_more(&s);
 }
 
-static void test_throttle_state_belongs_to_the_key_alone(void **state)
+TEST(test_throttle_state_belongs_to_the_key_alone)
 {
     struct serving s;
     struct request narrow = throttle(4, 10, 60), wide = throttle(9, 10, 60);
-    (void)state;
     serve(&s, NULL);
     assert_int_equal(items_in_a_row(&s, &narrow), 5);
     assert_int_equal(items_in_a_row(&s, &wide), 5); /* 30 s are owed of 60 */
@@ -162,11 +154,10 @@ static void test_throttle_state_belongs_to_the_key_alone(void **state)
     serve_no_more(&s);
 }
 
-static void test_throttle_at_rates_that_others_get_wrong(void **state)
+TEST(test_throttle_at_rates_that_others_get_wrong)
 {
     struct serving s;
     struct request request = throttle(999999, 1000003, 1);
-    (void)state;
     serve(&s, NULL);
     request.cost = 1000000;
     assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
@@ -196,11 +187,10 @@ static void test_throttle_at_rates_that_others_get_wrong(void **state)
 }
 
 /* More sets of numbers than are kept: each is right, whoever was there before. */
-static void test_throttle_with_many_sets_of_numbers(void **state)
+TEST(test_throttle_with_many_sets_of_numbers)
 {
     struct serving s;
     char key[16];
-    (void)state;
     serve(&s, NULL);
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < 600; i++) {
@@ -212,13 +202,12 @@ static void test_throttle_with_many_sets_of_numbers(void **state)
     serve_no_more(&s);
 }
 
-static void test_find_and_forget(void **state)
+TEST(test_find_and_forget)
 {
     struct serving s;
     struct request take = throttle(4, 10, 60), find = {.verb = REQUEST_FIND}, forget = find;
     find.key = forget.key = take.key;
     forget.verb = REQUEST_FORGET;
-    (void)state;
     serve(&s, NULL);
     assert_false(ask(&s, &find)->found);
     assert_false(ask(&s, &forget)->found);
@@ -233,11 +222,10 @@ static void test_find_and_forget(void **state)
     serve_no_more(&s);
 }
 
-static void test_to_forget_lifts_no_block(void **state)
+TEST(test_to_forget_lifts_no_block)
 {
     struct serving s;
     struct request take = throttle(4, 10, 60), forget = {.verb = REQUEST_FORGET, .key = take.key};
-    (void)state;
     serve(&s, NULL);
     ask(&s, &take);
     assert_int_equal(stint_block(s.table, "k", 1, s.now_ns + MINUTE, s.now_ns), 0);
@@ -248,11 +236,10 @@ static void test_to_forget_lifts_no_block(void **state)
 
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
-static void test_a_retry_is_charged_once(void **state)
+TEST(test_a_retry_is_charged_once)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
     request->id = span_of_text("a");
@@ -273,11 +260,10 @@ static void test_a_retry_is_charged_once(void **state)
     serve_no_more(&s);
 }
 
-static void test_an_id_is_for_one_request(void **state)
+TEST(test_an_id_is_for_one_request)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
     request->id = span_of_text("a");
@@ -296,11 +282,10 @@ static void test_an_id_is_for_one_request(void **state)
     serve_no_more(&s);
 }
 
-static void test_what_was_denied_may_be_asked_again(void **state)
+TEST(test_what_was_denied_may_be_asked_again)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, yaml);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -313,11 +298,10 @@ static void test_what_was_denied_may_be_asked_again(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_reservation_is_found_again_by_its_id(void **state)
+TEST(test_a_reservation_is_found_again_by_its_id)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
     request->verb = REQUEST_RESERVE;
@@ -328,14 +312,13 @@ static void test_a_reservation_is_found_again_by_its_id(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_table_that_keeps_no_answers_says_so(void **state)
+TEST(test_a_table_that_keeps_no_answers_says_so)
 {
     struct stint_table *table;
     struct server_state *server_state;
     struct reply reply;
     const struct stint_table_options options = {.clock = STINT_CLOCK_VIRTUAL};
     struct request request = throttle(4, 10, 60);
-    (void)state;
     assert_int_equal(stint_table_open(&table, &options, NULL), 0);
     assert_int_equal(server_state_open(&server_state,
                                        &(struct server_state_options){.table = table, .workers = 1},
@@ -352,11 +335,10 @@ static void test_a_table_that_keeps_no_answers_says_so(void **state)
 
 /* ---- Roles ----------------------------------------------------------------------------------- */
 
-static void test_roles(void **state)
+TEST(test_roles)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
     const struct caller asks = {.name = "a", .roles = ACCESS_ASK};
@@ -373,11 +355,10 @@ static void test_roles(void **state)
 
 /* ---- Quotas of single keys ------------------------------------------------------------------- */
 
-static void test_a_key_may_have_a_quota_of_its_own(void **state)
+TEST(test_a_key_may_have_a_quota_of_its_own)
 {
     struct serving s;
     struct asked asked;
-    (void)state;
     serve(&s, yaml);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -396,12 +377,11 @@ static void test_a_key_may_have_a_quota_of_its_own(void **state)
     serve_no_more(&s);
 }
 
-static void test_a_quota_of_its_own_for_what_is_unlimited_and_for_items(void **state)
+TEST(test_a_quota_of_its_own_for_what_is_unlimited_and_for_items)
 {
     struct serving s;
     struct asked asked;
     struct request_item item;
-    (void)state;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "free=1");
     request->verb = REQUEST_SET_QUOTA;
@@ -429,10 +409,9 @@ static void test_a_quota_of_its_own_for_what_is_unlimited_and_for_items(void **s
 
 /* ---- Rules that change ----------------------------------------------------------------------- */
 
-static void test_new_rules_hold_from_the_next_request_on(void **state)
+TEST(test_new_rules_hold_from_the_next_request_on)
 {
     struct serving s;
-    (void)state;
     serve(&s, yaml);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     struct rules *rules = rules_of("domain: d\n"
@@ -454,10 +433,9 @@ static void test_new_rules_hold_from_the_next_request_on(void **state)
 }
 
 /* It takes milliseconds to free many, which no request is to wait for. */
-static void test_a_worker_never_frees_rules(void **state)
+TEST(test_a_worker_never_frees_rules)
 {
     struct serving s;
-    (void)state;
     serve(&s, yaml);
     const struct ruleset *first = s.server_state->ruleset;
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
@@ -479,11 +457,10 @@ static void test_a_worker_never_frees_rules(void **state)
     serve_no_more(&s);
 }
 
-static void test_rules_that_the_table_cannot_keep_are_refused(void **state)
+TEST(test_rules_that_the_table_cannot_keep_are_refused)
 {
     struct serving s;
     struct stint_error error;
-    (void)state;
     serve(&s, yaml);
     struct rules *rules = rules_of("domain: d\n"
                                    "descriptors:\n"
@@ -499,11 +476,10 @@ static void test_rules_that_the_table_cannot_keep_are_refused(void **state)
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
-static void test_when_to_ask_again(void **state)
+TEST(test_when_to_ask_again)
 {
     const struct request request = {.wait_ns = 10 * S}, impatient = {.wait_ns = 0};
     struct reply reply = {.decision = {.outcome = STINT_DENY, .retry_after_ns = 4 * S}};
-    (void)state;
     assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 104 * S);
     assert_int_equal(service_retry_at(&request, &reply, 100 * S, 106 * S), 110 * S);
     assert_int_equal(service_retry_at(&request, &reply, 100 * S, 107 * S), 0);
@@ -514,33 +490,4 @@ static void test_when_to_ask_again(void **state)
     assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 0);
     reply = (struct reply){.error = REPLY_FULL, .decision = {.outcome = STINT_DENY}};
     assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_caller_brings_quota_and_key),
-        cmocka_unit_test(test_several_items_are_taken_all_or_none),
-        cmocka_unit_test(test_what_cannot_be_meant_is_told),
-        cmocka_unit_test(test_more_quotas_than_the_table_has_space_for),
-        cmocka_unit_test(test_throttle_is_gcra_with_one_more_than_max_burst),
-        cmocka_unit_test(test_throttle_state_belongs_to_the_key_alone),
-        cmocka_unit_test(test_throttle_at_rates_that_others_get_wrong),
-        cmocka_unit_test(test_throttle_with_many_sets_of_numbers),
-        cmocka_unit_test(test_find_and_forget),
-        cmocka_unit_test(test_to_forget_lifts_no_block),
-        cmocka_unit_test(test_a_retry_is_charged_once),
-        cmocka_unit_test(test_an_id_is_for_one_request),
-        cmocka_unit_test(test_what_was_denied_may_be_asked_again),
-        cmocka_unit_test(test_a_reservation_is_found_again_by_its_id),
-        cmocka_unit_test(test_a_table_that_keeps_no_answers_says_so),
-        cmocka_unit_test(test_roles),
-        cmocka_unit_test(test_a_key_may_have_a_quota_of_its_own),
-        cmocka_unit_test(test_a_quota_of_its_own_for_what_is_unlimited_and_for_items),
-        cmocka_unit_test(test_new_rules_hold_from_the_next_request_on),
-        cmocka_unit_test(test_a_worker_never_frees_rules),
-        cmocka_unit_test(test_rules_that_the_table_cannot_keep_are_refused),
-        cmocka_unit_test(test_when_to_ask_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,11 +83,10 @@ static const struct reply *decided(struct shared_serving *shared, const char *te
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
-static void test_a_request_waits_and_is_answered_when_asked_again(void **state)
+TEST(test_a_request_waits_and_is_answered_when_asked_again)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "ip=1");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
@@ -114,12 +113,11 @@ static void count_call(void *arg, uint64_t now_ns)
     ++*(unsigned *)arg;
 }
 
-static void test_who_waits_is_called_once_all_answers_are_there(void **state)
+TEST(test_who_waits_is_called_once_all_answers_are_there)
 {
     struct shared_serving shared;
     struct asked asked;
     unsigned n_calls = 0;
-    (void)state;
     serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "ip=1; ip=2");
     request.verb = REQUEST_CHARGE; /* each by itself: two asks at once */
@@ -135,11 +133,10 @@ static void test_who_waits_is_called_once_all_answers_are_there(void **state)
     serve_shared_no_more(&shared);
 }
 
-static void test_who_is_gone_is_forgotten(void **state)
+TEST(test_who_is_gone_is_forgotten)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     assert_int_equal(ask(&shared.s, descriptors_of(&asked, "ip=1"))->error, REPLY_WAITS);
     service_drop(shared.s.service, shared.s.reply.pending);
@@ -147,11 +144,10 @@ static void test_who_is_gone_is_forgotten(void **state)
     serve_shared_no_more(&shared);
 }
 
-static void test_a_request_goes_on_under_the_rules_it_began_under(void **state)
+TEST(test_a_request_goes_on_under_the_rules_it_began_under)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "ip=1");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
@@ -169,11 +165,10 @@ static void test_a_request_goes_on_under_the_rules_it_began_under(void **state)
     serve_shared_no_more(&shared);
 }
 
-static void test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait(void **state)
+TEST(test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "here=1");
     request.is_ahead = true;
@@ -240,7 +235,7 @@ static void assert_same(const struct request *request, const struct reply *a, co
 }
 
 /* One node has its states in the store, but for some; the other has all in its table. */
-static void test_decisions_are_those_of_the_table(void **state)
+TEST(test_decisions_are_those_of_the_table)
 {
     static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_TAKE,      REQUEST_TAKE,  REQUEST_PEEK,
                                     REQUEST_TAKE, REQUEST_TAKE_UPTO, REQUEST_CHARGE};
@@ -248,7 +243,6 @@ static void test_decisions_are_those_of_the_table(void **state)
     struct serving alone;
     struct asked asked, asked_alone;
     uint64_t seed = 0, denied = 0;
-    (void)state;
     serve_shared(&shared);
     serve(&alone, RULES(""));
     for (unsigned i = 0; i < 20000; i++) {
@@ -273,11 +267,10 @@ static void test_decisions_are_those_of_the_table(void **state)
     serve_shared_no_more(&shared);
 }
 
-static void test_units_come_back_and_keys_are_forgotten(void **state)
+TEST(test_units_come_back_and_keys_are_forgotten)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     decided(&shared, "ip=1");
     uint64_t at_ns = shared.s.reply.at_ns;
@@ -295,10 +288,9 @@ static void test_units_come_back_and_keys_are_forgotten(void **state)
     serve_shared_no_more(&shared);
 }
 
-static void test_a_ban_counts_a_request_once(void **state)
+TEST(test_a_ban_counts_a_request_once)
 {
     struct shared_serving shared;
-    (void)state;
     serve_shared(&shared);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(decided(&shared, "angry=1; next=1")->statuses[0].decision.outcome,
@@ -312,11 +304,10 @@ static void test_a_ban_counts_a_request_once(void **state)
 
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
-static void test_an_id_is_the_store_s_to_know(void **state)
+TEST(test_an_id_is_the_store_s_to_know)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     struct request *request = descriptors_of(&asked, "ip=1");
     request->id = span_of_text("once");
@@ -337,11 +328,10 @@ static void test_an_id_is_the_store_s_to_know(void **state)
 }
 
 /* The store has granted the id, the table denies: the retry finds its unit, and charges none. */
-static void test_a_grant_of_an_id_is_kept_for_its_retry(void **state)
+TEST(test_a_grant_of_an_id_is_kept_for_its_retry)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     for (unsigned i = 0; i < 2; i++)
         decided(&shared, "here=1");
@@ -365,11 +355,10 @@ static void test_a_grant_of_an_id_is_kept_for_its_retry(void **state)
 }
 
 /* The same without an id: the unit goes back. */
-static void test_what_the_table_denies_goes_back_to_the_store(void **state)
+TEST(test_what_the_table_denies_goes_back_to_the_store)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     for (unsigned i = 0; i < 2; i++)
         decided(&shared, "here=1");
@@ -389,11 +378,10 @@ static void test_what_the_table_denies_goes_back_to_the_store(void **state)
 }
 
 /* Every run is at the time of the first, but a store that is asked later has less time for it. */
-static void test_all_asks_of_a_request_have_the_time_of_one(void **state)
+TEST(test_all_asks_of_a_request_have_the_time_of_one)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "next=1"); /* has a candidate */
     uint64_t begun_ns = shared.s.now_ns;
@@ -413,11 +401,10 @@ static void test_all_asks_of_a_request_have_the_time_of_one(void **state)
 
 /* ---- Away ------------------------------------------------------------------------------------ */
 
-static void test_a_store_that_fails_is_answered_for(void **state)
+TEST(test_a_store_that_fails_is_answered_for)
 {
     struct shared_serving shared;
     struct asked asked;
-    (void)state;
     serve_shared(&shared);
     shared.fake.is_failing = true;
     assert_int_equal(decided(&shared, "ip=1")->decision.outcome, STINT_DENY);
@@ -441,10 +428,9 @@ static void test_a_store_that_fails_is_answered_for(void **state)
     serve_shared_no_more(&shared);
 }
 
-static void test_a_node_has_its_share_while_the_store_is_unavailable(void **state)
+TEST(test_a_node_has_its_share_while_the_store_is_unavailable)
 {
     struct shared_serving shared;
-    (void)state;
     serve_shared(&shared);
     shared.fake.unavailable_since_ns = shared.s.now_ns;
     shared.fake.is_failing = true;
@@ -458,7 +444,7 @@ static void test_a_node_has_its_share_while_the_store_is_unavailable(void **stat
 }
 
 /* Also where it is asked for another store between two runs, and others have asked meanwhile. */
-static void test_a_share_stays_what_it_was_for_all_of_a_request(void **state)
+TEST(test_a_share_stays_what_it_was_for_all_of_a_request)
 {
     static const char rules[] =
         "domain: d\n"
@@ -475,7 +461,6 @@ static void test_a_share_stays_what_it_was_for_all_of_a_request(void **state)
     struct shared_serving shared;
     struct fake_store blue;
     struct asked asked;
-    (void)state;
     serve(&shared.s, rules);
     fake_store_begin(&shared.fake);
     fake_store_begin(&blue);
@@ -512,10 +497,9 @@ static struct request throttle_request(const char *key)
                             .throttle = {.max_burst = 1, .count_per_period = 60, .period_s = 60}};
 }
 
-static void test_keys_of_throttle_are_in_the_store(void **state)
+TEST(test_keys_of_throttle_are_in_the_store)
 {
     struct shared_serving shared;
-    (void)state;
     serve_shared(&shared);
     struct request request = throttle_request("k");
     ask_until_answered(&shared, &request);
@@ -534,27 +518,4 @@ static void test_keys_of_throttle_are_in_the_store(void **state)
     ask_until_answered(&shared, &request);
     assert_false(shared.s.reply.found);
     serve_shared_no_more(&shared);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_request_waits_and_is_answered_when_asked_again),
-        cmocka_unit_test(test_who_waits_is_called_once_all_answers_are_there),
-        cmocka_unit_test(test_who_is_gone_is_forgotten),
-        cmocka_unit_test(test_a_request_goes_on_under_the_rules_it_began_under),
-        cmocka_unit_test(test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait),
-        cmocka_unit_test(test_decisions_are_those_of_the_table),
-        cmocka_unit_test(test_units_come_back_and_keys_are_forgotten),
-        cmocka_unit_test(test_a_ban_counts_a_request_once),
-        cmocka_unit_test(test_an_id_is_the_store_s_to_know),
-        cmocka_unit_test(test_a_grant_of_an_id_is_kept_for_its_retry),
-        cmocka_unit_test(test_what_the_table_denies_goes_back_to_the_store),
-        cmocka_unit_test(test_all_asks_of_a_request_have_the_time_of_one),
-        cmocka_unit_test(test_a_store_that_fails_is_answered_for),
-        cmocka_unit_test(test_a_node_has_its_share_while_the_store_is_unavailable),
-        cmocka_unit_test(test_a_share_stays_what_it_was_for_all_of_a_request),
-        cmocka_unit_test(test_keys_of_throttle_are_in_the_store),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void assert_comes_back(uint8_t verb, struct request *request, uint64_t be
     serve_no_more(&s);
 }
 
-static void test_a_refund_finds_its_units_though_clocks_differ(void **state)
+TEST(test_a_refund_finds_its_units_though_clocks_differ)
 {
     static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_TAKE_UPTO, REQUEST_CHARGE};
     struct request_item items[] = {
@@ -58,7 +58,6 @@ static void test_a_refund_finds_its_units_though_clocks_differ(void **state)
         {.quota = span_of_text("buckets 10/1m time_slack=20s"), .key = span_of_text("k")},
         {.quota = span_of_text("gcra 10/10m"), .key = span_of_text("k")},
     };
-    (void)state;
     for (uint64_t behind_ns = 1; behind_ns <= BEHIND_MAX; behind_ns = behind_ns * 7 + 3)
         for (size_t v = 0; v < N(verbs); v++)
             for (size_t first = 0; first < N(items); first++)
@@ -68,13 +67,12 @@ static void test_a_refund_finds_its_units_though_clocks_differ(void **state)
                 }
 }
 
-static void test_a_ticket_finds_its_units_though_clocks_differ(void **state)
+TEST(test_a_ticket_finds_its_units_though_clocks_differ)
 {
     struct request_item items[] = {
         {.quota = span_of_text("log 10/1m"), .key = span_of_text("k")},
         {.quota = span_of_text("gcra 10/10m"), .key = span_of_text("k")},
     };
-    (void)state;
     for (uint64_t behind_ns = 1; behind_ns <= BEHIND_MAX; behind_ns = behind_ns * 7 + 3) {
         struct request request = {.items = items, .n_items = N(items)};
         struct serving s;
@@ -87,13 +85,4 @@ static void test_a_ticket_finds_its_units_though_clocks_differ(void **state)
         assert_int_equal(ask(&s, &cancel)->decision.granted, 2);
         serve_no_more(&s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_refund_finds_its_units_though_clocks_differ),
-        cmocka_unit_test(test_a_ticket_finds_its_units_though_clocks_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
 #include "service/top_keys.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #define HALF_LIFE TOP_KEYS_HALF_LIFE_NS
 #define MOST 20
@@ -29,9 +28,8 @@ static void assert_key(const struct top_key *key, const char *name, double asked
     assert_true(fabs(key->denied - denied) < 1e-6 * (1 + denied));
 }
 
-static void test_the_most_asked_come_first(void **state)
+TEST(test_the_most_asked_come_first)
 {
-    (void)state;
     struct top_keys *top_keys = top_keys_new(1, 64, 0);
     assert_int_equal(top_keys_read(top_keys, TOP_KEYS_ASKED, S, keys, MOST), 0);
     note(top_keys, 0, "seldom", 1, false, S);
@@ -50,9 +48,8 @@ static void test_the_most_asked_come_first(void **state)
     top_keys_free(top_keys);
 }
 
-static void test_a_score_halves_with_time(void **state)
+TEST(test_a_score_halves_with_time)
 {
-    (void)state;
     struct top_keys *top_keys = top_keys_new(1, 64, 0);
     note(top_keys, 0, "old", 64, true, S);
     for (int halved = 1; halved < 5; halved++) {
@@ -68,9 +65,8 @@ static void test_a_score_halves_with_time(void **state)
 }
 
 /* Days of it: the factor is taken back now and then, and nothing overflows. */
-static void test_scores_stay_right_over_weeks(void **state)
+TEST(test_scores_stay_right_over_weeks)
 {
-    (void)state;
     struct top_keys *top_keys = top_keys_new(1, 64, 0);
     uint64_t now_ns = S;
     for (; now_ns < 30 * DAY; now_ns += HALF_LIFE)
@@ -83,9 +79,8 @@ static void test_scores_stay_right_over_weeks(void **state)
 }
 
 /* A caller of 10 units a second has the score of one who asks 10 a second for ever. */
-static void test_a_score_tells_a_rate(void **state)
+TEST(test_a_score_tells_a_rate)
 {
-    (void)state;
     struct top_keys *top_keys = top_keys_new(1, 64, 0);
     for (uint64_t i = 0; i < 6000; i++)
         note(top_keys, 0, "ten", 1, true, S + i * S / 10);
@@ -96,9 +91,8 @@ static void test_a_score_tells_a_rate(void **state)
 }
 
 /* Ten that are asked a lot among 100,000 that come once, with room for 200 names. */
-static void test_a_flood_hides_nobody(void **state)
+TEST(test_a_flood_hides_nobody)
 {
-    (void)state;
     struct top_keys *top_keys = top_keys_new(1, 200, 0);
     uint64_t seed = 7;
     for (unsigned i = 0; i < 100000; i++) {
@@ -115,9 +109,8 @@ static void test_a_flood_hides_nobody(void **state)
     top_keys_free(top_keys);
 }
 
-static void test_workers_are_added_up_and_rules_told_apart(void **state)
+TEST(test_workers_are_added_up_and_rules_told_apart)
 {
-    (void)state;
     struct top_keys *top_keys = top_keys_new(3, 64, 0);
     const struct rule rule = {.domain = "shop", .path = "user", .id = 5};
     for (unsigned worker = 0; worker < 3; worker++)
@@ -133,9 +126,8 @@ static void test_workers_are_added_up_and_rules_told_apart(void **state)
     top_keys_free(top_keys);
 }
 
-static void test_long_names_are_cut_and_told_apart(void **state)
+TEST(test_long_names_are_cut_and_told_apart)
 {
-    (void)state;
     struct top_keys *top_keys = top_keys_new(1, 64, 0);
     char name[2][TOP_KEYS_NAME_MAX + 2];
     for (int i = 0; i < 2; i++) {
@@ -151,9 +143,8 @@ static void test_long_names_are_cut_and_told_apart(void **state)
 }
 
 /* At a million a second one of several is noted, and the sums come out right all the same. */
-static void test_much_is_noted_in_part_and_counted_in_full(void **state)
+TEST(test_much_is_noted_in_part_and_counted_in_full)
 {
-    (void)state;
     struct top_keys *top_keys = top_keys_new(1, 64, 0);
     uint64_t seed = 3;
     for (unsigned i = 0; i < 1000000; i++)
@@ -165,19 +156,4 @@ static void test_much_is_noted_in_part_and_counted_in_full(void **state)
     assert_true(fabs(keys[1].asked - 250000) < 20000);
     assert_true(fabs(keys[0].denied - 375000) < 20000);
     top_keys_free(top_keys);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_most_asked_come_first),
-        cmocka_unit_test(test_a_score_halves_with_time),
-        cmocka_unit_test(test_scores_stay_right_over_weeks),
-        cmocka_unit_test(test_a_score_tells_a_rate),
-        cmocka_unit_test(test_a_flood_hides_nobody),
-        cmocka_unit_test(test_workers_are_added_up_and_rules_told_apart),
-        cmocka_unit_test(test_long_names_are_cut_and_told_apart),
-        cmocka_unit_test(test_much_is_noted_in_part_and_counted_in_full),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Events come out in the order of time, those of one instant in the order of the input. */
+#include "unit/test.h"
+
 #include "sim/input/event.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-static void test_sorts_by_time_and_keeps_the_order_within_an_instant(void **state)
+TEST(test_sorts_by_time_and_keeps_the_order_within_an_instant)
 {
-    (void)state;
     for (uint32_t n = 0; n < 260; n++) {
         struct event_list list = {0};
         uint64_t random = n + 1;
@@ -33,12 +27,4 @@ static void test_sorts_by_time_and_keeps_the_order_within_an_instant(void **stat
         assert_int_equal(key_sum, n == 0 ? 0 : (uint64_t)n * (n - 1) / 2);
         event_list_deinit(&list);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sorts_by_time_and_keeps_the_order_within_an_instant),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The exact count against a count that looks at every pair of uses. */
+#include "unit/test.h"
+
 #include "sim/judge/exact.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { USES_MAX = 400 };
 
@@ -37,9 +33,8 @@ static uint64_t next_random(uint64_t *seed)
 }
 
 /* A use at u is inside a window that ends before u + W, and outside one that ends at it. */
-static void test_a_unit_leaves_exactly_one_period_after_its_use(void **state)
+TEST(test_a_unit_leaves_exactly_one_period_after_its_use)
 {
-    (void)state;
     static const uint64_t period_ns = 10;
     struct exact exact;
     exact_init(&exact, &period_ns, 1);
@@ -52,9 +47,8 @@ static void test_a_unit_leaves_exactly_one_period_after_its_use(void **state)
     exact_deinit(&exact);
 }
 
-static void test_agrees_with_counting_every_pair(void **state)
+TEST(test_agrees_with_counting_every_pair)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         uint64_t random = seed, now_ns = 0;
         uint64_t periods_ns[3] = {1 + next_random(&random) % 50, 1 + next_random(&random) % 500,
@@ -87,9 +81,8 @@ static uint64_t units_by_pairs(const struct use *uses, size_t n_uses, uint64_t n
 
 /* One window is looked at now, the other much later; and a look may be followed by an earlier one.
  */
-static void test_windows_are_looked_at_one_by_one_and_times_go_back(void **state)
+TEST(test_windows_are_looked_at_one_by_one_and_times_go_back)
 {
-    (void)state;
     static const uint64_t periods_ns[2] = {50, 70};
     for (uint64_t seed = 1; seed <= 300; seed++) {
         uint64_t random = seed, now_ns = 0;
@@ -114,9 +107,8 @@ static void test_windows_are_looked_at_one_by_one_and_times_go_back(void **state
 }
 
 /* What a key holds in memory is what its longest period holds, not its whole past. */
-static void test_memory_is_bounded_by_one_period(void **state)
+TEST(test_memory_is_bounded_by_one_period)
 {
-    (void)state;
     static const uint64_t periods_ns[2] = {7, 100};
     struct exact exact;
     exact_init(&exact, periods_ns, 2);
@@ -129,9 +121,8 @@ static void test_memory_is_bounded_by_one_period(void **state)
 }
 
 /* As if it had not been used, in every window that is looked at from then on. */
-static void test_what_is_taken_back_leaves_the_windows(void **state)
+TEST(test_what_is_taken_back_leaves_the_windows)
 {
-    (void)state;
     static const uint64_t periods_ns[2] = {10, 30};
     struct exact exact;
     exact_init(&exact, periods_ns, 2);
@@ -153,16 +144,4 @@ static void test_what_is_taken_back_leaves_the_windows(void **state)
     exact_take_back(&exact, 7, (struct exact_run){20, 1});
     assert_int_equal(exact_units(&exact, 0, 1, 20), 4);
     exact_deinit(&exact);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_taken_back_leaves_the_windows),
-        cmocka_unit_test(test_a_unit_leaves_exactly_one_period_after_its_use),
-        cmocka_unit_test(test_agrees_with_counting_every_pair),
-        cmocka_unit_test(test_windows_are_looked_at_one_by_one_and_times_go_back),
-        cmocka_unit_test(test_memory_is_bounded_by_one_period),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The history of a key against counts made in other ways, and what a picture shows of it. */
+#include "unit/test.h"
+
 #include "algorithm/algorithm.h"
 #include "base/ns.h"
 #include "sim/judge/history.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { EVENTS_MAX = 400 };
 
@@ -62,9 +58,8 @@ static struct history history_of(const struct stint_quota *quota,
 /* ---- The history ----------------------------------------------------------------------------- */
 
 /* A unit is back exactly one period after its use, and not a nanosecond earlier. */
-static void test_units_return_one_period_after_their_use(void **state)
+TEST(test_units_return_one_period_after_their_use)
 {
-    (void)state;
     struct stint_quota quota = quota_of("log 500/10m");
     struct history_event events[] = {{5 * NS_PER_S, 300, 300}, {9 * NS_PER_S, 200, 200}};
     struct history history = history_of(&quota, events, 2);
@@ -84,9 +79,8 @@ static void test_units_return_one_period_after_their_use(void **state)
 }
 
 /* Form A: the early units of a bucket are held until its last use is one period old. */
-static void test_a_bucket_by_time(void **state)
+TEST(test_a_bucket_by_time)
 {
-    (void)state;
     struct stint_quota quota = quota_of("buckets 500/10m time_slack=1m");
     struct history_event events[] = {
         {0, 100, 100}, {30 * NS_PER_S, 100, 100}, {60 * NS_PER_S, 7, 7}};
@@ -108,9 +102,8 @@ static void test_a_bucket_by_time(void **state)
 }
 
 /* Form B: one take may fill several buckets, which lie on top of each other. */
-static void test_buckets_by_count(void **state)
+TEST(test_buckets_by_count)
 {
-    (void)state;
     struct stint_quota quota = quota_of("buckets 500/10m count_slack=50");
     struct history_event events[] = {{0, 120, 120}, {NS_PER_MIN, 40, 40}};
     struct history history = history_of(&quota, events, 2);
@@ -159,9 +152,8 @@ static void check_groups(const struct history *history, const char *spec)
  * which anything changes; and what is free exactly is what a count over all events says, which is
  * never less.
  */
-static void test_belief_is_the_limit_less_the_groups(void **state)
+TEST(test_belief_is_the_limit_less_the_groups)
 {
-    (void)state;
     static const char *const specs[] = {
         "buckets 50/1m time_slack=7s",
         "buckets 50/1m count_slack=6",
@@ -206,9 +198,8 @@ static void test_belief_is_the_limit_less_the_groups(void **state)
 
 /* What belief says next is true to the nanosecond: a peek on a state agrees between the rows too.
  */
-static void test_belief_holds_until_the_next_row(void **state)
+TEST(test_belief_holds_until_the_next_row)
 {
-    (void)state;
     static const char *const specs[] = {"gcra 20/1m burst=5", "sliding_counter 30/1m",
                                         "fixed_window 30/1m align=first_use", "log 30/1m",
                                         "window 30/1m"};
@@ -237,9 +228,8 @@ static void test_belief_holds_until_the_next_row(void **state)
 }
 
 /* A window that is not strict is seen to admit twice its limit: less than nothing is free. */
-static void test_what_is_given_too_early(void **state)
+TEST(test_what_is_given_too_early)
 {
-    (void)state;
     struct stint_quota quota = quota_of("fixed_window 100/1m");
     struct history_event events[] = {{59 * NS_PER_S, 100, 100}, {60 * NS_PER_S, 100, 100}};
     struct history history = history_of(&quota, events, 2);
@@ -249,9 +239,8 @@ static void test_what_is_given_too_early(void **state)
 }
 
 /* A denial is for want of room, by the slack of the algorithm, or somebody else's. */
-static void test_why_it_was_denied(void **state)
+TEST(test_why_it_was_denied)
 {
-    (void)state;
     struct stint_quota quota = quota_of("buckets 10/1m count_slack=5");
     struct history_event events[] = {
         {0, 1, 1},
@@ -271,9 +260,8 @@ static void test_why_it_was_denied(void **state)
 }
 
 /* No event, no row; and a limit of 0 has a history without uses. */
-static void test_nothing_to_tell(void **state)
+TEST(test_nothing_to_tell)
 {
-    (void)state;
     struct stint_quota quota = quota_of("window 0/1m");
     struct history_event event = {NS_PER_S, 1, 0};
     struct history history = history_of(&quota, &event, 0);
@@ -288,9 +276,8 @@ static void test_nothing_to_tell(void **state)
 /* ---- The groups of a state ------------------------------------------------------------------- */
 
 /* Bunches that share a slot are groups of their own, and the short one holds what is left. */
-static void test_bunches_of_a_window(void **state)
+TEST(test_bunches_of_a_window)
 {
-    (void)state;
     struct stint_quota quota = quota_of("window 25/1m resolution=10");
     struct stint_cell16 cell = {{0, 0}};
     struct held_group groups[HELD_GROUPS_MAX];
@@ -307,9 +294,8 @@ static void test_bunches_of_a_window(void **state)
 }
 
 /* More buckets than HELD_RUNS_MAX are still told one by one. */
-static void test_many_buckets(void **state)
+TEST(test_many_buckets)
 {
-    (void)state;
     struct stint_quota quota = quota_of("buckets 500/10m count_slack=1");
     uint64_t *bytes = aligned_alloc(16, (stint_state_size(&quota) + 15) / 16 * 16);
     struct held_group groups[HELD_GROUPS_MAX];
@@ -323,21 +309,4 @@ static void test_many_buckets(void **state)
     assert_int_equal(groups[0].returns_ns, 601 * NS_PER_S);
     assert_int_equal(groups[498].units, 1);
     free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units_return_one_period_after_their_use),
-        cmocka_unit_test(test_a_bucket_by_time),
-        cmocka_unit_test(test_buckets_by_count),
-        cmocka_unit_test(test_belief_is_the_limit_less_the_groups),
-        cmocka_unit_test(test_belief_holds_until_the_next_row),
-        cmocka_unit_test(test_what_is_given_too_early),
-        cmocka_unit_test(test_why_it_was_denied),
-        cmocka_unit_test(test_nothing_to_tell),
-        cmocka_unit_test(test_bunches_of_a_window),
-        cmocka_unit_test(test_many_buckets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines that are JSON objects, with members of the caller's choice. */
+#include "unit/test.h"
+
 #include "base/ns.h"
 #include "sim/input/jsonl.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 static struct jsonl jsonl;
 
@@ -42,9 +38,8 @@ static void expect_malformed(const char *line, const char *part_of_message)
     jsonl_deinit(&jsonl);
 }
 
-static void test_reads_members(void **state)
+TEST(test_reads_members)
 {
-    (void)state;
     expect_event("key", "{\"time\":3,\"key\":\"a\",\"n\":2}", 3 * NS_PER_S, "a", 2);
     expect_event("key", " {\"n\":0,\"time\":\"0.5\",\"key\":7} ", NS_PER_S / 2, "7", 0);
     expect_event("key", "{\"time\":\"1970-01-01T01:00:00.5+00:30\",\"key\":true,\"n\":1}",
@@ -53,9 +48,8 @@ static void test_reads_members(void **state)
 }
 
 /* Decimal fractions are read as they were written, up to 15 digits, although JSON has doubles. */
-static void test_times_with_decimals_are_exact(void **state)
+TEST(test_times_with_decimals_are_exact)
 {
-    (void)state;
     expect_event("key", "{\"time\":0.000000001,\"key\":\"a\",\"n\":1}", 1, "a", 1);
     expect_event("key", "{\"time\":0.1,\"key\":\"a\",\"n\":1}", NS_PER_S / 10, "a", 1);
     expect_event("key", "{\"time\":1431857103.123456,\"key\":\"a\",\"n\":1}",
@@ -64,9 +58,8 @@ static void test_times_with_decimals_are_exact(void **state)
                  UINT64_C(1431857103123456789), "a", 1);
 }
 
-static void test_refuses_what_is_no_event(void **state)
+TEST(test_refuses_what_is_no_event)
 {
-    (void)state;
     struct event event;
     struct stint_error error;
     assert_int_equal(parse(&event, "key", "  ", &error), EVENT_NONE);
@@ -87,23 +80,11 @@ static void test_refuses_what_is_no_event(void **state)
     expect_malformed("{\"time\":1,\"key\":\"a\",\"n\":1,\"key\":\"b\"}", "duplicate");
 }
 
-static void test_key_expressions_that_are_none(void **state)
+TEST(test_key_expressions_that_are_none)
 {
-    (void)state;
     static const char *const wrong[] = {"", "a+", "+a", "a++b", "a+b+c+d+e+f+g+h+i"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct jsonl_options options = {.time = "time", .key = wrong[i]};
         assert_int_equal(jsonl_init(&jsonl, &options, NULL), STINT_E_SYNTAX);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_members),
-        cmocka_unit_test(test_times_with_decimals_are_exact),
-        cmocka_unit_test(test_refuses_what_is_no_event),
-        cmocka_unit_test(test_key_expressions_that_are_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

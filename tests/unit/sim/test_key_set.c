@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Equal bytes have one number, different bytes different ones, over every growth of the set. */
+#include "unit/test.h"
+
 #include "sim/input/joined_key.h"
 #include "sim/judge/key_set.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 static const uint64_t secret[2] = {1, 2};
 
-static void test_numbers_keys_in_the_order_they_come(void **state)
+TEST(test_numbers_keys_in_the_order_they_come)
 {
-    (void)state;
     enum { KEYS = 100000 };
     struct key_set set;
     char name[32];
@@ -32,9 +26,8 @@ static void test_numbers_keys_in_the_order_they_come(void **state)
 }
 
 /* Empty keys, keys with NUL and keys longer than a chunk of the set's memory. */
-static void test_keys_are_bytes_of_any_length(void **state)
+TEST(test_keys_are_bytes_of_any_length)
 {
-    (void)state;
     struct key_set set;
     uint32_t empty, one_nul, two_nuls, big, again;
     size_t big_len = 3 * 1024 * 1024;
@@ -65,9 +58,8 @@ static void expect_joined(const char *a, const char *b, const char *expected)
 }
 
 /* B18: parts that hold the separator must not make the key of other parts. */
-static void test_joined_parts_are_never_ambiguous(void **state)
+TEST(test_joined_parts_are_never_ambiguous)
 {
-    (void)state;
     expect_joined("203.0.113.9", "/a", "203.0.113.9+/a");
     expect_joined("a+b", "c", "a\\+b+c");
     expect_joined("a", "b+c", "a+b\\+c");
@@ -80,9 +72,8 @@ static void test_joined_parts_are_never_ambiguous(void **state)
 }
 
 /* A key too long is refused, never cut. */
-static void test_joined_keys_are_never_cut(void **state)
+TEST(test_joined_keys_are_never_cut)
 {
-    (void)state;
     static struct joined_key joined;
     static uint8_t bytes[STINT_KEY_MAX];
     struct span key, parts[2] = {{bytes, STINT_KEY_MAX - 2}, {bytes, 1}};
@@ -93,15 +84,4 @@ static void test_joined_keys_are_never_cut(void **state)
     parts[0] = span_of("+", 1);
     parts[1].len = STINT_KEY_MAX - 2;
     assert_int_equal(joined_key_make(&joined, &key, parts, 2, NULL), STINT_E_RANGE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers_keys_in_the_order_they_come),
-        cmocka_unit_test(test_keys_are_bytes_of_any_length),
-        cmocka_unit_test(test_joined_parts_are_never_ambiguous),
-        cmocka_unit_test(test_joined_keys_are_never_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Access log lines as Apache and nginx write them, and as attackers make them write. */
+#include "unit/test.h"
+
 #include "base/ns.h"
 #include "sim/input/logline.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 #define DATE "[17/May/2015:10:05:03 +0000]"
 #define AT_NS (UINT64_C(1431857103) * NS_PER_S)
@@ -38,9 +34,8 @@ static void expect_malformed(const char *line, const char *part_of_message)
         fail_msg("'%s' gave '%s', without '%s'", line, error.message, part_of_message);
 }
 
-static void test_reads_common_and_combined_lines(void **state)
+TEST(test_reads_common_and_combined_lines)
 {
-    (void)state;
     static const char common[] = "203.0.113.9 - ann " DATE " \"GET /a/b?c=d HTTP/1.1\" 200 512";
     static const char combined[] = "203.0.113.9 - ann " DATE " \"GET /a/b?c=d HTTP/1.1\" 200 512 "
                                    "\"http://example.org/\" \"agent [\\\"1\\\"] \\\\\"";
@@ -58,9 +53,8 @@ static void test_reads_common_and_combined_lines(void **state)
 }
 
 /* IPv6 by prefix, v4-mapped as IPv4, names as they are. */
-static void test_addresses_are_canonical(void **state)
+TEST(test_addresses_are_canonical)
 {
-    (void)state;
 #define REST " - - " DATE " \"GET / HTTP/1.1\" 200 1"
     expect_key("ip", "2001:DB8:0:0:0:0:0:1" REST, "2001:db8::1");
     expect_key("ip/64", "2001:db8:1:2:3:4:5:6" REST, "2001:db8:1:2::");
@@ -73,9 +67,8 @@ static void test_addresses_are_canonical(void **state)
 }
 
 /* Users with blanks and brackets; requests that never were any. */
-static void test_odd_lines(void **state)
+TEST(test_odd_lines)
 {
-    (void)state;
     expect_key("user", "h - a b [c] " DATE " \"GET / HTTP/1.1\" 200 1", "a b [c]");
     expect_key("path", "h - - " DATE " \"-\" 408 -", "-");
     expect_key("method", "h - - " DATE " \"-\" 408 -", "-");
@@ -86,9 +79,8 @@ static void test_odd_lines(void **state)
     expect_key("path", "h - - " DATE " \"GET /?a HTTP/1.1\" 200 1", "/");
 }
 
-static void test_malformed_lines_say_what_is_missing(void **state)
+TEST(test_malformed_lines_say_what_is_missing)
 {
-    (void)state;
     struct event event;
     assert_int_equal(logline_init(&logline, "ip", NULL), 0);
     assert_int_equal(logline_parse(&logline, &event, span_of_text(""), NULL), EVENT_NONE);
@@ -108,9 +100,8 @@ static void test_malformed_lines_say_what_is_missing(void **state)
 }
 
 /* A line cut anywhere is an event or malformed, and is never read past its end. */
-static void test_lines_cut_anywhere(void **state)
+TEST(test_lines_cut_anywhere)
 {
-    (void)state;
     static const char line[] =
         "::ffff:203.0.113.9 - a [b] " DATE " \"GET /a\\\"b HTTP/1.1\" 200 512 \"ref\" \"agent\"";
     struct event event;
@@ -127,9 +118,8 @@ static void test_lines_cut_anywhere(void **state)
     assert_int_equal(n_events, sizeof("512 \"ref\" \"agent\"") - 1);
 }
 
-static void test_key_expressions_that_are_none(void **state)
+TEST(test_key_expressions_that_are_none)
 {
-    (void)state;
     static const char *const wrong[] = {
         "",
         "ip+",
@@ -148,17 +138,4 @@ static void test_key_expressions_that_are_none(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         if (logline_init(&logline, wrong[i], NULL) == 0)
             fail_msg("'%s' was accepted", wrong[i]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_common_and_combined_lines),
-        cmocka_unit_test(test_addresses_are_canonical),
-        cmocka_unit_test(test_odd_lines),
-        cmocka_unit_test(test_malformed_lines_say_what_is_missing),
-        cmocka_unit_test(test_lines_cut_anywhere),
-        cmocka_unit_test(test_key_expressions_that_are_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

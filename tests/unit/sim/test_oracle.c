@@ -6,16 +6,11 @@
  * Who is admitted is thrown dice for, not asked of the engine: so both also meet what no limiter
  * would do, and say so alike.
  */
+#include "unit/test.h"
+
 #include "sim/judge/oracle.h"
 
 #include "sim/workload/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { USES_MAX = 600, KEYS = 3 };
 
@@ -192,7 +187,7 @@ static struct stint_quota quota_of(const char *spec)
 }
 
 /* Periods are short, so that a nanosecond more or less decides. */
-static void test_agrees_with_a_slow_oracle(void **state)
+TEST(test_agrees_with_a_slow_oracle)
 {
     static const char *const specs[] = {
         "window 20/1us",
@@ -208,7 +203,6 @@ static void test_agrees_with_a_slow_oracle(void **state)
         "fixed_window 15/1us",
         "sliding_counter 15/1us",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
         struct stint_quota quota = quota_of(specs[i]);
         struct answers answers = {0};
@@ -220,11 +214,10 @@ static void test_agrees_with_a_slow_oracle(void **state)
 }
 
 /* A place's next owner begins with nothing, by the exact count and by the algorithm. */
-static void test_a_place_can_be_another_keys(void **state)
+TEST(test_a_place_can_be_another_keys)
 {
     static const char *const specs[] = {"window 2/1s", "gcra 2/1s", "fixed_window 2/1s",
                                         "sliding_counter 2/1s"};
-    (void)state;
     for (size_t i = 0; i < sizeof(specs) / sizeof(*specs); i++) {
         struct stint_quota quota = quota_of(specs[i]);
         struct oracle oracle;
@@ -243,12 +236,11 @@ static void test_a_place_can_be_another_keys(void **state)
 }
 
 /* What cannot be checked is not called unjustified: denied requests that were charged. */
-static void test_says_nothing_of_what_it_does_not_know(void **state)
+TEST(test_says_nothing_of_what_it_does_not_know)
 {
     struct stint_quota quota = quota_of("gcra 2/1s count_denied=true");
     struct oracle oracle;
     struct oracle_ask ask = {.key = 0, .cost = 1};
-    (void)state;
     assert_int_equal(oracle_init(&oracle, &quota, 1, 0, NULL), 0);
     assert_true(oracle_look(&oracle, &ask).has_space);
     assert_true(oracle_look(&oracle, &ask).is_justified);
@@ -256,12 +248,11 @@ static void test_says_nothing_of_what_it_does_not_know(void **state)
 }
 
 /* Memory stays within its bound, and whoever would pass it is told. */
-static void test_memory_is_bounded(void **state)
+TEST(test_memory_is_bounded)
 {
     struct stint_quota quota = quota_of("log 8000/1s");
     struct oracle oracle;
     struct stint_error error;
-    (void)state;
     uint64_t needed = 0;
     for (uint64_t bytes_max = UINT64_MAX / 2; bytes_max > 0; bytes_max = bytes_max * 2 / 3) {
         int code = 0;
@@ -277,15 +268,4 @@ static void test_memory_is_bounded(void **state)
         oracle_deinit(&oracle);
     }
     assert_true(needed > 8000 * sizeof(struct exact_run));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_agrees_with_a_slow_oracle),
-        cmocka_unit_test(test_a_place_can_be_another_keys),
-        cmocka_unit_test(test_says_nothing_of_what_it_does_not_know),
-        cmocka_unit_test(test_memory_is_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

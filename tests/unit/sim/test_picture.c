@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What gnuplot is given: text that stays text, and data that lose nothing that can be seen. */
+#include "unit/test.h"
+
 #include "base/ns.h"
 #include "sim/picture/chart.h"
 #include "sim/picture/picture.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
@@ -28,9 +23,8 @@ static void check_quoted(struct span text, size_t columns, const char *expected)
 }
 
 /* A key is any bytes of an unauthenticated client: they stay inside their quotes. */
-static void test_bytes_become_a_string(void **state)
+TEST(test_bytes_become_a_string)
 {
-    (void)state;
     check_quoted(span_of_text("worker-7"), 40, "\"worker-7\"");
     check_quoted(span_of_text("it's"), 40, "\"it\\047s\"");
     check_quoted(span_of_text("\";system('x')#"), 40, "\"\\042;system(\\047x\\047)\\043\"");
@@ -53,9 +47,8 @@ static void test_bytes_become_a_string(void **state)
 }
 
 /* The names of rows are an array, which the program of the drawing reads by number. */
-static void test_names_are_an_array(void **state)
+TEST(test_names_are_an_array)
 {
-    (void)state;
     struct plot plot;
     const struct span names[] = {span_of_text("a'b"), span_of_text("c")};
     plot_init(&plot, plot_bars);
@@ -66,9 +59,8 @@ static void test_names_are_an_array(void **state)
     plot_deinit(&plot);
 }
 
-static void test_long_text_is_cut_at_a_character(void **state)
+TEST(test_long_text_is_cut_at_a_character)
 {
-    (void)state;
     check_quoted(span_of_text("abcdef"), 6, "\"abcdef\"");
     check_quoted(span_of_text("abcdefg"), 6, "\"abcde\xe2\x80\xa6\"");
     check_quoted(span_of_text("\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc"), 3,
@@ -124,9 +116,8 @@ static struct stint_quota quota_of(const char *spec)
 }
 
 /* Each row of the history is a step: what held, and what holds from then on. */
-static void test_rows_are_steps(void **state)
+TEST(test_rows_are_steps)
 {
-    (void)state;
     struct stint_quota quota = quota_of("buckets 60/1m count_slack=10");
     struct history history = steady_history(&quota, 100);
     struct picture picture = {.history = &history, .key = span_of_text("k")};
@@ -154,9 +145,8 @@ static void test_rows_are_steps(void **state)
 }
 
 /* Of a long history, what is drawn keeps its order, its ends, and every extreme. */
-static void test_thinned_rows_keep_the_extremes(void **state)
+TEST(test_thinned_rows_keep_the_extremes)
 {
-    (void)state;
     struct stint_quota quota = quota_of("window 900/1h");
     struct history history = steady_history(&quota, 20000);
     struct picture picture = {
@@ -189,9 +179,8 @@ static void test_thinned_rows_keep_the_extremes(void **state)
 }
 
 /* A long history is shown where it was denied most, and says that this is a part. */
-static void test_the_busiest_part(void **state)
+TEST(test_the_busiest_part)
 {
-    (void)state;
     struct stint_quota quota = quota_of("log 10/1m");
     static struct history_event events[200];
     for (uint64_t i = 0; i < 200; i++)
@@ -218,9 +207,8 @@ static void test_the_busiest_part(void **state)
 /* ---- Charts ---------------------------------------------------------------------------------- */
 
 /* A row of columns for each quota; plots/compare.gp makes shares of them. */
-static void test_quotas_side_by_side(void **state)
+TEST(test_quotas_side_by_side)
 {
-    (void)state;
     static const struct chart_quota quotas[] = {
         {"log 100/1m", 900, 100, 0, 100, 100, 100},
         {"fixed_window 100/1m", 950, 50, 20, 150, 100, 200},
@@ -234,9 +222,8 @@ static void test_quotas_side_by_side(void **state)
 }
 
 /* Waits are stated in whole seconds, never too short, and a cooling down key is marked. */
-static void test_bars(void **state)
+TEST(test_bars)
 {
-    (void)state;
     const struct chart_bar bars[] = {
         {span_of_text("a"), 1, 4, 90 * NS_PER_S + 1, false},
         {span_of_text("b"), 4, 4, 0, false},
@@ -249,19 +236,4 @@ static void test_bars(void **state)
     assert_non_null(strstr(plot.variables.bytes, "beside[2] = \"4 of 4\"\n"));
     assert_non_null(strstr(plot.variables.bytes, "beside[3] = \"2 of 4, cooling down\"\n"));
     plot_deinit(&plot);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_become_a_string),
-        cmocka_unit_test(test_names_are_an_array),
-        cmocka_unit_test(test_long_text_is_cut_at_a_character),
-        cmocka_unit_test(test_rows_are_steps),
-        cmocka_unit_test(test_thinned_rows_keep_the_extremes),
-        cmocka_unit_test(test_the_busiest_part),
-        cmocka_unit_test(test_quotas_side_by_side),
-        cmocka_unit_test(test_bars),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Proposals of quotas: targets in words, requests by key, and searches that can be done by hand. */
+#include "unit/test.h"
+
 #include "base/ns.h"
 #include "sim/plan/plan.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 /* ---- Targets ----------------------------------------------------------------------------------
  */
 
-static void test_targets_are_read_as_they_are_said(void **state)
+TEST(test_targets_are_read_as_they_are_said)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t all, most;
@@ -43,9 +35,8 @@ static void test_targets_are_read_as_they_are_said(void **state)
     }
 }
 
-static void test_what_is_no_target_is_refused(void **state)
+TEST(test_what_is_no_target_is_refused)
 {
-    (void)state;
     static const char *const texts[] = {
         "",
         "deny",
@@ -94,9 +85,8 @@ static void make_traffic(struct traffic *traffic, const struct asked *asked, siz
     assert_null(events.entries);
 }
 
-static void test_requests_stand_by_key_and_in_the_order_of_time(void **state)
+TEST(test_requests_stand_by_key_and_in_the_order_of_time)
 {
-    (void)state;
     static const struct asked asked[] = {{5, 2, 1}, {5, 0, 2}, {6, 2, 3}, {7, 3, 4},
                                          {7, 2, 5}, {9, 0, 6}, {9, 0, 7}};
     static const size_t begins[] = {0, 3, 3, 6, 7}; /* key 1 asked for nothing */
@@ -144,9 +134,8 @@ static struct plan_proposal least(uint64_t period_ns, enum stint_algorithm algor
     return proposal;
 }
 
-static void test_the_least_limit_that_touches_so_many_keys(void **state)
+TEST(test_the_least_limit_that_touches_so_many_keys)
 {
-    (void)state;
     for (uint32_t most = 0; most <= 9; most++) {
         char text[32];
         snprintf(text, sizeof(text), "%u keys", (unsigned)most);
@@ -166,9 +155,8 @@ static void test_the_least_limit_that_touches_so_many_keys(void **state)
     assert_int_equal(least(NS_PER_MIN, STINT_LOG, "10 keys").quota.limit, 1);
 }
 
-static void test_the_least_limit_that_denies_so_many_requests(void **state)
+TEST(test_the_least_limit_that_denies_so_many_requests)
 {
-    (void)state;
     /* Of 55 requests, a limit of L denies 1 + 2 + … + (10 - L). */
     static const struct {
         const char *text;
@@ -183,9 +171,8 @@ static void test_the_least_limit_that_denies_so_many_requests(void **state)
     }
 }
 
-static void test_gcra_has_the_limit_of_window_and_the_least_burst(void **state)
+TEST(test_gcra_has_the_limit_of_window_and_the_least_burst)
 {
-    (void)state;
     struct plan_proposal found = least(NS_PER_MIN, STINT_GCRA, "0 keys");
     assert_int_equal(found.quota.limit, 10);
     assert_int_equal(found.quota.burst, 10);
@@ -198,9 +185,8 @@ static void test_gcra_has_the_limit_of_window_and_the_least_burst(void **state)
     assert_int_equal(found.touch.requests, 2);
 }
 
-static void test_quotas_that_cannot_be_made_are_told(void **state)
+TEST(test_quotas_that_cannot_be_made_are_told)
 {
-    (void)state;
     static const struct asked asked[] = {{0, 0, 1000000}, {1, 1, 4000000000}, {1, 1, 4000000000}};
     struct traffic traffic;
     struct plan plan;
@@ -229,9 +215,8 @@ static bool stops(void *arg)
     return --*(int *)arg > 0;
 }
 
-static void test_a_search_can_be_stopped(void **state)
+TEST(test_a_search_can_be_stopped)
 {
-    (void)state;
     struct traffic traffic;
     struct plan plan;
     int left = 1;
@@ -242,19 +227,4 @@ static void test_a_search_can_be_stopped(void **state)
     assert_int_equal(plan_set_period(&plan, NS_PER_MIN, NULL), PLAN_STOPPED);
     plan_deinit(&plan);
     traffic_deinit(&traffic);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_targets_are_read_as_they_are_said),
-        cmocka_unit_test(test_what_is_no_target_is_refused),
-        cmocka_unit_test(test_requests_stand_by_key_and_in_the_order_of_time),
-        cmocka_unit_test(test_the_least_limit_that_touches_so_many_keys),
-        cmocka_unit_test(test_the_least_limit_that_denies_so_many_requests),
-        cmocka_unit_test(test_gcra_has_the_limit_of_window_and_the_least_burst),
-        cmocka_unit_test(test_quotas_that_cannot_be_made_are_told),
-        cmocka_unit_test(test_a_search_can_be_stopped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,13 @@
  * Known answers: a seed gives the same numbers with every compiler, since these very bits are
  * demanded of all. And each algorithm is the algorithm it is named after.
  */
+#include "unit/test.h"
+
 #include "sim/workload/random.h"
 
 #include "base/splitmix.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define DRAWS 200000
 
@@ -25,7 +21,7 @@ static uint64_t bits_of(double x)
 }
 
 /* The generators' own published test vectors. */
-static void test_the_generators_are_those_of_their_papers(void **state)
+TEST(test_the_generators_are_those_of_their_papers)
 {
     static const uint64_t splitmix[] = {
         UINT64_C(6457827717110365317), UINT64_C(3203168211198807973), UINT64_C(9817491932198370423),
@@ -34,7 +30,6 @@ static void test_the_generators_are_those_of_their_papers(void **state)
                                        UINT64_C(3588806011781223), UINT64_C(3591011842654386)};
     uint64_t seed = 1234567;
     struct random random = {{1, 2, 3, 4}};
-    (void)state;
     for (size_t i = 0; i < sizeof(splitmix) / sizeof(*splitmix); i++)
         assert_int_equal(splitmix_next(&seed), splitmix[i]);
     for (size_t i = 0; i < sizeof(xoshiro) / sizeof(*xoshiro); i++)
@@ -42,12 +37,11 @@ static void test_the_generators_are_those_of_their_papers(void **state)
 }
 
 /* Every bit of 1,000 numbers of each algorithm, folded into one word. */
-static void test_a_seed_gives_the_same_bits_everywhere(void **state)
+TEST(test_a_seed_gives_the_same_bits_everywhere)
 {
     uint64_t folded[6] = {0};
     struct random random;
     struct random_zipf zipf;
-    (void)state;
     random_init(&random, 42, 7);
     assert_int_equal(random_zipf_init(&zipf, 1000, 1.1, NULL), 0);
     for (int i = 0; i < 1000; i++) {
@@ -71,10 +65,9 @@ static void test_a_seed_gives_the_same_bits_everywhere(void **state)
 }
 
 /* Another seed, or another stream of it, is another sequence. */
-static void test_streams_have_nothing_in_common(void **state)
+TEST(test_streams_have_nothing_in_common)
 {
     struct random a, b, c;
-    (void)state;
     random_init(&a, 1, 0);
     random_init(&b, 1, 1);
     random_init(&c, 2, 0);
@@ -85,9 +78,8 @@ static void test_streams_have_nothing_in_common(void **state)
 }
 
 /* The C library's functions agree to the last bits; they need not be the same everywhere. */
-static void test_logarithm_power_and_sine_are_right(void **state)
+TEST(test_logarithm_power_and_sine_are_right)
 {
-    (void)state;
     for (int i = 1; i <= 100000; i++) {
         double x = (double)i * 0x1.3333p-10, y = 0x1p-53 * (double)i;
         assert_true(fabs(random_log(x) - log(x)) <= 4e-16 * fmax(1, fabs(log(x))));
@@ -102,10 +94,9 @@ static void test_logarithm_power_and_sine_are_right(void **state)
 }
 
 /* Each number below n comes about as often as the others, also where n does not divide 2^64. */
-static void test_below_is_even(void **state)
+TEST(test_below_is_even)
 {
     static const uint64_t ns[] = {1, 2, 3, 7, 100};
-    (void)state;
     for (size_t i = 0; i < sizeof(ns) / sizeof(*ns); i++) {
         unsigned seen[100] = {0};
         struct random random;
@@ -150,9 +141,8 @@ static double pareto_2_5(struct random *random)
     return random_pareto(random, 2.5);
 }
 
-static void test_algorithms_have_their_timestamps_and_tails(void **state)
+TEST(test_algorithms_have_their_timestamps_and_tails)
 {
-    (void)state;
     struct timestamps exponential = draw(random_exponential, 3);
     assert_true(fabs(exponential.sum - 1) < 0.01 && fabs(exponential.squares - 2) < 0.05);
     assert_true(exponential.least >= 0 && fabs(exponential.beyond - exp(-3)) < 0.002);
@@ -165,10 +155,9 @@ static void test_algorithms_have_their_timestamps_and_tails(void **state)
 }
 
 /* Rank r comes in proportion to 1 / (r + 1)^exponent; 0 makes all alike. */
-static void test_ranks_follow_zipf(void **state)
+TEST(test_ranks_follow_zipf)
 {
     static const double exponents[] = {0, 0.5, 1, 2.5};
-    (void)state;
     for (size_t i = 0; i < sizeof(exponents) / sizeof(*exponents); i++) {
         enum { RANKS = 50 };
         unsigned seen[RANKS] = {0};
@@ -187,18 +176,4 @@ static void test_ranks_follow_zipf(void **state)
         }
         random_zipf_deinit(&zipf);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_generators_are_those_of_their_papers),
-        cmocka_unit_test(test_a_seed_gives_the_same_bits_everywhere),
-        cmocka_unit_test(test_streams_have_nothing_in_common),
-        cmocka_unit_test(test_logarithm_power_and_sine_are_right),
-        cmocka_unit_test(test_below_is_even),
-        cmocka_unit_test(test_algorithms_have_their_timestamps_and_tails),
-        cmocka_unit_test(test_ranks_follow_zipf),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines are the same whatever the sizes of the pieces that the bytes come in. */
+#include "unit/test.h"
+
 #include "sim/input/reader.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 /* Gives out `bytes` in pieces of at most `piece`, and fails at `fails_at` if that is not 0. */
 struct source {
@@ -61,9 +56,8 @@ static void expect(const char *input, const char *transcript)
     }
 }
 
-static void test_cuts_lines(void **state)
+TEST(test_cuts_lines)
 {
-    (void)state;
     expect("", "");
     expect("a", "1[a]");
     expect("a\n", "1[a]");
@@ -73,9 +67,8 @@ static void test_cuts_lines(void **state)
 }
 
 /* A line of the greatest length is read, one byte more is left out, and the next is read again. */
-static void test_leaves_out_lines_that_are_too_long(void **state)
+TEST(test_leaves_out_lines_that_are_too_long)
 {
-    (void)state;
     static const size_t longer[] = {0, 1, 2, READER_BLOCK, 3 * READER_BLOCK + 5};
     for (size_t i = 0; i < sizeof(longer) / sizeof(longer[0]); i++) {
         size_t long_len = READER_LINE_MAX + longer[i], len = 2 + long_len + 3;
@@ -107,9 +100,8 @@ static void test_leaves_out_lines_that_are_too_long(void **state)
 }
 
 /* Many lines over many blocks: every byte comes out once, in order. */
-static void test_loses_nothing_at_the_edges_of_blocks(void **state)
+TEST(test_loses_nothing_at_the_edges_of_blocks)
 {
-    (void)state;
     enum { LINES = 300000 };
     char *input = malloc(LINES * 24);
     assert_non_null(input);
@@ -133,9 +125,8 @@ static void test_loses_nothing_at_the_edges_of_blocks(void **state)
 }
 
 /* A source that fails is reported, not taken for the end; whole lines before it were given out. */
-static void test_reports_a_source_that_fails(void **state)
+TEST(test_reports_a_source_that_fails)
 {
-    (void)state;
     struct source source = {(const uint8_t *)"a\nb", 3, 0, 3, 3};
     struct reader reader;
     struct span line;
@@ -145,15 +136,4 @@ static void test_reports_a_source_that_fails(void **state)
     assert_int_equal(reader_next(&reader, &line, &error), STINT_E_SYSTEM);
     assert_string_equal(error.message, "the source failed");
     reader_deinit(&reader);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts_lines),
-        cmocka_unit_test(test_leaves_out_lines_that_are_too_long),
-        cmocka_unit_test(test_loses_nothing_at_the_edges_of_blocks),
-        cmocka_unit_test(test_reports_a_source_that_fails),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

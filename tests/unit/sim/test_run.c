@@ -3,18 +3,13 @@
  * Whole runs: every adversary against every algorithm reaches what the algorithm states at most,
  * where that is its prey, and passes it nowhere. A bound that does not hold fails here.
  */
+#include "unit/test.h"
+
 #include "sim/judge/run.h"
 
 #include "base/ns.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct stint_quota quota_of(const char *spec)
 {
@@ -97,11 +92,10 @@ static const char *const workloads[] = {
 };
 #define N(list) (sizeof(list) / sizeof(*(list)))
 
-static void test_nobody_passes_a_stated_bound_or_is_denied_outside_of_it(void **state)
+TEST(test_nobody_passes_a_stated_bound_or_is_denied_outside_of_it)
 {
     const struct run_options few = {.decisions_max = 6000};
     uint64_t denials = 0, false_denials = 0, waits = 0;
-    (void)state;
     for (size_t a = 0; a < N(algorithms); a++)
         for (size_t w = 0; w < N(workloads); w++) {
             struct tally tally = run(algorithms[a], workloads[w], few);
@@ -122,7 +116,7 @@ static void test_nobody_passes_a_stated_bound_or_is_denied_outside_of_it(void **
 }
 
 /* The prey of each adversary: what it is made to reach, exactly. */
-static void test_adversaries_reach_what_is_stated(void **state)
+TEST(test_adversaries_reach_what_is_stated)
 {
     static const struct {
         const char *quota, *adversary;
@@ -147,7 +141,6 @@ static void test_adversaries_reach_what_is_stated(void **state)
         {"log 100/60s", "flood", 100},
         {"concurrency 10 lease=30s", "idle_burst", 10},
     };
-    (void)state;
     for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].quota);
         assert_true(cases[i].reaches == stint_max_in_any_window(&quota));
@@ -163,9 +156,8 @@ static void test_adversaries_reach_what_is_stated(void **state)
 }
 
 /* The table of `flood` is too small: some new keys are denied, or states given away, by policy. */
-static void test_a_flood_meets_the_policy(void **state)
+TEST(test_a_flood_meets_the_policy)
 {
-    (void)state;
     struct tally strict = run("window 100/60s", "flood", defaults);
     assert_true(strict.unstored > 0 && strict.evicted == 0);
     struct tally denies = run("gcra 2/60s when_full=deny", "flood", defaults);
@@ -177,10 +169,9 @@ static void test_a_flood_meets_the_policy(void **state)
 }
 
 /* 150 asked, 100 allowed in each of the periods but the first, by hand. */
-static void test_metrics_of_a_herd_are_known(void **state)
+TEST(test_metrics_of_a_herd_are_known)
 {
     struct run_options options = {.length_ns = 10 * 60 * NS_PER_S};
-    (void)state;
     struct tally tally = run("log 100/60s", "herd clients=150", options);
     assert_int_equal(tally.decisions, 1500);
     assert_int_equal(tally.allowed, 1000);
@@ -201,10 +192,9 @@ static void test_metrics_of_a_herd_are_known(void **state)
 }
 
 /* A list is charged all or nothing, and each of its quotas is counted by itself. */
-static void test_a_list_is_judged_as_a_list(void **state)
+TEST(test_a_list_is_judged_as_a_list)
 {
     struct run_options options = {.length_ns = 600 * NS_PER_S};
-    (void)state;
     struct tally tally = run("log 10/1s + log 60/60s", "poisson rate=20/1s keys=3", options);
     assert_int_equal(tally.n_quotas, 2);
     assert_true(tally.quotas[0].most <= 10 && tally.quotas[0].most > 5);
@@ -217,9 +207,8 @@ static void test_a_list_is_judged_as_a_list(void **state)
     assert_true(tally.waits_tried > 10);
 }
 
-static void test_a_seed_repeats_a_run(void **state)
+TEST(test_a_seed_repeats_a_run)
 {
-    (void)state;
     for (size_t w = 0; w < N(workloads); w++) {
         struct tally a = run("window 100/60s", workloads[w], defaults);
         struct tally b = run("window 100/60s", workloads[w], defaults);
@@ -228,11 +217,10 @@ static void test_a_seed_repeats_a_run(void **state)
 }
 
 /* Memory that is used up ends the judgement, not the run; and the tally says so. */
-static void test_the_oracle_stops_within_its_memory(void **state)
+TEST(test_the_oracle_stops_within_its_memory)
 {
     struct run_options options = {.oracle_bytes_max = 200000};
     const char *text = "poisson load=1.2 keys=5000";
-    (void)state;
     struct tally whole = run("window 100/60s", text, defaults);
     struct tally cut = run("window 100/60s", text, options);
     assert_true(cut.oracle_full && !whole.oracle_full);
@@ -260,11 +248,10 @@ static uint64_t ticking(void)
     return ns += 1000;
 }
 
-static void test_a_run_can_be_stopped(void **state)
+TEST(test_a_run_can_be_stopped)
 {
     uint64_t asked = 0;
     struct run_options options = {.goes_on = stop_at_1024, .arg = &asked, .clock_ns = ticking};
-    (void)state;
     struct tally tally = run("window 100/60s", "poisson", options);
     assert_true(tally.partial && asked > 0);
     assert_int_equal(tally.decisions, 1024);
@@ -277,9 +264,8 @@ static void test_a_run_can_be_stopped(void **state)
     assert_true(tally.decisions == 1000 && tally.decisions_full);
 }
 
-static void test_churn_brings_new_keys(void **state)
+TEST(test_churn_brings_new_keys)
 {
-    (void)state;
     struct tally tally = run("window 100/60s", "poisson load=1 keys=10 churn=60s", defaults);
     assert_true(tally.keys > 100 && tally.unstored == 0);
     assert_true(tally.key_shares.n == (double)tally.keys);
@@ -291,9 +277,8 @@ static void test_churn_brings_new_keys(void **state)
  * The client that takes all at once gets all again at 10 s; from `window` at 11 s, when the last of
  * its 11 slots has passed.
  */
-static void test_the_share_of_the_limit_counted_by_hand(void **state)
+TEST(test_the_share_of_the_limit_counted_by_hand)
 {
-    (void)state;
     const struct run_options hour = {.length_ns = 63 * 10 * NS_PER_S};
     struct tally tally = run("log 2/10s", "herd clients=1 every=4s", hour);
     assert_true(fabs(tally_share_of_limit(&tally, 0) - 10.0 / 12) < 0.002);
@@ -318,10 +303,9 @@ static void test_the_share_of_the_limit_counted_by_hand(void **state)
 }
 
 /* What must not be is called so. */
-static void test_a_broken_tally_is_broken(void **state)
+TEST(test_a_broken_tally_is_broken)
 {
     struct tally tally = {.n_quotas = 2};
-    (void)state;
     assert_false(tally_is_broken(&tally));
     tally.quotas[1].bound_broken = true;
     assert_true(tally_is_broken(&tally));
@@ -331,22 +315,4 @@ static void test_a_broken_tally_is_broken(void **state)
     assert_true(tally_is_broken(&tally));
     tally = (struct tally){.n_quotas = 1, .waits_too_short = 1};
     assert_true(tally_is_broken(&tally));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nobody_passes_a_stated_bound_or_is_denied_outside_of_it),
-        cmocka_unit_test(test_adversaries_reach_what_is_stated),
-        cmocka_unit_test(test_a_flood_meets_the_policy),
-        cmocka_unit_test(test_metrics_of_a_herd_are_known),
-        cmocka_unit_test(test_a_list_is_judged_as_a_list),
-        cmocka_unit_test(test_a_seed_repeats_a_run),
-        cmocka_unit_test(test_the_oracle_stops_within_its_memory),
-        cmocka_unit_test(test_a_run_can_be_stopped),
-        cmocka_unit_test(test_churn_brings_new_keys),
-        cmocka_unit_test(test_the_share_of_the_limit_counted_by_hand),
-        cmocka_unit_test(test_a_broken_tally_is_broken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,13 +8,7 @@
 #include "sim/search/search_worst.h"
 
 #include "unit/sim/flawed_algorithms.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "unit/test.h"
 
 enum { SEEDS = 3 };
 
@@ -89,9 +83,8 @@ static struct flawed_algorithm flawed[] = {
 
 enum { FLAWED = sizeof(flawed) / sizeof(*flawed) };
 
-static void test_each_planted_flaw_is_found(void **state)
+TEST(test_each_planted_flaw_is_found)
 {
-    (void)state;
     uint64_t slowest = 0;
     for (size_t i = 0; i < FLAWED; i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -110,9 +103,8 @@ static void test_each_planted_flaw_is_found(void **state)
 }
 
 /* What was found above is the flaw, and not the model, its figures, or the search. */
-static void test_the_same_models_without_a_flaw_keep_their_bounds(void **state)
+TEST(test_the_same_models_without_a_flaw_keep_their_bounds)
 {
-    (void)state;
     for (size_t i = 0; i < FLAWED; i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             struct flawed_algorithm algorithm = flawed[i];
@@ -126,9 +118,8 @@ static void test_the_same_models_without_a_flaw_keep_their_bounds(void **state)
 }
 
 /* The flaw of a clock that is set back needs a caller whose clock is. */
-static void test_without_clock_steps_times_never_go_back(void **state)
+TEST(test_without_clock_steps_times_never_go_back)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct search_subject subject = flawed_algorithm_subject(&flawed[FLAWED - 1]);
         struct search *search = new_search(&subject, seed, false);
@@ -180,9 +171,8 @@ static const struct known known[] = {
     {"gcra 100000/60s burst=4294967295", 4295067294},
 };
 
-static void test_the_worst_case_of_each_algorithm_is_reached_and_not_passed(void **state)
+TEST(test_the_worst_case_of_each_algorithm_is_reached_and_not_passed)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             struct stint_quota quota;
@@ -207,9 +197,8 @@ static void test_the_worst_case_of_each_algorithm_is_reached_and_not_passed(void
         }
 }
 
-static void test_tidying_up_shortens_and_loses_nothing(void **state)
+TEST(test_tidying_up_shortens_and_loses_nothing)
 {
-    (void)state;
     struct stint_quota quota;
     struct search_subject subject;
     assert_int_equal(stint_quota_parse(&quota, "gcra 100/60s burst=20", NULL), 0);
@@ -229,9 +218,8 @@ static void test_tidying_up_shortens_and_loses_nothing(void **state)
     search_free(search);
 }
 
-static void test_the_same_seed_gives_the_same_search(void **state)
+TEST(test_the_same_seed_gives_the_same_search)
 {
-    (void)state;
     struct search_subject subject = flawed_algorithm_subject(&flawed[0]);
     struct search *a = new_search(&subject, 7, true), *b = new_search(&subject, 7, true);
     struct search *other = new_search(&subject, 8, true);
@@ -257,9 +245,8 @@ static void test_the_same_seed_gives_the_same_search(void **state)
 }
 
 /* A limit of 0 has no sequence; the search still ends, and so does tidying up. */
-static void test_nothing_is_found_where_nothing_is_allowed(void **state)
+TEST(test_nothing_is_found_where_nothing_is_allowed)
 {
-    (void)state;
     struct stint_quota quota;
     struct search_subject subject;
     assert_int_equal(stint_quota_parse(&quota, "window 0/1s", NULL), 0);
@@ -272,9 +259,8 @@ static void test_nothing_is_found_where_nothing_is_allowed(void **state)
 }
 
 /* One unit at a time, a hundred thousand times: what is short first is let grow. */
-static void test_long_sequences_are_found_where_they_are_needed(void **state)
+TEST(test_long_sequences_are_found_where_they_are_needed)
 {
-    (void)state;
     struct stint_quota quota;
     struct search_subject subject;
     assert_int_equal(stint_quota_parse(&quota, "gcra 10000/1s burst=1", NULL), 0);
@@ -302,9 +288,8 @@ static struct flawed_algorithm flawed_by_verbs[] = {
 
 enum { FLAWED_BY_VERBS = sizeof(flawed_by_verbs) / sizeof(*flawed_by_verbs) };
 
-static void test_flaws_of_charges_and_refunds_are_found(void **state)
+TEST(test_flaws_of_charges_and_refunds_are_found)
 {
-    (void)state;
     for (size_t i = 0; i < FLAWED_BY_VERBS; i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             struct search_subject subject = flawed_algorithm_subject(&flawed_by_verbs[i]);
@@ -321,9 +306,8 @@ static void test_flaws_of_charges_and_refunds_are_found(void **state)
         }
 }
 
-static void test_models_without_the_flaw_keep_their_bounds_by_all_verbs(void **state)
+TEST(test_models_without_the_flaw_keep_their_bounds_by_all_verbs)
 {
-    (void)state;
     for (size_t i = 0; i < FLAWED_BY_VERBS; i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             struct flawed_algorithm algorithm = flawed_by_verbs[i];
@@ -340,9 +324,8 @@ static void test_models_without_the_flaw_keep_their_bounds_by_all_verbs(void **s
 /* A saturating charge is found within some 20,000 decisions. */
 enum { BY_VERBS_MAX = 400000 };
 
-static void test_the_bound_of_each_algorithm_holds_for_all_verbs(void **state)
+TEST(test_the_bound_of_each_algorithm_holds_for_all_verbs)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
         struct stint_quota quota;
         struct search_subject subject;
@@ -418,29 +401,9 @@ static void play_found_case(const struct found_case *found, const char *spec)
     search_play_deinit(&play);
 }
 
-static void test_what_was_found_once_stays_mended(void **state)
+TEST(test_what_was_found_once_stays_mended)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(found_cases) / sizeof(*found_cases); i++)
         for (size_t j = 0; j < 3; j++)
             play_found_case(&found_cases[i], found_cases[i].specs[j]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_planted_flaw_is_found),
-        cmocka_unit_test(test_the_same_models_without_a_flaw_keep_their_bounds),
-        cmocka_unit_test(test_without_clock_steps_times_never_go_back),
-        cmocka_unit_test(test_the_worst_case_of_each_algorithm_is_reached_and_not_passed),
-        cmocka_unit_test(test_tidying_up_shortens_and_loses_nothing),
-        cmocka_unit_test(test_the_same_seed_gives_the_same_search),
-        cmocka_unit_test(test_nothing_is_found_where_nothing_is_allowed),
-        cmocka_unit_test(test_long_sequences_are_found_where_they_are_needed),
-        cmocka_unit_test(test_flaws_of_charges_and_refunds_are_found),
-        cmocka_unit_test(test_models_without_the_flaw_keep_their_bounds_by_all_verbs),
-        cmocka_unit_test(test_the_bound_of_each_algorithm_holds_for_all_verbs),
-        cmocka_unit_test(test_what_was_found_once_stays_mended),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The lines of a trace and the three ways of writing a time. */
+#include "unit/test.h"
+
 #include "base/ns.h"
 #include "sim/input/timestamp.h"
 #include "sim/input/trace.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include <cmocka.h>
 
 static int parse(struct event *event, const char *line, struct stint_error *error)
 {
@@ -39,9 +35,8 @@ static void expect_malformed(const char *line, const char *part_of_message)
 }
 
 /* A line is TIME KEY [COST], separated by any blanks; the cost is 1 if it is left out. */
-static void test_reads_time_key_and_cost(void **state)
+TEST(test_reads_time_key_and_cost)
 {
-    (void)state;
     expect_event("0 a", 0, "a", 1, 0);
     expect_event("12.5 203.0.113.9 7", 12 * NS_PER_S + NS_PER_S / 2, "203.0.113.9", 7, 1);
     expect_event("  1.000000001\tk\t4294967295  ", NS_PER_S + 1, "k", UINT32_MAX, 9);
@@ -49,9 +44,8 @@ static void test_reads_time_key_and_cost(void **state)
 }
 
 /* Comments stand alone or after the last field; a hash within a key belongs to the key. */
-static void test_leaves_out_comments_and_blank_lines(void **state)
+TEST(test_leaves_out_comments_and_blank_lines)
 {
-    (void)state;
     struct event event;
     struct stint_error error;
     assert_int_equal(parse(&event, "", &error), EVENT_NONE);
@@ -62,9 +56,8 @@ static void test_leaves_out_comments_and_blank_lines(void **state)
 }
 
 /* Every malformed line says what was expected. */
-static void test_refuses_what_is_no_event(void **state)
+TEST(test_refuses_what_is_no_event)
 {
-    (void)state;
     expect_malformed("x a", "is no time");
     expect_malformed("-1 a", "is no time");
     expect_malformed("1. a", "is no time");
@@ -81,9 +74,8 @@ static void test_refuses_what_is_no_event(void **state)
 }
 
 /* A key is bytes: a NUL is one of them. */
-static void test_keeps_nul_bytes_of_a_key(void **state)
+TEST(test_keeps_nul_bytes_of_a_key)
 {
-    (void)state;
     struct event event;
     static const char line[] = "1 a\0b 2";
     assert_int_equal(trace_parse(&event, span_of(line, sizeof(line) - 1), NULL), EVENT_FOUND);
@@ -101,9 +93,8 @@ static void expect_rfc3339(const char *text, uint64_t ns, uint8_t decimals)
 }
 
 /* Offsets, leap days and fractions; the expected figures are those of GNU date. */
-static void test_reads_rfc3339(void **state)
+TEST(test_reads_rfc3339)
 {
-    (void)state;
     expect_rfc3339("1970-01-01T00:00:00Z", 0, 0);
     expect_rfc3339("2000-02-29T12:00:00Z", 951825600 * NS_PER_S, 0);
     expect_rfc3339("2024-03-01T00:00:00+01:00", 1709247600 * NS_PER_S, 0);
@@ -134,9 +125,8 @@ static void test_reads_rfc3339(void **state)
 }
 
 /* The cache of the last date changes no result, whatever came before. */
-static void test_reads_log_dates_with_and_without_the_cache(void **state)
+TEST(test_reads_log_dates_with_and_without_the_cache)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t since_1970_s;
@@ -167,17 +157,4 @@ static void test_reads_log_dates_with_and_without_the_cache(void **state)
         if (timestamp_parse_clf(&ns, (const uint8_t *)wrong[i], &fresh))
             fail_msg("'%s' was read", wrong[i]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_time_key_and_cost),
-        cmocka_unit_test(test_leaves_out_comments_and_blank_lines),
-        cmocka_unit_test(test_refuses_what_is_no_event),
-        cmocka_unit_test(test_keeps_nul_bytes_of_a_key),
-        cmocka_unit_test(test_reads_rfc3339),
-        cmocka_unit_test(test_reads_log_dates_with_and_without_the_cache),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

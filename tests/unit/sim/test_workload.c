@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What a workload asks: as often as it says, by whom it says, and in order. */
+#include "unit/test.h"
+
 #include "sim/workload/workload.h"
 
 #include "base/ns.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct stint_quota quota_of(const char *spec)
 {
@@ -42,7 +38,7 @@ static struct stint_decision deny(uint64_t retry_after_ns)
 
 /* ---- The text ---- */
 
-static void test_a_wrong_text_gets_a_message(void **state)
+TEST(test_a_wrong_text_gets_a_message)
 {
     static const struct {
         const char *text, *part;
@@ -85,7 +81,6 @@ static void test_a_wrong_text_gets_a_message(void **state)
         {"log=x format=abcdefghijklmnopqrs", "format is longer than"},
         {"poisson \x01=2", "no option '?'"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct workload workload;
         struct stint_error error = {0};
@@ -96,7 +91,7 @@ static void test_a_wrong_text_gets_a_message(void **state)
 }
 
 /* What depends on the quota's period is refused once that is known. */
-static void test_times_that_do_not_go_together_are_refused(void **state)
+TEST(test_times_that_do_not_go_together_are_refused)
 {
     static const char *const texts[][2] = {
         {"onoff rate=1/1s on=1ns off=1us", "so short"},
@@ -107,7 +102,6 @@ static void test_times_that_do_not_go_together_are_refused(void **state)
     const struct workload_terms terms = {.quota = &quota, .end_ns = STINT_NOW_MAX};
     struct stint_error error;
     struct workload workload;
-    (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
         assert_int_equal(workload_parse(&workload, texts[i][0], NULL), 0);
         assert_true(workload_begin(&workload, &terms, &error) < 0);
@@ -119,7 +113,7 @@ static void test_times_that_do_not_go_together_are_refused(void **state)
 /* ---- Streams ---- */
 
 /* Requests per second in the long run are what was asked for, whatever the shape. */
-static void test_rates_hold_in_the_long_run(void **state)
+TEST(test_rates_hold_in_the_long_run)
 {
     static const struct {
         const char *text;
@@ -130,7 +124,6 @@ static void test_rates_hold_in_the_long_run(void **state)
         {"diurnal rate=120/1m day=10s", 0.01},   {"diurnal rate=2/1s day=1h depth=1", 0.01},
         {"mmpp rate=120/1m on=1s off=3s", 0.02}, {"onoff rate=120/1m on=1s off=3s alpha=3", 0.02},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct workload workload;
         struct sim_event event;
@@ -172,9 +165,8 @@ static double dispersion(const char *text)
     return (squares / WINDOWS - mean * mean) / mean;
 }
 
-static void test_bursts_are_bursts(void **state)
+TEST(test_bursts_are_bursts)
 {
-    (void)state;
     double poisson = dispersion("poisson rate=2/1s");
     assert_true(poisson > 0.9 && poisson < 1.1);
     assert_true(dispersion("mmpp rate=2/1s on=20s off=60s") > 5);
@@ -184,12 +176,11 @@ static void test_bursts_are_bursts(void **state)
 }
 
 /* The half of a day with more light has more requests. */
-static void test_a_day_has_its_hours(void **state)
+TEST(test_a_day_has_its_hours)
 {
     struct workload workload;
     struct sim_event event;
     unsigned halves[2] = {0};
-    (void)state;
     begin(&workload, "diurnal rate=2/1s day=1000s depth=0.8", 1, 100000 * NS_PER_S);
     while (workload_next(&workload, &event))
         halves[event.at_ns % (1000 * NS_PER_S) >= 500 * NS_PER_S]++;
@@ -199,11 +190,10 @@ static void test_a_day_has_its_hours(void **state)
     assert_true(fabs(ratio - (1 + 0.5093) / (1 - 0.5093)) < 0.15);
 }
 
-static void test_a_herd_comes_at_once(void **state)
+TEST(test_a_herd_comes_at_once)
 {
     struct workload workload;
     struct sim_event event;
-    (void)state;
     begin(&workload, "herd clients=10 keys=3 every=7s", 1, 21 * NS_PER_S);
     for (uint32_t i = 0; i < 30; i++) {
         assert_true(workload_next(&workload, &event));
@@ -226,7 +216,7 @@ static void test_a_herd_comes_at_once(void **state)
 }
 
 /* A seed is the whole of it; another seed is another run. */
-static void test_a_seed_decides_everything(void **state)
+TEST(test_a_seed_decides_everything)
 {
     static const char *const texts[] = {"poisson keys=9 zipf=1 cost=pareto:1:1.2 churn=1m",
                                         "onoff",
@@ -234,7 +224,6 @@ static void test_a_seed_decides_everything(void **state)
                                         "diurnal",
                                         "closed",
                                         "herd jitter=1s"};
-    (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
         struct workload a, b, c;
         struct sim_event x, y, z;
@@ -255,11 +244,10 @@ static void test_a_seed_decides_everything(void **state)
 }
 
 /* Many at once are the same as one by one, up to the end. */
-static void test_many_are_drawn_as_one_by_one(void **state)
+TEST(test_many_are_drawn_as_one_by_one)
 {
     static const char *const texts[] = {"poisson keys=9 zipf=1 cost=pareto:1:1.2 churn=1m",
                                         "onoff keys=3", "mmpp", "diurnal", "herd jitter=1s"};
-    (void)state;
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
         struct workload many, single;
         struct sim_event events[7], event;
@@ -282,13 +270,12 @@ static void test_many_are_drawn_as_one_by_one(void **state)
 
 /* ---- Keys and costs ---- */
 
-static void test_keys_come_and_go(void **state)
+TEST(test_keys_come_and_go)
 {
     struct workload workload;
     struct sim_event event;
     uint32_t owners[4] = {0};
     uint64_t changes = 0, n = 0;
-    (void)state;
     begin(&workload, "poisson rate=10/1s keys=4 churn=100s", 1, 100000 * NS_PER_S);
     for (; workload_next(&workload, &event); n++) {
         uint32_t place = sim_event_place(&event), owner = (uint32_t)(event.key >> 32);
@@ -306,7 +293,7 @@ static void test_keys_come_and_go(void **state)
     workload_end(&workload);
 }
 
-static void test_costs_have_their_algorithms_and_maximum(void **state)
+TEST(test_costs_have_their_algorithms_and_maximum)
 {
     static const struct {
         const char *text;
@@ -320,7 +307,6 @@ static void test_costs_have_their_algorithms_and_maximum(void **state)
         {"poisson rate=1/1s cost=pareto:10:2", 10, UINT32_MAX, 14.14},
         {"poisson rate=1/1s cost=pareto:10:0.1 cost_max=50", 10, 50, 50},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct workload workload;
         struct sim_event event;
@@ -347,11 +333,10 @@ static struct sim_event expect(struct workload *workload, uint64_t at_ns)
     return event;
 }
 
-static void test_a_greedy_client_asks_as_soon_as_it_may(void **state)
+TEST(test_a_greedy_client_asks_as_soon_as_it_may)
 {
     struct workload workload;
     struct stint_decision told = deny(250);
-    (void)state;
     begin(&workload, "greedy cost=2", 1, 2000);
     struct sim_event event = expect(&workload, 0);
     workload_tell(&workload, &event, &allow);
@@ -370,11 +355,10 @@ static void test_a_greedy_client_asks_as_soon_as_it_may(void **state)
 }
 
 /* What can never be served is not asked for without end at one instant. */
-static void test_the_hopeless_wait_a_period(void **state)
+TEST(test_the_hopeless_wait_a_period)
 {
     struct workload workload;
     struct stint_decision never = {.outcome = STINT_NEVER, .retry_after_ns = STINT_NEVER_NS};
-    (void)state;
     begin(&workload, "greedy", 1, STINT_NOW_MAX);
     struct sim_event event = expect(&workload, 0);
     workload_tell(&workload, &event, &never);
@@ -382,9 +366,8 @@ static void test_the_hopeless_wait_a_period(void **state)
     workload_end(&workload);
 }
 
-static void test_back_off_doubles_and_is_random(void **state)
+TEST(test_back_off_doubles_and_is_random)
 {
-    (void)state;
     uint64_t most_ns[6] = {0};
     for (uint64_t seed = 0; seed < 200; seed++) {
         struct workload workload;
@@ -410,11 +393,10 @@ static void test_back_off_doubles_and_is_random(void **state)
         assert_true(most_ns[tries] > (NS_PER_S << tries) / 10 * 9);
 }
 
-static void test_who_ignores_and_who_gives_up(void **state)
+TEST(test_who_ignores_and_who_gives_up)
 {
     struct workload workload;
     struct stint_decision told = deny(NS_PER_S);
-    (void)state;
     begin(&workload, "herd clients=1 every=1h retry=ignore again=3ms tries=2", 1, STINT_NOW_MAX);
     struct sim_event event = expect(&workload, 0);
     workload_tell(&workload, &event, &told);
@@ -430,12 +412,11 @@ static void test_who_ignores_and_who_gives_up(void **state)
 }
 
 /* Repeats and arrivals are one sequence in the order of time. */
-static void test_repeats_find_their_place(void **state)
+TEST(test_repeats_find_their_place)
 {
     struct workload workload;
     struct sim_event event;
     uint64_t before_ns = 0, n = 0, repeats = 0;
-    (void)state;
     begin(&workload, "poisson rate=100/1s retry=ignore again=77ms1ns", 1, 1000 * NS_PER_S);
     assert_true(workload_listens(&workload));
     for (; workload_next(&workload, &event); n++) {
@@ -454,14 +435,13 @@ static void test_repeats_find_their_place(void **state)
 
 /* ---- Logs ---- */
 
-static void test_a_log_is_scaled_in_time(void **state)
+TEST(test_a_log_is_scaled_in_time)
 {
     struct event_entry entries[] = {{1000, 0, 1, 0}, {3000, 2, 5, 0}, {3000, 1, 1, 0}};
     struct event_list events = {.entries = entries, .n_entries = 3};
     struct stint_quota quota = quota_of("log 100/60s");
     const struct workload_terms terms = {.quota = &quota, .end_ns = 10000};
     struct workload workload;
-    (void)state;
     assert_int_equal(workload_parse(&workload, "log=x scale=10x", NULL), 0);
     workload_lend(&workload, &events, 900);
     assert_int_equal(workload_begin(&workload, &terms, NULL), 0);
@@ -473,27 +453,4 @@ static void test_a_log_is_scaled_in_time(void **state)
     assert_true(event.key == 1 && event.cost == 1);
     assert_false(workload_next(&workload, &event));
     workload_end(&workload);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_wrong_text_gets_a_message),
-        cmocka_unit_test(test_times_that_do_not_go_together_are_refused),
-        cmocka_unit_test(test_rates_hold_in_the_long_run),
-        cmocka_unit_test(test_bursts_are_bursts),
-        cmocka_unit_test(test_a_day_has_its_hours),
-        cmocka_unit_test(test_a_herd_comes_at_once),
-        cmocka_unit_test(test_a_seed_decides_everything),
-        cmocka_unit_test(test_many_are_drawn_as_one_by_one),
-        cmocka_unit_test(test_keys_come_and_go),
-        cmocka_unit_test(test_costs_have_their_algorithms_and_maximum),
-        cmocka_unit_test(test_a_greedy_client_asks_as_soon_as_it_may),
-        cmocka_unit_test(test_the_hopeless_wait_a_period),
-        cmocka_unit_test(test_back_off_doubles_and_is_random),
-        cmocka_unit_test(test_who_ignores_and_who_gives_up),
-        cmocka_unit_test(test_repeats_find_their_place),
-        cmocka_unit_test(test_a_log_is_scaled_in_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

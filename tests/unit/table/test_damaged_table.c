@@ -12,8 +12,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -213,9 +211,10 @@ static void make_path(void)
     snprintf(copy_path, sizeof(copy_path), "%s.copy", path);
 }
 
-static int set_up(void **unused)
+SETUP
 {
-    (void)unused;
+    /* A loop without end is a failure, too: of its own time, however busy the machine is. */
+    setrlimit(RLIMIT_CPU, &(struct rlimit){250, 260});
     make_path();
     for (size_t i = 0; i < N_SPECS; i++) {
         quotas[i] = quota_of(specs[i]);
@@ -223,24 +222,20 @@ static int set_up(void **unused)
         wider[i].limit++;
         assert_int_equal(stint_quota_check(&wider[i], NULL), STINT_OK);
     }
-    return 0;
 }
 
-static int tear_down(void **unused)
+TEARDOWN
 {
-    (void)unused;
     unlink(path);
     unlink(copy_path);
-    return 0;
 }
 
 /* However a table is used and left, no state of it is taken to be damaged when it is opened. */
-static void test_what_was_left_whole_is_never_taken_to_be_damaged(void **unused)
+TEST(test_what_was_left_whole_is_never_taken_to_be_damaged)
 {
     struct user user = {.now_ns = START, .seed = 5};
     struct stint_error error;
     uint64_t live = 0;
-    (void)unused;
     for (int round = 0; round < 400; round++) {
         assert_int_equal(open_table(&user, false, &error), 0);
         struct stint_table_info info = look_at_all(&user);
@@ -336,13 +331,12 @@ static bool go_on(struct user *user, uint64_t *damaged)
     return true;
 }
 
-static void test_a_damaged_file_is_refused_or_mended(void **unused)
+TEST(test_a_damaged_file_is_refused_or_mended)
 {
     struct user whole = {.now_ns = START, .seed = 7};
     struct stint_error error;
     uint64_t opened = 0, damaged = 0;
     size_t size;
-    (void)unused;
     assert_int_equal(open_table(&whole, false, &error), 0);
     use(&whole, 3000);
     stint_table_close(whole.table);
@@ -363,13 +357,12 @@ static void test_a_damaged_file_is_refused_or_mended(void **unused)
 }
 
 /* A damaged state is full for a period, and then as new. */
-static void test_a_damaged_state_is_full_for_a_period(void **unused)
+TEST(test_a_damaged_state_is_full_for_a_period)
 {
     static const size_t strict[] = {0, 2, 9, 11}; /* all per minute */
     enum { N_STRICT = sizeof(strict) / sizeof(strict[0]) };
     struct stint_error error;
     struct user user = {.now_ns = START, .seed = 1};
-    (void)unused;
     unlink(path);
     assert_int_equal(open_table(&user, false, &error), 0);
     for (size_t i = 0; i < N_STRICT; i++)
@@ -652,13 +645,12 @@ static void look_around(struct user *user, struct stint_pool *pool)
  * A changed word gives a wrong decision at most: whatever it is, nothing beside the region is
  * touched, and the process goes on.
  */
-static void test_a_table_changed_in_use_is_never_left(void **unused)
+TEST(test_a_table_changed_in_use_is_never_left)
 {
     struct user whole;
     struct stint_error error;
     struct changer changer;
     struct iovec fronts[2];
-    (void)unused;
     prepare(&whole, &changer);
     for (int round = 0; round < ROUNDS_IN_USE; round++) {
         struct user user = whole;
@@ -700,13 +692,12 @@ static void *change_on(void *arg)
 }
 
 /* The same in the middle of verbs, of openings and of closings. */
-static void test_a_table_that_changes_all_the_time_is_never_left(void **unused)
+TEST(test_a_table_that_changes_all_the_time_is_never_left)
 {
     struct user whole;
     struct stint_error error;
     struct changer changer = {.seed = 17};
     pthread_t thread;
-    (void)unused;
     prepare(&whole, &changer);
     for (int round = 0; round < ROUNDS_IN_USE / 4; round++) {
         struct user user = whole;
@@ -731,18 +722,4 @@ static void test_a_table_that_changes_all_the_time_is_never_left(void **unused)
     munmap(changer.bytes, changer.size);
     free(changer.pristine);
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_left_whole_is_never_taken_to_be_damaged),
-        cmocka_unit_test(test_a_damaged_file_is_refused_or_mended),
-        cmocka_unit_test(test_a_damaged_state_is_full_for_a_period),
-        cmocka_unit_test(test_a_table_changed_in_use_is_never_left),
-        cmocka_unit_test(test_a_table_that_changes_all_the_time_is_never_left),
-    };
-    /* A loop without end is a failure, too: of its own time, however busy the machine is. */
-    setrlimit(RLIMIT_CPU, &(struct rlimit){250, 260});
-    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

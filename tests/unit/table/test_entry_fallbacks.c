@@ -8,8 +8,6 @@
 
 #include "table/table.h"
 
-#include <stdio.h>
-
 #define RULE 77
 #define RATES 300u
 #define KEYS 12u
@@ -87,14 +85,23 @@ static struct stint_ask random_ask(uint64_t *seed, uint64_t now_ns)
                               .verb = verbs[next_random(seed) % sizeof(verbs)]};
 }
 
+SETUP
+{
+    name_path();
+}
+
+TEARDOWN
+{
+    remove_file();
+}
+
 /* Every key is asked under all rates in turn, as the keys of CL.THROTTLE may be. */
-static void test_decisions_are_those_of_a_table_with_entries(void **state)
+TEST(test_decisions_are_those_of_a_table_with_entries)
 {
     static struct stint_quota rates[RATES];
     struct stint_table *tables[] = {open_with(2 * RATES), open_used_up()};
     uint64_t seed = 2, now_ns = S;
     uint32_t allowed = 0, denied = 0;
-    (void)state;
     make_rates(rates);
     for (uint32_t i = 0; i < STEPS; i++) {
         const struct stint_quota *quota = &rates[next_random(&seed) % RATES];
@@ -118,11 +125,10 @@ static void test_decisions_are_those_of_a_table_with_entries(void **state)
 
 /* Both have the same capacity or a larger one, within a factor of two; the units are never fewer.
  */
-static void test_a_fallback_is_no_smaller_than_its_quota(void **state)
+TEST(test_a_fallback_is_no_smaller_than_its_quota)
 {
     static struct stint_quota rates[RATES];
     struct stint_table *table = open_used_up();
-    (void)state;
     make_rates(rates);
     for (uint32_t i = 0; i < RATES; i++) {
         uint32_t id = intern_id(&table->intern, &rates[i]);
@@ -141,7 +147,7 @@ static void test_a_fallback_is_no_smaller_than_its_quota(void **state)
 }
 
 /* What a stand-in cannot stand for is refused: other algorithms, and bursts of more than 2^30. */
-static void test_what_needs_an_entry_is_refused(void **state)
+TEST(test_what_needs_an_entry_is_refused)
 {
     struct stint_table *table = open_used_up();
     const struct stint_quota refused[] = {
@@ -155,7 +161,6 @@ static void test_what_needs_an_entry_is_refused(void **state)
     const struct stint_quota stored = quota_of("gcra 1073741824/1d");
     struct stint_ticket ticket;
     struct stint_error error;
-    (void)state;
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         assert_int_equal(table_stores(table, &refused[i], &error), STINT_E_FULL);
         assert_non_null(strstr(error.message, "all 2 places"));
@@ -172,11 +177,10 @@ static void test_what_needs_an_entry_is_refused(void **state)
 }
 
 /* Under another algorithm the same key has no fewer units in use than it has. */
-static void test_a_change_of_the_algorithm_forgets_nothing(void **state)
+TEST(test_a_change_of_the_algorithm_forgets_nothing)
 {
     static const char *const others[] = {"window 5000/1h", "fixed_window 5000/1h",
                                          "sliding_counter 5000/1h"};
-    (void)state;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         struct stint_quota before = gcra(4000, 60 * MINUTE, 4000), after = quota_of(others[i]);
         struct stint_table *table = open_with(2);
@@ -192,12 +196,11 @@ static void test_a_change_of_the_algorithm_forgets_nothing(void **state)
 }
 
 /* Whether such a state denies is not known, so it stays where others are forgotten. */
-static void test_a_full_table_keeps_them(void **state)
+TEST(test_a_full_table_keeps_them)
 {
     struct stint_quota drained = gcra(1, 60 * MINUTE, 1), light = gcra(3, 60 * MINUTE, 3);
     struct stint_table *table = open_with(1);
     struct stint_table_info info;
-    (void)state;
     table_set_when_full(table, STINT_FULL_EVICT);
     assert_int_equal(stint_table_accepts(table, &light, NULL), 0);
     assert_int_equal(stint_take(table, &drained, "k", 1, 1, S).outcome, STINT_ALLOW);
@@ -210,14 +213,13 @@ static void test_a_full_table_keeps_them(void **state)
 }
 
 /* States mean the same to another process that has the file open, and after it was closed. */
-static void test_states_outlive_a_reopening(void **state)
+TEST(test_states_outlive_a_reopening)
 {
     struct stint_table_options options = with_quotas(1);
     const struct stint_quota first = quota_of("window 1/1s");
     struct stint_quota slow = gcra(10, 60 * MINUTE, 10);
     struct stint_entry entry;
     struct stint_table_info info;
-    (void)state;
     options.path = path;
     struct stint_table *one = must_open_table(&options), *two = must_open_table(&options);
     assert_int_equal(stint_table_accepts(one, &first, NULL), 0);
@@ -237,12 +239,11 @@ static void test_states_outlive_a_reopening(void **state)
 }
 
 /* After a boot before which nobody closed the table: full for one capacity, at most for two. */
-static void test_after_a_crash_they_are_full(void **state)
+TEST(test_after_a_crash_they_are_full)
 {
     struct stint_table_options options = with_quotas(1);
     const struct stint_quota first = quota_of("window 1/1s");
     struct stint_quota slow = gcra(10, 60 * MINUTE, 10);
-    (void)state;
     options.path = path;
     options.clock = STINT_CLOCK_REAL;
     struct stint_table *table = must_open_table(&options);
@@ -266,11 +267,10 @@ static void test_after_a_crash_they_are_full(void **state)
 }
 
 /* Requests use up what is theirs; then a reload still has its quarter, whatever its algorithms. */
-static void test_rules_find_an_entry_after_requests_used_theirs(void **state)
+TEST(test_rules_find_an_entry_after_requests_used_theirs)
 {
     struct stint_table *table = open_with(40);
     uint32_t stored = 0, kept = 0;
-    (void)state;
     table_reserve_quotas(table);
     for (uint32_t i = 1; i <= 200; i++) {
         struct stint_quota quota = {
@@ -291,21 +291,4 @@ static void test_rules_find_an_entry_after_requests_used_theirs(void **state)
     assert_int_equal(stored, 30);
     assert_int_equal(kept, 10);
     stint_table_close(table);
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_decisions_are_those_of_a_table_with_entries),
-        STORY(test_a_fallback_is_no_smaller_than_its_quota),
-        STORY(test_what_needs_an_entry_is_refused),
-        STORY(test_a_change_of_the_algorithm_forgets_nothing),
-        STORY(test_a_full_table_keeps_them),
-        STORY(test_states_outlive_a_reopening),
-        STORY(test_after_a_crash_they_are_full),
-        STORY(test_rules_find_an_entry_after_requests_used_theirs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,6 @@
 #include "net/log/report.h"
 #include "table/table.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 #define KEYS 60u
@@ -165,9 +164,8 @@ static void hold_to_the_oracle(const char *spec, uint64_t seed)
 }
 
 /* In any window a key has at most what its quota admits, and what was forgotten of it then. */
-static void test_the_bound_is_n_and_what_was_forgotten(void **state)
+TEST(test_the_bound_is_n_and_what_was_forgotten)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
         hold_to_the_oracle(specs[i], i);
     for (size_t i = 0; i < sizeof(more_specs) / sizeof(more_specs[0]); i++)
@@ -177,9 +175,8 @@ static void test_the_bound_is_n_and_what_was_forgotten(void **state)
 /* ---- Who goes -------------------------------------------------------------------------------- */
 
 /* Of the keys that share their slots, the one of the least share; of all sizes of limits. */
-static void test_the_least_share_goes(void **state)
+TEST(test_the_least_share_goes)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         struct stint_table *table = open_table(1);
         struct stint_quota quota = quota_of(specs[i]);
@@ -200,9 +197,8 @@ static void test_the_least_share_goes(void **state)
 }
 
 /* Where all deny nothing is left to forget: the new key waits, and for as long as it is said to. */
-static void test_keys_that_are_denied_stay(void **state)
+TEST(test_keys_that_are_denied_stay)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         struct stint_table *table = open_table(1);
         struct stint_quota quota = quota_of(specs[i]);
@@ -222,9 +218,8 @@ static void test_keys_that_are_denied_stay(void **state)
 }
 
 /* A key with a last unit left is not denied yet, and has more to lose than any other. */
-static void test_the_last_unit_counts(void **state)
+TEST(test_the_last_unit_counts)
 {
-    (void)state;
     struct stint_table *table = open_table(1);
     struct stint_quota quota = quota_of("gcra 2/10s");
     for (uint32_t key = 0; key < 8; key++)
@@ -237,9 +232,8 @@ static void test_the_last_unit_counts(void **state)
 /* ---- Whose word counts ----------------------------------------------------------------------- */
 
 /* What a quota says of itself is stronger than what the table was told. */
-static void test_a_quotas_own_choice_is_stronger(void **state)
+TEST(test_a_quotas_own_choice_is_stronger)
 {
-    (void)state;
     static const struct {
         const char *spec;
         uint8_t otherwise, becomes;
@@ -266,9 +260,8 @@ static void test_a_quotas_own_choice_is_stronger(void **state)
 }
 
 /* The victim's quota decides whether it may go, whatever the one says that wants its slot. */
-static void test_a_strict_state_goes_only_if_its_own_quota_lets_it(void **state)
+TEST(test_a_strict_state_goes_only_if_its_own_quota_lets_it)
 {
-    (void)state;
     struct stint_table *table = open_table(1);
     struct stint_quota keeps = quota_of("window 5/1h when_full=inherit");
     struct stint_quota open = quota_of("window 5/1h");
@@ -293,9 +286,8 @@ static void test_a_strict_state_goes_only_if_its_own_quota_lets_it(void **state)
 }
 
 /* Somebody who uses half of a quota and floods to be forgotten has what is counted, and no more. */
-static void test_a_flood_to_be_forgotten_is_counted(void **state)
+TEST(test_a_flood_to_be_forgotten_is_counted)
 {
-    (void)state;
     struct stint_table *table = open_table(1);
     struct stint_quota quota = quota_of("window 12/1h");
     uint64_t used = 0, rounds = 50;
@@ -320,9 +312,8 @@ static void evict_some(struct stint_table *table, const struct stint_quota *quot
 }
 
 /* At once, then once a minute at most, and each line counts from the one before it. */
-static void test_the_log_says_it_once_a_minute(void **state)
+TEST(test_the_log_says_it_once_a_minute)
 {
-    (void)state;
     struct stint_table *table = open_table(1);
     struct stint_quota quota = quota_of("window 12/1h");
     struct eviction_report report;
@@ -350,19 +341,4 @@ static void test_the_log_says_it_once_a_minute(void **state)
     assert_non_null(second);
     assert_null(strstr(second + 1, "evictions="));
     stint_table_close(table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_bound_is_n_and_what_was_forgotten),
-        cmocka_unit_test(test_the_least_share_goes),
-        cmocka_unit_test(test_keys_that_are_denied_stay),
-        cmocka_unit_test(test_the_last_unit_counts),
-        cmocka_unit_test(test_a_quotas_own_choice_is_stronger),
-        cmocka_unit_test(test_a_strict_state_goes_only_if_its_own_quota_lets_it),
-        cmocka_unit_test(test_a_flood_to_be_forgotten_is_counted),
-        cmocka_unit_test(test_the_log_says_it_once_a_minute),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

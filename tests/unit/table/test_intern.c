@@ -10,7 +10,6 @@
 #include "table/table.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #define EPOCH (INT64_C(1700000000) * (int64_t)S)
 
@@ -67,8 +66,18 @@ static uint64_t used(const struct fixture *fixture)
     return fixture->region.header->quotas;
 }
 
+SETUP
+{
+    name_path();
+}
+
+TEARDOWN
+{
+    remove_file();
+}
+
 /* Equal parameters share an id, however they were written; what differs has one of its own. */
-static void test_equal_parameters_share_an_id(void **state)
+TEST(test_equal_parameters_share_an_id)
 {
     static const char *const same[][2] = {
         {"window 100/1m", "100/60s"},
@@ -94,7 +103,6 @@ static void test_equal_parameters_share_an_id(void **state)
     };
     const uint32_t n_same = sizeof(same) / sizeof(same[0]);
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 100, false, false);
     for (uint32_t i = 0; i < n_same; i++) {
         for (size_t form = 0; form < 2; form++) {
@@ -110,11 +118,10 @@ static void test_equal_parameters_share_an_id(void **state)
 }
 
 /* Whose rule it is, and from when windows count, is no parameter: neither is kept with it. */
-static void test_rule_and_epoch_are_no_parameters(void **state)
+TEST(test_rule_and_epoch_are_no_parameters)
 {
     struct stint_quota quota = quota_of("fixed_window 10/1m");
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 4, false, false);
     quota.rule = 77;
     quota.epoch_ns = 12345;
@@ -134,11 +141,10 @@ static void test_rule_and_epoch_are_no_parameters(void **state)
 }
 
 /* Many more quotas than the cache has places: each is found again under its own number. */
-static void test_the_cache_confuses_nobody(void **state)
+TEST(test_the_cache_confuses_nobody)
 {
     const uint32_t n = 2 * QUOTA_CACHE_SIZE;
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, n, false, false);
     for (uint32_t i = 0; i < n; i++)
         assert_int_equal(nth_id(&fixture, i), i + 1);
@@ -152,10 +158,9 @@ static void test_the_cache_confuses_nobody(void **state)
 }
 
 /* A full table has no number for one more, and goes on knowing the ones it has. */
-static void test_a_full_table_says_so(void **state)
+TEST(test_a_full_table_says_so)
 {
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 3, false, false);
     for (uint32_t turn = 0; turn < 3; turn++)
         for (uint32_t i = 0; i < 5; i++)
@@ -165,13 +170,12 @@ static void test_a_full_table_says_so(void **state)
 }
 
 /* For want of a number a caller gets an error and NEVER, not the answer of another quota. */
-static void test_a_full_table_is_an_error_not_a_wrong_answer(void **state)
+TEST(test_a_full_table_is_an_error_not_a_wrong_answer)
 {
     const struct stint_table_options options = {.quotas = 1, .clock = STINT_CLOCK_VIRTUAL};
     struct stint_quota known = quota_of("window 5/1m"), unknown = quota_of("window 6/1m");
     struct stint_table *table;
     struct stint_error error;
-    (void)state;
     assert_int_equal(stint_table_open(&table, &options, NULL), 0);
     assert_int_equal(stint_take(table, &known, "k", 1, 1, S).outcome, STINT_ALLOW);
     struct stint_decision decision = stint_take(table, &unknown, "k", 1, 1, S);
@@ -186,10 +190,9 @@ static void test_a_full_table_is_an_error_not_a_wrong_answer(void **state)
 }
 
 /* Ids outlive everybody who knew them, and mean the same to others who have the file open. */
-static void test_ids_outlive_a_reopening(void **state)
+TEST(test_ids_outlive_a_reopening)
 {
     struct fixture first, second;
-    (void)state;
     open_intern(&first, 10, true, false);
     for (uint32_t i = 0; i < 5; i++)
         nth_id(&first, i);
@@ -210,10 +213,9 @@ static void test_ids_outlive_a_reopening(void **state)
 }
 
 /* Who may only read finds what is known, and adds nothing. */
-static void test_a_reader_adds_nothing(void **state)
+TEST(test_a_reader_adds_nothing)
 {
     struct fixture writer, reader;
-    (void)state;
     open_intern(&writer, 10, true, false);
     nth_id(&writer, 0);
     open_intern(&reader, 10, true, true);
@@ -225,11 +227,10 @@ static void test_a_reader_adds_nothing(void **state)
 }
 
 /* A number that nobody gave names no quota. */
-static void test_other_numbers_name_nothing(void **state)
+TEST(test_other_numbers_name_nothing)
 {
     const uint32_t others[] = {0, 2, 10, 11, TABLE_QUOTAS_MAX, 32718, 32768, UINT32_MAX};
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 10, false, false);
     assert_int_equal(nth_id(&fixture, 0), 1);
     assert_non_null(intern_quota(&fixture.intern, 1));
@@ -249,10 +250,9 @@ static void damage(struct quota_slot *slots)
 }
 
 /* What is no quota, or not whole, names nothing, and is forgotten when the table is repaired. */
-static void test_damaged_quotas_name_nothing(void **state)
+TEST(test_damaged_quotas_name_nothing)
 {
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 10, true, false);
     for (uint32_t i = 0; i < 6; i++)
         nth_id(&fixture, i);
@@ -273,10 +273,9 @@ static void test_damaged_quotas_name_nothing(void **state)
 }
 
 /* A number of places that was hit leads nowhere: past the end there is nothing. */
-static void test_a_damaged_count_leads_nowhere(void **state)
+TEST(test_a_damaged_count_leads_nowhere)
 {
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 3, false, false);
     nth_id(&fixture, 0);
     fixture.region.header->quotas = UINT64_MAX / 2;
@@ -287,10 +286,9 @@ static void test_a_damaged_count_leads_nowhere(void **state)
 }
 
 /* Once it was checked and copied, what others write over it in shared memory changes nothing. */
-static void test_what_was_checked_is_what_is_used(void **state)
+TEST(test_what_was_checked_is_what_is_used)
 {
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 4, false, false);
     nth_id(&fixture, 8);
     assert_int_equal(intern_quota(&fixture.intern, 1)->limit, 9);
@@ -301,11 +299,10 @@ static void test_what_was_checked_is_what_is_used(void **state)
 }
 
 /* What is derived is derived again: numbers that a file brings along are not believed. */
-static void test_derived_numbers_are_not_believed(void **state)
+TEST(test_derived_numbers_are_not_believed)
 {
     struct stint_quota quota = nth_quota(0);
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 4, true, false);
     nth_id(&fixture, 0);
     memset(&fixture.intern.slots[0].quota.derived, 0xff, sizeof(quota.derived));
@@ -317,12 +314,11 @@ static void test_derived_numbers_are_not_believed(void **state)
 }
 
 /* The longest period is that of all quotas, wherever it stands; of none it is 0. */
-static void test_the_longest_period_is_found(void **state)
+TEST(test_the_longest_period_is_found)
 {
     static const char *const specs[] = {"gcra 1/1s", "log 2/1h", "window 3/1m"};
     static const uint64_t longest_ns[] = {S, 60 * MINUTE, 60 * MINUTE};
     struct fixture fixture;
-    (void)state;
     open_intern(&fixture, 4, false, false);
     assert_int_equal(intern_period_max(&fixture.intern), 0);
     for (size_t i = 0; i < 3; i++) {
@@ -383,10 +379,9 @@ static void race_once(struct fixture *fixture, const struct stint_quota *quotas)
 
 /* Threads that intern at once each get a number that names the quota they asked for, and once it is
  * quiet everybody gets the same one. */
-static void test_threads_get_numbers_of_what_they_asked_for(void **state)
+TEST(test_threads_get_numbers_of_what_they_asked_for)
 {
     struct stint_quota quotas[RACED];
-    (void)state;
     for (uint32_t i = 0; i < RACED; i++)
         quotas[i] = nth_quota(i);
     for (unsigned round = 0; round < ROUNDS; round++) {
@@ -398,12 +393,11 @@ static void test_threads_get_numbers_of_what_they_asked_for(void **state)
 }
 
 /* Where a race has given one quota two numbers, a key still has one state. */
-static void test_two_numbers_of_one_quota_share_its_states(void **state)
+TEST(test_two_numbers_of_one_quota_share_its_states)
 {
     static const char *const specs[] = {"gcra 5/1m", "window 5/1m", "log 5/1m"};
     const struct stint_table_options options = {
         .path = path, .keys_wide = 12, .wide_size = 64, .quotas = 10, .clock = STINT_CLOCK_VIRTUAL};
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         struct stint_quota quota = quota_of(specs[i]);
         struct stint_table *first, *second;
@@ -425,28 +419,4 @@ static void test_two_numbers_of_one_quota_share_its_states(void **state)
         stint_table_close(second);
         stint_table_close(first);
     }
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_equal_parameters_share_an_id),
-        STORY(test_rule_and_epoch_are_no_parameters),
-        STORY(test_the_cache_confuses_nobody),
-        STORY(test_a_full_table_says_so),
-        STORY(test_a_full_table_is_an_error_not_a_wrong_answer),
-        STORY(test_ids_outlive_a_reopening),
-        STORY(test_a_reader_adds_nothing),
-        STORY(test_other_numbers_name_nothing),
-        STORY(test_damaged_quotas_name_nothing),
-        STORY(test_a_damaged_count_leads_nowhere),
-        STORY(test_what_was_checked_is_what_is_used),
-        STORY(test_derived_numbers_are_not_believed),
-        STORY(test_the_longest_period_is_found),
-        STORY(test_threads_get_numbers_of_what_they_asked_for),
-        STORY(test_two_numbers_of_one_quota_share_its_states),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,9 +48,18 @@ static uint32_t limit_of(struct stint_table *table, uint64_t key)
     return quota.limit;
 }
 
-static void test_a_key_has_the_quota_that_was_set_last(void **state)
+SETUP
 {
-    (void)state;
+    name_path();
+}
+
+TEARDOWN
+{
+    remove_file();
+}
+
+TEST(test_a_key_has_the_quota_that_was_set_last)
+{
     struct stint_table *table = open_table(0, NULL);
     assert_false(overrides_any(table));
     assert_int_equal(limit_of(table, 1), 0);
@@ -73,9 +82,8 @@ static void test_a_key_has_the_quota_that_was_set_last(void **state)
 }
 
 /* The same rule: what the key used under the one quota counts under the other. */
-static void test_what_was_used_goes_with_the_key(void **state)
+TEST(test_what_was_used_goes_with_the_key)
 {
-    (void)state;
     struct stint_table *table = open_table(0, NULL);
     const struct stint_quota old = of_rule("window 10/1m");
     const uint64_t key = 1;
@@ -90,9 +98,8 @@ static void test_what_was_used_goes_with_the_key(void **state)
     stint_table_close(table);
 }
 
-static void test_there_is_space_for_as_many_as_were_asked_for(void **state)
+TEST(test_there_is_space_for_as_many_as_were_asked_for)
 {
-    (void)state;
     static const uint32_t spaces[] = {1, 3, 100, 4096};
     for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++) {
         struct stint_table *table = open_table(spaces[i], NULL);
@@ -108,9 +115,8 @@ static void test_there_is_space_for_as_many_as_were_asked_for(void **state)
     }
 }
 
-static void test_what_cannot_be_set_is_refused(void **state)
+TEST(test_what_cannot_be_set_is_refused)
 {
-    (void)state;
     struct stint_table *table = open_table(0, NULL);
     struct stint_error error;
     struct stint_quota quota = quota_of("gcra 7/1m");
@@ -127,9 +133,8 @@ static void test_what_cannot_be_set_is_refused(void **state)
     stint_table_close(table);
 }
 
-static void test_they_outlive_their_process_and_are_copied(void **state)
+TEST(test_they_outlive_their_process_and_are_copied)
 {
-    (void)state;
     char copy[80];
     snprintf(copy, sizeof(copy), "%s-copy", path);
     struct stint_table *table = open_table(100, path);
@@ -150,10 +155,9 @@ static void test_they_outlive_their_process_and_are_copied(void **state)
 }
 
 /* Every few bits in turn: a key has the quota that was set, or its rule's; never another. */
-static void test_a_damaged_one_is_forgotten(void **state)
+TEST(test_a_damaged_one_is_forgotten)
 {
-    (void)state;
-    const uint64_t n = 8;
+    enum { n = 8 };
     unsigned forgotten = 0;
     struct stint_table *table = open_table(n, path);
     for (uint64_t key = 0; key < n; key++)
@@ -179,17 +183,4 @@ static void test_a_damaged_one_is_forgotten(void **state)
     }
     assert_true(forgotten > 50);
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_key_has_the_quota_that_was_set_last),
-        cmocka_unit_test(test_what_was_used_goes_with_the_key),
-        cmocka_unit_test(test_there_is_space_for_as_many_as_were_asked_for),
-        cmocka_unit_test(test_what_cannot_be_set_is_refused),
-        cmocka_unit_test(test_they_outlive_their_process_and_are_copied),
-        cmocka_unit_test(test_a_damaged_one_is_forgotten),
-    };
-    return cmocka_run_group_tests(tests, name_path, remove_file);
 }

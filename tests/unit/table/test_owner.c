@@ -9,10 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void test_one_at_a_time(void **state)
+TEST(test_one_at_a_time)
 {
     uint64_t word = 0, mine, other, self = owner_self();
-    (void)state;
     assert_int_equal(owner_take(&word, self, &mine), OWNER_TAKEN);
     assert_true(word == mine && (word & OWNER_HELD) != 0);
     /* Its owner lives (it is this process) but does not give it back. */
@@ -26,10 +25,9 @@ static void test_one_at_a_time(void **state)
     assert_true(owner_give_back(&word, other));
 }
 
-static void test_abandoned_stays_with_its_owner(void **state)
+TEST(test_abandoned_stays_with_its_owner)
 {
     uint64_t word = 0, mine, other, self = owner_self();
-    (void)state;
     owner_take(&word, self, &mine);
     word = mine | OWNER_ABANDONED;
     assert_int_equal(owner_take(&word, self, &other), OWNER_LEFT);
@@ -58,11 +56,10 @@ static pid_t child_that_holds(uint64_t *word)
     return child;
 }
 
-static void test_the_expired_are_robbed(void **state)
+TEST(test_the_expired_are_robbed)
 {
     uint64_t word = 0, mine;
     pid_t child = child_that_holds(&word);
-    (void)state;
     assert_false(owner_has_ended(word));
     assert_int_equal(owner_take(&word, owner_self(), &mine), OWNER_STUCK);
     kill(child, SIGKILL);
@@ -73,21 +70,9 @@ static void test_the_expired_are_robbed(void **state)
 }
 
 /* The same process id with another start time is another process. */
-static void test_ids_come_back(void **state)
+TEST(test_ids_come_back)
 {
-    (void)state;
     uint64_t word = owner_self() | OWNER_HELD;
     assert_false(owner_has_ended(word));
     assert_true(owner_has_ended(word ^ (UINT64_C(1) << 30)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_at_a_time),
-        cmocka_unit_test(test_abandoned_stays_with_its_owner),
-        cmocka_unit_test(test_the_expired_are_robbed),
-        cmocka_unit_test(test_ids_come_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,10 +36,20 @@ static void assert_refused(const struct stint_table_options *options, int code)
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* A region of whatever memory is made new: a head that proves itself, and zero behind it. */
-static void test_a_new_region_is_zero_behind_its_head(void **state)
+SETUP
 {
-    (void)state;
+    name_path();
+    alarm(120); /* a lock that never opens is a failure, too */
+}
+
+TEARDOWN
+{
+    remove_file();
+}
+
+/* A region of whatever memory is made new: a head that proves itself, and zero behind it. */
+TEST(test_a_new_region_is_zero_behind_its_head)
+{
     for (uint8_t memory = STINT_MEMORY_HEAP; memory <= STINT_MEMORY_FILE; memory++) {
         struct stint_table_options options = small(memory, STINT_CLOCK_VIRTUAL);
         options.epoch_ns = 12345;
@@ -60,10 +70,9 @@ static void test_a_new_region_is_zero_behind_its_head(void **state)
 }
 
 /* The secret that spreads keys is the one that was given, or one that no other region has. */
-static void test_the_secret_is_given_or_nobody_elses(void **state)
+TEST(test_the_secret_is_given_or_nobody_elses)
 {
     struct stint_table_options options = small(STINT_MEMORY_HEAP, STINT_CLOCK_VIRTUAL);
-    (void)state;
     struct region one = must_open(&options), other = must_open(&options);
     assert_memory_not_equal(one.header->fixed.hash_key, other.header->fixed.hash_key, 16);
     region_close(&other);
@@ -75,9 +84,8 @@ static void test_the_secret_is_given_or_nobody_elses(void **state)
 }
 
 /* What a child writes to heap memory stays with it; shared memory and files carry it over. */
-static void test_only_what_is_shared_is_seen_by_others(void **state)
+TEST(test_only_what_is_shared_is_seen_by_others)
 {
-    (void)state;
     for (uint8_t memory = STINT_MEMORY_HEAP; memory <= STINT_MEMORY_FILE; memory++) {
         struct stint_table_options options = small(memory, STINT_CLOCK_VIRTUAL);
         struct region region = must_open(&options);
@@ -94,11 +102,10 @@ static void test_only_what_is_shared_is_seen_by_others(void **state)
 }
 
 /* A page of a process's own is empty in its child, who would else pass for its parent. */
-static void test_a_private_page_is_empty_in_a_child(void **state)
+TEST(test_a_private_page_is_empty_in_a_child)
 {
     struct stint_error error;
     uint64_t *page = region_map_private(&error);
-    (void)state;
     assert_non_null(page);
     page[0] = page[REGION_PAGE / 8 - 1] = 42;
     pid_t child = fork();
@@ -110,10 +117,9 @@ static void test_a_private_page_is_empty_in_a_child(void **state)
 }
 
 /* Huge pages are asked for, not counted on: the memory is there with them or without. */
-static void test_huge_pages_are_as_good_as_others(void **state)
+TEST(test_huge_pages_are_as_good_as_others)
 {
     struct stint_table_options options = small(STINT_MEMORY_HEAP, STINT_CLOCK_VIRTUAL);
-    (void)state;
     options.huge_pages = true;
     struct region region = must_open(&options);
     assert_int_equal(region.map_size % (2 << 20), 0);
@@ -125,10 +131,9 @@ static void test_huge_pages_are_as_good_as_others(void **state)
 /* ---- Files ----------------------------------------------------------------------------------- */
 
 /* A file owns every byte of its length from the start: no later write can find the disk full. */
-static void test_a_file_is_fully_allocated(void **state)
+TEST(test_a_file_is_fully_allocated)
 {
     struct stat status;
-    (void)state;
     struct region region = open_file(STINT_CLOCK_VIRTUAL);
     assert_int_equal(fstat(region.fd, &status), 0);
     assert_int_equal(status.st_size, region.header->fixed.bytes);
@@ -138,9 +143,8 @@ static void test_a_file_is_fully_allocated(void **state)
 }
 
 /* A file for which there is no room is refused, and no piece of it is left under any name. */
-static void test_no_space_leaves_nothing(void **state)
+TEST(test_no_space_leaves_nothing)
 {
-    (void)state;
     pid_t child = fork();
     if (child == 0) {
         const struct rlimit limit = {.rlim_cur = 8192, .rlim_max = 8192};
@@ -167,19 +171,17 @@ static void test_no_space_leaves_nothing(void **state)
 }
 
 /* Once a file is made, its own name is the only one it has. */
-static void test_a_file_has_one_name(void **state)
+TEST(test_a_file_has_one_name)
 {
-    (void)state;
     struct region region = open_file(STINT_CLOCK_VIRTUAL);
     assert_int_equal(count_files(), 1);
     region_close(&region);
 }
 
 /* What somebody of the same process id left behind when he was killed is in nobody's way. */
-static void test_what_a_killed_maker_left_is_in_nobodys_way(void **state)
+TEST(test_what_a_killed_maker_left_is_in_nobodys_way)
 {
     char left[96];
-    (void)state;
     for (unsigned i = 0; i < 3; i++) {
         snprintf(left, sizeof(left), "%s.%ld.%u.making", path, (long)getpid(), i);
         close(open(left, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -195,10 +197,9 @@ static void test_what_a_killed_maker_left_is_in_nobodys_way(void **state)
 }
 
 /* The second opener shares the first one's memory and sizes, whatever sizes he asks for. */
-static void test_the_second_opener_shares(void **state)
+TEST(test_the_second_opener_shares)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
-    (void)state;
     struct region first = open_file(STINT_CLOCK_VIRTUAL);
     options.keys = 100000;
     options.hash_key[0] = 1;
@@ -215,10 +216,9 @@ static void test_the_second_opener_shares(void **state)
 }
 
 /* Options that contradict each other are refused. */
-static void test_contradictions_are_refused(void **state)
+TEST(test_contradictions_are_refused)
 {
     struct stint_table_options options = {.memory = STINT_MEMORY_FILE};
-    (void)state;
     assert_refused(&options, STINT_E_MISMATCH);
     options = small(STINT_MEMORY_HEAP, STINT_CLOCK_VIRTUAL);
     options.read_only = true;
@@ -252,9 +252,8 @@ static void assert_header_refused(const struct region_header *header, bool check
 }
 
 /* Another kind, version, machine, length or time is refused; the file stays as it is. */
-static void test_a_file_of_another_kind_is_refused(void **state)
+TEST(test_a_file_of_another_kind_is_refused)
 {
-    (void)state;
     struct region region = open_file(STINT_CLOCK_VIRTUAL);
     region_close(&region);
     const struct region_header good = read_header();
@@ -294,10 +293,9 @@ static void test_a_file_of_another_kind_is_refused(void **state)
 }
 
 /* A file that is cut, has grown or never was a region is refused, and so is what is no file. */
-static void test_what_is_no_region_is_refused(void **state)
+TEST(test_what_is_no_region_is_refused)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
-    (void)state;
     struct region region = open_file(STINT_CLOCK_VIRTUAL);
     const off_t whole = (off_t)region.header->fixed.bytes;
     const off_t head = (off_t)sizeof(struct region_header);
@@ -319,9 +317,8 @@ static void test_what_is_no_region_is_refused(void **state)
 }
 
 /* A region made under one clock is not opened under the other, unless only to be looked at. */
-static void test_the_other_clock_is_refused(void **state)
+TEST(test_the_other_clock_is_refused)
 {
-    (void)state;
     for (uint8_t clock = STINT_CLOCK_REAL; clock <= STINT_CLOCK_VIRTUAL; clock++) {
         struct stint_table_options options = small_file((uint8_t)!clock);
         struct region region = open_file(clock);
@@ -335,10 +332,9 @@ static void test_the_other_clock_is_refused(void **state)
 }
 
 /* Who only looks locks nobody out and leaves not a bit behind. */
-static void test_a_reader_leaves_no_trace(void **state)
+TEST(test_a_reader_leaves_no_trace)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_REAL);
-    (void)state;
     struct region region = open_file(STINT_CLOCK_REAL);
     region_close(&region);
     struct region_header before = read_header();
@@ -352,29 +348,4 @@ static void test_a_reader_leaves_no_trace(void **state)
     region_close(&region);
     struct region_header after = read_header();
     assert_memory_equal(&after, &before, sizeof(after));
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_a_new_region_is_zero_behind_its_head),
-        STORY(test_the_secret_is_given_or_nobody_elses),
-        STORY(test_only_what_is_shared_is_seen_by_others),
-        STORY(test_a_private_page_is_empty_in_a_child),
-        STORY(test_huge_pages_are_as_good_as_others),
-        STORY(test_a_file_is_fully_allocated),
-        STORY(test_no_space_leaves_nothing),
-        STORY(test_a_file_has_one_name),
-        STORY(test_what_a_killed_maker_left_is_in_nobodys_way),
-        STORY(test_the_second_opener_shares),
-        STORY(test_contradictions_are_refused),
-        STORY(test_a_file_of_another_kind_is_refused),
-        STORY(test_what_is_no_region_is_refused),
-        STORY(test_the_other_clock_is_refused),
-        STORY(test_a_reader_leaves_no_trace),
-    };
-    alarm(120); /* a lock that never opens is a failure, too */
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

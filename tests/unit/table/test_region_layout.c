@@ -41,9 +41,8 @@ static uint64_t or_default(uint64_t asked, uint64_t otherwise)
 
 /* The keys asked for fill three quarters of their places, and not a set more is taken than needed.
  */
-static void test_there_is_space_for_what_was_asked(void **state)
+TEST(test_there_is_space_for_what_was_asked)
 {
-    (void)state;
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         const struct stint_table_options *options = &layouts[i];
         struct region_fixed fixed = layout_of(options);
@@ -72,9 +71,8 @@ static void test_there_is_space_for_what_was_asked(void **state)
 }
 
 /* The parts of a region follow one another: each begins on a page, behind the end of the last. */
-static void test_no_part_lies_over_another(void **state)
+TEST(test_no_part_lies_over_another)
 {
-    (void)state;
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         struct region_fixed fixed = layout_of(&layouts[i]);
         struct {
@@ -111,9 +109,8 @@ static void claim(uint8_t *owned, size_t set_size, const uint8_t *set, const voi
 
 /* Within a set every byte belongs to one pair or one state at most, and no pair straddles a line.
  */
-static void test_no_slot_lies_over_another(void **state)
+TEST(test_no_slot_lies_over_another)
 {
-    (void)state;
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         struct region_fixed fixed = layout_of(&layouts[i]);
         for (int class = 0; class < CLASSES; class ++) {
@@ -150,11 +147,10 @@ static void assert_refused(struct stint_table_options options, int code)
 }
 
 /* Sizes that cannot be are refused one past the greatest that can. */
-static void test_sizes_that_cannot_be_are_refused(void **state)
+TEST(test_sizes_that_cannot_be_are_refused)
 {
     const uint64_t most = UINT64_C(1) << 33;
     const int64_t far = INT64_C(1) << 62;
-    (void)state;
     layout_of(&(struct stint_table_options){.keys = most, .keys16 = most, .epoch_ns = far});
     assert_refused((struct stint_table_options){.keys = most + 1}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.keys16 = most + 1}, STINT_E_RANGE);
@@ -182,9 +178,8 @@ static void assert_check(const struct region_fixed *fixed, uint64_t file_size, i
 }
 
 /* What was laid out is accepted as it is; another kind, version or length is told apart by code. */
-static void test_a_header_of_another_kind_is_refused(void **state)
+TEST(test_a_header_of_another_kind_is_refused)
 {
-    (void)state;
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         const struct region_fixed good = layout_of(&layouts[i]);
         struct region_fixed bad = good;
@@ -244,12 +239,11 @@ static bool leads_astray(const struct region_fixed *fixed)
 
 /* A layout that leads out of its part, or of the file, is refused, whichever bit is another: the
  * checksum is no secret, so these numbers may be anybody's. */
-static void test_a_layout_that_leads_astray_is_refused(void **state)
+TEST(test_a_layout_that_leads_astray_is_refused)
 {
     const size_t first = offsetof(struct region_fixed, classes);
     const size_t end = offsetof(struct region_fixed, hash_key);
     unsigned astray = 0;
-    (void)state;
     for (size_t i = 0; i < N_LAYOUTS; i++) {
         const struct region_fixed good = layout_of(&layouts[i]);
         for (size_t bit = first * 8; bit < end * 8; bit++) {
@@ -266,17 +260,4 @@ static void test_a_layout_that_leads_astray_is_refused(void **state)
     none.classes[CLASS_BLOCKS].sets = 0; /* the last, so that the rest is as it would be */
     none.bytes = none.classes[CLASS_BLOCKS].offset;
     assert_check(&none, none.bytes, STINT_E_CORRUPT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_there_is_space_for_what_was_asked),
-        cmocka_unit_test(test_no_part_lies_over_another),
-        cmocka_unit_test(test_no_slot_lies_over_another),
-        cmocka_unit_test(test_sizes_that_cannot_be_are_refused),
-        cmocka_unit_test(test_a_header_of_another_kind_is_refused),
-        cmocka_unit_test(test_a_layout_that_leads_astray_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

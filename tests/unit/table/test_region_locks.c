@@ -28,13 +28,23 @@ static void *open_at_once(void *arg)
     return NULL;
 }
 
+SETUP
+{
+    name_path();
+    alarm(120); /* a lock that never opens is a failure, too */
+}
+
+TEARDOWN
+{
+    remove_file();
+}
+
 /* Threads of one process that open at once what does not exist all get the one that is made. */
-static void test_threads_that_open_at_once_share_one_file(void **state)
+TEST(test_threads_that_open_at_once_share_one_file)
 {
     struct opener openers[THREADS];
     pthread_t threads[THREADS];
     pthread_barrier_t start;
-    (void)state;
     for (unsigned round = 0; round < 20; round++) {
         unsigned alone = 0;
         unlink(path);
@@ -60,10 +70,9 @@ static void test_threads_that_open_at_once_share_one_file(void **state)
 
 /* The frontend is shut from opening until region_settle(), and the users' byte held until the
  * close. */
-static void test_the_frontend_is_shut_until_it_is_settled(void **state)
+TEST(test_the_frontend_is_shut_until_it_is_settled)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
-    (void)state;
     struct region region = must_open(&options);
     assert_false(is_free(FRONTEND_BYTE));
     assert_false(is_free(USERS_BYTE));
@@ -76,13 +85,12 @@ static void test_the_frontend_is_shut_until_it_is_settled(void **state)
 
 /* Who finds the frontend shut waits, and is no error. That he comes at all is what takes real time.
  */
-static void test_who_finds_the_frontend_shut_waits(void **state)
+TEST(test_who_finds_the_frontend_shut_waits)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     struct region region = must_open(&options), late;
     char said = 0;
     int pipes[2];
-    (void)state;
     assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
     pid_t child = fork();
     if (child == 0) {
@@ -102,10 +110,9 @@ static void test_who_finds_the_frontend_shut_waits(void **state)
 }
 
 /* A user's locks end with him, also by kill -9: in the frontend, and inside. */
-static void test_locks_end_with_their_holder(void **state)
+TEST(test_locks_end_with_their_holder)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
-    (void)state;
     for (int settled = 0; settled < 2; settled++) {
         int pipes[2];
         char byte = 0;
@@ -134,10 +141,9 @@ static void test_locks_end_with_their_holder(void **state)
 }
 
 /* Whose process ids mean something else is kept out while others are in, and let in alone. */
-static void test_another_pid_namespace_is_kept_out(void **state)
+TEST(test_another_pid_namespace_is_kept_out)
 {
     const struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
-    (void)state;
     struct region first = open_file(STINT_CLOCK_VIRTUAL);
     uint64_t ours = first.header->pid_space;
     first.header->pid_space ^= 1;
@@ -150,19 +156,4 @@ static void test_another_pid_namespace_is_kept_out(void **state)
     assert_true(first.alone);
     assert_int_equal(first.header->pid_space, ours);
     region_close(&first);
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_the_frontend_is_shut_until_it_is_settled),
-        STORY(test_locks_end_with_their_holder),
-        STORY(test_another_pid_namespace_is_kept_out),
-        STORY(test_who_finds_the_frontend_shut_waits),
-        STORY(test_threads_that_open_at_once_share_one_file),
-    };
-    alarm(120); /* a lock that never opens is a failure, too */
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,10 +52,20 @@ static void assert_anchored(const struct region *region)
     assert_true(off_ns < (int64_t)S && off_ns > -(int64_t)AT_MOST);
 }
 
-/* A virtual clock says what was set, no more, and says it again after a restart and a boot. */
-static void test_a_virtual_clock_stands_still(void **state)
+SETUP
 {
-    (void)state;
+    name_path();
+    alarm(120); /* a lock that never opens is a failure, too */
+}
+
+TEARDOWN
+{
+    remove_file();
+}
+
+/* A virtual clock says what was set, no more, and says it again after a restart and a boot. */
+TEST(test_a_virtual_clock_stands_still)
+{
     struct region region = enter(STINT_CLOCK_VIRTUAL);
     region_settle(&region);
     assert_int_equal(region_now(&region), 0);
@@ -70,9 +80,8 @@ static void test_a_virtual_clock_stands_still(void **state)
 }
 
 /* A real clock begins at 0, at the wall clock's time, and goes on. */
-static void test_a_real_clock_begins_at_zero(void **state)
+TEST(test_a_real_clock_begins_at_zero)
 {
-    (void)state;
     struct region region = open_real();
     uint64_t first_ns = region_now(&region), last_ns = first_ns;
     assert_true(first_ns < AT_MOST);
@@ -84,9 +93,8 @@ static void test_a_real_clock_begins_at_zero(void **state)
 }
 
 /* Within one boot nothing but the boot's own clock counts: not the wall clock, not a heartbeat. */
-static void test_a_restart_does_not_ask_the_wall_clock(void **state)
+TEST(test_a_restart_does_not_ask_the_wall_clock)
 {
-    (void)state;
     struct region region = open_real();
     int64_t offset_ns = region.header->clock_offset_ns, epoch_ns = region.header->epoch_ns;
     uint64_t before_ns = region_now(&region);
@@ -109,9 +117,8 @@ static void test_a_restart_does_not_ask_the_wall_clock(void **state)
 }
 
 /* Over a boot time goes on by the wall clock, and calendars stay where they are. */
-static void test_time_goes_on_over_a_boot(void **state)
+TEST(test_time_goes_on_over_a_boot)
 {
-    (void)state;
     struct region region = open_real();
     uint64_t before_ns = region_now(&region);
     boot(&region, true, (int64_t)TEN_MINUTES);
@@ -123,9 +130,8 @@ static void test_time_goes_on_over_a_boot(void **state)
 }
 
 /* A wall clock that was set back while the machine was off counts as no time away. */
-static void test_a_wall_clock_set_back_is_no_time(void **state)
+TEST(test_a_wall_clock_set_back_is_no_time)
 {
-    (void)state;
     struct region region = open_real();
     region.header->clock_offset_ns += (int64_t)DAY; /* a region that is a day old */
     uint64_t before_ns = region_now(&region);
@@ -138,9 +144,8 @@ static void test_a_wall_clock_set_back_is_no_time(void **state)
 
 /* After a boot no decision is later than now, though the last ones came after the last heartbeat.
  */
-static void test_no_decision_is_later_than_now_after_a_boot(void **state)
+TEST(test_no_decision_is_later_than_now_after_a_boot)
 {
-    (void)state;
     struct region region = open_real();
     uint64_t mark_ns = region_now(&region) + TEN_MINUTES;
     region.header->mark_ns = mark_ns; /* the last heartbeat is that of the close */
@@ -151,11 +156,10 @@ static void test_no_decision_is_later_than_now_after_a_boot(void **state)
 }
 
 /* Time is not carried past its end, however far on the wall clock was set. */
-static void test_time_that_is_over_is_refused(void **state)
+TEST(test_time_that_is_over_is_refused)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_REAL);
     struct stint_error error;
-    (void)state;
     struct region region = open_real();
     boot(&region, true, 19 * (int64_t)YEAR);
     assert_int_equal(region_open(&region, &options, &error), STINT_E_CORRUPT);
@@ -163,11 +167,10 @@ static void test_time_that_is_over_is_refused(void **state)
 }
 
 /* A file whose states are from the future is damaged: they would deny for who knows how long. */
-static void test_states_from_the_future_are_refused(void **state)
+TEST(test_states_from_the_future_are_refused)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_REAL);
     struct stint_error error;
-    (void)state;
     struct region region = open_real();
     uint64_t now_ns = region_now(&region);
     region.header->mark_ns = now_ns + S / 2; /* less than clocks may differ by */
@@ -182,9 +185,8 @@ static void test_states_from_the_future_are_refused(void **state)
 }
 
 /* Only a boot before which nobody closed the region is unclean; a mere kill is none. */
-static void test_an_unclean_boot_is_told(void **state)
+TEST(test_an_unclean_boot_is_told)
 {
-    (void)state;
     struct region region = open_real();
     assert_false(region.after_crash);
     boot(&region, true, 0);
@@ -200,9 +202,8 @@ static void test_an_unclean_boot_is_told(void **state)
 }
 
 /* One who expires before he has settled leaves the crash to be found by the next. */
-static void test_a_crash_is_seen_until_it_is_settled(void **state)
+TEST(test_a_crash_is_seen_until_it_is_settled)
 {
-    (void)state;
     struct region region = open_real();
     boot(&region, false, 0);
     pid_t child = fork();
@@ -217,11 +218,10 @@ static void test_a_crash_is_seen_until_it_is_settled(void **state)
 }
 
 /* The last to leave says that all is well, and until when; nobody says it before him. */
-static void test_the_last_to_leave_shuts_the_frontend(void **state)
+TEST(test_the_last_to_leave_shuts_the_frontend)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_REAL);
     struct region reader;
-    (void)state;
     struct region first = open_real(), second = open_real();
     options.read_only = true;
     assert_int_equal(region_open(&reader, &options, NULL), 0);
@@ -243,9 +243,8 @@ static void test_the_last_to_leave_shuts_the_frontend(void **state)
 }
 
 /* The heart beats when the last beat is a second old, and not each time that somebody asks. */
-static void test_the_heart_beats_once_a_second(void **state)
+TEST(test_the_heart_beats_once_a_second)
 {
-    (void)state;
     struct region region = open_real();
     region.header->clock_offset_ns += (int64_t)DAY;
     const uint64_t ahead_ns = region_now(&region) + AT_MOST;
@@ -259,26 +258,4 @@ static void test_the_heart_beats_once_a_second(void **state)
     assert_int_equal(region.header->heartbeat_ns, now_ns);
     assert_true(region.header->heartbeat_wall_ns > 5);
     region_close(&region);
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_a_virtual_clock_stands_still),
-        STORY(test_a_real_clock_begins_at_zero),
-        STORY(test_a_restart_does_not_ask_the_wall_clock),
-        STORY(test_time_goes_on_over_a_boot),
-        STORY(test_a_wall_clock_set_back_is_no_time),
-        STORY(test_no_decision_is_later_than_now_after_a_boot),
-        STORY(test_time_that_is_over_is_refused),
-        STORY(test_states_from_the_future_are_refused),
-        STORY(test_an_unclean_boot_is_told),
-        STORY(test_a_crash_is_seen_until_it_is_settled),
-        STORY(test_the_last_to_leave_shuts_the_frontend),
-        STORY(test_the_heart_beats_once_a_second),
-    };
-    alarm(120); /* a lock that never opens is a failure, too */
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,9 +62,18 @@ static void assert_same(struct stint_table *table, uint64_t id, uint32_t granted
     assert_memory_equal(&exchange.answer, &expected, sizeof(expected));
 }
 
-static void test_a_retry_gets_the_same_answer_for_its_lifetime(void **state)
+SETUP
 {
-    (void)state;
+    name_path();
+}
+
+TEARDOWN
+{
+    remove_file();
+}
+
+TEST(test_a_retry_gets_the_same_answer_for_its_lifetime)
+{
     struct stint_table *table = open_table(100, NULL);
     record(table, 5, 3, S);
     assert_same(table, 5, 3, S);
@@ -74,9 +83,8 @@ static void test_a_retry_gets_the_same_answer_for_its_lifetime(void **state)
     stint_table_close(table);
 }
 
-static void test_another_body_is_told_so(void **state)
+TEST(test_another_body_is_told_so)
 {
-    (void)state;
     struct stint_table *table = open_table(100, NULL);
     struct exchange first = come(table, 5, 1, S);
     assert_int_equal(come(table, 5, 2, S).found, REQUESTS_OTHER_BODY); /* decided or not */
@@ -87,9 +95,8 @@ static void test_another_body_is_told_so(void **state)
     stint_table_close(table);
 }
 
-static void test_while_one_decides_the_others_are_told_so(void **state)
+TEST(test_while_one_decides_the_others_are_told_so)
 {
-    (void)state;
     struct stint_table *table = open_table(100, NULL);
     struct exchange first = come(table, 5, 1, S);
     assert_int_equal(first.found, REQUESTS_NEW);
@@ -106,9 +113,8 @@ static void test_while_one_decides_the_others_are_told_so(void **state)
     stint_table_close(table);
 }
 
-static void test_a_table_without_space_keeps_nothing(void **state)
+TEST(test_a_table_without_space_keeps_nothing)
 {
-    (void)state;
     struct stint_table *table = open_table(0, NULL);
     struct stint_table_info info;
     assert_int_equal(come(table, 5, 1, S).found, REQUESTS_NONE);
@@ -120,9 +126,8 @@ static void test_a_table_without_space_keeps_nothing(void **state)
 }
 
 /* Ten times as many as there is room for: the newest are there, what went is counted. */
-static void test_where_it_is_full_the_oldest_goes(void **state)
+TEST(test_where_it_is_full_the_oldest_goes)
 {
-    (void)state;
     const uint64_t n = 5000;
     struct stint_table *table = open_table(500, NULL);
     struct stint_table_info info;
@@ -141,9 +146,8 @@ static void test_where_it_is_full_the_oldest_goes(void **state)
 }
 
 /* What is being decided is not pushed out: one more would be charged a second time. */
-static void test_claims_stay_where_it_is_full(void **state)
+TEST(test_claims_stay_where_it_is_full)
 {
-    (void)state;
     struct stint_table *table = open_table(1, NULL);
     struct exchange visits[REQUESTS_WAYS];
     for (uint64_t id = 0; id < REQUESTS_WAYS; id++) {
@@ -158,9 +162,8 @@ static void test_claims_stay_where_it_is_full(void **state)
     stint_table_close(table);
 }
 
-static void test_answers_outlive_their_process_claims_do_not(void **state)
+TEST(test_answers_outlive_their_process_claims_do_not)
 {
-    (void)state;
     struct stint_table *table = open_table(100, path);
     record(table, 5, 3, S);
     assert_int_equal(come(table, 6, 1, S).found, REQUESTS_NEW);
@@ -172,9 +175,8 @@ static void test_answers_outlive_their_process_claims_do_not(void **state)
     unlink(path);
 }
 
-static void test_a_copy_of_the_table_has_the_answers(void **state)
+TEST(test_a_copy_of_the_table_has_the_answers)
 {
-    (void)state;
     char copy[80];
     snprintf(copy, sizeof(copy), "%s-copy", path);
     struct stint_table *table = open_table(100, NULL);
@@ -192,9 +194,8 @@ static void test_a_copy_of_the_table_has_the_answers(void **state)
 }
 
 /* Every bit of the answers in turn: an answer is given as it was, or not at all. */
-static void test_a_damaged_answer_is_not_given(void **state)
+TEST(test_a_damaged_answer_is_not_given)
 {
-    (void)state;
     const uint64_t n = 8;
     struct stint_table *table = open_table(1, path);
     for (uint64_t id = 0; id < n; id++)
@@ -220,20 +221,4 @@ static void test_a_damaged_answer_is_not_given(void **state)
     }
     assert_true(forgotten > 100);
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_retry_gets_the_same_answer_for_its_lifetime),
-        cmocka_unit_test(test_another_body_is_told_so),
-        cmocka_unit_test(test_while_one_decides_the_others_are_told_so),
-        cmocka_unit_test(test_a_table_without_space_keeps_nothing),
-        cmocka_unit_test(test_where_it_is_full_the_oldest_goes),
-        cmocka_unit_test(test_claims_stay_where_it_is_full),
-        cmocka_unit_test(test_answers_outlive_their_process_claims_do_not),
-        cmocka_unit_test(test_a_copy_of_the_table_has_the_answers),
-        cmocka_unit_test(test_a_damaged_answer_is_not_given),
-    };
-    return cmocka_run_group_tests(tests, name_path, remove_file);
 }

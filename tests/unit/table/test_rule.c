@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* One rule under quotas whose states differ in size: where its key stands, moves, and is left. */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "table/slot/rule.h"
 #include "table/table.h"
 
 #include "base/wide_int.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
 #include <unistd.h>
 
 #define NOW (UINT64_C(1000) * NS_PER_S)
@@ -128,9 +122,8 @@ static void move_there_and_back(struct pair_of_quotas *two)
 }
 
 /* A grant takes the key with it, and leaves nothing behind. */
-static void test_the_key_stands_where_it_was_granted_last(void **state)
+TEST(test_the_key_stands_where_it_was_granted_last)
 {
-    (void)state;
     with_every_two(move_there_and_back);
 }
 
@@ -151,16 +144,14 @@ static void refuse_and_look(struct pair_of_quotas *two)
 }
 
 /* What takes nothing moves nothing, and is decided by the units that stand elsewhere. */
-static void test_a_refusal_leaves_the_key_where_it_is(void **state)
+TEST(test_a_refusal_leaves_the_key_where_it_is)
 {
-    (void)state;
     with_every_two(refuse_and_look);
 }
 
 /* An algorithm that cannot say all the units that the other holds must not be given them. */
-static void test_more_units_than_the_limit_stay(void **state)
+TEST(test_more_units_than_the_limit_stay)
 {
-    (void)state;
     struct pair_of_quotas two = {open_at(NULL), ruled("window 9/1h"), ruled("log 4/1h")};
     assert_int_equal(take(two.table, &two.from, 8, NOW).outcome, STINT_ALLOW);
     assert_int_equal(take(two.table, &two.to, 1, NOW).outcome, STINT_DENY);
@@ -187,9 +178,8 @@ static void refund_elsewhere(struct pair_of_quotas *two)
 }
 
 /* What was granted under one quota can be given back under the other, and is there for both. */
-static void test_units_come_back_from_the_other_class(void **state)
+TEST(test_units_come_back_from_the_other_class)
 {
-    (void)state;
     with_every_two(refund_elsewhere);
 }
 
@@ -203,9 +193,8 @@ static void outlive(struct pair_of_quotas *two)
 }
 
 /* A state that is dead in another class is nothing to wait for. */
-static void test_a_expired_state_elsewhere_goes(void **state)
+TEST(test_a_expired_state_elsewhere_goes)
 {
-    (void)state;
     with_every_two(outlive);
 }
 
@@ -231,16 +220,14 @@ static void die_with_it_frozen(struct pair_of_quotas *two)
 }
 
 /* Killed before the units had arrived: full until they are over, and no longer. */
-static void test_a_expired_mover_leaves_a_full_key_for_a_time(void **state)
+TEST(test_a_expired_mover_leaves_a_full_key_for_a_time)
 {
-    (void)state;
     with_every_two(die_with_it_frozen);
 }
 
 /* The same over a restart of all who used the table. */
-static void test_a_frozen_slot_is_kept_in_a_file(void **state)
+TEST(test_a_frozen_slot_is_kept_in_a_file)
 {
-    (void)state;
     char path[] = "/tmp/test_rule.XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -285,9 +272,8 @@ static void die_after_arrival(struct pair_of_quotas *two)
 }
 
 /* Killed after the units had arrived: nobody notices. */
-static void test_a_frozen_slot_beside_a_valid_one_is_nothing(void **state)
+TEST(test_a_frozen_slot_beside_a_valid_one_is_nothing)
 {
-    (void)state;
     with_every_two(die_after_arrival);
 }
 
@@ -302,24 +288,7 @@ static void reset_frozen(struct pair_of_quotas *two)
 }
 
 /* A reset forgets the rule's state wherever it is, also on its way. */
-static void test_a_reset_reaches_every_class(void **state)
+TEST(test_a_reset_reaches_every_class)
 {
-    (void)state;
     with_every_two(reset_frozen);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_key_stands_where_it_was_granted_last),
-        cmocka_unit_test(test_a_refusal_leaves_the_key_where_it_is),
-        cmocka_unit_test(test_more_units_than_the_limit_stay),
-        cmocka_unit_test(test_units_come_back_from_the_other_class),
-        cmocka_unit_test(test_a_expired_state_elsewhere_goes),
-        cmocka_unit_test(test_a_expired_mover_leaves_a_full_key_for_a_time),
-        cmocka_unit_test(test_a_frozen_slot_is_kept_in_a_file),
-        cmocka_unit_test(test_a_frozen_slot_beside_a_valid_one_is_nothing),
-        cmocka_unit_test(test_a_reset_reaches_every_class),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Places of keys: hashes that are equal in part or in full, and keys at the edges of length. */
+#include "unit/test.h"
+
 #include "table/table.h"
-
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
 
 static const char *const specs[] = {
     "gcra 3/1h", "window 3/1h resolution=12", "window 3/1h", "sliding_counter 3/1h", "log 3/1h",
@@ -36,9 +27,8 @@ static struct stint_decision take(struct stint_table *table, const struct stint_
 
 /* B18: keys whose hashes are wholly equal share one limit: they are denied too much, not too
  * little. */
-static void test_equal_hashes_share_one_limit(void **state)
+TEST(test_equal_hashes_share_one_limit)
 {
-    (void)state;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct stint_table *table = open_table();
         struct stint_quota quota;
@@ -52,9 +42,8 @@ static void test_equal_hashes_share_one_limit(void **state)
 }
 
 /* B18: equal places with other tags, and equal tags in other places, are other keys. */
-static void test_partly_equal_hashes_are_apart(void **state)
+TEST(test_partly_equal_hashes_are_apart)
 {
-    (void)state;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct stint_table *table = open_table();
         struct stint_quota quota;
@@ -70,9 +59,8 @@ static void test_partly_equal_hashes_are_apart(void **state)
 }
 
 /* A tag of zero bits would look like an empty slot; it has a place like any other. */
-static void test_a_tag_of_zero_is_a_key(void **state)
+TEST(test_a_tag_of_zero_is_a_key)
 {
-    (void)state;
     for (size_t i = 0; i < N_SPECS; i++) {
         struct stint_table *table = open_table();
         struct stint_quota quota;
@@ -85,9 +73,8 @@ static void test_a_tag_of_zero_is_a_key(void **state)
 }
 
 /* B18: bytes are bytes: NUL, a common prefix of 64 KiB, the empty key; longer ones are refused. */
-static void test_keys_of_every_length(void **state)
+TEST(test_keys_of_every_length)
 {
-    (void)state;
     struct stint_table *table = open_table();
     struct stint_quota quota;
     char *key = calloc(1, STINT_KEY_MAX + 1);
@@ -122,9 +109,8 @@ static unsigned count_kept(struct stint_table *table, uint64_t n)
 
 /* A key that comes back after its state has died is spared a new key's way: while there are slots
  * that nobody has used, no other takes its place; then the longest dead give way. */
-static void test_the_expired_are_left_alone_while_there_is_space(void **state)
+TEST(test_the_expired_are_left_alone_while_there_is_space)
 {
-    (void)state;
     struct stint_table *table = open_table();
     struct stint_quota quota;
     const uint64_t hour_ns = UINT64_C(3600) * 1000000000;
@@ -141,16 +127,4 @@ static void test_the_expired_are_left_alone_while_there_is_space(void **state)
         assert_int_equal(count_kept(table, key - 2 * WAYS), 0);
     }
     stint_table_close(table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_hashes_share_one_limit),
-        cmocka_unit_test(test_partly_equal_hashes_are_apart),
-        cmocka_unit_test(test_a_tag_of_zero_is_a_key),
-        cmocka_unit_test(test_keys_of_every_length),
-        cmocka_unit_test(test_the_expired_are_left_alone_while_there_is_space),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,15 +42,24 @@ static uint32_t remaining(struct stint_table *table, const struct stint_quota *q
     return stint_peek(table, &asked, 1, NOW).remaining;
 }
 
+SETUP
+{
+    name_path();
+}
+
+TEARDOWN
+{
+    remove_file();
+}
+
 /* A copy opens as the table was, with its states, blocks, tickets, quotas and time; what happens to
  * the table afterwards is not in it, and it needs no repairing. */
-static void test_a_copy_opens_as_the_table_was(void **state)
+TEST(test_a_copy_opens_as_the_table_was)
 {
     struct stint_quota quotas[N_SPECS];
     struct stint_table *table = open_table(NULL), *copy;
     struct stint_table_info info;
     struct stint_ticket ticket;
-    (void)state;
     for (uint32_t i = 0; i < N_SPECS; i++) {
         quotas[i] = quota_of(specs[i]);
         stint_take(table, &quotas[i], "key", 3, i + 1, NOW);
@@ -82,13 +91,12 @@ static void test_a_copy_opens_as_the_table_was(void **state)
 
 /* A newer copy replaces an older one; one that cannot be written leaves it as it was, and nothing
  * beside it. */
-static void test_a_copy_is_put_in_place_whole(void **state)
+TEST(test_a_copy_is_put_in_place_whole)
 {
     struct stint_quota quota = quota_of(specs[2]);
     struct stint_table *table = open_table(NULL), *copy;
     struct stint_error error;
     char nowhere[80];
-    (void)state;
     for (uint32_t turn = 1; turn <= 2; turn++) {
         stint_take(table, &quota, "key", 3, 1, NOW);
         must_snapshot(table);
@@ -126,14 +134,13 @@ static void *copy_at_once(void *arg)
 }
 
 /* Threads that copy one table to one file at once are not in each other's way: one copy stands. */
-static void test_threads_that_copy_at_once_leave_one_copy(void **state)
+TEST(test_threads_that_copy_at_once_leave_one_copy)
 {
     struct stint_quota quota = quota_of(specs[2]);
     struct stint_table *table = open_table(NULL);
     struct copier copiers[THREADS];
     pthread_t threads[THREADS];
     pthread_barrier_t start;
-    (void)state;
     stint_take(table, &quota, "key", 3, 7, NOW);
     for (unsigned round = 0; round < 10; round++) {
         assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
@@ -152,16 +159,4 @@ static void test_threads_that_copy_at_once_leave_one_copy(void **state)
         stint_table_close(copy);
     }
     stint_table_close(table);
-}
-
-#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        STORY(test_a_copy_opens_as_the_table_was),
-        STORY(test_a_copy_is_put_in_place_whole),
-        STORY(test_threads_that_copy_at_once_leave_one_copy),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
