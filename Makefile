@@ -31,8 +31,7 @@ help:
 # Optimised and without assertions: for use and for measuring.
 release:
 	@tools/setup.sh run
-	@test -e build-release/build.ninja || \
-	    meson setup build-release --buildtype=release -Dtests=false --prefix='$(PREFIX)' >/dev/null
+	@tools/configure.sh build-release --buildtype=release -Dtests=false --prefix='$(PREFIX)'
 	@ninja -C build-release --quiet
 
 run: release
@@ -55,8 +54,8 @@ test:
 	@/usr/bin/python3 tools/run_tests.py
 
 # As packages are built: -O2, no assertions.
-BUILD_BENCH = test -e build-bench/build.ninja || \
-    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true -Dtests=false >/dev/null
+BUILD_BENCH = tools/configure.sh build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
+    -Dtests=false
 
 # BENCH=--quick only sees whether everything runs.
 bench:

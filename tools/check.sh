@@ -9,7 +9,7 @@ git ls-files -z '*.c' '*.h' '*.cc' | xargs -0 clang-format --dry-run -Werror || 
 
 # clang-tidy wants the flags of a build by clang; only headers that are made need to be built for
 # it.
-test -e build-tidy/build.ninja || CC=clang meson setup build-tidy -Dtests=false >/dev/null || exit 1
+CC=clang tools/configure.sh build-tidy -Dtests=false || exit 1
 ninja -C build-tidy src/proto/grpc/messages/messages.bin >/dev/null || exit 1
 
 echo "clang-tidy"

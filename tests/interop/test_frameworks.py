@@ -40,7 +40,7 @@ def net_http(port):
 
 
 class Applications:
-    """One that fails open and one that fails closed, before a server that comes back to its port."""
+    """One that fails open, one that fails closed, and the port of the server that both ask."""
 
     def __init__(self, command, folder, stack):
         self.stint = free_port()

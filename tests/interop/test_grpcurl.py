@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from builds import go_program
+from builds import INTEROP, go_program
 from server import Server
 
 RULES = """\
