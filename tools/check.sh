@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Formatting and static analysis of everything that git knows. Says all that is wrong, then fails.
+# Formatting, static analysis and the interface of the library, of everything that git knows. Says all that is wrong, then fails.
 cd "$(dirname "$0")/.." || exit 1
 failed=0
 
@@ -21,5 +21,8 @@ git ls-files -z 'src/*.c' | xargs -0 cppcheck --quiet --std=c11 --error-exitcode
     --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem \
     --suppress=ctuuninitvar \
     -Iinclude -Isrc -D__SIZEOF_INT128__=16 -D__x86_64__ -D__GNUC__ || failed=1
+
+echo "abidiff"
+tools/check_abi.sh || failed=1
 
 exit "$failed"

@@ -20,7 +20,7 @@ command -v npm >/dev/null || test="$test nodejs npm"
 command -v go >/dev/null || test="$test golang-go"
 command -v javac >/dev/null || test="$test default-jdk-headless"
 command -v mvn >/dev/null || test="$test maven"
-check="$test clang-format clang-tidy cppcheck"
+check="$test clang-format clang-tidy cppcheck abigail-tools"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"

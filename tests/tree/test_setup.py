@@ -1,40 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What `make run` prints where packages are missing or Meson fails, on systems made of stubs."""
 
-import os
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 
-SOURCE = Path(os.environ["STINT_SOURCE"])
-SYSTEM = ("sh", "env", "id", "tr", "uname", "printf", "cat", "rm", "make", "touch", "mkdir")
-
-
-@pytest.fixture
-def tree(tmp_path):
-    """The Makefile and its tools, and a PATH with nothing else than the system's own programs."""
-    shutil.copy(SOURCE / "Makefile", tmp_path)
-    shutil.copytree(SOURCE / "tools", tmp_path / "tools")
-    (tmp_path / "bin").mkdir()
-    for name in SYSTEM:
-        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
-    return tmp_path
-
-
-def stub(tree, name, script):
-    path = tree / "bin" / name
-    path.unlink(missing_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-
-
-def run(tree, *command, **environment):
-    done = subprocess.run(command, cwd=tree, env={"PATH": str(tree / "bin"), **environment},
-                          capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stderr
+from stubs import SOURCE, run, stub, tree  # noqa: F401 (a fixture)
 
 
 def debian(tree, missing, uid):
@@ -45,19 +16,19 @@ def debian(tree, missing, uid):
 LINE = "apt-get update && apt-get install --no-install-recommends libuv1-dev libhiredis-dev\n"
 
 
-def test_nothing_is_said_where_all_is_there(tree):
+def test_nothing_is_said_where_all_is_there(tree):  # noqa: F811
     debian(tree, "none", 1000)
     assert run(tree, "tools/setup.sh", "run") == (0, "")
 
 
-def test_without_root_and_sudo_the_line_is_printed(tree):
+def test_without_root_and_sudo_the_line_is_printed(tree):  # noqa: F811
     debian(tree, "libuv1-dev|libhiredis-dev", 1000)
     code, told = run(tree, "make", "release")
     assert code != 0 and LINE in told and "as root" in told
     assert "Meson" not in told  # make stops there
 
 
-def test_packages_are_installed_by_sudo(tree):
+def test_packages_are_installed_by_sudo(tree):  # noqa: F811
     debian(tree, "libuv1-dev|libhiredis-dev", 1000)
     stub(tree, "sudo", '[ "$2" = DEBIAN_FRONTEND=noninteractive ] && echo "$@" >>asked')
     code, told = run(tree, "tools/setup.sh", "run")
@@ -65,7 +36,7 @@ def test_packages_are_installed_by_sudo(tree):
     assert (tree / "asked").read_text().endswith("libuv1-dev libhiredis-dev\n")
 
 
-def test_where_sudo_fails_the_line_is_printed(tree):
+def test_where_sudo_fails_the_line_is_printed(tree):  # noqa: F811
     debian(tree, "libuv1-dev|libhiredis-dev", 1000)
     stub(tree, "sudo", "exit 1")
     code, told = run(tree, "tools/setup.sh", "run")
@@ -80,7 +51,7 @@ def test_where_sudo_fails_the_line_is_printed(tree):
     ("ID=alpine", r"apk add gcc .*meson.*\n.*-Dprogram=false"),
     ("ID=other", r"the equivalents of: gcc libc6-dev .*libuv1-dev"),
 ])
-def test_other_systems_get_their_line(tree, system, line):
+def test_other_systems_get_their_line(tree, system, line):  # noqa: F811
     (tree / "os-release").write_text(system + "\n")
     code, told = run(tree, "tools/setup.sh", "run", OS_RELEASE=str(tree / "os-release"))
     assert code == 0  # what is missing is found by Meson
@@ -93,13 +64,13 @@ def pkg_config_names():
     return names - {"threads"} | {"libcurl"}
 
 
-def test_the_names_for_other_systems_are_those_of_the_build(tree):
+def test_the_names_for_other_systems_are_those_of_the_build(tree):  # noqa: F811
     (tree / "os-release").write_text("ID=fedora\n")
     _, told = run(tree, "tools/setup.sh", "run", OS_RELEASE=str(tree / "os-release"))
     assert set(re.findall(r"pkgconfig\((.*?)\)", told)) == pkg_config_names()
 
 
-def test_a_failure_of_meson_is_shown(tree):
+def test_a_failure_of_meson_is_shown(tree):  # noqa: F811
     debian(tree, "none", 0)
     stub(tree, "meson", "mkdir -p $2/meson-private; touch $2/meson-private/coredata.dat\n"
          "echo 'ERROR: Dependency \"libuv\" not found'; exit 1")
