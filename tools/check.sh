@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Formatting, static analysis and the interface of the library, of everything that git knows. Says all that is wrong, then fails.
+# Formatting and static analysis of everything that git knows, and the interface of the library.
+# Says all that is wrong, then fails.
 cd "$(dirname "$0")/.." || exit 1
 failed=0
 
