@@ -10,7 +10,7 @@ DEMO ?=
 PREFIX ?= /usr/local
 
 .PHONY: help release run replay demo-cluster test bench bench-server bench-store soak fuzz \
-    fuzz-afl check install clean
+    fuzz-afl check coverage hooks install clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,8 @@ help:
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
+	@echo 'make coverage which lines the tests run, into docs/coverage.md'
+	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
 	@echo 'make clean    remove what was built'
 
@@ -93,6 +95,15 @@ fuzz-afl:
 check:
 	@tools/setup.sh check
 	@tools/check.sh
+
+# Some minutes.
+coverage:
+	@tools/setup.sh coverage
+	@tools/coverage.py
+
+# What is checked before each commit, in seconds.
+hooks:
+	git config core.hooksPath tools/hooks
 
 install: release
 	meson configure build-release --prefix='$(PREFIX)'

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|test|check|fuzz-afl|bench-server|demo-cluster
+# usage: setup.sh run|test|check|coverage|fuzz-afl|bench-server|demo-cluster
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
@@ -21,6 +21,7 @@ command -v go >/dev/null || test="$test golang-go"
 command -v javac >/dev/null || test="$test default-jdk-headless"
 command -v mvn >/dev/null || test="$test maven"
 check="$test clang-format clang-tidy cppcheck abigail-tools"
+coverage="$test gcovr"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
@@ -33,11 +34,12 @@ case ${1:-} in
 run) packages=$run ;;
 test) packages=$test ;;
 check) packages=$check ;;
+coverage) packages=$coverage ;;
 fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
 *)
-    echo "usage: $0 run|test|check|fuzz-afl|bench-server|demo-cluster" >&2
+    echo "usage: $0 run|test|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
     exit 2
     ;;
 esac
