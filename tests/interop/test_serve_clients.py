@@ -20,7 +20,7 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 @pytest.fixture(scope="module")
 def go_client():
-    return [go_program("go", "session")]
+    return [go_program(INTEROP / "go", "session")]
 
 
 def make_java(folder):

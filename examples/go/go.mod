@@ -1,0 +1,3 @@
+module stint/examples/go
+
+go 1.18
