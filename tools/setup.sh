@@ -9,7 +9,7 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
     libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libhiredis-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
-test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
+test="$run g++ cmake clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-venv python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium
     fonts-dejavu-core curl jq wrk nghttp2-client nginx haproxy apache2-bin
     lua-socket caddy python3-jsonschema python3-grpcio python3-yaml redis-tools python3-redis
