@@ -555,9 +555,17 @@ struct stint_table_info {
     uint64_t expiry_kept_units;        /* units of these that could not be given back */
 };
 
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__clang__)
+/* g++ takes the function for one that hides the constructor of the struct of that name. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
 /* Fills *info with counters and sizes; `live` counts every slot, which takes time. Any thread. */
 STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns,
                                 struct stint_table_info *info);
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 struct stint_entry {
     struct stint_quota quota;

@@ -10,7 +10,7 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
     libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libhiredis-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
-test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
+test="$run g++ cmake clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-venv python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium
     fonts-dejavu-core curl jq wrk nghttp2-client nginx haproxy apache2-bin
     lua-socket caddy python3-jsonschema python3-grpcio python3-yaml redis-tools python3-redis
@@ -56,7 +56,7 @@ elsewhere() {
     *" arch "*) echo "pacman -S --needed gcc meson pkgconf python zlib jansson libyaml libuv" \
         "llhttp gnutls systemd-libs libseccomp curl libnghttp2 protobuf-c hiredis" ;;
     *" alpine "*) echo "apk add gcc musl-dev binutils meson pkgconf python3"
-        echo "  for the library, meson setup build -Dprogram=false: there is no libsystemd" ;;
+        echo "  for the library, meson setup build -Dprogram=disabled: there is no libsystemd" ;;
     *) echo "the equivalents of:" $packages ;;
     esac
 }

@@ -331,7 +331,7 @@ static const char *const option_names[] = {
 static const struct option {
     int (*read)(struct reader *reader, struct span value);
     uint32_t algorithms; /* that have it */
-} options[N_OPTIONS] = {
+} spec_options[N_OPTIONS] = {
     {read_burst, IN(STINT_GCRA)},
     {read_resolution, IN(STINT_WINDOW)},
     {read_time_slack, IN(STINT_BUCKETS)},
@@ -353,7 +353,7 @@ static int read_option(struct reader *reader, struct span word)
     int index = index_of(name, option_names, N_OPTIONS);
     if (index < 0)
         return unknown(reader, name, "the name of an option", option_names, N_OPTIONS);
-    const struct option *option = &options[index];
+    const struct option *option = &spec_options[index];
     if ((option->algorithms & IN(reader->quota.algorithm)) == 0)
         return err_set(reader->error, STINT_E_MISMATCH,
                        "column %u: expected an option of %s, found \"%s\", which it does not have",

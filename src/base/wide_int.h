@@ -9,6 +9,11 @@
 
 #include <stdint.h>
 
+#ifdef __SIZEOF_INT128__
+/* Not in ISO C: the word before it keeps -Wpedantic silent. */
+__extension__ typedef unsigned __int128 uint128;
+#endif
+
 struct wide {
     uint64_t hi, lo;
 };
@@ -17,7 +22,7 @@ struct wide {
 
 static inline struct wide wide_mul(uint64_t a, uint64_t b)
 {
-    unsigned __int128 product = (unsigned __int128)a * b;
+    uint128 product = (uint128)a * b;
     return (struct wide){(uint64_t)(product >> 64), (uint64_t)product};
 }
 
@@ -26,7 +31,7 @@ static inline uint64_t wide_div(struct wide n, uint64_t d)
 {
     if (n.hi >= d)
         return UINT64_MAX;
-    return (uint64_t)((((unsigned __int128)n.hi << 64) | n.lo) / d);
+    return (uint64_t)((((uint128)n.hi << 64) | n.lo) / d);
 }
 
 #else

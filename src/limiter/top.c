@@ -343,9 +343,8 @@ static size_t merge(struct top_found *found, size_t n)
 
 static int by_score(double x, double y, const struct top_found *a, const struct top_found *b)
 {
-    if (x != y)
-        return x > y ? -1 : 1;
-    return by_id(a, b);
+    int order = (x < y) - (x > y);
+    return order != 0 ? order : by_id(a, b);
 }
 
 static int by_units(const void *a, const void *b)

@@ -69,7 +69,8 @@ def test_installed_files(stage):
     names = {path.name for path in root.rglob("*") if not path.is_dir()}
     version = pkg_config(stage, "--modversion")[0]
     expected = {"stint.h", "libstint.so", "libstint.so.0", f"libstint.so.{version}", "libstint.a",
-                "stint.pc", "stint", "rolling_window.lua"}
+                "stint.pc", "stintConfig.cmake", "stintConfigVersion.cmake", "stint",
+                "rolling_window.lua"}
     assert expected <= names
     pages = {path.with_suffix("").name for path in (SOURCE / "docs/man").glob("*.scd")}
     assert names - expected == pages

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""`stint top` over several servers, and the half-life of what it shows."""
+"""`stint top` over several servers, in terminals of any width, and the half-life of what it shows."""
 import contextlib
+import fcntl
 import json
 import os
+import pty
+import re
+import select
+import signal
 import socket
+import struct
 import subprocess
+import termios
 import time
 import urllib.request
+
+import pytest
 
 from program import STINT
 from redis_server import until
@@ -125,3 +134,133 @@ def test_the_half_life_is_a_setting():
         done = subprocess.run([STINT, "serve", "--popular-half-life", wrong], capture_output=True,
                               text=True, timeout=20, check=False)
         assert done.returncode != 0 and "popular-half-life" in done.stderr.replace("_", "-")
+
+
+# ---- In a terminal ------------------------------------------------------------------------------
+
+# Two names that differ at their ends only.
+LONG = "remote_address_of_a_client_of_the_login_page"
+LONG_RULES = f"""\
+domain: shop
+descriptors:
+  - key: {LONG}_each_minute
+    rate_limit: {{unit: minute, requests_per_unit: 5}}
+  - key: {LONG}_each_hour
+    rate_limit: {{unit: hour, requests_per_unit: 100}}
+"""
+
+
+class Terminal:
+    """`stint top` in a terminal of some size, and the screens that it drew there."""
+
+    def __init__(self, server, rows, columns, *words):
+        self.said = b""
+        begin, go = os.pipe()
+        self.child, self.fd = pty.fork()
+        if self.child == 0:
+            os.read(begin, 1)  # until the terminal has its size
+            os.execve(STINT, [STINT, "top", "--server", server.url(""), "--interval", "100ms",
+                              *words], {**os.environ, "TERM": "xterm"})
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        os.write(go, b"x")
+        os.close(begin)
+        os.close(go)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.child:
+            os.kill(self.child, signal.SIGKILL)
+            os.waitpid(self.child, 0)
+        os.close(self.fd)
+
+    def read(self, timeout_s):
+        assert select.select([self.fd], [], [], timeout_s)[0], f"silent after {self.said!r}"
+        try:
+            part = os.read(self.fd, 65536)
+        except OSError:  # the terminal is gone with its program
+            part = b""
+        self.said += part
+        return part
+
+    def screen(self, wanted):
+        """The lines of the next whole screen that has a text."""
+        begin, ends = len(self.said), time.monotonic() + 60
+        while time.monotonic() < ends:
+            self.read(60)
+            for drawn in self.said[begin:].decode(errors="ignore").split("\x1b[H")[1:]:
+                lines, end, _ = drawn.partition("\x1b[J")
+                if end and wanted in lines:
+                    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", lines).splitlines()
+        raise AssertionError(f"{wanted} is not in {self.said!r}")
+
+    def press(self, key):
+        os.write(self.fd, key.encode())
+
+    def end(self):
+        while self.read(60):
+            pass
+        code = os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
+        self.child = 0
+        return code
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_narrow_terminal_has_the_numbers_that_matter(columns):
+    with Server(rules=LONG_RULES) as server:
+        take(server, f"{LONG}_each_minute", "ann", 7)
+        take(server, f"{LONG}_each_hour", "an address that is longer than the terminal is wide", 3)
+        with Terminal(server, 24, columns, "--order", "asked") as terminal:
+            lines = terminal.screen("p50")
+            terminal.press("q")
+            assert terminal.end() == 0
+    assert max(map(len, lines)) <= columns and len(lines) <= 23
+    text = "\n".join(lines)
+    for shown in ("stint ", "2 rules", "allowed ", "denied ", "p99 ", "places", "open", "refused"):
+        assert shown in text, shown
+    headings = next(line for line in lines if line.endswith("  rule")).split()
+    assert headings == ["allowed/s", "denied/s", *["allowed", "denied"][:columns // 40 * 2 - 2],
+                        "rule"]
+    at = lines.index(next(line for line in lines if line.endswith("  rule")))
+    rows = {line.split("_")[-1]: line.split() for line in lines[at + 1:at + 3]}
+    assert set(rows) == {"minute", "hour"}, "the ends of names, which differ"
+    if columns == 80:
+        assert rows["minute"][2:4] == ["5", "2"] and rows["hour"][2:4] == ["3", "0"]
+    assert re.search(r"(?m)^ +[\d.]+ +[\d.]+  ann\b", text)
+    assert re.search(r"(?m)^ +[\d.]+ +[\d.]+  an.*…", text), "a long key has its row, cut"
+
+
+def test_counts_are_whole_and_durations_in_microseconds():
+    with Server(rules=RULES) as server:
+        take(server, "user", "ann", 300)  # one batch in 64 is timed
+        with Terminal(server, 24, 100) as terminal:
+            lines = terminal.screen("p50 ")
+            text = "\n".join(lines)
+            while "p50 -" in text:  # until the server has two samples of itself
+                text = "\n".join(terminal.screen("p50 "))
+            os.kill(terminal.child, signal.SIGINT)
+            assert terminal.end() == 0
+    assert re.search(r"(?m)^ +[\d.]+ +[\d.]+ +5 +295  shop: user$", text)
+    p50, p99 = map(float, re.search(r"p50 ([\d.]+) µs   p99 ([\d.]+) µs", text).groups())
+    assert 0.128 <= p50 <= p99
+
+
+def test_a_question_mark_shows_the_keys_and_what_is_measured():
+    with Server(rules=RULES) as server:
+        take(server, "user", "ann", 7)
+        with Terminal(server, 24, 40) as terminal:
+            assert not any("asked most" in line for line in terminal.screen("denied most"))
+            terminal.press("o")
+            terminal.screen("keys asked most")
+            terminal.press("?")
+            lines = terminal.screen("q  quit")
+            assert max(map(len, lines)) <= 40 and "timed" in "\n".join(lines)
+            assert not any("ann" in line for line in lines)
+            terminal.press("?")
+            terminal.screen("keys asked most")
+            assert not termios.tcgetattr(terminal.fd)[3] & termios.ECHO
+            terminal.press("q")
+            assert terminal.end() == 0
+    assert b"\x1b[?7l" in terminal.said, "no line takes the row of the next"
+    assert terminal.said.rstrip().endswith(b"\x1b[?1049l")

@@ -39,4 +39,17 @@ int top_group_look(struct top_group *group, const struct top_options *options,
 
 void top_forget(struct top_look *look);
 
+/* Where to draw. */
+struct top_screen {
+    FILE *out;
+    unsigned rows, columns; /* rows 0: no limit */
+    bool is_terminal;       /* colours are allowed */
+};
+
+/* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */
+void top_draw(const struct top_screen *screen, const struct top_options *options,
+              const struct top_look *before, const struct top_look *look);
+/* The keys of the keyboard, and what the numbers mean. */
+void top_draw_help(const struct top_screen *screen);
+
 #endif

@@ -15,6 +15,8 @@
 #ifndef STINT_TABLE_SLOT_CAS16_H
 #define STINT_TABLE_SLOT_CAS16_H
 
+#include "base/wide_int.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,12 +47,12 @@ struct pair {
 /* seq_cst: a publishing swap must come before the loads that look for other publishers. */
 CAS16_TARGET static inline bool cas16(struct pair *at, struct pair expected, struct pair desired)
 {
-    unsigned __int128 from = ((unsigned __int128)expected.second << 64) | expected.first;
-    unsigned __int128 to = ((unsigned __int128)desired.second << 64) | desired.first;
+    uint128 from = ((uint128)expected.second << 64) | expected.first;
+    uint128 to = ((uint128)desired.second << 64) | desired.first;
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #error "the two halves would be exchanged"
 #endif
-    return __sync_bool_compare_and_swap((unsigned __int128 *)(void *)at, from, to);
+    return __sync_bool_compare_and_swap((uint128 *)(void *)at, from, to);
 }
 
 /*

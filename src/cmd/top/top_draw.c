@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint top`: a sample as lines of a terminal, however narrow it is. */
+#define _GNU_SOURCE
+#include "base/buf.h"
+#include "base/ns.h"
+#include "cmd/lib/print.h"
+#include "cmd/top/top.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BOLD "\033[1m"
+#define PLAIN "\033[0m"
+#define RULES_SHOWN 12
+#define NAME_MIN 16 /* columns that a name has at least, or a number gives way to it */
+
+/* ---- Reading a sample ------------------------------------------------------------------------ */
+
+static json_t *at(json_t *object, const char *part, const char *name)
+{
+    return json_object_get(part != NULL ? json_object_get(object, part) : object, name);
+}
+
+static double number(json_t *object, const char *part, const char *name)
+{
+    return json_number_value(at(object, part, name));
+}
+
+static const char *text(json_t *object, const char *part, const char *name)
+{
+    const char *value = json_string_value(at(object, part, name));
+    return value != NULL ? value : "";
+}
+
+static double sum_of_frontends(json_t *stats, const char *name)
+{
+    const char *frontend_name;
+    json_t *frontend;
+    double sum = 0;
+    json_object_foreach(json_object_get(stats, "frontends"), frontend_name, frontend)
+    {
+        sum += number(frontend, NULL, name);
+    }
+    return sum;
+}
+
+static double allowed_of(json_t *rule)
+{
+    return number(rule, NULL, "allow") + number(rule, NULL, "shadow");
+}
+
+static double denied_of(json_t *rule)
+{
+    return number(rule, NULL, "deny") + number(rule, NULL, "never") + number(rule, NULL, "banned");
+}
+
+/* ---- Numbers --------------------------------------------------------------------------------- */
+
+struct figure {
+    char text[32];
+};
+
+static const char *duration_text(struct figure *figure, json_t *ns)
+{
+    double us = json_number_value(ns) / (double)NS_PER_US;
+    if (!json_is_number(ns))
+        return "-";
+    snprintf(figure->text, sizeof(figure->text), us < 1000 ? "%.3g µs" : "%.0f µs", us);
+    return figure->text;
+}
+
+/* In eight columns at most, whole from 100 on. */
+static const char *rate_text(struct figure *figure, double n)
+{
+    static const char units[] = "kMGTPE";
+    const char *unit = units;
+    if (n < 99999.5) {
+        snprintf(figure->text, sizeof(figure->text), n < 99.95 ? "%.1f" : "%.0f", n);
+        return figure->text;
+    }
+    for (n /= 1000; n >= 99999.5 && unit[1] != '\0'; n /= 1000)
+        unit++;
+    snprintf(figure->text, sizeof(figure->text), n < 99.95 ? "%.1f%c" : "%.0f%c", n, *unit);
+    return figure->text;
+}
+
+static const char *count_text(struct figure *figure, double n)
+{
+    snprintf(figure->text, sizeof(figure->text), "%.0f", n);
+    return figure->text;
+}
+
+/* ---- Lines ----------------------------------------------------------------------------------- */
+
+struct drawing {
+    const struct top_screen *screen;
+    unsigned rows; /* drawn so far */
+};
+
+static bool has_space(const struct drawing *drawing, unsigned rows)
+{
+    return drawing->screen->rows == 0 || drawing->rows + rows <= drawing->screen->rows;
+}
+
+static bool is_first_byte(char byte)
+{
+    return ((unsigned char)byte & 0xc0) != 0x80;
+}
+
+static unsigned columns_of(const char *text)
+{
+    unsigned columns = 0;
+    for (; *text != '\0'; text++)
+        columns += is_first_byte(*text);
+    return columns;
+}
+
+/* The length of the first characters, one a column. */
+static size_t bytes_of(const char *text, unsigned columns)
+{
+    size_t len = 0;
+    for (; text[len] != '\0'; len++) {
+        if (is_first_byte(text[len]) && columns-- == 0)
+            break;
+    }
+    return len;
+}
+
+/* One line, cut at the edge. Text of unauthenticated clients is shown without controls. */
+ERR_PRINTF(3, 4)
+static void put(struct drawing *drawing, bool is_bold, const char *format, ...)
+{
+    char text[1024], line[2 * sizeof(text)];
+    va_list args;
+    if (!has_space(drawing, 1))
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    format_text(line, sizeof(line), span_of_text(text));
+    size_t len = bytes_of(line, drawing->screen->columns);
+    bool bold = is_bold && drawing->screen->is_terminal;
+    fprintf(drawing->screen->out, "%s%.*s%s%s\n", bold ? BOLD : "", (int)len, line,
+            bold ? PLAIN : "", drawing->screen->is_terminal ? "\033[K" : "");
+    drawing->rows++;
+}
+
+/* Parts of a line; one that does not fit begins the next line. */
+struct flow {
+    struct drawing *drawing;
+    bool is_bold;
+    char line[512];
+};
+
+static void flow_end(struct flow *flow)
+{
+    if (flow->line[0] != '\0')
+        put(flow->drawing, flow->is_bold, "%s", flow->line);
+    flow->line[0] = '\0';
+}
+
+ERR_PRINTF(3, 4)
+static void flow_add(struct flow *flow, const char *separator, const char *format, ...)
+{
+    char part[256];
+    size_t len = strlen(flow->line);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(part, sizeof(part), format, args);
+    va_end(args);
+    if (len > 0 && columns_of(flow->line) + columns_of(separator) + columns_of(part) >
+                       flow->drawing->screen->columns) {
+        flow_end(flow);
+        len = 0;
+    }
+    snprintf(flow->line + len, sizeof(flow->line) - len, "%s%s", len > 0 ? separator : "", part);
+}
+
+/*
+ * A name in at most so many columns. Names of one kind begin alike and differ at their ends, so the
+ * middle is left out.
+ */
+static const char *name_text(char *to, size_t size, const char *name, unsigned columns)
+{
+    unsigned all = columns_of(name), tail = columns / 2;
+    if (all <= columns || columns == 0) {
+        snprintf(to, size, "%s", name);
+        return to;
+    }
+    snprintf(to, size, "%.*s…%s", (int)bytes_of(name, columns - 1 - tail), name,
+             name + bytes_of(name, all - tail));
+    return to;
+}
+
+/* ---- Columns of numbers ---------------------------------------------------------------------- */
+
+#define FIGURES_MAX 4
+
+struct figure_column {
+    const char *heading;
+    int width;
+};
+
+/* In pairs, the most important first: as many are shown as leave a name its space. */
+static const struct figure_column rule_columns[FIGURES_MAX] = {
+    {"allowed/s", 10}, {"denied/s", 10}, {"allowed", 12}, {"denied", 12}};
+static const struct figure_column key_columns[] = {{"asked/s", 10}, {"denied/s", 10}};
+
+static unsigned fit_columns(const struct drawing *drawing, const struct figure_column *columns,
+                            unsigned n, unsigned *name_columns)
+{
+    unsigned left = drawing->screen->columns, shown = 0;
+    assert(n % 2 == 0);
+    for (; shown < n; shown += 2) {
+        unsigned pair = (unsigned)(columns[shown].width + columns[shown + 1].width);
+        pair += shown == 0 ? 2 : 0; /* spaces before the name */
+        if (left < pair + NAME_MIN)
+            break;
+        left -= pair;
+    }
+    *name_columns = left;
+    return shown;
+}
+
+static void add_figures(struct buf *line, const struct figure_column *columns, unsigned n,
+                        const char *const texts[])
+{
+    for (unsigned i = 0; i < n; i++)
+        buf_add(line, "%*s", columns[i].width, texts[i] != NULL ? texts[i] : columns[i].heading);
+    buf_add(line, "%s", n > 0 ? "  " : "");
+}
+
+/* ---- Parts ----------------------------------------------------------------------------------- */
+
+/*
+ * Of a large table only a sample is read. If it contains none of the keys, the table has with 95 %
+ * probability fewer than three times as many as one stands for.
+ */
+static const char *keys_text(char *to, size_t size, json_t *stats)
+{
+    struct formatted formatted;
+    uint64_t keys = (uint64_t)number(stats, "table", "keys");
+    uint64_t step = (uint64_t)number(stats, "table", "keys_step");
+    struct buf buf = buf_of(to, size);
+    if (step > 1 && keys == 0)
+        buf_add(&buf, "fewer than %s", format_count(&formatted, 3 * step));
+    else
+        buf_add(&buf, "%s%s", step > 1 ? "about " : "", format_count(&formatted, keys));
+    return to;
+}
+
+static void draw_head(struct drawing *drawing, json_t *stats)
+{
+    char keys[48];
+    struct figure allowed, denied, p50, p99;
+    struct formatted up, places, bytes;
+    json_t *durations = json_object_get(stats, "durations");
+    struct flow head = {.drawing = drawing, .is_bold = true}, flow = {.drawing = drawing};
+    flow_add(&head, ", ", "stint %s", text(stats, NULL, "version"));
+    flow_add(&head, ", ", "up %s",
+             format_seconds_up(&up, (uint64_t)(number(stats, NULL, "up_s") * (double)NS_PER_S)));
+    flow_add(&head, ", ", "%.0f rules", number(stats, "reloads", "rules"));
+    flow_add(&head, ", ", "generation %.0f", number(stats, "reloads", "generation"));
+    flow_end(&head);
+    flow_add(&flow, "", "allowed %s/s", rate_text(&allowed, number(stats, "rates", "allowed")));
+    flow_add(&flow, "   ", "denied %s/s", rate_text(&denied, number(stats, "rates", "denied")));
+    flow_add(&flow, "   ", "p50 %s", duration_text(&p50, json_object_get(durations, "p50_ns")));
+    flow_add(&flow, "   ", "p99 %s", duration_text(&p99, json_object_get(durations, "p99_ns")));
+    flow_end(&flow);
+    flow_add(&flow, "", "table %s", keys_text(keys, sizeof(keys), stats));
+    flow_add(&flow, " ", "of %s places",
+             format_count(&places, (uint64_t)number(stats, "table", "places")));
+    flow_add(&flow, " ", "in %s", format_bytes(&bytes, (uint64_t)number(stats, "table", "bytes")));
+    flow_add(&flow, "   ", "connections %.0f open", sum_of_frontends(stats, "open"));
+    flow_add(&flow, ", ", "%.0f refused", sum_of_frontends(stats, "refused"));
+    flow_end(&flow);
+    if (text(stats, "reloads", "fault")[0] != '\0')
+        put(drawing, true, "the last reload failed: %s", text(stats, "reloads", "fault"));
+}
+
+/* The servers that did not answer, with the reason. */
+static void draw_servers(struct drawing *drawing, json_t *servers)
+{
+    size_t i, n_answered = 0;
+    json_t *server;
+    if (servers == NULL)
+        return;
+    json_array_foreach(servers, i, server) n_answered +=
+        json_is_null(json_object_get(server, "error"));
+    struct flow flow = {.drawing = drawing, .is_bold = true};
+    flow_add(&flow, "", "sums of %zu of %zu servers", n_answered, json_array_size(servers));
+    flow_add(&flow, "; ", "durations are those of the slowest");
+    flow_end(&flow);
+    json_array_foreach(servers, i, server)
+    {
+        if (!json_is_null(json_object_get(server, "error")))
+            put(drawing, false, "no answer of %s: %s", text(server, NULL, "url"),
+                text(server, NULL, "error"));
+    }
+}
+
+struct rule_row {
+    json_t *rule;
+    double allowed, denied; /* per second */
+};
+
+static json_t *find_rule(json_t *stats, json_t *rule)
+{
+    size_t i;
+    json_t *other;
+    json_array_foreach(json_object_get(stats, "rules"), i, other)
+    {
+        if (strcmp(text(other, NULL, "rule"), text(rule, NULL, "rule")) == 0 &&
+            strcmp(text(other, NULL, "domain"), text(rule, NULL, "domain")) == 0)
+            return other;
+    }
+    return NULL;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+    const struct rule_row *x = a, *y = b;
+    double x_rate = x->allowed + x->denied, y_rate = y->allowed + y->denied;
+    return x_rate != y_rate ? (x_rate > y_rate ? -1 : 1) : 0;
+}
+
+static double since(double now, double then, double seconds)
+{
+    return seconds > 0 && now > then ? (now - then) / seconds : 0;
+}
+
+/* The rates of all rules, the greatest first. NULL: there are none, or there is no memory. */
+static struct rule_row *rates_of(json_t *before, json_t *stats, size_t *n)
+{
+    json_t *rules = json_object_get(stats, "rules"), *rule;
+    double seconds =
+        before != NULL ? number(stats, NULL, "now_s") - number(before, NULL, "now_s") : 0;
+    *n = json_array_size(rules);
+    struct rule_row *rows = *n > 0 ? calloc(*n, sizeof(*rows)) : NULL;
+    if (rows == NULL) {
+        *n = 0;
+        return NULL;
+    }
+    size_t i;
+    json_array_foreach(rules, i, rule)
+    {
+        json_t *old = before != NULL ? find_rule(before, rule) : NULL;
+        rows[i] = (struct rule_row){
+            rule, since(allowed_of(rule), old != NULL ? allowed_of(old) : 0, seconds),
+            since(denied_of(rule), old != NULL ? denied_of(old) : 0, seconds)};
+    }
+    qsort(rows, *n, sizeof(*rows), by_rate);
+    return rows;
+}
+
+/* The headings, after an empty line. False if there is no space for them and a row. */
+static bool draw_headings(struct drawing *drawing, const struct figure_column *columns, unsigned n,
+                          const char *name)
+{
+    static const char *const none[FIGURES_MAX];
+    char line[128];
+    struct buf buf = buf_of(line, sizeof(line));
+    if (!has_space(drawing, 3))
+        return false;
+    add_figures(&buf, columns, n, none);
+    put(drawing, false, "%s", "");
+    put(drawing, true, "%s%s", line, name);
+    return true;
+}
+
+static void draw_rule(struct drawing *drawing, const struct rule_row *row, unsigned shown,
+                      unsigned name_columns)
+{
+    struct figure rates[2], sums[2];
+    const char *const texts[FIGURES_MAX] = {
+        rate_text(&rates[0], row->allowed), rate_text(&rates[1], row->denied),
+        count_text(&sums[0], allowed_of(row->rule)), count_text(&sums[1], denied_of(row->rule))};
+    char line[128], plain[512], whole[1024], name[1032];
+    struct buf buf = buf_of(line, sizeof(line));
+    const char *rule = text(row->rule, NULL, "rule");
+    snprintf(plain, sizeof(plain), "%s%s%s", text(row->rule, NULL, "domain"),
+             rule[0] != '\0' ? ": " : "", rule[0] != '\0' ? rule : "(quotas of callers)");
+    format_text(whole, sizeof(whole), span_of_text(plain));
+    add_figures(&buf, rule_columns, shown, texts);
+    put(drawing, false, "%s%s", line, name_text(name, sizeof(name), whole, name_columns));
+}
+
+static void draw_rules(struct drawing *drawing, json_t *before, json_t *stats)
+{
+    size_t n;
+    unsigned name_columns;
+    unsigned shown = fit_columns(drawing, rule_columns, FIGURES_MAX, &name_columns);
+    struct rule_row *rows = rates_of(before, stats, &n);
+    if (n > 0 && draw_headings(drawing, rule_columns, shown, "rule")) {
+        for (size_t i = 0; i < n && i < RULES_SHOWN; i++)
+            draw_rule(drawing, &rows[i], shown, name_columns);
+    }
+    free(rows);
+}
+
+static void draw_key(struct drawing *drawing, json_t *key, unsigned shown, unsigned name_columns)
+{
+    struct figure asked, denied;
+    const char *const texts[] = {rate_text(&asked, number(key, NULL, "asked_per_s")),
+                                 rate_text(&denied, number(key, NULL, "denied_per_s"))};
+    char line[128], whole[512], cut[520], name[520], rule[512];
+    struct buf buf = buf_of(line, sizeof(line));
+    json_t *bytes = json_object_get(key, "key"); /* of any bytes, zero bytes as well */
+    format_text(whole, sizeof(whole), span_of(json_string_value(bytes), json_string_length(bytes)));
+    snprintf(cut, sizeof(cut), "%s%s", whole,
+             json_is_true(json_object_get(key, "is_cut")) ? "..." : "");
+    name_text(name, sizeof(name), cut, name_columns);
+    unsigned used = columns_of(name) + 3; /* spaces before the rule */
+    add_figures(&buf, key_columns, shown, texts);
+    if (used + NAME_MIN / 2 > name_columns)
+        put(drawing, false, "%s%s", line, name);
+    else
+        put(drawing, false, "%s%s   %s", line, name,
+            name_text(rule, sizeof(rule), text(key, NULL, "rule"), name_columns - used));
+}
+
+static void draw_keys(struct drawing *drawing, const struct top_options *options, json_t *keys)
+{
+    size_t i;
+    json_t *key;
+    unsigned name_columns, shown = fit_columns(drawing, key_columns, 2, &name_columns);
+    if (json_array_size(keys) == 0 ||
+        !draw_headings(drawing, key_columns, shown,
+                       options->order == TOP_ASKED ? "keys asked most" : "keys denied most"))
+        return;
+    json_array_foreach(keys, i, key) draw_key(drawing, key, shown, name_columns);
+}
+
+/* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */
+void top_draw(const struct top_screen *screen, const struct top_options *options,
+              const struct top_look *before, const struct top_look *look)
+{
+    struct drawing drawing = {.screen = screen};
+    draw_servers(&drawing, look->servers);
+    draw_head(&drawing, look->stats);
+    draw_rules(&drawing, before->stats, look->stats);
+    draw_keys(&drawing, options, json_object_get(look->keys, "keys"));
+    fflush(screen->out);
+}
+
+void top_draw_help(const struct top_screen *screen)
+{
+    static const char *const lines[] = {
+        "?  this help; any key: back",
+        "o  keys denied most, or asked most",
+        "q  quit",
+        "",
+        "allowed/s, denied/s: decisions each",
+        "  second, since the last sample",
+        "allowed, denied: decisions since the",
+        "  server started",
+        "p50, p99: half, and 99 %, of the",
+        "  decisions of the last ten seconds",
+        "  took at most so long, from the read",
+        "  of a request to its reply, without",
+        "  the network. One batch of requests",
+        "  in 64 is timed, and divided by its",
+        "  decisions; the times are rounded up",
+        "  to 0.128, 0.256, 0.512 µs and so on",
+        "table: keys with a live state",
+    };
+    struct drawing drawing = {.screen = screen};
+    put(&drawing, true, "stint top");
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        put(&drawing, false, "%s", lines[i]);
+    fflush(screen->out);
+}
