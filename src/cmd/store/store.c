@@ -30,25 +30,15 @@ static void set_name(struct argp_state *state, void *input, char *word)
     *name = word;
 }
 
-static const struct lua_script *find_script(const char *name)
-{
-    const struct lua_script *const *script = lua_scripts;
-    while (*script != NULL && strcmp((*script)->name, name) != 0)
-        script++;
-    return *script;
-}
-
-static void list_scripts(FILE *out)
-{
-    for (const struct lua_script *const *script = lua_scripts; *script != NULL; script++)
-        fprintf(out, "%s\n", (*script)->name);
-}
+#define SCRIPTS_MAX 64
 
 static int store_script_main(int argc, char **argv)
 {
+    static const char *names[SCRIPTS_MAX + 1];
     static const struct args_command command = {
         .set = {.word = set_name},
         .arguments = "[NAME]",
+        .words = names,
         .doc =
             "Prints the Lua script NAME as servers load it, such as rolling_window for "
             "redis-cli; without NAME, the names of all scripts.\vstint store script "
@@ -56,19 +46,24 @@ static int store_script_main(int argc, char **argv)
             "redis-cli --eval rolling_window.lua mail:alice , 100 10 60000000 5000000 0\n\n"
             "Exit codes: 0 done, 1 the output cannot be written, 2 bad usage. See stint-store(1)."};
     const char *name = NULL;
+    struct args_hint hint;
+    for (size_t i = 0; lua_scripts[i] != NULL; i++) {
+        assert(i < SCRIPTS_MAX);
+        names[i] = lua_scripts[i]->name;
+    }
     args_parse(&command, argc, argv, &name);
-    if (name == NULL) {
-        list_scripts(stdout);
+    for (size_t i = 0; name == NULL && names[i] != NULL; i++)
+        puts(names[i]);
+    if (name == NULL)
         return CMD_DONE;
-    }
-    const struct lua_script *script = find_script(name);
-    if (script == NULL) {
-        print_message("there is no script '%s'; expected one of:", name);
-        list_scripts(stderr);
-        return CMD_BAD_USAGE;
-    }
-    fwrite(script->text.ptr, 1, script->text.len, stdout);
-    return CMD_DONE;
+    for (size_t i = 0; names[i] != NULL; i++)
+        if (strcmp(names[i], name) == 0) {
+            fwrite(lua_scripts[i]->text.ptr, 1, lua_scripts[i]->text.len, stdout);
+            return CMD_DONE;
+        }
+    print_message("there is no script '%s'; %s%s `stint store script` lists all", name,
+                  args_hint(&hint, "", name, names), hint.end);
+    return CMD_BAD_USAGE;
 }
 
 /* ---- The results for Redis and Valkey -------------------------------------------------------- */
@@ -731,20 +726,9 @@ static int store_check_main(int argc, char **argv)
 
 /* ---- stint store ----------------------------------------------------------------------------- */
 
-static const struct cmd commands[] = {
+const struct cmd store_commands[] = {
     {"check", "check whether a Redis, Valkey or memcached can be the store of several servers",
-     store_check_main},
-    {"script", "print the Lua scripts of stores, for redis-cli", store_script_main},
-    {NULL, NULL, NULL},
+     .run = store_check_main},
+    {"script", "print the Lua scripts of stores, for redis-cli", .run = store_script_main},
+    {.name = NULL},
 };
-
-int store_main(int argc, char **argv)
-{
-    static const struct cmd_group group = {
-        .name = "store",
-        .summary = "Redis, Valkey and memcached, as stores that servers share",
-        .bad_input = "the store did not answer",
-        .commands = commands,
-    };
-    return cmd_group_run(&group, argc, argv);
-}
