@@ -10,7 +10,7 @@ DEMO ?=
 PREFIX ?= /usr/local
 
 .PHONY: help release run replay demo-cluster test bench bench-server bench-store soak fuzz \
-    fuzz-afl check install clean
+    fuzz-afl check install uninstall clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
+	@echo 'make uninstall remove what make install installed'
 	@echo 'make clean    remove what was built'
 
 # Optimised and without assertions: for use and for measuring.
@@ -98,6 +99,10 @@ check:
 install: release
 	meson configure build-release --prefix='$(PREFIX)'
 	meson install -C build-release
+
+# Removes the files that the log of `make install` lists.
+uninstall:
+	ninja -C build-release uninstall
 
 clean:
 	rm -rf build build-release build-bench build-test build-asan build-tsan build-afl build-tidy

@@ -125,12 +125,17 @@ static int help_main(int argc, char **argv)
 
 /* ---- stint version --------------------------------------------------------------------------- */
 
+const char *cmd_commit = "";
+
 static int version_main(int argc, char **argv)
 {
     static const struct args_command command = {
-        .doc = "Prints the version of the program and of its library.",
+        .doc = "Prints the version of the program and of its library; if it was built in a clone, "
+               "with the commit.",
     };
     args_parse(&command, argc, argv, NULL);
-    printf("stint %s\n", stint_version());
+    bool has_commit = cmd_commit[0] != '\0';
+    printf("stint %s%s%s%s\n", stint_version(), has_commit ? " (" : "", cmd_commit,
+           has_commit ? ")" : "");
     return CMD_DONE;
 }

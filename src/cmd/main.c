@@ -47,6 +47,7 @@ int main(int argc, char **argv)
     if (!fill_closed_streams() || atexit(check_output) != 0)
         return CMD_BAD_INPUT;
     bus_error_install();
+    cmd_commit = cmd_commit_built;
     if (argc == 1 && is_called_ratelimit(argv[0])) {
         char *as_theirs[] = {argv[0], "--compat", "envoyproxy", NULL};
         return cmd_run(cmd_find(cmd_all, "serve"), 3, as_theirs);

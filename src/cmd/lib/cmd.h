@@ -45,6 +45,10 @@ extern const struct cmd store_commands[];
 /* The table of all commands; ends with a name of NULL. */
 extern const struct cmd cmd_all[];
 
+/* For `stint version`: main() sets it, so that a commit changes one object. May be empty. */
+extern const char *cmd_commit;
+extern const char cmd_commit_built[]; /* of the program alone */
+
 /* NULL if there is no command of that name. */
 const struct cmd *cmd_find(const struct cmd *commands, const char *name);
 /*

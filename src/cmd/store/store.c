@@ -61,8 +61,9 @@ static int store_script_main(int argc, char **argv)
             fwrite(lua_scripts[i]->text.ptr, 1, lua_scripts[i]->text.len, stdout);
             return CMD_DONE;
         }
-    print_message("there is no script '%s'; %s%s `stint store script` lists all", name,
-                  args_hint(&hint, "", name, names), hint.end);
+    args_hint(&hint, "", name, names);
+    print_message("there is no script '%s'; %s%s `stint store script` lists all", name, hint.text,
+                  hint.end);
     return CMD_BAD_USAGE;
 }
 
