@@ -127,6 +127,7 @@ static void check_together(struct argp_state *state, void *input)
         argp_error(state, "certificates are of TLS; expected --tls too");
     if (options->server == NULL)
         options->server = SERVER_DEFAULT;
+    options->client.server_choice = "SERVER";
     set_url(state, options);
 }
 

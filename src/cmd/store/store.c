@@ -554,7 +554,7 @@ struct check {
     struct upstream_tls *tls;
     unsigned samples;
     uint64_t timeout_ns;
-    bool is_json;
+    bool is_json, is_inherited; /* its URL is that of the environment */
 };
 
 static const struct args_option options_known[] = {
@@ -584,10 +584,13 @@ static void check_usage(struct argp_state *state, void *input)
 {
     struct check *check = input;
     struct stint_error error;
-    if (check->text == NULL)
+    check->is_inherited = check->text == NULL;
+    if (check->is_inherited)
         check->text = getenv("STINT_STORE");
     if (check->text == NULL)
-        argp_error(state, "expected the URL of a store, such as redis://127.0.0.1:6379");
+        argp_error(state,
+                   "expected the URL of a store, such as redis://127.0.0.1:6379, as an argument or "
+                   "in STINT_STORE");
     if (store_word_url(&check->url, check->text, &error) != 0)
         argp_error(state, "%s", error.message);
     const struct upstream_tls_paths *paths = &check->paths;
@@ -666,16 +669,27 @@ static int exit_of(int code, bool is_fit)
     return code != 0 ? CMD_BAD_INPUT : is_fit ? CMD_DONE : CMD_DENIED;
 }
 
+static int not_checked(const struct check *check, const struct stint_error *error)
+{
+    print_message("%s%s%s%s", error->message,
+                  error->code == STINT_E_GONE ? "; the address is that of " : "",
+                  error->code != STINT_E_GONE ? ""
+                  : check->is_inherited       ? "STINT_STORE"
+                                              : "URL",
+                  error->code != STINT_E_GONE || check->url.kind == STORE_MEMCACHED
+                      ? ""
+                      : ", and `redis-cli -u URL ping` tests it");
+    return CMD_BAD_INPUT;
+}
+
 static int check_redis(const struct check *check, struct stint_error *error)
 {
     static struct store_findings findings;
     struct store_session *session = NULL;
     int code = look(check, &session, &findings, error);
     store_session_close(session);
-    if (code != 0) {
-        print_message("%s", error->message);
-        return CMD_BAD_INPUT;
-    }
+    if (code != 0)
+        return not_checked(check, error);
     return exit_of(report(&check->url, &findings, check->is_json), store_is_fit(&findings));
 }
 
@@ -688,10 +702,8 @@ static int check_memcached(const struct check *check, struct stint_error *error)
         .timeout_ns = check->timeout_ns,
         .samples = check->samples,
     };
-    if (memcached_look(&asked, findings, error) != 0) {
-        print_message("%s", error->message);
-        return CMD_BAD_INPUT;
-    }
+    if (memcached_look(&asked, findings, error) != 0)
+        return not_checked(check, error);
     return exit_of(memcached_report(&check->url, findings, check->is_json),
                    memcached_is_fit(findings, check->url.n_hosts));
 }
