@@ -10,7 +10,7 @@ DEMO ?=
 PREFIX ?= /usr/local
 
 .PHONY: help release run replay demo-cluster test bench bench-server bench-store soak fuzz \
-    fuzz-afl check coverage hooks install clean
+    fuzz-afl check coverage hooks install uninstall clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo 'make coverage which lines the tests run, into docs/coverage.md'
 	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
+	@echo 'make uninstall remove what make install installed'
 	@echo 'make clean    remove what was built'
 
 # Optimised and without assertions: for use and for measuring.
@@ -108,6 +109,10 @@ hooks:
 install: release
 	meson configure build-release --prefix='$(PREFIX)'
 	meson install -C build-release
+
+# Removes the files that the log of `make install` lists.
+uninstall:
+	ninja -C build-release uninstall
 
 clean:
 	rm -rf build build-release build-bench build-test build-asan build-tsan build-afl build-tidy \

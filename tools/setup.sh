@@ -15,6 +15,8 @@ test="$run g++ cmake clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     fonts-dejavu-core curl jq wrk nghttp2-client nginx haproxy apache2-bin
     lua-socket caddy python3-jsonschema python3-grpcio python3-yaml redis-tools python3-redis
     redis-server redis-sentinel memcached iproute2 libmicrohttpd-dev"
+# Completion is tried in each shell, in tests/interop/test_completion.py.
+test="$test bash-completion zsh fish"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.
 command -v npm >/dev/null || test="$test nodejs npm"
 command -v go >/dev/null || test="$test golang-go"

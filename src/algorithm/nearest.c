@@ -6,6 +6,7 @@
 
 #include <assert.h>
 
+#define NEAREST_MAX 8
 #define WORD_MAX 32 /* longer words are not compared: every known name is shorter */
 
 static size_t least(size_t a, size_t b)
@@ -52,4 +53,28 @@ int nearest_name(struct span word, const char *const *names, size_t n_names)
         }
     }
     return best;
+}
+
+size_t nearest_names(struct span word, const char *const *names, size_t n_names,
+                     const char **nearest, size_t max)
+{
+    size_t edits[NEAREST_MAX], n_nearest = 0;
+    assert(max <= NEAREST_MAX);
+    if (word.len > WORD_MAX)
+        word.len = WORD_MAX;
+    for (size_t i = 0; i < n_names; i++) {
+        size_t name_len = least(text_span(names[i]).len, WORD_MAX);
+        size_t own = edits_between(word, names[i], name_len), at = n_nearest;
+        for (; at > 0 && edits[at - 1] > own; at--)
+            if (at < max) {
+                edits[at] = edits[at - 1];
+                nearest[at] = nearest[at - 1];
+            }
+        if (at == max)
+            continue;
+        edits[at] = own;
+        nearest[at] = names[i];
+        n_nearest += n_nearest < max;
+    }
+    return n_nearest;
 }

@@ -2,6 +2,7 @@
 /* Codes and their names; the message is written where the error is found. */
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -15,6 +16,29 @@ int err_set(struct stint_error *error, int code, const char *format, ...)
     vsnprintf(error->message, sizeof(error->message), format, args);
     va_end(args);
     return code;
+}
+
+const char *err_advice(int reason)
+{
+    switch (reason) {
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+        return "; check the path and its folder";
+    case EACCES:
+    case EPERM:
+        return "; give this user permission with chmod or chown";
+    case EISDIR:
+        return "; give the path of a file";
+    case EROFS:
+    case ENOSPC:
+    case EDQUOT:
+        return "; choose a folder with space that can be written";
+    case EMFILE:
+        return "; raise the limit of open files, ulimit -n";
+    default:
+        return "";
+    }
 }
 
 const char *stint_code_name(int code)

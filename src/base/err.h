@@ -34,4 +34,10 @@
 /* Fills *error (which may be NULL) and returns code. A message too long is cut, never overrun. */
 int err_set(struct stint_error *error, int code, const char *format, ...) ERR_PRINTF(3, 4);
 
+/*
+ * What to do about an errno of a file or folder, to follow its strerror(): "; check the path and
+ * its folder", a static text. "" if nothing is known.
+ */
+const char *err_advice(int reason);
+
 #endif

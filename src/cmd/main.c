@@ -47,9 +47,10 @@ int main(int argc, char **argv)
     if (!fill_closed_streams() || atexit(check_output) != 0)
         return CMD_BAD_INPUT;
     bus_error_install();
+    cmd_commit = cmd_commit_built;
     if (argc == 1 && is_called_ratelimit(argv[0])) {
         char *as_theirs[] = {argv[0], "--compat", "envoyproxy", NULL};
-        return cmd_run(cmd_find("serve"), 3, as_theirs);
+        return cmd_run(cmd_find(cmd_all, "serve"), 3, as_theirs);
     }
     if (argc < 2) {
         print_message("expected a command; `stint help` lists them all");
@@ -60,6 +61,6 @@ int main(int argc, char **argv)
         name = "help";
     else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
         name = "version";
-    const struct cmd *cmd = cmd_find(name);
-    return cmd != NULL ? cmd_run(cmd, argc - 1, argv + 1) : cmd_unknown(name);
+    const struct cmd *cmd = cmd_find(cmd_all, name);
+    return cmd != NULL ? cmd_run(cmd, argc - 1, argv + 1) : cmd_unknown(cmd_all, NULL, name);
 }

@@ -225,7 +225,7 @@ static void save_rest(struct pace *pace)
     if (pace->rest != NULL)
         fd = open(pace->rest, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0) {
-        print_message("cannot open %s: %s", pace->rest, strerror(errno));
+        print_message("cannot open %s: %s%s", pace->rest, strerror(errno), err_advice(errno));
         fd = STDERR_FILENO;
     }
     print_message("%zu line%s read and not released%s", held->n_lines,

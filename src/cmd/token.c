@@ -121,6 +121,7 @@ int token_main(int argc, char **argv)
 {
     static const struct args_command command = {
         .set = {options_known, .word = take_word, .end = check},
+        .words = actions,
         .arguments = "new NAME\nhash [NAME]",
         .doc = "Creates a token for a client of a server. `new` prints the line for the server's "
                "tokens file on standard output, and the secret, once, on standard error. `hash` "

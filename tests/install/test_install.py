@@ -72,8 +72,13 @@ def test_installed_files(stage):
                 "stint.pc", "stintConfig.cmake", "stintConfigVersion.cmake", "stint",
                 "rolling_window.lua"}
     assert expected <= names
-    pages = {path.with_suffix("").name for path in (SOURCE / "docs/man").glob("*.scd")}
-    assert names - expected == pages
+    pages = {path.name for path in (root / "usr/local/share/man").rglob("stint*")}
+    assert {"stint.1", "stint-spec.7", "stint-pool-next.1"} <= pages  # tests/interop/test_man.py
+    assert names - expected - pages == {"_stint", "stint.fish"}
+    share = root / "usr/local/share"
+    for place in ("bash-completion/completions/stint", "zsh/site-functions/_stint",
+                  "fish/vendor_completions.d/stint.fish"):
+        assert "help --complete" in (share / place).read_text()
     assert len(list(root.rglob("*.h"))) == 1
 
 
@@ -129,3 +134,11 @@ def test_the_program_runs_from_where_it_was_installed(stage):
     (program,) = (path for path in root.rglob("bin/stint"))
     version = pkg_config(stage, "--modversion")[0]
     assert version in output(str(program), "version")
+
+
+def test_uninstall_leaves_no_file(tmp_path):
+    """As `make uninstall` does it: by the log of the last installation."""
+    output("meson", "install", "-C", str(BUILD), "--no-rebuild", "--destdir", str(tmp_path))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()]
+    output("meson", "--internal", "uninstall", cwd=BUILD)
+    assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]

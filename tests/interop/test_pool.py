@@ -306,8 +306,8 @@ POOL = ["--state", "S", "--keys", "abc,b", "--quota", "5/1s"]
 
 
 @pytest.mark.parametrize("words,sentence", [
-    ([], "expects a verb; expected next, report, give-back, status, add or remove"),
-    (["nxt"], "has no verb 'nxt'; did you mean 'next'?"),
+    ([], "expected a subcommand; `stint help pool` lists them all"),
+    (["nxt"], "there is no command 'pool nxt'; did you mean 'next'?"),
     (["next"], "expected --state"),
     (["next", "--state", "S"], "expected --keys"),
     (["next", "--state", "S", "--keys", "@", "--quota", "1/1s"], "name of the FILE is empty"),
@@ -371,8 +371,8 @@ def test_wrong_input_is_told(tmp_path, monkeypatch, words, sentence):
 
 def test_help():
     out = stint("help", "pool")[0]
-    assert out == stint("pool", "--help")[0] and "--granted-at" in out
+    assert out == stint("pool", "--help")[0]
     for verb in ("next", "report", "give-back", "status", "add", "remove"):
         told = stint("pool", verb, "--help")[0]
         assert told == stint("help", "pool", verb)[0]
-        assert told.startswith(f"Usage: stint pool {verb} [OPTION...]") and f"pool {verb}" in out
+        assert told.startswith(f"Usage: stint pool {verb} [OPTION...]") and f"\n  {verb}" in out

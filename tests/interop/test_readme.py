@@ -266,24 +266,6 @@ def test_names_of_code_and_files_exist(path):
 # ---- Man pages ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_a_man_page_names_every_option(path):
-    name, section = path.stem.split(".")
-    text = path.read_text()
-    assert text.startswith(f"{name}({section})\n")
-    if "-" not in name or section != "1":
-        return
-    words = name.split("-")[1:]
-    texts = [stint("help", *words)[0]]
-    if texts[0].startswith(f"stint {words[0]}: "):  # a group; those of it that have no page
-        texts += [stint("help", *words, each)[0]
-                  for each in re.findall(r"(?m)^  (\w+) ", texts[0])
-                  if not path.with_name(f"{name}-{each}.1.scd").exists()]
-    helped = set(re.findall(r"(?m)^ +(?:-\w, )?--([\w-]+)", "".join(texts)))
-    described = set(re.findall(r"\*--([\w-]+)\*", text[text.index("# OPTIONS"):]))
-    assert described == helped - {"help", "usage"}
-
-
 def test_every_spec_in_the_man_page_is_one():
     (page,) = [path for path in PAGES if path.stem == "stint-spec.7"]
     examples = re.search(r"# EXAMPLES\n\n```\n(.*?)```", page.read_text(), re.S).group(1)

@@ -121,7 +121,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     missing = tmp_path / "missing.yaml"
     for command in ("check", "show"):
         out, err = stint("rules", command, missing, code=1)
-        assert out == "" and err == f"stint: cannot read {missing}: No such file or directory\n"
+        assert out == "" and err == (
+            f"stint: cannot read {missing}: No such file or directory; check the path and its "
+            "folder\n")
     (tmp_path / "dangling.yaml").symlink_to("nowhere")
     assert "dangling.yaml" in stint("rules", "check", tmp_path, code=1)[1]
 

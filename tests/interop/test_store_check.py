@@ -161,7 +161,8 @@ def test_a_certificate_must_bear_the_name(authority):
 def test_nobody_is_there():
     port = free_port()
     assert check(f"redis://127.0.0.1:{port}", code=1)[1] == \
-        f"stint: 127.0.0.1:{port}: Connection refused\n"
+        (f"stint: 127.0.0.1:{port}: Connection refused; the address is that of URL, and "
+         "`redis-cli -u URL ping` tests it\n")
     assert "nowhere.invalid" in check("redis://nowhere.invalid", code=1)[1]
 
 

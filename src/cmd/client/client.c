@@ -118,6 +118,7 @@ struct client {
     char url[2 * URL_MAX];
     char why[CURL_ERROR_SIZE];
     char type[TYPE_MAX];
+    const char *server_choice;
     const char *unix_server; /* as it was given. NULL: a URL was */
     bool (*on_field)(void *arg, struct span name, struct span value);
     void *on_field_arg;
@@ -316,6 +317,15 @@ static const char *shown(const struct client *client)
     return client->unix_server != NULL ? client->unix_server : client->url;
 }
 
+/* A long address leaves no space: then the advice is cut, not the reason. */
+static int add_how_to_connect(const struct client *client, struct stint_error *error)
+{
+    size_t len = strlen(error->message);
+    snprintf(error->message + len, sizeof(error->message) - len,
+             "; start a server with `stint serve`, or name one with %s", client->server_choice);
+    return STINT_E_SYSTEM;
+}
+
 static int explain(const struct client *client, CURLcode why, struct stint_error *error)
 {
     if (client->left_loopback)
@@ -333,8 +343,11 @@ static int explain(const struct client *client, CURLcode why, struct stint_error
     long os_error = 0;
     if (why == CURLE_COULDNT_CONNECT)
         client->curl->easy_getinfo(client->handle, CURLINFO_OS_ERRNO, &os_error);
-    return err_set(error, STINT_E_SYSTEM, "%s: %s%s%s", server, text, os_error != 0 ? ": " : "",
-                   os_error != 0 ? strerror((int)os_error) : "");
+    err_set(error, STINT_E_SYSTEM, "%s: %s", server,
+            os_error != 0 ? strerror((int)os_error) : text);
+    return why == CURLE_COULDNT_CONNECT || why == CURLE_COULDNT_RESOLVE_HOST
+               ? add_how_to_connect(client, error)
+               : STINT_E_SYSTEM;
 }
 
 /* ---- Questions ---- */
@@ -454,6 +467,8 @@ static int prepare(struct client *client, const struct client_options *options,
     client->on_field = options->on_field;
     client->on_field_arg = options->on_field_arg;
     client->is_http2 = options->is_http2;
+    client->server_choice =
+        options->server_choice != NULL ? options->server_choice : "--server or STINT_URL";
     client->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : CLIENT_TIMEOUT_NS_DEFAULT;
     client->loopback_only =
         options->token_file != NULL && !options->insecure && !is_encrypted(client);

@@ -28,6 +28,7 @@ struct client_options {
     /* For protocols over HTTP/2; these are no options of a command line. */
     bool is_http2;             /* HTTP/2 alone: by ALPN in TLS, else with prior knowledge */
     bool is_tls;               /* of a Unix socket; a URL says it itself */
+    const char *server_choice; /* where the server is named. NULL: --server, STINT_URL */
     const char *const *fields; /* sent with a body, up to a NULL. NULL: those of JSON */
     /*
      * Called with every field of an answer and of its trailers, and with an empty name at the end

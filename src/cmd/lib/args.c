@@ -17,22 +17,35 @@
 
 #define OPTIONS_MAX 132
 #define OPTION_NAME_SIZE 48
+#define HINT_NAMES_MAX 12 /* more names are not listed */
+#define HINT_NAMES_NEAREST 3
 
 const char *args_hint(struct args_hint *hint, const char *prefix, const char *word,
                       const char *const *names)
 {
     struct buf buf = buf_of(hint->text, sizeof(hint->text));
     size_t n_names = 0;
+    hint->end = ";";
     while (names[n_names] != NULL)
         n_names++;
     int nearest = nearest_name(span_of_text(word), names, n_names);
     if (nearest >= 0) {
         buf_add(&buf, "did you mean '%s%s'?", prefix, names[nearest]);
+        hint->end = "";
         return hint->text;
     }
-    buf_add(&buf, "expected");
+    const char *few[HINT_NAMES_MAX];
+    bool is_many = n_names > HINT_NAMES_MAX;
+    if (is_many)
+        n_names = nearest_names(span_of_text(word), names, n_names, few, HINT_NAMES_NEAREST);
+    buf_add(&buf, is_many ? "the nearest are" : "expected");
     for (size_t i = 0; i < n_names; i++)
-        buf_add(&buf, "%s %s%s", i == 0 ? "" : i + 1 < n_names ? "," : " or", prefix, names[i]);
+        buf_add(&buf, "%s %s%s",
+                i == 0            ? ""
+                : i + 1 < n_names ? ","
+                : is_many         ? " and"
+                                  : " or",
+                prefix, is_many ? few[i] : names[i]);
     return hint->text;
 }
 
@@ -58,8 +71,9 @@ static void unknown_option(const struct argp_option *options, const char *comman
     names[n_names] = "help";
     /* There are no one-letter options: the letter is taken as the first of a name. */
     const struct argp_option *begun = strlen(name) == 1 ? find_option(options, name, 1) : NULL;
-    print_message("%s has no option '%s'; %s", command, arg,
-                  args_hint(&hint, "--", begun != NULL ? begun->name : name, names));
+    args_hint(&hint, "--", begun != NULL ? begun->name : name, names);
+    print_message("%s has no option '%s'; %s%s `%s --help` lists all", command, arg, hint.text,
+                  hint.end, command);
     exit(CMD_BAD_USAGE);
 }
 
@@ -224,8 +238,7 @@ static void begin_command(struct command_reader *reader, const struct args_comma
                                  .children = reader->argp_children};
     for (size_t i = 0; i < ARGS_CHILDREN_MAX && command->children[i].set != NULL; i++) {
         const struct args_child *child = &command->children[i];
-        void *part = input != NULL ? (char *)input + child->offset : NULL; /* NULL: only printed */
-        begin_set(&reader->children[i], child->set, part, 0);
+        begin_set(&reader->children[i], child->set, (char *)input + child->offset, 0);
         reader->child_argps[i] =
             (struct argp){.options = reader->children[i].options, .parser = parse};
         reader->argp_children[i] =
@@ -248,25 +261,67 @@ static void collect_options(const struct command_reader *reader, struct argp_opt
     all[n_all] = (struct argp_option){0};
 }
 
+/* ---- Descriptions ---- */
+
+static args_inspector *inspector; /* NULL: command lines are read */
+
+void args_inspect(args_inspector *inspect)
+{
+    inspector = inspect;
+}
+
+static void visit_set(const struct args_set *set, unsigned verb,
+                      void (*visit)(const struct args_option *option, void *arg), void *arg)
+{
+    for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++)
+        if (row->verbs == 0 || (row->verbs & verb) != 0)
+            visit(row, arg);
+}
+
+void args_each_option(const struct args_command *command,
+                      void (*visit)(const struct args_option *option, void *arg), void *arg)
+{
+    visit_set(&command->set, command->verb, visit, arg);
+    for (size_t i = 0; i < ARGS_CHILDREN_MAX && command->children[i].set != NULL; i++)
+        visit_set(command->children[i].set, 0, visit, arg);
+}
+
+struct wanted {
+    const char *name;
+    size_t len;
+    const struct args_option *found;
+};
+
+static void compare_name(const struct args_option *option, void *arg)
+{
+    struct wanted *wanted = arg;
+    if (strncmp(option->name, wanted->name, wanted->len) == 0 && option->name[wanted->len] == '\0')
+        wanted->found = option;
+}
+
+const struct args_option *args_find_option(const struct args_command *command, const char *name)
+{
+    struct wanted wanted = {.name = name, .len = strcspn(name, "=")};
+    args_each_option(command, compare_name, &wanted);
+    return wanted.found;
+}
+
+/* ---- A command line ---- */
+
 void args_parse(const struct args_command *command, int argc, char **argv, void *input)
 {
     struct command_reader reader;
     struct argp_option all[OPTIONS_MAX + 1];
+    if (inspector != NULL) {
+        inspector(command, argc, argv);
+        exit(CMD_DONE);
+    }
     argp_err_exit_status = CMD_BAD_USAGE;
     begin_command(&reader, command, input);
     collect_options(&reader, all);
     check_options(all, argv);
     if (argp_parse(&reader.argp, argc, argv, 0, NULL, &reader) != 0)
         exit(CMD_BAD_USAGE);
-}
-
-void args_print_options(const struct args_command *command, const char *name)
-{
-    struct command_reader reader;
-    char copy[OPTION_NAME_SIZE];
-    snprintf(copy, sizeof(copy), "%s", name);
-    begin_command(&reader, command, NULL);
-    argp_help(&reader.argp, stdout, ARGP_HELP_LONG | ARGP_HELP_POST_DOC, copy);
 }
 
 /* ---- Values ---------------------------------------------------------------------------------- */

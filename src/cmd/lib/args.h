@@ -14,11 +14,13 @@
 
 struct args_hint {
     char text[256];
+    const char *end; /* between it and a clause that follows */
 };
 
 /*
- * A hint for an unknown word: the closest of the names (a list that ends with NULL), or all names
- * if none is close. `prefix` is printed before each. Returns hint->text.
+ * A hint for an unknown word: the closest of the names (a list that ends with NULL). If none is
+ * close, all names, or of many the nearest three. `prefix` is printed before each. Returns
+ * hint->text.
  */
 const char *args_hint(struct args_hint *hint, const char *prefix, const char *word,
                       const char *const *names);
@@ -101,6 +103,8 @@ struct args_command {
     struct args_set set;
     struct args_child children[ARGS_CHILDREN_MAX]; /* as many as have a set */
     const char *arguments, *doc;
+    const char *const
+        *words;    /* that an argument may be, for completion; ends with NULL, or is NULL */
     unsigned verb; /* one bit, if verbs share a list of options */
 };
 
@@ -109,8 +113,17 @@ struct args_command {
  * is wrong, and with CMD_DONE after --help.
  */
 void args_parse(const struct args_command *command, int argc, char **argv, void *input);
-/* Prints the options and what follows them, as --help does. */
-void args_print_options(const struct args_command *command, const char *name);
+/*
+ * Instead of reading the next command line, args_parse() passes its description to `inspect`, and
+ * exits with CMD_DONE: for what is made of descriptions. The command sets up its input as usual.
+ */
+typedef void args_inspector(const struct args_command *command, int argc, char **argv);
+void args_inspect(args_inspector *inspect);
+/* Calls `visit` for each option of the command and of its children, in the order of --help. */
+void args_each_option(const struct args_command *command,
+                      void (*visit)(const struct args_option *option, void *arg), void *arg);
+/* The option of that name, with or without a value behind `=`; NULL if there is none. */
+const struct args_option *args_find_option(const struct args_command *command, const char *name);
 /* The option whose value is being read. */
 const struct args_option *args_current(const struct argp_state *state);
 

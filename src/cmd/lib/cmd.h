@@ -10,50 +10,53 @@ enum cmd_exit {
     CMD_DENIED = 3,    /* the answer is no, or not now */
 };
 
+/* A command, or a group of them: `stint sim run`, `stint rules check`. */
 struct cmd {
     const char *name;
-    const char *summary;
-    /* argv[0] is "stint NAME". Returns an enum cmd_exit. */
+    const char *summary; /* in lists, and as the title of its man page */
+    /* argv[0] is "stint NAME". Returns an enum cmd_exit. Commands with options call args_parse().
+     */
     int (*run)(int argc, char **argv);
+    const struct cmd *commands; /* those of a group, which has no `run`; ends with a name of NULL */
+    const char *bad_input;      /* of a group: the meaning of exit code 1 */
 };
 
 int explain_main(int argc, char **argv);
 int pace_main(int argc, char **argv);
 int peek_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
-int pool_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
-int rls_main(int argc, char **argv);
 int rules_explain_main(int argc, char **argv);
-int rules_main(int argc, char **argv);
 int reset_main(int argc, char **argv);
 int serve_main(int argc, char **argv);
-int sim_main(int argc, char **argv);
 int sim_worst_main(int argc, char **argv);
-int store_main(int argc, char **argv);
 int table_main(int argc, char **argv);
 int take_main(int argc, char **argv);
 int token_main(int argc, char **argv);
 int top_main(int argc, char **argv);
 int try_main(int argc, char **argv);
 
+extern const struct cmd pool_commands[];
+extern const struct cmd rls_commands[];
+extern const struct cmd rules_commands[];
+extern const struct cmd sim_commands[];
+extern const struct cmd store_commands[];
+
+/* The table of all commands; ends with a name of NULL. */
+extern const struct cmd cmd_all[];
+
+/* For `stint version`: main() sets it, so that a commit changes one object. May be empty. */
+extern const char *cmd_commit;
+extern const char cmd_commit_built[]; /* of the program alone */
+
 /* NULL if there is no command of that name. */
-const struct cmd *cmd_find(const char *name);
-/* Puts "stint NAME" into argv[0] and runs the command. */
+const struct cmd *cmd_find(const struct cmd *commands, const char *name);
+/*
+ * Puts "stint NAME" into argv[0] and runs the command; of a group, the subcommand that argv[1]
+ * names.
+ */
 int cmd_run(const struct cmd *cmd, int argc, char **argv);
-/* Says so, and which command is the nearest. */
-int cmd_unknown(const char *name);
-
-/* ---- Commands with a table of subcommands: `stint sim run`, `stint rules check` ---- */
-
-struct cmd_group {
-    const char *name;           /* "sim" */
-    const char *summary;        /* "what a quota does, on virtual time" */
-    const char *bad_input;      /* the meaning of exit code 1 */
-    const struct cmd *commands; /* ends with a name of NULL */
-};
-
-/* Lists the subcommands, or runs the one that argv[1] names. Returns an enum cmd_exit. */
-int cmd_group_run(const struct cmd_group *group, int argc, char **argv);
+/* Reports an unknown command with the nearest ones. `group`: the name of their group, or NULL. */
+int cmd_unknown(const struct cmd *commands, const char *group, const char *name);
 
 #endif

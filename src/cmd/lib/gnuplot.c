@@ -188,7 +188,7 @@ static void show_errors(struct child *child)
 
 static int cannot_write(const char *path)
 {
-    print_message("cannot write %s: %s", path, strerror(errno));
+    print_message("cannot write %s: %s%s", path, strerror(errno), err_advice(errno));
     return CMD_BAD_INPUT;
 }
 

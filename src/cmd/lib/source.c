@@ -25,7 +25,8 @@
 
 static int failed(const struct input *input, const char *what, struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s", what, input->name, strerror(errno));
+    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s%s", what, input->name, strerror(errno),
+                   err_advice(errno));
 }
 
 static long read_some(struct input *input, uint8_t *bytes, size_t size, struct stint_error *error)

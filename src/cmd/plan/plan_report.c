@@ -347,7 +347,7 @@ static int write_rules(const struct plan_report *report)
     if (out != NULL && fclose(out) != 0)
         failed = true;
     if (failed) {
-        print_message("cannot write %s: %s", options->out, strerror(errno));
+        print_message("cannot write %s: %s%s", options->out, strerror(errno), err_advice(errno));
         return CMD_BAD_INPUT;
     }
     if (!options->json)

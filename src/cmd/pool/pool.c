@@ -17,18 +17,12 @@
 
 #define SPACE_MAX (UINT64_C(1) << 20)
 
-static const char *const verb_names[] = {
-    [POOL_NEXT] = "next",     [POOL_REPORT] = "report", [POOL_GIVE_BACK] = "give-back",
-    [POOL_STATUS] = "status", [POOL_ADD] = "add",       [POOL_REMOVE] = "remove",
-    [POOL_VERBS] = NULL,
-};
-
 #define FOR(verb) (1u << (verb))
 
 static const struct {
     const char *arguments, *doc;
     size_t words_max;
-} forms[] = {
+} forms[POOL_VERBS] = {
     [POOL_NEXT] = {NULL,
                    "Prints the name of the key to use now, which is charged for it. Where none is "
                    "free: the seconds until one is, or never, and exit code 3.",
@@ -267,27 +261,6 @@ static void free_options(struct pool_options *options)
     free(options->weight);
 }
 
-static void print_help(void)
-{
-    static const struct args_command all = {
-        .set = {.options = options_known},
-        .verb = FOR(POOL_VERBS) - 1,
-        .doc = "\vKeys are shared by all users of the same FILE. No secret is ever written to "
-               "it.\n\n"
-               "`stint pool VERB --help` lists the options of one verb.\n\n"
-               "Exit codes: 0 done, 1 bad input, 2 bad usage, 3 no key is free. See stint-pool(1), "
-               "stint-spec(7).",
-    };
-    puts("stint pool: several API keys, accounts or egress addresses, each with a quota:\n"
-         "which may be used now, or when?\n");
-    for (int verb = 0; verb < POOL_VERBS; verb++)
-        printf("%s stint pool %s %s%s[OPTION...]\n", verb == 0 ? "Usage:" : "      ",
-               verb_names[verb], forms[verb].arguments != NULL ? forms[verb].arguments : "",
-               forms[verb].arguments != NULL ? " " : "");
-    puts("");
-    args_print_options(&all, "stint pool");
-}
-
 /* ---- The command ----------------------------------------------------------------------------- */
 
 static int run(const struct pool_options *options)
@@ -305,35 +278,34 @@ static int run(const struct pool_options *options)
     return result;
 }
 
-static int wrong_verb(const char *word)
+static int pool_main(enum pool_verb verb, int argc, char **argv)
 {
-    struct args_hint hint;
-    if (word == NULL)
-        print_message("stint pool expects a verb; %s", args_hint(&hint, "", "", verb_names));
-    else
-        print_message("stint pool has no verb '%s'; %s", word,
-                      args_hint(&hint, "", word, verb_names));
-    return CMD_BAD_USAGE;
+    struct pool_options options;
+    parse_options(&options, verb, argc, argv);
+    int result = run(&options);
+    free_options(&options);
+    return result;
 }
 
-int pool_main(int argc, char **argv)
-{
-    const char *word = argc > 1 ? argv[1] : NULL;
-    if (word != NULL && (strcmp(word, "--help") == 0 || strcmp(word, "--usage") == 0)) {
-        print_help();
-        return CMD_DONE;
+#define POOL_MAIN(name, verb)                                                                      \
+    static int name(int argc, char **argv)                                                         \
+    {                                                                                              \
+        return pool_main(verb, argc, argv);                                                        \
     }
-    for (int verb = 0; word != NULL && verb < POOL_VERBS; verb++) {
-        if (strcmp(word, verb_names[verb]) != 0)
-            continue;
-        struct pool_options options;
-        char name[32];
-        snprintf(name, sizeof(name), "stint pool %s", word);
-        argv[1] = name;
-        parse_options(&options, (enum pool_verb)verb, argc - 1, argv + 1);
-        int result = run(&options);
-        free_options(&options);
-        return result;
-    }
-    return wrong_verb(word);
-}
+
+POOL_MAIN(pool_next_main, POOL_NEXT)
+POOL_MAIN(pool_report_main, POOL_REPORT)
+POOL_MAIN(pool_give_back_main, POOL_GIVE_BACK)
+POOL_MAIN(pool_status_main, POOL_STATUS)
+POOL_MAIN(pool_add_main, POOL_ADD)
+POOL_MAIN(pool_remove_main, POOL_REMOVE)
+
+const struct cmd pool_commands[] = {
+    {"next", "choose the key to use now, and charge it", .run = pool_next_main},
+    {"report", "report the remote service's answer for a key", .run = pool_report_main},
+    {"give-back", "refund units of a key that were not used", .run = pool_give_back_main},
+    {"status", "print the state of each key", .run = pool_status_main},
+    {"add", "add a key to the file of keys", .run = pool_add_main},
+    {"remove", "remove a key from the file of keys", .run = pool_remove_main},
+    {.name = NULL},
+};

@@ -221,7 +221,8 @@ static int read_all(int fd, const char *path, char **text, size_t *len, struct s
         }
         ssize_t n = read(fd, *text + *len, READ_SIZE);
         if (n < 0 && errno != EINTR)
-            return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+            return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s%s", path, strerror(errno),
+                           err_advice(errno));
         if (n == 0)
             return 0;
         *len += n > 0 ? (size_t)n : 0;
@@ -275,6 +276,9 @@ const struct pool_key *pool_keys_find(const struct pool_keys *keys, const char *
         (void)err_set(error, STINT_E_GONE, "%s holds no key '%s'; did you mean '%s'?",
                       source_name(keys), name, keys->keys[nearest].name);
     else
-        (void)err_set(error, STINT_E_GONE, "%s holds no key '%s'", source_name(keys), name);
+        (void)err_set(error, STINT_E_GONE,
+                      "%s holds no key '%s'; give the same --keys as the command that used it, or "
+                      "one of its %zu names",
+                      source_name(keys), name, keys->n_keys);
     return NULL;
 }

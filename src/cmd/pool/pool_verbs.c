@@ -540,8 +540,7 @@ static int pool_give_back(struct pool_session *session)
 
 /*
  * The file is replaced in one step, so that readers see the old or the new one, whole; writers take
- * turns. The pool is updated first: if it found a changed list by itself while it is in use, it
- * would have to grant nothing for one period.
+ * turns.
  */
 
 #define SECRET_MAX 65536u /* bytes */
@@ -558,7 +557,8 @@ struct edit {
 
 static int failed(const struct edit *edit, const char *what, struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s", what, edit->given, strerror(errno));
+    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s%s", what, edit->given, strerror(errno),
+                   err_advice(errno));
 }
 
 /* The lock may be that of a file that was replaced while this process waited. */

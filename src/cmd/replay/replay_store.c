@@ -135,7 +135,7 @@ static int check_answers(struct replay_store *store, size_t n, struct stint_erro
         if (answer->outcome == BACKEND_REFUSED)
             return err_set(error, STINT_E_MISMATCH, "--store: %s", answer->error);
         if (answer->outcome != BACKEND_DECIDED)
-            return err_set(error, STINT_E_GONE, "--store: %s",
+            return err_set(error, STINT_E_GONE, "--store: %s; `stint store check URL` tests it",
                            answer->error != NULL ? answer->error : "no answer came in time");
     }
     return 0;

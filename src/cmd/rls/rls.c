@@ -127,6 +127,7 @@ static void check_together(struct argp_state *state, void *input)
         argp_error(state, "certificates are of TLS; expected --tls too");
     if (options->server == NULL)
         options->server = SERVER_DEFAULT;
+    options->client.server_choice = "SERVER";
     set_url(state, options);
 }
 
@@ -356,18 +357,8 @@ static int rls_health_main(int argc, char **argv)
     return call(RLS_HEALTH, argc, argv);
 }
 
-int rls_main(int argc, char **argv)
-{
-    static const struct cmd commands[] = {
-        {"ask", "one question, as Envoy asks it", rls_ask_main},
-        {"health", "whether a server serves", rls_health_main},
-        {NULL, NULL, NULL},
-    };
-    static const struct cmd_group group = {
-        .name = "rls",
-        .summary = "asks Envoy's rate limit service (gRPC)",
-        .bad_input = "no answer could be had",
-        .commands = commands,
-    };
-    return cmd_group_run(&group, argc, argv);
-}
+const struct cmd rls_commands[] = {
+    {"ask", "one question, as Envoy asks it", .run = rls_ask_main},
+    {"health", "whether a server serves", .run = rls_health_main},
+    {.name = NULL},
+};

@@ -514,20 +514,11 @@ static int rules_show_main(int argc, char **argv)
 
 /* ---- stint rules ----------------------------------------------------------------------------- */
 
-static const struct cmd commands[] = {
-    {"check", "check files of rules; print every error with its line and column", rules_check_main},
-    {"show", "print the rules as parsed, with their bounds", rules_show_main},
-    {"explain", "which rules a request matches, and which would deny it", rules_explain_main},
-    {NULL, NULL, NULL},
+const struct cmd rules_commands[] = {
+    {"check", "check files of rules; print every error with its line and column",
+     .run = rules_check_main},
+    {"show", "print the rules as parsed, with their bounds", .run = rules_show_main},
+    {"explain", "which rules a request matches, and which would deny it",
+     .run = rules_explain_main},
+    {.name = NULL},
 };
-
-int rules_main(int argc, char **argv)
-{
-    static const struct cmd_group group = {
-        .name = "rules",
-        .summary = "check, show and explain files of rules",
-        .bad_input = "bad input, or errors in files of rules",
-        .commands = commands,
-    };
-    return cmd_group_run(&group, argc, argv);
-}

@@ -84,6 +84,16 @@ static int escape_prefix(struct explain_store *store, struct stint_error *error)
     return 0;
 }
 
+static int open_nodes(struct explain_store *store, struct stint_error *error)
+{
+    struct stint_error why;
+    int code = store_nodes_open(&store->nodes, store->options.given, &why);
+    if (code == 0)
+        return 0;
+    return err_set(error, code, "--store: %s%s", why.message,
+                   code == STINT_E_GONE ? "; `stint store check URL` tests it" : "");
+}
+
 int explain_store_open(struct explain_store **store, const struct explain_store_options *options,
                        struct stint_error *error)
 {
@@ -93,7 +103,7 @@ int explain_store_open(struct explain_store **store, const struct explain_store_
     made->options = *options;
     int code = escape_prefix(made, error);
     if (code == 0 && options->given->url.kind != STORE_MEMCACHED)
-        code = store_nodes_open(&made->nodes, options->given, error);
+        code = open_nodes(made, error);
     if (code == 0)
         code = shared_session_open(&made->session, options->given, options->prefix, error);
     if (code != 0) {
@@ -186,7 +196,7 @@ static int find_fault(struct explain_store *store, const struct target *target,
     shared->ops->ask(shared, &ask, &op);
     while (op.answer.outcome == BACKEND_WAITS && !is_answered)
         shared_session_run(store->session);
-    return err_set(error, STINT_E_GONE, "--store: %s",
+    return err_set(error, STINT_E_GONE, "--store: %s; `stint store check URL` tests it",
                    op.answer.error != NULL ? op.answer.error : "it did not answer in time");
 }
 

@@ -25,7 +25,8 @@
 
 static int system_fault(struct stint_error *error, const char *path)
 {
-    return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+    return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s%s", path, strerror(errno),
+                   err_advice(errno));
 }
 
 static int no_memory(struct stint_error *error)

@@ -102,7 +102,7 @@ static void fill_option(struct option_list *list, size_t i)
         .name = list->names[i],
         .argument = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
         .help = list->messages[i],
-        ARGS_OWN(read_setting),
+        .value = {ARGS_KIND_OWN, .read = read_setting, .words = setting->choices},
         .is_optional = setting->kind == SETTING_SWITCH,
     };
 }

@@ -327,7 +327,8 @@ int sim_worst_main(int argc, char **argv)
     if (parsed.options.path != NULL) {
         parsed.options.trace = fopen(parsed.options.path, "we");
         if (parsed.options.trace == NULL) {
-            print_message("cannot write %s: %s", parsed.options.path, strerror(errno));
+            print_message("cannot write %s: %s%s", parsed.options.path, strerror(errno),
+                          err_advice(errno));
             return CMD_BAD_INPUT;
         }
     }

@@ -30,25 +30,15 @@ static void set_name(struct argp_state *state, void *input, char *word)
     *name = word;
 }
 
-static const struct lua_script *find_script(const char *name)
-{
-    const struct lua_script *const *script = lua_scripts;
-    while (*script != NULL && strcmp((*script)->name, name) != 0)
-        script++;
-    return *script;
-}
-
-static void list_scripts(FILE *out)
-{
-    for (const struct lua_script *const *script = lua_scripts; *script != NULL; script++)
-        fprintf(out, "%s\n", (*script)->name);
-}
+#define SCRIPTS_MAX 64
 
 static int store_script_main(int argc, char **argv)
 {
+    static const char *names[SCRIPTS_MAX + 1];
     static const struct args_command command = {
         .set = {.word = set_name},
         .arguments = "[NAME]",
+        .words = names,
         .doc =
             "Prints the Lua script NAME as servers load it, such as rolling_window for "
             "redis-cli; without NAME, the names of all scripts.\vstint store script "
@@ -56,19 +46,25 @@ static int store_script_main(int argc, char **argv)
             "redis-cli --eval rolling_window.lua mail:alice , 100 10 60000000 5000000 0\n\n"
             "Exit codes: 0 done, 1 the output cannot be written, 2 bad usage. See stint-store(1)."};
     const char *name = NULL;
+    struct args_hint hint;
+    for (size_t i = 0; lua_scripts[i] != NULL; i++) {
+        assert(i < SCRIPTS_MAX);
+        names[i] = lua_scripts[i]->name;
+    }
     args_parse(&command, argc, argv, &name);
-    if (name == NULL) {
-        list_scripts(stdout);
+    for (size_t i = 0; name == NULL && names[i] != NULL; i++)
+        puts(names[i]);
+    if (name == NULL)
         return CMD_DONE;
-    }
-    const struct lua_script *script = find_script(name);
-    if (script == NULL) {
-        print_message("there is no script '%s'; expected one of:", name);
-        list_scripts(stderr);
-        return CMD_BAD_USAGE;
-    }
-    fwrite(script->text.ptr, 1, script->text.len, stdout);
-    return CMD_DONE;
+    for (size_t i = 0; names[i] != NULL; i++)
+        if (strcmp(names[i], name) == 0) {
+            fwrite(lua_scripts[i]->text.ptr, 1, lua_scripts[i]->text.len, stdout);
+            return CMD_DONE;
+        }
+    args_hint(&hint, "", name, names);
+    print_message("there is no script '%s'; %s%s `stint store script` lists all", name, hint.text,
+                  hint.end);
+    return CMD_BAD_USAGE;
 }
 
 /* ---- The results for Redis and Valkey -------------------------------------------------------- */
@@ -558,7 +554,7 @@ struct check {
     struct upstream_tls *tls;
     unsigned samples;
     uint64_t timeout_ns;
-    bool is_json;
+    bool is_json, is_inherited; /* its URL is that of the environment */
 };
 
 static const struct args_option options_known[] = {
@@ -588,10 +584,13 @@ static void check_usage(struct argp_state *state, void *input)
 {
     struct check *check = input;
     struct stint_error error;
-    if (check->text == NULL)
+    check->is_inherited = check->text == NULL;
+    if (check->is_inherited)
         check->text = getenv("STINT_STORE");
     if (check->text == NULL)
-        argp_error(state, "expected the URL of a store, such as redis://127.0.0.1:6379");
+        argp_error(state,
+                   "expected the URL of a store, such as redis://127.0.0.1:6379, as an argument or "
+                   "in STINT_STORE");
     if (store_word_url(&check->url, check->text, &error) != 0)
         argp_error(state, "%s", error.message);
     const struct upstream_tls_paths *paths = &check->paths;
@@ -670,16 +669,27 @@ static int exit_of(int code, bool is_fit)
     return code != 0 ? CMD_BAD_INPUT : is_fit ? CMD_DONE : CMD_DENIED;
 }
 
+static int not_checked(const struct check *check, const struct stint_error *error)
+{
+    print_message("%s%s%s%s", error->message,
+                  error->code == STINT_E_GONE ? "; the address is that of " : "",
+                  error->code != STINT_E_GONE ? ""
+                  : check->is_inherited       ? "STINT_STORE"
+                                              : "URL",
+                  error->code != STINT_E_GONE || check->url.kind == STORE_MEMCACHED
+                      ? ""
+                      : ", and `redis-cli -u URL ping` tests it");
+    return CMD_BAD_INPUT;
+}
+
 static int check_redis(const struct check *check, struct stint_error *error)
 {
     static struct store_findings findings;
     struct store_session *session = NULL;
     int code = look(check, &session, &findings, error);
     store_session_close(session);
-    if (code != 0) {
-        print_message("%s", error->message);
-        return CMD_BAD_INPUT;
-    }
+    if (code != 0)
+        return not_checked(check, error);
     return exit_of(report(&check->url, &findings, check->is_json), store_is_fit(&findings));
 }
 
@@ -692,10 +702,8 @@ static int check_memcached(const struct check *check, struct stint_error *error)
         .timeout_ns = check->timeout_ns,
         .samples = check->samples,
     };
-    if (memcached_look(&asked, findings, error) != 0) {
-        print_message("%s", error->message);
-        return CMD_BAD_INPUT;
-    }
+    if (memcached_look(&asked, findings, error) != 0)
+        return not_checked(check, error);
     return exit_of(memcached_report(&check->url, findings, check->is_json),
                    memcached_is_fit(findings, check->url.n_hosts));
 }
@@ -731,20 +739,9 @@ static int store_check_main(int argc, char **argv)
 
 /* ---- stint store ----------------------------------------------------------------------------- */
 
-static const struct cmd commands[] = {
+const struct cmd store_commands[] = {
     {"check", "check whether a Redis, Valkey or memcached can be the store of several servers",
-     store_check_main},
-    {"script", "print the Lua scripts of stores, for redis-cli", store_script_main},
-    {NULL, NULL, NULL},
+     .run = store_check_main},
+    {"script", "print the Lua scripts of stores, for redis-cli", .run = store_script_main},
+    {.name = NULL},
 };
-
-int store_main(int argc, char **argv)
-{
-    static const struct cmd_group group = {
-        .name = "store",
-        .summary = "Redis, Valkey and memcached, as stores that servers share",
-        .bad_input = "the store did not answer",
-        .commands = commands,
-    };
-    return cmd_group_run(&group, argc, argv);
-}

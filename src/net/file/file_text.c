@@ -36,10 +36,10 @@ int file_open(const char *path, struct stint_error *error)
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return err_set(error, STINT_E_SYSTEM, "%s: %s", path, strerror(errno));
+        return err_set(error, STINT_E_SYSTEM, "%s: %s%s", path, strerror(errno), err_advice(errno));
     int code = 0;
     if (fstat(fd, &status) != 0)
-        code = err_set(error, STINT_E_SYSTEM, "%s: %s", path, strerror(errno));
+        code = err_set(error, STINT_E_SYSTEM, "%s: %s%s", path, strerror(errno), err_advice(errno));
     else if (is_handed_over(fd, &status))
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     else if (!S_ISREG(status.st_mode))
@@ -68,7 +68,8 @@ static int read_all(int fd, const char *path, char *text, size_t max, size_t *le
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return err_set(error, STINT_E_SYSTEM, "%s: %s", path, strerror(errno));
+            return err_set(error, STINT_E_SYSTEM, "%s: %s%s", path, strerror(errno),
+                           err_advice(errno));
         if (got == 0)
             return 0;
         *len += (size_t)got;

@@ -98,7 +98,7 @@ static int bind_others(struct listeners *listeners, size_t first, unsigned worke
         return 0;
     struct endpoint same = {.address = model->address, .address_len = model->address_len};
     for (size_t n_sockets = listeners->n_all - first; n_sockets < workers; n_sockets++) {
-        int fd = bind_socket_beside(&same, error);
+        int fd = bind_socket_beside(&same, port_name(port), error);
         if (fd < 0)
             return fd;
         int code = add(listeners, port, fd, error);
@@ -136,7 +136,7 @@ static int open_endpoint(struct listeners *listeners, enum port port,
     size_t first = listeners->n_all;
     int code = take_given(listeners, port, endpoint, given, wanted->n_given, error);
     if (code == 0 && listeners->n_all == first) {
-        int fd = bind_socket(endpoint, error);
+        int fd = bind_socket(endpoint, port_name(port), error);
         code = fd < 0 ? fd : add(listeners, port, fd, error);
         if (code == 0)
             listeners->all[first].owns_path = true;

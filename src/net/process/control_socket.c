@@ -73,7 +73,7 @@ int control_bind(const char *path, struct stint_error *error)
     struct endpoint endpoint;
     int fd = address_of(path, &endpoint, error);
     if (fd == 0)
-        fd = bind_socket(&endpoint, error);
+        fd = bind_socket(&endpoint, "control", error);
     if (fd == STINT_E_BUSY)
         return err_set(error, fd,
                        "control: a server runs at %s already; --replace takes over from it, "

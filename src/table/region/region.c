@@ -40,7 +40,8 @@ static int lock_byte(int fd, short type, off_t byte, bool wait)
 static int system_error(struct stint_error *error, const char *what, const char *path)
 {
     int reason = errno;
-    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s", what, path, strerror(reason));
+    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s%s", what, path, strerror(reason),
+                   err_advice(reason));
 }
 
 uint64_t region_checksum(const struct region_fixed *fixed)
