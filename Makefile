@@ -45,7 +45,7 @@ run: release
 	@build-release/src/cmd/stint serve --config examples/serve.yaml $(SERVE)
 
 replay: release
-	build-release/src/cmd/stint replay --quota '$(QUOTA)' --format combined '$(LOG)'
+	build-release/src/cmd/stint replay --quota '$(QUOTA)' '$(LOG)'
 
 # Exit code 1 where a bound is passed.
 demo-cluster: release

@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "bytes.h"
 
-#include "cmd/lib/source.h"
+#include "cmd/lib/input.h"
 #include "sim/input/reader.h"
 
 #include <sys/mman.h>

@@ -63,13 +63,17 @@ def test_several_quotas_are_all_or_nothing():
     assert lines[3][6] == str(60 * NS)
 
 
-def test_late_lines_are_decided_at_the_latest_time_seen_unless_sorted():
+def test_late_lines_are_decided_at_the_latest_time_seen_unless_sorted(tmp_path):
     trace = "0 a\n10 b\n5 a\n"
     lines = replay_decisions("--quota", "log 1/8s", given=trace)
     assert [(f[0], f[3]) for f in lines] == [("0", "allow"), ("10", "allow"), ("5", "allow")]
     assert replay_json("--quota", "log 1/8s", given=trace)["late"] == 1
     lines = replay_decisions("--quota", "log 1/8s", "--sort", given=trace)
     assert [(f[0], f[3]) for f in lines] == [("0", "allow"), ("5", "deny"), ("10", "allow")]
+    path = tmp_path / "trace"
+    path.write_text(trace)
+    assert replay_decisions("--quota", "log 1/8s", path) == lines
+    assert replay_json("--quota", "log 1/8s", "--no-sort", path)["late"] == 1
 
 
 def test_malformed_lines_are_counted_and_the_first_few_named():
@@ -92,14 +96,15 @@ def test_strict_stops_at_the_first_malformed_line():
 
 
 def test_input_of_another_format_is_bad_input():
-    err = stint("replay", "--quota", "5/1s", SAMPLE, code=1)[1]
-    assert "--format" in err
+    out, err = stint("replay", "--quota", "5/1s", "--format", "trace", SAMPLE, code=1)
+    assert (out, err) == ("", f"stint: {SAMPLE}:1: expected a trace line (TIME KEY [COST]), found an "
+                              "access log line; choose the format combined, or leave it out\n")
 
 
 def test_gzip_is_read_like_plain_text(tmp_path):
     """One member, several, padded; from a file and from a pipe."""
     text = SAMPLE.read_bytes()
-    args = ("--quota", "60/1h", "--format", "combined")
+    args = ("--quota", "60/1h", "--no-sort")
     plain = replay_decisions(*args, SAMPLE)
     half = text.index(b"\n", len(text) // 2) - 10
     packed = {
@@ -145,7 +150,7 @@ def test_gzip_that_is_cut_gives_all_that_is_before_the_cut(name, tmp_path):
         whole, rest = there.count(b"\n"), there.rpartition(b"\n")[2]
         got, err = decided(data[:length], tmp_path)
         assert got == [line.decode().replace(" ", "\t") for line in lines[:whole]], length
-        assert f"at byte {length}: its gzip data ends too early (after {len(there)} inflated" in err
+        assert f"at byte {length}: its packed data ends too early (after {len(there)} inflated" in err
         assert (f":{whole + 1}: the input breaks off in this line" in err) == (rest != b""), length
 
 
@@ -162,7 +167,7 @@ def test_gzip_that_is_damaged_gives_all_that_is_before_the_damage(tmp_path):
     for garbage in (b"g", b"garbage", b"\0\0garbage"):
         got, err = decided(data + garbage, tmp_path)
         at = len(data) + garbage.index(b"g")
-        assert got == whole and f"at byte {at}: what follows its gzip data is none" in err
+        assert got == whole and f"at byte {at}: what follows its packed data is none" in err
     got, err = decided(data + data[:5], tmp_path)
     assert got == whole and "ends too early" in err
     got, err = decided(data + b"\x1f\x8b\x08\xff" + data[4:], tmp_path)
@@ -243,7 +248,7 @@ def test_calendar_windows_follow_the_wall_clock_of_the_log():
 def test_a_table_in_a_file_goes_on_where_it_was(tmp_path, spec):
     """Two replays of two halves over one file decide as one replay of the whole."""
     lines = SAMPLE.read_bytes().splitlines(keepends=True)
-    args = ("--quota", spec, "--format", "combined", "--keys", "1000")
+    args = ("--quota", spec, "--format", "combined", "--keys", "1000", "--no-sort")
     whole = replay_decisions(*args, SAMPLE)
     state = ("--state", tmp_path / "state")
     parts = [replay_decisions(*args, *state, given=b"".join(part))

@@ -145,8 +145,11 @@ def test_replay_refuses_what_it_cannot_mean(rules):
                                            "1/1s"],
                  ["--domain", "api", "--descriptors", "ip=key", "--plot", "-"]):
         stint("replay", *words, *more, code=2)
-    for descriptors in ("", "ip,,path", ";", "ip=", "=key", "ip,path"):
+    for descriptors in ("", "ip,,path", ";", "ip=", "=key"):
         _, said = stint("replay", *words, "--domain", "api", "--descriptors", descriptors, code=1)
         assert "--descriptors" in said, descriptors
+    _, said = stint("replay", *words, "--domain", "api", "--descriptors", "ip,path", given="0 a\n",
+                    code=1)
+    assert "a trace, which has one column, key; 'ip+path'" in said
     _, said = stint("replay", *words, "--domain", "nope", "--descriptors", "ip=key", code=1)
     assert "nope" in said

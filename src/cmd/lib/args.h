@@ -97,7 +97,7 @@ struct args_child {
     int group;
 };
 
-#define ARGS_CHILDREN_MAX 2
+#define ARGS_CHILDREN_MAX 3
 
 struct args_command {
     struct args_set set;

@@ -1,219 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* A log: the file, inflated if it is gzip, its lines, and the events that they are. */
+/* Files one after the other, their lines, and the events that they are. */
 #define _GNU_SOURCE
 #include "cmd/lib/source.h"
 
-#include "cmd/lib/args.h"
 #include "cmd/lib/print.h"
 #include "sim/input/trace.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
-/* ---- The file -------------------------------------------------------------------------------- */
-
-#define PACKED_SIZE (256u * 1024u)
-#define GZIP_FIRST 0x1f            /* the byte that every member begins with */
-#define GZIP_WINDOW_BITS (15 + 16) /* selects gzip members for zlib, not raw zlib */
-
-static int failed(const struct input *input, const char *what, struct stint_error *error)
-{
-    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s%s", what, input->name, strerror(errno),
-                   err_advice(errno));
-}
-
-static long read_some(struct input *input, uint8_t *bytes, size_t size, struct stint_error *error)
-{
-    ssize_t n;
-    do
-        n = read(input->fd, bytes, size);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return failed(input, "read", error);
-    input->bytes_read += (uint64_t)n;
-    return n;
-}
-
-static int begin_inflate(struct input *input, struct stint_error *error)
-{
-    input->inflate = calloc(1, sizeof(*input->inflate));
-    if (input->inflate == NULL || inflateInit2(input->inflate, GZIP_WINDOW_BITS) != Z_OK) {
-        free(input->inflate);
-        input->inflate = NULL;
-        return err_set(error, STINT_E_SYSTEM, "out of memory for inflating %s", input->name);
-    }
-    return 0;
-}
-
-/* Reads until the two bytes that identify gzip are there; a pipe may return them one by one. */
-static int look_at_first_bytes(struct input *input, struct stint_error *error)
-{
-    while (input->packed_end < 2) {
-        long n = read_some(input, input->packed + input->packed_end,
-                           PACKED_SIZE - input->packed_end, error);
-        if (n < 0)
-            return (int)n;
-        if (n == 0)
-            return 0;
-        input->packed_end += (size_t)n;
-    }
-    bool is_gzip = input->packed[0] == GZIP_FIRST && input->packed[1] == 0x8b;
-    return is_gzip ? begin_inflate(input, error) : 0;
-}
-
-static int open_fd(struct input *input, const char *path, struct stint_error *error)
-{
-    bool is_stdin = path == NULL || strcmp(path, "-") == 0;
-    struct stat stat;
-    input->name = is_stdin ? "standard input" : path;
-    input->fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    if (input->fd < 0)
-        return failed(input, "open", error);
-    if (fstat(input->fd, &stat) == 0 && S_ISREG(stat.st_mode))
-        input->size = (uint64_t)stat.st_size;
-    /* Only a hint: some files cannot be read ahead. */
-    (void)posix_fadvise(input->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-    return 0;
-}
-
-int input_open(struct input *input, const char *path, struct stint_error *error)
-{
-    *input = (struct input){.fd = -1};
-    int code = open_fd(input, path, error);
-    if (code != 0)
-        return code;
-    input->packed = malloc(PACKED_SIZE);
-    code = input->packed == NULL ? err_set(error, STINT_E_SYSTEM, "out of memory")
-                                 : look_at_first_bytes(input, error);
-    if (code != 0)
-        input_close(input);
-    return code;
-}
-
-void input_close(struct input *input)
-{
-    if (input->inflate != NULL)
-        inflateEnd(input->inflate);
-    free(input->inflate);
-    free(input->packed);
-    if (input->fd > STDIN_FILENO)
-        close(input->fd);
-    *input = (struct input){.fd = -1};
-}
-
-/* Reads more gzip bytes if none are left; 1 if there are some, 0 at the end of the file. */
-static int more_packed(struct input *input, struct stint_error *error)
-{
-    if (input->packed_at < input->packed_end)
-        return 1;
-    long n = read_some(input, input->packed, PACKED_SIZE, error);
-    if (n < 0)
-        return (int)n;
-    input->packed_at = 0;
-    input->packed_end = (size_t)n;
-    return n > 0;
-}
-
-/* The offset of the first byte that was not consumed. */
-static int damaged(const struct input *input, const char *how, struct stint_error *error)
-{
-    uint64_t offset = input->bytes_read - (input->packed_end - input->packed_at);
-    return err_set(error, STINT_E_SYNTAX,
-                   "%s is damaged at byte %" PRIu64 ": %s (after %" PRIu64 " inflated bytes)",
-                   input->name, offset, how, input->bytes_given);
-}
-
-/*
- * One call of inflate() on the available bytes; returns how many bytes it produced. Output before
- * damage is returned first: the next call finds the damage again.
- */
-static long inflate_some(struct input *input, uint8_t *bytes, size_t size,
-                         struct stint_error *error)
-{
-    z_stream *stream = input->inflate;
-    stream->next_in = input->packed + input->packed_at;
-    stream->avail_in = (uInt)(input->packed_end - input->packed_at);
-    stream->next_out = bytes;
-    stream->avail_out = (uInt)size;
-    int result = inflate(stream, Z_NO_FLUSH);
-    input->packed_at = input->packed_end - stream->avail_in;
-    long n = (long)(size - stream->avail_out);
-    input->in_member = result != Z_STREAM_END;
-    /* Logs are appended to and rotated, so a file may have several members. */
-    if (result == Z_STREAM_END)
-        inflateReset(stream);
-    if (n > 0 || result == Z_STREAM_END || result == Z_OK || result == Z_BUF_ERROR)
-        return n;
-    if (result == Z_MEM_ERROR)
-        return err_set(error, STINT_E_SYSTEM, "out of memory for inflating %s", input->name);
-    return damaged(input, stream->msg != NULL ? stream->msg : "its gzip data is wrong", error);
-}
-
-/*
- * Some writers pad with zeros between members; these are skipped. 1 if a member begins, 0 if no
- * bytes are left here, or a negative code.
- */
-static int find_member(struct input *input, struct stint_error *error)
-{
-    while (input->packed_at < input->packed_end && input->packed[input->packed_at] == 0)
-        input->packed_at++;
-    if (input->packed_at == input->packed_end)
-        return 0;
-    return input->packed[input->packed_at] == GZIP_FIRST
-               ? 1
-               : damaged(input, "what follows its gzip data is none", error);
-}
-
-/* At the end of the file inflate() is called once more for output that did not fit before. */
-static long fill_inflated(struct input *input, uint8_t *bytes, size_t size,
-                          struct stint_error *error)
-{
-    for (;;) {
-        int more = more_packed(input, error);
-        if (more < 0 || (more == 0 && !input->in_member))
-            return more;
-        int found = input->in_member ? 1 : find_member(input, error);
-        if (found < 0)
-            return found;
-        if (found == 0)
-            continue;
-        long n = inflate_some(input, bytes, size, error);
-        if (n != 0)
-            return n;
-        if (more == 0 && input->in_member)
-            return damaged(input, "its gzip data ends too early", error);
-    }
-}
-
-static long fill_plain(struct input *input, uint8_t *bytes, size_t size, struct stint_error *error)
-{
-    size_t left = input->packed_end - input->packed_at;
-    if (left == 0)
-        return read_some(input, bytes, size, error);
-    size_t n = left < size ? left : size;
-    memcpy(bytes, input->packed + input->packed_at, n);
-    input->packed_at += n;
-    return (long)n;
-}
-
-long input_fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *error)
-{
-    struct input *input = arg;
-    assert(size > 0);
-    long n = input->inflate != NULL ? fill_inflated(input, bytes, size, error)
-                                    : fill_plain(input, bytes, size, error);
-    input->bytes_given += n > 0 ? (uint64_t)n : 0;
-    return n;
-}
-
-#define NAMED_MAX 5 /* malformed lines that are reported */
+#define NAMED_MAX 5      /* malformed lines that are reported */
+#define UNKNOWN_MAX 1000 /* lines that are read in search of one in a known format */
 
 /*
  * Times further than this from the first cannot belong to one log. Within it, whichever is first,
@@ -221,34 +18,186 @@ long input_fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *erro
  */
 #define SPREAD_MAX_NS (STINT_NOW_MAX / 2)
 
-/* ---- The options of a log ---------------------------------------------------------------------
- */
+/* ---- The options of a log -------------------------------------------------------------------- */
 
-const char *const source_formats[] = {"trace", "combined", "jsonl", NULL};
+const char *const source_formats[] = {"auto", "trace", "combined", "jsonl", NULL};
 
-void source_check(const struct source_options *options, struct argp_state *state)
+/* By enum log_format. */
+static const char *const line_names[] = {"a line in a known format",
+                                         "a trace line (TIME KEY [COST])", "an access log line",
+                                         "a JSON object"};
+
+static const struct args_option options_known[] = {
+    {"format", "FORMAT", 2,
+     "auto (default): recognised; trace, combined (access logs, also common), or jsonl",
+     ARGS_CHOICE(struct source_options, format, source_formats)},
+    {"key", "EXPR", 2,
+     "combined: ip (default), ip/BITS for IPv6 by prefix, user, path, method, status; jsonl: names "
+     "of members (default key). Joined by +: ip+path",
+     ARGS_TEXT(struct source_options, key)},
+    {"time", "MEMBER", 2, "jsonl: seconds or RFC 3339 (default time)",
+     ARGS_TEXT(struct source_options, time)},
+    {"cost", "MEMBER", 2, "jsonl: units of each event (default: 1 each)",
+     ARGS_TEXT(struct source_options, cost)},
+    {"sort", NULL, 3, "Put the events of a pipe into the order of time first, as those of files",
+     ARGS_FLAG(struct source_options, sort)},
+    {"no-sort", NULL, 3, "Keep the order of the lines; each counts at the latest time seen",
+     ARGS_FLAG(struct source_options, no_sort)},
+    {"strict", NULL, 3, "Stop at the first malformed line",
+     ARGS_FLAG(struct source_options, strict)},
+    {0},
+};
+
+/* Options that the format would silently ignore, or cannot read, are refused. */
+static void check_options(struct argp_state *state, void *input)
 {
+    const struct source_options *options = input;
     struct stint_error error;
     struct logline logline;
-    if (options->format == SOURCE_TRACE && options->key != NULL)
+    if (options->format == LOG_TRACE && options->key != NULL)
         argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
-    if (options->format != SOURCE_JSONL && (options->time != NULL || options->cost != NULL))
+    if ((options->format == LOG_TRACE || options->format == LOG_COMBINED) &&
+        (options->time != NULL || options->cost != NULL))
         argp_error(state, "--time and --cost are for --format jsonl");
-    if (options->format == SOURCE_COMBINED && options->key != NULL &&
+    if (options->format == LOG_COMBINED && options->key != NULL &&
         logline_init(&logline, options->key, &error) != 0)
         argp_error(state, "--key: %s", error.message);
+    if (options->sort && options->no_sort)
+        argp_error(state, "--sort and --no-sort exclude each other");
 }
 
-/* ---- The events ------------------------------------------------------------------------------ */
+const struct args_set source_set = {options_known, .end = check_options};
 
-static int init_parser(struct event_source *source, const struct source_options *options,
-                       struct stint_error *error)
+void source_add_path(struct argp_state *state, struct source_options *options, const char *path)
 {
-    if (options->format == SOURCE_COMBINED)
-        return logline_init(&source->parser.logline, options->key != NULL ? options->key : "ip",
-                            error);
-    if (options->format == SOURCE_TRACE)
-        return 0;
+    if (path[0] == '\0')
+        argp_error(state, "the name of the FILE is empty");
+    if (options->n_paths == SOURCE_FILES_MAX)
+        argp_error(state, "more than %d files; join them: cat FILE ... | stint ... --sort",
+                   SOURCE_FILES_MAX);
+    options->paths[options->n_paths++] = path;
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+static const char *path_of(const struct source_options *options, size_t i)
+{
+    return options->n_paths > 0 ? options->paths[i] : NULL;
+}
+
+/* All of them, before the first is read: a wrong name is reported at once. */
+static int look_at_files(struct event_source *source, struct stint_error *error)
+{
+    const struct source_options *options = source->options;
+    struct input_stat stat = {.is_regular = true};
+    source->is_regular = true;
+    for (size_t i = 0; i == 0 || i < options->n_paths; i++) {
+        int code = input_stat(path_of(options, i), &stat, error);
+        if (code != 0)
+            return code;
+        source->is_regular = source->is_regular && stat.is_regular;
+        source->size += stat.size;
+    }
+    if (!source->is_regular)
+        source->size = 0;
+    return 0;
+}
+
+static int open_next(struct event_source *source, struct stint_error *error)
+{
+    int code = input_open(&source->input, path_of(source->options, source->n_opened), error);
+    if (code != 0)
+        return code;
+    code = reader_init(&source->reader, input_fill, &source->input, error);
+    if (code != 0) {
+        input_close(&source->input);
+        return code;
+    }
+    source->n_opened++;
+    source->is_open = true;
+    source->is_recognised = false;
+    return 0;
+}
+
+static void close_file(struct event_source *source)
+{
+    if (!source->is_open)
+        return;
+    source->lines += source->reader.line_number;
+    source->bytes_read += source->input.bytes_read;
+    reader_deinit(&source->reader);
+    input_close(&source->input);
+    source->is_open = false;
+}
+
+int event_source_open(struct event_source *source, const struct source_options *options,
+                      struct stint_error *error)
+{
+    const char *first = path_of(options, 0);
+    memset(source, 0, sizeof(*source));
+    source->options = options;
+    source->format = options->format;
+    if (options->time != NULL || options->cost != NULL) /* only JSON has them */
+        source->format = LOG_JSONL;
+    source->name = first == NULL || strcmp(first, "-") == 0 ? "standard input" : first;
+    if (options->n_paths > 1) {
+        snprintf(source->name_text, sizeof(source->name_text), "%.200s and %zu more file%s",
+                 source->name, options->n_paths - 1, options->n_paths == 2 ? "" : "s");
+        source->name = source->name_text;
+    }
+    int code = look_at_files(source, error);
+    return code != 0 ? code : open_next(source, error);
+}
+
+void event_source_close(struct event_source *source)
+{
+    close_file(source);
+    if (source->has_parser && source->format == LOG_JSONL)
+        jsonl_deinit(&source->parser.jsonl);
+    source->has_parser = false;
+}
+
+bool event_source_sorts(const struct event_source *source)
+{
+    return source->options->sort || (source->is_regular && !source->options->no_sort);
+}
+
+uint64_t event_source_lines(const struct event_source *source)
+{
+    return source->lines + source->reader.line_number;
+}
+
+uint64_t event_source_bytes_read(const struct event_source *source)
+{
+    return source->bytes_read + source->input.bytes_read;
+}
+
+/* ---- The format ------------------------------------------------------------------------------ */
+
+static int init_combined(struct event_source *source, struct stint_error *error)
+{
+    const char *key = source->options->key;
+    struct stint_error why;
+    int code = logline_init(&source->parser.logline, key != NULL ? key : "ip", &why);
+    return code == 0 ? 0
+                     : err_set(error, code, "%s is an access log: %s", source->name, why.message);
+}
+
+/* The column of a trace is called key. */
+static int init_trace(struct event_source *source, struct stint_error *error)
+{
+    const char *key = source->options->key;
+    return key == NULL || strcmp(key, "key") == 0
+               ? 0
+               : err_set(error, STINT_E_SYNTAX,
+                         "%s is a trace, which has one column, key; '%s' is for access logs or "
+                         "JSON lines",
+                         source->name, key);
+}
+
+static int init_jsonl(struct event_source *source, struct stint_error *error)
+{
+    const struct source_options *options = source->options;
     const struct jsonl_options members = {
         .time = options->time != NULL ? options->time : "time",
         .key = options->key != NULL ? options->key : "key",
@@ -257,41 +206,106 @@ static int init_parser(struct event_source *source, const struct source_options 
     return jsonl_init(&source->parser.jsonl, &members, error);
 }
 
-int event_source_open(struct event_source *source, const struct source_options *options,
-                      struct stint_error *error)
+static int init_parser(struct event_source *source, struct stint_error *error)
 {
-    memset(source, 0, sizeof(*source));
-    source->format = options->format;
-    source->strict = options->strict;
-    int code = init_parser(source, options, error);
-    if (code != 0)
-        return code;
-    code = input_open(&source->input, options->path, error);
-    if (code == 0)
-        code = reader_init(&source->reader, input_fill, &source->input, error);
-    if (code != 0)
-        event_source_close(source);
+    static int (*const inits[])(struct event_source * source, struct stint_error * error) = {
+        [LOG_TRACE] = init_trace, [LOG_COMBINED] = init_combined, [LOG_JSONL] = init_jsonl};
+    int code = inits[source->format](source, error);
+    source->has_parser = code == 0;
     return code;
 }
 
-void event_source_close(struct event_source *source)
+static int wrong_format(const struct event_source *source, enum log_format found,
+                        struct stint_error *error)
 {
-    if (source->format == SOURCE_JSONL)
-        jsonl_deinit(&source->parser.jsonl);
-    reader_deinit(&source->reader);
-    input_close(&source->input);
+    const struct source_options *options = source->options;
+    char advice[96] = "; all files must have one format";
+    if (options->format != LOG_ANY)
+        snprintf(advice, sizeof(advice), "; choose the format %s, or leave it out",
+                 source_formats[found]);
+    else if (options->time != NULL || options->cost != NULL)
+        snprintf(advice, sizeof(advice), "; time and cost are for JSON lines");
+    return err_set(error, STINT_E_SYNTAX, "%s:%" PRIu64 ": expected %s, found %s%s",
+                   source->input.name, source->reader.line_number, line_names[source->format],
+                   line_names[found], advice);
 }
+
+static int no_format(const struct event_source *source, struct stint_error *error)
+{
+    char text[3 * sizeof(source->unknown_text)];
+    return err_set(error, STINT_E_SYNTAX,
+                   "no line of %.60s is a trace line (TIME KEY [COST]), an access log line or a "
+                   "JSON object; line %" PRIu64 ": %.70s",
+                   source->name, source->unknown_line,
+                   format_text(text, sizeof(text), span_of_text(source->unknown_text)));
+}
+
+/* A line in no known format, while the format is not known. */
+static int count_unknown(struct event_source *source, struct span line, struct stint_error *error)
+{
+    if (source->unknown == 0) {
+        source->unknown_line = source->reader.line_number;
+        snprintf(source->unknown_text, sizeof(source->unknown_text), "%.*s",
+                 (int)(line.len < 60 ? line.len : 60), (const char *)line.ptr);
+    }
+    source->unknown++;
+    source->malformed++;
+    return source->unknown < UNKNOWN_MAX && !source->options->strict ? 0 : no_format(source, error);
+}
+
+/* The lines before the first that was recognised. */
+static void name_unknown(const struct event_source *source)
+{
+    if (source->unknown > 1)
+        print_message("%s:%" PRIu64 ": the first %" PRIu64 " lines are not %s, and are left out",
+                      source->input.name, source->unknown_line, source->unknown,
+                      line_names[source->format]);
+    else if (source->unknown == 1)
+        print_message("%s:%" PRIu64 ": expected %s; the line is left out", source->input.name,
+                      source->unknown_line, line_names[source->format]);
+}
+
+static bool is_blank_or_comment(struct span line)
+{
+    while (line.len > 0 && (line.ptr[0] == ' ' || line.ptr[0] == '\t'))
+        line = span_of(line.ptr + 1, line.len - 1);
+    return line.len == 0 || line.ptr[0] == '#';
+}
+
+/*
+ * The first line of a file that is in a known format: 1 if lines can be parsed from here on, 0 if
+ * this one cannot, or a negative code.
+ */
+static int recognise(struct event_source *source, struct span line, struct stint_error *error)
+{
+    enum log_format found = log_format_of(line);
+    if (found == LOG_ANY && source->format == LOG_ANY)
+        return is_blank_or_comment(line) ? 0 : count_unknown(source, line, error);
+    if (found != LOG_ANY && source->format == LOG_ANY) {
+        source->format = found;
+        name_unknown(source);
+    }
+    if (found != LOG_ANY && found != source->format)
+        return wrong_format(source, found, error);
+    source->is_recognised = found != LOG_ANY;
+    int code = source->has_parser ? 0 : init_parser(source, error);
+    return code != 0 ? code : 1;
+}
+
+/* ---- The events ------------------------------------------------------------------------------ */
 
 static int parse(struct event_source *source, struct event *event, struct span line,
                  struct stint_error *error)
 {
     switch (source->format) {
-    case SOURCE_TRACE:
+    case LOG_TRACE:
         return trace_parse(event, line, error);
-    case SOURCE_COMBINED:
+    case LOG_COMBINED:
         return logline_parse(&source->parser.logline, event, line, error);
-    case SOURCE_JSONL:
+    case LOG_JSONL:
         return jsonl_parse(&source->parser.jsonl, event, line, error);
+    case LOG_ANY:
+        break;
     }
     return EVENT_NONE;
 }
@@ -299,7 +313,7 @@ static int parse(struct event_source *source, struct event *event, struct span l
 static int check_time(struct event_source *source, const struct event *event,
                       struct stint_error *error)
 {
-    if (source->format == SOURCE_TRACE)
+    if (source->format == LOG_TRACE)
         return event->at_ns <= STINT_NOW_MAX
                    ? 0
                    : err_set(error, STINT_E_RANGE,
@@ -317,14 +331,14 @@ static int check_time(struct event_source *source, const struct event *event,
 static int count_malformed(struct event_source *source, const struct stint_error *why,
                            struct stint_error *error)
 {
-    source->malformed++;
-    if (source->strict)
+    uint64_t named = ++source->malformed - source->unknown;
+    if (source->options->strict)
         return err_set(error, STINT_E_SYNTAX, "%s:%" PRIu64 ": %s", source->input.name,
                        source->reader.line_number, why->message);
-    if (source->malformed <= NAMED_MAX)
+    if (named <= NAMED_MAX)
         print_message("%s:%" PRIu64 ": %s", source->input.name, source->reader.line_number,
                       why->message);
-    if (source->malformed == NAMED_MAX)
+    if (named == NAMED_MAX)
         print_message("further malformed lines are counted, not named");
     return 0;
 }
@@ -337,14 +351,55 @@ static void name_broken_line(const struct event_source *source)
                       source->input.name, source->reader.line_number + 1);
 }
 
+/* EVENT_FOUND, EVENT_NONE for no event in this line, or a code of the line or of the input. */
+static int read_line(struct event_source *source, struct event *event, struct span line,
+                     bool *is_fatal, struct stint_error *error)
+{
+    *is_fatal = true;
+    if (!source->is_recognised) {
+        int code = recognise(source, line, error);
+        if (code <= 0)
+            return code;
+    }
+    *is_fatal = false;
+    int code = parse(source, event, line, error);
+    if (code != EVENT_FOUND)
+        return code;
+    code = check_time(source, event, error);
+    return code != 0 ? code : EVENT_FOUND;
+}
+
+/* Windows tools write a mark before the first line, which is no part of it. */
+static struct span without_mark(const struct event_source *source, struct span line)
+{
+    bool has_mark = source->reader.line_number == 1 && line.len >= 3 &&
+                    memcmp(line.ptr, "\xef\xbb\xbf", 3) == 0;
+    return has_mark ? span_of(line.ptr + 3, line.len - 3) : line;
+}
+
+/* 1: the next file is open, 0: there is none. */
+static int next_file(struct event_source *source, struct stint_error *error)
+{
+    if (source->n_opened >= source->options->n_paths)
+        return source->format == LOG_ANY && source->unknown > 0 ? no_format(source, error) : 0;
+    close_file(source);
+    int code = open_next(source, error);
+    return code != 0 ? code : 1;
+}
+
 int event_source_next(struct event_source *source, struct event *event, struct stint_error *error)
 {
     for (;;) {
         struct span line;
         struct stint_error why;
+        bool is_fatal = false;
         int code = reader_next(&source->reader, &line, error);
-        if (code == READER_END)
-            return EVENT_NONE;
+        if (code == READER_END) {
+            code = next_file(source, error);
+            if (code > 0)
+                continue;
+            return code < 0 ? code : EVENT_NONE;
+        }
         if (code < 0) {
             name_broken_line(source);
             return code;
@@ -353,12 +408,11 @@ int event_source_next(struct event_source *source, struct event *event, struct s
             code =
                 err_set(&why, STINT_E_RANGE, "the line is longer than %u bytes", READER_LINE_MAX);
         else
-            code = parse(source, event, line, &why);
-        if (code == EVENT_FOUND) {
-            code = check_time(source, event, &why);
-            if (code == 0)
-                return EVENT_FOUND;
-        }
+            code = read_line(source, event, without_mark(source, line), &is_fatal, &why);
+        if (code == EVENT_FOUND)
+            return EVENT_FOUND;
+        if (code < 0 && is_fatal)
+            return err_set(error, code, "%s", why.message);
         if (code < 0 && (code = count_malformed(source, &why, error)) < 0)
             return code;
     }

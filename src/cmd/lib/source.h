@@ -1,78 +1,78 @@
 /* SPDX-License-Identifier: MIT */
-/* The log or trace that a command reads: as its command line gives it, and as events. */
+/* The logs or traces that a command reads: as its command line gives them, and as events. */
 #ifndef STINT_CMD_LIB_SOURCE_H
 #define STINT_CMD_LIB_SOURCE_H
 
 #include "base/err.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/input.h"
 #include "sim/input/event.h"
 #include "sim/input/jsonl.h"
+#include "sim/input/log_format.h"
 #include "sim/input/logline.h"
 #include "sim/input/reader.h"
 
-#include <argp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- The file, or standard input; inflated if it is gzip ---- */
+#define SOURCE_FILES_MAX 1024
 
-struct z_stream_s;
-
-struct input {
-    const char *name; /* for messages */
-    int fd;
-    uint64_t size;       /* bytes of the file; 0 if unknown */
-    uint64_t bytes_read; /* of the file, before inflating */
-    uint64_t bytes_given;
-    uint8_t *packed; /* bytes read and not yet returned or inflated */
-    size_t packed_at, packed_end;
-    struct z_stream_s *inflate; /* NULL: the bytes are plain */
-    bool in_member;             /* gzip: a member has begun and not ended */
-};
-
-/* `path` of NULL or "-" is standard input. */
-int input_open(struct input *input, const char *path, struct stint_error *error);
-void input_close(struct input *input);
-
-/* A reader_fill of sim/input/reader.h; `arg` is the struct input. */
-long input_fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *error);
-
-/* ---- The log, as a command line gives it and as events ---- */
-
-enum source_format { SOURCE_TRACE, SOURCE_COMBINED, SOURCE_JSONL };
-extern const char *const source_formats[]; /* their names, up to NULL */
+/* Names of the formats, by enum log_format, up to NULL; the first is "auto". */
+extern const char *const source_formats[];
 
 struct source_options {
-    enum source_format format;
+    enum log_format format;        /* LOG_ANY: the first line that can be read decides */
     const char *key, *time, *cost; /* NULL: the format's default */
-    const char *path;              /* NULL = standard input */
-    bool sort, strict;
+    const char *paths[SOURCE_FILES_MAX];
+    size_t n_paths; /* 0: standard input */
+    bool sort, no_sort, strict;
 };
 
-/* Options that the format would silently ignore, or cannot read, are an argp_error. */
-void source_check(const struct source_options *options, struct argp_state *state);
+/* The options of a command that reads logs; its input is a struct source_options. */
+extern const struct args_set source_set;
+/* Adds a FILE; an argp_error if there are too many. */
+void source_add_path(struct argp_state *state, struct source_options *options, const char *path);
 
 struct event_source {
-    enum source_format format;
-    bool strict;
+    const struct source_options *options;
+    enum log_format format; /* LOG_ANY until a line was recognised */
+    bool has_parser;
+    const char *name; /* of all files, for messages and reports */
+    char name_text[256];
+    uint64_t size;   /* bytes of all files; 0 if unknown */
+    bool is_regular; /* all inputs are files that have an end */
     struct input input;
     struct reader reader;
+    bool is_open, is_recognised; /* the file that is being read */
+    size_t n_opened;             /* files, this one included */
+    uint64_t lines, bytes_read;  /* of the files before this one */
     union {
         struct logline logline;
         struct jsonl jsonl;
     } parser;
     uint64_t malformed; /* lines */
-    uint64_t first_ns;  /* time of the first event */
+    uint64_t unknown;   /* of these: lines before the first that was recognised */
+    uint64_t unknown_line;
+    char unknown_text[64]; /* of the first of them */
+    uint64_t first_ns;     /* time of the first event */
     bool begun;
 };
 
+/* `options` outlives the source. */
 int event_source_open(struct event_source *source, const struct source_options *options,
                       struct stint_error *error);
 void event_source_close(struct event_source *source);
 /*
- * EVENT_FOUND, EVENT_NONE at the end, or a negative code if the input cannot be read further.
- * Malformed lines are counted, the first few reported, and skipped unless `strict`.
+ * EVENT_FOUND, EVENT_NONE at the end, or a negative code if the input cannot be read further, or
+ * is in another format than was given. Malformed lines are counted, the first few reported, and
+ * skipped unless `strict`.
  */
 int event_source_next(struct event_source *source, struct event *event, struct stint_error *error);
+
+/* Whether the events are to be put into the order of time: files are, unless --no-sort. */
+bool event_source_sorts(const struct event_source *source);
+uint64_t event_source_lines(const struct event_source *source);
+uint64_t event_source_bytes_read(const struct event_source *source);
 
 #endif

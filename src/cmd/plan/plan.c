@@ -17,11 +17,11 @@
 
 static const char doc[] =
     "Proposes quotas from real traffic: for each period the least limit that keeps to "
-    "the target, as the engine itself decides the events of FILE (standard input without "
+    "the target, as the engine itself decides the events of the FILEs (standard input without "
     "one, or for -), and how many keys and requests other limits would touch.\vA key is "
     "touched if it is denied at least once.\n\n"
-    "Memory: some 50 bytes and the name of each different key; 36 bytes for each event "
-    "while they are put in order (48 with --sort), 12 from then on.\n\n"
+    "Memory: some 50 bytes and the name of each different key; 48 bytes for each event "
+    "while they are put in order, 12 from then on.\n\n"
     "Exit codes: 0 done, 1 bad input, or interrupted, 2 bad usage. See stint-plan(1), "
     "stint-replay(1).";
 
@@ -86,18 +86,6 @@ static const struct args_option options_known[] = {
     {"periods", "LIST", 1, "Lengths of time (default 1s,10s,1m,1h,1d)", ARGS_OWN(read_periods)},
     {"algorithm", "LIST", 1, "window (default), gcra (with its burst), log",
      ARGS_OWN(read_algorithms)},
-    {"format", "FORMAT", 2, "combined (access logs; default), trace, or jsonl",
-     ARGS_CHOICE(struct plan_options, source.format, source_formats)},
-    {"key", "EXPR", 2, "Key of the limit, as for stint replay (default ip, or key)",
-     ARGS_TEXT(struct plan_options, source.key)},
-    {"time", "MEMBER", 2, "jsonl: seconds or RFC 3339 (default time)",
-     ARGS_TEXT(struct plan_options, source.time)},
-    {"cost", "MEMBER", 2, "jsonl: units of each event (default: 1 each)",
-     ARGS_TEXT(struct plan_options, source.cost)},
-    {"sort", NULL, 3, "Put the events into the order of time first",
-     ARGS_FLAG(struct plan_options, source.sort)},
-    {"strict", NULL, 3, "Stop at the first malformed line",
-     ARGS_FLAG(struct plan_options, source.strict)},
     {"out", "FILE", 4, "Write a file of rules: the proposal that denies most within the target",
      ARGS_TEXT(struct plan_options, out)},
     {"domain", "DOMAIN", 4, "Domain of the file of rules", ARGS_TEXT(struct plan_options, domain)},
@@ -123,14 +111,13 @@ static void set_defaults(struct plan_options *options)
 static void add_word(struct argp_state *state, void *input, char *word)
 {
     struct plan_options *options = input;
-    args_file(state, &options->source.path, word);
+    source_add_path(state, &options->source, word);
 }
 
 static void check_together(struct argp_state *state, void *input)
 {
     struct plan_options *options = input;
     set_defaults(options);
-    source_check(&options->source, state);
     if ((options->out == NULL) != (options->domain == NULL))
         argp_error(state, "a file of rules is of one domain; expected --out and --domain together");
     if (options->domain != NULL && options->domain[0] == '\0')
@@ -143,12 +130,12 @@ static void parse_options(struct plan_options *options, int argc, char **argv)
 {
     static const struct args_command command = {
         .set = {options_known, .word = add_word, .end = check_together},
-        .arguments = "[FILE]",
+        .children = {{&source_set, offsetof(struct plan_options, source), NULL, 0}},
+        .arguments = "[FILE...]",
         .doc = doc,
     };
-    *options = (struct plan_options){.source.format = SOURCE_COMBINED,
-                                     .target_text = PLAN_TARGET_DEFAULT,
-                                     .names = PLAN_NAMES_DEFAULT};
+    *options =
+        (struct plan_options){.target_text = PLAN_TARGET_DEFAULT, .names = PLAN_NAMES_DEFAULT};
     (void)plan_target_parse(&options->target, options->target_text, NULL);
     args_parse(&command, argc, argv, options);
 }
@@ -160,7 +147,7 @@ static int run(const struct plan_options *options, struct plan_result *result)
     struct plan_log log;
     struct stint_error error;
     int exit_code = CMD_BAD_INPUT;
-    if (options->source.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+    if (options->source.n_paths == 0 && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Reading events from standard input; ^D ends.\n", stderr);
     const struct plan_report report = {options, &log, result};
     if (plan_log_read(&log, options, &error) == 0 &&

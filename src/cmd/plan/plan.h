@@ -37,7 +37,8 @@ struct plan_options {
 struct plan_log {
     struct key_set names;
     struct traffic traffic;
-    const char *name; /* for messages */
+    char name[256]; /* for messages */
+    enum log_format format;
     uint64_t first_ns, last_ns, lines, malformed, late;
 };
 

@@ -56,7 +56,7 @@ static void print_log(const struct plan_report *report)
            format_count(&requests, log->traffic.n_requests), plural(log->traffic.n_requests),
            format_count(&keys, log->traffic.n_keys), plural(log->traffic.n_keys));
     format_duration(&length, log->last_ns - log->first_ns);
-    if (report->options->source.format == SOURCE_TRACE)
+    if (log->format == LOG_TRACE)
         printf(" in %s\n", length.text);
     else
         printf("\n%s to %s (%s)\n", format_date(&from, log->first_ns),
@@ -65,8 +65,7 @@ static void print_log(const struct plan_report *report)
         printf("left out: %s malformed line%s\n", format_count(&requests, log->malformed),
                plural(log->malformed));
     if (log->late > 0)
-        printf("%s line%s came late, and count%s at the latest time seen; --sort lets them count "
-               "at their own\n",
+        printf("%s line%s came late, and count%s at the latest time seen, as --no-sort asks\n",
                format_count(&requests, log->late), plural(log->late), log->late == 1 ? "s" : "");
 }
 
@@ -294,11 +293,10 @@ static void print_limit(FILE *out, const struct stint_quota *quota, int indent)
 }
 
 /* Parts that the reader of the log joins by + are nested entries; returns the indent. */
-static int print_entries(FILE *out, const struct source_options *source)
+static int print_entries(FILE *out, const struct plan_report *report)
 {
-    const char *key = source->key != NULL                 ? source->key
-                      : source->format == SOURCE_COMBINED ? "ip"
-                                                          : "key";
+    const char *given = report->options->source.key;
+    const char *key = given != NULL ? given : report->log->format == LOG_COMBINED ? "ip" : "key";
     int indent = 0;
     for (;;) {
         size_t len = strcspn(key, "+");
@@ -341,7 +339,7 @@ static int write_rules(const struct plan_report *report)
         fputs("domain: ", out);
         print_quoted(out, span_of_text(options->domain));
         putc('\n', out);
-        print_limit(out, &curve->proposal.quota, print_entries(out, &options->source));
+        print_limit(out, &curve->proposal.quota, print_entries(out, report));
     }
     bool failed = out == NULL || ferror(out) != 0;
     if (out != NULL && fclose(out) != 0)

@@ -7,6 +7,7 @@
 #include "base/wide_int.h"
 #include "cmd/lib/signals.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -21,7 +22,7 @@ static int read_all(struct plan_log *log, struct event_list *events, struct even
     struct progress progress;
     struct event event;
     int code;
-    progress_begin(&progress, source->input.size);
+    progress_begin(&progress, source->size);
     while ((code = event_source_next(source, &event, error)) > 0) {
         struct event_entry entry = {.at_ns = event.at_ns, .cost = event.cost};
         code = key_set_add(&log->names, event.key, &entry.key, error);
@@ -30,7 +31,7 @@ static int read_all(struct plan_log *log, struct event_list *events, struct even
         if (code != 0)
             break;
         if (events->n_entries % STEP == 0)
-            progress_step(&progress, source->input.bytes_read);
+            progress_step(&progress, event_source_bytes_read(source));
     }
     progress_end(&progress);
     return code;
@@ -53,15 +54,15 @@ static void put_in_order(struct plan_log *log, struct event_list *events)
 static int group(struct plan_log *log, struct event_list *events,
                  const struct source_options *source, struct stint_error *error)
 {
-    int code = source->sort ? event_list_sort(events, error) : 0;
+    int code = source->no_sort ? 0 : event_list_sort(events, error);
     if (code != 0)
         return code;
     if (events->n_entries == 0)
-        return err_set(error, STINT_E_SYNTAX,
-                       "%s holds no request that can be read; is it another --format?", log->name);
+        return err_set(error, STINT_E_SYNTAX, "%s holds no request%s", log->name,
+                       log->malformed > 0 ? " that can be read" : "");
     put_in_order(log, events);
     uint64_t first_ns = events->entries[0].at_ns;
-    uint64_t epoch_ns = source->format == SOURCE_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
+    uint64_t epoch_ns = log->format == LOG_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
     return traffic_init(&log->traffic, events, log->names.n_keys, epoch_ns, error);
 }
 
@@ -78,9 +79,10 @@ int plan_log_read(struct plan_log *log, const struct plan_options *options,
     int code = event_source_open(&source, &options->source, error);
     if (code != 0)
         return code;
-    log->name = source.input.name;
+    snprintf(log->name, sizeof(log->name), "%s", source.name);
     code = read_all(log, &events, &source, error);
-    log->lines = source.reader.line_number;
+    log->lines = event_source_lines(&source);
+    log->format = source.format;
     log->malformed = source.malformed;
     event_source_close(&source);
     if (code == 0)

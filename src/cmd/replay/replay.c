@@ -18,6 +18,7 @@
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
+#include "cmd/lib/event_sorter.h"
 #include "cmd/lib/print.h"
 #include "cmd/lib/signals.h"
 #include "table/clock.h"
@@ -35,15 +36,17 @@
 #define KEYS_MAX (UINT64_C(1) << 32)
 
 static const char doc[] =
-    "Decides the events of FILE (standard input without one, or for -), plain or gzip, "
-    "at the times in it, and prints which keys would have been limited.\vA trace has "
+    "Decides the events of the FILEs (standard input without one, or for -), plain, gzip or zstd, "
+    "at the times in them, and prints which keys would have been limited.\vA trace has "
     "lines TIME KEY [COST], TIME in seconds from 0 on; `#` begins a comment.\n\n"
-    "Lines that go back in time are decided at the latest time seen, unless --sort.\n\n"
+    "Servers write a line when a request ends, so logs are not in the order of time. Events of "
+    "files are sorted first; those of a pipe only with --sort. Otherwise a line that goes back in "
+    "time is decided at the latest time seen.\n\n"
     "Memory: the table has the size that --keys asks for. The report needs more: some "
     "100 bytes and the name of each different key, and 16 bytes for each time within the "
-    "longest period at which a key was admitted something; --sort needs 24 bytes for "
-    "each event, 48 while it sorts; --plot needs 24 bytes for each event, or for each of "
-    "--plot-key.\n\n"
+    "longest period at which a key was admitted something; sorting needs 48 bytes for "
+    "each event, at most 200 MB, and for more events a temporary file of 24 bytes for each in "
+    "TMPDIR or /var/tmp; --plot needs 24 bytes for each event, or for each of --plot-key.\n\n"
     "With --store the decisions are those of a shared store, made in the time of the "
     "events under keys of their own, which are deleted at the end; the report counts "
     "those that differ from the embedded engine's.\n\n"
@@ -64,20 +67,6 @@ static const struct args_option options_known[] = {
      ARGS_TEXT(struct replay_options, rules.descriptors)},
     {"verb", "VERB", 1, "take (default), take_upto, or peek",
      ARGS_CHOICE(struct replay_options, verb, verbs)},
-    {"format", "FORMAT", 2, "trace (default), combined (access logs), or jsonl",
-     ARGS_CHOICE(struct replay_options, source.format, source_formats)},
-    {"key", "EXPR", 2,
-     "combined: ip (default), ip/BITS for IPv6 by prefix, user, path, method, status; jsonl: names "
-     "of members (default key). Joined by +: ip+path",
-     ARGS_TEXT(struct replay_options, source.key)},
-    {"time", "MEMBER", 2, "jsonl: seconds or RFC 3339 (default time)",
-     ARGS_TEXT(struct replay_options, source.time)},
-    {"cost", "MEMBER", 2, "jsonl: units of each event (default: 1 each)",
-     ARGS_TEXT(struct replay_options, source.cost)},
-    {"sort", NULL, 3, "Put the events into the order of time first, in memory",
-     ARGS_FLAG(struct replay_options, source.sort)},
-    {"strict", NULL, 3, "Stop at the first malformed line",
-     ARGS_FLAG(struct replay_options, source.strict)},
     {"decisions", NULL, 4,
      "A line for each event: time, key, cost, outcome, granted, remaining, retry_after_ns, "
      "reset_after_ns, separated by tabs",
@@ -139,7 +128,7 @@ static void check_store(struct argp_state *state, const struct replay_options *o
 static void add_word(struct argp_state *state, void *input, char *word)
 {
     struct replay_options *options = input;
-    args_file(state, &options->source.path, word);
+    source_add_path(state, &options->source, word);
 }
 
 static void check_together(struct argp_state *state, void *input)
@@ -149,7 +138,6 @@ static void check_together(struct argp_state *state, void *input)
     check_store(state, options);
     if (options->n_quotas == 0 && options->rules.files.n_paths == 0)
         argp_error(state, "expected --quota, for example --quota '100/60s', or --rules PATH");
-    source_check(&options->source, state);
     if (options->top_keys > 0 && options->decisions)
         argp_error(state, "--popular is part of the summary, which --decisions replaces");
     if (options->plot.format == GNUPLOT_NONE && options->plot_key != NULL)
@@ -162,8 +150,9 @@ static void parse_options(struct replay_options *options, int argc, char **argv)
     static const struct args_command command = {
         .set = {options_known, .word = add_word, .end = check_together},
         .children = {{&rules_given_set, offsetof(struct replay_options, rules.files), NULL, 1},
-                     {&store_given_set, offsetof(struct replay_options, store), NULL, 1}},
-        .arguments = "[FILE]",
+                     {&store_given_set, offsetof(struct replay_options, store), NULL, 1},
+                     {&source_set, offsetof(struct replay_options, source), NULL, 0}},
+        .arguments = "[FILE...]",
         .doc = doc,
     };
     *options = (struct replay_options){.verb = STINT_TAKE};
@@ -175,14 +164,17 @@ static void parse_options(struct replay_options *options, int argc, char **argv)
 #define KEYS_DEFAULT (UINT64_C(1) << 20)
 #define WIDE_BYTES_DEFAULT (UINT64_C(1) << 28)
 #define DIFFERENCES_NAMED 5
+#define LATE_EVENTS_MIN 1000 /* fewer give no share before the end */
 
 /* rules: NULL where the options' quotas decide; outlives the run. */
-static int run_init(struct replay_run *run, const struct replay_options *options,
-                    struct replay_rules *rules, struct stint_error *error)
+static int run_init(struct replay_run *run, const struct event_source *source,
+                    const struct replay_options *options, struct replay_rules *rules,
+                    struct stint_error *error)
 {
     uint64_t periods_ns[STINT_ITEMS_MAX], secret[2];
     memset(run, 0, sizeof(*run));
     run->options = options;
+    run->source = source;
     run->rules = rules;
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
@@ -285,7 +277,7 @@ static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
 
 static uint64_t epoch_of(const struct replay_run *run, uint64_t first_ns)
 {
-    if (run->options->source.format == SOURCE_TRACE)
+    if (run->source->format == LOG_TRACE)
         return 0;
     if (run->options->store.text == NULL)
         return first_ns - first_ns % NS_PER_DAY;
@@ -494,6 +486,24 @@ static int run_clean(struct replay_run *run, struct stint_error *error)
                                why.message, summary.prefix);
 }
 
+/*
+ * Where more than 1 % of the lines are late: says so once, before any result of a long input is
+ * complete. The caller knows that a --state has a time of its own, and what --no-sort does.
+ */
+static void name_late(struct replay_run *run)
+{
+    struct formatted late, events;
+    if (run->late_named || run->late * 100 <= run->events || event_source_sorts(run->source) ||
+        run->options->source.no_sort)
+        return;
+    run->late_named = true;
+    print_message("%s: %s of %s lines are out of order: earlier than a line before them. They are "
+                  "decided at the latest time seen, which denies more than at their own time; read "
+                  "the file instead of a pipe, or use --sort",
+                  run->source->name, format_count(&late, run->late),
+                  format_count(&events, run->events));
+}
+
 /* Decides the events that were added. */
 static int run_flush(struct replay_run *run, struct stint_error *error)
 {
@@ -524,6 +534,8 @@ static int run_flush(struct replay_run *run, struct stint_error *error)
             replay_print_decision(run, &run->pending[i], &run->decisions[i]);
     }
     run->n_pending = 0;
+    if (run->events >= LATE_EVENTS_MIN)
+        name_late(run);
     if (run->table != NULL)
         stint_table_set_now(run->table, run->latest_ns);
     return 0;
@@ -566,7 +578,7 @@ struct replay {
     struct event_source source;
     struct replay_rules *rules; /* NULL without --rules */
     struct replay_run run;
-    struct event_list sorted;
+    struct event_sorter sorter;
     struct progress progress;
 };
 
@@ -590,18 +602,19 @@ static int decide_event(struct replay *replay, struct event_entry entry, struct 
 static int read_all(struct replay *replay, struct stint_error *error)
 {
     struct event event;
+    bool sorts = event_source_sorts(&replay->source);
     int code;
     for (uint64_t n = 0; (code = event_source_next(&replay->source, &event, error)) > 0; n++) {
         struct event_entry entry;
         code = number_key(replay, &event, &entry, error);
         if (code == 0)
-            code = replay->options.source.sort ? event_list_add(&replay->sorted, entry, error)
-                                               : decide_event(replay, entry, error);
+            code = sorts ? event_sorter_add(&replay->sorter, entry, error)
+                         : decide_event(replay, entry, error);
         if (code != 0)
             return code;
         if (n % REPLAY_BATCH != 0)
             continue;
-        progress_step(&replay->progress, replay->source.input.bytes_read);
+        progress_step(&replay->progress, event_source_bytes_read(&replay->source));
         if (ferror(stdout) || interrupt_seen())
             return 0; /* no output is read any more; see main.c */
     }
@@ -610,20 +623,24 @@ static int read_all(struct replay *replay, struct stint_error *error)
 
 static int decide_sorted(struct replay *replay, struct stint_error *error)
 {
-    int code = event_list_sort(&replay->sorted, error);
-    for (size_t i = 0;
-         code == 0 && i < replay->sorted.n_entries && !ferror(stdout) && !interrupt_seen(); i++)
-        code = decide_event(replay, replay->sorted.entries[i], error);
+    struct event_entry entry;
+    int code = 0;
+    while (code == 0 && !ferror(stdout) && !interrupt_seen()) {
+        int found = event_sorter_next(&replay->sorter, &entry, error);
+        if (found <= 0)
+            return found;
+        code = decide_event(replay, entry, error);
+    }
     return code;
 }
 
+/* If the input breaks off, the decisions up to there are made, and are shown. */
 static int replay_all(struct replay *replay, struct stint_error *error)
 {
-    int code = read_all(replay, error);
-    if (code == 0)
-        code = decide_sorted(replay, error);
-    /* If the input breaks off, the decisions up to there were made, and are shown. */
     struct stint_error ignored;
+    int code = read_all(replay, error);
+    int sorted = decide_sorted(replay, code == 0 ? error : &ignored);
+    code = code == 0 ? sorted : code;
     int flushed = run_flush(&replay->run, code == 0 ? error : &ignored);
     progress_end(&replay->progress);
     return code != 0 ? code : flushed;
@@ -632,13 +649,16 @@ static int replay_all(struct replay *replay, struct stint_error *error)
 static int report(struct replay *replay)
 {
     replay->run.has_store = summarize_store(&replay->run, &replay->run.store_summary);
+    if (replay->run.events == 0 && replay->source.malformed > 0) {
+        print_message("no line of %s could be read", replay->source.name);
+        return CMD_BAD_INPUT;
+    }
+    name_late(&replay->run);
     if (!replay->options.decisions && !replay->options.json)
-        replay_print_text(&replay->run, &replay->source);
-    else if (!replay->options.decisions && replay_print_json(&replay->run, &replay->source) != 0)
+        replay_print_text(&replay->run);
+    else if (!replay->options.decisions && replay_print_json(&replay->run) != 0)
         return CMD_BAD_INPUT;
-    replay_warn(&replay->run, &replay->source);
-    if (replay->run.events == 0 && replay->source.malformed > 0)
-        return CMD_BAD_INPUT;
+    replay_warn(&replay->run);
     bool draws = replay->options.plot.format != GNUPLOT_NONE;
     int code = draws ? replay_plot_draw(&replay->run) : CMD_DONE;
     return code == CMD_DONE && replay->run.differing > 0 ? CMD_DENIED : code;
@@ -660,9 +680,6 @@ static int open_rules(struct replay *replay, struct stint_error *error)
     if (code != 0)
         return code;
     options->source.key = replay->rules->key_expr;
-    if (options->source.format == SOURCE_TRACE && strcmp(options->source.key, "key") != 0)
-        return err_set(error, STINT_E_SYNTAX,
-                       "--descriptors: a trace has one column, key, such as 'ip=key'");
     return 0;
 }
 
@@ -673,15 +690,16 @@ static int open_and_run(struct replay *replay)
         print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
-    if (replay->options.source.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+    if (replay->options.source.n_paths == 0 && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Reading events from standard input; ^D ends.\n", stderr);
     if (event_source_open(&replay->source, &replay->options.source, &error) != 0) {
         print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     int result = CMD_BAD_INPUT;
-    progress_begin(&replay->progress, replay->source.input.size);
-    if (run_init(&replay->run, &replay->options, replay->rules, &error) != 0 ||
+    progress_begin(&replay->progress, replay->source.size);
+    event_sorter_init(&replay->sorter, EVENT_SORTER_HELD_MAX);
+    if (run_init(&replay->run, &replay->source, &replay->options, replay->rules, &error) != 0 ||
         replay_all(replay, &error) != 0) {
         print_message("%s", error.message);
     } else {
@@ -694,7 +712,7 @@ static int open_and_run(struct replay *replay)
         result = CMD_BAD_INPUT;
     }
     run_deinit(&replay->run);
-    event_list_deinit(&replay->sorted);
+    event_sorter_deinit(&replay->sorter);
     event_source_close(&replay->source);
     return result;
 }

@@ -55,6 +55,7 @@ struct replay_tally {
 
 struct replay_run {
     const struct replay_options *options;
+    const struct event_source *source;
     struct replay_rules *rules; /* NULL: the options' quotas decide. Not owned */
     struct replay_store *store; /* NULL: the table's decisions count */
     uint64_t differing;         /* decisions of the store that differ from those of the table */
@@ -69,6 +70,7 @@ struct replay_run {
     struct replay_tally units;
     uint64_t events, allowed, denied, never; /* events */
     uint64_t late;                           /* events decided at the latest time seen */
+    bool late_named;
     struct replay_plot plot;
     struct replay_store_summary store_summary; /* at the end, if has_store */
     bool has_store;
@@ -84,10 +86,10 @@ struct replay_run {
 /* One tab-separated line, or a JSON object, for one event. */
 void replay_print_decision(const struct replay_run *run, const struct event_entry *entry,
                            const struct stint_decision *decision);
-void replay_print_text(const struct replay_run *run, const struct event_source *source);
+void replay_print_text(const struct replay_run *run);
 /* 0, or a negative code if there is no memory. */
-int replay_print_json(const struct replay_run *run, const struct event_source *source);
-void replay_warn(const struct replay_run *run, const struct event_source *source);
+int replay_print_json(const struct replay_run *run);
+void replay_warn(const struct replay_run *run);
 
 /* Draws the picture. Returns an enum cmd_exit; errors have been reported. */
 int replay_plot_draw(const struct replay_run *run);

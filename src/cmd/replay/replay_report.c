@@ -300,7 +300,7 @@ static void print_most(const struct replay_run *run, size_t i)
     if (most->units > 0) {
         fputs(", to ", stdout);
         print_escaped(stdout, key_set_name(&run->names, most->key));
-        if (run->options->source.format == SOURCE_TRACE)
+        if (run->source->format == LOG_TRACE)
             printf(" (until %.9g s)", (double)most->at_ns / 1e9);
         else
             printf(" (until %s)", format_date(&date, run->epoch_ns + most->at_ns));
@@ -328,7 +328,7 @@ static void print_store(const struct replay_run *run)
                format_count(&differing, run->differing), format_count(&events, run->events));
 }
 
-static void print_costs(const struct replay_run *run, const struct event_source *source)
+static void print_costs(const struct replay_run *run)
 {
     struct stint_table_info info = {0};
     struct formatted state, bytes, lines, malformed, late;
@@ -341,19 +341,22 @@ static void print_costs(const struct replay_run *run, const struct event_source 
         printf("\nstate  in a table of %s\n", format_bytes(&bytes, info.bytes));
     printf("speed  %" PRIu64 " ns a decision\n", ns_per_decision(run));
     print_store(run);
-    printf("lines  %s, %s malformed, %s late%s\n", format_count(&lines, source->reader.line_number),
-           format_count(&malformed, source->malformed), format_count(&late, run->late),
-           run->late > 0 ? " (decided at the latest time seen; see --sort)" : "");
+    printf("lines  %s, %s malformed, %s late%s\n",
+           format_count(&lines, event_source_lines(run->source)),
+           format_count(&malformed, run->source->malformed), format_count(&late, run->late),
+           run->late == 0                    ? ""
+           : event_source_sorts(run->source) ? " (decided at the latest time of --state)"
+                                             : " (decided at the latest time seen; see --sort)");
 }
 
-void replay_print_text(const struct replay_run *run, const struct event_source *source)
+void replay_print_text(const struct replay_run *run)
 {
     struct formatted events, keys, from, to, length;
     uint64_t units = run->units.allowed + run->units.denied;
-    printf("%s: %s event%s of %s key%s", source->input.name, format_count(&events, run->events),
+    printf("%s: %s event%s of %s key%s", run->source->name, format_count(&events, run->events),
            run->events == 1 ? "" : "s", format_count(&keys, run->names.n_keys),
            run->names.n_keys == 1 ? "" : "s");
-    if (run->events > 0 && run->options->source.format == SOURCE_TRACE)
+    if (run->events > 0 && run->source->format == LOG_TRACE)
         printf(" in %s\n\n", format_duration(&length, run->last_ns - run->first_ns));
     else if (run->events > 0)
         printf("\n%s to %s (%s)\n\n", format_date(&from, run->first_ns),
@@ -372,7 +375,7 @@ void replay_print_text(const struct replay_run *run, const struct event_source *
     if (run->rules != NULL)
         print_rules(run->rules, &run->names);
     print_most_keys(run);
-    print_costs(run, source);
+    print_costs(run);
 }
 
 static json_t *quotas_json(const struct replay_run *run)
@@ -404,7 +407,7 @@ static json_t *store_json(const struct replay_run *run)
                      "ns_per_decision", (json_int_t)store_ns_per_decision(run));
 }
 
-int replay_print_json(const struct replay_run *run, const struct event_source *source)
+int replay_print_json(const struct replay_run *run)
 {
     struct stint_table_info info = {0};
     if (run->table != NULL)
@@ -418,8 +421,8 @@ int replay_print_json(const struct replay_run *run, const struct event_source *s
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run), "denied_most",
         denied_most_json(run), "state_bytes", (json_int_t)state_bytes(run->options), "table_bytes",
         (json_int_t)info.bytes, "ns_per_decision", (json_int_t)ns_per_decision(run), "lines",
-        (json_int_t)source->reader.line_number, "malformed", (json_int_t)source->malformed, "late",
-        (json_int_t)run->late);
+        (json_int_t)event_source_lines(run->source), "malformed",
+        (json_int_t)run->source->malformed, "late", (json_int_t)run->late);
     if (run->rules != NULL && rest != NULL)
         json_object_set_new(rest, "rules", rules_json(run->rules, &run->names));
     if (run->has_store && rest != NULL)
@@ -434,11 +437,9 @@ int replay_print_json(const struct replay_run *run, const struct event_source *s
     return json_text_print(object, true);
 }
 
-void replay_warn(const struct replay_run *run, const struct event_source *source)
+void replay_warn(const struct replay_run *run)
 {
     struct stint_table_info info;
-    if (run->events == 0 && source->malformed > 0)
-        print_message("no line of %s could be read; is it another --format?", source->input.name);
     if (run->has_store && run->store_summary.has_detoured)
         print_message(
             "servers of the store changed places meanwhile: some events may have been decided in "
@@ -507,7 +508,7 @@ static int draw_history(const struct replay_run *run, const struct history *hist
     struct formatted date;
     struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
     /* A trace has a 0 of its own; times of a log count from the key's first event. */
-    if (run->options->source.format != SOURCE_TRACE) {
+    if (run->source->format != LOG_TRACE) {
         picture.zero_ns = history->rows[0].at_ns;
         picture.origin = format_date(&date, run->epoch_ns + picture.zero_ns);
     }

@@ -85,7 +85,7 @@ static void check_together(struct argp_state *state, void *input)
 {
     const struct sim_options *options = input;
     const char *format = options->workload.spec.format;
-    static const char *const formats[] = {"", "trace", "combined", "jsonl", NULL};
+    static const char *const formats[] = {"", "auto", "trace", "combined", "jsonl", NULL};
     if (options->n_quotas == 0)
         argp_error(state, "expected --quota, for example --quota '100/60s'");
     if (options->workload_text == NULL)

@@ -8,6 +8,7 @@
 
 #include "cmd/lib/gnuplot.h"
 #include "cmd/lib/progress.h"
+#include "sim/input/log_format.h"
 #include "sim/judge/key_set.h"
 #include "sim/judge/run.h"
 
@@ -34,6 +35,7 @@ struct sim_log {
     struct key_set names; /* by index */
     uint64_t epoch_ns;    /* of virtual time */
     uint64_t malformed;
+    enum log_format format;
 };
 
 /* Reads and sorts them, and lends them to the workload. Nothing if it has no log. */

@@ -17,11 +17,12 @@
 
 /* ---- The requests of a log ------------------------------------------------------------------- */
 
-static enum source_format format_of(const struct workload_spec *spec)
+static enum log_format format_of(const struct workload_spec *spec)
 {
-    if (strcmp(spec->format, "combined") == 0)
-        return SOURCE_COMBINED;
-    return strcmp(spec->format, "jsonl") == 0 ? SOURCE_JSONL : SOURCE_TRACE;
+    for (int i = 1; source_formats[i] != NULL; i++)
+        if (strcmp(spec->format, source_formats[i]) == 0)
+            return (enum log_format)i;
+    return LOG_ANY;
 }
 
 static const char *given(const char *text)
@@ -31,11 +32,12 @@ static const char *given(const char *text)
 
 static int check_fields(const struct workload_spec *spec, struct stint_error *error)
 {
-    enum source_format format = format_of(spec);
-    if (format == SOURCE_TRACE && spec->key[0] != '\0')
+    enum log_format format = format_of(spec);
+    if (format == LOG_TRACE && spec->key[0] != '\0')
         return err_set(error, STINT_E_MISMATCH,
                        "key is for logs (format=combined or jsonl); a trace has its keys");
-    if (format != SOURCE_JSONL && (spec->time[0] != '\0' || spec->cost[0] != '\0'))
+    if ((format == LOG_TRACE || format == LOG_COMBINED) &&
+        (spec->time[0] != '\0' || spec->cost[0] != '\0'))
         return err_set(error, STINT_E_MISMATCH, "time and cost are for format=jsonl");
     return 0;
 }
@@ -66,7 +68,8 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
                                            .key = given(spec->key),
                                            .time = given(spec->time),
                                            .cost = given(spec->cost),
-                                           .path = spec->path};
+                                           .paths = {spec->path},
+                                           .n_paths = 1};
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     int code = event_source_open(&source, &options, error);
@@ -75,6 +78,7 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
     key_set_init(&log->names, secret);
     code = read_all(log, &source, error);
     log->malformed = source.malformed;
+    log->format = source.format;
     event_source_close(&source);
     return code;
 }
@@ -106,13 +110,11 @@ int sim_log_read(struct sim_log *log, struct sim_options *options, struct stint_
     if (code != 0)
         return code;
     if (log->events.n_entries == 0)
-        return err_set(error, STINT_E_SYNTAX,
-                       "%s holds no request that can be read; is it "
-                       "another format=?",
-                       spec->path);
+        return err_set(error, STINT_E_SYNTAX, "%s holds no request%s", spec->path,
+                       log->malformed > 0 ? " that can be read" : "");
     /* As in `stint replay`: a trace has its own time, logs begin at a midnight. */
     uint64_t first_ns = log->events.entries[0].at_ns;
-    log->epoch_ns = format_of(spec) == SOURCE_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
+    log->epoch_ns = log->format == LOG_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
     uint64_t length_ns = length_of(log, spec->scale);
     if (length_ns > STINT_NOW_MAX)
         return err_set(error, STINT_E_RANGE, "so scaled, the log is longer than 18 years");

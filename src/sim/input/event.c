@@ -41,10 +41,18 @@ static void merge(struct event_entry *to, const struct event_entry *from, size_t
     }
 }
 
+static bool is_sorted(const struct event_list *list)
+{
+    for (size_t i = 1; i < list->n_entries; i++)
+        if (list->entries[i].at_ns < list->entries[i - 1].at_ns)
+            return false;
+    return true;
+}
+
 int event_list_sort(struct event_list *list, struct stint_error *error)
 {
     size_t n = list->n_entries;
-    if (n < 2)
+    if (is_sorted(list))
         return 0;
     struct event_entry *from = list->entries, *to = malloc(n * sizeof(*to));
     if (to == NULL)
