@@ -37,6 +37,9 @@
 #define WINDOW_FINE_LIMIT_MAX 393216
 #define WINDOW_FINE_PERIOD_MIN_NS (2 * NS_PER_MS)
 
+/* A state is unpacked for one decision: through memory it would be written and read again. */
+#define INLINE __attribute__((always_inline)) static inline
+
 /* ---- Time and slots -------------------------------------------------------------------------- */
 
 /* now * M fits 64 bits because now < 2^59 and M <= 24. */
@@ -409,9 +412,8 @@ static inline struct word16 window16_pack(const struct stint_quota *quota,
  * come back is enough. Then the state can be read without advancing it to the slot of now. False,
  * and nothing written, in all other cases.
  */
-static inline bool window_deny_quick(const struct stint_quota *quota, const struct window *window,
-                                     uint64_t now_ns, uint32_t cost,
-                                     struct stint_decision *decision)
+INLINE bool window_deny_quick(const struct stint_quota *quota, const struct window *window,
+                              uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
     uint32_t free = window_free(quota, window);
     if (window->string == 0 || cost <= free || cost > quota->limit)
@@ -431,10 +433,8 @@ static inline bool window_deny_quick(const struct stint_quota *quota, const stru
 }
 
 /* True if the change is to be kept. */
-__attribute__((always_inline)) static inline bool window_take_whole(const struct stint_quota *quota,
-                                                                    struct window *window,
-                                                                    uint64_t now_ns, uint32_t cost,
-                                                                    struct stint_decision *decision)
+INLINE bool window_take_whole(const struct stint_quota *quota, struct window *window,
+                              uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
     if (window_deny_quick(quota, window, now_ns, cost, decision))
         return false;
@@ -474,8 +474,7 @@ void window16_take(const struct stint_quota *quota, struct word16 *state, uint64
         *state = window16_pack(quota, &window);
 }
 
-__attribute__((always_inline)) static inline struct window
-window_load(const struct stint_quota *quota, const void *state)
+INLINE struct window window_load(const struct stint_quota *quota, const void *state)
 {
     assert(quota->derived.state_size == 8 || quota->derived.state_size == 16);
     const uint64_t *word = state;

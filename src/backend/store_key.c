@@ -9,52 +9,12 @@
 #define RULE_ID_SIZE 8 /* before the values of rules_match() */
 #define LENGTH_SIZE 4  /* before each of them */
 
-struct text {
-    char *out;
-    size_t size, len;
-};
-
-static void add(struct text *text, char c)
-{
-    if (text->len < text->size)
-        text->out[text->len] = c;
-    text->len++;
-}
-
-static void add_plain(struct text *text, struct span span)
-{
-    for (size_t i = 0; i < span.len; i++)
-        add(text, (char)span.ptr[i]);
-}
-
-static void add_hex(struct text *text, uint8_t byte, const char digits[16])
-{
-    add(text, digits[byte >> 4]);
-    add(text, digits[byte & 15]);
-}
-
-static bool is_plain(uint8_t c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c != 0 && strchr("-._~/@+=:*", c) != NULL);
-}
-
-static void add_escaped(struct text *text, struct span span)
-{
-    for (size_t i = 0; i < span.len; i++) {
-        if (is_plain(span.ptr[i])) {
-            add(text, (char)span.ptr[i]);
-            continue;
-        }
-        add(text, '%');
-        add_hex(text, span.ptr[i], "0123456789ABCDEF");
-    }
-}
+#define PLAIN "-._~/@+=:*"
 
 size_t store_key_escape(struct span span, char *out, size_t size)
 {
-    struct text text = {.out = out, .size = size};
-    add_escaped(&text, span);
+    struct key_text text = {.out = out, .size = size};
+    key_text_escape(&text, span, PLAIN);
     return text.len;
 }
 
@@ -70,33 +30,33 @@ static bool cut_value(struct span *values, struct span *value)
         len = len << 8 | values->ptr[i];
     if (len > values->len - LENGTH_SIZE)
         return false;
-    *value = span_of(values->ptr + LENGTH_SIZE, len);
-    *values = span_of(value->ptr + len, values->len - LENGTH_SIZE - len);
+    *value = (struct span){values->ptr + LENGTH_SIZE, len};
+    *values = (struct span){value->ptr + len, values->len - LENGTH_SIZE - len};
     return true;
 }
 
-static void add_values(struct text *text, struct span values)
+static void add_values(struct key_text *text, struct span values)
 {
     struct span value;
     for (bool is_first = true; cut_value(&values, &value); is_first = false) {
         if (!is_first)
-            add(text, ',');
-        add_escaped(text, value);
+            key_text_add(text, ",", 1);
+        key_text_escape(text, value, PLAIN);
     }
 }
 
 /* The text in the braces, and the text after them. If it is one text, that is the one value. */
-static struct span add_tag(struct text *text, const struct backend_item *item)
+static struct span add_tag(struct key_text *text, const struct backend_item *item)
 {
     unsigned mode = item->rule != NULL ? item->rule->store.tag : RULE_TAG_VALUES;
     const struct span nothing = {NULL, 0};
     struct span rest = item->key, value;
     if (mode == RULE_TAG_DOMAIN) {
-        add_escaped(text, span_of_text(item->rule->domain));
+        key_text_escape(text, span_of_text(item->rule->domain), PLAIN);
         return rest;
     }
     if (!item->is_values) {
-        add_escaped(text, rest);
+        key_text_escape(text, rest, PLAIN);
         return nothing;
     }
     if (mode == RULE_TAG_VALUES) {
@@ -104,57 +64,50 @@ static struct span add_tag(struct text *text, const struct backend_item *item)
         return nothing;
     }
     if (cut_value(&rest, &value))
-        add_escaped(text, value);
+        key_text_escape(text, value, PLAIN);
     return rest;
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-/* ALGORITHM, as script_key() has it between "{}" and "::". */
-static void add_algorithm(struct text *text, const struct stint_quota *quota)
-{
-    char key[SCRIPT_ALGORITHM_MAX + 8];
-    const struct script_name nothing = {.prefix = {NULL, 0}};
-    size_t len = script_key(quota, &nothing, key, sizeof(key));
-    assert(len > 4 && len <= sizeof(key));
-    add_plain(text, span_of(key + 2, len - 4));
-}
-
 size_t store_key(const struct backend_item *item, struct span prefix, char *out, size_t size,
                  size_t *tag_len)
 {
-    struct text text = {.out = out, .size = size};
+    struct key_text text = {.out = out, .size = size};
     struct backend_item inner = *item;
     if (item->is_values) {
         assert(item->key.len >= RULE_ID_SIZE);
         inner.key = span_of(item->key.ptr + RULE_ID_SIZE, item->key.len - RULE_ID_SIZE);
     }
-    add_plain(&text, prefix);
-    add(&text, '{');
+    key_text_add(&text, prefix.ptr, prefix.len);
+    key_text_add(&text, "{", 1);
     size_t begin = text.len;
     struct span rest = add_tag(&text, &inner);
     /* Empty braces are no tag, and no text is written like this. */
     if (text.len == begin)
-        add(&text, '%');
-    add(&text, '}');
+        key_text_add(&text, "%", 1);
+    key_text_add(&text, "}", 1);
     *tag_len = text.len;
-    add_algorithm(&text, item->quota);
-    add(&text, ':');
-    add_plain(&text, item->name);
-    add(&text, ':');
+    script_key_algorithm(&text, item->quota);
+    key_text_add(&text, ":", 1);
+    key_text_add(&text, item->name.ptr, item->name.len);
+    key_text_add(&text, ":", 1);
     if (item->is_values)
         add_values(&text, rest);
     else
-        add_escaped(&text, rest);
+        key_text_escape(&text, rest, PLAIN);
     return text.len;
 }
 
 size_t store_id_key(struct span head, const uint8_t id[BACKEND_ID_LEN], char *out, size_t size)
 {
-    struct text text = {.out = out, .size = size};
-    add_plain(&text, head);
-    add_plain(&text, span_of_text("id:"));
-    for (size_t i = 0; i < BACKEND_ID_LEN; i++)
-        add_hex(&text, id[i], "0123456789abcdef");
+    static const char hexadecimal[] = "0123456789abcdef";
+    struct key_text text = {.out = out, .size = size};
+    key_text_add(&text, head.ptr, head.len);
+    key_text_add(&text, "id:", 3);
+    for (size_t i = 0; i < BACKEND_ID_LEN; i++) {
+        const char digits[] = {hexadecimal[id[i] >> 4], hexadecimal[id[i] & 15]};
+        key_text_add(&text, digits, sizeof(digits));
+    }
     return text.len;
 }

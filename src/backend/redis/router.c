@@ -81,7 +81,7 @@ static bool keep_words(struct router_ask *ask, const struct router_command *comm
     struct span *words = (struct span *)(void *)ask->memory;
     uint8_t *bytes = ask->memory + command->n_words * sizeof(struct span);
     for (size_t i = 0; i < command->n_words; i++) {
-        words[i] = span_of(bytes, command->words[i].len);
+        words[i] = (struct span){bytes, command->words[i].len};
         if (words[i].len > 0)
             memcpy(bytes, command->words[i].ptr, words[i].len);
         bytes += words[i].len;

@@ -2,7 +2,7 @@
 /* Words for a store and integers from it; lua/ decides. */
 #include "backend/script/script.h"
 
-#include "base/err.h"
+#include "base/buf.h"
 #include "base/limits.h"
 #include "base/wide_int.h"
 #include "limiter/list.h"
@@ -16,6 +16,7 @@
 #define WORD_KEY 3       /* behind EVALSHA, the hash, the number of keys */
 #define WORDS_OF_QUOTA 9 /* verb cost now at limit period x y z */
 #define REPLAYED 4       /* in place of ALLOW: the answer to the first request with the id */
+#define KEY_PLAIN "-._~/@+=,*"
 
 static const char *const verb_names[] = {
     [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
@@ -91,55 +92,6 @@ static struct options options_of(const struct stint_quota *quota)
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-/* Bytes at `out`, as many as fit; `len` counts them all. */
-struct key_text {
-    char *out;
-    size_t size, len;
-};
-
-static void key_add(struct key_text *text, char c)
-{
-    if (text->len < text->size)
-        text->out[text->len] = c;
-    text->len++;
-}
-
-static void key_add_plain(struct key_text *text, struct span span)
-{
-    for (size_t i = 0; i < span.len; i++)
-        key_add(text, (char)span.ptr[i]);
-}
-
-static void key_add_hex(struct key_text *text, uint8_t byte)
-{
-    static const char hexadecimal[] = "0123456789ABCDEF";
-    key_add(text, hexadecimal[byte >> 4]);
-    key_add(text, hexadecimal[byte & 15]);
-}
-
-static void key_add_escaped(struct key_text *text, struct span span, bool colons)
-{
-    for (size_t i = 0; i < span.len; i++) {
-        uint8_t c = span.ptr[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     (c != 0 && strchr("-._~/@+=,*", c) != NULL) || (colons && c == ':');
-        if (plain) {
-            key_add(text, (char)c);
-            continue;
-        }
-        key_add(text, '%');
-        key_add_hex(text, c);
-    }
-}
-
-static void key_begin(struct key_text *text, struct span prefix, struct span tag)
-{
-    key_add_escaped(text, prefix, true);
-    key_add(text, '{');
-    key_add_escaped(text, tag, true);
-    key_add(text, '}');
-}
-
 /* Writes a number's digits and returns them. */
 static struct span digits_of(char digits[SCRIPT_DIGITS_MAX], int64_t number)
 {
@@ -150,50 +102,60 @@ static struct span digits_of(char digits[SCRIPT_DIGITS_MAX], int64_t number)
     while ((left /= 10) > 0);
     if (number < 0)
         digits[--at] = '-';
-    return span_of(digits + at, SCRIPT_DIGITS_MAX - at);
+    return (struct span){(const uint8_t *)digits + at, SCRIPT_DIGITS_MAX - at};
 }
 
-static void key_add_parameter(struct key_text *text, int64_t number)
+static void add_parameter(struct key_text *text, int64_t number)
 {
     char digits[SCRIPT_DIGITS_MAX];
-    key_add(text, ',');
-    key_add_plain(text, digits_of(digits, number));
+    struct span parameter = digits_of(digits, number);
+    key_text_add(text, ",", 1);
+    key_text_add(text, parameter.ptr, parameter.len);
 }
 
 /* The states of the other algorithms do not depend on the parameters. */
-static void key_add_algorithm(struct key_text *text, const struct stint_quota *quota)
+void script_key_algorithm(struct key_text *text, const struct stint_quota *quota)
 {
     int64_t period_us = (int64_t)(quota->period_ns / NS_PER_US);
-    key_add_plain(text, span_of_text(stint_algorithm_name(quota->algorithm)));
+    const char *name = stint_algorithm_name(quota->algorithm);
+    key_text_add(text, name, strlen(name));
     if (quota->algorithm == STINT_WINDOW) {
-        key_add_parameter(text, period_us);
-        key_add_parameter(text, quota->resolution);
+        add_parameter(text, period_us);
+        add_parameter(text, quota->resolution);
     } else if (quota->algorithm == STINT_SLIDING_COUNTER) {
-        key_add_parameter(text, period_us);
+        add_parameter(text, period_us);
     } else if (quota->algorithm == STINT_FIXED_WINDOW) {
-        key_add_parameter(text, period_us);
-        key_add_parameter(text, quota->align);
-        key_add_parameter(text, quota->utc_offset_s);
+        add_parameter(text, period_us);
+        add_parameter(text, quota->align);
+        add_parameter(text, quota->utc_offset_s);
     }
+}
+
+static void add_tag(struct key_text *text, struct span prefix, struct span tag)
+{
+    key_text_escape(text, prefix, KEY_PLAIN ":");
+    key_text_add(text, "{", 1);
+    key_text_escape(text, tag, KEY_PLAIN ":");
+    key_text_add(text, "}", 1);
 }
 
 size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
                   size_t size)
 {
     struct key_text text = {.out = out, .size = size};
-    key_begin(&text, name->prefix, name->tag);
-    key_add_algorithm(&text, quota);
-    key_add(&text, ':');
-    key_add_escaped(&text, name->rule, false);
-    key_add(&text, ':');
-    key_add_escaped(&text, name->key, true);
+    add_tag(&text, name->prefix, name->tag);
+    script_key_algorithm(&text, quota);
+    key_text_add(&text, ":", 1);
+    key_text_escape(&text, name->rule, KEY_PLAIN);
+    key_text_add(&text, ":", 1);
+    key_text_escape(&text, name->key, KEY_PLAIN ":");
     return text.len;
 }
 
 size_t script_tag(struct span prefix, struct span tag, char *out, size_t size)
 {
     struct key_text text = {.out = out, .size = size};
-    key_begin(&text, prefix, tag);
+    add_tag(&text, prefix, tag);
     return text.len;
 }
 
@@ -271,28 +233,24 @@ static void begin(struct script_command *command, const struct lua_script *scrip
 
 static void add_body(struct script_command *command, uint64_t body)
 {
+    static const char hexadecimal[] = "0123456789ABCDEF";
     char *digits = command->digits + command->n_digits;
-    struct key_text text = {.out = digits, .size = SCRIPT_DIGITS_MAX};
-    for (unsigned shift = 64; shift > 0; shift -= 8)
-        key_add_hex(&text, (uint8_t)(body >> (shift - 8)));
+    for (size_t i = 0; i < 16; i++)
+        digits[i] = hexadecimal[body >> (60 - 4 * i) & 15];
     command->n_digits += SCRIPT_DIGITS_MAX;
-    add(command, span_of(digits, text.len));
+    add(command, span_of(digits, 16));
 }
 
 /* GOOD, or GOOD+LONGER: one word. */
 static void add_good(struct script_command *command, const struct script_id *id)
 {
-    char *space = command->digits + command->n_digits;
-    char numbers[SCRIPT_DIGITS_MAX];
     uint64_t good_us = min_u64(id->ticket_ns / NS_PER_US, TICKET_MAX_US);
-    struct key_text text = {.out = space, .size = (size_t)2 * SCRIPT_DIGITS_MAX};
-    key_add_plain(&text, digits_of(numbers, (int64_t)good_us));
-    if (id->longer_ns > 0) {
-        key_add(&text, '+');
-        key_add_plain(&text, digits_of(numbers, (int64_t)(id->longer_ns / NS_PER_US)));
-    }
+    struct buf text = buf_of(command->digits + command->n_digits, (size_t)2 * SCRIPT_DIGITS_MAX);
+    buf_add(&text, "%llu", (unsigned long long)good_us);
+    if (id->longer_ns > 0)
+        buf_add(&text, "+%llu", (unsigned long long)(id->longer_ns / NS_PER_US));
     command->n_digits += (size_t)2 * SCRIPT_DIGITS_MAX;
-    add(command, span_of(space, text.len));
+    add(command, span_of(text.text, text.len));
 }
 
 /* After all other words. A time longer than a store can count is cut to its maximum. */
@@ -439,19 +397,20 @@ struct stint_decision script_sum(const struct stint_decision *each, size_t n_ite
 
 /* ---- Replies --------------------------------------------------------------------------------- */
 
-static bool is_within(int64_t value, int64_t least, int64_t most)
-{
-    return value >= least && value <= most;
-}
-
 bool script_metrics_read(struct stint_decision *decision, const int64_t values[6])
 {
     bool is_never = values[0] == STINT_NEVER;
-    if (!is_within(values[0], STINT_ALLOW, STINT_NEVER) || !is_within(values[1], 0, UINT32_MAX) ||
-        !is_within(values[2], 0, UINT32_MAX) || !is_within(values[3], 0, values[2]) ||
-        !is_within(values[4], is_never ? -1 : 0, is_never ? -1 : EXACT_MAX) ||
-        !is_within(values[5], 0, EXACT_MAX))
-        return false;
+    const struct {
+        int64_t least, most;
+    } within[6] = {{STINT_ALLOW, STINT_NEVER},
+                   {0, UINT32_MAX},
+                   {0, UINT32_MAX},
+                   {0, values[2]},
+                   {is_never ? -1 : 0, is_never ? -1 : EXACT_MAX},
+                   {0, EXACT_MAX}};
+    for (size_t i = 0; i < 6; i++)
+        if (values[i] < within[i].least || values[i] > within[i].most)
+            return false;
     *decision = (struct stint_decision){
         .outcome = (uint8_t)values[0],
         .stored = 1,
@@ -464,6 +423,7 @@ bool script_metrics_read(struct stint_decision *decision, const int64_t values[6
     return true;
 }
 
+/* Behind the numbers of the decision: which of the quotas binds, and when it was decided. */
 static bool decision_read(struct script_reply *reply, const int64_t *values)
 {
     int64_t metrics[6];
@@ -471,8 +431,8 @@ static bool decision_read(struct script_reply *reply, const int64_t *values)
     reply->is_replayed = values[0] == REPLAYED;
     if (reply->is_replayed)
         metrics[0] = STINT_ALLOW;
-    if (!script_metrics_read(&reply->decision, metrics) ||
-        !is_within(values[6], 0, STINT_ITEMS_MAX - 1) || !is_within(values[7], 0, EXACT_MAX))
+    if (!script_metrics_read(&reply->decision, metrics) || values[6] < 0 ||
+        values[6] >= STINT_ITEMS_MAX || values[7] < 0 || values[7] > EXACT_MAX)
         return false;
     reply->decision.binding = (uint8_t)values[6];
     reply->now_ns = (uint64_t)values[7] * NS_PER_US;
@@ -486,7 +446,7 @@ static bool holders_read(struct script_reply *reply, const int64_t *values, size
     reply->n_holders = n_values / 2;
     for (size_t i = 0; i < reply->n_holders; i++) {
         const int64_t *holder = &values[2 * i];
-        if (!is_within(holder[0], 0, EXACT_MAX) || !is_within(holder[1], 0, UINT16_MAX))
+        if (holder[0] < 0 || holder[0] > EXACT_MAX || holder[1] < 0 || holder[1] > UINT16_MAX)
             return false;
         reply->holders[i] = (struct script_holder){(uint64_t)holder[0], (uint32_t)holder[1]};
     }

@@ -7,6 +7,7 @@
 #ifndef STINT_BACKEND_SCRIPT_SCRIPT_H
 #define STINT_BACKEND_SCRIPT_SCRIPT_H
 
+#include "backend/script/key_text.h"
 #include "backend/script/lua_script.h"
 #include "decide/backend.h"
 
@@ -128,14 +129,15 @@ int script_accepts(const struct stint_quota *quota, struct stint_error *error);
  * old one. All keys of one decision need the same tag. A byte is written %XX, unless it is a
  * letter, a digit, one of -._~/@+=,* or, outside of RULE, a colon. Returns the length; if that is
  * more than `size`, what was written is incomplete. KEY and the others grow to three times their
- * length; ALGORITHM has at most SCRIPT_ALGORITHM_MAX bytes.
+ * length.
  */
-#define SCRIPT_ALGORITHM_MAX 64
 struct script_name {
     struct span prefix, tag, rule, key;
 };
 size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
                   size_t size);
+
+void script_key_algorithm(struct key_text *text, const struct stint_quota *quota); /* ALGORITHM */
 
 /* A quota as arguments of scripts: algorithm limit period x y z. Words point into `digits`. */
 #define SCRIPT_QUOTA_WORDS 6
