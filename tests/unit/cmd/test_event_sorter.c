@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Whatever fits in memory, events come out as a stable sort of them all has them. */
 #define _GNU_SOURCE
+#include "unit/test.h"
+
 #include "cmd/lib/event_sorter.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define EVENTS_MAX 40000
 
@@ -48,9 +41,8 @@ static void check(size_t n, size_t held, uint64_t disorder)
     event_list_deinit(&all);
 }
 
-static void test_sorts_in_memory_and_in_a_file(void **state)
+TEST(test_sorts_in_memory_and_in_a_file)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 2, 99, 100, 101, 250, 5000};
     static const uint64_t disorders[] = {0, 3, 100, 100000};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
@@ -62,9 +54,8 @@ static void test_sorts_in_memory_and_in_a_file(void **state)
     check(EVENTS_MAX, 9000, 0);
 }
 
-static void test_says_which_folder_has_no_space_for_the_file(void **state)
+TEST(test_says_which_folder_has_no_space_for_the_file)
 {
-    (void)state;
     struct event_sorter sorter;
     struct stint_error error;
     assert_int_equal(setenv("TMPDIR", "/proc/none", 1), 0);
@@ -77,13 +68,4 @@ static void test_says_which_folder_has_no_space_for_the_file(void **state)
     assert_non_null(strstr(error.message, "TMPDIR"));
     event_sorter_deinit(&sorter);
     assert_int_equal(unsetenv("TMPDIR"), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sorts_in_memory_and_in_a_file),
-        cmocka_unit_test(test_says_which_folder_has_no_space_for_the_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

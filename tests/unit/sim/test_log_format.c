@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Which format a line is in, also where it resembles two of them. */
+#include "unit/test.h"
+
 #include "sim/input/log_format.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define DATE "[17/May/2015:10:05:03 +0000]"
 
-static void test_lines_and_their_formats(void **state)
+TEST(test_lines_and_their_formats)
 {
-    (void)state;
     static const struct {
         const char *line;
         enum log_format format;
@@ -35,10 +29,4 @@ static void test_lines_and_their_formats(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         assert_int_equal(log_format_of(span_of_text(rows[i].line)), rows[i].format);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines_and_their_formats)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
