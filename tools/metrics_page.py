@@ -24,9 +24,9 @@ descriptors:
 HEAD = """\
 # Metrics
 
-Each family of metrics at `/metrics`, as the server itself describes it; `tools/metrics_page.py` writes this page. Beside
-Prometheus text, OpenMetrics is returned if `Accept` asks for it. `/v1/stats` has most of them as JSON. A counter is never
-reset while the process runs.
+Each family of metrics at `/metrics`, as the server itself describes it. `tools/metrics_page.py`
+writes this page. Beside Prometheus text, OpenMetrics is returned if `Accept` asks for it.
+`/v1/stats` has most of them as JSON. A counter is never reset while the process runs.
 
 What they mean in use: [reservations](http.md#metrics-of-reservations), [descriptors without a
 rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-shared-stores).
@@ -75,8 +75,9 @@ def metrics(stint):
                             if (found := re.search(r"listens: .*:(\d+)$", line)))
                 connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 for key, user in (("user", "ann"), ("user", "ann"), ("usr", "bob")):
-                    ask(connection, "POST", "/v1/take", json.dumps({"domain": "edge", "descriptors": [
-                        {"entries": [{"key": key, "value": user}]}]}))
+                    descriptor = {"entries": [{"key": key, "value": user}]}
+                    ask(connection, "POST", "/v1/take",
+                        json.dumps({"domain": "edge", "descriptors": [descriptor]}))
                 ask(connection, "POST", "/v1/cancel", json.dumps({"ticket": 32 * "0"}))
                 meet_a_limit(port)
                 return ask(connection, "GET", "/metrics")
