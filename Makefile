@@ -26,7 +26,7 @@ help:
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
-	@echo 'make uninstall remove what make install installed'
+	@echo 'make uninstall  remove what make install installed'
 	@echo 'make clean    remove what was built'
 
 # Optimised and without assertions: for use and for measuring.
