@@ -28,7 +28,7 @@ help:
 	@echo 'make coverage which lines the tests run, into docs/coverage.md'
 	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
-	@echo 'make uninstall remove what make install installed'
+	@echo 'make uninstall  remove what make install installed'
 	@echo 'make clean    remove what was built'
 
 # Optimised and without assertions: for use and for measuring.

@@ -188,6 +188,27 @@ static void slack_condition(struct buf *buf, uint64_t past_ns, uint64_t most)
     buf_add(buf, " are together more than %llu", (unsigned long long)most);
 }
 
+/* How long after the period units may come back. */
+static uint64_t late_ns(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_WINDOW    ? mul_div_up(quota->period_ns, 1, quota->resolution)
+           : quota->algorithm == STINT_BUCKETS ? quota->time_slack_ns
+                                               : 0;
+}
+
+void label_wait(struct buf *buf, const struct stint_quota *quota)
+{
+    uint64_t longest_ns = quota->period_ns + late_ns(quota);
+    if (quota->limit == 0 || late_ns(quota) == 0)
+        return;
+    buf_add(buf, "Used units are back after ");
+    spec_format_duration(buf, longest_ns);
+    buf_add(buf, " at the latest: Retry-After may be %llu for ",
+            (unsigned long long)(longest_ns / NS_PER_S + (longest_ns % NS_PER_S != 0)));
+    spec_format_duration(buf, quota->period_ns);
+    buf_add(buf, ".");
+}
+
 void label_slack(struct buf *buf, const struct stint_quota *quota)
 {
     uint64_t limit = quota->limit;
@@ -197,12 +218,10 @@ void label_slack(struct buf *buf, const struct stint_quota *quota)
         return;
     }
     switch (quota->algorithm) {
-    case STINT_WINDOW: {
-        uint64_t slot_ns = mul_div_up(quota->period_ns, 1, quota->resolution);
+    case STINT_WINDOW:
         buf_add(buf, "only if ");
-        slack_condition(buf, quota->period_ns + slot_ns, limit - quota->derived.bunch + 1);
+        slack_condition(buf, quota->period_ns + late_ns(quota), limit - quota->derived.bunch + 1);
         break;
-    }
     case STINT_BUCKETS:
         buf_add(buf, "only if ");
         if (quota->time_slack_ns > 0)

@@ -125,7 +125,7 @@ static int help_main(int argc, char **argv)
 
 /* ---- stint version --------------------------------------------------------------------------- */
 
-const char *cmd_commit = "";
+const char *cmd_commit = "-";
 
 static int version_main(int argc, char **argv)
 {
@@ -134,7 +134,7 @@ static int version_main(int argc, char **argv)
                "with the commit.",
     };
     args_parse(&command, argc, argv, NULL);
-    bool has_commit = cmd_commit[0] != '\0';
+    bool has_commit = strcmp(cmd_commit, "-") != 0;
     printf("stint %s%s%s%s\n", stint_version(), has_commit ? " (" : "", cmd_commit,
            has_commit ? ")" : "");
     return CMD_DONE;

@@ -42,9 +42,11 @@ static void print_wrapped(const char *text)
 static void print_messages(const char *title, const struct stint_quota *quota,
                            void (*label)(struct buf *buf, const struct stint_quota *quota))
 {
-    char text[MESSAGES_MAX];
+    char text[MESSAGES_MAX] = "";
     struct buf buf = buf_of(text, sizeof(text));
     label(&buf, quota);
+    if (text[0] == '\0')
+        return;
     printf("%s\n", title);
     print_wrapped(text);
 }
@@ -57,6 +59,7 @@ static void print_text(const struct stint_quota *quota)
     print_messages("What is allowed", quota, label_algorithm);
     print_messages("The most in any window", quota, label_bound);
     print_messages("When it denies early", quota, label_slack);
+    print_messages("How long a denial lasts", quota, label_wait);
     print_messages("Bytes per key", quota, label_bytes);
     print_messages("When the table is full", quota, label_policy);
 }

@@ -12,13 +12,13 @@ import time
 
 import pytest
 
-from program import stint
+from program import SOURCE, stint
 from proxies import Application, application, envoy  # noqa: F401 (a fixture)
 from server import Server
 
 LIMIT = 5
 RULES = """\
-domain: web
+domain: edge
 descriptors:
   - key: remote_address
     rate_limit: {{unit: hour, requests_per_unit: {limit}, name: per-address}}
@@ -41,14 +41,14 @@ def behind(application, tmp_path):  # noqa: F811
     """A server and Envoy before it; the requests that it took to begin are not counted."""
     fronts = []
 
-    def begin(*options, limit=LIMIT, fail_open=False):
-        server = Server("--grpc", "127.0.0.1:0", *options, rules=RULES.format(limit=limit))
+    def begin(*options, limit=LIMIT, fail_open=False, rules=RULES):
+        server = Server("--grpc", "127.0.0.1:0", *options, rules=rules.format(limit=limit))
         fronts.append(server)
         front = envoy(tmp_path, [server.port("grpc")], application, fail_open=fail_open)
         fronts.append(front)
         wait_for_stint(front)
         # The limit is as new, whatever was asked to see that they have met.
-        stint("reset", "--server", server.url(""), "--domain", "web", "remote_address=127.0.0.1")
+        stint("reset", "--server", server.url(""), "--domain", "edge", "remote_address=127.0.0.1")
         Application.served.clear()
         return server, front
 
@@ -72,6 +72,14 @@ def test_429_comes_at_exactly_the_limit(behind):
         # The default algorithm returns units with a slack of a 24th of the period.
         assert 0 < int(fields["x-ratelimit-reset"]) <= 3600 * 25 // 24
     assert len(Application.served) == LIMIT
+
+
+def test_the_recipe_is_for_the_rules_of_the_examples(behind):
+    """5 logins, and what is not limited by path."""
+    text = (SOURCE / "examples/rules/edge.yaml").read_text().replace("{", "{{").replace("}", "}}")
+    _, front = behind(rules=text)
+    assert [front.ask("/login")[0] for _ in range(6)] == [200] * 5 + [429]
+    assert front.ask("/page")[0] == 200
 
 
 def test_a_refused_path_does_not_use_up_the_address(behind):

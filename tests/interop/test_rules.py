@@ -6,6 +6,7 @@ import re
 import pytest
 
 from program import SOURCE, stint
+from server import Server
 
 GUIDE = SOURCE / "docs/rules.md"
 EXAMPLES = SOURCE / "examples/rules"
@@ -266,6 +267,18 @@ def test_help():
     assert re.findall(r"^  (\w+) ", out, re.M)[:2] == ["check", "show"]
     assert "Usage: stint rules check" in stint("help", "rules", "check")[0]
     assert "Usage: stint rules show" in stint("rules", "show", "--help")[0]
+
+
+def test_explain_says_why_a_wait_may_be_longer_than_the_period(tmp_path):
+    rules, state = tmp_path / "rules.yaml", tmp_path / "state"
+    rules.write_text("domain: a\ndescriptors:\n  - key: user\n"
+                     "    rate_limit: {unit: minute, requests_per_unit: 3}\n")
+    with Server("--state", state, "--rules", rules) as server:
+        stint("take", "--server", server.url(""), "--cost", 3, "--domain", "a", "user=ann")
+        out = stint("rules", "explain", "--rules", rules, "--state", state, "a", "user=ann",
+                    code=3)[0]
+    assert "   slack   Used units are back after 1m" in out and "Retry-After may be 6" in out
+    assert "slack" not in stint("rules", "explain", "--rules", rules, "a", "user=ann")[0]
 
 
 # ---- The guide ----------------------------------------------------------------------------------

@@ -169,9 +169,9 @@ def test_a_state_that_may_not_be_read_is_told(tmp_path):
 
 
 def test_other_machines_need_tokens(tmp_path):
-    told = serve("--resp", "0.0.0.0:0", "--http", "off")
+    told = serve("--resp", "0.0.0.0:0", "--http", "off", "--grpc", "off")
     assert "--tokens" in told and "--insecure" in told
-    told = serve("--resp", "off", "--http", ":0")
+    told = serve("--resp", "off", "--http", ":0", "--grpc", "off")
     assert "--tokens" in told and "--insecure" in told
     with Server("--resp", "0.0.0.0:0", "--http", "off", "--insecure") as server:
         assert "warn insecure" in server.log

@@ -39,6 +39,7 @@ LANGUAGE = {"assert.h", "limits.h", "stdalign.h", "stdbool.h", "stddef.h", "stdi
 SYSTEM = {
     "src/base/": LANGUAGE | {"stdarg.h", "stdio.h"},  # vsnprintf, into memory
     "src/base/byte_queue": {"stdlib.h"},
+    "src/base/err": {"errno.h"},  # its numbers; errno is given
     "src/algorithm/": {"assert.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"},
     "src/table/": LANGUAGE | {"stdatomic.h", "stdlib.h", "errno.h"},
     "src/table/clock": {"time.h", "fcntl.h", "unistd.h", "sys/stat.h"},

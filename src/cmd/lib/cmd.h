@@ -45,7 +45,7 @@ extern const struct cmd store_commands[];
 /* The table of all commands; ends with a name of NULL. */
 extern const struct cmd cmd_all[];
 
-/* For `stint version`: main() sets it, so that a commit changes one object. May be empty. */
+/* For `stint version`: main() sets it, so that a commit changes one object. "-": none is known. */
 extern const char *cmd_commit;
 extern const char cmd_commit_built[]; /* of the program alone */
 

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "cmd/rules/rules_explain_store.h"
 
+#include "algorithm/label.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
@@ -175,6 +176,16 @@ static void print_next(const struct target *target)
         printf("; all of it again in %s", format_duration(&formatted, decision->reset_after_ns));
 }
 
+/* Why a wait may be longer than the period of the limit. */
+static void print_slack(const struct target *target)
+{
+    char text[256] = "";
+    struct buf buf = buf_of(text, sizeof(text));
+    label_wait(&buf, target->quota);
+    if (text[0] != '\0' && target->decision.retry_after_ns != STINT_NEVER_NS)
+        printf("   slack   %s\n", text);
+}
+
 static void print_state(const struct target *target)
 {
     const struct stint_decision *decision = &target->decision;
@@ -191,6 +202,8 @@ static void print_state(const struct target *target)
     }
     printf("%s%s\n", target->banned ? " (its key is blocked)" : "",
            target->excluded ? " (quota_mode: the request does without it)" : "");
+    if (target->over)
+        print_slack(target);
 }
 
 static void print_reset(const struct target *target)

@@ -58,7 +58,7 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(STATE_DAMAGED, ERROR, "state_damaged",                                                       \
       "states in memcached were damaged: their keys are denied as if all units were used now")     \
     X(STORE_AWAY, WARN, "store_away",                                                              \
-      "a store is unavailable: on_store_error of the rules applies; see stint store check")                               \
+      "a store is unavailable: on_store_error of the rules applies; see stint store check")        \
     X(STORE_BACK, INFO, "store_back", "a store is available again")                                \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
     X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
