@@ -8,6 +8,8 @@ FUZZERS ?=
 SERVE ?=
 DEMO ?=
 PREFIX ?= /usr/local
+# Folders are left as they are: no __pycache__.
+export PYTHONDONTWRITEBYTECODE = 1
 
 .PHONY: help release run replay demo-cluster test bench bench-server bench-store soak fuzz \
     fuzz-afl check coverage hooks install uninstall clean
@@ -109,11 +111,11 @@ hooks:
 install: release
 	meson configure build-release --prefix='$(PREFIX)'
 	meson install -C build-release
+	@test -n "$(DESTDIR)" || test "$$(id -u)" -ne 0 || ldconfig # else programs find no libstint.so
 
 # Removes the files that the log of `make install` lists.
 uninstall:
 	ninja -C build-release uninstall
 
 clean:
-	rm -rf build build-release build-bench build-test build-asan build-tsan build-afl build-tidy \
-	    build-abi build-coverage
+	rm -rf build build-*

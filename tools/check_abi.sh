@@ -8,7 +8,7 @@ kept=tests/abi/libstint.abi
 now=build-abi/libstint.abi
 library=src/libstint.so.$(sed -n "s/^    version: '\(.*\)',/\1/p" meson.build)
 
-CC=gcc tools/configure.sh build-abi -Dprogram=disabled -Ddebug=true -Doptimization=0 || exit 1
+CC=gcc tools/configure.sh build-abi -Dprogram=false -Ddebug=true -Doptimization=0 || exit 1
 ninja -C build-abi --quiet "$library" || exit 1
 abidw --headers-dir include --drop-private-types --exported-interfaces-only --type-id-style hash \
     --no-show-locs --no-comp-dir-path --no-corpus-path "build-abi/$library" >$now || exit 1

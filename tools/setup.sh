@@ -58,7 +58,7 @@ elsewhere() {
     *" arch "*) echo "pacman -S --needed gcc meson pkgconf python zlib jansson libyaml libuv" \
         "llhttp gnutls systemd-libs libseccomp curl libnghttp2 protobuf-c hiredis" ;;
     *" alpine "*) echo "apk add gcc musl-dev binutils meson pkgconf python3"
-        echo "  for the library, meson setup build -Dprogram=disabled: there is no libsystemd" ;;
+        echo "  for the library, meson setup build -Dprogram=false: there is no libsystemd" ;;
     *) echo "the equivalents of:" $packages ;;
     esac
 }

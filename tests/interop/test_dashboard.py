@@ -22,7 +22,7 @@ from collections import namedtuple
 
 import pytest
 
-from browser import chromium, needs_chromium
+from browser import Tab, chromium, needs_chromium
 from program import STINT
 from server import Server
 
@@ -195,6 +195,61 @@ def test_the_page_is_light_or_dark_as_its_reader_is(tmp_path, dark):
     allowed, denied = ((0x62, 0xa8, 0xf2), (0xf7, 0x9a, 0x55)) if dark else \
         ((0x1f, 0x6f, 0xc4), (0xc8, 0x50, 0x0a))
     assert counts.get(allowed, 0) > 300 and counts.get(denied, 0) > 300
+
+
+# Two names that differ at their ends only.
+LONG = "remote_address_of_a_client_of_the_login_page"
+LONG_RULES = RULES + "".join(f"""\
+  - key: {LONG}_each_{unit}
+    rate_limit: {{unit: {unit}, requests_per_unit: 5}}
+""" for unit in ("minute", "hour"))
+LONG_KEY = "tenant-0001-of-the-organisation/region-of-the-north/user-4711"
+# What a reader cannot see: a text outside of the window, in no space, or cut at an edge of its box.
+UNSEEN = """(() => {
+    const faults = [], width = innerWidth;
+    const wide = document.documentElement.scrollWidth;
+    if (wide > width) faults.push(`the page is ${wide} wide, the window ${width}`);
+    for (const box of document.querySelectorAll(".scroll"))
+        if (box.scrollWidth > box.clientWidth) faults.push(`${box.ariaLabel} scrolls sideways`);
+    const texts = "h1, h2, b, .card span, #about, tbody th, tbody td, .buttons button";
+    for (const box of document.querySelectorAll(texts)) {
+        const place = box.getBoundingClientRect();
+        if (box.textContent === "") continue;
+        if (place.width < 1 || place.height < 1 || place.left < 0 || place.right > width)
+            faults.push(`${box.textContent} is at ${place.left} to ${place.right}`);
+        if (getComputedStyle(box).display !== "inline" && box.scrollWidth > box.clientWidth + 1)
+            faults.push(`${box.textContent} is cut`);
+    }
+    const chart = view.charts.perRule, pen = chart.ctx;
+    pen.font = Chart.helpers.toFont(chart.scales.y.options.ticks.font, Chart.defaults.font).string;
+    for (const label of chart.data.labels)
+        if (pen.measureText(label).width > chart.scales.y.width) faults.push(`${label} is cut`);
+    return faults;
+})()"""
+ROWS = """[...document.querySelectorAll("#%s tr")].map(
+    (row) => [...row.cells].map((cell) => cell.textContent))"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 725, 768, 1280])
+def test_the_page_is_whole_in_a_window_of_any_width(tmp_path, width):
+    with Server(rules=LONG_RULES) as server, Load(server), Tab(tmp_path, width, 844) as tab:
+        for _ in range(7):
+            take(server, f"{LONG}_each_minute", LONG_KEY)
+            take(server, f"{LONG}_each_hour", "ann")
+        tab.open(server.url(""))
+        tab.wait_for("document.querySelectorAll('#rule-rows tr').length === 4 && "
+                     "Number(document.getElementById('rate').textContent) > 0")
+        tab.picture(tmp_path / "page.png")  # for the reader of a failure
+        assert tab.evaluate(UNSEEN) == []
+        rules = {row[0]: row[1:] for row in tab.evaluate(ROWS % "rule-rows")}
+        keys = [row[0] for row in tab.evaluate(ROWS % "asked-rows")]
+        labels = tab.evaluate("view.charts.perRule.data.labels")
+    assert rules[f"shop: {LONG}_each_minute"][2:4] == ["5", "2"]
+    assert rules[f"shop: {LONG}_each_hour"][2:4] == ["5", "2"]
+    assert LONG_KEY in keys
+    assert len(set(labels)) == 4
+    assert {label.split("_")[-1] for label in labels} >= {"minute", "hour"}
 
 
 def test_keys_of_a_sample_are_said_to_be_about_so_many():

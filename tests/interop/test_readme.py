@@ -45,7 +45,7 @@ def blocks(path, language):
 
 
 def shell_blocks():
-    return [pytest.param(inside, output, id=f"{path.name}:{line}")
+    return [pytest.param(path, inside, output, id=f"{path.name}:{line}")
             for path in (README, HOW, COMMANDS, EMBEDDING, ALGORITHMS, PLAN, RULES)
             for line, inside, output in blocks(path, "sh")]
 
@@ -67,9 +67,11 @@ def environment(tmp_path_factory):
     subprocess.run(["meson", "install", "-C", str(BUILD), "--no-rebuild", "--destdir", str(stage)],
                    check=True, capture_output=True)
     (page,) = stage.rglob("stint.pc")
+    (header,) = stage.rglob("stint.h")
     libraries = page.parent.parent
     return dict(os.environ, PATH=f"{pathlib.Path(STINT).parent}:{os.environ['PATH']}",
                 PKG_CONFIG_LIBDIR=str(page.parent), PKG_CONFIG_SYSROOT_DIR=str(stage),
+                CMAKE_PREFIX_PATH=str(header.parent.parent),
                 LD_LIBRARY_PATH=str(libraries))
 
 
@@ -133,9 +135,14 @@ def at_free_ports(commands):
     return re.sub(r"\b7[34]\d\d\b", lambda port: ports[port[0]], commands)
 
 
-@pytest.mark.parametrize("commands,output", shell_blocks())
-def test_a_block_of_commands(commands, output, scratch, environment, request):
-    """A shell runs it as it stands. Targets of make are looked up: they would run this test."""
+def files_in(folder):
+    return {path.relative_to(folder) for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("page,commands,output", shell_blocks())
+def test_a_block_of_commands(page, commands, output, scratch, environment, request):
+    """A shell runs it as it stands. Targets of make are looked up: they would run this test. Those
+    of the README leave a checkout as it was."""
     targets = re.findall(r"(?m)^make (\w+)", commands)
     for target in targets:
         assert make(target)
@@ -148,9 +155,12 @@ def test_a_block_of_commands(commands, output, scratch, environment, request):
         environment = dict(environment, STINT_URL=url)
     elif "redis-server" in commands:
         commands = at_free_ports(commands)
+    before = files_in(scratch)
     done = subprocess.run(["sh", "-e", "-c", commands], cwd=scratch, env=environment,
                           capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
+    if page == README:
+        assert files_in(scratch) == before
     assert done.stderr == ""
     if output is not None:
         assert same(output, done.stdout), done.stdout
@@ -173,6 +183,13 @@ def test_make_replay_takes_what_the_readme_gives_it():
     done = subprocess.run(["sh", "-c", recipe], cwd=SOURCE, capture_output=True, text=True,
                           check=True)
     assert SAMPLE.name in done.stdout and "keys denied most" in done.stdout
+
+
+def test_what_is_built_is_ignored_by_git_and_removed_by_make_clean():
+    recipes = (SOURCE / "Makefile").read_text() + (SOURCE / "tools/run_tests.py").read_text()
+    assert {"build-release", "build-test"} <= set(re.findall(r"\bbuild-\w+", recipes))
+    assert "rm -rf build build-*\n" in make("clean")
+    assert {"/build*/", "__pycache__/"} <= set((SOURCE / ".gitignore").read_text().splitlines())
 
 
 def test_make_test_runs_this():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`stint top` over several servers, in terminals of any width, and the half-life of what it shows."""
+"""`stint top` over several servers, in narrow terminals, and the half-life of what it shows."""
 import contextlib
 import fcntl
 import json

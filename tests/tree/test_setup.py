@@ -48,7 +48,7 @@ def test_where_sudo_fails_the_line_is_printed(tree):  # noqa: F811
     ('ID=rocky\nID_LIKE="rhel centos fedora"', r"dnf install gcc .*'pkgconfig\(libuv\)'"),
     ('ID=opensuse-leap\nID_LIKE="suse opensuse"', r"zypper install gcc .*'pkgconfig\(libuv\)'"),
     ("ID=arch", r"pacman -S --needed gcc .* libuv .*hiredis"),
-    ("ID=alpine", r"apk add gcc .*meson.*\n.*-Dprogram=disabled"),
+    ("ID=alpine", r"apk add gcc .*meson.*\n.*-Dprogram=false"),
     ("ID=other", r"the equivalents of: gcc libc6-dev .*libuv1-dev"),
 ])
 def test_other_systems_get_their_line(tree, system, line):  # noqa: F811

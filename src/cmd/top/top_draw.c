@@ -62,12 +62,20 @@ struct figure {
     char text[32];
 };
 
-static const char *duration_text(struct figure *figure, json_t *ns)
+/* The end of the bucket that has this share of the decisions; the last bucket has none. */
+static const char *percentile_text(struct figure *figure, json_t *durations, const char *name)
 {
-    double us = json_number_value(ns) / (double)NS_PER_US;
-    if (!json_is_number(ns))
+    double us = number(durations, NULL, name) / (double)NS_PER_US;
+    bool is_beyond = us <= 0;
+    if (is_beyond) {
+        us = number(durations, NULL, "first_bucket_ns") / (double)NS_PER_US;
+        for (size_t i = json_array_size(json_object_get(durations, "buckets")); i > 2; i--)
+            us *= 2;
+    }
+    if (number(durations, NULL, "timed") <= 0)
         return "-";
-    snprintf(figure->text, sizeof(figure->text), us < 1000 ? "%.3g µs" : "%.0f µs", us);
+    snprintf(figure->text, sizeof(figure->text), us < 1000 ? "%s%.3g µs" : "%s%.0f µs",
+             is_beyond ? "> " : "", us);
     return figure->text;
 }
 
@@ -266,8 +274,8 @@ static void draw_head(struct drawing *drawing, json_t *stats)
     flow_end(&head);
     flow_add(&flow, "", "allowed %s/s", rate_text(&allowed, number(stats, "rates", "allowed")));
     flow_add(&flow, "   ", "denied %s/s", rate_text(&denied, number(stats, "rates", "denied")));
-    flow_add(&flow, "   ", "p50 %s", duration_text(&p50, json_object_get(durations, "p50_ns")));
-    flow_add(&flow, "   ", "p99 %s", duration_text(&p99, json_object_get(durations, "p99_ns")));
+    flow_add(&flow, "   ", "p50 %s", percentile_text(&p50, durations, "p50_ns"));
+    flow_add(&flow, "   ", "p99 %s", percentile_text(&p99, durations, "p99_ns"));
     flow_end(&flow);
     flow_add(&flow, "", "table %s", keys_text(keys, sizeof(keys), stats));
     flow_add(&flow, " ", "of %s places",

@@ -6,6 +6,8 @@
 const PERIOD_MS = 1000;
 const KEYS_SHOWN = 10;
 const RULES_DRAWN = 8;
+const LABELS_SHARE = 0.4;  // of the width of a chart
+const CHARACTER_WIDTH = 7; // pixels, of labels in it
 const byId = (id) => document.getElementById(id);
 
 const view = { paused: false, token: sessionStorage.getItem("token") || "", before: null, charts: {} };
@@ -33,6 +35,20 @@ function ago(seconds) {
     if (seconds < 5400) return Math.round(seconds / 60) + " min";
     if (seconds < 129600) return Math.round(seconds / 3600) + " h";
     return Math.round(seconds / 86400) + " d";
+}
+
+// The end of the bucket that has this share of the decisions; the last bucket has none.
+function percentile(durations, name) {
+    const last = durations.first_bucket_ns * 2 ** (durations.buckets.length - 2);
+    return durations[name] === null && durations.timed > 0 ? "> " + duration(last)
+        : duration(durations[name]);
+}
+
+// Names of one kind begin alike and differ at their ends: the middle is left out.
+function shortened(text, length) {
+    const characters = [...text], tail = Math.floor(length / 2);
+    if (characters.length <= length) return text;
+    return characters.slice(0, length - 1 - tail).join("") + "…" + characters.slice(-tail).join("");
 }
 
 function percent(part, whole) {
@@ -81,7 +97,8 @@ function makeChart(id, type, datasets, scales, extra) {
         data: { labels: [], datasets },
         options: { animation: false, responsive: true, maintainAspectRatio: false, scales,
             interaction: { mode: "index", intersect: false },
-            plugins: { legend: { display: datasets.length > 1, align: "end" } }, ...extra },
+            plugins: { legend: { display: datasets.length > 1, align: "end" },
+                tooltip: { callbacks: {} } }, ...extra },
     });
     paint(chart);
     chart.update("none");
@@ -131,7 +148,9 @@ function drawDurations(durations) {
 function drawRules(rules) {
     const chart = view.charts.perRule;
     const shown = rules.slice(0, RULES_DRAWN);
-    chart.data.labels = shown.map((rule) => rule.label.slice(0, 60));
+    const length = Math.max(14, Math.floor(chart.width * LABELS_SHARE / CHARACTER_WIDTH));
+    chart.data.labels = shown.map((rule) => shortened(rule.label, length));
+    chart.options.plugins.tooltip.callbacks.title = ([item]) => shown[item.dataIndex].label;
     chart.data.datasets[0].data = shown.map((rule) => rule.allowedRate);
     chart.data.datasets[1].data = shown.map((rule) => rule.deniedRate);
     chart.update("none");
@@ -139,15 +158,24 @@ function drawRules(rules) {
 
 // ---- Tables -------------------------------------------------------------------------------------
 
-// Each row is a list of texts, the first of them names; a shortened name has a title.
+// A long name goes on in the next line after a whole word, if it has some.
+function breakable(cell, text) {
+    text.split(/(?<=[_/-])/).forEach((word, i) =>
+        cell.append(...(i > 0 ? [document.createElement("wbr"), word] : [word])));
+}
+
+// Each row is a list of texts, the first of them names. Where there is no space for a head, each cell
+// has its heading.
 function fillRows(body, rows, nameColumns) {
+    const headings = [...body.parentElement.tHead.rows[0].cells].map((cell) => cell.textContent);
     body.replaceChildren(...rows.map((row) => {
         const line = document.createElement("tr");
         row.forEach((text, i) => {
             const cell = document.createElement(i === 0 ? "th" : "td");
             if (i === 0) cell.scope = "row";
-            cell.textContent = text;
-            if (i < nameColumns) { cell.className = i === 0 ? "key" : "name"; cell.title = text; }
+            breakable(cell, text);
+            cell.dataset.heading = headings[i];
+            if (i < nameColumns) cell.className = i === 0 ? "key" : "name";
             line.append(cell);
         });
         return line;
@@ -202,8 +230,8 @@ function showNow(stats) {
     byId("rate").textContent = rate(all);
     byId("denied").textContent = rate(rates.denied);
     byId("share").textContent = percent(rates.denied, all);
-    byId("p50").textContent = duration(stats.durations.p50_ns);
-    byId("p99").textContent = duration(stats.durations.p99_ns);
+    byId("p50").textContent = percentile(stats.durations, "p50_ns");
+    byId("p99").textContent = percentile(stats.durations, "p99_ns");
     byId("open").textContent = count(sum("open"));
     byId("refused").textContent = sum("refused") > 0 ? count(sum("refused")) + " refused" : "";
     if (stats.table) {
