@@ -335,3 +335,16 @@ def test_a_closed_stream_is_not_taken_for_a_file(closed, tmp_path):
     done = subprocess.run(["sh", "-c", '"$0" replay --quota 1/1s <&-', STINT], capture_output=True,
                           timeout=60, check=False)
     assert done.returncode == 1 and b"cannot read standard input" in done.stderr
+
+
+@pytest.mark.parametrize("spec,meant", [("100/day", "100/1d"), ("100 per minute", "100/1m"),
+                                        ("5r/s", "5/1s")])
+def test_quotas_spelt_as_elsewhere_are_answered_with_a_spec(spec, meant):
+    """By every command; the SPEC that is named is one."""
+    for args in (["replay", "--quota", spec], ["sim", "run", "--quota", spec, "--workload", "edge"],
+                 ["take", "--quota", spec, "k"], ["pace", "--quota", spec], ["explain", spec],
+                 ["try", spec], ["pool", "status", "--quota", spec, "--keys", "/dev/null"]):
+        err = " ".join(stint(*args, code=2)[1].split())
+        assert f'did you mean "{meant}"?' in err, args
+    assert stint("explain", meant)[0]
+    assert "did you mean 5m?" in stint("plan", "--periods", "5min", code=2)[1]

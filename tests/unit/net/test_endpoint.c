@@ -24,6 +24,7 @@ static void test_places_read_back(void **state)
         bool is_local;
     } places[] = {
         {"127.0.0.1:7379", "127.0.0.1:7379", true},
+        {"localhost:7379", "127.0.0.1:7379", true},
         {"127.8.9.10:0", "127.8.9.10:0", true},
         {"0.0.0.0:65535", "0.0.0.0:65535", false},
         {"192.0.2.1:80", "192.0.2.1:80", false},
@@ -82,7 +83,9 @@ static void test_what_is_no_place_is_refused_with_its_text(void **state)
     static const char *const texts[] = {
         "",
         "7379",
-        "localhost:7379",
+        "localhost",
+        "Localhost:1",
+        "localhost.example:1",
         "127.0.0.1",
         "127.0.0.1:",
         "127.0.0.1:65536",
