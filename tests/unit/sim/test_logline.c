@@ -72,6 +72,19 @@ static void test_addresses_are_canonical(void **state)
 #undef REST
 }
 
+/* As Debian's Apache writes those of all its hosts; the name of a host is no client. */
+static void test_the_client_is_found_behind_a_virtual_host(void **state)
+{
+    (void)state;
+#define REST " - ann " DATE " \"GET / HTTP/1.1\" 200 1"
+    expect_key("ip+user", "www.example.org:443 203.0.113.9" REST, "203.0.113.9+ann");
+    expect_key("ip/64", "www.example.org:80 2001:db8:1:2:3:4:5:6" REST, "2001:db8:1:2::");
+    expect_key("ip", "203.0.113.1 203.0.113.9" REST, "203.0.113.9");
+    expect_key("ip+user", "203.0.113.9 ident ann " DATE " \"GET / HTTP/1.1\" 200 1",
+               "203.0.113.9+ann");
+#undef REST
+}
+
 /* Users with blanks and brackets; requests that never were any. */
 static void test_odd_lines(void **state)
 {
@@ -155,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_common_and_combined_lines),
         cmocka_unit_test(test_addresses_are_canonical),
+        cmocka_unit_test(test_the_client_is_found_behind_a_virtual_host),
         cmocka_unit_test(test_odd_lines),
         cmocka_unit_test(test_malformed_lines_say_what_is_missing),
         cmocka_unit_test(test_lines_cut_anywhere),
