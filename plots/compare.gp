@@ -39,7 +39,8 @@ set label n + 1 'most, of the limit' at graph 1, graph 1 offset character 1.5, 0
 set xrange [0:highest]
 set xtics autofreq
 set format x '%g'
-set xlabel (is_text ? 'most in a window, % of limit; O possible' : 'most in any window, % of the limit')
+set xlabel (is_text ? 'most in a window, % of limit; O possible' : \
+    'most in any window, % of the limit')
 set arrow from 100, graph 0 to 100, graph 1 nohead linecolor rgb INK linewidth 1.5
 plot data @within linetype 1 linecolor rgb USED title 'within the limit', \
     data @beyond linetype 4 linecolor rgb TOO_MUCH title 'above the limit', \

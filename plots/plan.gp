@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# How many keys each limit denies at least once, and below it how many requests. Both panels have one
-# axis of limits, and all axes are of powers, as few stand beside many. The proposals are marked, and
-# the target in the panel of what it counts. Variables: title, n and name, and
+# How many keys each limit denies at least once, and below it how many requests. Both panels have
+# one axis of limits, and all axes are of powers, as few stand beside many. The proposals are
+# marked, and the target in the panel of what it counts. Variables: title, n and name, and
 #   target, target_panel   the most that the target allows: 0 keys, 1 requests
 #   target_text            the same in words
 #   n_proposals            rows of the last set
@@ -51,7 +51,8 @@ do for [panel = 0:1] {
             linecolor rgb colour(i) title name[i], \
         for [k = 1:n_proposals > 0] data index n using 1:(raised(column(2 + panel))) @mark \
             title 'the proposed limit', \
-        for [k = 1:n_proposals > 0] data index n using 1:(raised(column(2 + panel))):(sprintf('%.0f', $1)) \
+        for [k = 1:n_proposals > 0] data index n \
+            using 1:(raised(column(2 + panel))):(sprintf('%.0f', $1)) \
             with labels offset character 0, 1 textcolor rgb INK, \
         NaN with lines dashtype 2 linewidth 2 linecolor rgb REFUSED title target_text
 }

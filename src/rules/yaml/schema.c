@@ -307,12 +307,14 @@ bool schema_number(const struct fields *fields, int key, uint32_t min, uint32_t 
 
 static bool expected_duration(const struct fields *fields, int key, const struct yaml_value *value)
 {
-    char meant[32] = "", what[96];
+    char meant[32] = "";
     struct buf buf = buf_of(meant, sizeof(meant));
     bool has_guess =
         value->kind == YAML_TEXT && suggest_duration(&buf, value->text) && buf.len < sizeof(meant);
-    snprintf(what, sizeof(what), "a duration such as %s", has_guess ? meant : "30s, 5m or 36h");
-    return expected(fields, key, what);
+    schema_error(fields, key, "expected a duration such as 30s, 5m or 36h, found %s%s%s%s",
+                 schema_found(value).text, has_guess ? "; did you mean " : "",
+                 has_guess ? meant : "", has_guess ? "?" : "");
+    return false;
 }
 
 bool schema_duration(const struct fields *fields, int key, uint64_t *ns)
