@@ -13,4 +13,4 @@ eval begin_panel(0)
 set xrange [0:100]
 set xlabel (is_text ? '% left; # benched' : 'left, % of what may be used')
 plot data @free linetype 1 linecolor rgb USED title 'left', \
-    data @cooling linetype 2 linecolor rgb REFUSED title 'left, but benched'
+    data @cooling linetype 2 linecolor rgb REFUSED title 'left, but cooling down'

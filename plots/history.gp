@@ -59,7 +59,7 @@ denied = no_room + slack
 set label 1 spec at screen 0.5, screen (is_text ? 0.98 : 0.967) center font ',17'
 set label 2 sprintf('%d units used by key ', units).key \
     .sprintf('; %d request%s denied', denied, denied == 1 ? '' : 's') \
-    .(slack > 0 ? sprintf(', %d though there was room', slack) : '') \
+    .(slack > 0 ? sprintf(', %d although units were free', slack) : '') \
     at screen 0.5, screen (is_text ? 0.94 : 0.929) center
 set multiplot
 
@@ -112,8 +112,8 @@ late = holds_long ? \
 early = gives_early ? \
     ", @key_area TOO_MUCH title 'given too early', data @time:5:6 @below_line TOO_MUCH" : ''
 denials = (no_room == 0 ? '' : \
-        ", @key_area REFUSED title 'denied: no room'".strokes(3, 0, 'REFUSED')) \
-    .(slack == 0 ? '' : ", @key_area BELIEF title 'denied though there was room'" \
+        ", @key_area REFUSED title 'denied: no units were free'".strokes(3, 0, 'REFUSED')) \
+    .(slack == 0 ? '' : ", @key_area BELIEF title 'denied although units were free'" \
         .strokes(4, no_room > 0, 'BELIEF')) \
     .(elsewhere == 0 ? '' : ", @key_area COOLING title 'denied by another quota'" \
         .strokes(5, (no_room > 0) + (slack > 0), 'COOLING'))

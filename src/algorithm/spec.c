@@ -6,6 +6,7 @@
 #include "algorithm/spec.h"
 
 #include "algorithm/nearest.h"
+#include "algorithm/suggest.h"
 #include "algorithm/text.h"
 #include "base/limits.h"
 #include "base/ns.h"
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #define SHOWN_MAX 32 /* bytes of the user's text repeated in a message */
+#define SUGGESTED_SIZE 96
 
 #define IN(algorithm) (1u << (algorithm))
 #define IN_ALL (~0u)
@@ -383,10 +385,12 @@ static int read_calendar_period(struct reader *reader)
     return STINT_OK;
 }
 
-static bool ends_with(struct span text, const char *end)
+/* A number of months or years, as in "6mo" or "y". */
+static bool is_calendar_length(struct span text)
 {
-    size_t len = text_span(end).len;
-    return text.len >= len && memcmp(text.ptr + text.len - len, end, len) == 0;
+    while (text.len > 0 && text.ptr[0] >= '0' && text.ptr[0] <= '9')
+        text = span_of(text.ptr + 1, text.len - 1);
+    return text_is(text, "mo") || text_is(text, "y");
 }
 
 static int read_period(struct reader *reader)
@@ -395,7 +399,7 @@ static int read_period(struct reader *reader)
         return STINT_OK;
     if (reader->is_calendar)
         return read_calendar_period(reader);
-    if (ends_with(reader->period, "mo") || ends_with(reader->period, "y"))
+    if (is_calendar_length(reader->period))
         return err_set(reader->error, STINT_E_MISMATCH,
                        "column %u: expected a period of fixed length, found \"%s\": months and "
                        "years differ, and need fixed_window with align=calendar",
@@ -430,10 +434,9 @@ static int read_promise(struct reader *reader)
     return read_units(reader, limit, 0, &reader->quota.limit);
 }
 
-int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_error *error)
+static int parse(struct stint_quota *quota, struct span text, struct stint_error *error)
 {
-    assert(quota != NULL && spec != NULL);
-    struct span text = text_span(spec);
+    assert(quota != NULL && text.ptr != NULL);
     struct reader reader = {.error = error, .begin = text.ptr, .rest = text};
     memset(&reader.quota, 0, sizeof(reader.quota)); /* including the padding */
     int code = read_promise(&reader);
@@ -455,6 +458,29 @@ int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_
     assert(reader.quota.derived.checked);
     *quota = reader.quota;
     return STINT_OK;
+}
+
+/* Adds the SPEC that was meant to the message, if there is one that is valid. */
+static void add_suggestion(struct span text, struct stint_error *error)
+{
+    char suggested[SUGGESTED_SIZE];
+    struct stint_quota quota;
+    struct buf buf = buf_of(suggested, sizeof(suggested));
+    assert(error->code != STINT_OK);
+    if (!suggest_spec(&buf, text) || buf.len >= sizeof(suggested) ||
+        parse(&quota, span_of(suggested, buf.len), NULL) != STINT_OK)
+        return;
+    struct stint_error why = *error;
+    err_set(error, why.code, "%s; did you mean \"%s\"?", why.message, suggested);
+}
+
+int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_error *error)
+{
+    struct span text = text_span(spec);
+    int code = parse(quota, text, error);
+    if (code != STINT_OK && error != NULL)
+        add_suggestion(text, error);
+    return code;
 }
 
 static void format_options(struct buf *buf, const struct stint_quota *quota)

@@ -237,7 +237,8 @@ def test_a_wrong_format_is_said_after_one_line(given, found):
     (["--key", "user"], "trace", "a trace, which has one column, key; 'user' is for"),
     (["--key", "usr"], "combined", "is an access log: there is no field 'usr'"),
     (["--time", "t"], "combined", "expected a JSON object, found an access log line; time and"),
-    (["--key", "user"], "jsonl", '"user" is not there'),
+    (["--key", "user"], "jsonl", 'is not there; found "time", "key"'),
+    (["--time", "key"], "jsonl", "'a' is no time"),
 ])
 def test_options_that_the_format_does_not_have(args, name, words):
     out, err = stint("replay", "--quota", "9/1s", *args, given=FORMATS[name], code=1)

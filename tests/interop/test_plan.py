@@ -272,11 +272,39 @@ def test_keys_are_named_up_to_the_number_that_is_asked_for():
                      r"    key7 \(6 denied\)\n    and 5 more\n", out)
 
 
+def limits_drawn(text, panel):
+    """The x of every point of each curve in a panel (a or b) of an SVG, but for the legend's."""
+    curves = [group for group in text.split('<g id="gnuplot_plot_')
+              if re.match(rf'\d+{panel}"', group)]
+    points = [re.findall(r"#gpPt6' transform='translate\(([\d.]+),", curve) for curve in curves]
+    legend = max(float(x) for curve in points for x in curve) if panel == "a" else None
+    return [[x for x in curve if float(x) != legend] for curve in points if curve]
+
+
 def test_picture(tmp_path):
+    """Both panels have one axis of limits; the proposals and the target are marked."""
     path = tmp_path / "plan.svg"
-    stint("plan", SAMPLE, "--plot", path)
+    told = plan(SAMPLE, "--target", "2 keys", "--plot", path)
     text = path.read_text()
-    assert "keys touched" in text and "requests denied" in text and "window, per 1h" in text
+    for words in ("keys denied at least once", "requests denied", "limit per 1 h (window)",
+                  "the proposed limit", "target: at most 2 of 23 keys", "limit: units per period"):
+        assert f">{words}<" in text, words
+    assert limits_drawn(text, "a") == limits_drawn(text, "b")
+    assert [len(curve) for curve in limits_drawn(text, "b")] == [3] * 5
+    for proposal in told["proposals"]:
+        assert text.count(f'>{proposal["limit"]}<') >= 2
+    assert stint("plan", SAMPLE, "--plot", "-")[0].count("\n") > 60
+    stint("plan", SAMPLE, "--target", "1 % of requests", "--plot", path)
+    assert ">target: at most 3 of 310 requests<" in path.read_text()
+
+
+def test_a_picture_without_a_proposal(tmp_path):
+    """What can be drawn is."""
+    path = tmp_path / "plan.svg"
+    trace = "0 a 4000000000\n1 a 4000000000\n2 b\n" + "".join(f"3 k{i}\n" for i in range(30))
+    stint("plan", "--periods", "1m", "--target", "0 keys", "--plot", path, given=trace)
+    assert "target: at most 0 of 32 keys" in path.read_text()
+    assert "the proposed limit" not in path.read_text()
     assert stint("plan", SAMPLE, "--plot", "-")[0].count("\n") > 60
 
 

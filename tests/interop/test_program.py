@@ -232,10 +232,11 @@ def test_wrong_words_are_answered_with_the_nearest_right_one(args, hint):
     [], ["replay"], ["replay", "--quota"], ["replay", "--quota", ""], ["explain"], ["try"],
     ["table"], ["replay", "--quota", "0/0s"], ["pace"], ["pace", "--quota", "1/1s", "file"],
     ["version", "x"],
-    ["replay", "--quota", "1/1s", "a", "b"], ["replay", "--quota", "1/1s", "--keys", "0"],
-    ["replay", "--quota", "1/1s", "--keys", "1e6"], ["replay", "--quota", "1/1s", "--key", "ip"],
+    ["replay", "--quota", "1/1s", "a", ""], ["replay", "--quota", "1/1s", "--keys", "0"],
+    ["replay", "--quota", "1/1s", "--keys", "1e6"],
+    ["replay", "--quota", "1/1s", "--format", "trace", "--key", "ip"],
     ["replay", "--quota", "1/1s", "--format", "combined", "--key", "ip/129"],
-    ["replay", "--quota", "1/1s", "--time", "t"], ["replay", "-x"],
+    ["replay", "--quota", "1/1s", "--format", "combined", "--time", "t"], ["replay", "-x"],
     ["help", "replay", "x"], ["replay", "--quota", "1/1s", ""], ["explain", " "],
     ["replay", "--quota", "1/1s", "--state", ""], ["replay", "--quota", "1/1s", "-", "-"],
     ["explain", "9" * 600], ["explain", "--", "-5/1s"], ["try", "3/60s", "4"],
@@ -336,3 +337,16 @@ def test_a_closed_stream_is_not_taken_for_a_file(closed, tmp_path):
     done = subprocess.run(["sh", "-c", '"$0" replay --quota 1/1s <&-', STINT], capture_output=True,
                           timeout=60, check=False)
     assert done.returncode == 1 and b"cannot read standard input" in done.stderr
+
+
+@pytest.mark.parametrize("spec,meant", [("100/day", "100/1d"), ("100 per minute", "100/1m"),
+                                        ("5r/s", "5/1s")])
+def test_quotas_spelt_as_elsewhere_are_answered_with_a_spec(spec, meant):
+    """By every command; the SPEC that is named is one."""
+    for args in (["replay", "--quota", spec], ["sim", "run", "--quota", spec, "--workload", "edge"],
+                 ["take", "--quota", spec, "k"], ["pace", "--quota", spec], ["explain", spec],
+                 ["try", spec], ["pool", "status", "--quota", spec, "--keys", "/dev/null"]):
+        err = " ".join(stint(*args, code=2)[1].split())
+        assert f'did you mean "{meant}"?' in err, args
+    assert stint("explain", meant)[0]
+    assert "did you mean 5m?" in stint("plan", "--periods", "5min", code=2)[1]

@@ -97,8 +97,8 @@ def test_strict_stops_at_the_first_malformed_line():
 
 def test_input_of_another_format_is_bad_input():
     out, err = stint("replay", "--quota", "5/1s", "--format", "trace", SAMPLE, code=1)
-    assert (out, err) == ("", f"stint: {SAMPLE}:1: expected a trace line (TIME KEY [COST]), found an "
-                              "access log line; choose the format combined, or leave it out\n")
+    assert (out, err) == ("", f"stint: {SAMPLE}:1: expected a trace line (TIME KEY [COST]), found "
+                          "an access log line; choose the format combined, or leave it out\n")
 
 
 def test_gzip_is_read_like_plain_text(tmp_path):
@@ -150,7 +150,8 @@ def test_gzip_that_is_cut_gives_all_that_is_before_the_cut(name, tmp_path):
         whole, rest = there.count(b"\n"), there.rpartition(b"\n")[2]
         got, err = decided(data[:length], tmp_path)
         assert got == [line.decode().replace(" ", "\t") for line in lines[:whole]], length
-        assert f"at byte {length}: its packed data ends too early (after {len(there)} inflated" in err
+        assert (f"at byte {length}: its packed data ends too early "
+                f"(after {len(there)} inflated") in err
         assert (f":{whole + 1}: the input breaks off in this line" in err) == (rest != b""), length
 
 

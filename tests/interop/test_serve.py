@@ -107,7 +107,7 @@ def test_faults_of_the_config_have_their_place(tmp_path, text, line, column, sai
 @pytest.mark.parametrize("args, env, said", [
     (["--kees", "1"], {}, "did you mean '--keys'?"),
     (["--workers", "many"], {}, "--workers: expected a whole number"),
-    (["--resp", "localhost:1"], {}, "--resp: 'localhost:1' is not an address to listen at"),
+    (["--resp", "localhost"], {}, "--resp: 'localhost' is not an address to listen at"),
     (["--log-level", "loud"], {}, "--log-level cannot be 'loud'"),
     ([], {"STINT_WORKERS": "many"}, "STINT_WORKERS: expected a whole number"),
 ])
@@ -204,6 +204,20 @@ def test_ipv6_and_unix_sockets(tmp_path):
         told = serve("--resp", f"unix:{path}", "--http", "off")
         assert "the address is in use; choose another" in told
     assert not path.exists()
+
+
+def test_localhost_is_127_0_0_1_to_servers_and_clients():
+    """Quotas that are spelt as elsewhere are answered with a SPEC by each frontend."""
+    with Server("--resp", "localhost:0", "--http", "localhost:0", "--grpc", "localhost:0",
+                ports=False) as server:
+        assert "address=127.0.0.1:" in server.log
+        with server.connect() as client:
+            said = client.ask("STINT.TAKE", "QUOTA", "100/day", "k")
+            assert 'did you mean "100/1d"?' in str(said)
+        status, said = server.post("/v1/take", {"quota": "5r/s", "key": "k"})
+        assert status == 400 and 'did you mean "5/1s"?' in said["detail"]
+        stint("take", "--quota", "1/1h", "--server", f"http://localhost:{server.http}", "k")
+        stint("rls", "health", f"localhost:{server.port('grpc')}")
 
 
 def test_a_stale_unix_socket_is_replaced_and_a_file_is_not(tmp_path):

@@ -229,11 +229,10 @@ def test_what_cannot_be_meant_is_said(command, words, sentence):
 def test_what_cannot_be_read_is_said(tmp_path):
     _, err = stint("sim", "run", "--quota", "1/1s", "--workload", f"log={tmp_path}/no", code=1)
     assert "No such file" in err
-    _, err = stint("sim", "run", "--quota", "1/1s", "--workload", f"log={SAMPLE} format=trace",
-                   code=1)
+    log = f"log={SAMPLE} format=trace"
+    _, err = stint("sim", "run", "--quota", "1/1s", "--workload", log, code=1)
     assert "found an access log line; choose the format combined" in err
-    _, err = stint("sim", "run", "--quota", "1/1s", "--workload", f"log={SAMPLE} format=trace key=ip",
-                   code=1)
+    _, err = stint("sim", "run", "--quota", "1/1s", "--workload", f"{log} key=ip", code=1)
     assert "a trace has its keys" in err
     _, err = stint("sim", "nun", code=2)
     assert "did you mean 'run'?" in err

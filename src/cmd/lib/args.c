@@ -5,6 +5,7 @@
 
 #include "algorithm/nearest.h"
 #include "algorithm/spec.h"
+#include "algorithm/suggest.h"
 #include "base/limits.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
@@ -361,12 +362,21 @@ void args_file(struct argp_state *state, const char **path, const char *word)
     *path = word;
 }
 
+static void refuse_duration(struct argp_state *state, const char *option, const char *text)
+{
+    char meant[32];
+    struct buf buf = buf_of(meant, sizeof(meant));
+    bool has_guess = suggest_duration(&buf, span_of_text(text)) && buf.len < sizeof(meant);
+    argp_error(state, "%s must be a length of time like 200ms or 1m30s, not '%s'%s%s%s", option,
+               text, has_guess ? "; did you mean " : "", has_guess ? meant : "",
+               has_guess ? "?" : "");
+}
+
 uint64_t args_duration(struct argp_state *state, const char *option, const char *text)
 {
     uint64_t ns = 0;
     if (spec_parse_duration(span_of_text(text), &ns) != 0 || ns > STINT_NOW_MAX)
-        argp_error(state, "%s must be a length of time like 200ms or 1m30s, not '%s'", option,
-                   text);
+        refuse_duration(state, option, text);
     return ns;
 }
 

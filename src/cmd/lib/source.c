@@ -75,6 +75,9 @@ void source_add_path(struct argp_state *state, struct source_options *options, c
     if (options->n_paths == SOURCE_FILES_MAX)
         argp_error(state, "more than %d files; join them: cat FILE ... | stint ... --sort",
                    SOURCE_FILES_MAX);
+    for (size_t i = 0; i < options->n_paths && strcmp(path, "-") == 0; i++)
+        if (strcmp(options->paths[i], path) == 0)
+            argp_error(state, "standard input (-) can be read once");
     options->paths[options->n_paths++] = path;
 }
 

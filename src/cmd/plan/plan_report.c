@@ -360,23 +360,54 @@ static int write_rules(const struct plan_report *report)
 #define TITLE_COLUMNS 80
 #define NAME_MAX_LEN 64
 
-/* "window, per 1m" */
+/* "limit per 1 min (window)" */
 static struct span name_curve(const struct plan_curve *curve, char name[NAME_MAX_LEN])
 {
     struct buf buf = buf_of(name, NAME_MAX_LEN);
-    buf_add(&buf, "%s, per ", stint_algorithm_name((int)curve->algorithm));
-    spec_format_duration(&buf, curve->period_ns);
+    struct formatted period;
+    buf_add(&buf, "limit per %s (%s)", format_duration(&period, curve->period_ns),
+            stint_algorithm_name((int)curve->algorithm));
     return span_of_text(name);
+}
+
+static void add_point_row(struct plot *plot, const struct plan_proposal *point)
+{
+    plot_data(plot, "%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", point->quota.limit, point->touch.keys,
+              point->touch.requests);
 }
 
 static void add_curve(struct plot *plot, const struct plan_curve *curve)
 {
     plot_set(plot, "limit keys requests");
-    for (size_t i = 0; i < curve->n_points; i++) {
-        const struct plan_proposal *point = &curve->points[i];
-        plot_data(plot, "%" PRIu32 " %" PRIu64 " %" PRIu64 "\n", point->quota.limit,
-                  point->touch.keys, point->touch.requests);
-    }
+    for (size_t i = 0; i < curve->n_points; i++)
+        add_point_row(plot, &curve->points[i]);
+}
+
+static void add_proposals(struct plot *plot, const struct plan_result *result)
+{
+    unsigned n = 0;
+    plot_set(plot, "proposed limit keys requests");
+    for (size_t i = 0; i < result->n_curves; i++)
+        if (result->curves[i].proposal.found == PLAN_FOUND) {
+            add_point_row(plot, &result->curves[i].proposal);
+            n++;
+        }
+    plot_variables(plot, "n_proposals = %u\n", n);
+}
+
+static void add_target(struct plot *plot, const struct plan_report *report)
+{
+    const struct plan_target *target = &report->options->target;
+    const struct traffic *traffic = &report->log->traffic;
+    uint64_t all = target->of_keys ? traffic->n_keys : traffic->n_requests;
+    uint64_t most = plan_target_most(target, all);
+    char text[2 * NAME_MAX_LEN];
+    struct formatted count, whole;
+    snprintf(text, sizeof(text), "target: at most %s of %s %s", format_count(&count, most),
+             format_count(&whole, all), target->of_keys ? "keys" : "requests");
+    plot_variables(plot, "target = %" PRIu64 "\ntarget_panel = %d\n", most,
+                   target->of_keys ? 0 : 1);
+    plot_text(plot, "target_text", span_of_text(text), TITLE_COLUMNS);
 }
 
 static int fill_plot(struct plot *plot, const struct plan_report *report, struct stint_error *error)
@@ -393,6 +424,8 @@ static int fill_plot(struct plot *plot, const struct plan_report *report, struct
         n++;
         add_curve(plot, curve);
     }
+    add_proposals(plot, report->result);
+    add_target(plot, report);
     plot_text(plot, "title", span_of_text(report->log->name), TITLE_COLUMNS);
     plot_names(plot, "name", names, n);
     return plot_check(plot, error);

@@ -18,7 +18,7 @@ static int refuse(struct stint_error *error, const char *text)
     return err_set(
         error, STINT_E_SYNTAX,
         "'%s' is not an address to listen at: expected ADDRESS:PORT such as 127.0.0.1:7379, "
-        "[::1]:7379 or :7379, unix:/PATH[,mode=0660], or off",
+        "[::1]:7379, localhost:7379 or :7379, unix:/PATH[,mode=0660], or off",
         text);
 }
 
@@ -75,6 +75,9 @@ static bool set_host(struct endpoint *endpoint, char *host, uint16_t port)
     size_t len = strlen(host);
     if (len == 0)
         return set_v6(endpoint, "::", port);
+    /* Not looked up: whatever a machine calls so, what is meant is not open to the network. */
+    if (strcmp(host, "localhost") == 0)
+        return set_v4(endpoint, "127.0.0.1", port);
     if (host[0] != '[')
         return set_v4(endpoint, host, port);
     if (host[len - 1] != ']')

@@ -4,6 +4,7 @@
 
 #include "algorithm/nearest.h"
 #include "algorithm/spec.h"
+#include "algorithm/suggest.h"
 #include "algorithm/text.h"
 #include "base/buf.h"
 #include "base/limits.h"
@@ -304,6 +305,18 @@ bool schema_number(const struct fields *fields, int key, uint32_t min, uint32_t 
     return true;
 }
 
+static bool expected_duration(const struct fields *fields, int key, const struct yaml_value *value)
+{
+    char meant[32] = "";
+    struct buf buf = buf_of(meant, sizeof(meant));
+    bool has_guess =
+        value->kind == YAML_TEXT && suggest_duration(&buf, value->text) && buf.len < sizeof(meant);
+    schema_error(fields, key, "expected a duration such as 30s, 5m or 36h, found %s%s%s%s",
+                 schema_found(value).text, has_guess ? "; did you mean " : "",
+                 has_guess ? meant : "", has_guess ? "?" : "");
+    return false;
+}
+
 bool schema_duration(const struct fields *fields, int key, uint64_t *ns)
 {
     const struct yaml_value *value = schema_value(fields, key);
@@ -312,7 +325,7 @@ bool schema_duration(const struct fields *fields, int key, uint64_t *ns)
         return false;
     int code = value->kind == YAML_TEXT ? spec_parse_duration(value->text, &read) : STINT_E_SYNTAX;
     if (code == STINT_E_SYNTAX)
-        return expected(fields, key, "a duration such as 30s, 5m or 36h");
+        return expected_duration(fields, key, value);
     if (code != STINT_OK || read == 0)
         return expected(fields, key,
                         "a duration of whole nanoseconds, above 0 and below 584 years");

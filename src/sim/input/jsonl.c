@@ -2,6 +2,7 @@
 /* Parses with jansson; duplicate members are refused, so that all readers see the same key. */
 #include "sim/input/jsonl.h"
 
+#include "base/buf.h"
 #include "base/limits.h"
 #include "sim/input/timestamp.h"
 #include "sim/input/trace.h"
@@ -9,6 +10,8 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define MEMBERS_SIZE 120 /* bytes of a message for the names of members */
 
 int jsonl_init(struct jsonl *jsonl, const struct jsonl_options *options, struct stint_error *error)
 {
@@ -44,10 +47,21 @@ void jsonl_deinit(struct jsonl *jsonl)
     jsonl->names = NULL;
 }
 
-static int no_member(const char *name, const char *expected, struct stint_error *error)
+/* The members of the line help to choose another one. */
+static int no_member(const struct jsonl *jsonl, const char *name, const char *expected,
+                     struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYNTAX, "the member \"%s\" is not there or is not %s", name,
-                   expected);
+    char members[MEMBERS_SIZE] = "";
+    struct buf buf = buf_of(members, sizeof(members));
+    const char *member;
+    json_t *value;
+    if (json_object_get(jsonl->object, name) != NULL)
+        return err_set(error, STINT_E_SYNTAX, "the member \"%s\" is not %s", name, expected);
+    json_object_foreach(jsonl->object, member, value)
+        buf_add(&buf, "%s\"%s\"", buf.len > 0 ? ", " : "", member);
+    return err_set(error, STINT_E_SYNTAX, "the member \"%s\", %s, is not there; found %s%s", name,
+                   expected, members[0] != '\0' ? members : "none",
+                   buf.len >= sizeof(members) ? "..." : "");
 }
 
 /*
@@ -68,9 +82,10 @@ static int parse_real_seconds(struct timestamp *timestamp, double seconds,
     return timestamp_parse_seconds(timestamp, span_of(text, len < 0 ? 0 : (size_t)len), error);
 }
 
-static int parse_time(struct timestamp *timestamp, const json_t *value, const char *name,
+static int parse_time(const struct jsonl *jsonl, struct timestamp *timestamp,
                       struct stint_error *error)
 {
+    const json_t *value = json_object_get(jsonl->object, jsonl->time);
     if (json_is_integer(value)) {
         json_int_t seconds = json_integer_value(value);
         char text[32];
@@ -80,7 +95,7 @@ static int parse_time(struct timestamp *timestamp, const json_t *value, const ch
     if (json_is_real(value))
         return parse_real_seconds(timestamp, json_real_value(value), error);
     if (!json_is_string(value))
-        return no_member(name, "a time", error);
+        return no_member(jsonl, jsonl->time, "a time", error);
     struct span text = span_of(json_string_value(value), json_string_length(value));
     bool dated = memchr(text.ptr, '-', text.len) != NULL;
     return dated ? timestamp_parse_rfc3339(timestamp, text, error)
@@ -100,15 +115,14 @@ static int parse_part(struct jsonl *jsonl, size_t i, struct span *part, struct s
     else if (json_is_number(value))
         *part = span_of(number, json_dumpb(value, number, number_size, JSON_ENCODE_ANY));
     else
-        return no_member(jsonl->members[i], "text, a number or a boolean", error);
+        return no_member(jsonl, jsonl->members[i], "text, a number or a boolean", error);
     return 0;
 }
 
 static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_error *error)
 {
     struct timestamp timestamp;
-    const json_t *time = json_object_get(jsonl->object, jsonl->time);
-    int code = parse_time(&timestamp, time, jsonl->time, error);
+    int code = parse_time(jsonl, &timestamp, error);
     if (code != 0)
         return code;
     struct span parts[JOINED_KEY_PARTS_MAX], key;
@@ -125,10 +139,10 @@ static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_
         const json_t *value = json_object_get(jsonl->object, jsonl->cost);
         cost = json_is_integer(value) ? json_integer_value(value) : -1;
         if (cost > UNIT_COUNT_MAX)
-            return no_member(jsonl->cost, "at most " UNIT_COUNT_MAX_TEXT " (" UNITS_ADVICE ")",
-                             error);
+            return no_member(jsonl, jsonl->cost,
+                             "at most " UNIT_COUNT_MAX_TEXT " (" UNITS_ADVICE ")", error);
         if (cost < 0)
-            return no_member(jsonl->cost, "a whole number from 0 to 4294967295", error);
+            return no_member(jsonl, jsonl->cost, "a whole number from 0 to 4294967295", error);
     }
     *event = (struct event){timestamp.ns, key, (uint32_t)cost, timestamp.decimals};
     return EVENT_FOUND;

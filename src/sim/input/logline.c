@@ -193,6 +193,15 @@ static struct span address_of(struct logline *logline, struct span host)
     return len < 0 ? host : span_of(logline->address, (size_t)len);
 }
 
+/* No IDENT is one: where it seems to be, the name of a virtual host stands before the HOST. */
+static bool is_address(struct span ident)
+{
+    char address[LOGLINE_ADDRESS_MAX];
+    return ident.len > 1 && (is_plain_v4(ident) ||
+                             stint_address_key(address, sizeof(address), (const char *)ident.ptr,
+                                               ident.len, 32, 128) >= 0);
+}
+
 int logline_parse(struct logline *logline, struct event *event, struct span line,
                   struct stint_error *error)
 {
@@ -200,7 +209,12 @@ int logline_parse(struct logline *logline, struct event *event, struct span line
     if (line.len == 0)
         return EVENT_NONE;
     found[LOGLINE_IP] = cut_word(&line);
-    if (found[LOGLINE_IP].len == 0 || cut_word(&line).len == 0)
+    struct span ident = cut_word(&line);
+    if (found[LOGLINE_IP].len > 0 && is_address(ident)) {
+        found[LOGLINE_IP] = ident;
+        ident = cut_word(&line);
+    }
+    if (found[LOGLINE_IP].len == 0 || ident.len == 0)
         return malformed(error, "no HOST IDENT");
     uint64_t at_ns;
     if (!cut_user_and_date(logline, &line, &found[LOGLINE_USER], &at_ns))

@@ -3,7 +3,7 @@
  * Reads a line of an access log in the common or the combined format, as Apache and nginx write
  * them, and makes the key of a key expression:
  *
- *     HOST IDENT USER [17/May/2015:10:05:03 +0000] "METHOD PATH PROTOCOL" STATUS BYTES …
+ *     [VHOST] HOST IDENT USER [17/May/2015:10:05:03 +0000] "METHOD PATH PROTOCOL" STATUS BYTES …
  */
 #ifndef STINT_SIM_INPUT_LOGLINE_H
 #define STINT_SIM_INPUT_LOGLINE_H

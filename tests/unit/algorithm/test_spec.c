@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* SPECs: what is read comes back when written, and every mistake is named with its place. */
 #include "algorithm/spec.h"
+#include "algorithm/suggest.h"
 #include "base/buf.h"
 
 #include "unit/asking.h"
+
+#include <stdio.h>
 
 static void assert_error(const char *spec, int code, const char *part)
 {
@@ -110,6 +113,7 @@ TEST(test_other_systems_names_are_known)
 TEST(test_mistakes_are_named_with_their_place)
 {
     assert_error("", STINT_E_SYNTAX, "column 1: expected LIMIT/PERIOD");
+    assert_error("100/day", STINT_E_SYNTAX, "column 5: expected a duration such as 60s, 1h30m");
     assert_error("widnow 1/1s", STINT_E_SYNTAX, "did you mean \"window\"?");
     assert_error("tokenbucket 1/1s", STINT_E_SYNTAX, "did you mean \"token_bucket\"?");
     assert_error("gcra", STINT_E_SYNTAX, "column 5: expected LIMIT/PERIOD");
@@ -145,6 +149,82 @@ TEST(test_mistakes_are_named_with_their_place)
     assert_error("concurrency 10", STINT_E_MISMATCH, "lease");
     assert_error("concurrency", STINT_E_SYNTAX, "LIMIT such as 10");
     assert_error("gcra 1/1s \x01\xff=2", STINT_E_SYNTAX, "\"?\?\"");
+}
+
+/* Quotas spelt as elsewhere are answered with the SPEC that was meant, which is one. */
+TEST(test_other_spellings_are_answered_with_the_spec)
+{
+    static const struct {
+        const char *spec, *meant; /* NULL: there is no guess */
+    } rows[] = {
+        {"100/day", "100/1d"},
+        {"100/minute", "100/1m"},
+        {"100/hour", "100/1h"},
+        {"100/min", "100/1m"},
+        {"100/sec", "100/1s"},
+        {"100/week", "100/1w"},
+        {"100/60", "100/60s"},
+        {"100 per minute", "100/1m"},
+        {"100 Requests PER Minute", "100/1m"},
+        {"100 / minute", "100/1m"},
+        {"100/ 5 minutes", "100/5m"},
+        {"100/5mins", "100/5m"},
+        {"100 requests every 10 seconds", "100/10s"},
+        {"3 in 10 s", "3/10s"},
+        {"5r/s", "5/1s"},
+        {"30r/m", "30/1m"},
+        {"5rps", "5/1s"},
+        {"60 rpm", "60/1m"},
+        {"100/minut", "100/1m"},
+        {"100/month", "fixed_window 100/1mo align=calendar"},
+        {"100/1y", "fixed_window 100/1y align=calendar"},
+        {"fixed_window 100/month utc_offset=+01:00",
+         "fixed_window 100/1mo align=calendar utc_offset=+01:00"},
+        {"gcra 100 per minute   burst=20", "gcra 100/1m burst=20"},
+        {"gcra 100/500 milliseconds", "gcra 100/500ms"},
+        {"gcra 100/month", NULL},
+        {"100/M", NULL}, /* a month or a minute */
+        {"5k/s", NULL},  /* not 5 */
+        {"100 kilobytes per minute", NULL},
+        {"100/fortnight", NULL},
+        {"100/5 minutes or so", NULL},
+        {"100", NULL},
+        {"100/", NULL},
+        {"gcra 100/day burst=0", NULL},
+        {"4294967296/day", NULL},
+        {"gcar 100/day", NULL},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct stint_quota quota, meant;
+        struct stint_error error = {0};
+        char said[160];
+        assert_int_not_equal(stint_quota_parse(&quota, rows[i].spec, &error), STINT_OK);
+        if (rows[i].meant == NULL) {
+            if (strstr(error.message, "/1") != NULL && strstr(error.message, "did you") != NULL)
+                fail_msg("\"%s\": %s", rows[i].spec, error.message);
+            continue;
+        }
+        snprintf(said, sizeof(said), "; did you mean \"%s\"?", rows[i].meant);
+        if (strstr(error.message, said) == NULL)
+            fail_msg("\"%s\": \"%s\" does not say %s", rows[i].spec, error.message, said);
+        assert_int_equal(stint_quota_parse(&meant, rows[i].meant, &error), STINT_OK);
+    }
+}
+
+TEST(test_other_spellings_of_durations)
+{
+    static const struct {
+        const char *text, *meant;
+    } rows[] = {{"5min", "5m"},        {"1 day", "1d"},      {"hour", "1h"},  {"90", "90s"},
+                {"2 Weeks", "2w"},     {"100msec", "100ms"}, {"", NULL},      {"soon", NULL},
+                {"5 minutes 3", NULL}, {"-5min", NULL},      {"1.5min", NULL}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[32] = "";
+        struct buf buf = buf_of(text, sizeof(text));
+        assert_int_equal(suggest_duration(&buf, span_of_text(rows[i].text)), rows[i].meant != NULL);
+        if (rows[i].meant != NULL)
+            assert_string_equal(text, rows[i].meant);
+    }
 }
 
 /* Durations are exact decimals from greater to smaller units, and nothing is cut off. */

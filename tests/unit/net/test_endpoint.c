@@ -17,6 +17,7 @@ TEST(test_places_read_back)
         bool is_local;
     } places[] = {
         {"127.0.0.1:7379", "127.0.0.1:7379", true},
+        {"localhost:7379", "127.0.0.1:7379", true},
         {"127.8.9.10:0", "127.8.9.10:0", true},
         {"0.0.0.0:65535", "0.0.0.0:65535", false},
         {"192.0.2.1:80", "192.0.2.1:80", false},
@@ -71,7 +72,9 @@ TEST(test_what_is_no_place_is_refused_with_its_text)
     static const char *const texts[] = {
         "",
         "7379",
-        "localhost:7379",
+        "localhost",
+        "Localhost:1",
+        "localhost.example:1",
         "127.0.0.1",
         "127.0.0.1:",
         "127.0.0.1:65536",

@@ -177,7 +177,10 @@ TEST(test_every_bad_value_is_told)
         {LIMIT(TEN UNIT "      period: 30s\n"), "a.yaml:7:15: period: there is a unit already; a "
                                                 "limit is per unit or per period\n"},
         {LIMIT(TEN "      period: 30\n"),
-         "a.yaml:6:15: period: expected a duration such as 30s, 5m or 36h, found \"30\"\n"},
+         "a.yaml:6:15: period: expected a duration such as 30s, 5m or 36h, found \"30\"; did you "
+         "mean 30s?\n"},
+        {LIMIT(TEN "      period: soon\n"),
+         "a.yaml:6:15: period: expected a duration such as 30s, 5m or 36h, found \"soon\"\n"},
         {LIMIT(TEN "      period: 0s\n"),
          "a.yaml:6:15: period: expected a duration of whole nanoseconds, above 0 and below 584 "
          "years, found \"0s\"\n"},

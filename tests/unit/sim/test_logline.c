@@ -66,6 +66,18 @@ TEST(test_addresses_are_canonical)
 #undef REST
 }
 
+/* As Debian's Apache writes those of all its hosts; the name of a host is no client. */
+TEST(test_the_client_is_found_behind_a_virtual_host)
+{
+#define REST " - ann " DATE " \"GET / HTTP/1.1\" 200 1"
+    expect_key("ip+user", "www.example.org:443 203.0.113.9" REST, "203.0.113.9+ann");
+    expect_key("ip/64", "www.example.org:80 2001:db8:1:2:3:4:5:6" REST, "2001:db8:1:2::");
+    expect_key("ip", "203.0.113.1 203.0.113.9" REST, "203.0.113.9");
+    expect_key("ip+user", "203.0.113.9 ident ann " DATE " \"GET / HTTP/1.1\" 200 1",
+               "203.0.113.9+ann");
+#undef REST
+}
+
 /* Users with blanks and brackets; requests that never were any. */
 TEST(test_odd_lines)
 {
