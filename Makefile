@@ -9,13 +9,15 @@ SERVE ?=
 DEMO ?=
 PREFIX ?= /usr/local
 
-.PHONY: help release run replay demo-cluster test bench bench-server bench-store soak fuzz \
+.PHONY: help release run replay demo-cluster test unit t bench bench-server bench-store soak fuzz \
     fuzz-afl check install clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run      a server with the rules of examples/rules, until ^C (SERVE="options")'
 	@echo 'make replay   a sample access log against a quota (QUOTA="$(QUOTA)" LOG=…)'
+	@echo 'make unit     the unit tests, without the rest'
+	@echo 'make t T=gcra the tests of that name or with it in their name'
 	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
@@ -53,6 +55,20 @@ demo-cluster: release
 test:
 	@tools/setup.sh test
 	@/usr/bin/python3 tools/run_tests.py
+
+# Little optimisation: most of the time between an edit and its verdict is the compiler's.
+BUILD_UNIT = test -e build-unit/build.ninja || \
+    meson setup build-unit -Doptimization=1 -Ddebug=false >/dev/null
+
+unit:
+	@tools/setup.sh unit
+	@$(BUILD_UNIT)
+	@ninja -C build-unit --quiet unit
+	@meson test -C build-unit --no-rebuild --suite unit --quiet --print-errorlogs
+
+t:
+	@$(BUILD_UNIT)
+	@tools/run_named.py build-unit '$(T)'
 
 # As packages are built: -O2, no assertions.
 BUILD_BENCH = test -e build-bench/build.ninja || \
@@ -100,4 +116,4 @@ install: release
 	meson install -C build-release
 
 clean:
-	rm -rf build build-release build-bench build-test build-asan build-tsan build-afl build-tidy
+	rm -rf build build-release build-bench build-test build-unit build-asan build-tsan build-afl build-tidy

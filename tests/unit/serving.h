@@ -10,7 +10,6 @@
 #include "service/access/access.h"
 #include "service/service.h"
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 #define START (1000 * MINUTE) /* where aligned windows begin, too */
 
 static const struct caller anybody = {.name = "", .roles = ACCESS_ALL};
