@@ -79,6 +79,9 @@ static inline void serve_no_more(struct serving *serving)
     service_free(serving->service);
     server_state_close(serving->server_state);
     stint_table_close(serving->table);
+    serving->service = NULL;
+    serving->server_state = NULL;
+    serving->table = NULL;
 }
 
 static inline const struct reply *ask(struct serving *serving, const struct request *request)
