@@ -116,4 +116,5 @@ install: release
 	meson install -C build-release
 
 clean:
-	rm -rf build build-release build-bench build-test build-unit build-asan build-tsan build-afl build-tidy
+	rm -rf build build-release build-bench build-test build-asan build-tsan build-afl build-tidy \
+	    build-unit
