@@ -11,13 +11,15 @@ PREFIX ?= /usr/local
 # Folders are left as they are: no __pycache__.
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: help release run replay demo-cluster test bench bench-server bench-store soak fuzz \
+.PHONY: help release run replay demo-cluster test unit t bench bench-server bench-store soak fuzz \
     fuzz-afl check coverage hooks install uninstall clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run      a server with the rules of examples/rules, until ^C (SERVE="options")'
 	@echo 'make replay   a sample access log against a quota (QUOTA="$(QUOTA)" LOG=…)'
+	@echo 'make unit     the unit tests, without the rest'
+	@echo 'make t T=gcra the tests of that name or with it in their name'
 	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
@@ -57,6 +59,19 @@ demo-cluster: release
 test:
 	@tools/setup.sh test
 	@/usr/bin/python3 tools/run_tests.py
+
+# Little optimisation: most of the time between an edit and its verdict is the compiler's.
+BUILD_UNIT = tools/configure.sh build-unit -Doptimization=1 -Ddebug=false
+
+unit:
+	@tools/setup.sh unit
+	@$(BUILD_UNIT)
+	@ninja -C build-unit --quiet unit
+	@meson test -C build-unit --no-rebuild --suite unit --quiet --print-errorlogs
+
+t:
+	@$(BUILD_UNIT)
+	@tools/run_named.py build-unit '$(T)'
 
 # As packages are built: -O2, no assertions.
 BUILD_BENCH = tools/configure.sh build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \

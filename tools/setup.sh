@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|test|check|coverage|fuzz-afl|bench-server|demo-cluster
+# usage: setup.sh run|unit|test|check|coverage|fuzz-afl|bench-server|demo-cluster
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
@@ -8,6 +8,7 @@ set -eu
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
     node-llhttp libgnutls28-dev libsystemd-dev libseccomp-dev libcurl4-gnutls-dev
     libzstd-dev libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libhiredis-dev"
+unit="$run python3 libcmocka-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test="$run g++ cmake clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
@@ -34,6 +35,7 @@ foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cr
 
 case ${1:-} in
 run) packages=$run ;;
+unit) packages=$unit ;;
 test) packages=$test ;;
 check) packages=$check ;;
 coverage) packages=$coverage ;;
@@ -41,7 +43,7 @@ fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
 *)
-    echo "usage: $0 run|test|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
+    echo "usage: $0 run|unit|test|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
     exit 2
     ;;
 esac

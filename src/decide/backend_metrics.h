@@ -8,6 +8,8 @@
 
 #include "decide/backend.h"
 
+#include "base/wide_int.h"
+
 /*
  * Answers that took up to STORE_BUCKET_NS << i are in bucket i, longer ones in the last. Decisions
  * have the same bounds in metrics, from 16 us on: no store answers sooner.
@@ -53,6 +55,13 @@ static inline void backend_metric_up(uint64_t *metric)
     backend_metric_set(metric, backend_metric(metric) + 1);
 }
 
-void backend_metrics_took(struct backend_metrics *metrics, uint64_t duration_ns);
+static inline void backend_metrics_took(struct backend_metrics *metrics, uint64_t duration_ns)
+{
+    /* The least i with duration_ns <= STORE_BUCKET_NS << i. */
+    unsigned bucket = bit_length((duration_ns > 0 ? duration_ns - 1 : 0) / STORE_BUCKET_NS);
+    bucket = bucket < STORE_BUCKETS ? bucket : STORE_BUCKETS - 1;
+    backend_metric_up(&metrics->buckets[bucket]);
+    backend_metric_set(&metrics->duration_ns, backend_metric(&metrics->duration_ns) + duration_ns);
+}
 
 #endif

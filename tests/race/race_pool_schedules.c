@@ -32,9 +32,11 @@ struct scenario {
     const char *spec;
     uint32_t keys, tasks, asks;              /* asks per task */
     uint32_t costs, cooldowns, backs, lists; /* 1 in so many asks makes such trouble; 0: none */
-    bool others;                             /* the last task has one key less */
-    bool time_passes, stops, kills;
+    unsigned happens;
 };
+
+/* The last task has one key less; windows pass; tasks are stopped for long; they are killed. */
+enum { OTHERS = 1, TIME = 2, STOPS = 4, KILLS = 8 };
 
 static struct {
     const struct scenario *scenario;
@@ -74,7 +76,7 @@ static void take(struct task *task, uint64_t dice)
 {
     const struct scenario *scenario = world.scenario;
     unsigned window = world.window;
-    uint64_t now_ns = NOW_NS(window) + (scenario->time_passes ? dice % 1000 : 0);
+    uint64_t now_ns = NOW_NS(window) + (scenario->happens & TIME ? dice % 1000 : 0);
     const struct stint_pool_ask ask = {.now_ns = now_ns,
                                        .cost = happens(dice >> 10, scenario->costs) ? 2 : 1};
     struct stint_pool_answer answer = stint_pool_next(task->pool, &ask);
@@ -98,7 +100,7 @@ static void work(unsigned number, uint64_t seed)
     const struct scenario *scenario = world.scenario;
     for (uint32_t i = 0; i < scenario->asks; i++) {
         uint64_t dice = schedule_draw(&seed);
-        if (scenario->time_passes && dice >> 40 & 1 && happens(dice >> 50, 24) &&
+        if ((scenario->happens & TIME) && dice >> 40 & 1 && happens(dice >> 50, 24) &&
             world.window + 1 < WINDOWS)
             world.window++;
         uint64_t now_ns = NOW_NS(world.window);
@@ -143,7 +145,7 @@ static void open_pool(struct task *task, uint32_t keys)
 static void make_task(const struct scenario *scenario, unsigned i)
 {
     struct task *task = &world.tasks[i];
-    bool is_other = scenario->others && i + 1 == scenario->tasks;
+    bool is_other = (scenario->happens & OTHERS) && i + 1 == scenario->tasks;
     task->table = *world.table;
     task->page = (struct process_page){.owner = 0};
     task->table.process = &task->page; /* each as a process of its own */
@@ -175,9 +177,8 @@ static void check(const struct scenario *scenario, uint64_t seed)
         for (unsigned key = 0; key < scenario->keys; key++)
             if (world.given[window][key] > (int64_t)world.quota.limit)
                 fail(scenario, seed, "in one window", key, world.given[window][key]);
-    bool exact = !scenario->stops && !scenario->kills && !scenario->others && !scenario->costs &&
-                 !scenario->cooldowns && !scenario->backs && !scenario->lists &&
-                 !scenario->time_passes;
+    bool exact = scenario->happens == 0 && !scenario->costs && !scenario->cooldowns &&
+                 !scenario->backs && !scenario->lists;
     for (unsigned key = 0; exact && key < scenario->keys; key++)
         if (units[key] != (int64_t)world.quota.limit)
             fail(scenario, seed, "in the end", key, units[key]);
@@ -201,8 +202,8 @@ static void run(const struct scenario *scenario, uint64_t seed)
         make_task(scenario, i);
     const struct schedule schedule = {.seed = random,
                                       .tasks = scenario->tasks,
-                                      .stops = scenario->stops ? 128 : 0,
-                                      .kills = scenario->kills ? 256 : 0,
+                                      .stops = scenario->happens & STOPS ? 128 : 0,
+                                      .kills = scenario->happens & KILLS ? 256 : 0,
                                       .stopped_steps = 1024,
                                       .work = work};
     if (schedule_run(&schedule).hung)
@@ -216,69 +217,19 @@ static void run(const struct scenario *scenario, uint64_t seed)
     stint_table_close(world.table);
 }
 
+/* Name, spec; keys, tasks, asks; costs, cooldowns, backs, lists; and what happens. */
 static const struct scenario scenarios[] = {
-    {.name = "keys by turns", .spec = "window 3/1h", .keys = 3, .tasks = 4, .asks = 3},
-    {.name = "keys of gcra", .spec = "gcra 3/1h", .keys = 3, .tasks = 4, .asks = 3},
-    {.name = "keys by turns, and time",
-     .spec = "window 3/1h",
-     .keys = 3,
-     .tasks = 4,
-     .asks = 8,
-     .time_passes = true,
-     .stops = true},
-    {.name = "costs", .spec = "window 4/1h", .keys = 2, .tasks = 4, .asks = 6, .costs = 6},
-    {.name = "benches", .spec = "window 3/1h", .keys = 3, .tasks = 4, .asks = 6, .cooldowns = 6},
-    {.name = "units given back, and stops",
-     .spec = "window 3/1h resolution=12",
-     .keys = 2,
-     .tasks = 4,
-     .asks = 6,
-     .backs = 6,
-     .stops = true},
-    {.name = "lists that change, and stops",
-     .spec = "window 3/1h",
-     .keys = 3,
-     .tasks = 4,
-     .asks = 6,
-     .lists = 8,
-     .stops = true},
-    {.name = "another list",
-     .spec = "window 3/1h",
-     .keys = 3,
-     .tasks = 4,
-     .asks = 6,
-     .others = true,
-     .costs = 8,
-     .stops = true},
-    {.name = "costs and kills",
-     .spec = "window 3/1h",
-     .keys = 3,
-     .tasks = 5,
-     .asks = 8,
-     .costs = 6,
-     .stops = true,
-     .kills = true},
-    {.name = "benches and kills",
-     .spec = "window 3/1h resolution=12",
-     .keys = 3,
-     .tasks = 5,
-     .asks = 8,
-     .cooldowns = 4,
-     .stops = true,
-     .kills = true},
-    {.name = "all of it",
-     .spec = "window 3/1h",
-     .keys = 4,
-     .tasks = 5,
-     .asks = 10,
-     .costs = 12,
-     .cooldowns = 12,
-     .backs = 12,
-     .lists = 24,
-     .others = true,
-     .time_passes = true,
-     .stops = true,
-     .kills = true},
+    {"keys by turns", "window 3/1h", 3, 4, 3, 0, 0, 0, 0, 0},
+    {"keys of gcra", "gcra 3/1h", 3, 4, 3, 0, 0, 0, 0, 0},
+    {"keys by turns, and time", "window 3/1h", 3, 4, 8, 0, 0, 0, 0, TIME | STOPS},
+    {"costs", "window 4/1h", 2, 4, 6, 6, 0, 0, 0, 0},
+    {"benches", "window 3/1h", 3, 4, 6, 0, 6, 0, 0, 0},
+    {"units given back, and stops", "window 3/1h resolution=12", 2, 4, 6, 0, 0, 6, 0, STOPS},
+    {"lists that change, and stops", "window 3/1h", 3, 4, 6, 0, 0, 0, 8, STOPS},
+    {"another list", "window 3/1h", 3, 4, 6, 8, 0, 0, 0, OTHERS | STOPS},
+    {"costs and kills", "window 3/1h", 3, 5, 8, 6, 0, 0, 0, STOPS | KILLS},
+    {"benches and kills", "window 3/1h resolution=12", 3, 5, 8, 0, 4, 0, 0, STOPS | KILLS},
+    {"all of it", "window 3/1h", 4, 5, 10, 12, 12, 12, 24, OTHERS | TIME | STOPS | KILLS},
 };
 
 int main(int argc, char **argv)

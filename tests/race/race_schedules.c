@@ -32,10 +32,12 @@ struct scenario {
     uint32_t keys;                /* of them, and of places for their states */
     uint32_t tasks, asks;         /* per task */
     uint32_t lists;               /* 1 in `lists` asks is for two keys at once; 0: none */
-    bool time_passes;             /* states die and are reused */
-    bool stops, kills;
-    bool looks; /* tasks also peek and look at the whole table */
+    unsigned happens;
 };
+
+/* States expire and are used again; tasks are stopped for long; they are killed; they also peek
+ * and look at the whole table. */
+enum { TIME = 1, STOPS = 2, KILLS = 4, LOOKS = 8 };
 
 static struct {
     const struct scenario *scenario;
@@ -96,11 +98,11 @@ static void work(unsigned number, uint64_t seed)
         uint64_t dice = schedule_draw(&seed);
         uint32_t key = (uint32_t)(dice >> 32) % scenario->keys;
         const struct stint_quota *quota = &world.quotas[dice % world.n_quotas];
-        if (scenario->time_passes && dice % 16 == 0 && world.cluster + 1 < CLUSTERS)
+        if ((scenario->happens & TIME) && dice % 16 == 0 && world.cluster + 1 < CLUSTERS)
             world.cluster++;
         unsigned began = world.cluster;
-        uint64_t now_ns = NOW_NS(began) + (scenario->time_passes ? (dice >> 8) % 1000 : 0);
-        if (scenario->looks && (dice >> 20) % 8 == 0) {
+        uint64_t now_ns = NOW_NS(began) + (scenario->happens & TIME ? (dice >> 8) % 1000 : 0);
+        if ((scenario->happens & LOOKS) && (dice >> 20) % 8 == 0) {
             struct stint_ask ask = {.now_ns = now_ns, .cost = 1, .verb = STINT_PEEK};
             table_ask(&task->table, quota, &key, sizeof(key), &ask, NULL, NULL);
             stint_table_each(&task->table, 0, see_entry, NULL);
@@ -186,8 +188,8 @@ static void check_rule(const struct scenario *scenario, uint64_t seed, uint32_t 
     struct stint_table_info info;
     uint64_t now_ns = NOW_NS(world.cluster);
     stint_table_info(world.table, now_ns, &info);
-    bool exact = !scenario->stops && !scenario->kills && !scenario->time_passes &&
-                 scenario->lists == 0 && info.owners_displaced == 0;
+    bool exact = !(scenario->happens & (STOPS | KILLS | TIME)) && scenario->lists == 0 &&
+                 info.owners_displaced == 0;
     for (uint32_t key = 0; exact && key < scenario->keys; key++) {
         uint64_t units = world.total[key] + drain(key, now_ns);
         if (units != limit)
@@ -233,9 +235,8 @@ static void check(const struct scenario *scenario, uint64_t seed, unsigned kille
     }
     struct stint_table_info info;
     stint_table_info(world.table, NOW_NS(world.cluster), &info);
-    bool exact = !scenario->stops && !scenario->kills && !scenario->time_passes &&
-                 scenario->specs[1] == NULL && scenario->lists == 0 && scenario->keys == 1 &&
-                 info.owners_displaced == 0;
+    bool exact = !(scenario->happens & (STOPS | KILLS | TIME)) && scenario->specs[1] == NULL &&
+                 scenario->lists == 0 && scenario->keys == 1 && info.owners_displaced == 0;
     if (exact && world.total[0] != limit)
         fail(scenario, seed, "admits too little", 0, world.total[0]);
     if (killed == 0 && info.owners_displaced == 0)
@@ -256,8 +257,8 @@ static void run(const struct scenario *scenario, uint64_t seed)
     make_tasks(scenario);
     const struct schedule schedule = {.seed = random,
                                       .tasks = scenario->tasks,
-                                      .stops = scenario->stops ? 256 : 0,
-                                      .kills = scenario->kills ? 512 : 0,
+                                      .stops = scenario->happens & STOPS ? 256 : 0,
+                                      .kills = scenario->happens & KILLS ? 512 : 0,
                                       .stopped_steps = 4096,
                                       .work = work};
     struct schedule_end end = schedule_run(&schedule);
@@ -269,173 +270,49 @@ static void run(const struct scenario *scenario, uint64_t seed)
     stint_table_close(world.table);
 }
 
+#define WINDOW8 "window 3/1h resolution=12"
+#define WINDOW16 "window 3/1h"
+#define LOG "log 3/1h"
+
+/* Name, specs, keys, tasks, asks, lists, and what happens. */
 static const struct scenario scenarios[] = {
-    {.name = "one rule in classes 8 and 16",
-     .specs = {"window 3/1h resolution=12", "window 3/1h"},
-     .keys = 1,
-     .tasks = 4,
-     .asks = 6},
-    {.name = "one rule in class 8 and wide",
-     .specs = {"window 3/1h resolution=12", "log 3/1h"},
-     .keys = 1,
-     .tasks = 4,
-     .asks = 6},
-    {.name = "one rule in class 16 and wide",
-     .specs = {"window 3/1h", "log 3/1h"},
-     .keys = 1,
-     .tasks = 4,
-     .asks = 6},
-    {.name = "one rule in three classes",
-     .specs = {"window 3/1h resolution=12", "window 3/1h", "log 3/1h"},
-     .keys = 1,
-     .tasks = 3,
-     .asks = 6},
-    {.name = "one rule in three classes, stops",
-     .specs = {"window 3/1h resolution=12", "window 3/1h", "log 2/1h"},
-     .keys = 1,
-     .tasks = 5,
-     .asks = 8,
-     .stops = true},
-    {.name = "one rule in three classes, kills",
-     .specs = {"window 3/1h resolution=12", "window 3/1h", "log 3/1h"},
-     .keys = 1,
-     .tasks = 5,
-     .asks = 8,
-     .kills = true},
-    {.name = "one rule in three classes, stops, kills and many keys",
-     .specs = {"window 3/1h resolution=12", "window 2/1h", "buckets 3/1h time_slack=10m"},
-     .keys = 3,
-     .tasks = 5,
-     .asks = 10,
-     .lists = 4,
-     .looks = true,
-     .time_passes = true,
-     .stops = true,
-     .kills = true},
-
-    {.name = "gcra, one key", .specs = {"gcra 5/1h burst=5"}, .keys = 1, .tasks = 4, .asks = 4},
-    {.name = "window of 8 bytes, one key",
-     .specs = {"window 5/1h resolution=12"},
-     .keys = 1,
-     .tasks = 4,
-     .asks = 4},
-    {.name = "window of 16 bytes, one key",
-     .specs = {"window 5/1h"},
-     .keys = 1,
-     .tasks = 4,
-     .asks = 4},
-    {.name = "log, one key", .specs = {"log 5/1h"}, .keys = 1, .tasks = 4, .asks = 4},
-    {.name = "concurrency, one key",
-     .specs = {"concurrency 5 lease=1h"},
-     .keys = 1,
-     .tasks = 4,
-     .asks = 4},
-
-    {.name = "window8 under stops",
-     .specs = {"window 3/1h resolution=12"},
-     .keys = 3,
-     .tasks = 4,
-     .asks = 10,
-     .lists = 4,
-     .time_passes = true,
-     .stops = true},
-    {.name = "window8 under kills",
-     .specs = {"window 3/1h resolution=12"},
-     .keys = 3,
-     .tasks = 5,
-     .asks = 10,
-     .time_passes = true,
-     .stops = true,
-     .kills = true},
-    {.name = "window8, parameters change",
-     .specs = {"window 3/1h resolution=12", "window 2/1h resolution=12"},
-     .keys = 2,
-     .tasks = 4,
-     .asks = 10,
-     .time_passes = true,
-     .stops = true},
-
-    {.name = "window16 under stops",
-     .specs = {"window 3/1h"},
-     .keys = 3,
-     .tasks = 4,
-     .asks = 10,
-     .lists = 4,
-     .time_passes = true,
-     .stops = true},
-    {.name = "window16 under kills",
-     .specs = {"window 3/1h"},
-     .keys = 3,
-     .tasks = 5,
-     .asks = 10,
-     .time_passes = true,
-     .stops = true,
-     .kills = true},
-    {.name = "window16, parameters change",
-     .specs = {"window 3/1h", "window 2/1h"},
-     .keys = 2,
-     .tasks = 4,
-     .asks = 10,
-     .time_passes = true,
-     .stops = true},
-    {.name = "window16, parameters change, kills",
-     .specs = {"window 3/1h", "window 2/1h"},
-     .keys = 1,
-     .tasks = 5,
-     .asks = 10,
-     .stops = true,
-     .kills = true},
-
-    {.name = "log under stops",
-     .specs = {"log 3/1h"},
-     .keys = 3,
-     .tasks = 4,
-     .asks = 10,
-     .lists = 4,
-     .time_passes = true,
-     .stops = true},
-    {.name = "log under kills",
-     .specs = {"log 3/1h"},
-     .keys = 3,
-     .tasks = 5,
-     .asks = 10,
-     .time_passes = true,
-     .stops = true,
-     .kills = true},
-    {.name = "log, parameters change",
-     .specs = {"log 3/1h", "log 2/1h"},
-     .keys = 2,
-     .tasks = 4,
-     .asks = 10,
-     .time_passes = true,
-     .stops = true,
-     .kills = true},
-    {.name = "log, seen by others at a time long past",
-     .specs = {"log 3/1h"},
-     .keys = 2,
-     .tasks = 4,
-     .asks = 10,
-     .looks = true,
-     .stops = true,
-     .kills = true},
-    {.name = "window16, lists and looks",
-     .specs = {"window 3/1h"},
-     .keys = 2,
-     .tasks = 5,
-     .asks = 10,
-     .lists = 2,
-     .looks = true,
-     .time_passes = true,
-     .stops = true,
-     .kills = true},
-    {.name = "buckets under stops",
-     .specs = {"buckets 3/1h time_slack=10m"},
-     .keys = 3,
-     .tasks = 4,
-     .asks = 10,
-     .time_passes = true,
-     .stops = true,
-     .kills = true},
+    {"one rule in classes 8 and 16", {WINDOW8, WINDOW16}, 1, 4, 6, 0, 0},
+    {"one rule in class 8 and wide", {WINDOW8, LOG}, 1, 4, 6, 0, 0},
+    {"one rule in class 16 and wide", {WINDOW16, LOG}, 1, 4, 6, 0, 0},
+    {"one rule in three classes", {WINDOW8, WINDOW16, LOG}, 1, 3, 6, 0, 0},
+    {"one rule in three classes, stops", {WINDOW8, WINDOW16, "log 2/1h"}, 1, 5, 8, 0, STOPS},
+    {"one rule in three classes, kills", {WINDOW8, WINDOW16, LOG}, 1, 5, 8, 0, KILLS},
+    {"one rule in three classes, stops, kills and many keys",
+     {WINDOW8, "window 2/1h", "buckets 3/1h time_slack=10m"},
+     3,
+     5,
+     10,
+     4,
+     TIME | STOPS | KILLS | LOOKS},
+    {"gcra, one key", {"gcra 5/1h burst=5"}, 1, 4, 4, 0, 0},
+    {"window of 8 bytes, one key", {"window 5/1h resolution=12"}, 1, 4, 4, 0, 0},
+    {"window of 16 bytes, one key", {"window 5/1h"}, 1, 4, 4, 0, 0},
+    {"log, one key", {"log 5/1h"}, 1, 4, 4, 0, 0},
+    {"concurrency, one key", {"concurrency 5 lease=1h"}, 1, 4, 4, 0, 0},
+    {"window8 under stops", {WINDOW8}, 3, 4, 10, 4, TIME | STOPS},
+    {"window8 under kills", {WINDOW8}, 3, 5, 10, 0, TIME | STOPS | KILLS},
+    {"window8, parameters change",
+     {WINDOW8, "window 2/1h resolution=12"},
+     2,
+     4,
+     10,
+     0,
+     TIME | STOPS},
+    {"window16 under stops", {WINDOW16}, 3, 4, 10, 4, TIME | STOPS},
+    {"window16 under kills", {WINDOW16}, 3, 5, 10, 0, TIME | STOPS | KILLS},
+    {"window16, parameters change", {WINDOW16, "window 2/1h"}, 2, 4, 10, 0, TIME | STOPS},
+    {"window16, parameters change, kills", {WINDOW16, "window 2/1h"}, 1, 5, 10, 0, STOPS | KILLS},
+    {"log under stops", {LOG}, 3, 4, 10, 4, TIME | STOPS},
+    {"log under kills", {LOG}, 3, 5, 10, 0, TIME | STOPS | KILLS},
+    {"log, parameters change", {LOG, "log 2/1h"}, 2, 4, 10, 0, TIME | STOPS | KILLS},
+    {"log, seen by others at a time long past", {LOG}, 2, 4, 10, 0, STOPS | KILLS | LOOKS},
+    {"window16, lists and looks", {WINDOW16}, 2, 5, 10, 2, TIME | STOPS | KILLS | LOOKS},
+    {"buckets under stops", {"buckets 3/1h time_slack=10m"}, 3, 4, 10, 0, TIME | STOPS | KILLS},
 };
 
 int main(int argc, char **argv)

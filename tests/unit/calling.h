@@ -7,10 +7,10 @@
 #define STINT_TESTS_CALLING_H
 
 #include "unit/serving.h"
+#include "unit/wiring.h"
 
 #include "frontend/grpc/grpc_conn.h"
 #include "proto/grpc/grpc.h"
-#include "unit/wiring.h"
 
 #include <nghttp2/nghttp2.h>
 

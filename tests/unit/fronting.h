@@ -39,9 +39,20 @@ static inline uint64_t count_failovers(void *arg)
     return ((const struct fronting *)arg)->failovers;
 }
 
+static inline void fronting_end(struct fronting *g)
+{
+    if (g->front == NULL)
+        return;
+    g->front->ops->free(g->front);
+    g->front = NULL;
+    assert_true(g->fake.is_freed);
+    fake_store_end(&g->fake);
+}
+
 static inline void fronting_begin(struct fronting *g, const char *spec,
                                   struct front_options options)
 {
+    fronting_end(g);
     memset(g, 0, sizeof(*g));
     fake_store_begin(&g->fake);
     g->quota = quota_of(spec);
@@ -51,13 +62,6 @@ static inline void fronting_begin(struct fronting *g, const char *spec,
     options.arg = g;
     g->front = front_new(&options);
     assert_non_null(g->front);
-}
-
-static inline void fronting_end(struct fronting *g)
-{
-    g->front->ops->free(g->front);
-    assert_true(g->fake.is_freed);
-    fake_store_end(&g->fake);
 }
 
 static inline struct backend_item item_of(const struct stint_quota *quota, const char *key,
@@ -113,6 +117,14 @@ static inline void assert_decided(const struct asked *asked, enum stint_outcome 
     assert_int_equal(answer.sum.outcome, outcome);
     assert_int_equal(answer.is_local, is_local);
     assert_int_equal(asked->times, is_local ? 0 : 1);
+}
+
+/* The front of the test that runs: the next begin, or the end of the test, ends it. */
+static struct fronting g;
+
+TEARDOWN
+{
+    fronting_end(&g);
 }
 
 #endif

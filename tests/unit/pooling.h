@@ -7,7 +7,6 @@
 
 #define HOUR (60 * MINUTE)
 #define NOW (1000 * HOUR)
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 
 struct fixture {
     struct stint_table *table;

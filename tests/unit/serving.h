@@ -10,7 +10,6 @@
 #include "service/access/access.h"
 #include "service/service.h"
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 #define START (1000 * MINUTE) /* where aligned windows begin, too */
 
 static const struct caller anybody = {.name = "", .roles = ACCESS_ALL};
@@ -80,6 +79,9 @@ static inline void serve_no_more(struct serving *serving)
     service_free(serving->service);
     server_state_close(serving->server_state);
     stint_table_close(serving->table);
+    serving->service = NULL;
+    serving->server_state = NULL;
+    serving->table = NULL;
 }
 
 static inline const struct reply *ask(struct serving *serving, const struct request *request)

@@ -21,6 +21,9 @@
 
 #include <cmocka.h>
 
+/* How many elements an array has. */
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+
 struct test_case {
     const char *name;
     void (*run)(void);

@@ -6,7 +6,9 @@
 #ifndef STINT_TESTS_WIRING_H
 #define STINT_TESTS_WIRING_H
 
-#include "unit/serving.h"
+#include "unit/asking.h"
+
+#include "decide/request.h"
 
 #define WIRE_MAX 4096
 

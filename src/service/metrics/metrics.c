@@ -622,15 +622,6 @@ void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bou
 
 /* ---- Shared stores --------------------------------------------------------------------------- */
 
-void backend_metrics_took(struct backend_metrics *metrics, uint64_t duration_ns)
-{
-    /* The least i with duration_ns <= STORE_BUCKET_NS << i. */
-    unsigned bucket = bit_length((duration_ns > 0 ? duration_ns - 1 : 0) / STORE_BUCKET_NS);
-    bucket = bucket < STORE_BUCKETS ? bucket : STORE_BUCKETS - 1;
-    backend_metric_up(&metrics->buckets[bucket]);
-    backend_metric_set(&metrics->duration_ns, backend_metric(&metrics->duration_ns) + duration_ns);
-}
-
 bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed)
 {
     assert(metrics_is_valid(metrics));

@@ -42,7 +42,7 @@ static const char *const specs[] = {
     "concurrency 6 lease=30s",
     "concurrency 1 lease=1us",
 };
-#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+#define N_SPECS (N(specs))
 
 /* A state in memory of exactly its size, so that the sanitizer sees every step past its end. */
 struct subject {
@@ -357,7 +357,7 @@ TEST(test_under_a_limit_of_0_nothing_is_kept)
 {
     static const char *const closed[] = {"window 0/1m", "gcra 0/1m", "log 0/1m",
                                          "sliding_counter 0/1m", "concurrency 0 lease=1s"};
-    for (size_t i = 0; i < sizeof(closed) / sizeof(closed[0]); i++) {
+    for (size_t i = 0; i < N(closed); i++) {
         struct subject subject = subject_of(closed[i]);
         assert_true(is_valid(&subject, 0));
         subject.words[0] = 1;

@@ -74,7 +74,7 @@ static const struct {
     {UINT32_MAX, 4 * NS_PER_S, NS_PER_S, 0},
     {UINT32_MAX, 4 * NS_PER_S, NS_PER_S / 7, UINT32_MAX / 50},
 };
-#define BUCKETS_CASES (sizeof(buckets_cases) / sizeof(buckets_cases[0]))
+#define BUCKETS_CASES (N(buckets_cases))
 
 static void buckets_run_all(struct strict_options options, uint32_t runs)
 {

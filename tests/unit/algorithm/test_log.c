@@ -31,7 +31,7 @@ static const struct {
     {16, NS_PER_US},  {17, NS_PER_DAY},       {100, NS_PER_MIN},    {500, 10 * NS_PER_MIN},
     {8189, NS_PER_S}, {33, 10 * NS_PER_YEAR}, {500, 3 * NS_PER_US},
 };
-#define LOG_CASES (sizeof(log_cases) / sizeof(log_cases[0]))
+#define LOG_CASES (N(log_cases))
 
 static void log_run_all(struct strict_options options, uint32_t runs)
 {

@@ -197,7 +197,7 @@ TEST(test_the_most_in_any_window)
         {"sliding_counter 1/1m", 1},
         {"concurrency 10 lease=30s", 10},
     };
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+    for (size_t i = 0; i < N(lines); i++) {
         struct stint_quota quota = quota_of(lines[i].spec);
         assert_int_equal(stint_max_in_any_window(&quota), lines[i].most);
     }

@@ -49,7 +49,7 @@ TEST(test_what_is_written_reads_back)
         "concurrency 1 lease=1h when_full=evict",
         "\t sliding_window_log  9/1001ns ",
     };
-    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+    for (size_t i = 0; i < N(specs); i++) {
         char text[256];
         struct stint_quota quota = quota_of(specs[i]);
         size_t len = stint_quota_format(&quota, text, sizeof(text));
@@ -266,7 +266,7 @@ TEST(test_durations_are_exact)
         {"1.0000000000000000000s", STINT_E_RANGE, 0},
         {"1mo", STINT_E_SYNTAX, 0},
     };
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+    for (size_t i = 0; i < N(lines); i++) {
         uint64_t ns;
         int code = spec_parse_duration(span_of_text(lines[i].text), &ns);
         if (code != lines[i].code || (code == 0 && ns != lines[i].ns))

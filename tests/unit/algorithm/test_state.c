@@ -16,7 +16,7 @@ static const char *const specs[] = {
     "fixed_window 20/1m align=first_use",
     "sliding_counter 20/1m",
 };
-#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+#define N_SPECS (N(specs))
 
 struct state {
     _Alignas(16) uint8_t bytes[STATE_MAX];
@@ -155,7 +155,7 @@ TEST(test_a_change_keeps_the_time)
                                        "fixed_window 10/10s",
                                        "fixed_window 10/10s align=first_use",
                                        "sliding_counter 10/10s"};
-    static const size_t n = sizeof(tens) / sizeof(tens[0]);
+    static const size_t n = N(tens);
     static struct state from_state, to_state;
     for (size_t i = 0; i < n * n; i++) {
         struct stint_quota from = quota_of(tens[i / n]), to = quota_of(tens[i % n]);
@@ -183,7 +183,7 @@ TEST(test_changes_add_what_they_raise)
 {
     static const char *const names[] = {"window", "log", "fixed_window", "sliding_counter"};
     static struct state one, other;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < N(names); i++) {
         char spec[64];
         struct stint_quota quotas[2];
         for (size_t j = 0; j < 2; j++) {

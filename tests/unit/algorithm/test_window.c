@@ -82,7 +82,7 @@ static const struct {
     {UINT32_MAX, NS_PER_MS, 13},
     {UINT32_MAX, 10 * NS_PER_YEAR, 0},
 };
-#define WINDOW_CASES (sizeof(window_cases) / sizeof(window_cases[0]))
+#define WINDOW_CASES (N(window_cases))
 
 static void window_run_all(struct strict_options options, uint32_t runs)
 {

@@ -79,7 +79,7 @@ TEST(a_failed_probe_opens_it_for_longer_up_to_a_limit)
     static const uint64_t waits_ms[] = {100, 200, 300, 300};
     breaker_init(&breaker, &options);
     fail_times(&breaker, 3, 0);
-    for (size_t i = 0; i < sizeof(waits_ms) / sizeof(waits_ms[0]); i++) {
+    for (size_t i = 0; i < N(waits_ms); i++) {
         now_ns += waits_ms[i] * MS;
         assert_int_equal(breaker_ask(&breaker, now_ns - 1), BREAKER_STOP);
         assert_int_equal(breaker_ask(&breaker, now_ns), BREAKER_PROBE);

@@ -101,7 +101,7 @@ TEST(what_is_no_map_changes_nothing)
         "*2\r\n*3\r\n:0\r\n:1\r\n" NODE("y", "1") "*0\r\n",
     };
     assert_int_equal(cluster_read(cluster, reply_of(THREE), &asked, &error), 0);
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < N(wrong); i++) {
         assert_int_not_equal(cluster_read(cluster, reply_of(wrong[i]), &asked, &error), 0);
         assert_master(0, "a", 1);
         assert_int_equal(cluster->n_slots_served, CLUSTER_SLOTS);
@@ -141,7 +141,7 @@ TEST(sentinels_tell_the_master)
                                         "*2\r\n$1\r\na\r\n$1\r\n0\r\n",
                                         "*2\r\n$0\r\n\r\n$1\r\n1\r\n",
                                         "*2\r\n$1\r\na\r\n$5\r\n65536\r\n"};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (size_t i = 0; i < N(wrong); i++)
         assert_int_equal(sentinel_read_master(&master, "m", reply_of(wrong[i]), &error),
                          i == 0 ? STINT_E_GONE : STINT_E_SYNTAX);
     assert_string_equal(master.name, "old");
@@ -167,7 +167,7 @@ TEST(sentinels_tell_of_a_switch)
         MESSAGE("11", "m a 1 b 2 c"),
         MESSAGE("1", "m"),
     };
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (size_t i = 0; i < N(wrong); i++)
         assert_false(sentinel_read_switch(&master, "m", reply_of(wrong[i])));
     assert_string_equal(master.name, "old");
     assert_true(sentinel_read_switch(&master, "m", reply_of(MESSAGE("9", "m a 1 b 2"))));

@@ -115,7 +115,7 @@ TEST(nobody_is_allowed_before_the_wait_of_a_denial_is_over)
         "sliding_counter 10/1s",
         "sliding_counter 333/7s",
     };
-    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
+    for (size_t i = 0; i < N(specs); i++)
         for (uint64_t seed = 1; seed <= 4; seed++)
             check_algorithm(specs[i], 1000 * i + seed);
 }
@@ -161,7 +161,7 @@ TEST(a_key_is_known_by_its_name_and_its_quota)
                                             {"gcra 10/1s", "rule", "key"},
                                             {"10/1s", "rul", "ekey"},
                                             {"10/1s", "rule", "key2"}};
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < N(others); i++) {
         struct denial_name other = name_of(denials, others[i][0], others[i][1], others[i][2]);
         assert_false(denials_same(&name, &other));
         assert_null(denials_find(denials, &other, S));

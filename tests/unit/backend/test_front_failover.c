@@ -8,91 +8,82 @@ static const struct front_options half = {
     .failover_policy = FAILOVER_HALF, .denials = 64, .secret = {5, 6}};
 
 /* All steps of an ask; returns how many asks of the store it was. */
-static size_t let_steps(struct fronting *g, size_t before, uint64_t now_ns)
+static size_t let_steps(size_t before, uint64_t now_ns)
 {
-    fake_let_all(&g->fake, now_ns);
-    assert_int_equal(fake_waiting(&g->fake), 0);
-    return g->fake.n_asks - before;
+    fake_let_all(&g.fake, now_ns);
+    assert_int_equal(fake_waiting(&g.fake), 0);
+    return g.fake.n_asks - before;
 }
 
-static size_t steps_of(struct fronting *g, uint8_t verb, const char *key, uint32_t cost,
-                       uint64_t now_ns, enum stint_outcome outcome)
+static size_t steps_of(uint8_t verb, const char *key, uint32_t cost, uint64_t now_ns,
+                       enum stint_outcome outcome)
 {
-    size_t before = g->fake.n_asks;
-    struct asked *asked = ask_one(g, verb, key, cost, now_ns);
-    size_t steps = let_steps(g, before, now_ns);
+    size_t before = g.fake.n_asks;
+    struct asked *asked = ask_one(&g, verb, key, cost, now_ns);
+    size_t steps = let_steps(before, now_ns);
     assert_decided(asked, outcome, false);
     return steps;
 }
 
 TEST(nothing_is_looked_at_before_a_failover)
 {
-    struct fronting g;
     fronting_begin(&g, "10/10s", full);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
     fronting_end(&g);
     struct front_options trusting = {.denials = 64};
     fronting_begin(&g, "10/10s", trusting);
     g.failovers++;
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
-    fronting_end(&g);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
 }
 
 TEST(an_unused_key_is_denied_until_a_period_has_passed)
 {
-    struct fronting g;
     fronting_begin(&g, "10/10s", full);
     ask_and_let(&g, BACKEND_TAKE, "used", 1, 19 * S);
     g.failovers = 1;
     front_tick(g.front, 20 * S);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "used", 1, 21 * S, STINT_ALLOW), 2);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "new", 4, 22 * S, STINT_DENY), 1);
+    assert_int_equal(steps_of(BACKEND_TAKE, "used", 1, 21 * S, STINT_ALLOW), 2);
+    assert_int_equal(steps_of(BACKEND_TAKE, "new", 4, 22 * S, STINT_DENY), 1);
     struct backend_answer answer = answer_of(&g.asks[g.n_asks - 1]);
     assert_true(answer.sum.retry_after_ns == 8 * S);
     assert_int_equal(answer.sum.remaining, 0);
     assert_memory_equal(&answer.each[0].retry_after_ns, &answer.sum.retry_after_ns, 8);
-    assert_int_equal(steps_of(&g, BACKEND_PEEK, "new", 4, 23 * S, STINT_DENY), 1);
-    assert_int_equal(steps_of(&g, BACKEND_PEEK, "used", 4, 23 * S, STINT_ALLOW), 1);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE_UPTO, "new", 4, 30 * S - 1, STINT_DENY), 1);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "new", 4, 30 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(BACKEND_PEEK, "new", 4, 23 * S, STINT_DENY), 1);
+    assert_int_equal(steps_of(BACKEND_PEEK, "used", 4, 23 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(BACKEND_TAKE_UPTO, "new", 4, 30 * S - 1, STINT_DENY), 1);
+    assert_int_equal(steps_of(BACKEND_TAKE, "new", 4, 30 * S, STINT_ALLOW), 1);
     assert_int_equal(backend_metric(&g.metrics.cautious), 3);
-    fronting_end(&g);
 }
 
 /* A charge asks nobody; so that it does not make a key look used that has lost its state. */
 TEST(a_charge_fills_an_unused_key_first)
 {
-    struct fronting g;
     fronting_begin(&g, "10/10s", full);
     g.failovers = 1;
-    assert_int_equal(steps_of(&g, BACKEND_CHARGE, "key", 1, 20 * S, STINT_ALLOW), 3);
+    assert_int_equal(steps_of(BACKEND_CHARGE, "key", 1, 20 * S, STINT_ALLOW), 3);
     assert_int_equal(g.fake.asks[1].items[0].cost, 10);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 20 * S, STINT_DENY), 2);
-    fronting_end(&g);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_DENY), 2);
 }
 
 TEST(half_of_an_unused_key_is_charged_once)
 {
-    struct fronting g;
     fronting_begin(&g, "9/10s", half);
     g.failovers = 1;
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 3);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 3);
     assert_int_equal(g.fake.asks[0].verb, BACKEND_PEEK);
     assert_int_equal(g.fake.asks[1].verb, BACKEND_CHARGE);
     assert_int_equal(g.fake.asks[1].items[0].cost, 5);
     assert_int_equal(g.fake.asks[2].verb, BACKEND_TAKE);
     assert_int_equal(answer_of(&g.asks[0]).sum.remaining, 3);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 3, 21 * S, STINT_ALLOW), 2);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 21 * S, STINT_DENY), 2);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 3, 21 * S, STINT_ALLOW), 2);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 21 * S, STINT_DENY), 2);
     assert_decided(ask_one(&g, BACKEND_TAKE, "key", 1, 21 * S), STINT_DENY, true);
-    assert_int_equal(steps_of(&g, BACKEND_PEEK, "other", 9, 21 * S, STINT_ALLOW), 1);
-    fronting_end(&g);
+    assert_int_equal(steps_of(BACKEND_PEEK, "other", 9, 21 * S, STINT_ALLOW), 1);
 }
 
 /* Of a list only what looks unused; a holder's place nobody can stand for. */
 TEST(lists_are_looked_at_item_by_item)
 {
-    struct fronting g;
     const struct stint_quota wide = quota_of("100/5s"), places = quota_of("concurrency 3 lease=8s");
     fronting_begin(&g, "10/10s", half);
     ask_and_let(&g, BACKEND_TAKE, "used", 1, 19 * S);
@@ -102,7 +93,7 @@ TEST(lists_are_looked_at_item_by_item)
         .verb = BACKEND_TAKE, .items = items, .n_items = 2, .now_ns = 20 * S};
     size_t before = g.fake.n_asks;
     struct asked *asked = ask_with(&g, ask);
-    assert_int_equal(let_steps(&g, before, 20 * S), 3);
+    assert_int_equal(let_steps(before, 20 * S), 3);
     assert_int_equal(g.fake.asks[before + 1].n_items, 1);
     assert_string_equal(g.fake.asks[before + 1].items[0].name, "rule:all");
     assert_int_equal(g.fake.asks[before + 1].items[0].cost, 50);
@@ -118,26 +109,22 @@ TEST(lists_are_looked_at_item_by_item)
     assert_true(asked->op.answer.sum.retry_after_ns == 7 * S);
     assert_int_equal(asked->each[0].outcome, STINT_ALLOW);
     assert_int_equal(asked->each[0].remaining, 8); /* nothing was taken */
-    fronting_end(&g);
 }
 
 /* A bucket that is wider than its period is missed for as long as it takes to fill. */
 TEST(a_wide_bucket_is_missed_for_longer_than_its_period)
 {
-    struct fronting g;
     fronting_begin(&g, "gcra 10/10s burst=30", full);
     g.failovers = 1;
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 20 * S, STINT_DENY), 1);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 50 * S - 1, STINT_DENY), 1);
-    assert_int_equal(steps_of(&g, BACKEND_TAKE, "key", 1, 50 * S, STINT_ALLOW), 1);
-    fronting_end(&g);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_DENY), 1);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 50 * S - 1, STINT_DENY), 1);
+    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 50 * S, STINT_ALLOW), 1);
 }
 
 /* Whatever is borrowed for the ask may be gone when its second step is taken. */
 TEST(steps_need_nothing_of_the_asker_but_his_op)
 {
     static const uint8_t id[BACKEND_ID_LEN] = {7};
-    struct fronting g;
     fronting_begin(&g, "10/10s", half);
     g.failovers = 1;
     {
@@ -157,19 +144,17 @@ TEST(steps_need_nothing_of_the_asker_but_his_op)
         memset(&item, 0xff, sizeof(item));
         memset(borrowed_id, 0xff, sizeof(borrowed_id));
     }
-    assert_int_equal(let_steps(&g, 0, 20 * S + 5 * MS), 3);
+    assert_int_equal(let_steps(0, 20 * S + 5 * MS), 3);
     assert_string_equal(g.fake.asks[2].items[0].name, "rule:borrowed");
     assert_false(g.fake.asks[0].has_id);
     assert_false(g.fake.asks[1].has_id); /* or it would be this that is replayed */
     assert_memory_equal(g.fake.asks[2].id, id, sizeof(id));
     assert_true(g.fake.asks[2].now_ns == 20 * S + 5 * MS);
     assert_decided(&g.asks[0], STINT_ALLOW, false);
-    fronting_end(&g);
 }
 
 TEST(a_step_that_fails_is_the_end)
 {
-    struct fronting g;
     fronting_begin(&g, "10/10s", half);
     g.failovers = 1;
     struct asked *looks = ask_one(&g, BACKEND_TAKE, "a", 1, 20 * S);
@@ -184,14 +169,12 @@ TEST(a_step_that_fails_is_the_end)
     struct asked *gone = ask_one(&g, BACKEND_TAKE, "c", 1, 20 * S);
     g.front->ops->forget(g.front, &gone->op);
     size_t before = g.fake.n_asks;
-    assert_int_equal(let_steps(&g, before, 20 * S), 0);
-    fronting_end(&g);
+    assert_int_equal(let_steps(before, 20 * S), 0);
 }
 
 /* A store that answers from within ask(): all steps are taken at once. */
 TEST(steps_may_all_be_answered_at_once)
 {
-    struct fronting g;
     fronting_begin(&g, "10/10s", half);
     g.failovers = 1;
     g.fake.is_prompt = true;
@@ -200,5 +183,4 @@ TEST(steps_may_all_be_answered_at_once)
     assert_int_equal(asked->op.answer.sum.remaining, 4);
     assert_int_equal(asked->times, 0);
     assert_int_equal(g.fake.n_asks, 3);
-    fronting_end(&g);
 }

@@ -9,7 +9,6 @@ struct fake_pools {
 };
 
 static struct fake_pools fake;
-static struct fronting g;
 static struct backend_pools *pools;
 
 static void fake_ask_pool(struct backend_pools *all, const struct backend_pool_request *ask,
@@ -48,11 +47,6 @@ SETUP
     fronting_begin(&g, "10/1s",
                    (struct front_options){.breaker = {.failures_max = 3, .open_ns = 100 * MS}});
     pools = front_pools(g.front, &fake.pools);
-}
-
-TEARDOWN
-{
-    fronting_end(&g);
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */

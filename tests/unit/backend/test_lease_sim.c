@@ -226,8 +226,7 @@ static const struct {
 
 TEST(strict_leases_never_pass_the_bound)
 {
-    for (size_t algorithm = 0; algorithm < sizeof(algorithms) / sizeof(algorithms[0]);
-         algorithm++) {
+    for (size_t algorithm = 0; algorithm < N(algorithms); algorithm++) {
         uint64_t most = 0;
         for (uint64_t seed = 1; seed <= 4; seed++) {
             struct scene scene = rough;
@@ -312,7 +311,7 @@ TEST(what_is_used_in_the_last_timestamp_counts)
 {
     static const char *const specs[] = {"log 100/1s", "window 100/1s",
                                         "buckets 100/1s time_slack=50ms"};
-    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+    for (size_t i = 0; i < N(specs); i++) {
         uint64_t latest, most = play_hoarder(specs[i], &latest);
         print_message("%s: a lease used after %u thousandths of its term, %u in a window\n",
                       specs[i], (unsigned)latest, (unsigned)most);
@@ -351,7 +350,7 @@ TEST(saturating_demand_has_its_share)
         {"log 400/1s", 8, 250 * MS, 0},         {"gcra 400/1s burst=40", 4, 50 * MS, 0},
         {"window 480/1s", 4, 50 * MS, 42 * MS},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < N(rows); i++) {
         struct scene scene = {.spec = rows[i].spec,
                               .lease = RULE_LEASE_STRICT,
                               .nodes = rows[i].nodes,

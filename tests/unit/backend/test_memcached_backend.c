@@ -445,7 +445,7 @@ TEST(what_it_cannot_do_is_refused)
     struct stint_error error;
     static const char *const specs[] = {"gcra 5/1000001ns", "concurrency 3 lease=5s",
                                         "log 5/1825d"};
-    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+    for (size_t i = 0; i < N(specs); i++) {
         start_one(&asked, BACKEND_TAKE, specs[i], "k", 1);
         assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
         assert_int_not_equal(store->ops->accepts(store, &asked.quotas[0], &error), 0);

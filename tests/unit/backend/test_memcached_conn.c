@@ -157,7 +157,7 @@ TEST(what_is_no_reply_ends_it)
         {"NF\r\n", "a reply to no command"},
         {"VERSION 1\r\n", "a reply to no command"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         begin_ready();
         ask(MEMCACHED_GET, "a", 0);
         assert_output("mg a v c h\r\n");
@@ -203,7 +203,7 @@ TEST(who_does_not_greet_as_memcached_is_left)
         {NULL, "VERSION 1.5.22\r\n", "1.5.22 is too old: expected 1.6.10"},
         {NULL, "VERSION 1.6.9\r\n", "1.6.9 is too old"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         begin(&(struct pipeline_options){.user = "ann", .password = cases[i].password});
         connect_at(0);
         link_sent(link, link_output(link).len);

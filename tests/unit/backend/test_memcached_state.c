@@ -34,7 +34,7 @@ static const struct form {
     {"buckets 40/60s time_slack=6s", 27 + 16 + 8 + SUM_LEN, 40, 40},
     {"fixed_window 1000/1mo align=calendar utc_offset=+01:00", 7 + 8 + SUM_LEN, 1000, 2000},
 };
-#define FORMS (sizeof(forms) / sizeof(forms[0]))
+#define FORMS (N(forms))
 
 static struct stint_quota quota_of(const char *spec)
 {
@@ -145,7 +145,7 @@ TEST(what_is_no_state_is_damaged)
             span_of(whole.bytes, whole.len - SUM_LEN),
             span_of(other.bytes, other.bytes[0] != whole.bytes[0] ? other.len : 1),
         };
-        for (size_t j = 0; j < sizeof(foreign) / sizeof(foreign[0]); j++) {
+        for (size_t j = 0; j < N(foreign); j++) {
             struct memcached_state state;
             memcached_state_read(&state, foreign[j]);
             check_damaged(&forms[i], &quota, state);
@@ -211,7 +211,7 @@ TEST(expiries_are_right_behind_2038)
         const char *spec;
         bool is_for_ever;
     } cases[] = {{"gcra 10/10s", false}, {"window 10/30d", true}, {"gcra 10/90d", true}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].spec);
         struct memcached_state state = {.len = 0};
         const struct memcached_step step = {
@@ -241,7 +241,7 @@ TEST(other_parameters_carry_what_was_used)
         {"buckets 40/60s count_slack=1", "buckets 40/60s time_slack=10s count_slack=20", 0},
         {"sliding_counter 200/60s", "sliding_counter 250/60s", 50},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota was = quota_of(cases[i].was), is = quota_of(cases[i].is);
         struct memcached_state state = {.len = 0};
         assert_int_equal(take(&state, &was, NOW_NS, was.limit), was.limit);

@@ -19,7 +19,7 @@ static const char *const specs[] = {
     "log 200/60s",
     "buckets 200/60s time_slack=6s",
 };
-#define SPECS (sizeof(specs) / sizeof(specs[0]))
+#define SPECS (N(specs))
 
 static uint64_t at_ns = UINT64_C(56) * NS_PER_YEAR + 500 * NS_PER_DAY;
 
@@ -286,7 +286,7 @@ TEST(a_ticket_of_before_a_new_limit_changes_its_units_alone)
         {"sliding_counter 100/1h", "sliding_counter 200/1h"},
         {"buckets 100/1h time_slack=6m", "buckets 200/1h time_slack=6m"},
     };
-    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+    for (size_t i = 0; i < N(pairs); i++) {
         struct stint_quota was = quota_of(pairs[i][0]), is = quota_of(pairs[i][1]);
         struct memcached_state state = {.len = 0};
         reserve(&state, &was, 1, 40, 0);

@@ -237,7 +237,7 @@ TEST(diagnostics_are_told_apart)
         {NULL, "not answered", BACKEND_FAILED, BACKEND_ERROR_LATE},
     };
     begin_single();
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct asked asked;
         take_3(&asked, "k");
         (void)words_to("a:6379");

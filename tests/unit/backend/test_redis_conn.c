@@ -149,7 +149,7 @@ TEST(who_refuses_the_greeting_is_left)
         {NULL, "+PONG\r\n", "neither Redis nor Valkey"},
         {NULL, "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "neither Redis nor Valkey"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         begin(&(struct redis_conn_options){.pipeline = {.password = cases[i].password}});
         connect_at(0);
         link_sent(link, link_output(link).len);
@@ -501,7 +501,7 @@ TEST(errors_are_told_apart)
         {"ERR syntax", REDIS_ERROR_OTHER},
         {"", REDIS_ERROR_OTHER},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < N(cases); i++)
         assert_int_equal(redis_error_of(span_of_text(cases[i].text)), cases[i].fault);
 }
 
@@ -530,6 +530,6 @@ TEST(redirects_are_read)
         "GONE 1 a:1",
         "MOVED 1 a:",
     };
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (size_t i = 0; i < N(wrong); i++)
         assert_false(redis_redirect_parse(span_of_text(wrong[i]), &redirect));
 }

@@ -145,7 +145,7 @@ TEST(refusals_that_stay_are_told_at_once)
         "ERR what?",
     };
     begin_single();
-    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+    for (size_t i = 0; i < N(refusals); i++) {
         char line[128], expected[128];
         ask("k");
         assert_sent(&net, "a:6379", "GET k");

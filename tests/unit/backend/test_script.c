@@ -36,7 +36,7 @@ TEST(one_quota_in_words)
         {"sliding_counter 9/1h", "1 key take 3 0 0 9 3600000000"},
         {"concurrency 4 lease=3s", "1 key take 3 0 0 4 3000000"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].spec);
         struct script_item item = {.quota = &quota, .key = span_of_text("key"), .cost = 3};
         struct script_ask ask = {.verb = SCRIPT_TAKE};
@@ -128,7 +128,7 @@ TEST(keys_can_be_read_and_do_not_meet)
         {"sliding_counter 9/1h", "t", "r", "k", "stint:{t}sliding_counter,3600000000:r:k"},
         {"concurrency 4 lease=3s", "t", "", "", "stint:{t}concurrency::"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].spec);
         struct script_name name = {span_of_text("stint:"), span_of_text(cases[i].tag),
                                    span_of_text(cases[i].rule), span_of_text(cases[i].key)};
@@ -155,7 +155,7 @@ TEST(quotas_that_no_store_keeps)
         "concurrency 1 lease=1001ns", "sliding_counter 5/1001ns",
     };
     struct stint_error error;
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+    for (size_t i = 0; i < N(refused); i++) {
         struct stint_quota quota = quota_of(refused[i]);
         assert_true(script_accepts(&quota, &error) < 0);
         assert_true(strlen(error.message) > 20);
@@ -258,7 +258,7 @@ TEST(other_integers_are_no_reply)
     for (size_t n = 0; n < 8; n++)
         assert_false(script_reply_read(&reply, 0, good, n));
     assert_false(script_reply_read(&reply, 0, good, 9));
-    for (size_t i = 0; i < sizeof(diagnostics) / sizeof(diagnostics[0]); i++) {
+    for (size_t i = 0; i < N(diagnostics); i++) {
         int64_t values[10];
         memcpy(values, good, sizeof(values));
         values[diagnostics[i].place] = diagnostics[i].value;

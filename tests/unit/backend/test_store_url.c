@@ -89,7 +89,7 @@ TEST(secrets_are_not_shown)
         "redis://hush@a",    "redis://ann:hush@a/1?db=2", "http://ann:hush@a",
         "unix://:hush@s",    "redis-sentinel://:hush@a",  "memcached://:hush@a",
     };
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+    for (size_t i = 0; i < N(refused); i++) {
         error.message[0] = '\0';
         assert_int_not_equal(store_url_parse(&url, refused[i], &error), 0);
         assert_null(strstr(error.message, "hu"));
@@ -132,7 +132,7 @@ TEST(what_cannot_be_meant_is_refused)
         {"unix:/", "begins with /"},
         {"unix:a", "begins with /"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         assert_int_not_equal(store_url_parse(&url, cases[i].text, &error), 0);
         if (strstr(error.message, cases[i].told) == NULL)
             fail_msg("%s: %s", cases[i].text, error.message);

@@ -33,7 +33,7 @@ TEST(test_known_values)
     unsigned char bytes[1001];
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (unsigned char)(i * 7);
-    for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
+    for (size_t i = 0; i < N(vectors); i++) {
         uint64_t tweak = UINT64_C(0x0123456789abcdef) ^ vectors[i].len;
         struct hash128 hash = siphash13_128(secret, tweak, bytes, vectors[i].len);
         assert_true(hash.lo == vectors[i].lo && hash.hi == vectors[i].hi);
@@ -60,8 +60,8 @@ TEST(test_near_keys_differ)
         const char *bytes;
         size_t len;
     } keys[] = {{"", 0}, {"\0", 1}, {"\0\0", 2}, {"a", 1}, {"a\0", 2}, {"a\0b", 3}, {"ab", 2}};
-    struct hash128 hashes[sizeof(keys) / sizeof(keys[0])];
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+    struct hash128 hashes[N(keys)];
+    for (size_t i = 0; i < N(keys); i++) {
         hashes[i] = siphash13_128(secret, 1, keys[i].bytes, keys[i].len);
         for (size_t j = 0; j < i; j++)
             assert_true(hashes[i].lo != hashes[j].lo && hashes[i].hi != hashes[j].hi);

@@ -48,7 +48,7 @@ static const uint64_t edges[] = {
     UINT64_MAX - 1,
     UINT64_MAX,
 };
-#define EDGES (sizeof(edges) / sizeof(edges[0]))
+#define EDGES (N(edges))
 
 static void compare(uint64_t a, uint64_t b, uint64_t d)
 {

@@ -36,7 +36,7 @@ TEST(test_dates)
         "Sunday, 06-Nov-94 08:49:37 GMT",
         "Sun Nov  6 08:49:37 1994",
     };
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+    for (size_t i = 0; i < N(forms); i++) {
         assert_int_equal(after(forms[i], WALL_NS(THAT_S - 90)), 90 * NS_PER_S);
         assert_int_equal(after(forms[i], WALL_NS(THAT_S - 1) + 1), NS_PER_S - 1);
         assert_int_equal(after(forms[i], WALL_NS(THAT_S)), 0);
@@ -56,7 +56,7 @@ TEST(test_what_is_neither)
         "0x10", "12 13",       "Sun, 06 Nov 1994 08:49:37",
         "GMT",  "06 Nov 1994", "Sun, 06 Nov 1994 08:49:37 GMT+1",
     };
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < N(wrong); i++) {
         struct stint_error error = {0};
         uint64_t after_ns = 0;
         assert_int_equal(pool_after_read(wrong[i], 0, &after_ns, &error), STINT_E_SYNTAX);

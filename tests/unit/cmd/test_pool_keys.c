@@ -147,7 +147,7 @@ TEST(test_a_list)
     assert_key(&keys, 2, "\xc3\xa9", NULL);
     assert_false(keys.holds_secrets || keys.seen_by_others);
     pool_keys_deinit(&keys);
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < N(wrong); i++) {
         struct stint_error error;
         assert_true(pool_keys_read(&keys, wrong[i][0], &error) < 0);
         assert_string_equal(error.message, wrong[i][1]);
@@ -191,7 +191,7 @@ TEST(test_who_may_read_the_file)
         mode_t mode;
         bool others;
     } cases[] = {{0600, false}, {0640, true}, {0604, true}, {0622, false}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         assert_int_equal(chmod(path, cases[i].mode), 0);
         assert_int_equal(pool_keys_read(&keys, word, &error), 0);
         assert_key(&keys, 1, "b", "two");

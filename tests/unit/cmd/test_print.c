@@ -32,7 +32,7 @@ static const struct shown_as {
     {"\xf3\xa0\x81\x81", 4, "\\u{e0041}", "?"},                     /* a tag */
     {"\xe2\x80", 2, "\\xe2\\x80", "??"},                            /* cut */
 };
-#define N_CASES (sizeof(cases) / sizeof(cases[0]))
+#define N_CASES (N(cases))
 
 static struct span text_of(const struct shown_as *one)
 {

@@ -18,7 +18,7 @@ TEST(time_begins_at_a_multiple_of_all_periods)
     static const char *const specs[] = {"window 5/7m",  "sliding_counter 5/11m", "window 5/1d",
                                         "window 5/36h", "fixed_window 5/13s",    "window 5/7d"};
     assert_int_equal(epoch("window 5/1h", NULL), FIRST - FIRST % DAY);
-    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+    for (size_t i = 0; i < N(specs); i++) {
         const struct stint_quota quota = quota_of(specs[i]);
         uint64_t begins_ns = epoch(specs[i], NULL), both_ns = epoch(specs[i], "gcra 5/17m");
         assert_int_equal(begins_ns % quota.period_ns, 0);

@@ -8,8 +8,6 @@
 
 #include <unistd.h>
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
 static int set(struct settings *settings, const char *name, const char *text,
                struct stint_error *error)
 {

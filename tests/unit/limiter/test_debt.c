@@ -21,7 +21,6 @@ static const char *const strict[] = {
     "buckets 1000/1h count_slack=50 time_slack=6m",
     "log 1000/1h",
 };
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 #define HOUR (60 * MINUTE)
 #define NOW (100 * DAY)
 

@@ -14,7 +14,6 @@
 
 #define NOW (1000 * MINUTE)
 #define RING 64u
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 #define ALL STINT_KEEP_ALL
 
 struct fixture {

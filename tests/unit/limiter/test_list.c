@@ -8,7 +8,6 @@
 #include "limiter/list.h"
 
 #define NOW (1000 * MINUTE) /* where aligned windows begin, too */
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 
 /* One for every algorithm, all of the same limit. */
 static const char *const specs[] = {

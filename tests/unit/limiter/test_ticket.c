@@ -12,7 +12,6 @@
 
 #define NOW (1000 * MINUTE)
 #define RING 4u
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 
 struct fixture {
     struct stint_table *table;

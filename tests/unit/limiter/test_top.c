@@ -40,7 +40,7 @@ static void assert_key(const struct stint_top_key *key, const char *text, double
 TEST(test_a_score_halves_with_any_half_life)
 {
     static const uint64_t half_lives[] = {S, 10 * S + 1, 60 * S, 60 * MINUTE, DAY, 365 * DAY};
-    for (size_t i = 0; i < sizeof(half_lives) / sizeof(half_lives[0]); i++) {
+    for (size_t i = 0; i < N(half_lives); i++) {
         uint64_t half_life_ns = half_lives[i];
         struct stint_top *top = list_of(8, half_life_ns);
         note(top, "k", 64, true, S);
@@ -133,7 +133,7 @@ TEST(test_what_is_out_of_range_is_refused)
     };
     struct stint_top *top = NULL;
     struct stint_error error;
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+    for (size_t i = 0; i < N(refused); i++) {
         assert_int_equal(stint_top_open(&top, &refused[i], &error), STINT_E_RANGE);
         assert_int_equal(error.code, STINT_E_RANGE);
         assert_non_null(strstr(error.message, i == 0 ? "65536" : "365 days"));

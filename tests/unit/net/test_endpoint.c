@@ -27,7 +27,7 @@ TEST(test_places_read_back)
         {"unix:/run/a b.sock", "unix:/run/a b.sock", true},
         {"unix:/run/s,mode=0600", "unix:/run/s", true},
     };
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+    for (size_t i = 0; i < N(places); i++) {
         struct endpoint endpoint;
         char text[ENDPOINT_TEXT_SIZE];
         assert_int_equal(endpoint_parse(&endpoint, places[i].text, NULL), 0);
@@ -98,7 +98,7 @@ TEST(test_what_is_no_place_is_refused_with_its_text)
         "OFF",
         "11111111111111111111111111111111111111111111111111111111111111111111:1",
     };
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+    for (size_t i = 0; i < N(texts); i++) {
         struct endpoint endpoint;
         struct stint_error error;
         assert_int_equal(endpoint_parse(&endpoint, texts[i], &error), STINT_E_SYNTAX);

@@ -131,7 +131,7 @@ TEST(test_what_only_strangers_call_ends_the_process)
         make_a_namespace,
         become_root,
     };
-    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++)
+    for (size_t i = 0; i < N(attempts); i++)
         assert_int_equal(outcome(enter_calls, attempts[i]), DIED + SIGSYS);
 }
 
@@ -193,7 +193,7 @@ TEST(test_what_a_library_may_try_fails)
         make_a_raw_socket, make_an_internet_socket, call_out,     listen_elsewhere, map_code,
         make_data_code,    send_a_signal,           write_a_file, make_a_file,
     };
-    for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++)
+    for (size_t i = 0; i < N(attempts); i++)
         assert_int_equal(outcome(enter_calls, attempts[i]), EPERM);
 }
 
@@ -338,7 +338,7 @@ SETUP
     assert_non_null(mkdtemp(root));
     const char *const folders[] = {"rules",     "rules/v1", "rules/v2", "linked",
                                    "elsewhere", "secret",   "run"};
-    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
+    for (size_t i = 0; i < N(folders); i++)
         assert_int_equal(mkdir(at(folders[i]), 0755), 0);
     put("rules/v1/a.yaml");
     put("rules/v2/a.yaml");
@@ -447,12 +447,12 @@ TEST(test_files)
     }
     int (*const permitted[])(void) = {read_rules, read_the_next_version, read_what_is_linked,
                                       bind_and_remove};
-    for (size_t i = 0; i < sizeof(permitted) / sizeof(permitted[0]); i++)
+    for (size_t i = 0; i < N(permitted); i++)
         assert_int_equal(outcome(enter_files, permitted[i]), 0);
     int (*const denied[])(void) = {read_a_secret,          read_passwords, write_rules,
                                    make_beside_rules,      bind_elsewhere, remove_rules,
                                    make_beside_the_socket, start_a_program};
-    for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)
+    for (size_t i = 0; i < N(denied); i++)
         assert_int_equal(outcome(enter_files, denied[i]), EACCES);
 }
 

@@ -7,8 +7,6 @@
 
 #include <zlib.h>
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
 static struct stint_error error;
 
 /* ---- Frames ---------------------------------------------------------------------------------- */

@@ -55,7 +55,7 @@ TEST(test_values_are_nodes_in_a_row)
         {HTTP_JSON_NULL, 0, 1},
     };
     assert_int_equal(parse(text, sizeof(text) - 1, &error), 0);
-    assert_int_equal(json.n_nodes, sizeof(expected) / sizeof(expected[0]));
+    assert_int_equal(json.n_nodes, N(expected));
     for (size_t i = 0; i < json.n_nodes; i++) {
         assert_int_equal(json.nodes[i].kind, expected[i].kind);
         assert_int_equal(json.nodes[i].count, expected[i].count);
@@ -78,7 +78,7 @@ TEST(test_escapes_are_followed)
         {"{\"a\":\"\\u00e9\\u20AC\\uD83D\\ude00.\"}", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80.", 10},
         {"{\"a\":\"\xc3\xa9\xf4\x8f\xbf\xbf\"}", "\xc3\xa9\xf4\x8f\xbf\xbf", 6},
     };
-    for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
+    for (size_t i = 0; i < N(strings); i++) {
         const struct http_json_node *value = value_of(strings[i].text);
         assert_int_equal(value->kind, HTTP_JSON_STRING);
         assert_int_equal(value->count, strings[i].len);
@@ -132,7 +132,7 @@ TEST(test_a_whole_number_is_one_in_any_spelling)
         {"1e99999999999999999999", -1},
         {"1e-99999999999999999999", -1},
     };
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (size_t i = 0; i < N(numbers); i++) {
         char text[64];
         int64_t read = -1;
         snprintf(text, sizeof(text), "{\"a\":%s}", numbers[i].text);
@@ -146,7 +146,7 @@ TEST(test_a_whole_number_is_one_in_any_spelling)
     }
     static const char *const none[] = {"",   "+1",  " 1", "1 ", "01", "1.",
                                        ".5", "0x1", "-",  "1e", "NaN"};
-    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+    for (size_t i = 0; i < N(none); i++) {
         int64_t read;
         assert_false(http_json_number(span_of_text(none[i]), &read));
     }
@@ -187,7 +187,7 @@ TEST(test_each_fault_is_told_where)
          "JSON, line 1, column 21: more than 16 levels"},
     };
     struct stint_error error;
-    for (size_t i = 0; i < sizeof(diagnostics) / sizeof(diagnostics[0]); i++) {
+    for (size_t i = 0; i < N(diagnostics); i++) {
         assert_int_equal(parse(diagnostics[i][0], strlen(diagnostics[i][0]), &error),
                          STINT_E_SYNTAX);
         assert_string_equal(error.message, diagnostics[i][1]);

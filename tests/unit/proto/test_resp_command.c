@@ -84,7 +84,7 @@ TEST(no_other_name_is_found)
         "stint.setquotas",
         "[uit",
     };
-    for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++)
+    for (size_t i = 0; i < N(strange); i++)
         assert_null(resp_command_find(span_of_text(strange[i])));
 }
 

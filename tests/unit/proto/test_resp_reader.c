@@ -91,7 +91,7 @@ TEST(any_pieces_give_the_same)
         "  ECHO \"abc\"  \r\n",
         "ECHO 'abc'\r\n",
     };
-    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
+    for (size_t i = 0; i < N(whole); i++) {
         assert_int_equal(drip(whole[i], strlen(whole[i])), strlen(whole[i]));
         assert_int_equal(argv.n, 2);
         assert_int_equal(READ("*1\r\n$4\r\nPING\r\n"), 14); /* arguments are borrowed, not kept */

@@ -78,7 +78,7 @@ TEST(what_is_no_number_is_not_read)
                                         "/",
                                         ":",
                                         "1\xb1"};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+    for (size_t i = 0; i < N(texts); i++) {
         uint64_t number;
         assert_false(resp_number_read(span_of_text(texts[i]), UINT64_MAX, &number));
     }
@@ -285,7 +285,7 @@ TEST(administering_is_answered_with_ok)
 {
     static const int verbs[] = {REQUEST_BLOCK, REQUEST_RESET, REQUEST_SET_QUOTA, REQUEST_RENEW};
     const struct reply reply = {0};
-    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+    for (size_t i = 0; i < N(verbs); i++) {
         const struct request request = {.verb = (uint8_t)verbs[i]};
         resp_reply_verb(&writer, &request, &reply);
         assert_written("+OK\r\n");

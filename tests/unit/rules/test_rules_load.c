@@ -2,8 +2,6 @@
 /* Files of rules without fault: what each key means, and by what a rule is known again. */
 #include "unit/ruling.h"
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
 /* One entry with these lines in its rate_limit, which begin at line 5, column 7. */
 #define LIMIT(lines) "domain: d\ndescriptors:\n  - key: k\n    rate_limit:\n" lines
 #define UNIT "      unit: minute\n"

@@ -4,8 +4,6 @@
 
 #include "rules/trie.h"
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
 /* ---- Short words ----------------------------------------------------------------------------- */
 
 struct found {

@@ -4,7 +4,6 @@
 
 #include "rules/yaml/read_metadata.h"
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 #define ENTRY "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unit: day, requests_per_unit: 1}\n"
 
 static void assert_kept(const char *yaml, const char *json)

@@ -85,7 +85,7 @@ TEST(test_a_fault_names_its_line_and_what_was_expected)
         {"a ask " FIRST "\na ask " SECOND, "tokens:2: the name a is also on line 1"},
         {"a ask " FIRST "\nb ask " FIRST, "tokens:2: the same secret is also on line 1"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < N(cases); i++)
         assert_refused(cases[i].text, strlen(cases[i].text), cases[i].message);
     static const char with_nul[] = "a\0b ask " FIRST;
     assert_refused(with_nul, sizeof(with_nul) - 1, "tokens:1: expected a name");
@@ -232,7 +232,7 @@ TEST(test_addresses_of_one_network_are_one)
         {"::ffff:192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.1"},
         {"", "", "192.0.2.1", "unix"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct access_now *now = counted(1);
         assert_int_equal(login(now, cases[i].guesses, "guess", NOW), 'w');
         assert_int_equal(login(now, cases[i].same, "first", NOW), 's');

@@ -4,7 +4,7 @@
  * clock is stepped, nanosecond by nanosecond where the period is short, and what could be used is
  * asked for at each step.
  */
-#include "unit/serving.h"
+#include "unit/served.h"
 
 #define STEPS_MAX 6000
 
@@ -15,14 +15,14 @@ static struct request of_item(struct request_item *item, const char *spec, uint3
         .verb = REQUEST_TAKE, .cost = cost, .items = item, .n_items = 1, .wants_growth = true};
 }
 
-static uint32_t free_at(struct serving *s, const struct stint_quota *quota, uint64_t now_ns)
+static uint32_t free_at(const struct stint_quota *quota, uint64_t now_ns)
 {
     const struct stint_item item = {.quota = quota, .key = "k", .key_len = 1};
-    return stint_take(s->table, item.quota, item.key, item.key_len, 0, now_ns).remaining;
+    return stint_take(s.table, item.quota, item.key, item.key_len, 0, now_ns).remaining;
 }
 
 /* Of a reply whose figures are those of the state. The clock goes on to what was looked at. */
-static void assert_grows_then(struct serving *s, const struct reply_status *status)
+static void assert_grows_then(const struct reply_status *status)
 {
     const struct stint_quota quota = *status->quota;
     uint32_t left = status->decision.remaining;
@@ -32,21 +32,21 @@ static void assert_grows_then(struct serving *s, const struct reply_status *stat
         return;
     }
     uint64_t stride_ns = after_ns / STEPS_MAX + 1;
-    assert_true(after_ns > 0 && after_ns < STINT_NOW_MAX - s->now_ns);
+    assert_true(after_ns > 0 && after_ns < STINT_NOW_MAX - s.now_ns);
     for (uint64_t step_ns = 0; step_ns < after_ns; step_ns += stride_ns)
-        assert_true(free_at(s, &quota, s->now_ns + step_ns) <= left);
-    assert_true(free_at(s, &quota, s->now_ns + after_ns - 1) <= left);
-    s->now_ns += after_ns;
-    assert_true(free_at(s, &quota, s->now_ns) > left);
+        assert_true(free_at(&quota, s.now_ns + step_ns) <= left);
+    assert_true(free_at(&quota, s.now_ns + after_ns - 1) <= left);
+    s.now_ns += after_ns;
+    assert_true(free_at(&quota, s.now_ns) > left);
 }
 
 /* What a peek says of a take that it does not make is what the take says. */
-static void assert_foreseen(struct serving *s, struct request *request)
+static void assert_foreseen(struct request *request)
 {
     request->verb = REQUEST_PEEK;
-    const struct reply_status foreseen = ask(s, request)->statuses[0];
+    const struct reply_status foreseen = ask(&s, request)->statuses[0];
     request->verb = REQUEST_TAKE;
-    const struct reply_status *taken = &ask(s, request)->statuses[0];
+    const struct reply_status *taken = &ask(&s, request)->statuses[0];
     assert_int_equal(taken->decision.outcome, foreseen.decision.outcome);
     assert_int_equal(taken->decision.remaining, foreseen.decision.remaining);
     assert_int_equal(taken->grows_after_ns, foreseen.grows_after_ns);
@@ -55,14 +55,13 @@ static void assert_foreseen(struct serving *s, struct request *request)
 static void step_through(const char *spec, uint64_t seed)
 {
     uint64_t pause_max_ns = quota_of(spec).period_ns / 5;
-    struct serving s;
     serve(&s, NULL);
     for (unsigned i = 0; i < 600; i++) {
         struct request_item item;
         struct request request = of_item(&item, spec, (uint32_t)(next_random(&seed) % 4));
         uint64_t verb = next_random(&seed) % 8;
         if (verb > 2) {
-            assert_foreseen(&s, &request);
+            assert_foreseen(&request);
         } else {
             request.verb = verb == 0   ? REQUEST_TAKE_UPTO
                            : verb == 1 ? REQUEST_CHARGE
@@ -70,11 +69,10 @@ static void step_through(const char *spec, uint64_t seed)
             ask(&s, &request);
         }
         if (next_random(&seed) % 4 == 0)
-            assert_grows_then(&s, &s.reply.statuses[0]);
+            assert_grows_then(&s.reply.statuses[0]);
         else
             s.now_ns += next_random(&seed) % pause_max_ns;
     }
-    serve_no_more(&s);
 }
 
 TEST(test_it_grows_when_it_is_said_to)
@@ -106,7 +104,6 @@ TEST(test_each_status_of_a_list_has_its_own)
     static const char *const specs[] = {"log 5/2us", "gcra 4/3us", "window 6/4us", "log 5/2us"};
     static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_RESERVE, REQUEST_CHARGE,
                                     REQUEST_TAKE_UPTO};
-    struct serving s;
     uint64_t seed = 7;
     serve(&s, NULL);
     for (unsigned i = 0; i < 200; i++) {
@@ -125,17 +122,15 @@ TEST(test_each_status_of_a_list_has_its_own)
             quota.rule = quota.derived.params_hash[0];
             statuses[j].quota = &quota;
             s.now_ns = asked_ns;
-            assert_grows_then(&s, &statuses[j]);
+            assert_grows_then(&statuses[j]);
             latest_ns = s.now_ns > latest_ns ? s.now_ns : latest_ns;
         }
         s.now_ns = latest_ns + next_random(&seed) % 600;
     }
-    serve_no_more(&s);
 }
 
 TEST(test_what_never_fits_never_grows)
 {
-    struct serving s;
     struct request_item item;
     serve(&s, NULL);
     struct request request = of_item(&item, "log 0/1s", 1);
@@ -144,12 +139,10 @@ TEST(test_what_never_fits_never_grows)
     assert_true(ask(&s, &request)->statuses[0].grows_after_ns == STINT_NEVER_NS);
     request = of_item(&item, "log 3/1s", 4);
     assert_true(ask(&s, &request)->statuses[0].grows_after_ns == STINT_NEVER_NS);
-    serve_no_more(&s);
 }
 
 TEST(test_a_block_ends_before_anything_grows)
 {
-    struct serving s;
     struct request_item item;
     serve(&s, NULL);
     struct request request = of_item(&item, "log 3/1s", 1);
@@ -158,13 +151,11 @@ TEST(test_a_block_ends_before_anything_grows)
     assert_int_equal(ask(&s, &request)->error, REPLY_DECIDED);
     request.verb = REQUEST_TAKE;
     assert_int_equal(ask(&s, &request)->statuses[0].grows_after_ns, 5 * S);
-    serve_no_more(&s);
 }
 
 /* Nobody pays for what he did not ask for. */
 TEST(test_it_is_told_where_it_is_wanted)
 {
-    struct serving s;
     struct request_item item;
     serve(&s, NULL);
     struct request request = of_item(&item, "log 3/1s", 1);
@@ -172,14 +163,12 @@ TEST(test_it_is_told_where_it_is_wanted)
     assert_int_equal(ask(&s, &request)->statuses[0].grows_after_ns, 0);
     request.wants_growth = true;
     assert_int_equal(ask(&s, &request)->statuses[0].grows_after_ns, S);
-    serve_no_more(&s);
 }
 
 /* The answer to an id is that of then; by now all has come back, and to the figure of then a second
  * is as good as any other: what counts is that there is one, since it is not "never used". */
 TEST(test_an_answer_from_memory_has_one_too)
 {
-    struct serving s;
     struct request_item item;
     serve(&s, NULL);
     struct request request = of_item(&item, "log 3/1s", 2);
@@ -194,5 +183,4 @@ TEST(test_an_answer_from_memory_has_one_too)
     reply = ask(&s, &request);
     assert_true(reply->replayed);
     assert_int_equal(reply->statuses[0].grows_after_ns, S);
-    serve_no_more(&s);
 }

@@ -173,7 +173,7 @@ TEST(test_values_are_bounded)
 TEST(test_values_of_any_bytes_stay_apart)
 {
     static const char *const values[] = {"a", "\xff", "\xfe", "\\xff", "\n", "\"", "\xef\xbf\xbd"};
-    const size_t n = sizeof(values) / sizeof(values[0]);
+    const size_t n = N(values);
     struct metrics_worker *worker = metrics_worker(fixture->metrics, 0);
     for (size_t i = 0; i < n; i++)
         metrics_detailed(worker, fixture->bound, rules_at(fixture->rules, 0),

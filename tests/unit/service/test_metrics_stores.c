@@ -85,7 +85,7 @@ TEST(workers_are_summed_on_the_page)
     struct page page = {0};
     count();
     const char *text = page_of(METRICS_PROMETHEUS, &page);
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+    for (size_t i = 0; i < N(lines); i++)
         assert_line(text, lines[i]);
     page.len = 0;
     text = page_of(METRICS_OPENMETRICS, &page);

@@ -3,7 +3,7 @@
  * Reservations over rules, in the table: a ticket is of limits that are not enforced, too, and what
  * becomes of one that is never settled is said by the request, or else by the rule.
  */
-#include "unit/serving.h"
+#include "unit/served.h"
 
 #define RULE(key, n, more)                                                                         \
     "  - key: " key "\n    rate_limit: {unit: hour, requests_per_unit: " n ", algorithm: log" more \
@@ -17,28 +17,27 @@ static const char *const rules = HEAD RULE("user", "100", "") CANDIDATE("100")
         RULE("some", "100", ", on_expiry: 3") RULE("all", "100", ", on_expiry: keep");
 
 /* How many units the candidate of a rule would still allow. */
-static uint32_t candidate_left(struct serving *s, const char *text)
+static uint32_t candidate_left(const char *text)
 {
     uint32_t units = 0;
-    while (!ask_verb(s, REQUEST_PEEK, units + 1, text)->statuses[0].shadow_over)
+    while (!ask_verb(&s, REQUEST_PEEK, units + 1, text)->statuses[0].shadow_over)
         units++;
     return units;
 }
 
-static struct stint_ticket reserve(struct serving *s, uint32_t cost, const char *text)
+static struct stint_ticket reserve(uint32_t cost, const char *text)
 {
-    const struct reply *reply = ask_verb(s, REQUEST_RESERVE, cost, text);
+    const struct reply *reply = ask_verb(&s, REQUEST_RESERVE, cost, text);
     assert_int_equal(reply->error, REPLY_DECIDED);
     assert_int_equal(reply->decision.outcome, STINT_ALLOW);
     assert_true(reply->has_ticket);
     return reply->ticket;
 }
 
-static const struct reply *close_ticket(struct serving *s, uint8_t verb, struct stint_ticket ticket,
-                                        uint32_t used)
+static const struct reply *close_ticket(uint8_t verb, struct stint_ticket ticket, uint32_t used)
 {
     const struct request request = {.verb = verb, .cost = used, .ticket = ticket};
-    return ask(s, &request);
+    return ask(&s, &request);
 }
 
 /* After any number of requests a candidate with the live limit's numbers stands where it does. */
@@ -52,80 +51,72 @@ TEST(test_a_candidate_does_not_drift)
                  {REQUEST_SETTLE, 14, 73},
                  {REQUEST_CANCEL, 0, 73},
                  {REQUEST_SETTLE, 0, 73}};
-    struct serving s;
     serve(&s, rules);
     for (size_t i = 0; i < N(cases); i++) {
-        struct stint_ticket ticket = reserve(&s, 10, "user=1");
-        assert_int_equal(left(&s, "user=1"), candidate_left(&s, "user=1"));
-        const struct reply *reply = close_ticket(&s, cases[i].verb, ticket, cases[i].used);
+        struct stint_ticket ticket = reserve(10, "user=1");
+        assert_int_equal(left(&s, "user=1"), candidate_left("user=1"));
+        const struct reply *reply = close_ticket(cases[i].verb, ticket, cases[i].used);
         assert_int_equal(reply->error, REPLY_DECIDED);
         assert_int_equal(left(&s, "user=1"), cases[i].left);
-        assert_int_equal(candidate_left(&s, "user=1"), cases[i].left);
-        assert_int_equal(close_ticket(&s, REQUEST_CANCEL, ticket, 0)->error, REPLY_GONE);
-        assert_int_equal(candidate_left(&s, "user=1"), cases[i].left);
+        assert_int_equal(candidate_left("user=1"), cases[i].left);
+        assert_int_equal(close_ticket(REQUEST_CANCEL, ticket, 0)->error, REPLY_GONE);
+        assert_int_equal(candidate_left("user=1"), cases[i].left);
     }
-    serve_no_more(&s);
 }
 
 /* What would have been denied was charged nothing, and a settle neither gives nor takes it. */
 TEST(test_a_candidate_that_denied_is_left_alone)
 {
-    struct serving s;
     serve(&s, rules);
-    struct stint_ticket ticket = reserve(&s, 5, "tight=1");
-    assert_int_equal(candidate_left(&s, "tight=1"), 4);
-    close_ticket(&s, REQUEST_SETTLE, ticket, 2);
-    assert_int_equal(candidate_left(&s, "tight=1"), 4);
+    struct stint_ticket ticket = reserve(5, "tight=1");
+    assert_int_equal(candidate_left("tight=1"), 4);
+    close_ticket(REQUEST_SETTLE, ticket, 2);
+    assert_int_equal(candidate_left("tight=1"), 4);
     assert_int_equal(left(&s, "tight=1"), 98);
-    ticket = reserve(&s, 3, "tight=1");
-    assert_int_equal(candidate_left(&s, "tight=1"), 1);
-    const struct reply *reply = close_ticket(&s, REQUEST_SETTLE, ticket, 1);
+    ticket = reserve(3, "tight=1");
+    assert_int_equal(candidate_left("tight=1"), 1);
+    const struct reply *reply = close_ticket(REQUEST_SETTLE, ticket, 1);
     assert_int_equal(reply->decision.granted, 2); /* the live one's figures */
     assert_int_equal(reply->decision.limit, 100);
-    assert_int_equal(candidate_left(&s, "tight=1"), 3);
-    serve_no_more(&s);
+    assert_int_equal(candidate_left("tight=1"), 3);
 }
 
 /* A rule in shadow mode, beside a live one and alone. */
 TEST(test_a_shadow_rule_is_settled)
 {
-    struct serving s;
     serve(&s, rules);
-    struct stint_ticket ticket = reserve(&s, 10, "quiet=1; user=1");
+    struct stint_ticket ticket = reserve(10, "quiet=1; user=1");
     assert_int_equal(left(&s, "quiet=1"), 90);
-    assert_int_equal(close_ticket(&s, REQUEST_SETTLE, ticket, 4)->error, REPLY_DECIDED);
+    assert_int_equal(close_ticket(REQUEST_SETTLE, ticket, 4)->error, REPLY_DECIDED);
     assert_int_equal(left(&s, "quiet=1"), 96);
     assert_int_equal(left(&s, "user=1"), 96);
-    ticket = reserve(&s, 10, "quiet=1");
-    const struct reply *reply = close_ticket(&s, REQUEST_SETTLE, ticket, 16);
+    ticket = reserve(10, "quiet=1");
+    const struct reply *reply = close_ticket(REQUEST_SETTLE, ticket, 16);
     assert_int_equal(reply->error, REPLY_DECIDED);
     assert_int_equal(reply->decision.granted, 6);
     assert_int_equal(left(&s, "quiet=1"), 80);
-    assert_int_equal(close_ticket(&s, REQUEST_SETTLE, ticket, 0)->error, REPLY_GONE);
+    assert_int_equal(close_ticket(REQUEST_SETTLE, ticket, 0)->error, REPLY_GONE);
     /* Nothing limits this one, so there is nothing to settle. */
     assert_false(ask_verb(&s, REQUEST_RESERVE, 1, "other=1")->has_ticket);
-    serve_no_more(&s);
 }
 
 /* More shadows than a ticket is of: those beyond stay as estimated, the live limit does not. */
 TEST(test_many_shadows_are_bounded)
 {
-    struct serving s;
     char text[512] = "user=1";
     serve(&s, rules);
     for (int i = 1; i < STINT_ITEMS_MAX; i++)
         strcat(text, i < 3 ? "; user=2" : "; quiet=1");
-    struct stint_ticket ticket = reserve(&s, 1, text);
-    assert_int_equal(close_ticket(&s, REQUEST_CANCEL, ticket, 0)->error, REPLY_DECIDED);
+    struct stint_ticket ticket = reserve(1, text);
+    assert_int_equal(close_ticket(REQUEST_CANCEL, ticket, 0)->error, REPLY_DECIDED);
     assert_int_equal(left(&s, "user=1"), 100);
     assert_int_equal(left(&s, "user=2"), 100);
     assert_int_equal(left(&s, "quiet=1"), 100);
-    serve_no_more(&s);
 }
 
 /* ---- Never settled --------------------------------------------------------------------------- */
 
-static void reserve_for(struct serving *s, const char *text, const uint32_t *kept)
+static void reserve_for(const char *text, const uint32_t *kept)
 {
     struct asked asked;
     struct request *request = descriptors_of(&asked, text);
@@ -134,7 +125,7 @@ static void reserve_for(struct serving *s, const char *text, const uint32_t *kep
     request->lifetime_ns = MINUTE;
     request->has_on_expiry = kept != NULL;
     request->kept_units = kept != NULL ? *kept : 0;
-    assert_true(ask(s, request)->has_ticket);
+    assert_true(ask(&s, request)->has_ticket);
 }
 
 TEST(test_the_request_says_it_or_else_the_rule)
@@ -150,10 +141,9 @@ TEST(test_the_request_says_it_or_else_the_rule)
         {"gone=2", &keep, 90},      {"some=2", &release, 100}, {"all=2", &floor, 96},
         {"quiet=1", &release, 100},
     };
-    struct serving s;
     serve(&s, rules);
     for (size_t i = 0; i < N(cases); i++)
-        reserve_for(&s, cases[i].text, cases[i].kept);
+        reserve_for(cases[i].text, cases[i].kept);
     /* Rules that are read anew do not change what was said when a reservation was made. */
     struct rules *others =
         rules_of(HEAD RULE("user", "100", ", on_expiry: release") CANDIDATE("100")
@@ -165,12 +155,10 @@ TEST(test_the_request_says_it_or_else_the_rule)
     assert_int_equal(stint_expire(s.table, s.now_ns, 1000), 0);
     for (size_t i = 0; i < N(cases); i++)
         assert_int_equal(left(&s, cases[i].text), cases[i].left);
-    assert_int_equal(candidate_left(&s, "gone=1"),
-                     100); /* candidates go as the limits beside them */
-    assert_int_equal(candidate_left(&s, "gone=2"), 90);
-    reserve_for(&s, "user=9", NULL); /* and new ones go by the new rules */
+    assert_int_equal(candidate_left("gone=1"), 100); /* candidates go as the limits beside them */
+    assert_int_equal(candidate_left("gone=2"), 90);
+    reserve_for("user=9", NULL); /* and new ones go by the new rules */
     s.now_ns += MINUTE;
     stint_expire(s.table, s.now_ns, 1000);
     assert_int_equal(left(&s, "user=9"), 100);
-    serve_no_more(&s);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A service as a frontend sees it: items, CL.THROTTLE, ids, roles, quotas of single keys, new
  * rules. */
-#include "unit/serving.h"
+#include "unit/served.h"
 
 #include "service/server_state.h"
 #include "table/table.h"
@@ -21,48 +21,43 @@ static struct request item_request(struct request_item *item, const char *quota,
     return (struct request){.verb = REQUEST_TAKE, .cost = 1, .items = item, .n_items = 1};
 }
 
-static unsigned items_in_a_row(struct serving *s, const struct request *request)
+static unsigned items_in_a_row(const struct request *request)
 {
     unsigned n = 0;
-    while (n < 1000 && ask(s, request)->decision.outcome == STINT_ALLOW)
+    while (n < 1000 && ask(&s, request)->decision.outcome == STINT_ALLOW)
         n++;
     return n;
 }
 
 TEST(test_a_caller_brings_quota_and_key)
 {
-    struct serving s;
     struct request_item item;
     serve(&s, NULL);
     struct request request = item_request(&item, "gcra 10/1m burst=4", "k");
-    assert_int_equal(items_in_a_row(&s, &request), 4);
+    assert_int_equal(items_in_a_row(&request), 4);
     assert_int_equal(s.reply.n_statuses, 1);
     assert_null(s.reply.statuses[0].rule);
     assert_int_equal(s.reply.statuses[0].quota->burst, 4);
     assert_true(s.reply.statuses[0].over);
     request = item_request(&item, "gcra 10/1m burst=4", "other");
-    assert_int_equal(items_in_a_row(&s, &request), 4);
-    serve_no_more(&s);
+    assert_int_equal(items_in_a_row(&request), 4);
 }
 
 TEST(test_several_items_are_taken_all_or_none)
 {
-    struct serving s;
     serve(&s, NULL);
     const struct request_item items[] = {
         {.quota = span_of_text("5/1m"), .key = span_of_text("user")},
         {.quota = span_of_text("2/1m"), .key = span_of_text("org")},
     };
     const struct request request = {.verb = REQUEST_TAKE, .cost = 1, .items = items, .n_items = 2};
-    assert_int_equal(items_in_a_row(&s, &request), 2);
+    assert_int_equal(items_in_a_row(&request), 2);
     assert_int_equal(s.reply.decision.binding, 1);
     assert_int_equal(s.reply.statuses[0].decision.remaining, 3);
-    serve_no_more(&s);
 }
 
 TEST(test_what_cannot_be_meant_is_told)
 {
-    struct serving s;
     struct request_item item;
     serve(&s, yaml);
     const char *const specs[] = {"", "ten a minute", "10/1m initial=empty", "log 900000/1s"};
@@ -81,11 +76,10 @@ TEST(test_what_cannot_be_meant_is_told)
     request = descriptors_of(&asked, "ip=1; ");
     assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
     assert_non_null(strstr(s.reply.message, "descriptor 2"));
-    serve_no_more(&s);
 }
 
 /* How many of 1,100 different quotas of an algorithm are refused as too many. */
-static int refused_of(struct serving *s, const char *algorithm, uint8_t verb)
+static int refused_of(const char *algorithm, uint8_t verb)
 {
     struct request_item item;
     char spec[40];
@@ -94,7 +88,7 @@ static int refused_of(struct serving *s, const char *algorithm, uint8_t verb)
         snprintf(spec, sizeof(spec), "%s %d/1m", algorithm, i);
         struct request request = item_request(&item, spec, "k");
         request.verb = verb;
-        refused += ask(s, &request)->error == REPLY_FULL;
+        refused += ask(&s, &request)->error == REPLY_FULL;
     }
     return refused;
 }
@@ -102,18 +96,16 @@ static int refused_of(struct serving *s, const char *algorithm, uint8_t verb)
 /* Of gcra any number is stored; a ticket needs to name its quota. */
 TEST(test_more_quotas_than_the_table_has_space_for)
 {
-    struct serving s;
     struct request_item item;
     serve(&s, NULL);
-    assert_in_range(refused_of(&s, "window", REQUEST_TAKE), 1100 - 1024, 1099);
-    assert_int_equal(refused_of(&s, "fixed_window", REQUEST_TAKE), 1100);
-    assert_int_equal(refused_of(&s, "gcra", REQUEST_TAKE), 0);
-    assert_int_equal(refused_of(&s, "gcra", REQUEST_CHARGE), 0);
-    assert_int_equal(refused_of(&s, "gcra", REQUEST_RESERVE), 1100);
+    assert_in_range(refused_of("window", REQUEST_TAKE), 1100 - 1024, 1099);
+    assert_int_equal(refused_of("fixed_window", REQUEST_TAKE), 1100);
+    assert_int_equal(refused_of("gcra", REQUEST_TAKE), 0);
+    assert_int_equal(refused_of("gcra", REQUEST_CHARGE), 0);
+    assert_int_equal(refused_of("gcra", REQUEST_RESERVE), 1100);
     assert_non_null(strstr(s.reply.message, "`quotas`"));
     struct request request = item_request(&item, "window 1/1m", "other"); /* the old ones go on */
     assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
-    serve_no_more(&s);
 }
 
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
@@ -128,35 +120,30 @@ static struct request throttle(int64_t max_burst, uint64_t count, uint64_t perio
 
 TEST(test_throttle_is_gcra_with_one_more_than_max_burst)
 {
-    struct serving s;
     struct request request = throttle(4, 10, 60);
     serve(&s, NULL);
-    assert_int_equal(items_in_a_row(&s, &request), 5);
+    assert_int_equal(items_in_a_row(&request), 5);
     assert_int_equal(s.reply.decision.limit, 5);
     assert_int_equal(s.reply.decision.retry_after_ns, 6 * S);
     s.now_ns += 6 * S;
-    assert_int_equal(items_in_a_row(&s, &request), 1);
+    assert_int_equal(items_in_a_row(&request), 1);
     request.cost = 6;
     assert_int_equal(ask(&s, &request)->decision.outcome, STINT_NEVER);
     request.cost = 0;
     assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
-    serve_no_more(&s);
 }
 
 TEST(test_throttle_state_belongs_to_the_key_alone)
 {
-    struct serving s;
     struct request narrow = throttle(4, 10, 60), wide = throttle(9, 10, 60);
     serve(&s, NULL);
-    assert_int_equal(items_in_a_row(&s, &narrow), 5);
-    assert_int_equal(items_in_a_row(&s, &wide), 5); /* 30 s are owed of 60 */
+    assert_int_equal(items_in_a_row(&narrow), 5);
+    assert_int_equal(items_in_a_row(&wide), 5); /* 30 s are owed of 60 */
     assert_int_equal(ask(&s, &narrow)->decision.outcome, STINT_DENY);
-    serve_no_more(&s);
 }
 
 TEST(test_throttle_at_rates_that_others_get_wrong)
 {
-    struct serving s;
     struct request request = throttle(999999, 1000003, 1);
     serve(&s, NULL);
     request.cost = 1000000;
@@ -183,13 +170,11 @@ TEST(test_throttle_at_rates_that_others_get_wrong)
         assert_int_equal(ask(&s, &wrong[i])->error, REPLY_BAD_REQUEST);
         assert_true(strlen(s.reply.message) > 10);
     }
-    serve_no_more(&s);
 }
 
 /* More sets of numbers than are kept: each is right, whoever was there before. */
 TEST(test_throttle_with_many_sets_of_numbers)
 {
-    struct serving s;
     char key[16];
     serve(&s, NULL);
     for (int round = 0; round < 2; round++)
@@ -197,14 +182,12 @@ TEST(test_throttle_with_many_sets_of_numbers)
             struct request request = throttle((uint64_t)i % 20, 1 + (uint64_t)i % 30, 60);
             snprintf(key, sizeof(key), "%d/%d", round, i);
             request.key = span_of_text(key);
-            assert_int_equal(items_in_a_row(&s, &request), i % 20 + 1);
+            assert_int_equal(items_in_a_row(&request), i % 20 + 1);
         }
-    serve_no_more(&s);
 }
 
 TEST(test_find_and_forget)
 {
-    struct serving s;
     struct request take = throttle(4, 10, 60), find = {.verb = REQUEST_FIND}, forget = find;
     find.key = forget.key = take.key;
     forget.verb = REQUEST_FORGET;
@@ -216,29 +199,25 @@ TEST(test_find_and_forget)
     assert_int_equal(s.reply.expires_after_ns, 6 * S);
     assert_true(ask(&s, &forget)->found);
     assert_false(ask(&s, &find)->found);
-    assert_int_equal(items_in_a_row(&s, &take), 5);
+    assert_int_equal(items_in_a_row(&take), 5);
     s.now_ns += 10 * MINUTE;
     assert_false(ask(&s, &find)->found);
-    serve_no_more(&s);
 }
 
 TEST(test_to_forget_lifts_no_block)
 {
-    struct serving s;
     struct request take = throttle(4, 10, 60), forget = {.verb = REQUEST_FORGET, .key = take.key};
     serve(&s, NULL);
     ask(&s, &take);
     assert_int_equal(stint_block(s.table, "k", 1, s.now_ns + MINUTE, s.now_ns), 0);
     ask(&s, &forget);
     assert_int_equal(ask(&s, &take)->decision.outcome, STINT_DENY);
-    serve_no_more(&s);
 }
 
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
 TEST(test_a_retry_is_charged_once)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -257,12 +236,10 @@ TEST(test_a_retry_is_charged_once)
     request->id = span_of_text("b");
     assert_false(ask(&s, request)->replayed);
     assert_int_equal(left(&s, "ip=1"), 1);
-    serve_no_more(&s);
 }
 
 TEST(test_an_id_is_for_one_request)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -279,12 +256,10 @@ TEST(test_an_id_is_for_one_request)
     service_ask(s.service, request, &other, s.now_ns, &s.reply);
     assert_int_equal(s.reply.error, REPLY_DECIDED);
     assert_false(s.reply.replayed);
-    serve_no_more(&s);
 }
 
 TEST(test_what_was_denied_may_be_asked_again)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, yaml);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
@@ -295,12 +270,10 @@ TEST(test_what_was_denied_may_be_asked_again)
     assert_int_equal(ask(&s, request)->decision.outcome, STINT_ALLOW);
     assert_false(s.reply.replayed);
     assert_true(ask(&s, request)->replayed);
-    serve_no_more(&s);
 }
 
 TEST(test_a_reservation_is_found_again_by_its_id)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -309,7 +282,6 @@ TEST(test_a_reservation_is_found_again_by_its_id)
     struct stint_ticket ticket = ask(&s, request)->ticket;
     assert_int_equal(ask(&s, request)->ticket.nonce, ticket.nonce);
     assert_true(s.reply.replayed && s.reply.has_ticket);
-    serve_no_more(&s);
 }
 
 TEST(test_a_table_that_keeps_no_answers_says_so)
@@ -337,7 +309,6 @@ TEST(test_a_table_that_keeps_no_answers_says_so)
 
 TEST(test_roles)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -350,14 +321,12 @@ TEST(test_roles)
         service_ask(s.service, request, &rules, s.now_ns, &s.reply);
         assert_int_equal(s.reply.error == REPLY_FORBIDDEN, !request_verbs[verb].is_administrative);
     }
-    serve_no_more(&s);
 }
 
 /* ---- Quotas of single keys ------------------------------------------------------------------- */
 
 TEST(test_a_key_may_have_a_quota_of_its_own)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, yaml);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
@@ -374,12 +343,10 @@ TEST(test_a_key_may_have_a_quota_of_its_own)
     assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
     s.now_ns += 10 * MINUTE;
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
-    serve_no_more(&s);
 }
 
 TEST(test_a_quota_of_its_own_for_what_is_unlimited_and_for_items)
 {
-    struct serving s;
     struct asked asked;
     struct request_item item;
     serve(&s, yaml);
@@ -390,28 +357,26 @@ TEST(test_a_quota_of_its_own_for_what_is_unlimited_and_for_items)
     assert_int_equal(allowed_in_a_row(&s, "free=1"), 4);
     assert_int_equal(allowed_in_a_row(&s, "free=2"), 1000);
     struct request set = item_request(&item, "2/1m", "k"), take = set;
-    assert_int_equal(items_in_a_row(&s, &take), 2);
+    assert_int_equal(items_in_a_row(&take), 2);
     set.verb = REQUEST_SET_QUOTA;
     set.quota =
         span_of_text("gcra 6/1m"); /* of another algorithm, and in a state of another size */
     assert_int_equal(ask(&s, &set)->error, REPLY_DECIDED);
     /* A window knows when its units were taken to a slot: to one unit's time here. */
-    assert_in_range(items_in_a_row(&s, &take), 3, 4);
+    assert_in_range(items_in_a_row(&take), 3, 4);
     set.quota = span_of_text("");
     assert_int_equal(ask(&s, &set)->error, REPLY_DECIDED);
-    assert_int_equal(items_in_a_row(&s, &take), 0);
+    assert_int_equal(items_in_a_row(&take), 0);
     request = descriptors_of(&asked, "nobody=1");
     request->verb = REQUEST_SET_QUOTA;
     request->quota = span_of_text("1/1m");
     assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
-    serve_no_more(&s);
 }
 
 /* ---- Rules that change ----------------------------------------------------------------------- */
 
 TEST(test_new_rules_hold_from_the_next_request_on)
 {
-    struct serving s;
     serve(&s, yaml);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     struct rules *rules = rules_of("domain: d\n"
@@ -429,13 +394,11 @@ TEST(test_new_rules_hold_from_the_next_request_on)
     assert_int_equal(server_state_set_rules(s.server_state, NULL, NULL), 0);
     assert_null(server_state_rules(s.server_state));
     assert_int_equal(allowed_in_a_row(&s, "new=1"), 1000);
-    serve_no_more(&s);
 }
 
 /* It takes milliseconds to free many, which no request is to wait for. */
 TEST(test_a_worker_never_frees_rules)
 {
-    struct serving s;
     serve(&s, yaml);
     const struct ruleset *first = s.server_state->ruleset;
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
@@ -454,12 +417,10 @@ TEST(test_a_worker_never_frees_rules)
     service_renew_rules(s.service);
     server_state_free_retired(s.server_state);
     assert_null(s.server_state->retired);
-    serve_no_more(&s);
 }
 
 TEST(test_rules_that_the_table_cannot_keep_are_refused)
 {
-    struct serving s;
     struct stint_error error;
     serve(&s, yaml);
     struct rules *rules = rules_of("domain: d\n"
@@ -471,7 +432,6 @@ TEST(test_rules_that_the_table_cannot_keep_are_refused)
     assert_non_null(strstr(error.message, "test.yaml:3"));
     rules_unref(rules);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
-    serve_no_more(&s);
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------- */

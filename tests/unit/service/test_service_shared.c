@@ -36,58 +36,57 @@ struct shared_serving {
     struct evaluation_stores evaluation_stores;
 };
 
-static void serve_shared(struct shared_serving *shared)
+static struct shared_serving shared;
+
+SETUP
 {
-    serve(&shared->s, RULES(", store: red"));
-    fake_store_begin(&shared->fake);
-    shared->stores[0] = &shared->fake.store;
-    shared->evaluation_stores =
-        (struct evaluation_stores){.stores = shared->stores,
-                                   .n_stores = 1,
-                                   .items = 1,
-                                   .throttle = 1,
-                                   .timeout_ns = 50 * MS,
-                                   .items_on_error = RULE_STORE_ERROR_ERROR};
-    service_set_stores(shared->s.service, &shared->evaluation_stores);
+    serve(&shared.s, RULES(", store: red"));
+    fake_store_begin(&shared.fake);
+    shared.stores[0] = &shared.fake.store;
+    shared.evaluation_stores = (struct evaluation_stores){.stores = shared.stores,
+                                                          .n_stores = 1,
+                                                          .items = 1,
+                                                          .throttle = 1,
+                                                          .timeout_ns = 50 * MS,
+                                                          .items_on_error = RULE_STORE_ERROR_ERROR};
+    service_set_stores(shared.s.service, &shared.evaluation_stores);
 }
 
-static void serve_shared_no_more(struct shared_serving *shared)
+TEARDOWN
 {
-    assert_int_equal(fake_waiting(&shared->fake), 0);
-    serve_no_more(&shared->s);
-    fake_store_end(&shared->fake);
+    assert_int_equal(fake_waiting(&shared.fake), 0);
+    serve_no_more(&shared.s);
+    fake_store_end(&shared.fake);
 }
 
 /* Asked again for as long as it waits, as a frontend does; how often it was asked in all. */
-static unsigned ask_until_answered(struct shared_serving *shared, const struct request *request)
+static unsigned ask_until_answered(const struct request *request)
 {
     struct request again = *request;
     unsigned n = 1;
-    while (ask(&shared->s, &again)->error == REPLY_WAITS) {
-        again.pending = shared->s.reply.pending;
-        assert_true(fake_waiting(&shared->fake) > 0);
-        fake_let_all(&shared->fake, shared->s.now_ns);
+    while (ask(&shared.s, &again)->error == REPLY_WAITS) {
+        again.pending = shared.s.reply.pending;
+        assert_true(fake_waiting(&shared.fake) > 0);
+        fake_let_all(&shared.fake, shared.s.now_ns);
         assert_true(++n < 20);
     }
     return n;
 }
 
-static const struct reply *decided(struct shared_serving *shared, const char *text)
+static const struct reply *decided(const char *text)
 {
     struct asked asked;
-    ask_until_answered(shared, descriptors_of(&asked, text));
-    if (shared->s.reply.error != REPLY_DECIDED)
-        fail_msg("%s: %s", text, shared->s.reply.message);
-    return &shared->s.reply;
+    ask_until_answered(descriptors_of(&asked, text));
+    if (shared.s.reply.error != REPLY_DECIDED)
+        fail_msg("%s: %s", text, shared.s.reply.message);
+    return &shared.s.reply;
 }
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
 TEST(test_a_request_waits_and_is_answered_when_asked_again)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "ip=1");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
     assert_int_equal(shared.fake.n_asks, 1);
@@ -100,11 +99,10 @@ TEST(test_a_request_waits_and_is_answered_when_asked_again)
     assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
     assert_int_equal(shared.s.reply.decision.remaining, 2);
     assert_string_equal(shared.s.reply.statuses[0].rule->path, "ip");
-    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 1);
-    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 0);
-    assert_int_equal(decided(&shared, "ip=1")->decision.outcome, STINT_DENY);
-    assert_int_equal(decided(&shared, "ip=2")->decision.remaining, 2);
-    serve_shared_no_more(&shared);
+    assert_int_equal(decided("ip=1")->decision.remaining, 1);
+    assert_int_equal(decided("ip=1")->decision.remaining, 0);
+    assert_int_equal(decided("ip=1")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided("ip=2")->decision.remaining, 2);
 }
 
 static void count_call(void *arg, uint64_t now_ns)
@@ -115,10 +113,8 @@ static void count_call(void *arg, uint64_t now_ns)
 
 TEST(test_who_waits_is_called_once_all_answers_are_there)
 {
-    struct shared_serving shared;
     struct asked asked;
     unsigned n_calls = 0;
-    serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "ip=1; ip=2");
     request.verb = REQUEST_CHARGE; /* each by itself: two asks at once */
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
@@ -130,25 +126,19 @@ TEST(test_who_waits_is_called_once_all_answers_are_there)
     fake_let(&shared.fake, 0, shared.s.now_ns);
     assert_int_equal(n_calls, 1);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
-    serve_shared_no_more(&shared);
 }
 
 TEST(test_who_is_gone_is_forgotten)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     assert_int_equal(ask(&shared.s, descriptors_of(&asked, "ip=1"))->error, REPLY_WAITS);
     service_drop(shared.s.service, shared.s.reply.pending);
     assert_int_equal(shared.fake.n_forgotten, 1);
-    serve_shared_no_more(&shared);
 }
 
 TEST(test_a_request_goes_on_under_the_rules_it_began_under)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "ip=1");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
     request.pending = shared.s.reply.pending;
@@ -162,14 +152,11 @@ TEST(test_a_request_goes_on_under_the_rules_it_began_under)
     assert_int_equal(ask(&shared.s, descriptors_of(&asked, "ip=1"))->error, REPLY_DECIDED);
     assert_false(shared.s.reply.statuses[0].matched);
     server_state_free_retired(shared.s.server_state);
-    serve_shared_no_more(&shared);
 }
 
 TEST(test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "here=1");
     request.is_ahead = true;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_AHEAD);
@@ -187,7 +174,6 @@ TEST(test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait)
     service_drop(shared.s.service, shared.s.reply.pending);
     request.verb = REQUEST_RESET;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_AHEAD);
-    serve_shared_no_more(&shared);
 }
 
 /* ---- The same as the table ------------------------------------------------------------------- */
@@ -239,11 +225,9 @@ TEST(test_decisions_are_those_of_the_table)
 {
     static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_TAKE,      REQUEST_TAKE,  REQUEST_PEEK,
                                     REQUEST_TAKE, REQUEST_TAKE_UPTO, REQUEST_CHARGE};
-    struct shared_serving shared;
     struct serving alone;
     struct asked asked, asked_alone;
     uint64_t seed = 0, denied = 0;
-    serve_shared(&shared);
     serve(&alone, RULES(""));
     for (unsigned i = 0; i < 20000; i++) {
         char text[128];
@@ -257,115 +241,100 @@ TEST(test_decisions_are_those_of_the_table)
         struct request *request_alone = descriptors_of(&asked_alone, text);
         request->verb = request_alone->verb = verbs[draw(&seed, N(verbs))];
         request->cost = request_alone->cost = draw(&seed, 3);
-        ask_until_answered(&shared, request);
+        ask_until_answered(request);
         ask(&alone, request_alone);
         assert_same(request, &shared.s.reply, &alone.reply, text);
         denied += alone.reply.decision.outcome == STINT_DENY;
     }
     assert_in_range(denied, 1000, 19000);
     serve_no_more(&alone);
-    serve_shared_no_more(&shared);
 }
 
 TEST(test_units_come_back_and_keys_are_forgotten)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
-    decided(&shared, "ip=1");
+    decided("ip=1");
     uint64_t at_ns = shared.s.reply.at_ns;
-    decided(&shared, "ip=1");
+    decided("ip=1");
     struct request *request = descriptors_of(&asked, "ip=1");
     request->verb = REQUEST_REFUND;
     request->has_granted_at = true;
     request->granted_at_ns = at_ns;
-    ask_until_answered(&shared, request);
+    ask_until_answered(request);
     assert_int_equal(shared.s.reply.decision.granted, 1);
     assert_int_equal(shared.s.reply.decision.remaining, 2);
     request->verb = REQUEST_RESET;
-    ask_until_answered(&shared, request);
-    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 2);
-    serve_shared_no_more(&shared);
+    ask_until_answered(request);
+    assert_int_equal(decided("ip=1")->decision.remaining, 2);
 }
 
 TEST(test_a_ban_counts_a_request_once)
 {
-    struct shared_serving shared;
-    serve_shared(&shared);
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(decided(&shared, "angry=1; next=1")->statuses[0].decision.outcome,
+        assert_int_equal(decided("angry=1; next=1")->statuses[0].decision.outcome,
                          i < 3 ? STINT_ALLOW : STINT_DENY);
-    assert_int_equal(decided(&shared, "angry=1; next=2")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided("angry=1; next=2")->decision.outcome, STINT_DENY);
     assert_false(shared.s.reply.statuses[0].banned);
-    assert_int_equal(decided(&shared, "angry=1; next=2")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided("angry=1; next=2")->decision.outcome, STINT_DENY);
     assert_true(shared.s.reply.statuses[0].banned);
-    serve_shared_no_more(&shared);
 }
 
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
 TEST(test_an_id_is_the_store_s_to_know)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     struct request *request = descriptors_of(&asked, "ip=1");
     request->id = span_of_text("once");
-    ask_until_answered(&shared, request);
+    ask_until_answered(request);
     assert_false(shared.s.reply.replayed);
     assert_true(shared.fake.asks[0].has_id);
-    ask_until_answered(&shared, request);
+    ask_until_answered(request);
     assert_true(shared.s.reply.replayed);
     assert_int_equal(shared.s.reply.decision.remaining, 2);
     request->cost = 2;
-    ask_until_answered(&shared, request);
+    ask_until_answered(request);
     assert_int_equal(shared.s.reply.error, REPLY_CONFLICT);
     request->cost = 1;
     request->id = span_of_text("twice");
-    ask_until_answered(&shared, request);
+    ask_until_answered(request);
     assert_int_equal(shared.s.reply.decision.remaining, 1);
-    serve_shared_no_more(&shared);
 }
 
 /* The store has granted the id, the table denies: the retry finds its unit, and charges none. */
 TEST(test_a_grant_of_an_id_is_kept_for_its_retry)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     for (unsigned i = 0; i < 2; i++)
-        decided(&shared, "here=1");
+        decided("here=1");
     struct request request = *descriptors_of(&asked, "ip=1; here=1");
     request.id = span_of_text("once");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
     struct pending *pending = shared.s.reply.pending;
-    decided(&shared, "here=1"); /* the last unit, while the store is asked */
+    decided("here=1"); /* the last unit, while the store is asked */
     fake_let_all(&shared.fake, shared.s.now_ns);
     request.pending = pending;
-    ask_until_answered(&shared, &request);
+    ask_until_answered(&request);
     assert_int_equal(shared.s.reply.decision.outcome, STINT_DENY);
-    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 1);
+    assert_int_equal(decided("ip=1")->decision.remaining, 1);
     shared.s.now_ns += 70 * S;
     request.pending = NULL;
-    ask_until_answered(&shared, &request);
+    ask_until_answered(&request);
     assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
     assert_true(shared.s.reply.replayed);
     assert_int_equal(left(&shared.s, "here=1"), 2);
-    serve_shared_no_more(&shared);
 }
 
 /* The same without an id: the unit goes back. */
 TEST(test_what_the_table_denies_goes_back_to_the_store)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     for (unsigned i = 0; i < 2; i++)
-        decided(&shared, "here=1");
+        decided("here=1");
     struct request request = *descriptors_of(&asked, "ip=1; here=1");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
     struct pending *pending = shared.s.reply.pending;
-    decided(&shared, "here=1");
+    decided("here=1");
     fake_let_all(&shared.fake, shared.s.now_ns);
     request.pending = pending;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS); /* for the refund */
@@ -373,16 +342,13 @@ TEST(test_what_the_table_denies_goes_back_to_the_store)
     fake_let_all(&shared.fake, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->decision.outcome, STINT_DENY);
     assert_int_equal(shared.s.reply.statuses[0].decision.remaining, 3);
-    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 2);
-    serve_shared_no_more(&shared);
+    assert_int_equal(decided("ip=1")->decision.remaining, 2);
 }
 
 /* Every run is at the time of the first, but a store that is asked later has less time for it. */
 TEST(test_all_asks_of_a_request_have_the_time_of_one)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "next=1"); /* has a candidate */
     uint64_t begun_ns = shared.s.now_ns;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
@@ -396,23 +362,20 @@ TEST(test_all_asks_of_a_request_have_the_time_of_one)
     assert_int_equal(shared.fake.asks[1].deadline_ns, begun_ns + 50 * MS);
     fake_let_all(&shared.fake, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
-    serve_shared_no_more(&shared);
 }
 
 /* ---- Away ------------------------------------------------------------------------------------ */
 
 TEST(test_a_store_that_fails_is_answered_for)
 {
-    struct shared_serving shared;
     struct asked asked;
-    serve_shared(&shared);
     shared.fake.is_failing = true;
-    assert_int_equal(decided(&shared, "ip=1")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided("ip=1")->decision.outcome, STINT_DENY);
     assert_true(shared.s.reply.decision.retry_after_ns > 0);
-    assert_int_equal(decided(&shared, "open=1")->decision.outcome, STINT_ALLOW);
-    assert_int_equal(decided(&shared, "open=1; ip=1")->decision.outcome, STINT_DENY);
-    assert_int_equal(decided(&shared, "open=1; here=1")->decision.outcome, STINT_ALLOW);
-    assert_int_equal(decided(&shared, "ip=1; here=1")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided("open=1")->decision.outcome, STINT_ALLOW);
+    assert_int_equal(decided("open=1; ip=1")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided("open=1; here=1")->decision.outcome, STINT_ALLOW);
+    assert_int_equal(decided("ip=1; here=1")->decision.outcome, STINT_DENY);
     assert_int_equal(left(&shared.s, "here=1"), 2);
     const struct request_item item = {.quota = span_of_text("5/1m"), .key = span_of_text("k")};
     const struct request request = {.verb = REQUEST_TAKE, .cost = 1, .items = &item, .n_items = 1};
@@ -425,22 +388,18 @@ TEST(test_a_store_that_fails_is_answered_for)
     fake_fail(&shared.fake, shared.fake.n_asks - 1, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &late)->error, REPLY_DECIDED);
     assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
-    serve_shared_no_more(&shared);
 }
 
 TEST(test_a_node_has_its_share_while_the_store_is_unavailable)
 {
-    struct shared_serving shared;
-    serve_shared(&shared);
     shared.fake.unavailable_since_ns = shared.s.now_ns;
     shared.fake.is_failing = true;
-    assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY); /* full */
+    assert_int_equal(decided("share=1")->decision.outcome, STINT_DENY); /* full */
     shared.s.now_ns += 50 * S;
-    assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided("share=1")->decision.outcome, STINT_DENY);
     shared.fake.unavailable_since_ns = shared.s.now_ns - 59 * S;
     shared.s.now_ns += 1100 * MS;
-    assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY); /* local_for */
-    serve_shared_no_more(&shared);
+    assert_int_equal(decided("share=1")->decision.outcome, STINT_DENY); /* local_for */
 }
 
 /* Also where it is asked for another store between two runs, and others have asked meanwhile. */
@@ -458,9 +417,9 @@ TEST(test_a_share_stays_what_it_was_for_all_of_a_request)
         "  - key: soft\n"
         "    rate_limit: {unit: minute, requests_per_unit: 1, store: blue}\n"
         "    quota_mode: true\n";
-    struct shared_serving shared;
     struct fake_store blue;
     struct asked asked;
+    tear_down();
     serve(&shared.s, rules);
     fake_store_begin(&shared.fake);
     fake_store_begin(&blue);
@@ -468,7 +427,7 @@ TEST(test_a_share_stays_what_it_was_for_all_of_a_request)
     const struct evaluation_stores both = {.stores = stores, .n_stores = 2, .timeout_ns = 50 * MS};
     service_set_stores(shared.s.service, &both);
     shared.fake.is_failing = blue.is_prompt = true;
-    assert_int_equal(decided(&shared, "soft=1")->decision.outcome, STINT_ALLOW);
+    assert_int_equal(decided("soft=1")->decision.outcome, STINT_ALLOW);
     blue.is_prompt = false;
     /* The first of the two soft ones denies, and is excluded: blue is asked once more. */
     struct request request = *descriptors_of(&asked, "share=1; soft=1; soft=2");
@@ -477,14 +436,13 @@ TEST(test_a_share_stays_what_it_was_for_all_of_a_request)
     fake_let_all(&blue, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
     request.pending = shared.s.reply.pending;
-    assert_int_equal(decided(&shared, "wide=1")->decision.remaining, 89);
+    assert_int_equal(decided("wide=1")->decision.remaining, 89);
     shared.fake.unavailable_since_ns = shared.s.now_ns - 11 * S; /* as is known by now */
     fake_let_all(&blue, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
     assert_int_equal(shared.s.reply.statuses[0].decision.limit, 3);
     assert_int_equal(shared.s.reply.statuses[0].decision.remaining, 2);
     fake_store_end(&blue);
-    serve_shared_no_more(&shared);
 }
 
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
@@ -499,23 +457,20 @@ static struct request throttle_request(const char *key)
 
 TEST(test_keys_of_throttle_are_in_the_store)
 {
-    struct shared_serving shared;
-    serve_shared(&shared);
     struct request request = throttle_request("k");
-    ask_until_answered(&shared, &request);
+    ask_until_answered(&request);
     assert_int_equal(shared.s.reply.decision.remaining, 1);
-    ask_until_answered(&shared, &request);
-    ask_until_answered(&shared, &request);
+    ask_until_answered(&request);
+    ask_until_answered(&request);
     assert_int_equal(shared.s.reply.decision.outcome, STINT_DENY);
     request.verb = REQUEST_FIND;
-    ask_until_answered(&shared, &request);
+    ask_until_answered(&request);
     assert_true(shared.s.reply.found);
     assert_int_equal(shared.s.reply.expires_after_ns, 2 * S);
     request.verb = REQUEST_FORGET;
-    ask_until_answered(&shared, &request);
+    ask_until_answered(&request);
     assert_true(shared.s.reply.found);
     request.verb = REQUEST_FIND;
-    ask_until_answered(&shared, &request);
+    ask_until_answered(&request);
     assert_false(shared.s.reply.found);
-    serve_shared_no_more(&shared);
 }

@@ -165,7 +165,7 @@ TEST(test_belief_is_the_limit_less_the_groups)
         "window 500/1m resolution=12",
     };
     static struct history_event events[EVENTS_MAX];
-    for (size_t s = 0; s < sizeof(specs) / sizeof(specs[0]); s++)
+    for (size_t s = 0; s < N(specs); s++)
         for (uint64_t seed = 1; seed <= 12; seed++) {
             struct stint_quota quota = quota_of(specs[s]);
             size_t n_events = random_events(events, seed, seed % 3 == 0 ? 20 * NS_PER_S : NS_PER_S);
@@ -204,7 +204,7 @@ TEST(test_belief_holds_until_the_next_row)
                                         "fixed_window 30/1m align=first_use", "log 30/1m",
                                         "window 30/1m"};
     static struct history_event events[EVENTS_MAX];
-    for (size_t s = 0; s < sizeof(specs) / sizeof(specs[0]); s++) {
+    for (size_t s = 0; s < N(specs); s++) {
         struct stint_quota quota = quota_of(specs[s]);
         size_t n_events = random_events(events, 7 + s, 2 * NS_PER_S), next = 0;
         decide(&quota, events, n_events);

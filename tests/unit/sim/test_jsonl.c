@@ -83,7 +83,7 @@ TEST(test_refuses_what_is_no_event)
 TEST(test_key_expressions_that_are_none)
 {
     static const char *const wrong[] = {"", "a+", "+a", "a++b", "a+b+c+d+e+f+g+h+i"};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < N(wrong); i++) {
         struct jsonl_options options = {.time = "time", .key = wrong[i]};
         assert_int_equal(jsonl_init(&jsonl, &options, NULL), STINT_E_SYNTAX);
     }

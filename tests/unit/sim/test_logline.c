@@ -147,7 +147,7 @@ TEST(test_key_expressions_that_are_none)
         "ip/",
         "ip+ip+ip+ip+ip+ip+ip+ip+ip",
     };
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+    for (size_t i = 0; i < N(wrong); i++)
         if (logline_init(&logline, wrong[i], NULL) == 0)
             fail_msg("'%s' was accepted", wrong[i]);
 }

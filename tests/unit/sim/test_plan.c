@@ -27,7 +27,7 @@ TEST(test_targets_are_read_as_they_are_said)
         {"0.000000001 % of keys", UINT64_C(100000000000), 1, true},
         {"50 % of keys", UINT64_MAX, UINT64_MAX / 2, true},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct plan_target target;
         assert_int_equal(plan_target_parse(&target, cases[i].text, NULL), 0);
         assert_int_equal(target.of_keys, cases[i].of_keys);
@@ -57,7 +57,7 @@ TEST(test_what_is_no_target_is_refused)
         "5 keys %",
         "0.1.2 % of keys",
     };
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+    for (size_t i = 0; i < N(texts); i++) {
         struct plan_target target;
         struct stint_error error = {0};
         assert_true(plan_target_parse(&target, texts[i], &error) < 0);
@@ -164,7 +164,7 @@ TEST(test_the_least_limit_that_denies_so_many_requests)
     } cases[] = {{"0 requests", 10, 0},      {"1 requests", 9, 1},        {"2 requests", 9, 1},
                  {"3 requests", 8, 3},       {"44 requests", 2, 36},      {"45 requests", 1, 45},
                  {"10 % of requests", 8, 3}, {"100 % of requests", 1, 45}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct plan_proposal found = least(NS_PER_MIN, STINT_LOG, cases[i].text);
         assert_int_equal(found.quota.limit, cases[i].limit);
         assert_int_equal(found.touch.requests, cases[i].denied);

@@ -49,7 +49,7 @@ static void transcribe(char *text, size_t size, const void *bytes, size_t len, s
 static void expect(const char *input, const char *transcript)
 {
     static const size_t pieces[] = {1, 2, 3, 7, 1 << 20};
-    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+    for (size_t i = 0; i < N(pieces); i++) {
         char text[1024];
         transcribe(text, sizeof(text), input, strlen(input), pieces[i]);
         assert_string_equal(text, transcript);
@@ -70,7 +70,7 @@ TEST(test_cuts_lines)
 TEST(test_leaves_out_lines_that_are_too_long)
 {
     static const size_t longer[] = {0, 1, 2, READER_BLOCK, 3 * READER_BLOCK + 5};
-    for (size_t i = 0; i < sizeof(longer) / sizeof(longer[0]); i++) {
+    for (size_t i = 0; i < N(longer); i++) {
         size_t long_len = READER_LINE_MAX + longer[i], len = 2 + long_len + 3;
         uint8_t *input = malloc(len);
         assert_non_null(input);

@@ -90,7 +90,6 @@ static const char *const workloads[] = {
     "closed clients=20",
     "closed retry=ignore clients=30 keys=3",
 };
-#define N(list) (sizeof(list) / sizeof(*(list)))
 
 TEST(test_nobody_passes_a_stated_bound_or_is_denied_outside_of_it)
 {

@@ -117,7 +117,7 @@ TEST(test_reads_rfc3339)
         "9999-01-01T00:00:00Z",
         "2024-01-01T00-00-00Z",
     };
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < N(wrong); i++) {
         struct timestamp timestamp;
         if (timestamp_parse_rfc3339(&timestamp, span_of_text(wrong[i]), NULL) == 0)
             fail_msg("'%s' was read", wrong[i]);
@@ -137,7 +137,7 @@ TEST(test_reads_log_dates_with_and_without_the_cache)
         {"01/Jan/1970:00:00:00 +0000", 0},
     };
     struct timestamp_clf_cache kept = {0};
-    for (size_t i = 0; i < sizeof(dates) / sizeof(dates[0]); i++) {
+    for (size_t i = 0; i < N(dates); i++) {
         struct timestamp_clf_cache fresh = {0};
         const uint8_t *text = (const uint8_t *)dates[i].text;
         uint64_t with_ns, without_ns;
@@ -151,7 +151,7 @@ TEST(test_reads_log_dates_with_and_without_the_cache)
         "17/May/2015 10:05:03 +0000", "17/May/2015:10:05:03 00000", "01/Jan/1970:00:00:00 +0001",
         "29/Feb/2023:10:05:03 +0000", "17/May/2015:10:05:6x +0000",
     };
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < N(wrong); i++) {
         uint64_t ns;
         struct timestamp_clf_cache fresh = {0};
         if (timestamp_parse_clf(&ns, (const uint8_t *)wrong[i], &fresh))

@@ -101,7 +101,7 @@ TEST(test_what_was_used_goes_with_the_key)
 TEST(test_there_is_space_for_as_many_as_were_asked_for)
 {
     static const uint32_t spaces[] = {1, 3, 100, 4096};
-    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++) {
+    for (size_t i = 0; i < N(spaces); i++) {
         struct stint_table *table = open_table(spaces[i], NULL);
         for (uint64_t key = 0; key < spaces[i]; key++)
             assert_int_equal(set(table, key, "gcra 7/1m"), 0);

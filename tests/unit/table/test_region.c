@@ -282,7 +282,7 @@ TEST(test_a_file_of_another_kind_is_refused)
     const size_t covered[] = {offsetof(struct region_fixed, hash_key),
                               offsetof(struct region_fixed, skew_max_ns),
                               offsetof(struct region_header, fixed_checksum)};
-    for (size_t i = 0; i < sizeof(covered) / sizeof(covered[0]); i++) {
+    for (size_t i = 0; i < N(covered); i++) {
         bad = changed(&good, covered[i], 4);
         assert_header_refused(&bad, false, STINT_E_CORRUPT);
     }
@@ -301,7 +301,7 @@ TEST(test_what_is_no_region_is_refused)
     const off_t head = (off_t)sizeof(struct region_header);
     const off_t lengths[] = {whole + 1, whole - 1, head, head - 1, 1, 0};
     region_close(&region);
-    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+    for (size_t i = 0; i < N(lengths); i++) {
         assert_int_equal(truncate(path, lengths[i]), 0);
         assert_refused(&options, STINT_E_CORRUPT);
         assert_refused_as(&options, STINT_E_CORRUPT, lengths[i] < head ? "has only" : "is cut");

@@ -23,7 +23,7 @@ static const struct stint_table_options layouts[] = {
     {.overrides = 1000, .requests = 65536},
     {.keys = 4000000000, .keys16 = 3000000000, .tickets = 1u << 26, .blocks = 1u << 26},
 };
-#define N_LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
+#define N_LAYOUTS (N(layouts))
 
 static struct region_fixed layout_of(const struct stint_table_options *options)
 {

@@ -20,7 +20,7 @@ static const char *const specs[] = {
     "fixed_window 3/1h", "window 3/1h resolution=12",  "window 3/1h", "sliding_counter 3/1h",
     "log 3/1h",          "buckets 3/1h time_slack=6m",
 };
-#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+#define N_SPECS (N(specs))
 
 struct pair_of_quotas {
     struct stint_table *table;
@@ -119,6 +119,20 @@ static void move_there_and_back(struct pair_of_quotas *two)
     assert_null(find(two, &two->to).at);
     assert_int_equal(take(two->table, &two->to, 1, NOW).outcome, STINT_DENY);
     assert_int_equal(slots_in_use(two), 1);
+}
+
+/* A booked place in a cell that its caller owns: no other refund frees it before it begins. */
+TEST(test_a_refund_of_a_cell_leaves_booked_places_alone)
+{
+    struct stint_quota quota = ruled("gcra 2/2s burst=1");
+    struct stint_cell8 cell = {0};
+    assert_int_equal(stint_cell8_take(&quota, &cell, 0, 1).granted, 1);
+    struct stint_ask book = {.cost = 1, .at_ns = 10 * NS_PER_S, .verb = STINT_BOOK};
+    assert_int_equal(stint_cell8_ask(&quota, &cell, &book).retry_after_ns, NS_PER_S);
+    const struct stint_cell8 before = cell;
+    struct stint_ask back = {.cost = 1, .verb = STINT_REFUND};
+    assert_int_equal(stint_cell8_ask(&quota, &cell, &back).granted, 0);
+    assert_int_equal(cell.word, before.word);
 }
 
 /* A grant takes the key with it, and leaves nothing behind. */

@@ -7,7 +7,7 @@
 static const char *const specs[] = {
     "gcra 3/1h", "window 3/1h resolution=12", "window 3/1h", "sliding_counter 3/1h", "log 3/1h",
 };
-#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+#define N_SPECS (N(specs))
 
 static struct stint_table *open_table(void)
 {
@@ -81,7 +81,7 @@ TEST(test_keys_of_every_length)
     assert_non_null(key);
     assert_int_equal(stint_quota_parse(&quota, "window 1/1h", NULL), 0);
     const size_t lengths[] = {0, 1, 2, 7, 8, 9, STINT_KEY_MAX - 1, STINT_KEY_MAX};
-    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+    for (size_t i = 0; i < N(lengths); i++) {
         assert_int_equal(stint_take(table, &quota, key, lengths[i], 1, 5).outcome, STINT_ALLOW);
         assert_int_equal(stint_take(table, &quota, key, lengths[i], 1, 5).outcome, STINT_DENY);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What becomes of a request on descriptors: all or none, and what counts beside that. */
-#include "unit/serving.h"
+#include "unit/served.h"
 
 #define LIMIT(n) "    rate_limit: {unit: minute, requests_per_unit: " n "}\n"
 #define NAMED(n, name) "    rate_limit: {unit: minute, requests_per_unit: " n ", name: " name "}\n"
@@ -15,7 +15,6 @@ static const char *const plain =
 
 TEST(test_what_nothing_limits_is_allowed)
 {
-    struct serving s;
     serve(&s, plain);
     assert_int_equal(outcome(&s, "other=1"), STINT_ALLOW);
     assert_false(s.reply.statuses[0].matched);
@@ -26,21 +25,17 @@ TEST(test_what_nothing_limits_is_allowed)
     assert_true(s.reply.statuses[0].matched);
     assert_int_equal(s.reply.statuses[0].decision.remaining, UINT32_MAX);
     assert_int_equal(s.reply.decision.remaining, UINT32_MAX);
-    serve_no_more(&s);
 }
 
 TEST(test_a_limit_of_0_is_always_over)
 {
-    struct serving s;
     serve(&s, plain);
     assert_int_equal(outcome(&s, "shut=1"), STINT_NEVER);
     assert_true(s.reply.statuses[0].over);
-    serve_no_more(&s);
 }
 
 TEST(test_one_that_denies_leaves_the_others_uncharged)
 {
-    struct serving s;
     serve(&s, plain);
     assert_int_equal(allowed_in_a_row(&s, "ip=1; user=1"), 3);
     assert_true(s.reply.statuses[0].over);
@@ -51,32 +46,26 @@ TEST(test_one_that_denies_leaves_the_others_uncharged)
     assert_int_equal(s.reply.statuses[1].decision.remaining, 2);
     assert_int_equal(s.reply.statuses[1].decision.granted, 0);
     assert_int_equal(left(&s, "user=1"), 2);
-    serve_no_more(&s);
 }
 
 TEST(test_values_have_a_counter_each)
 {
-    struct serving s;
     serve(&s, plain);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     assert_int_equal(allowed_in_a_row(&s, "ip=2"), 3);
-    serve_no_more(&s);
 }
 
 TEST(test_the_same_descriptor_twice_adds_up)
 {
-    struct serving s;
     serve(&s, plain);
     assert_int_equal(outcome(&s, "ip=1; ip=1"), STINT_ALLOW);
     assert_int_equal(s.reply.statuses[1].decision.granted, 1);
     assert_int_equal(outcome(&s, "ip=1; ip=1"), STINT_DENY);
     assert_int_equal(left(&s, "ip=1"), 1);
-    serve_no_more(&s);
 }
 
 TEST(test_each_descriptor_may_have_hits_of_its_own)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, plain);
     struct request *request = descriptors_of(&asked, "ip=1; user=1");
@@ -91,12 +80,10 @@ TEST(test_each_descriptor_may_have_hits_of_its_own)
     asked.descriptors[1].hits = 2;
     assert_int_equal(ask(&s, request)->decision.outcome, STINT_ALLOW);
     assert_int_equal(left(&s, "user=1"), 3);
-    serve_no_more(&s);
 }
 
 TEST(test_a_request_that_is_denied_gives_nothing_back)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, plain);
     assert_int_equal(allowed_in_a_row(&s, "ip=1; user=1"), 3);
@@ -104,12 +91,10 @@ TEST(test_a_request_that_is_denied_gives_nothing_back)
     asked.descriptors[1].is_refund = true;
     assert_int_equal(ask(&s, request)->decision.outcome, STINT_DENY);
     assert_int_equal(left(&s, "user=1"), 2);
-    serve_no_more(&s);
 }
 
 TEST(test_a_request_may_bring_its_quota)
 {
-    struct serving s;
     struct asked asked;
     struct stint_quota wide = quota_of("10/1m");
     serve(&s, plain);
@@ -131,12 +116,10 @@ TEST(test_a_request_may_bring_its_quota)
     for (n = 0; ask(&s, request)->decision.outcome == STINT_ALLOW; n++) {
     }
     assert_int_equal(n, 10);
-    serve_no_more(&s);
 }
 
 TEST(test_replaced_limits_do_not_count)
 {
-    struct serving s;
     serve(&s, "domain: d\n"
               "descriptors:\n"
               "  - key: all\n" NAMED("2", "base") "  - key: premium\n"
@@ -151,7 +134,6 @@ TEST(test_replaced_limits_do_not_count)
     assert_int_equal(s.reply.decision.binding, 1);
     assert_int_equal(left(&s, "all=1"), 2);
     assert_int_equal(allowed_in_a_row(&s, "all=1"), 2);
-    serve_no_more(&s);
 }
 
 /* ---- shadow_mode ----------------------------------------------------------------------------- */
@@ -164,7 +146,6 @@ static const char *const shadowed =
 
 TEST(test_a_shadow_rule_is_counted_and_allowed)
 {
-    struct serving s;
     serve(&s, shadowed);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(outcome(&s, "quiet=1"), STINT_ALLOW);
@@ -175,18 +156,15 @@ TEST(test_a_shadow_rule_is_counted_and_allowed)
     assert_true(s.reply.statuses[0].over);
     assert_int_equal(s.reply.statuses[0].decision.outcome, STINT_ALLOW);
     assert_int_equal(s.reply.statuses[0].decision.retry_after_ns, 0);
-    serve_no_more(&s);
 }
 
 TEST(test_a_shadow_rule_counts_what_it_would_have_admitted)
 {
-    struct serving s;
     serve(&s, shadowed);
     assert_int_equal(allowed_in_a_row(&s, "live=1"), 4);
     assert_int_equal(outcome(&s, "live=1; quiet=1"), STINT_DENY);
     assert_false(s.reply.statuses[1].over);
     assert_int_equal(left(&s, "quiet=1"), 2); /* enforced, it would not have been charged */
-    serve_no_more(&s);
 }
 
 /* ---- shadow: a candidate --------------------------------------------------------------------- */
@@ -203,7 +181,6 @@ TEST(test_a_shadow_rule_counts_what_it_would_have_admitted)
 /* How often the candidate says yes to ten requests, whatever the live quota says. */
 static unsigned candidate_allows(const char *yaml)
 {
-    struct serving s;
     unsigned n = 0;
     serve(&s, yaml);
     for (int i = 0; i < 10; i++) {
@@ -224,14 +201,12 @@ TEST(test_a_candidate_decides_as_if_it_were_live)
 
 TEST(test_a_candidate_is_not_charged_for_what_others_deny)
 {
-    struct serving s;
     serve(&s, CANDIDATE("9", "8"));
     assert_int_equal(allowed_in_a_row(&s, "user=1"), 6);
     for (int i = 0; i < 20; i++) {
         assert_int_equal(outcome(&s, "ip=1; user=1"), STINT_DENY);
         assert_false(s.reply.statuses[0].shadow_over);
     }
-    serve_no_more(&s);
 }
 
 /* ---- quota_mode ------------------------------------------------------------------------------ */
@@ -246,7 +221,6 @@ static const char *const quotas =
 
 TEST(test_a_quota_that_is_over_steps_back)
 {
-    struct serving s;
     serve(&s, quotas);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(outcome(&s, "a=1; b=1; hard=1"), STINT_ALLOW);
@@ -256,23 +230,19 @@ TEST(test_a_quota_that_is_over_steps_back)
     assert_int_equal(outcome(&s, "a=1; b=1; hard=1"), STINT_DENY);
     assert_true(s.reply.statuses[0].over && s.reply.statuses[1].over);
     assert_int_equal(left(&s, "hard=1"), 2);
-    serve_no_more(&s);
 }
 
 TEST(test_a_hard_limit_denies_whatever_quotas_say)
 {
-    struct serving s;
     serve(&s, quotas);
     assert_int_equal(allowed_in_a_row(&s, "hard=1"), 6);
     assert_int_equal(outcome(&s, "a=1; hard=1"), STINT_DENY);
     assert_int_equal(s.reply.decision.binding, 1);
     assert_int_equal(left(&s, "a=1"), 2);
-    serve_no_more(&s);
 }
 
 TEST(test_the_wait_ends_with_the_first_quota_that_returns)
 {
-    struct serving s;
     serve(&s, quotas);
     assert_int_equal(allowed_in_a_row(&s, "a=1"), 2);
     s.now_ns += 20 * S;
@@ -284,14 +254,12 @@ TEST(test_the_wait_ends_with_the_first_quota_that_returns)
     s.now_ns += 1;
     assert_int_equal(outcome(&s, "a=1; b=1"), STINT_ALLOW);
     assert_true(s.reply.statuses[1].over);
-    serve_no_more(&s);
 }
 
 /* ---- The other verbs ------------------------------------------------------------------------- */
 
 TEST(test_peek_and_explain_charge_nothing)
 {
-    struct serving s;
     serve(&s, plain);
     for (int i = 0; i < 10; i++) {
         assert_int_equal(ask_verb(&s, REQUEST_PEEK, 1, "ip=1")->decision.outcome, STINT_ALLOW);
@@ -299,12 +267,10 @@ TEST(test_peek_and_explain_charge_nothing)
     }
     assert_int_equal(ask_verb(&s, REQUEST_EXPLAIN, 4, "ip=1")->decision.outcome, STINT_NEVER);
     assert_int_equal(left(&s, "ip=1"), 3);
-    serve_no_more(&s);
 }
 
 TEST(test_take_upto_takes_what_all_have)
 {
-    struct serving s;
     serve(&s, plain);
     const struct reply *reply = ask_verb(&s, REQUEST_TAKE_UPTO, 9, "ip=1; user=1");
     assert_int_equal(reply->decision.outcome, STINT_ALLOW);
@@ -315,12 +281,10 @@ TEST(test_take_upto_takes_what_all_have)
     assert_int_equal(reply->decision.granted, 0);
     assert_int_equal(reply->decision.binding, 0);
     assert_int_equal(left(&s, "user=1"), 2);
-    serve_no_more(&s);
 }
 
 TEST(test_reserve_and_settle)
 {
-    struct serving s;
     serve(&s, plain);
     struct reply reserved = *ask_verb(&s, REQUEST_RESERVE, 3, "user=1");
     assert_true(reserved.has_ticket);
@@ -333,24 +297,20 @@ TEST(test_reserve_and_settle)
     assert_int_equal(s.reply.decision.outcome, STINT_DENY);
     assert_false(ask_verb(&s, REQUEST_RESERVE, 1, "other=1")->has_ticket);
     assert_int_equal(s.reply.decision.outcome, STINT_ALLOW);
-    serve_no_more(&s);
 }
 
 TEST(test_charge_and_refund)
 {
-    struct serving s;
     serve(&s, plain);
     assert_int_equal(ask_verb(&s, REQUEST_CHARGE, 2, "user=1; ip=1")->decision.granted, 2);
     assert_int_equal(left(&s, "user=1"), 3);
     assert_int_equal(left(&s, "ip=1"), 1);
     assert_int_equal(ask_verb(&s, REQUEST_REFUND, 1, "user=1; ip=1")->decision.granted, 1);
     assert_int_equal(left(&s, "user=1"), 4);
-    serve_no_more(&s);
 }
 
 TEST(test_block_and_reset)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, plain);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -366,12 +326,10 @@ TEST(test_block_and_reset)
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
-    serve_no_more(&s);
 }
 
 TEST(test_a_blocked_sibling_is_not_charged)
 {
-    struct serving s;
     struct asked asked;
     serve(&s, plain);
     struct request *request = descriptors_of(&asked, "ip=1");
@@ -381,60 +339,57 @@ TEST(test_a_blocked_sibling_is_not_charged)
     assert_int_equal(outcome(&s, "user=1; ip=1"), STINT_DENY);
     assert_int_equal(s.reply.decision.binding, 1);
     assert_int_equal(left(&s, "user=1"), 5);
-    serve_no_more(&s);
 }
 
-static int set_quota(struct serving *s, const char *descriptors, const char *spec)
+static int set_quota(const char *descriptors, const char *spec)
 {
     struct asked asked;
     struct request *request = descriptors_of(&asked, descriptors);
     request->verb = REQUEST_SET_QUOTA;
     request->quota = span_of_text(spec);
-    return ask(s, request)->error;
+    return ask(&s, request)->error;
 }
 
-static uint32_t limit_of(struct serving *s, const char *descriptor)
+static uint32_t limit_of(const char *descriptor)
 {
     struct asked asked;
     struct request *request = descriptors_of(&asked, descriptor);
     request->verb = REQUEST_PEEK;
-    return ask(s, request)->decision.limit;
+    return ask(&s, request)->decision.limit;
 }
 
 /* Leaves room for one quota more. */
-static void fill_overrides(struct serving *s)
+static void fill_overrides(void)
 {
     struct stint_table_info info;
     char descriptor[32];
     for (unsigned i = 0;; i++) {
-        stint_table_info(s->table, s->now_ns, &info);
+        stint_table_info(s.table, s.now_ns, &info);
         if (info.overrides + 1 == info.overrides_max)
             return;
         snprintf(descriptor, sizeof(descriptor), "ip=other%u", i);
-        assert_int_equal(set_quota(s, descriptor, "9/1m"), REPLY_DECIDED);
+        assert_int_equal(set_quota(descriptor, "9/1m"), REPLY_DECIDED);
     }
 }
 
 TEST(test_all_keys_get_another_quota_or_none)
 {
-    struct serving s;
     serve(&s, plain);
-    assert_int_equal(set_quota(&s, "ip=1; user=1", "7/1m"), REPLY_DECIDED);
-    assert_int_equal(limit_of(&s, "ip=1"), 7);
-    assert_int_equal(limit_of(&s, "user=1"), 7);
+    assert_int_equal(set_quota("ip=1; user=1", "7/1m"), REPLY_DECIDED);
+    assert_int_equal(limit_of("ip=1"), 7);
+    assert_int_equal(limit_of("user=1"), 7);
 
-    assert_int_equal(set_quota(&s, "ip=1; nothing=1", "8/1m"), REPLY_BAD_REQUEST);
-    assert_int_equal(limit_of(&s, "ip=1"), 7);
-    assert_int_equal(set_quota(&s, "user=1; nothing=1", ""), REPLY_BAD_REQUEST);
-    assert_int_equal(limit_of(&s, "user=1"), 7);
+    assert_int_equal(set_quota("ip=1; nothing=1", "8/1m"), REPLY_BAD_REQUEST);
+    assert_int_equal(limit_of("ip=1"), 7);
+    assert_int_equal(set_quota("user=1; nothing=1", ""), REPLY_BAD_REQUEST);
+    assert_int_equal(limit_of("user=1"), 7);
 
-    fill_overrides(&s);
-    assert_int_equal(set_quota(&s, "ip=1; ip=2; ip=1; ip=3", "8/1m"), REPLY_FULL);
-    assert_int_equal(limit_of(&s, "ip=1"), 7);
-    assert_int_equal(limit_of(&s, "ip=2"), 3);
-    assert_int_equal(limit_of(&s, "ip=3"), 3);
-    assert_int_equal(set_quota(&s, "ip=1; ip=2", "8/1m"), REPLY_DECIDED);
-    assert_int_equal(limit_of(&s, "ip=1"), 8);
-    assert_int_equal(limit_of(&s, "ip=2"), 8);
-    serve_no_more(&s);
+    fill_overrides();
+    assert_int_equal(set_quota("ip=1; ip=2; ip=1; ip=3", "8/1m"), REPLY_FULL);
+    assert_int_equal(limit_of("ip=1"), 7);
+    assert_int_equal(limit_of("ip=2"), 3);
+    assert_int_equal(limit_of("ip=3"), 3);
+    assert_int_equal(set_quota("ip=1; ip=2", "8/1m"), REPLY_DECIDED);
+    assert_int_equal(limit_of("ip=1"), 8);
+    assert_int_equal(limit_of("ip=2"), 8);
 }

@@ -2,7 +2,7 @@
 /* Keys that are denied again and again: blocked, each time for longer, and never by asking alone.
  */
 #define _GNU_SOURCE
-#include "unit/serving.h"
+#include "unit/served.h"
 
 #include "rules/ban.h"
 #include "table/table.h"
@@ -21,24 +21,24 @@
 #define ROUNDING 64 /* ns: a ban's end is kept in units of it, rounded down */
 
 /* Uses up what there is, then is denied n times; whether the last one made a ban. */
-static bool denied(struct serving *s, const char *text, int n)
+static bool denied(const char *text, int n)
 {
-    if (left(s, text) > 0)
-        assert_int_equal(outcome(s, text), STINT_ALLOW);
+    if (left(&s, text) > 0)
+        assert_int_equal(outcome(&s, text), STINT_ALLOW);
     for (int i = 0; i < n; i++)
-        assert_int_equal(outcome(s, text), STINT_DENY);
-    return s->reply.statuses[0].banned;
+        assert_int_equal(outcome(&s, text), STINT_DENY);
+    return s.reply.statuses[0].banned;
 }
 
 /* Goes on to the end of the ban, having seen that it is told exactly. */
-static uint64_t sit_out(struct serving *s, const char *text)
+static uint64_t sit_out(const char *text)
 {
-    assert_int_equal(outcome(s, text), STINT_DENY);
-    assert_true(s->reply.statuses[0].banned);
-    uint64_t wait_ns = s->reply.decision.retry_after_ns;
-    s->now_ns += wait_ns - 1;
-    assert_int_equal(outcome(s, text), STINT_DENY);
-    s->now_ns += 1;
+    assert_int_equal(outcome(&s, text), STINT_DENY);
+    assert_true(s.reply.statuses[0].banned);
+    uint64_t wait_ns = s.reply.decision.retry_after_ns;
+    s.now_ns += wait_ns - 1;
+    assert_int_equal(outcome(&s, text), STINT_DENY);
+    s.now_ns += 1;
     return wait_ns;
 }
 
@@ -49,24 +49,21 @@ static void assert_about(uint64_t ns, uint64_t expected_ns)
 
 TEST(test_so_many_denials_block_the_key)
 {
-    struct serving s;
     serve(&s, LOGIN);
-    assert_false(denied(&s, "login=a", 2));
+    assert_false(denied("login=a", 2));
     assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
     assert_true(s.reply.statuses[0].banned);
     assert_about(s.reply.decision.retry_after_ns, MINUTE);
     assert_int_equal(outcome(&s, "login=b"), STINT_ALLOW);
     s.now_ns += 30 * S; /* the limit alone would have let it in long ago */
     assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
-    sit_out(&s, "login=a");
+    sit_out("login=a");
     assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
-    serve_no_more(&s);
 }
 
 /* At any instant, by the denial that makes it and by those after it. */
 TEST(test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds)
 {
-    struct serving s;
     serve(&s, "domain: d\n"
               "descriptors:\n"
               "  - key: login\n"
@@ -83,14 +80,12 @@ TEST(test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds)
             assert_int_equal((wait_ns + MS - 1) / MS, 1000);
         }
     }
-    serve_no_more(&s);
 }
 
 TEST(test_asking_does_not_extend_a_ban)
 {
-    struct serving s;
     serve(&s, LOGIN);
-    assert_true(denied(&s, "login=a", 3));
+    assert_true(denied("login=a", 3));
     uint64_t end_ns = s.now_ns + s.reply.decision.retry_after_ns;
     for (int i = 0; i < 50; i++) {
         s.now_ns += S;
@@ -99,43 +94,37 @@ TEST(test_asking_does_not_extend_a_ban)
     }
     s.now_ns = end_ns;
     assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
-    serve_no_more(&s);
 }
 
 TEST(test_each_ban_in_turn_is_longer_up_to_the_most)
 {
     const uint64_t lengths[] = {MINUTE, 2 * MINUTE, 4 * MINUTE, 5 * MINUTE, 5 * MINUTE};
-    struct serving s;
     serve(&s, LOGIN);
     for (size_t i = 0; i < N(lengths); i++) {
-        assert_true(denied(&s, "login=a", 3));
-        assert_about(sit_out(&s, "login=a"), lengths[i]);
+        assert_true(denied("login=a", 3));
+        assert_about(sit_out("login=a"), lengths[i]);
     }
     /* Forgotten as long after its end as it lasted. */
     s.now_ns += 5 * MINUTE + 2 * ROUNDING;
-    assert_true(denied(&s, "login=a", 3));
-    assert_about(sit_out(&s, "login=a"), MINUTE);
-    serve_no_more(&s);
+    assert_true(denied("login=a", 3));
+    assert_about(sit_out("login=a"), MINUTE);
 }
 
 TEST(test_denials_that_are_far_apart_make_no_ban)
 {
-    struct serving s;
     serve(&s, LOGIN);
     for (int i = 0; i < 20; i++) {
-        assert_false(denied(&s, "login=a", 2));
+        assert_false(denied("login=a", 2));
         s.now_ns += 11 * MINUTE;
     }
     /* But never so many within the time. */
-    denied(&s, "login=a", 1);
+    denied("login=a", 1);
     s.now_ns += 9 * MINUTE;
-    assert_true(denied(&s, "login=a", 2));
-    serve_no_more(&s);
+    assert_true(denied("login=a", 2));
 }
 
 TEST(test_peeks_and_what_never_fits_are_no_denials)
 {
-    struct serving s;
     serve(&s, LOGIN);
     outcome(&s, "login=a");
     for (int i = 0; i < 10; i++) {
@@ -143,15 +132,13 @@ TEST(test_peeks_and_what_never_fits_are_no_denials)
         ask_verb(&s, REQUEST_EXPLAIN, 1, "login=a");
         assert_int_equal(ask_verb(&s, REQUEST_TAKE, 2, "login=a")->decision.outcome, STINT_NEVER);
     }
-    assert_false(denied(&s, "login=a", 2));
-    serve_no_more(&s);
+    assert_false(denied("login=a", 2));
 }
 
 TEST(test_a_ban_charges_no_sibling)
 {
-    struct serving s;
     serve(&s, LOGIN);
-    assert_true(denied(&s, "login=a", 3));
+    assert_true(denied("login=a", 3));
     for (int i = 0; i < 10; i++)
         assert_int_equal(outcome(&s, "login=a; other=1"), STINT_DENY);
     assert_int_equal(left(&s, "other=1"), 100);
@@ -160,35 +147,30 @@ TEST(test_a_ban_charges_no_sibling)
     for (int i = 0; i < 10; i++)
         assert_int_equal(outcome(&s, "login=b; other=1"), STINT_DENY);
     assert_int_equal(outcome(&s, "login=b"), STINT_ALLOW);
-    serve_no_more(&s);
 }
 
 TEST(test_reset_lifts_a_ban_and_forgets_it)
 {
-    struct serving s;
     serve(&s, LOGIN);
-    assert_true(denied(&s, "login=a", 3));
+    assert_true(denied("login=a", 3));
     ask_verb(&s, REQUEST_RESET, 1, "login=a");
     assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
-    assert_false(denied(&s, "login=a", 2));
-    assert_true(denied(&s, "login=a", 1));
-    assert_about(sit_out(&s, "login=a"), MINUTE);
-    serve_no_more(&s);
+    assert_false(denied("login=a", 2));
+    assert_true(denied("login=a", 1));
+    assert_about(sit_out("login=a"), MINUTE);
 }
 
 TEST(test_a_full_table_of_blocks_is_told)
 {
-    struct serving s;
     char text[32];
     unsigned banned = 0;
     serve(&s, LOGIN);
     for (int i = 0; i < 1000; i++) {
         snprintf(text, sizeof(text), "login=%d", i);
-        banned += denied(&s, text, 3);
+        banned += denied(text, 3);
     }
     assert_in_range(banned, 64, 999);
     assert_int_equal(outcome(&s, "login=999"), STINT_DENY);
-    serve_no_more(&s);
 }
 
 TEST(test_what_a_ban_may_be)
@@ -216,17 +198,15 @@ TEST(test_what_a_ban_may_be)
 
 TEST(test_a_ban_for_the_first_denial)
 {
-    struct serving s;
     serve(&s, "domain: d\n"
               "descriptors:\n"
               "  - key: login\n"
               "    rate_limit: {unit: second, requests_per_unit: 1}\n"
               "    ban: {after: 1, for: 1m}\n");
-    assert_true(denied(&s, "login=a", 1));
-    assert_about(sit_out(&s, "login=a"), MINUTE);
-    assert_true(denied(&s, "login=a", 1));
-    assert_about(sit_out(&s, "login=a"), MINUTE); /* factor 1: no longer than before */
-    serve_no_more(&s);
+    assert_true(denied("login=a", 1));
+    assert_about(sit_out("login=a"), MINUTE);
+    assert_true(denied("login=a", 1));
+    assert_about(sit_out("login=a"), MINUTE); /* factor 1: no longer than before */
 }
 
 /* A table in a file, closed and opened again: the ban stands, and so does how long the next is. */

@@ -161,7 +161,7 @@ TEST(test_what_needs_an_entry_is_refused)
     const struct stint_quota stored = quota_of("gcra 1073741824/1d");
     struct stint_ticket ticket;
     struct stint_error error;
-    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+    for (size_t i = 0; i < N(refused); i++) {
         assert_int_equal(table_stores(table, &refused[i], &error), STINT_E_FULL);
         assert_non_null(strstr(error.message, "all 2 places"));
         assert_int_equal(stint_take(table, &refused[i], "k", 1, 1, S).outcome, STINT_NEVER);
@@ -181,7 +181,7 @@ TEST(test_a_change_of_the_algorithm_forgets_nothing)
 {
     static const char *const others[] = {"window 5000/1h", "fixed_window 5000/1h",
                                          "sliding_counter 5000/1h"};
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < N(others); i++) {
         struct stint_quota before = gcra(4000, 60 * MINUTE, 4000), after = quota_of(others[i]);
         struct stint_table *table = open_with(2);
         const struct stint_quota other = quota_of("window 1/1s");

@@ -166,9 +166,9 @@ static void hold_to_the_oracle(const char *spec, uint64_t seed)
 /* In any window a key has at most what its quota admits, and what was forgotten of it then. */
 TEST(test_the_bound_is_n_and_what_was_forgotten)
 {
-    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
+    for (size_t i = 0; i < N(specs); i++)
         hold_to_the_oracle(specs[i], i);
-    for (size_t i = 0; i < sizeof(more_specs) / sizeof(more_specs[0]); i++)
+    for (size_t i = 0; i < N(more_specs); i++)
         hold_to_the_oracle(more_specs[i], i);
 }
 
@@ -177,7 +177,7 @@ TEST(test_the_bound_is_n_and_what_was_forgotten)
 /* Of the keys that share their slots, the one of the least share; of all sizes of limits. */
 TEST(test_the_least_share_goes)
 {
-    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+    for (size_t i = 0; i < N(specs); i++) {
         struct stint_table *table = open_table(1);
         struct stint_quota quota = quota_of(specs[i]);
         const struct stint_table_info empty = info_of(table, S);
@@ -199,7 +199,7 @@ TEST(test_the_least_share_goes)
 /* Where all deny nothing is left to forget: the new key waits, and for as long as it is said to. */
 TEST(test_keys_that_are_denied_stay)
 {
-    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+    for (size_t i = 0; i < N(specs); i++) {
         struct stint_table *table = open_table(1);
         struct stint_quota quota = quota_of(specs[i]);
         for (uint32_t key = 0; key < 100; key++)
@@ -253,7 +253,7 @@ TEST(test_a_quotas_own_choice_is_stronger)
         {"concurrency 5 lease=1h when_full=evict", STINT_FULL_DENY, STINT_FULL_INHERIT},
         {"concurrency 5 lease=1h", STINT_FULL_DENY, STINT_FULL_DENY},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].spec);
         assert_int_equal(algorithm_when_full(&quota, cases[i].otherwise), cases[i].becomes);
     }

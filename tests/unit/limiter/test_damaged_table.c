@@ -46,7 +46,7 @@ static const char *const specs[] = {
     "log 20/1m",
     "concurrency 6 lease=30s",
 };
-#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+#define N_SPECS (N(specs))
 
 static struct stint_quota quotas[N_SPECS], wider[N_SPECS];
 static char path[64], copy_path[80];
@@ -360,7 +360,7 @@ TEST(test_a_damaged_file_is_refused_or_mended)
 TEST(test_a_damaged_state_is_full_for_a_period)
 {
     static const size_t strict[] = {0, 2, 9, 11}; /* all per minute */
-    enum { N_STRICT = sizeof(strict) / sizeof(strict[0]) };
+    enum { N_STRICT = N(strict) };
     struct stint_error error;
     struct user user = {.now_ns = START, .seed = 1};
     unlink(path);

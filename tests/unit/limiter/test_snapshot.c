@@ -10,7 +10,7 @@
 
 static const char *const specs[] = {"gcra 20/1h", "window 20/1h resolution=12", "window 20/1h",
                                     "log 20/1h"};
-#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+#define N_SPECS (N(specs))
 
 static struct stint_table *open_table(const char *where)
 {

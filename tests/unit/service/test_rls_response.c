@@ -4,6 +4,7 @@
  * answers to the same request. Times are virtual.
  */
 #include "unit/proto/rls_oracle.h"
+#include "unit/serving.h"
 #include "unit/wiring.h"
 
 #include "proto/grpc/rls.h"

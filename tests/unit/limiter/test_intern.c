@@ -101,7 +101,7 @@ TEST(test_equal_parameters_share_an_id)
         "concurrency 9 lease=1m",
         "concurrency 9 lease=2m",
     };
-    const uint32_t n_same = sizeof(same) / sizeof(same[0]);
+    const uint32_t n_same = N(same);
     struct fixture fixture;
     open_intern(&fixture, 100, false, false);
     for (uint32_t i = 0; i < n_same; i++) {
@@ -110,7 +110,7 @@ TEST(test_equal_parameters_share_an_id)
             assert_int_equal(intern_id(&fixture.intern, &quota), i + 1);
         }
     }
-    for (uint32_t i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
+    for (uint32_t i = 0; i < N(other); i++) {
         struct stint_quota quota = quota_of(other[i]);
         assert_int_equal(intern_id(&fixture.intern, &quota), n_same + i + 1);
     }
@@ -234,7 +234,7 @@ TEST(test_other_numbers_name_nothing)
     open_intern(&fixture, 10, false, false);
     assert_int_equal(nth_id(&fixture, 0), 1);
     assert_non_null(intern_quota(&fixture.intern, 1));
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+    for (size_t i = 0; i < N(others); i++)
         assert_null(intern_quota(&fixture.intern, others[i]));
     close_intern(&fixture);
 }

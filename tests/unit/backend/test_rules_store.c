@@ -4,8 +4,6 @@
 
 #include "backend/script/script.h"
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
 /* One entry with these lines in its rate_limit, which begin at line 5, column 7. */
 #define LIMIT(lines) "domain: d\ndescriptors:\n  - key: k\n    rate_limit:\n" lines
 #define UNIT "      unit: minute\n"
