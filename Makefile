@@ -3,6 +3,8 @@
 QUOTA ?= 100/1h
 LOG ?= examples/sample.log
 FUZZ_SECONDS ?= 600
+SEED ?=
+BASE ?= main
 SOAK_SECONDS ?= 600
 FUZZERS ?=
 SERVE ?=
@@ -11,24 +13,26 @@ PREFIX ?= /usr/local
 # Folders are left as they are: no __pycache__.
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: help release run replay demo-cluster test unit t bench bench-server bench-store soak fuzz \
-    fuzz-afl check coverage hooks install uninstall clean
+.PHONY: help release run replay demo-cluster test rest test-all unit t bench bench-server \
+    bench-store soak fuzz fuzz-afl check check-diff coverage hooks install uninstall clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run      a server with the rules of examples/rules, until ^C (SERVE="options")'
 	@echo 'make replay   a sample access log against a quota (QUOTA="$(QUOTA)" LOG=…)'
+	@echo 'make test     the tests of some minutes, with small packages; the same every time'
 	@echo 'make unit     the unit tests, without the rest'
 	@echo 'make t T=gcra the tests of that name or with it in their name'
-	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
+	@echo 'make test-all every test: also of proxies, browsers, crashes and races, under sanitizers'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
 	@echo 'make bench-store   limits on a shared Redis, against scripts of the same kind'
 	@echo 'make demo-cluster  three servers on a Redis Cluster that loses a master (DEMO="options")'
 	@echo 'make soak     a server under mixed load for SOAK_SECONDS=$(SOAK_SECONDS)'
-	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS), from a random SEED or a given one'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
+	@echo 'make check-diff    the same for files that differ from BASE=$(BASE)'
 	@echo 'make coverage which lines the tests run, into docs/coverage.md'
 	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
@@ -58,7 +62,19 @@ demo-cluster: release
 
 test:
 	@tools/setup.sh test
-	@/usr/bin/python3 tools/run_tests.py
+	@/usr/bin/python3 tools/run_tests.py test
+
+SEARCH_FROM = $(if $(SEED),--seed '$(SEED)')
+
+# What test-all has beyond test. Fuzzers search from a fixed seed, so that a change that has nothing
+# to do with a finding does not fail by it; see docs/decisions/0073.
+rest:
+	@tools/setup.sh test-all
+	@/usr/bin/python3 tools/run_tests.py $(SEARCH_FROM) rest
+
+test-all:
+	@tools/setup.sh test-all
+	@/usr/bin/python3 tools/run_tests.py $(SEARCH_FROM) test rest
 
 # Little optimisation: most of the time between an edit and its verdict is the compiler's.
 BUILD_UNIT = tools/configure.sh build-unit -Doptimization=1 -Ddebug=false
@@ -99,12 +115,12 @@ bench-store:
 	@bench/server/store.py build-bench $(BENCH)
 
 soak: release
-	@tools/setup.sh test
+	@tools/setup.sh test-all
 	@/usr/bin/python3 tools/soak.py build-release '$(SOAK_SECONDS)'
 
 fuzz:
-	@tools/setup.sh test
-	@/usr/bin/python3 tools/run_tests.py --fuzz '$(FUZZ_SECONDS)'
+	@tools/setup.sh test-all
+	@/usr/bin/python3 tools/run_tests.py --seconds '$(FUZZ_SECONDS)' $(SEARCH_FROM) fuzz
 
 fuzz-afl:
 	@tools/setup.sh fuzz-afl
@@ -112,7 +128,11 @@ fuzz-afl:
 
 check:
 	@tools/setup.sh check
-	@tools/check.sh
+	@/usr/bin/python3 tools/check.py
+
+check-diff:
+	@tools/setup.sh check
+	@/usr/bin/python3 tools/check.py --base '$(BASE)'
 
 # Some minutes.
 coverage:

@@ -26,7 +26,7 @@ static inline uint64_t draw_period_ns(struct span *bytes)
     uint8_t kind = bytes_u8(bytes);
     if (kind < 128)
         return usual[kind % 16];
-    return kind < 192   ? 1000 + bytes_u16(bytes)
+    return kind < 192   ? UINT64_C(1000) + bytes_u16(bytes)
            : kind < 224 ? 1000 + bytes_u32(bytes)
                         : 1000 + bytes_number(bytes, 7) % PERIOD_MAX_NS;
 }

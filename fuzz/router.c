@@ -113,7 +113,7 @@ static void ask(uint8_t choice)
     snprintf(key, sizeof(key), "%04u", number % 10000);
     const struct span words[] = {span_of_text("GET"), span_of(key, KEY_LEN)};
     *asked = (struct asked){.number = number,
-                            .deadline_ns = world.now_ns + (choice / ASKS_MAX + 1) * 10 * NS_PER_MS,
+                            .deadline_ns = world.now_ns + (choice / ASKS_MAX + 1u) * 10 * NS_PER_MS,
                             .is_repeatable = choice % 5 == 0};
     asked->ask = router_ask(world.router,
                             &(struct router_command){.slot = choice * 64u,

@@ -157,7 +157,8 @@ static struct request draw_request(struct run *run, bool alone)
         const struct stint_quota *quota = &run->quotas[request.quota[i]];
         if (quota->rule == BACKEND_RULE && run->shared_quota[request.key[i]] != request.quota[i]) {
             uint8_t *changes = &run->changes[request.key[i]];
-            *changes += *changes < 2 && run->shared_quota[request.key[i]] != 0;
+            if (*changes < 2 && run->shared_quota[request.key[i]] != 0)
+                (*changes)++;
             run->shared_quota[request.key[i]] = request.quota[i];
         }
         if (i == 0) {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|unit|test|check|coverage|fuzz-afl|bench-server|demo-cluster
+# usage: setup.sh run|unit|test|test-all|check|coverage|fuzz-afl|bench-server|demo-cluster
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
@@ -9,47 +9,50 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
     node-llhttp libgnutls28-dev libsystemd-dev libseccomp-dev libcurl4-gnutls-dev
     libzstd-dev libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libhiredis-dev"
 unit="$run python3 libcmocka-dev"
+# Small ones: 50 packages and 25 MB beside those of `run`.
+test="$run git libcmocka-dev scdoc man-db python3 python3-pytest python3-hypothesis procps curl jq
+    openssl wrk nghttp2-client nginx lua-socket python3-jsonschema python3-grpcio python3-yaml
+    redis-server redis-sentinel redis-tools python3-redis memcached iproute2 libmicrohttpd-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
-test="$run g++ cmake clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
-    python3 python3-venv python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium
-    fonts-dejavu-core curl jq wrk nghttp2-client nginx haproxy apache2-bin
-    lua-socket caddy python3-jsonschema python3-grpcio python3-yaml redis-tools python3-redis
-    redis-server redis-sentinel memcached iproute2 libmicrohttpd-dev"
+test_all="$test g++ cmake clang llvm libclang-rt-14-dev python3-venv gnuplot-nox chromium
+    fonts-dejavu-core haproxy apache2-bin caddy"
 # Completion is tried in each shell, in tests/interop/test_completion.py.
-test="$test bash-completion zsh fish"
+test_all="$test_all bash-completion zsh fish"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.
-command -v npm >/dev/null || test="$test nodejs npm"
-command -v go >/dev/null || test="$test golang-go"
-command -v javac >/dev/null || test="$test default-jdk-headless"
-command -v mvn >/dev/null || test="$test maven"
-check="$test clang-format clang-tidy cppcheck abigail-tools"
+command -v npm >/dev/null || test_all="$test_all nodejs npm"
+command -v go >/dev/null || test_all="$test_all golang-go"
+command -v javac >/dev/null || test_all="$test_all default-jdk-headless"
+command -v mvn >/dev/null || test_all="$test_all maven"
+# The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
+# compiler; the versioned package does not.
+foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+check="$run git python3 clang libclang-rt-14-dev clang-format clang-tidy cppcheck
+    abigail-tools"
 coverage="$test gcovr"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
-# The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
-# compiler; the versioned package does not.
-foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 
 case ${1:-} in
 run) packages=$run ;;
 unit) packages=$unit ;;
 test) packages=$test ;;
+test-all) packages=$test_all ;;
 check) packages=$check ;;
 coverage) packages=$coverage ;;
 fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
 *)
-    echo "usage: $0 run|unit|test|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
+    echo "usage: $0 run|unit|test|test-all|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
     exit 2
     ;;
 esac
 
 # Elsewhere: what builds the program, by the names of pkg-config where packages have these.
-pc="zlib jansson yaml-0.1 libuv libllhttp gnutls libsystemd libseccomp libcurl libnghttp2
+pc="zlib libzstd jansson yaml-0.1 libuv libllhttp gnutls libsystemd libseccomp libcurl libnghttp2
     libprotobuf-c hiredis"
 elsewhere() {
     case " ${ID:-} ${ID_LIKE:-} " in
@@ -57,7 +60,7 @@ elsewhere() {
         "$(printf "'pkgconfig(%s)' " $pc)" ;;
     *" suse "* | *" opensuse "*) echo "zypper install gcc meson pkgconf python3" \
         "/usr/bin/protoc-c $(printf "'pkgconfig(%s)' " $pc)" ;;
-    *" arch "*) echo "pacman -S --needed gcc meson pkgconf python zlib jansson libyaml libuv" \
+    *" arch "*) echo "pacman -S --needed gcc meson pkgconf python zlib zstd jansson libyaml libuv" \
         "llhttp gnutls systemd-libs libseccomp curl libnghttp2 protobuf-c hiredis" ;;
     *" alpine "*) echo "apk add gcc musl-dev binutils meson pkgconf python3"
         echo "  for the library, meson setup build -Dprogram=false: there is no libsystemd" ;;
@@ -73,7 +76,7 @@ if ! command -v dpkg-query >/dev/null; then
     echo "  $(elsewhere)" >&2
     exit 0
 fi
-if { [ "$1" = test ] || [ "$1" = check ]; } && [ "$(dpkg --print-architecture)" = amd64 ]; then
+if [ "$1" = test-all ] && [ "$(dpkg --print-architecture)" = amd64 ]; then
     packages="$packages $foreign"
 fi
 
