@@ -8,9 +8,8 @@
 #include "net/log/report.h"
 #include "net/process/handover.h"
 #include "net/process/notify.h"
+#include "net/process/privileges.h"
 #include "net/process/reload.h"
-#include "net/process/rlimits.h"
-#include "net/process/user.h"
 #include "net/worker.h"
 #include "table/table.h"
 

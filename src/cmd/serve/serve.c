@@ -10,8 +10,7 @@
 #include "cmd/serve/serve_stores.h"
 #include "cmd/store/store_word.h"
 #include "decide/evaluation_local.h"
-#include "net/process/rlimits.h"
-#include "net/process/user.h"
+#include "net/process/privileges.h"
 #include "service/metrics/metrics.h"
 #include "table/table.h"
 

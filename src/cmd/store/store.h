@@ -6,7 +6,7 @@
 #include "backend/url.h"
 #include "backend/wire/redis_conn.h"
 #include "cmd/store/store_word.h"
-#include "net/upstream/upstream_tls.h"
+#include "net/upstream/upstream.h"
 
 #include <jansson.h>
 

@@ -7,7 +7,7 @@
 #define STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
 
 #include "backend/memcached/memcached_backend.h"
-#include "net/upstream/upstream_tls.h"
+#include "net/upstream/upstream.h"
 
 #include <uv.h>
 

@@ -7,7 +7,7 @@
 #define STINT_NET_UPSTREAM_REDIS_LINKS_H
 
 #include "backend/redis/router.h"
-#include "net/upstream/upstream_tls.h"
+#include "net/upstream/upstream.h"
 
 #include <uv.h>
 

@@ -1,17 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The socket of a connection to a store, in a libuv loop: opens it when the connection needs one,
- * with or without TLS, moves bytes, and calls the connection at its deadlines. All requests of one
- * turn of the loop are sent in one write. The thread of the loop.
+ * TLS settings of a client: its trusted authorities, and its own certificate. Made from files,
+ * immutable.
  */
 #ifndef STINT_NET_UPSTREAM_UPSTREAM_H
 #define STINT_NET_UPSTREAM_UPSTREAM_H
 
 #include "backend/url.h"
 #include "backend/wire/backend_link.h"
-#include "net/upstream/upstream_tls.h"
+#include "base/err.h"
 
+#include <gnutls/gnutls.h>
+#include <stdbool.h>
 #include <uv.h>
+
+struct upstream_tls_paths {
+    const char *ca_file;   /* authorities for the server's certificate. NULL: the system's */
+    const char *cert_file; /* PEM, the client certificate. NULL: none */
+    const char *key_file;  /* PEM, of cert_file. NULL: it is in cert_file */
+    bool believes_all;     /* accepts any certificate; ca_file is not used */
+};
+
+struct upstream_tls;
+
+/* STINT_E_SYSTEM or STINT_E_SYNTAX, with a message that names the file. */
+int upstream_tls_load(struct upstream_tls **tls, const struct upstream_tls_paths *paths,
+                      struct stint_error *error);
+void upstream_tls_free(struct upstream_tls *tls); /* after its sessions; NULL is allowed */
+
+/*
+ * The socket of a connection to a store, in a libuv loop: opens it when the connection needs one,
+ * with or without TLS, moves bytes, and calls the connection at its deadlines. All requests of one
+ * turn of the loop are sent in one write. The thread of the loop.
+ */
 
 struct upstream;
 

@@ -4,8 +4,8 @@
  * the signal that ended it, is what is asserted.
  */
 #define _GNU_SOURCE
+#include "net/process/privileges.h"
 #include "net/process/sandbox.h"
-#include "net/process/user.h"
 
 #include <errno.h>
 #include <fcntl.h>
