@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * TLS settings of a client: its trusted authorities, and its own certificate. Made from files,
- * immutable.
+ * The socket of a connection to a store, in a libuv loop: opens it when the connection needs one,
+ * with or without TLS, moves bytes, and calls the connection at its deadlines. All requests of one
+ * turn of the loop are sent in one write. The thread of the loop.
  */
 #ifndef STINT_NET_UPSTREAM_UPSTREAM_H
 #define STINT_NET_UPSTREAM_UPSTREAM_H
@@ -13,6 +14,13 @@
 #include <gnutls/gnutls.h>
 #include <stdbool.h>
 #include <uv.h>
+
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+/*
+ * TLS settings of a client: its trusted authorities, and its own certificate. Made from files,
+ * immutable.
+ */
 
 struct upstream_tls_paths {
     const char *ca_file;   /* authorities for the server's certificate. NULL: the system's */
@@ -28,11 +36,7 @@ int upstream_tls_load(struct upstream_tls **tls, const struct upstream_tls_paths
                       struct stint_error *error);
 void upstream_tls_free(struct upstream_tls *tls); /* after its sessions; NULL is allowed */
 
-/*
- * The socket of a connection to a store, in a libuv loop: opens it when the connection needs one,
- * with or without TLS, moves bytes, and calls the connection at its deadlines. All requests of one
- * turn of the loop are sent in one write. The thread of the loop.
- */
+/* ---- The socket ------------------------------------------------------------------------------ */
 
 struct upstream;
 
