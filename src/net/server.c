@@ -5,7 +5,7 @@
 
 #include "base/ns.h"
 #include "net/file/watch.h"
-#include "net/log/report.h"
+#include "net/log/log.h"
 #include "net/process/handover.h"
 #include "net/process/notify.h"
 #include "net/process/privileges.h"

@@ -7,7 +7,7 @@
 #include "base/wide_int.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "sim/picture/chart.h"
+#include "sim/picture/picture.h"
 
 #include <errno.h>
 #include <fcntl.h>

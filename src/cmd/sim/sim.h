@@ -7,7 +7,7 @@
 #define STINT_CMD_SIM_SIM_H
 
 #include "cmd/lib/gnuplot.h"
-#include "cmd/lib/progress.h"
+#include "cmd/lib/print.h"
 #include "sim/judge/key_set.h"
 #include "sim/judge/run.h"
 #include "sim/search/search_worst.h"

@@ -5,7 +5,6 @@
 
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "sim/picture/chart.h"
 #include "sim/picture/picture.h"
 
 #include <inttypes.h>

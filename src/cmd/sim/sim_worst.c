@@ -7,7 +7,6 @@
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "cmd/lib/progress.h"
 #include "cmd/lib/signals.h"
 #include "table/clock.h"
 

@@ -14,7 +14,7 @@
 
 #include "base/ns.h"
 #include "frontend/grpc/grpc_conn.h"
-#include "proto/grpc/http2_frames.h"
+#include "proto/grpc/grpc.h"
 #include "proto/grpc/reflection.h"
 #include "service/metrics/metrics.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What gnuplot is given: text that stays text, and data that lose nothing that can be seen. */
 #include "base/ns.h"
-#include "sim/picture/chart.h"
 #include "sim/picture/picture.h"
 
 #include <math.h>
