@@ -13,7 +13,7 @@
 #include "asker.h"
 
 #include "base/err.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 #include "net/upstream/backends.h"
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"

@@ -4,7 +4,7 @@
 #include "net/server.h"
 
 #include "base/ns.h"
-#include "net/file/watch.h"
+#include "net/file.h"
 #include "net/log/log.h"
 #include "net/process/handover.h"
 #include "net/process/notify.h"

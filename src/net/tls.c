@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "net/tls.h"
 
-#include "net/file/file_text.h"
+#include "net/file.h"
 
 #include <errno.h>
 #include <stdatomic.h>

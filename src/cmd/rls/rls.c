@@ -11,7 +11,6 @@
 #include "cmd/lib/print.h"
 #include "health.pb-c.h"
 #include "proto/grpc/grpc.h"
-#include "proto/grpc/health.h"
 #include "proto/grpc/rls_limit.h"
 #include "rls.pb-c.h"
 

@@ -9,7 +9,7 @@
 #include "cmd/rules/rules_files.h"
 #include "cmd/serve/serve_stores.h"
 #include "net/dashboard/dashboard.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 #include "proto/http_fields.h"
 #include "service/metrics/metrics.h"
 #include "table/table.h"

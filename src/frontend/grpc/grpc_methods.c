@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What each method does with a message. */
 #include "frontend/grpc/grpc_call.h"
-#include "proto/grpc/health.h"
+#include "proto/grpc/grpc.h"
 #include "proto/grpc/kuadrant.h"
 #include "service/server_clock.h"
 

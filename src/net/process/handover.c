@@ -4,7 +4,7 @@
 #include "net/process/handover.h"
 
 #include "base/err.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 #include "net/listen/endpoint.h"
 
 #include <errno.h>

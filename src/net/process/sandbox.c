@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "net/process/sandbox.h"
 
-#include "net/file/file_text.h"
+#include "net/file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/ns.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* The metadata of an entry: kept with its rule as compact JSON, as others would read its YAML. */
 #include "unit/ruling.h"
 
-#include "rules/yaml/read_metadata.h"
+#include "rules/yaml/read_limit.h"
 
 #include <stdlib.h>
 
