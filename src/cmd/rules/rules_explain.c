@@ -17,7 +17,7 @@
 #include "cmd/store/shared_session.h"
 #include "cmd/store/store.h"
 #include "decide/pending.h"
-#include "net/upstream/memcached_links.h"
+#include "net/upstream/links.h"
 
 #include <inttypes.h>
 #include <stdio.h>

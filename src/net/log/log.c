@@ -6,8 +6,8 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "base/utf8.h"
+#include "service/server_state.h"
 #include "service/service.h"
-#include "service/unmatched.h"
 #include "table/table.h"
 
 #include <assert.h>

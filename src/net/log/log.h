@@ -6,7 +6,7 @@
  * the varying parts. A stint_cell8 for each kind drops lines that come too fast; the next line has
  * their number. The log never waits for its reader: lines that cannot be written are counted, and
  * reported later. Any thread. Fields never contain tokens, TLS keys, or bytes of requests, except
- * the domain and the keys of descriptors that no rule limits (service/unmatched.h), escaped.
+ * the domain and the keys of descriptors that no rule limits (service/unmatched.c), escaped.
  */
 #ifndef STINT_NET_LOG_LOG_H
 #define STINT_NET_LOG_LOG_H
