@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <uv.h>
 
 #define IN_FLIGHT_MAX 65536
 #define TURN 64 /* requests at one instant: as many as a frontend finds in one read */

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <uv.h>
 
 #define PIPEFS_MAGIC 0x50495045 /* linux/magic.h */
 

@@ -6,8 +6,6 @@
 #include "base/err.h"
 #include "net/log/log.h"
 
-#include <uv.h>
-
 /*
  * Opens a file for reading: a descriptor, or a negative code and a message that begins with the
  * path. Never waits: a named pipe, a device or a folder is rejected with STINT_E_SYSTEM. An
@@ -42,7 +40,7 @@ void file_folder(const char *path, char *folder, size_t size);
 struct watch;
 
 struct watch_options {
-    uv_loop_t *loop;
+    struct uv_loop_s *loop;
     const char *const *paths; /* copied; those past WATCH_PATHS_MAX are only checked periodically */
     size_t n_paths;
     uint64_t every_ns;

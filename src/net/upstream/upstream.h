@@ -11,9 +11,7 @@
 #include "backend/wire/backend_link.h"
 #include "base/err.h"
 
-#include <gnutls/gnutls.h>
 #include <stdbool.h>
-#include <uv.h>
 
 /* ---- TLS ------------------------------------------------------------------------------------- */
 
@@ -41,7 +39,7 @@ void upstream_tls_free(struct upstream_tls *tls); /* after its sessions; NULL is
 struct upstream;
 
 struct upstream_options {
-    uv_loop_t *loop;
+    struct uv_loop_s *loop;
     struct store_host host;   /* an empty name: the Unix socket */
     const char *path;         /* of it; borrowed */
     struct upstream_tls *tls; /* NULL: none. Borrowed */

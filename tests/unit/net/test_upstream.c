@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <uv.h>
 
 #define MUCH (1u << 20) /* more than a socket takes that nobody reads */
 
