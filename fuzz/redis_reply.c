@@ -5,7 +5,7 @@
  */
 #include "bytes.h"
 
-#include "backend/wire/redis_reply.h"
+#include "backend/wire/redis_conn.h"
 
 #define REPLY_MAX 4096
 

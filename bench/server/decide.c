@@ -13,7 +13,7 @@
 #include "asker.h"
 
 #include "base/err.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 #include "net/upstream/backends.h"
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"
@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <uv.h>
 
 #define IN_FLIGHT_MAX 65536
 #define TURN 64 /* requests at one instant: as many as a frontend finds in one read */

@@ -4,13 +4,12 @@
 #include "net/server.h"
 
 #include "base/ns.h"
-#include "net/file/watch.h"
-#include "net/log/report.h"
+#include "net/file.h"
+#include "net/log/log.h"
 #include "net/process/handover.h"
 #include "net/process/notify.h"
+#include "net/process/privileges.h"
 #include "net/process/reload.h"
-#include "net/process/rlimits.h"
-#include "net/process/user.h"
 #include "net/worker.h"
 #include "table/table.h"
 

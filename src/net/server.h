@@ -14,7 +14,7 @@
 #include "net/listen/endpoint.h"
 #include "net/listen/listener.h"
 #include "net/log/log.h"
-#include "net/process/respawn_helper.h"
+#include "net/process/handover.h"
 #include "net/process/sandbox.h"
 #include "net/stream.h"
 #include "net/tls.h"

@@ -7,6 +7,9 @@
 #define STINT_NET_TLS_H
 
 #include "base/err.h"
+#include "frontend/conn.h"
+#include "net/log/log.h"
+#include "service/metrics/metrics.h"
 
 #include <gnutls/gnutls.h>
 #include <stdbool.h>
@@ -28,9 +31,21 @@ struct tls *tls_ref(struct tls *tls); /* NULL is allowed */
 void tls_unref(struct tls *tls);      /* NULL is allowed */
 
 /*
- * For one connection; false: no memory. A client that offers protocols (ALPN) must offer `protocol`
- * ("h2"). NULL: none is selected.
+ * A connection in TLS: takes and returns records, and feeds their content to another connection.
+ * Moves bytes only; the socket's owner uses it like any other connection.
  */
-bool tls_begin(struct tls *tls, const char *protocol, gnutls_session_t *session);
+
+struct tls_conn_options {
+    struct tls *tls; /* its reference count is raised */
+    struct conn *inner;
+    struct log *log;
+    struct metrics_worker *metrics;
+    enum metrics_frontend frontend;
+    const char *protocol;   /* "h2": what a client that offers protocols must offer. NULL: any */
+    bool requires_protocol; /* rejects a client that offers none */
+};
+
+/* Owns the inner connection, also if it returns NULL: no memory. */
+struct conn *tls_conn_new(const struct tls_conn_options *options);
 
 #endif

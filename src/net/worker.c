@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "net/listen/accept.h"
-#include "net/tls_conn.h"
+#include "net/tls.h"
 #include "table/table.h"
 
 #include <arpa/inet.h>

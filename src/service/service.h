@@ -10,7 +10,7 @@
 struct access;    /* service/access/access.h: tokens; NULL: no token is needed */
 struct metrics;   /* service/metrics/metrics.h */
 struct top_keys;  /* service/top_keys.h: keys requested and denied most */
-struct unmatched; /* service/unmatched.h: names that no rule limits, for the log */
+struct unmatched; /* names that no rule limits, for the log */
 struct pools;     /* service/pools.h: key pools by name */
 struct pools_caller;
 struct server_clock; /* service/server_clock.h: the times of I/O and of decisions */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "service/unmatched.h"
+#include "service/server_state.h"
 
 #include "base/siphash.h"
 

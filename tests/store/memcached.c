@@ -16,7 +16,7 @@
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
-#include "net/upstream/memcached_links.h"
+#include "net/upstream/links.h"
 #include "table/clock.h"
 
 #include <inttypes.h>

@@ -9,7 +9,6 @@
 #include "backend/memcached/memcached_backend.h"
 
 #include "backend/memcached/memcached_cells.h"
-#include "backend/memcached/memcached_clock.h"
 #include "backend/store_key.h"
 #include "limiter/list.h"
 
@@ -67,7 +66,6 @@ struct store {
     size_t prefix_len;
     unsigned n_servers;
     struct cells *cells;
-    struct memcached_clock clock;
     struct memcached_metrics metrics;
     struct stint_error fault;
     struct work *first;
@@ -711,8 +709,7 @@ static void store_forget(struct backend *shared, struct backend_op *op)
 uint64_t memcached_backend_deadline(const struct backend *shared)
 {
     const struct store *store = const_store_of(shared);
-    uint64_t clock_ns = memcached_clock_deadline(&store->clock);
-    return min_u64(min_u64(clock_ns, store->earliest_ns), cells_deadline(store->cells));
+    return min_u64(store->earliest_ns, cells_deadline(store->cells));
 }
 
 /* No caller waits longer. Units to be taken back get a little more time, and then stay charged. */
@@ -737,7 +734,6 @@ static struct work *find_late(struct store *store, uint64_t now_ns)
 void memcached_backend_wake(struct backend *shared, uint64_t now_ns)
 {
     struct store *store = store_of(shared);
-    memcached_clock_wake(&store->clock, now_ns);
     cells_wake(store->cells, now_ns);
     if (store->earliest_ns > now_ns)
         return;
@@ -758,7 +754,6 @@ void memcached_backend_changed(struct backend *shared, uint64_t now_ns)
         restarts += memcached_conn_restarts(store->options.conns[i]);
     store->metrics.restarts = restarts;
     cells_go_on(store->cells, now_ns);
-    memcached_clock_wake(&store->clock, now_ns);
     store->options.io->ops->hurry(store->options.io);
 }
 
@@ -866,9 +861,8 @@ struct backend *memcached_backend_new(const struct memcached_backend_options *op
         store->options.skew_max_ns = 100 * NS_PER_MS;
     if (store->options.beat_ns == 0)
         store->options.beat_ns = NS_PER_S;
-    memcached_clock_init(&store->clock, &store->options, &store->metrics,
-                         span_of(store->prefix, store->prefix_len));
-    store->cells = cells_new(&store->options, &store->metrics, store->prefix_len);
+    store->cells =
+        cells_new(&store->options, &store->metrics, span_of(store->prefix, store->prefix_len));
     if (store->cells == NULL) {
         free(store);
         return NULL;

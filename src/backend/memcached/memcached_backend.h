@@ -11,7 +11,7 @@
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_BACKEND_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_BACKEND_H
 
-#include "backend/memcached/memcached_key.h"
+#include "backend/store_key.h"
 #include "backend/wire/memcached_conn.h"
 
 #include <stdatomic.h>

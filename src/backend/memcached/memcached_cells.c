@@ -16,6 +16,7 @@
  */
 #include "backend/memcached/memcached_cells.h"
 
+#include "backend/memcached/memcached_backend.h"
 #include "base/ns.h"
 #include "base/siphash.h"
 #include "base/splitmix.h"
@@ -23,6 +24,138 @@
 
 #include <assert.h>
 #include <stdlib.h>
+
+/* ---- The clocks of the nodes ----------------------------------------------------------------- */
+
+/*
+ * How far the nodes' clocks differ, as far as memcached can show. One key has the latest time that
+ * any node had at its check; a node that finds a later time than its own is behind by at least so
+ * much. Checks repeat at random times, because the result is too small by the age of the value. One
+ * thread.
+ */
+
+struct memcached_clock {
+    struct memcached_conn *conn; /* of the server that has the key */
+    unsigned server;
+    const struct memcached_backend_options *options;
+    struct memcached_metrics *metrics;
+    struct memcached_key key;
+    uint64_t next_ns;     /* the next check */
+    uint64_t reported_ns; /* the largest that was reported */
+    uint64_t random;
+    uint8_t bytes[8]; /* what is written */
+    bool is_asking;
+};
+
+/* Reads the key, and writes it where our clock is later. */
+
+#define BEATS_KEPT 10 /* beats until a wrong clock that is right again is forgotten */
+
+/* Options and metrics are borrowed; the prefix is escaped. */
+static void memcached_clock_init(struct memcached_clock *clock,
+                                 const struct memcached_backend_options *options,
+                                 struct memcached_metrics *metrics, struct span prefix)
+{
+    *clock = (struct memcached_clock){
+        .options = options, .metrics = metrics, .random = options->io->ops->wall(options->io)};
+    memcpy(clock->key.text, prefix.ptr, prefix.len);
+    memcpy(clock->key.text + prefix.len, "{clock}", 7);
+    clock->key.len = prefix.len + 7;
+    clock->server = memcached_key_server(options->url, span_of(clock->key.text, clock->key.len));
+    clock->conn = options->conns[clock->server];
+}
+
+static uint64_t read_time(struct span value)
+{
+    uint64_t time = 0;
+    for (size_t i = 0; i < value.len; i++)
+        time = time << 8 | value.ptr[i];
+    return time;
+}
+
+static void note(struct memcached_clock *clock, uint64_t skew_ns)
+{
+    if (skew_ns > clock->metrics->skew_ns)
+        clock->metrics->skew_ns = skew_ns;
+    /* Once for each doubling, so that reports do not repeat. */
+    if (skew_ns <= clock->options->skew_max_ns || skew_ns / 2 < clock->reported_ns)
+        return;
+    clock->reported_ns = skew_ns;
+    clock->options->io->ops->skewed(clock->options->io, skew_ns);
+}
+
+static void clock_written(void *arg, enum memcached_outcome outcome,
+                          const struct memcached_reply *reply, uint64_t now_ns)
+{
+    struct memcached_clock *clock = arg;
+    (void)outcome;
+    (void)reply;
+    (void)now_ns;
+    clock->is_asking = false;
+}
+
+static void clock_ask(struct memcached_clock *clock, struct memcached_command *command,
+                      uint64_t now_ns)
+{
+    command->key = span_of(clock->key.text, clock->key.len);
+    command->arg = clock;
+    clock->is_asking = memcached_conn_ask(clock->conn, command, now_ns);
+    if (clock->is_asking)
+        clock->options->io->ops->asked(clock->options->io, clock->server);
+}
+
+static void write_time(struct memcached_clock *clock, uint64_t wall_ns, uint64_t number,
+                       uint64_t now_ns)
+{
+    struct memcached_command command = {
+        .verb = number > 0 ? MEMCACHED_SWAP : MEMCACHED_ADD,
+        .value = span_of(clock->bytes, sizeof(clock->bytes)),
+        .number = number,
+        .ttl_s = 2 + BEATS_KEPT * clock->options->beat_ns / NS_PER_S,
+        .answered = clock_written,
+    };
+    for (size_t i = sizeof(clock->bytes); i > 0; i--, wall_ns >>= 8)
+        clock->bytes[i - 1] = (uint8_t)wall_ns;
+    clock_ask(clock, &command, now_ns);
+}
+
+static void clock_read(void *arg, enum memcached_outcome outcome,
+                       const struct memcached_reply *reply, uint64_t now_ns)
+{
+    struct memcached_clock *clock = arg;
+    uint64_t wall_ns = clock->options->io->ops->wall(clock->options->io);
+    clock->is_asking = false;
+    if (outcome != MEMCACHED_DONE)
+        return;
+    if (reply->code == MEMCACHED_MISS) {
+        write_time(clock, wall_ns, 0, now_ns);
+        return;
+    }
+    uint64_t latest_ns = reply->value.len == sizeof(clock->bytes) ? read_time(reply->value) : 0;
+    if (latest_ns > wall_ns)
+        note(clock, latest_ns - wall_ns);
+    else if (reply->number > 0)
+        write_time(clock, wall_ns, reply->number, now_ns);
+}
+
+static uint64_t memcached_clock_deadline(const struct memcached_clock *clock)
+{
+    return link_is_ready(memcached_conn_link(clock->conn)) ? clock->next_ns : STINT_NEVER_NS;
+}
+
+/* The first check is as soon as the connection is ready. */
+static void memcached_clock_wake(struct memcached_clock *clock, uint64_t now_ns)
+{
+    struct memcached_command command = {.verb = MEMCACHED_GET, .answered = clock_read};
+    if (memcached_clock_deadline(clock) > now_ns)
+        return;
+    clock->next_ns = now_ns + clock->options->beat_ns / 2 +
+                     splitmix_next(&clock->random) % (clock->options->beat_ns + 1);
+    if (!clock->is_asking)
+        clock_ask(clock, &command, now_ns);
+}
+
+/* ---- Cells ----------------------------------------------------------------------------------- */
 
 #define BINS 1024
 #define DECIDED_BYTES_MAX (1u << 20) /* of states, on one read */
@@ -83,6 +216,7 @@ struct cells {
     const struct memcached_backend_options *options;
     struct memcached_metrics *metrics;
     size_t prefix_len; /* of all keys */
+    struct memcached_clock clock;
     struct cell *bins[BINS];
     size_t n_cells;
     uint64_t rest_ends_ns; /* no rest ends earlier */
@@ -194,14 +328,15 @@ static uint64_t turns_wait_ns(struct turns *turns, const struct turn *turn, uint
 /* ---- Start and end --------------------------------------------------------------------------- */
 
 struct cells *cells_new(const struct memcached_backend_options *options,
-                        struct memcached_metrics *metrics, size_t prefix_len)
+                        struct memcached_metrics *metrics, struct span prefix)
 {
     struct cells *cells = calloc(1, sizeof(*cells));
     if (cells == NULL)
         return NULL;
     cells->options = options;
     cells->metrics = metrics;
-    cells->prefix_len = prefix_len;
+    cells->prefix_len = prefix.len;
+    memcached_clock_init(&cells->clock, options, metrics, prefix);
     cells->turns.random = options->seed;
     cells->rest_ends_ns = STINT_NEVER_NS;
     return cells;
@@ -696,15 +831,16 @@ void cells_go_on(struct cells *cells, uint64_t now_ns)
             if (cell->state == CELL_WAITING)
                 begin(cell, now_ns);
         }
+    memcached_clock_wake(&cells->clock, now_ns);
 }
 
 uint64_t cells_deadline(const struct cells *cells)
 {
-    return cells->rest_ends_ns;
+    return min_u64(cells->rest_ends_ns, memcached_clock_deadline(&cells->clock));
 }
 
 /* A callback of a starting cell may add decisions: so only resting cells are visited. */
-void cells_wake(struct cells *cells, uint64_t now_ns)
+static void end_rests(struct cells *cells, uint64_t now_ns)
 {
     if (cells->rest_ends_ns > now_ns)
         return;
@@ -719,4 +855,10 @@ void cells_wake(struct cells *cells, uint64_t now_ns)
             else
                 cells->rest_ends_ns = min_u64(cells->rest_ends_ns, cell->rest_ends_ns);
         }
+}
+
+void cells_wake(struct cells *cells, uint64_t now_ns)
+{
+    memcached_clock_wake(&cells->clock, now_ns);
+    end_rests(cells, now_ns);
 }

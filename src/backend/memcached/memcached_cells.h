@@ -3,7 +3,7 @@
  * Decisions on single keys: reads the state, decides for all that wait for that key, and writes it
  * back if there was no other write; else again. So a busy key costs two round trips for all its
  * requests, without conflicts between them. If several stores want the same key, each leaves gaps
- * to the others. One thread.
+ * to the others. Beside them it compares the clocks of the nodes. One thread.
  */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_CELLS_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_CELLS_H
@@ -45,9 +45,9 @@ struct cell_ask {
     bool has_lost;   /* part of a swap, at another store */
 };
 
-/* Options and metrics are borrowed; the prefix is that of all keys. NULL: no memory. */
+/* Options and metrics are borrowed; the prefix of all keys is escaped. NULL: no memory. */
 struct cells *cells_new(const struct memcached_backend_options *options,
-                        struct memcached_metrics *metrics, size_t prefix_len);
+                        struct memcached_metrics *metrics, struct span prefix);
 /* Once no decision waits and nothing is in progress. NULL is fine. */
 void cells_free(struct cells *cells);
 
@@ -65,7 +65,8 @@ enum cell_wait cells_wait(const struct cell_ask *ask, uint64_t now_ns);
 void cells_forget(struct cells *cells, struct cell_ask *ask);
 /* Some connection is ready: cells that waited for it continue. */
 void cells_go_on(struct cells *cells, uint64_t now_ns);
-/* When to call wake() at the latest: some cell has waited for its turn. */
+/* When to call wake() at the latest: some cell has waited for its turn, or the nodes' clocks are to
+ * be compared. */
 uint64_t cells_deadline(const struct cells *cells);
 void cells_wake(struct cells *cells, uint64_t now_ns);
 

@@ -7,7 +7,7 @@
 #define STINT_BACKEND_REDIS_CLUSTER_H
 
 #include "backend/url.h"
-#include "backend/wire/redis_reply.h"
+#include "backend/wire/redis_conn.h"
 
 #define CLUSTER_SLOTS 16384
 #define CLUSTER_MASTERS_MAX 1024

@@ -4,7 +4,7 @@
 #define STINT_BACKEND_REDIS_SENTINEL_H
 
 #include "backend/url.h"
-#include "backend/wire/redis_reply.h"
+#include "backend/wire/redis_conn.h"
 
 #define SENTINEL_CHANNEL "+switch-master"
 

@@ -13,7 +13,80 @@
 #define STINT_BACKEND_WIRE_REDIS_CONN_H
 
 #include "backend/wire/pipeline.h"
-#include "backend/wire/redis_reply.h"
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+/*
+ * Replies of Redis and Valkey (RESP2) from bytes, and what their errors mean. hiredis' reader
+ * parses; the size of a reply is limited here, before memory is allocated.
+ */
+
+#define REDIS_REPLY_BYTES_DEFAULT (4u << 20)
+
+enum redis_type { REDIS_NIL, REDIS_INTEGER, REDIS_TEXT, REDIS_STATUS, REDIS_ERROR, REDIS_ARRAY };
+
+struct redis_reply {
+    enum redis_type type;
+    int64_t number;                  /* of an integer */
+    struct span text;                /* of a text, a status or an error */
+    const struct redis_reply *items; /* of an array */
+    size_t n_items;
+};
+
+struct redis_reader;
+
+/* `bytes_max`: of a reply on the wire, and once more in memory. NULL: no memory. */
+struct redis_reader *redis_reader_new(size_t bytes_max);
+void redis_reader_free(struct redis_reader *reader); /* NULL is fine */
+
+/* Copies the bytes. After an error no more bytes are taken. */
+int redis_reader_feed(struct redis_reader *reader, struct span bytes, struct stint_error *error);
+/*
+ * 1 and a reply, valid until the next call; 0: more bytes are needed; STINT_E_SYNTAX for invalid
+ * RESP2, STINT_E_RANGE for a reply that is too large.
+ */
+int redis_reader_next(struct redis_reader *reader, const struct redis_reply **reply,
+                      struct stint_error *error);
+
+/* What the first word of an error means for the caller. */
+enum redis_error {
+    REDIS_ERROR_OTHER,
+    REDIS_ERROR_NOSCRIPT,
+    REDIS_ERROR_MOVED,       /* for good; redis_redirect_parse() */
+    REDIS_ERROR_ASK,         /* this once, after ASKING */
+    REDIS_ERROR_TRYAGAIN,    /* the keys of a list are moving */
+    REDIS_ERROR_CROSSSLOT,   /* they have no common slot */
+    REDIS_ERROR_CLUSTERDOWN, /* no master for the slot */
+    REDIS_ERROR_LOADING,     /* it has started, and reads its data */
+    REDIS_ERROR_READONLY,    /* it is a replica: another is master now */
+    REDIS_ERROR_MASTERDOWN,
+    REDIS_ERROR_BUSY, /* another client's script does not end */
+    REDIS_ERROR_OUT_OF_MEMORY,
+    REDIS_ERROR_CANNOT_WRITE, /* MISCONF, NOREPLICAS */
+    REDIS_ERROR_DENIED,       /* NOAUTH, WRONGPASS, NOPERM */
+};
+
+/* For the text of an error; also if a script passes on the error of a command in it. */
+enum redis_error redis_error_of(struct span text);
+
+struct redis_redirect {
+    unsigned slot;
+    struct span host; /* empty: the server that sent it. Borrowed from the text */
+    uint16_t port;
+};
+
+/* For MOVED and ASK; false: invalid text. */
+bool redis_redirect_parse(struct span text, struct redis_redirect *redirect);
+
+/* The item after a name, in an array of alternating names and values; NULL: it is missing. */
+const struct redis_reply *redis_reply_named(const struct redis_reply *reply, const char *name);
+bool redis_reply_is(const struct redis_reply *reply, const char *text);
+
+/* ---- The connection -------------------------------------------------------------------------- */
 
 struct redis_conn;
 

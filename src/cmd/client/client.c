@@ -7,7 +7,7 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 #include "net/listen/endpoint.h"
 
 #include <curl/curl.h>

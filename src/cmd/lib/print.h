@@ -60,4 +60,20 @@ json_t *json_text_ns(uint64_t ns);
  */
 int json_text_print(json_t *object, bool pretty);
 
+/* ---- Progress -------------------------------------------------------------------------------- */
+
+/* A progress bar on standard error for long work; nothing if that is no terminal. */
+
+struct progress {
+    uint64_t total;   /* bytes, or what `what` names; 0 = unknown */
+    const char *what; /* may be set after the start; NULL: bytes */
+    uint64_t begun_ns, next_ns;
+    bool shown, wanted;
+};
+
+void progress_begin(struct progress *progress, uint64_t total);
+void progress_step(struct progress *progress, uint64_t done);
+/* Removes the bar. */
+void progress_end(struct progress *progress);
+
 #endif

@@ -7,7 +7,7 @@
 #define STINT_CMD_PLAN_PLAN_H
 
 #include "cmd/lib/gnuplot.h"
-#include "cmd/lib/progress.h"
+#include "cmd/lib/print.h"
 #include "cmd/lib/source.h"
 #include "sim/judge/key_set.h"
 #include "sim/plan/plan.h"

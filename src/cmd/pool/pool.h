@@ -70,13 +70,8 @@ struct pool_session {
 int pool_session_open(struct pool_session *session, const struct pool_options *options,
                       struct stint_error *error);
 void pool_session_close(struct pool_session *session);
-/* The table's time: virtual, or that of its clock. */
-uint64_t pool_session_now(const struct pool_session *session);
 /* Adds a key that --keys does not contain, with the quotas and the weight of the options. */
 int pool_session_add(struct pool_session *session, const char *name, struct stint_error *error);
-
-/* Whether messages for people are to be printed on standard error. */
-bool pool_is_chatty(const struct pool_options *options);
 
 /* ---- The verbs ---- */
 

@@ -4,7 +4,7 @@
 #include "cmd/pool/pool_keys.h"
 
 #include "algorithm/nearest.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

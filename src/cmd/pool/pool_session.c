@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- The quotas and weights of keys ---------------------------------------------------------- */
 
@@ -235,11 +234,6 @@ static int open_table(struct pool_session *session, struct stint_error *error)
     return 0;
 }
 
-uint64_t pool_session_now(const struct pool_session *session)
-{
-    return stint_now(session->table);
-}
-
 /* ---- The pool ---- */
 
 static int add_key(struct pool_session *session, const char *name, size_t index,
@@ -251,7 +245,7 @@ static int add_key(struct pool_session *session, const char *name, size_t index,
     int code = quotas_of(session, index, quotas, &key.n_quotas, error);
     if (code != 0)
         return code;
-    code = stint_pool_add(session->pool, &key, pool_session_now(session), &why);
+    code = stint_pool_add(session->pool, &key, stint_now(session->table), &why);
     return code == 0 ? 0 : err_set(error, code, "the key '%s': %s", name, why.message);
 }
 
@@ -302,9 +296,4 @@ void pool_session_close(struct pool_session *session)
     free(session->own);
     free(session->weights);
     pool_keys_deinit(&session->keys);
-}
-
-bool pool_is_chatty(const struct pool_options *options)
-{
-    return options->verbose || isatty(STDERR_FILENO) == 1;
 }

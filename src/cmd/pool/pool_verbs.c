@@ -7,7 +7,7 @@
 #include "base/wide_int.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "sim/picture/chart.h"
+#include "sim/picture/picture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +36,12 @@ static const char *const standing_names[] = {
     [STINT_POOL_IS_OUT] = "out",
 };
 
+/* Whether messages for people are to be printed on standard error. */
+static bool is_chatty(const struct pool_options *options)
+{
+    return options->verbose || isatty(STDERR_FILENO) == 1;
+}
+
 /* ---- next: which key may be used now, or when? ----------------------------------------------- */
 
 /*
@@ -48,7 +54,7 @@ static const char *const standing_names[] = {
 
 static struct stint_pool_answer ask_next(const struct pool_session *session)
 {
-    const struct stint_pool_ask ask = {.now_ns = pool_session_now(session),
+    const struct stint_pool_ask ask = {.now_ns = stint_now(session->table),
                                        .cost = session->options->cost,
                                        .probe = session->options->probe};
     return stint_pool_next(session->pool, &ask);
@@ -95,10 +101,10 @@ static int hand_out(const struct pool_session *session, const struct stint_pool_
     print_key(session, answer);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         stint_pool_give_back(session->pool, answer->name, session->options->cost,
-                             answer->granted_at_ns, pool_session_now(session), NULL);
+                             answer->granted_at_ns, stint_now(session->table), NULL);
         return CMD_BAD_INPUT; /* see main.c */
     }
-    if (answer->probe && pool_is_chatty(session->options))
+    if (answer->probe && is_chatty(session->options))
         print_message("all keys are cooling; '%s' is the nearest to recover: try it, and report",
                       answer->name);
     return CMD_DONE;
@@ -112,7 +118,7 @@ static int none_is_free(const struct pool_session *session, const struct stint_p
         print_answer_json(session, answer);
     else
         puts(wait.text);
-    if (pool_is_chatty(session->options)) {
+    if (is_chatty(session->options)) {
         if (answer->wait_ns == STINT_NEVER_NS)
             print_message("no key is free, and none will be before it is reported ok");
         else
@@ -134,10 +140,10 @@ static int sleep_for(const sigset_t *signals, uint64_t ns)
 static struct stint_pool_answer wait_for_key(const struct pool_session *session,
                                              const sigset_t *signals, int *signal_number)
 {
-    uint64_t end_ns = add_sat(pool_session_now(session), session->options->wait_max_ns);
+    uint64_t end_ns = add_sat(stint_now(session->table), session->options->wait_max_ns);
     for (;;) {
         struct stint_pool_answer answer = ask_next(session);
-        uint64_t back_ns = add_sat(pool_session_now(session), answer.wait_ns);
+        uint64_t back_ns = add_sat(stint_now(session->table), answer.wait_ns);
         if (answer.name != NULL || !session->options->wait || back_ns == UINT64_MAX ||
             back_ns > end_ns)
             return answer;
@@ -150,7 +156,7 @@ static struct stint_pool_answer wait_for_key(const struct pool_session *session,
 /* Ends by the signal's default action: shells end their loops by that. */
 static void die_of(const struct pool_session *session, const sigset_t *signals, int number)
 {
-    if (pool_is_chatty(session->options))
+    if (is_chatty(session->options))
         print_message("no key was taken");
     signal(number, SIG_DFL);
     raise(number);
@@ -261,7 +267,7 @@ static int print_status_json(const struct pool_session *session, const struct vi
         json_array_append_new(keys, key_json(&view->keys[i]));
     return json_text_print(json_pack("{s:o, s:o, s:I, s:o}", "pool",
                                      json_text_key(span_of_text(session->options->pool)), "now_ns",
-                                     json_text_ns(pool_session_now(session)), "free",
+                                     json_text_ns(stint_now(session->table)), "free",
                                      (json_int_t)view->n_free, "keys", keys),
                            true);
 }
@@ -317,7 +323,7 @@ static int pool_status(struct pool_session *session)
         print_message("out of memory");
         return CMD_BAD_INPUT;
     }
-    stint_pool_each(session->pool, pool_session_now(session), collect, &view);
+    stint_pool_each(session->pool, stint_now(session->table), collect, &view);
     int result = show_status(session, &view);
     free(view.keys);
     return result;
@@ -408,7 +414,7 @@ static int read_verdict(const struct pool_session *session, struct verdict *verd
     *verdict = (struct verdict){.outcome = options->outcome, .cooldown_ns = options->cool_ns};
     if (!options->has_status)
         return 0;
-    int64_t wall_ns = stint_epoch_ns(session->table) + (int64_t)pool_session_now(session);
+    int64_t wall_ns = stint_epoch_ns(session->table) + (int64_t)stint_now(session->table);
     bool says_when = options->retry_after != NULL && options->retry_after[0] != '\0';
     int code = says_when ? pool_after_read(options->retry_after, wall_ns, &after_ns, error) : 0;
     *verdict = judge(options->status, after_ns);
@@ -470,7 +476,7 @@ static bool find_status(const struct pool_session *session, const char *name,
                         struct stint_pool_status *status)
 {
     struct search search = {.name = name, .status = status};
-    stint_pool_each(session->pool, pool_session_now(session), compare, &search);
+    stint_pool_each(session->pool, stint_now(session->table), compare, &search);
     return search.found;
 }
 
@@ -485,14 +491,14 @@ static int pool_report(struct pool_session *session)
         code = read_verdict(session, &verdict, &error);
     if (code == 0 && !verdict.nothing)
         code = stint_pool_report(session->pool, name, (int)verdict.outcome, verdict.cooldown_ns,
-                                 pool_session_now(session), &error);
+                                 stint_now(session->table), &error);
     if (code != 0) {
         print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     if (!find_status(session, name, &status))
         return CMD_BAD_INPUT;
-    if (pool_is_chatty(session->options))
+    if (is_chatty(session->options))
         tell_report(session, &verdict, &status);
     return session->options->json && print_report_json(&verdict, &status) != 0 ? CMD_BAD_INPUT
                                                                                : CMD_DONE;
@@ -506,7 +512,7 @@ static int pool_give_back(struct pool_session *session)
     const char *name = options->words[0];
     struct stint_error error;
     uint32_t given_back = 0;
-    uint64_t now_ns = pool_session_now(session);
+    uint64_t now_ns = stint_now(session->table);
     if (pool_keys_find(&session->keys, name, &error) == NULL) {
         print_message("%s", error.message);
         return CMD_BAD_INPUT;
@@ -520,7 +526,7 @@ static int pool_give_back(struct pool_session *session)
         print_message("'%s' is in the pool no more", name);
         return CMD_BAD_INPUT;
     }
-    if (given_back < options->cost && pool_is_chatty(options))
+    if (given_back < options->cost && is_chatty(options))
         print_message("%" PRIu32 " of %" PRIu32
                       " came back; what did not stays charged until its time",
                       given_back, options->cost);
@@ -714,7 +720,7 @@ static int read_secret(char *text, size_t text_size, struct span *secret, struct
 static int tell_edit(const struct pool_session *session, size_t n_keys, const char *what)
 {
     const struct pool_options *options = session->options;
-    if (pool_is_chatty(options))
+    if (is_chatty(options))
         print_message("'%s' is %s the pool: %zu keys", options->words[0], what, n_keys);
     if (!options->json)
         return CMD_DONE;
@@ -781,7 +787,7 @@ static int remove_line(struct pool_session *session, struct edit *edit, struct s
                                  span_of(edit->text + behind, edit->len - behind)};
     int code = make_file(edit, parts, 2, error);
     if (code == 0)
-        code = stint_pool_remove(session->pool, name, pool_session_now(session), error);
+        code = stint_pool_remove(session->pool, name, stint_now(session->table), error);
     return code != 0 ? code : replace(edit, error);
 }
 

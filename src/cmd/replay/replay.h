@@ -7,7 +7,7 @@
 #define STINT_CMD_REPLAY_REPLAY_H
 
 #include "cmd/lib/gnuplot.h"
-#include "cmd/lib/progress.h"
+#include "cmd/lib/print.h"
 #include "cmd/lib/source.h"
 #include "cmd/replay/replay_rules.h"
 #include "cmd/replay/replay_store.h"

@@ -4,15 +4,20 @@
  * deny. A --state file is read in a copy, so that nothing in it is ever charged.
  */
 #define _GNU_SOURCE
-#include "cmd/rules/rules_explain_store.h"
+#include "cmd/rules/rules_explain_print.h"
 
-#include "algorithm/label.h"
+#include "backend/redis/redis_backend.h"
+#include "backend/script/script.h"
+#include "backend/store_key.h"
 #include "base/ns.h"
-#include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
 #include "cmd/rules/rules_files.h"
+#include "cmd/store/shared_session.h"
+#include "cmd/store/store.h"
+#include "decide/pending.h"
+#include "net/upstream/links.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,335 +25,347 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- The content of a key in a shared store -------------------------------------------------- */
+/* ---- The shared store ------------------------------------------------------------------------ */
 
-#define LEASES_FIRST 0x81
-#define LEASE_LEN 11 /* its end, and its units in the last four */
+/*
+ * The request is peeked as by a server, with the scripts; the content of its keys is read in
+ * addition from the server that has them. Neither writes.
+ */
 
-static void print_ttl(const struct explained_key *key)
-{
-    struct formatted formatted;
-    if (key->ttl_ms >= 0)
-        printf("%s s", format_wait(&formatted, (uint64_t)key->ttl_ms * 1000000));
-    else
-        fputs(key->ttl_ms == EXPLAINED_NO_TTL ? "none" : "it has just ended", stdout);
-}
-
-/* docs/store-scripts.md describes their format. */
-static void print_leases(const struct explained_key *key)
-{
-    uint64_t units = 0;
-    size_t n = 0;
-    for (size_t at = 1; at + LEASE_LEN <= key->n_shown; at += LEASE_LEN, n++)
-        for (uint64_t i = 0, number = 0; i < 4; i++) {
-            number = number << 8 | key->bytes[at + LEASE_LEN - 4 + i];
-            units += i == 3 ? number : 0;
-        }
-    printf("   units   %" PRIu64 " in %zu lease%s\n", units, n, n == 1 ? "" : "s");
-}
-
-/* Names of keys contain no quotes, but braces, which a shell would expand. */
-static void rules_explain_key_text(const struct explained_key *key, const char *title)
-{
-    printf("   %-7s '", title);
-    print_escaped(stdout, span_of_text(key->name));
-    fputs("'\n", stdout);
-    if (!key->is_looked_at)
-        return;
-    printf("   node    %s", key->node);
-    if (key->slot >= 0)
-        printf(", slot %d", key->slot);
-    putchar('\n');
-    if (key->fault[0] != '\0') {
-        fputs("   bytes   cannot be read: ", stdout);
-        print_escaped(stdout, span_of_text(key->fault));
-        putchar('\n');
-        return;
-    }
-    if (!key->exists) {
-        puts("   bytes   none");
-        return;
-    }
-    printf("   bytes   %zu: ", key->len);
-    for (size_t i = 0; i < key->n_shown; i++)
-        printf("%02x", key->bytes[i]);
-    puts(key->n_shown < key->len ? "..." : "");
-    if (key->n_shown > 0 && key->bytes[0] == LEASES_FIRST)
-        print_leases(key);
-    fputs("   expiry  ", stdout);
-    print_ttl(key);
-    putchar('\n');
-}
-
-static json_t *bytes_json(const struct explained_key *key)
-{
-    char text[2 * EXPLAINED_BYTES_MAX + 1];
-    for (size_t i = 0; i < key->n_shown; i++)
-        snprintf(text + 2 * i, 3, "%02x", key->bytes[i]);
-    text[2 * key->n_shown] = '\0';
-    return key->exists ? json_string(text) : json_null();
-}
-
-static json_t *rules_explain_key_json(const struct explained_key *key)
-{
-    if (key->name == NULL)
-        return json_null();
-    bool is_told = key->is_looked_at;
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o}", "name", key->name, "node",
-        is_told ? json_text_key(span_of_text(key->node)) : json_null(), "slot",
-        key->slot >= 0 ? json_integer(key->slot) : json_null(), "bytes", bytes_json(key), "ttl_ms",
-        key->exists && key->ttl_ms >= 0 ? json_integer((json_int_t)key->ttl_ms) : json_null(),
-        "fault", key->fault[0] != '\0' ? json_text_key(span_of_text(key->fault)) : json_null());
-}
-
-/* ---- The output ------------------------------------------------------------------------------ */
-
-#define SPEC_MAX 256
-
-struct explained {
-    const char *domain;
-    bool has_domain; /* the rules know its key */
-    const struct descriptor *descriptors;
-    const struct evaluation *evaluation;
-    /* EXPLAINED_KEYS for each descriptor. NULL: no store was queried */
-    const struct explained_key *keys;
-    struct stint_decision decision; /* of the request as a whole */
+struct explain_store_options {
+    const struct store_given *given;
+    const char *prefix; /* of its keys. NULL: "stint:" */
 };
 
-static const char *const outcomes[] = {
-    [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
+struct explain_store {
+    struct explain_store_options options;
+    struct shared_session *session;
+    struct store_nodes *nodes; /* NULL: memcached, which has no listing of keys */
+    struct backend *all[RULES_STORES_MAX];
+    struct evaluation_stores stores;
+    struct pending_requests pending_requests;
+    char *prefix; /* escaped */
+    struct explained_key keys[EXPLAINED_KEYS * TARGETS_MAX];
+};
 
-/* ---- Text ---- */
+/* ---- Rules ----------------------------------------------------------------------------------- */
 
-static void print_descriptor(const struct descriptor *descriptor)
+/* The names of stores in the rules, each once; a store that is not kept is one too many. */
+static bool find_labels(const struct rules *rules, const char **labels, size_t *n_labels)
 {
-    for (size_t i = 0; i < descriptor->n_entries; i++) {
-        putchar(' ');
-        print_escaped(stdout, descriptor->entries[i].key);
-        putchar('=');
-        print_escaped(stdout, descriptor->entries[i].value);
+    for (size_t i = 0; i < rules_count(rules); i++) {
+        const char *label = rules_at(rules, i)->store.label;
+        size_t at = 0;
+        while (label != NULL && at < *n_labels && strcmp(labels[at], label) != 0)
+            at++;
+        if (label == NULL || at < *n_labels)
+            continue;
+        if (*n_labels == RULES_STORES_MAX)
+            return false;
+        labels[(*n_labels)++] = label;
     }
-    putchar('\n');
+    return true;
 }
 
-/* is_asked: the store was queried. */
-static void print_rule(const struct target *target, bool is_asked)
+/*
+ * Loads the rules again, with this store instead of every store that they name, and as the default.
+ * False: an error has been reported.
+ */
+static bool explain_store_load(const struct rules_args *args, struct rules_loaded *loaded)
 {
-    char spec[SPEC_MAX];
-    fputs("   rule    ", stdout);
-    print_escaped(stdout, span_of_text(target->rule->path));
-    fputs("  (", stdout);
-    print_escaped(stdout, span_of_text(target->rule->file));
-    printf(":%u)\n", (unsigned)target->rule->line);
-    if (target->quota == NULL || target->is_replaced)
+    struct rules_loaded first;
+    struct rules_args again = *args;
+    const char *labels[RULES_STORES_MAX] = {RULES_STORE_DEFAULT};
+    size_t n_labels = 1;
+    if (!rules_given_load(args, &first))
+        return false;
+    bool is_loaded = find_labels(first.rules, labels, &n_labels);
+    if (is_loaded) {
+        again.load.stores = labels;
+        again.load.n_stores = n_labels;
+        again.load.default_store = 1;
+        is_loaded = rules_given_load(&again, loaded);
+    } else {
+        fprintf(stderr, "stint: the rules name more than %d stores\n", RULES_STORES_MAX - 1);
+    }
+    rules_loaded_free(&first);
+    return is_loaded;
+}
+
+/* ---- Opening and closing --------------------------------------------------------------------- */
+
+static int escape_prefix(struct explain_store *store, struct stint_error *error)
+{
+    const char *prefix = store->options.prefix;
+    struct span text = span_of_text(prefix != NULL ? prefix : REDIS_STORE_PREFIX_DEFAULT);
+    size_t len = store_key_escape(text, NULL, 0);
+    store->prefix = malloc(len + 1);
+    if (store->prefix == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the prefix of keys");
+    store_key_escape(text, store->prefix, len);
+    store->prefix[len] = '\0';
+    return 0;
+}
+
+static int open_nodes(struct explain_store *store, struct stint_error *error)
+{
+    struct stint_error why;
+    int code = store_nodes_open(&store->nodes, store->options.given, &why);
+    if (code == 0)
+        return 0;
+    return err_set(error, code, "--store: %s%s", why.message,
+                   code == STINT_E_GONE ? "; `stint store check URL` tests it" : "");
+}
+
+/* NULL is fine */
+static void explain_store_close(struct explain_store *store)
+{
+    if (store == NULL)
         return;
-    stint_quota_format(target->quota, spec, sizeof(spec));
-    printf("   limit   %s%s\n", spec, target->has_own_quota ? "  (of this key's own)" : "");
-    if (target->rule->store.label == NULL)
+    for (size_t i = 0; i < EXPLAINED_KEYS * TARGETS_MAX; i++) {
+        free(store->keys[i].name);
+        free(store->keys[i].bytes);
+    }
+    store_nodes_close(store->nodes);
+    shared_session_close(store->session);
+    pending_requests_deinit(&store->pending_requests);
+    free(store->prefix);
+    free(store);
+}
+
+/* STINT_E_GONE: it cannot be queried. */
+static int explain_store_open(struct explain_store **store,
+                              const struct explain_store_options *options,
+                              struct stint_error *error)
+{
+    struct explain_store *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a store");
+    made->options = *options;
+    int code = escape_prefix(made, error);
+    if (code == 0 && options->given->url.kind != STORE_MEMCACHED)
+        code = open_nodes(made, error);
+    if (code == 0)
+        code = shared_session_open(&made->session, options->given, options->prefix, error);
+    if (code != 0) {
+        explain_store_close(made);
+        return code;
+    }
+    for (size_t i = 0; i < RULES_STORES_MAX; i++)
+        made->all[i] = shared_session_store(made->session);
+    made->stores = (struct evaluation_stores){.stores = made->all,
+                                              .n_stores = RULES_STORES_MAX,
+                                              .timeout_ns = options->given->timeout_ns};
+    *store = made;
+    return 0;
+}
+
+/* ---- Peeking --------------------------------------------------------------------------------- */
+
+/* Evaluates the request once; returns if a reply is missing. */
+static int peek_once(struct explain_store *store, struct evaluation *evaluation,
+                     const struct evaluation_ask *ask, struct pending *pending,
+                     struct stint_decision *decision, struct stint_error *error)
+{
+    evaluation->stores = &store->stores;
+    evaluation_begin(evaluation, pending->now_ns);
+    int code = evaluation_add_descriptors(evaluation, ask, error);
+    if (code != 0)
+        return code;
+    pending_rewind(pending);
+    evaluation->pending = pending;
+    evaluation->now_ns = evaluation->at_ns = pending->now_ns;
+    *decision = evaluation_peek(evaluation);
+    evaluation->pending = NULL;
+    return 0;
+}
+
+static struct backend_item item_of(const struct target *target, bool is_shadow)
+{
+    const struct rule *rule = target->rule;
+    return (struct backend_item){
+        .quota = is_shadow ? &rule->shadow : target->quota,
+        .rule = rule,
+        .name = span_of_text(is_shadow ? rule->store.shadow_name : rule->store.name),
+        .key = target->key,
+        .is_values = target->is_values,
+        .cost = target->cost,
+    };
+}
+
+static void take_answer(struct backend_op *op, uint64_t now_ns)
+{
+    (void)now_ns;
+    *(bool *)op->arg = true;
+}
+
+/* Requests the state of this one again: a request does not record why it has no answer. */
+static int find_fault(struct explain_store *store, const struct target *target,
+                      struct stint_error *error)
+{
+    struct backend *shared = shared_session_store(store->session);
+    const struct backend_item item = item_of(target, false);
+    uint64_t now_ns = shared_session_now_ns(store->session);
+    const struct backend_request ask = {.verb = BACKEND_PEEK,
+                                        .items = &item,
+                                        .n_items = 1,
+                                        .now_ns = now_ns,
+                                        .deadline_ns = now_ns + store->options.given->timeout_ns};
+    bool is_answered = false;
+    struct stint_decision each;
+    struct backend_op op = {.answered = take_answer, .arg = &is_answered, .answer.each = &each};
+    shared->ops->ask(shared, &ask, &op);
+    while (op.answer.outcome == BACKEND_WAITS && !is_answered)
+        shared_session_run(store->session);
+    return err_set(error, STINT_E_GONE, "--store: %s; `stint store check URL` tests it",
+                   op.answer.error != NULL ? op.answer.error : "it did not answer in time");
+}
+
+/* The fallback of a store that fails is no answer here. */
+static int check_answers(struct explain_store *store, const struct evaluation *evaluation,
+                         struct stint_error *error)
+{
+    if (evaluation->fault != 0)
+        return err_set(error, STINT_E_GONE, "--store: %s",
+                       evaluation->fault_message != NULL ? evaluation->fault_message
+                                                         : "it does not answer");
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].fallback != FALLBACK_NONE)
+            return find_fault(store, &evaluation->targets[i], error);
+    return 0;
+}
+
+static int peek(struct explain_store *store, struct evaluation *evaluation,
+                const struct evaluation_ask *ask, struct stint_decision *decision,
+                struct stint_error *error)
+{
+    uint64_t now_ns = shared_session_now_ns(store->session);
+    struct pending *pending =
+        pending_new(&store->pending_requests, now_ns, store->options.given->timeout_ns);
+    if (pending == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
+    int code = peek_once(store, evaluation, ask, pending, decision, error);
+    while (code == 0 && pending->n_waiting > 0) {
+        while (pending->n_waiting > 0)
+            shared_session_run(store->session);
+        code = peek_once(store, evaluation, ask, pending, decision, error);
+    }
+    pending_free(pending);
+    return code != 0 ? code : check_answers(store, evaluation, error);
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static void keep_bytes(void *arg, const struct redis_reply *reply)
+{
+    struct explained_key *key = arg;
+    if (reply->type == REDIS_ERROR) {
+        snprintf(key->fault, sizeof(key->fault), "%.*s", (int)reply->text.len,
+                 (const char *)reply->text.ptr);
         return;
-    fputs("   store   ", stdout);
-    print_escaped(stdout, span_of_text(target->rule->store.label));
-    puts(is_asked ? "" : ", which was not asked");
-}
-
-/* The result for a caller if this were the only one. */
-static void print_wait(uint64_t wait_ns)
-{
-    struct formatted formatted;
-    if (wait_ns == STINT_NEVER_NS) {
-        fputs("never fits", stdout);
+    }
+    if (reply->type != REDIS_TEXT)
         return;
+    size_t len = reply->text.len < EXPLAINED_BYTES_MAX ? reply->text.len : EXPLAINED_BYTES_MAX;
+    key->exists = true;
+    key->len = reply->text.len;
+    key->bytes = malloc(len + 1);
+    if (key->bytes != NULL)
+        memcpy(key->bytes, reply->text.ptr, len);
+    key->n_shown = key->bytes != NULL ? len : 0;
+}
+
+static void keep_ttl(void *arg, const struct redis_reply *reply)
+{
+    struct explained_key *key = arg;
+    if (reply->type == REDIS_INTEGER)
+        key->ttl_ms = reply->number;
+}
+
+static int look_at(struct explain_store *store, struct explained_key *key,
+                   struct stint_error *error)
+{
+    struct store_session *session;
+    if (store->nodes == NULL)
+        return 0;
+    int code = store_nodes_find(store->nodes, span_of_text(key->name), &session, error);
+    if (code != 0)
+        return code;
+    snprintf(key->node, sizeof(key->node), "%s", store_nodes_address(store->nodes));
+    key->slot = store_nodes_slot(store->nodes);
+    key->is_looked_at = true;
+    code = store_session_ask(session, (const char *[]){"GET", key->name, NULL}, keep_bytes, key,
+                             error);
+    if (code == 0 && key->exists)
+        code = store_session_ask(session, (const char *[]){"PTTL", key->name, NULL}, keep_ttl, key,
+                                 error);
+    return code;
+}
+
+/* With `more` appended; NULL: no memory. */
+static char *name_of(const struct explain_store *store, const struct backend_item *item,
+                     const char *more)
+{
+    struct span prefix = span_of_text(store->prefix);
+    struct memcached_key short_key;
+    size_t tag_len;
+    if (store->options.given->url.kind == STORE_MEMCACHED)
+        return memcached_key_write(&short_key, prefix, item, memcached_links_digest, NULL)
+                   ? strndup(short_key.text, short_key.len)
+                   : NULL;
+    size_t len = store_key(item, prefix, NULL, 0, &tag_len);
+    char *name = malloc(len + strlen(more) + 1);
+    if (name == NULL)
+        return NULL;
+    store_key(item, prefix, name, len, &tag_len);
+    memcpy(name + len, more, strlen(more) + 1);
+    return name;
+}
+
+/* One of a rule's keys. */
+static int look_at_key(struct explain_store *store, const struct target *target, size_t which,
+                       struct explained_key *key, struct stint_error *error)
+{
+    const struct backend_item item = item_of(target, which == EXPLAINED_SHADOW);
+    const char *more = which == EXPLAINED_LEASES ? SCRIPT_LEASES_SUFFIX : "";
+    key->name = name_of(store, &item, more);
+    if (key->name == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the name of a key");
+    key->slot = STORE_NODE_NO_SLOT;
+    return look_at(store, key, error);
+}
+
+static int look(struct explain_store *store, const struct evaluation *evaluation,
+                struct stint_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; i < evaluation->n_targets && code == 0; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (target->part == TARGET_FREE || target->store == 0)
+            continue;
+        const bool has[EXPLAINED_KEYS] = {true, target->rule->has_shadow,
+                                          target->rule->store.lease == RULE_LEASE_STRICT};
+        for (size_t which = 0; which < EXPLAINED_KEYS && code == 0; which++)
+            if (has[which])
+                code = look_at_key(store, target, which, &store->keys[EXPLAINED_KEYS * i + which],
+                                   error);
     }
-    printf("denies for %s s", format_wait(&formatted, wait_ns));
-    if (wait_ns >= NS_PER_HOUR)
-        printf(" (%s)", format_duration(&formatted, wait_ns));
+    return code;
 }
 
-/* For a calendar budget that was used: when the next one begins. */
-static void print_next(const struct target *target)
+/*
+ * Fills the request, peeks, and finds the keys of the states that were peeked. STINT_E_GONE: the
+ * store did not answer.
+ */
+static int explain_store_ask(struct explain_store *store, struct evaluation *evaluation,
+                             const struct evaluation_ask *ask, struct stint_decision *decision,
+                             struct stint_error *error)
 {
-    struct formatted formatted;
-    const struct stint_decision *decision = &target->decision;
-    bool is_calendar =
-        target->quota->algorithm == STINT_FIXED_WINDOW && target->quota->align >= STINT_ALIGN_DAY;
-    if (is_calendar && decision->reset_after_ns > 0)
-        printf("; all of it again in %s", format_duration(&formatted, decision->reset_after_ns));
+    int code = peek(store, evaluation, ask, decision, error);
+    return code != 0 ? code : look(store, evaluation, error);
 }
 
-/* Why a wait may be longer than the period of the limit. */
-static void print_slack(const struct target *target)
-{
-    char text[256] = "";
-    struct buf buf = buf_of(text, sizeof(text));
-    label_wait(&buf, target->quota);
-    if (text[0] != '\0' && target->decision.retry_after_ns != STINT_NEVER_NS)
-        printf("   slack   %s\n", text);
-}
-
-static void print_state(const struct target *target)
-{
-    const struct stint_decision *decision = &target->decision;
-    struct formatted left, limit;
-    fputs("   state   ", stdout);
-    if (target->over && target->part == TARGET_SHADOW)
-        fputs("over, and allowed: shadow_mode", stdout);
-    else if (target->over)
-        print_wait(decision->retry_after_ns);
-    else {
-        printf("allows; leaves %s of %s", format_count(&left, decision->remaining),
-               format_count(&limit, decision->limit));
-        print_next(target);
-    }
-    printf("%s%s\n", target->banned ? " (its key is blocked)" : "",
-           target->excluded ? " (quota_mode: the request does without it)" : "");
-    if (target->over)
-        print_slack(target);
-}
-
-static void print_reset(const struct target *target)
-{
-    struct formatted formatted;
-    printf("   reset   as never used after %s s\n",
-           format_wait(&formatted, target->decision.reset_after_ns));
-}
-
-static void print_target(const struct target *target, const struct explained_key *keys)
-{
-    if (target->rule == NULL) {
-        puts("   no rule: allowed");
-        return;
-    }
-    print_rule(target, keys != NULL);
-    if (target->is_replaced)
-        puts("   state   replaced by another rule of this request");
-    else if (target->quota == NULL)
-        puts("   state   unlimited");
-    else
-        print_state(target);
-    if (keys != NULL && keys[EXPLAINED_STATE].name != NULL) {
-        print_reset(target);
-        rules_explain_key_text(&keys[EXPLAINED_STATE], "key");
-        if (keys[EXPLAINED_LEASES].name != NULL)
-            rules_explain_key_text(&keys[EXPLAINED_LEASES], "leases");
-    }
-    if (target->part == TARGET_FREE || !target->rule->has_shadow)
-        return;
-    char spec[SPEC_MAX];
-    stint_quota_format(&target->rule->shadow, spec, sizeof(spec));
-    printf("   shadow  %s: ", spec);
-    if (target->shadow_over)
-        print_wait(target->shadow_retry_after_ns);
-    else
-        fputs("allows", stdout);
-    putchar('\n');
-    if (keys != NULL && keys[EXPLAINED_SHADOW].name != NULL)
-        rules_explain_key_text(&keys[EXPLAINED_SHADOW], "its key");
-}
-
-static void print_whole(const struct explained *explained)
-{
-    const struct stint_decision *decision = &explained->decision;
-    if (decision->outcome == STINT_ALLOW) {
-        puts("allowed");
-        return;
-    }
-    printf("denied by %u: ", decision->binding + 1u);
-    print_wait(decision->retry_after_ns);
-    putchar('\n');
-}
-
-static void rules_explain_text(const struct explained *explained)
-{
-    fputs("domain ", stdout);
-    print_escaped(stdout, span_of_text(explained->domain));
-    puts(explained->has_domain ? "" : ": no file of rules has it");
-    for (size_t i = 0; i < explained->evaluation->n_targets; i++) {
-        printf("%zu.", i + 1);
-        print_descriptor(&explained->descriptors[i]);
-        print_target(&explained->evaluation->targets[i],
-                     explained->keys != NULL ? &explained->keys[EXPLAINED_KEYS * i] : NULL);
-    }
-    print_whole(explained);
-}
-
-/* ---- JSON ---- */
-
-static json_t *entries_json(const struct descriptor *descriptor)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < descriptor->n_entries; i++)
-        json_array_append_new(list, json_pack("{s:o, s:o}", "key",
-                                              json_text_key(descriptor->entries[i].key), "value",
-                                              json_text_key(descriptor->entries[i].value)));
-    return list;
-}
-
-static json_t *quota_json(const struct stint_quota *quota)
-{
-    char spec[SPEC_MAX];
-    stint_quota_format(quota, spec, sizeof(spec));
-    return json_string(spec);
-}
-
-static json_t *rule_json(const struct target *target)
-{
-    if (target->rule == NULL)
-        return json_null();
-    const char *store = target->rule->store.label;
-    return json_pack("{s:o, s:o, s:I, s:b, s:b, s:o}", "path",
-                     json_text_key(span_of_text(target->rule->path)), "file",
-                     json_text_key(span_of_text(target->rule->file)), "line",
-                     (json_int_t)target->rule->line, "shadow_mode", target->part == TARGET_SHADOW,
-                     "quota_mode", target->is_quota_mode, "store",
-                     store != NULL ? json_text_key(span_of_text(store)) : json_null());
-}
-
-static json_t *shadow_json(const struct target *target)
-{
-    if (target->rule == NULL || !target->rule->has_shadow || target->part == TARGET_FREE)
-        return json_null();
-    return json_pack("{s:o, s:b, s:o}", "quota", quota_json(&target->rule->shadow), "over",
-                     target->shadow_over, "retry_after_ns",
-                     json_text_ns(target->shadow_retry_after_ns));
-}
-
-static json_t *target_json(const struct explained *explained, size_t i)
-{
-    const struct target *target = &explained->evaluation->targets[i];
-    const struct stint_decision *decision = &target->decision;
-    bool is_limited = target->part != TARGET_FREE;
-    json_t *object =
-        json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "entries",
-                  entries_json(&explained->descriptors[i]), "rule", rule_json(target), "quota",
-                  is_limited ? quota_json(target->quota) : json_null(), "own_quota",
-                  target->has_own_quota, "replaced", target->is_replaced, "blocked", target->banned,
-                  "outcome", outcomes[decision->outcome], "over", target->over, "limit",
-                  (json_int_t)decision->limit, "remaining", (json_int_t)decision->remaining,
-                  "retry_after_ns", json_text_ns(decision->retry_after_ns), "reset_after_ns",
-                  json_text_ns(decision->reset_after_ns), "shadow", shadow_json(target));
-    if (object != NULL && explained->keys != NULL) {
-        const struct explained_key *keys = &explained->keys[EXPLAINED_KEYS * i];
-        json_object_set_new(object, "key", rules_explain_key_json(&keys[EXPLAINED_STATE]));
-        json_object_set_new(object, "shadow_key", rules_explain_key_json(&keys[EXPLAINED_SHADOW]));
-        json_object_set_new(object, "leases_key", rules_explain_key_json(&keys[EXPLAINED_LEASES]));
-    }
-    return object;
-}
-
-static int rules_explain_json(const struct explained *explained)
-{
-    const struct stint_decision *decision = &explained->decision;
-    json_t *list = json_array();
-    for (size_t i = 0; i < explained->evaluation->n_targets; i++)
-        json_array_append_new(list, target_json(explained, i));
-    return json_text_print(json_pack("{s:o, s:s, s:I, s:o, s:o}", "domain",
-                                     json_text_key(span_of_text(explained->domain)), "outcome",
-                                     outcomes[decision->outcome], "binding",
-                                     (json_int_t)decision->binding, "retry_after_ns",
-                                     json_text_ns(decision->retry_after_ns), "descriptors", list),
-                           true);
-}
+/* ---- The command ----------------------------------------------------------------------------- */
 
 #define DESCRIPTORS_NEXT "," /* the word between two descriptors */
 
@@ -526,9 +543,7 @@ static int print_all(const struct explain_options *options, const struct rules *
         .keys = keys,
         .decision = *decision,
     };
-    if (!options->json)
-        rules_explain_text(&explained);
-    else if (rules_explain_json(&explained) != 0)
+    if (rules_explain_print(&explained, options->json) != 0)
         return CMD_BAD_INPUT;
     return decision->outcome == STINT_ALLOW ? CMD_DONE : CMD_DENIED;
 }
@@ -564,8 +579,8 @@ static int explain_store(const struct explain_options *options, const struct rul
     int code = explain_store_open(&store, &opened, error);
     if (code == 0)
         code = explain_store_ask(store, evaluation, &ask, &decision, error);
-    code = code != 0 ? CMD_BAD_INPUT
-                     : print_all(options, rules, evaluation, explain_store_keys(store), &decision);
+    code =
+        code != 0 ? CMD_BAD_INPUT : print_all(options, rules, evaluation, store->keys, &decision);
     explain_store_close(store);
     return code;
 }

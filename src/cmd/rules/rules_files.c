@@ -8,7 +8,7 @@
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint serve`: gathers the settings, opens everything that a server needs, and runs it. */
 #define _GNU_SOURCE
+#include "algorithm/spec.h"
 #include "base/buf.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "cmd/serve/serve_compat.h"
-#include "cmd/serve/serve_reload.h"
+#include "cmd/serve/serve_options.h"
+#include "cmd/serve/serve_settings.h"
 #include "cmd/serve/serve_stores.h"
 #include "cmd/store/store_word.h"
 #include "decide/evaluation_local.h"
-#include "net/process/rlimits.h"
-#include "net/process/user.h"
+#include "net/process/privileges.h"
 #include "service/metrics/metrics.h"
 #include "table/table.h"
 
@@ -200,9 +200,30 @@ static unsigned metrics_names(const struct serve_settings *settings)
                                              : METRICS_NAMES_STINT | METRICS_NAMES_ENVOY;
 }
 
+/* The when_full of quotas that set none: enum stint_when_full. */
+static uint8_t table_full(const struct serve_settings *settings)
+{
+    return (uint8_t)spec_when_full(span_of_text(settings->table_full));
+}
+
+static enum log_level log_level(const struct serve_settings *settings)
+{
+    const char *name = settings->log_level;
+    return strcmp(name, "debug") == 0  ? LOG_LEVEL_DEBUG
+           : strcmp(name, "info") == 0 ? LOG_LEVEL_INFO
+           : strcmp(name, "warn") == 0 ? LOG_LEVEL_WARN
+                                       : LOG_LEVEL_ERROR;
+}
+
+static enum log_format log_format(const struct serve_settings *settings)
+{
+    return strcmp(settings->log_format, "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
+}
+
 struct server_parts {
     const struct serve_settings *settings;
     const struct command_line *line;
+    struct server_options *options; /* those that follow from the settings, then the others */
     struct log *log;
     struct stint_table *table;
     struct access_now *access;
@@ -265,7 +286,7 @@ static int open_server_state(struct server_parts *parts, struct rules *rules,
                              &(struct server_state_options){
                                  .table = parts->table,
                                  .rules = rules,
-                                 .workers = serve_workers(settings),
+                                 .workers = parts->options->workers,
                                  .id_lifetime_ns = settings->id_lifetime,
                                  .top_keys_max = settings->popular_keys,
                                  .top_keys_half_life_ns = settings->popular_half_life,
@@ -342,7 +363,7 @@ static int open_parts(struct server_parts *parts, struct stint_error *error)
     if (code == 0)
         code = open_table(parts, error);
     if (code == 0) {
-        table_set_when_full(parts->table, serve_table_full(settings));
+        table_set_when_full(parts->table, table_full(settings));
         table_reserve_quotas(parts->table);
     }
     if (code == 0)
@@ -403,30 +424,217 @@ static int begin_process(const struct serve_settings *settings, struct server_op
     return code == 0 ? rlimits_core_dumps(settings->core_dumps, error) : code;
 }
 
-static int serve_on(const struct server_parts *parts, struct server_options *options,
-                    struct stint_error *error)
+/* ---- Reloading ------------------------------------------------------------------------------- */
+
+/*
+ * Settings, rules, tokens and pools are read again while the server serves, and are all applied or
+ * none is. Changes that need a restart are named in the log, and have no effect.
+ */
+
+/* The results of one reload. */
+struct reading {
+    struct settings settings;
+    struct serve_owned owned;
+    struct serve_loaded loaded;
+};
+
+struct reload {
+    const struct server_parts *parts; /* of the server's start */
+    struct reading *next;             /* read, not applied */
+    struct reading *in_force;         /* the server points into it. NULL: its first settings */
+    struct reading *before; /* until the next load the server may point into this one, too */
+};
+
+static void reading_free(struct reading *reading)
 {
-    struct serve_reload *reload = serve_reload_new(&(struct serve_reload_options){
-        .started = parts->settings,
-        .gather = gather,
-        .arg = parts->line,
-        .server_state = parts->server_state,
-        .access = parts->access,
-        .log = parts->log,
-    });
-    if (reload == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for the server");
+    if (reading == NULL)
+        return;
+    rules_unref(reading->loaded.rules);
+    access_unref(reading->loaded.access);
+    serve_owned_deinit(&reading->owned);
+    settings_deinit(&reading->settings);
+    free(reading);
+}
+
+/* ---- Settings that cannot change ------------------------------------------------------------- */
+
+/* Settings that a reload applies, or that say what it reads. */
+static const char *const live[] = {
+    "rules",
+    "merge_domains",
+    "default_algorithm",
+    "tokens",
+    "tls_certificate",
+    "tls_key",
+    "tls_client_ca",
+    "tls_priorities",
+    "connections",
+    "connections_per_address",
+    "idle_time",
+    "request_time",
+    "write_time",
+    "drain_time",
+    "watch",
+    "log_format",
+    "log_level",
+    "table_full",
+    "rules_may_be_empty",
+};
+
+static bool is_live(size_t index)
+{
+    for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
+        if (strcmp(settings_known[index].name, live[i]) == 0)
+            return true;
+    return false;
+}
+
+struct held {
+    char names[512];
+    struct buf buf;
+};
+
+static void hold(struct held *held, const char *name)
+{
+    buf_add(&held->buf, "%s%s", held->buf.len > 0 ? ", " : "", name);
+}
+
+/*
+ * Whether there are tokens, and TLS, decides which ports may be open: their files may change, but
+ * they can neither be added nor removed.
+ */
+static int hold_presence(struct held *held, const char *name, char **value, const char *started,
+                         struct stint_error *error)
+{
+    if ((*value == NULL) == (started == NULL))
+        return 0;
+    hold(held, name);
+    return settings_put_text(value, started, error);
+}
+
+static int hold_what_stays(const struct reload *reload, struct serve_settings *settings,
+                           struct held *held, struct stint_error *error)
+{
+    const struct serve_settings *started = reload->parts->settings;
+    held->buf = buf_of(held->names, sizeof(held->names));
+    for (size_t i = 0; i < n_settings_known; i++)
+        if (!is_live(i) && !setting_is_same(i, settings, started))
+            hold(held, settings_known[i].name);
+    int code = hold_presence(held, "tokens", &settings->tokens, started->tokens, error);
+    if (code == 0)
+        code = hold_presence(held, "tls_certificate", &settings->tls_certificate,
+                             started->tls_certificate, error);
+    if (code == 0)
+        code = hold_presence(held, "tls_key", &settings->tls_key, started->tls_key, error);
+    if (configured_pools_lack(&settings->pools, server_state_pools(reload->parts->server_state)))
+        hold(held, "pools");
+    return code;
+}
+
+static void tell_held(const struct reload *reload, const struct held *held)
+{
+    if (held->buf.len > 0)
+        log_line(reload->parts->log, LOG_NEEDS_RESTART, LOG_TEXT("settings", held->names));
+}
+
+/* ---- Reading and applying -------------------------------------------------------------------- */
+
+static int read_again(const struct reload *reload, struct reading *reading,
+                      struct server_options *next, struct held *held, struct stint_error *error)
+{
+    const struct server_parts *parts = reload->parts;
+    struct serve_settings *settings = &reading->settings.values;
+    if (gather(&reading->settings, parts->line, error) != 0)
+        return error->code;
+    int code = hold_what_stays(reload, settings, held, error);
+    if (code == 0)
+        code = serve_server_options(settings, &reading->owned, next, error);
+    if (code == 0)
+        code = configured_pools_check(&settings->pools, server_state_pools(parts->server_state),
+                                      error);
+    if (code == 0)
+        code = serve_load(settings, parts->settings, parts->log, &reading->loaded, error);
+    return code;
+}
+
+/* server_options.load and .use: `arg` is a struct reload. */
+static int read_all(void *arg, struct server_options *next, struct stint_error *error)
+{
+    struct reload *reload = arg;
+    struct held held;
+    reading_free(reload->before);
+    reading_free(reload->next); /* certificates were refused after the reload had been read */
+    reload->before = reload->next = NULL;
+    struct reading *reading = calloc(1, sizeof(*reading));
+    if (reading == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
+    int code = read_again(reload, reading, next, &held, error);
+    if (code != 0) {
+        reading_free(reading);
+        return code;
+    }
+    tell_held(reload, &held);
+    reload->next = reading;
+    return 0;
+}
+
+/* If the table refuses rules, or has no capacity for a pool, the old rules are restored. */
+static int use_rules_and_pools(const struct reload *reload, struct stint_error *error)
+{
+    struct server_state *server_state = reload->parts->server_state;
+    const struct configured_pools *pools = &reload->next->settings.values.pools;
+    struct rules *rules = reload->next->loaded.rules, *old = server_state_rules(server_state);
+    struct stint_error ignored;
+    int code =
+        rules != NULL || old != NULL ? server_state_set_rules(server_state, rules, error) : 0;
+    if (code == 0) {
+        code = configured_pools_define(pools, server_state_pools(server_state),
+                                       stint_now(reload->parts->table), error);
+        if (code != 0 && (rules != NULL || old != NULL))
+            server_state_set_rules(server_state, old, &ignored);
+    }
+    rules_unref(old);
+    return code;
+}
+
+static int use_all(void *arg, struct stint_error *error)
+{
+    struct reload *reload = arg;
+    const struct server_parts *parts = reload->parts;
+    const struct serve_settings *settings = &reload->next->settings.values;
+    int code = use_rules_and_pools(reload, error);
+    if (code != 0)
+        return code;
+    if (reload->next->loaded.access != NULL)
+        access_now_set(parts->access, reload->next->loaded.access);
+    reload->next->loaded.access = NULL;
+    log_set(parts->log, log_format(settings), log_level(settings));
+    table_set_when_full(parts->table, table_full(settings));
+    reload->before = reload->in_force;
+    reload->in_force = reload->next;
+    reload->next = NULL;
+    return 0;
+}
+
+/* ---- Running --------------------------------------------------------------------------------- */
+
+static int serve_on(const struct server_parts *parts, struct stint_error *error)
+{
+    struct server_options *options = parts->options;
+    struct reload reload = {.parts = parts};
     options->server_state = parts->server_state;
     options->access = parts->access;
     options->http_config = parts->http_config;
     options->store_configs = parts->stores->configs;
     options->n_store_configs = parts->stores->names.n_names;
     options->evaluation_stores = parts->stores->evaluation;
-    options->load = serve_reload_read;
-    options->use = serve_reload_use;
-    options->arg = reload;
+    options->load = read_all;
+    options->use = use_all;
+    options->arg = &reload;
     int code = server_run(options, error);
-    serve_reload_free(reload);
+    reading_free(reload.next);
+    reading_free(reload.in_force);
+    reading_free(reload.before);
     return code;
 }
 
@@ -435,6 +643,7 @@ static int run(const struct serve_settings *settings, struct server_parts *parts
 {
     struct serve_owned owned;
     struct server_options options = {.log = parts->log};
+    parts->options = &options;
     int code = serve_server_options(settings, &owned, &options, error);
     if (code == 0)
         code = check_clock(settings, error);
@@ -445,7 +654,7 @@ static int run(const struct serve_settings *settings, struct server_parts *parts
     if (code == 0)
         code = open_parts(parts, error);
     if (code == 0)
-        code = serve_on(parts, &options, error);
+        code = serve_on(parts, error);
     close_parts(parts);
     serve_owned_deinit(&owned);
     respawn_helper_free(options.respawn_helper);
@@ -469,7 +678,7 @@ static int serve(const struct serve_settings *settings, const struct command_lin
     struct stint_error error;
     struct server_parts parts = {.settings = settings, .line = line};
     return_large_memory();
-    parts.log = log_new(STDERR_FILENO, serve_log_format(settings), serve_log_level(settings));
+    parts.log = log_new(STDERR_FILENO, log_format(settings), log_level(settings));
     char **successor = successor_argv(argc, argv);
     if (parts.log != NULL && settings->is_compat)
         compat_tell(settings, parts.log);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From envoyproxy/ratelimit's environment to settings; serve_compat_known.c has the variables. */
 #define _GNU_SOURCE
-#include "cmd/serve/serve_compat.h"
+#include "cmd/serve/serve_settings.h"
 
 #include "algorithm/spec.h"
 #include "base/buf.h"

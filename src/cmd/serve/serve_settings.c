@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "cmd/lib/args.h"
 #include "cmd/store/store_word.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 #include "net/listen/endpoint.h"
 #include "rules/yaml/yaml_value.h"
 

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/span.h"
 #include "cmd/serve/serve_pools.h"
+#include "net/log/log.h"
 
 #include <stdio.h>
 
@@ -59,7 +60,7 @@ enum setting_kind {
 
 enum setting_origin {
     SETTING_DEFAULT,
-    SETTING_COMPAT, /* cmd/serve/serve_compat.h */
+    SETTING_COMPAT, /* --compat, serve_compat.c */
     SETTING_FILE,
     SETTING_ENVIRONMENT,
     SETTING_OPTION,
@@ -114,5 +115,24 @@ int settings_read_file(struct settings *settings, const char *path, struct stint
 
 /* Prints a config file that gives the same settings. */
 void settings_print(const struct settings *settings, FILE *out);
+
+/* ---- The environment of envoyproxy/ratelimit ------------------------------------------------- */
+
+/*
+ * `stint serve --compat envoyproxy`: the environment of envoyproxy/ratelimit as settings.
+ *
+ * Each of its variables is a row of one table, with its meaning here, or the reason why it has
+ * none; docs/migrate-from-envoyproxy-ratelimit.md has the same rows. --config, STINT_… variables
+ * and options override all of them.
+ */
+
+/*
+ * Sets each setting that has no value yet, after all others were read; `name` is that of the other
+ * program, "envoyproxy". STINT_E_SYNTAX with a message that begins with the variable's name.
+ */
+int compat_apply(struct settings *settings, const char *name, struct stint_error *error);
+
+/* Logs which variables are set and ignored, and why; and where the server does not listen. */
+void compat_tell(const struct serve_settings *settings, struct log *log);
 
 #endif

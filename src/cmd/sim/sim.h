@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by `stint sim run` and `stint sim compare`: the options, the runs of a workload, one for
- * each seed, and their metrics.
+ * The parts of `stint sim`. `run` and `compare` share the options, the runs of a workload, one for
+ * each seed, and their metrics; `worst` is a search.
  */
 #ifndef STINT_CMD_SIM_SIM_H
 #define STINT_CMD_SIM_SIM_H
 
 #include "cmd/lib/gnuplot.h"
-#include "cmd/lib/progress.h"
+#include "cmd/lib/print.h"
 #include "sim/input/log_format.h"
 #include "sim/judge/key_set.h"
 #include "sim/judge/run.h"
+#include "sim/search/search_worst.h"
+
+#include <stdio.h>
 
 #define SIM_SEEDS_MAX 1000
 
@@ -28,8 +31,6 @@ struct sim_options {
 /* Only `compare` prints CSV. */
 enum sim_command { SIM_RUN, SIM_COMPARE };
 
-/* ---- sim_work.c: the requests of a log ---- */
-
 struct sim_log {
     struct event_list events;
     struct key_set names; /* by index */
@@ -37,12 +38,6 @@ struct sim_log {
     uint64_t malformed;
     enum log_format format;
 };
-
-/* Reads and sorts them, and lends them to the workload. Nothing if it has no log. */
-int sim_log_read(struct sim_log *log, struct sim_options *options, struct stint_error *error);
-void sim_log_free(struct sim_log *log);
-
-/* ---- The runs ---- */
 
 /* The runs of one list of quotas. */
 struct sim_runs {
@@ -61,20 +56,24 @@ struct sim_work {
     bool interrupted;
 };
 
-/* The options of the run with the i-th seed. */
-struct run_options sim_work_options(const struct sim_work *work, const struct sim_runs *runs,
-                                    size_t i);
-/* Makes a run for each seed, until all are made or a signal arrives. 0 or a negative code. */
-int sim_work_do(struct sim_work *work, struct sim_runs *runs, struct stint_error *error);
-void sim_runs_free(struct sim_runs *runs);
-
-/* Reports broken promises; returns an enum cmd_exit. */
-int sim_work_warn(const struct sim_work *work, const struct sim_runs *runs);
-
-/* ---- sim_report.c: what is printed and drawn ---- */
-
-/* Each reports all errors, and returns an enum cmd_exit. */
-int sim_report_run(const struct sim_work *work, const struct sim_runs *runs);
+/* Each reports all errors, and returns an enum cmd_exit. `first`: the run of the first seed. */
+int sim_report_run(const struct sim_work *work, const struct sim_runs *runs,
+                   const struct run_options *first);
 int sim_report_compare(const struct sim_work *work, const struct sim_runs *runs, size_t n_runs);
+
+/* ---- `stint sim worst` ----------------------------------------------------------------------- */
+
+struct sim_worst_options {
+    struct stint_quota quota;
+    const char *path; /* of the trace; NULL = standard output */
+    FILE *trace;      /* NULL: that is standard output */
+    uint64_t seed;
+    uint64_t time_ns, tries_max; /* the first limit that is reached ends the search */
+    bool json;
+    bool takes_only;
+};
+
+/* Searches, prints, closes the trace; an enum cmd_exit, CMD_BAD_INPUT for a broken bound. */
+int sim_worst_run(const struct sim_worst_options *options, const struct search_subject *subject);
 
 #endif

@@ -5,7 +5,6 @@
 
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "sim/picture/chart.h"
 #include "sim/picture/picture.h"
 
 #include <inttypes.h>
@@ -313,9 +312,9 @@ static int draw_history(const struct sim_work *work, const struct watch *watch,
 }
 
 /* The first run once more: the same seed does the same, and now the key is known. */
-/* Draws the key that was denied most, under the first quota, of the first seed; an enum cmd_exit.
- */
-static int sim_plot_run(const struct sim_work *work, const struct sim_runs *runs)
+/* Draws the key that was denied most, under the first quota; an enum cmd_exit. */
+static int sim_plot_run(const struct sim_work *work, const struct sim_runs *runs,
+                        const struct run_options *first)
 {
     const struct sim_options *options = work->options;
     struct watch watch = {.key = runs->tallies[0].denied_most_key};
@@ -327,10 +326,9 @@ static int sim_plot_run(const struct sim_work *work, const struct sim_runs *runs
             "--plot shows time from left to right, and clock_steps has none that goes one way");
         return CMD_BAD_INPUT;
     }
-    struct run_options run = sim_work_options(work, runs, 0);
+    struct run_options run = *first;
     run.decisions_max = runs->tallies[0].decisions;
     run.without_oracle = true;
-    run.goes_on = NULL;
     run.sees = keep_event;
     run.arg = &watch;
     if (run_simulate(&run, &tally, &error) != 0)
@@ -371,6 +369,68 @@ static int sim_plot_compare(const struct sim_work *work, const struct sim_runs *
              (unsigned long long)work->options->seed);
     int code = chart_compare(&plot, title, quotas, n, &error);
     return draw(work, &plot, code, &error);
+}
+
+/* ---- Broken promises ------------------------------------------------------------------------- */
+
+/* Defects of the limiter, if there are any: reported loudly. */
+static void name_broken(const struct sim_runs *runs, size_t i, uint64_t seed)
+{
+    const struct tally *tally = &runs->tallies[i];
+    struct sim_spec spec;
+    for (size_t q = 0; q < tally->n_quotas; q++) {
+        sim_spec(&spec, &runs->quotas[q]);
+        if (tally->quotas[q].bound_broken)
+            print_message("BROKEN BOUND: %s admitted %" PRIu64
+                          " in a window, and states at most %" PRIu64 " (seed %" PRIu64
+                          ", at %" PRIu64 " ns)",
+                          spec.text, tally->quotas[q].most, tally->quotas[q].bound, seed,
+                          tally->quotas[q].most_at_ns);
+    }
+    sim_spec(&spec, runs->quotas);
+    if (tally->unjustified > 0)
+        print_message("UNJUSTIFIED: %s denied %" PRIu64
+                      " times outside of its stated slack (seed %" PRIu64 ", first at %" PRIu64
+                      " ns)",
+                      spec.text, tally->unjustified, seed, tally->unjustified_at_ns);
+    if (tally->waits_too_long + tally->waits_too_short > 0)
+        print_message("WRONG WAIT: %s returned %" PRIu64 " waits too long and %" PRIu64
+                      " too short (seed %" PRIu64 ")",
+                      spec.text, tally->waits_too_long, tally->waits_too_short, seed);
+}
+
+static void name_limits(const struct sim_runs *runs, size_t i, uint64_t seed)
+{
+    const struct tally *tally = &runs->tallies[i];
+    struct formatted count, bytes;
+    if (tally->oracle_full)
+        print_message(
+            "seed %" PRIu64
+            ": the exact count had used up its memory (%s) after %s decisions; its results are "
+            "for these only; see --memory",
+            seed, format_bytes(&bytes, tally->oracle_bytes), format_count(&count, tally->judged));
+    if (tally->evicted > 0)
+        print_message("seed %" PRIu64
+                      ": the table was too small, and %s live states were evicted, by the quota's "
+                      "when_full; no bound holds then; see --keys",
+                      seed, format_count(&count, tally->evicted));
+    if (tally->dropped > 0)
+        print_message("seed %" PRIu64 ": %s requests were not repeated, for want of memory", seed,
+                      format_count(&count, tally->dropped));
+}
+
+/* Reports broken promises; returns an enum cmd_exit. */
+static int warn(const struct sim_work *work, const struct sim_runs *runs)
+{
+    bool broken = false;
+    if (work->interrupted && runs->n_done > 0 && runs->tallies[runs->n_done - 1].partial)
+        print_message("interrupted: the last of these runs is partial");
+    for (size_t i = 0; i < runs->n_done; i++) {
+        name_limits(runs, i, work->options->seed + i);
+        name_broken(runs, i, work->options->seed + i);
+        broken = broken || tally_is_broken(&runs->tallies[i]);
+    }
+    return broken || work->interrupted ? CMD_BAD_INPUT : CMD_DONE;
 }
 
 /* ---- stint sim run --------------------------------------------------------------------------- */
@@ -442,16 +502,17 @@ static int print_run_json(const struct sim_work *work, const struct sim_runs *ru
     return json_text_print(object, true);
 }
 
-int sim_report_run(const struct sim_work *work, const struct sim_runs *runs)
+int sim_report_run(const struct sim_work *work, const struct sim_runs *runs,
+                   const struct run_options *first)
 {
     int result = CMD_DONE;
     if (!work->options->json)
         print_text(work, runs);
     else if (print_run_json(work, runs) != 0)
         result = CMD_BAD_INPUT;
-    int warned = sim_work_warn(work, runs);
+    int warned = warn(work, runs);
     if (work->options->gnuplot.format != GNUPLOT_NONE && runs->n_done > 0) {
-        int drawn = sim_plot_run(work, runs);
+        int drawn = sim_plot_run(work, runs, first);
         result = drawn != CMD_DONE ? drawn : result;
     }
     return warned != CMD_DONE ? warned : result;
@@ -584,7 +645,7 @@ int sim_report_compare(const struct sim_work *work, const struct sim_runs *runs,
     else if (print_compare_json(work, runs, n_runs) != 0)
         result = CMD_BAD_INPUT;
     for (size_t i = 0; i < n_runs; i++)
-        if (sim_work_warn(work, &runs[i]) != CMD_DONE)
+        if (warn(work, &runs[i]) != CMD_DONE)
             warned = CMD_BAD_INPUT;
     if (work->options->gnuplot.format != GNUPLOT_NONE && runs[0].n_done > 0) {
         int drawn = sim_plot_compare(work, runs, n_runs);

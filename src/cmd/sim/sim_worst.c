@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint sim worst`: searches for requests that exceed a quota's bound, for a limited time. */
 #define _GNU_SOURCE
-#include "cmd/sim/sim_worst.h"
+#include "cmd/sim/sim.h"
 
 #include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "cmd/lib/progress.h"
 #include "cmd/lib/signals.h"
 #include "table/clock.h"
 

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uv.h>
 
 /* ---- stint store script: the scripts that servers load, as text for redis-cli ---------------- */
 
@@ -206,13 +207,6 @@ struct memcached_findings {
     bool compares; /* values have numbers, and a write with another number is refused */
 };
 
-struct memcached_check {
-    const struct store_url *url;
-    struct upstream_tls *tls; /* NULL: none */
-    uint64_t timeout_ns;      /* of connecting, and of each answer */
-    unsigned samples;
-};
-
 #define CHECK_KEY "stint:{check}"
 #define CHECK_TTL_S 10
 
@@ -242,7 +236,7 @@ static void stop(void *arg)
     uv_stop(&asked->loop);
 }
 
-static int open_server(struct asked *asked, const struct memcached_check *check, unsigned server)
+static int open_server(struct asked *asked, const struct store_check *check, unsigned server)
 {
     asked->conn = memcached_conn_new(&(struct pipeline_options){
         .user = check->url->user,
@@ -418,7 +412,7 @@ static void judge_memcached(struct memcached_findings *findings)
                    (unsigned long long)findings->evictions, (unsigned long long)findings->uptime_s);
 }
 
-static int look_at_memcached(struct asked *asked, const struct memcached_check *check)
+static int look_at_memcached(struct asked *asked, const struct store_check *check)
 {
     struct buf version =
         buf_of(asked->findings->common.version, sizeof(asked->findings->common.version));
@@ -434,7 +428,7 @@ static int look_at_memcached(struct asked *asked, const struct memcached_check *
     return code;
 }
 
-static int memcached_look(const struct memcached_check *check, struct memcached_findings *findings,
+static int memcached_look(const struct store_check *check, struct memcached_findings *findings,
                           struct stint_error *error)
 {
     int code = 0;
@@ -601,111 +595,41 @@ static void check_usage(struct argp_state *state, void *input)
         argp_error(state, "--key-file goes with --cert-file");
 }
 
-static struct store_session_options options_of(const struct check *check)
-{
-    return (struct store_session_options){
-        .url = &check->url,
-        .database = check->url.database,
-        .tls = check->tls,
-        .timeout_ns = check->timeout_ns,
-    };
-}
-
-/* Connects to the first of the URL's servers that answers; an error is that of the last one. */
-static int open_any(const struct check *check, struct store_session **session,
-                    struct store_findings *findings, struct stint_error *error)
-{
-    struct store_session_options options = options_of(check);
-    int code = STINT_E_GONE;
-    if (check->url.kind == STORE_REDIS_SENTINEL)
-        options.database = 0;
-    if (check->url.n_hosts == 0) {
-        snprintf(findings->address, sizeof(findings->address), "%s", check->url.path);
-        return store_session_open(session, &options, error);
-    }
-    for (unsigned i = 0; i < check->url.n_hosts && code != 0; i++) {
-        options.host = &check->url.hosts[i];
-        store_address(options.host, findings->address, sizeof(findings->address));
-        code = store_session_open(session, &options, error);
-    }
-    return code;
-}
-
-/* From a sentinel to the master that it watches. */
-static int go_to_master(const struct check *check, struct store_session **session,
-                        struct store_findings *findings, struct stint_error *error)
-{
-    struct store_host master;
-    struct store_session_options options = options_of(check);
-    options.host = &master;
-    if (strcmp(store_session_server(*session)->mode, "sentinel") != 0)
-        return err_set(error, STINT_E_MISMATCH, "%s is no sentinel: expected %s://",
-                       findings->address, check->url.is_tls ? "rediss" : "redis");
-    int code = store_find_master(*session, check->url.master, &master, findings, error);
-    if (code != 0)
-        return code;
-    store_session_close(*session);
-    *session = NULL;
-    store_address(&master, findings->address, sizeof(findings->address));
-    return store_session_open(session, &options, error);
-}
-
-static int look(const struct check *check, struct store_session **session,
-                struct store_findings *findings, struct stint_error *error)
-{
-    const struct store_session_options options = options_of(check);
-    int code = open_any(check, session, findings, error);
-    if (code == 0 && check->url.kind == STORE_REDIS_SENTINEL)
-        code = go_to_master(check, session, findings, error);
-    if (code == 0)
-        code = store_look(*session, &check->url, check->samples, findings, error);
-    if (code == 0 && strcmp(findings->mode, "cluster") == 0)
-        code = store_look_around(*session, &options, findings, error);
-    return code;
-}
-
 static int exit_of(int code, bool is_fit)
 {
     return code != 0 ? CMD_BAD_INPUT : is_fit ? CMD_DONE : CMD_DENIED;
 }
 
+/* An error of the store itself comes with where its address is from, and what tests it. */
 static int not_checked(const struct check *check, const struct stint_error *error)
 {
-    print_message("%s%s%s%s", error->message,
-                  error->code == STINT_E_GONE ? "; the address is that of " : "",
-                  error->code != STINT_E_GONE ? ""
-                  : check->is_inherited       ? "STINT_STORE"
-                                              : "URL",
-                  error->code != STINT_E_GONE || check->url.kind == STORE_MEMCACHED
-                      ? ""
-                      : ", and `redis-cli -u URL ping` tests it");
+    if (error->code != STINT_E_GONE)
+        print_message("%s", error->message);
+    else
+        print_message(
+            "%s; the address is that of %s%s", error->message,
+            check->is_inherited ? "STINT_STORE" : "URL",
+            check->url.kind == STORE_MEMCACHED ? "" : ", and `redis-cli -u URL ping` tests it");
     return CMD_BAD_INPUT;
 }
 
-static int check_redis(const struct check *check, struct stint_error *error)
+static int check_redis(const struct check *check, const struct store_check *asked,
+                       struct stint_error *error)
 {
     static struct store_findings findings;
-    struct store_session *session = NULL;
-    int code = look(check, &session, &findings, error);
-    store_session_close(session);
-    if (code != 0)
+    if (store_look(asked, &findings, error) != 0)
         return not_checked(check, error);
-    return exit_of(report(&check->url, &findings, check->is_json), store_is_fit(&findings));
+    return exit_of(report(asked->url, &findings, check->is_json), store_is_fit(&findings));
 }
 
-static int check_memcached(const struct check *check, struct stint_error *error)
+static int check_memcached(const struct check *check, const struct store_check *asked,
+                           struct stint_error *error)
 {
     static struct memcached_findings findings[STORE_HOSTS_MAX];
-    const struct memcached_check asked = {
-        .url = &check->url,
-        .tls = check->tls,
-        .timeout_ns = check->timeout_ns,
-        .samples = check->samples,
-    };
-    if (memcached_look(&asked, findings, error) != 0)
+    if (memcached_look(asked, findings, error) != 0)
         return not_checked(check, error);
-    return exit_of(memcached_report(&check->url, findings, check->is_json),
-                   memcached_is_fit(findings, check->url.n_hosts));
+    return exit_of(memcached_report(asked->url, findings, check->is_json),
+                   memcached_is_fit(findings, asked->url->n_hosts));
 }
 
 static int run(struct check *check, struct stint_error *error)
@@ -714,8 +638,14 @@ static int run(struct check *check, struct stint_error *error)
         print_message("%s", error->message);
         return CMD_BAD_INPUT;
     }
-    int code = check->url.kind == STORE_MEMCACHED ? check_memcached(check, error)
-                                                  : check_redis(check, error);
+    const struct store_check asked = {
+        .url = &check->url,
+        .tls = check->tls,
+        .timeout_ns = check->timeout_ns,
+        .samples = check->samples,
+    };
+    int code = check->url.kind == STORE_MEMCACHED ? check_memcached(check, &asked, error)
+                                                  : check_redis(check, &asked, error);
     upstream_tls_free(check->tls);
     return code;
 }

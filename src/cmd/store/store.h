@@ -6,7 +6,7 @@
 #include "backend/url.h"
 #include "backend/wire/redis_conn.h"
 #include "cmd/store/store_word.h"
-#include "net/upstream/upstream_tls.h"
+#include "net/upstream/upstream.h"
 
 #include <jansson.h>
 
@@ -86,16 +86,21 @@ void store_fault(struct store_findings *findings, const char *format, ...) ERR_P
 void store_warn(struct store_findings *findings, const char *format, ...) ERR_PRINTF(2, 3);
 bool store_is_fit(const struct store_findings *findings);
 
-/* Queries everything. STINT_E_GONE: the connection ended meanwhile. */
-int store_look(struct store_session *session, const struct store_url *url, unsigned samples,
-               struct store_findings *findings, struct stint_error *error);
+/* What is asked, of Redis or of memcached. */
+struct store_check {
+    const struct store_url *url;
+    struct upstream_tls *tls; /* NULL: none */
+    uint64_t timeout_ns;      /* of connecting, and of each answer */
+    unsigned samples;         /* round trips to measure */
+};
 
-/* Gets the other nodes from a node of a cluster, and tries scripts on each of its masters. */
-int store_look_around(struct store_session *session, const struct store_session_options *options,
-                      struct store_findings *findings, struct stint_error *error);
-/* Gets the master from a sentinel. STINT_E_GONE: it knows none of that name. */
-int store_find_master(struct store_session *session, const char *name, struct store_host *master,
-                      struct store_findings *findings, struct stint_error *error);
+/*
+ * Connects to the first server of the URL that answers, follows a sentinel to its master, and
+ * queries everything, in a cluster of all its nodes. Not for memcached.
+ */
+int store_look(const struct store_check *check, struct store_findings *findings,
+               struct stint_error *error);
+
 /* "host:port", or "[address]:port". Returns `text`. */
 const char *store_address(const struct store_host *host, char *text, size_t size);
 

@@ -339,8 +339,10 @@ static int look_at_latency(const struct look *look, unsigned samples)
     return code;
 }
 
-int store_look(struct store_session *session, const struct store_url *url, unsigned samples,
-               struct store_findings *findings, struct stint_error *error)
+/* STINT_E_GONE: the connection ended meanwhile. */
+static int look_at_server(struct store_session *session, const struct store_url *url,
+                          unsigned samples, struct store_findings *findings,
+                          struct stint_error *error)
 {
     const struct look look = {session, url, findings, error};
     judge_server(&look);
@@ -471,8 +473,9 @@ static int look_at_masters(const struct cluster *cluster,
     return 0;
 }
 
-int store_look_around(struct store_session *session, const struct store_session_options *options,
-                      struct store_findings *findings, struct stint_error *error)
+/* Gets the other nodes from a node of a cluster, and tries scripts on each of its masters. */
+static int look_around(struct store_session *session, const struct store_session_options *options,
+                       struct store_findings *findings, struct stint_error *error)
 {
     static const struct store_host nowhere;
     const struct store_host *asked = options->url->n_hosts > 0 ? &options->url->hosts[0] : &nowhere;
@@ -535,8 +538,9 @@ static void read_quorum(void *arg, const struct redis_reply *reply)
                    (const char *)reply->text.ptr);
 }
 
-int store_find_master(struct store_session *session, const char *name, struct store_host *master,
-                      struct store_findings *findings, struct stint_error *error)
+/* Gets the master from a sentinel. STINT_E_GONE: it knows none of that name. */
+static int find_master(struct store_session *session, const char *name, struct store_host *master,
+                       struct store_findings *findings, struct stint_error *error)
 {
     struct watched watched = {name, master, findings, error, 0};
     int code = store_session_ask(
@@ -549,6 +553,80 @@ int store_find_master(struct store_session *session, const char *name, struct st
     if (code == 0)
         code = store_session_ask(session, (const char *[]){"SENTINEL", "CKQUORUM", name, NULL},
                                  read_quorum, &watched, error);
+    return code;
+}
+
+/* ---- A whole store --------------------------------------------------------------------------- */
+
+static struct store_session_options options_of(const struct store_check *check)
+{
+    return (struct store_session_options){
+        .url = check->url,
+        .database = check->url->database,
+        .tls = check->tls,
+        .timeout_ns = check->timeout_ns,
+    };
+}
+
+/* Connects to the first of the URL's servers that answers; an error is that of the last one. */
+static int open_any(const struct store_check *check, struct store_session **session,
+                    struct store_findings *findings, struct stint_error *error)
+{
+    struct store_session_options options = options_of(check);
+    int code = STINT_E_GONE;
+    if (check->url->kind == STORE_REDIS_SENTINEL)
+        options.database = 0;
+    if (check->url->n_hosts == 0) {
+        snprintf(findings->address, sizeof(findings->address), "%s", check->url->path);
+        return store_session_open(session, &options, error);
+    }
+    for (unsigned i = 0; i < check->url->n_hosts && code != 0; i++) {
+        options.host = &check->url->hosts[i];
+        store_address(options.host, findings->address, sizeof(findings->address));
+        code = store_session_open(session, &options, error);
+    }
+    return code;
+}
+
+/* From a sentinel to the master that it watches. */
+static int follow_sentinel(const struct store_check *check, struct store_session **session,
+                           struct store_findings *findings, struct stint_error *error)
+{
+    struct store_host master;
+    struct store_session_options options = options_of(check);
+    options.host = &master;
+    if (strcmp(store_session_server(*session)->mode, "sentinel") != 0)
+        return err_set(error, STINT_E_MISMATCH, "%s is no sentinel: expected %s://",
+                       findings->address, check->url->is_tls ? "rediss" : "redis");
+    int code = find_master(*session, check->url->master, &master, findings, error);
+    if (code != 0)
+        return code;
+    store_session_close(*session);
+    *session = NULL;
+    store_address(&master, findings->address, sizeof(findings->address));
+    return store_session_open(session, &options, error);
+}
+
+static int look(const struct store_check *check, struct store_session **session,
+                struct store_findings *findings, struct stint_error *error)
+{
+    const struct store_session_options options = options_of(check);
+    int code = open_any(check, session, findings, error);
+    if (code == 0 && check->url->kind == STORE_REDIS_SENTINEL)
+        code = follow_sentinel(check, session, findings, error);
+    if (code == 0)
+        code = look_at_server(*session, check->url, check->samples, findings, error);
+    if (code == 0 && strcmp(findings->mode, "cluster") == 0)
+        code = look_around(*session, &options, findings, error);
+    return code;
+}
+
+int store_look(const struct store_check *check, struct store_findings *findings,
+               struct stint_error *error)
+{
+    struct store_session *session = NULL;
+    int code = look(check, &session, findings, error);
+    store_session_close(session);
     return code;
 }
 
@@ -604,8 +682,7 @@ static int go_to_master(struct store_nodes *nodes, struct stint_error *error)
     struct store_findings *findings = calloc(1, sizeof(*findings)); /* not needed here */
     if (findings == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory to ask sentinels");
-    int code =
-        store_find_master(nodes->session, nodes->given->url.master, &master, findings, error);
+    int code = find_master(nodes->session, nodes->given->url.master, &master, findings, error);
     free(findings);
     return code != 0 ? code : go_to(nodes, &master, error);
 }

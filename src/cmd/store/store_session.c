@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <uv.h>
 
 #define WORDS_MAX 16
 

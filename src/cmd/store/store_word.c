@@ -5,7 +5,7 @@
 
 #include "base/ns.h"
 #include "cmd/lib/args.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 #include "rules/yaml/rules_load.h"
 
 #include <stdio.h>

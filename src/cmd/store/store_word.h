@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/span.h"
 #include "cmd/lib/args.h"
-#include "net/upstream/upstream_tls.h"
+#include "net/upstream/upstream.h"
 
 #include <stdbool.h>
 

@@ -12,8 +12,87 @@
 #include "base/err.h"
 
 #include <assert.h>
+#include <gnutls/gnutls.h>
 #include <stdlib.h>
 #include <strings.h>
+
+/* ---- The caller ------------------------------------------------------------------------------ */
+
+/*
+ * The caller of a gRPC call: the token of "authorization: Bearer SECRET". A connection remembers
+ * its last secret for as long as the tokens stay the same.
+ */
+
+static const struct access_token *find(struct grpc_call *call, struct span secret)
+{
+    struct grpc_conn *conn = call->conn;
+    struct grpc_identity *identity = &conn->identity;
+    struct access *tokens = conn->frontend->tokens;
+    if (identity->tokens == tokens && identity->len == secret.len &&
+        gnutls_memcmp(identity->secret, secret.ptr, secret.len) == 0)
+        return identity->token;
+    const struct access_login login = {
+        .secret = secret,
+        .peer = span_of(conn->peer, conn->peer_len),
+        .frontend = METRICS_GRPC,
+        .metrics = conn->frontend->metrics,
+        .now_ns = conn->now_ns,
+    };
+    bool is_slowed;
+    const struct access_token *token =
+        access_login(conn->frontend->options.access, tokens, &login, &is_slowed);
+    if (is_slowed)
+        call->said |= GRPC_SAID_TOO_OFTEN;
+    if (token == NULL || secret.len > GRPC_SECRET_MAX)
+        return token;
+    if (identity->tokens != tokens) {
+        access_unref(identity->tokens);
+        identity->tokens = access_ref(tokens);
+    }
+    identity->token = token;
+    identity->len = secret.len;
+    memcpy(identity->secret, secret.ptr, secret.len);
+    return token;
+}
+
+static void grpc_caller_take(struct grpc_call *call, struct span authorization)
+{
+    struct grpc_frontend *frontend = call->conn->frontend;
+    access_now_renew(frontend->options.access, &frontend->tokens, &frontend->generation);
+    struct span secret = access_bearer_secret(authorization);
+    /* Only the first one is checked, however many there are. */
+    if (frontend->tokens == NULL || secret.ptr == NULL || (call->said & GRPC_SAID_SECRET) != 0)
+        return;
+    call->said |= GRPC_SAID_SECRET;
+    call->token = find(call, secret);
+    if (call->token != NULL)
+        call->tokens = access_ref(frontend->tokens);
+}
+
+/* The set may have changed since: finds the same token in the new one; none if it was removed. */
+static void renew_token(struct grpc_call *call)
+{
+    struct grpc_frontend *frontend = call->conn->frontend;
+    access_now_renew(frontend->options.access, &frontend->tokens, &frontend->generation);
+    if (call->token == NULL || call->tokens == frontend->tokens)
+        return;
+    call->token = frontend->tokens != NULL ? access_again(frontend->tokens, call->token) : NULL;
+    access_unref(call->tokens);
+    call->tokens = call->token != NULL ? access_ref(frontend->tokens) : NULL;
+}
+
+/* Why the caller is not authenticated; NULL: it is. */
+static const char *grpc_caller_refusal(struct grpc_call *call)
+{
+    renew_token(call);
+    if (call->conn->frontend->tokens == NULL || call->token != NULL)
+        return NULL;
+    if ((call->said & GRPC_SAID_TOO_OFTEN) != 0)
+        return "too many wrong secrets came from this address: wait a minute";
+    if ((call->said & GRPC_SAID_SECRET) != 0)
+        return "no such token";
+    return "a token is required: authorization: Bearer SECRET";
+}
 
 static const struct grpc_handler *handler_of(const struct grpc_call *call)
 {
@@ -737,7 +816,10 @@ static void fail_wait(struct grpc_call *call)
     grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "the store has not answered in time");
 }
 
-void grpc_calls_end_waits(struct grpc_conn *conn)
+/* ---- All calls of a connection --------------------------------------------------------------- */
+
+/* Fails those that wait for a store, and whose grpc-timeout has expired. */
+static void end_waits(struct grpc_conn *conn)
 {
     conn->waits_end_ns = STINT_NEVER_NS;
     for (struct grpc_call *call = conn->first[GRPC_TIMED]; call != NULL; call = call->next) {
@@ -749,8 +831,6 @@ void grpc_calls_end_waits(struct grpc_conn *conn)
             conn->waits_end_ns = call->ends_ns;
     }
 }
-
-/* ---- All calls of a connection --------------------------------------------------------------- */
 
 void grpc_calls_end_late(struct grpc_conn *conn)
 {
@@ -764,6 +844,8 @@ void grpc_calls_end_late(struct grpc_conn *conn)
         else
             grpc_answer_refuse(call, GRPC_DEADLINE_EXCEEDED, "the request does not end");
     }
+    if (conn->waits_end_ns <= conn->now_ns)
+        end_waits(conn);
 }
 
 void grpc_calls_go_on(struct grpc_conn *conn)

@@ -90,10 +90,8 @@ static inline uint64_t grpc_calls_end_ns(const struct grpc_conn *conn)
     return oldest != NULL ? oldest->begun_ns + conn->frontend->limits.call_ns : STINT_NEVER_NS;
 }
 
-/* Ends those that have exceeded it. */
+/* Ends those that have exceeded it, or whose own time limit a store has not met. */
 void grpc_calls_end_late(struct grpc_conn *conn);
-/* Fails those that wait for a store, and whose grpc-timeout has expired. */
-void grpc_calls_end_waits(struct grpc_conn *conn);
 /* Continues with the messages left when the turn was over. */
 void grpc_calls_go_on(struct grpc_conn *conn);
 
@@ -109,13 +107,6 @@ void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char
 void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *message);
 /* The same for an error of the caller, which is counted. */
 void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *message);
-
-/* ---- grpc_caller.c --------------------------------------------------------------------------- */
-
-void grpc_caller_take(struct grpc_call *call, struct span authorization);
-/* Why the caller is not authenticated; NULL: it is. */
-const char *grpc_caller_refusal(struct grpc_call *call);
-struct caller grpc_caller_of(const struct grpc_call *call);
 
 /* ---- grpc_methods.c -------------------------------------------------------------------------- */
 

@@ -474,8 +474,6 @@ static void wake(struct conn *base, uint64_t now_ns)
         return;
     grpc_calls_end_late(conn);
     end_late_frame(conn);
-    if (conn->waits_end_ns <= now_ns)
-        grpc_calls_end_waits(conn);
     if (conn->watch_at_ns <= now_ns)
         grpc_methods_look(conn);
     if (conn->notice_at_ns <= now_ns)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What each method does with a message. */
 #include "frontend/grpc/grpc_call.h"
-#include "proto/grpc/health.h"
+#include "proto/grpc/grpc.h"
 #include "proto/grpc/kuadrant.h"
 #include "service/server_clock.h"
 
@@ -65,6 +65,16 @@ static void answer(struct grpc_call *call, const struct request *request)
         grpc_answer_once(call, response);
 }
 
+static struct caller caller_of(const struct grpc_call *call)
+{
+    const struct access_token *token = call->token;
+    return (struct caller){
+        .name = token != NULL ? token->name : "",
+        .roles = token != NULL ? token->roles : ACCESS_ALL,
+        .frontend = METRICS_GRPC,
+    };
+}
+
 static void ask_limiter(struct grpc_call *call, struct span message)
 {
     struct grpc_conn *conn = call->conn;
@@ -78,7 +88,7 @@ static void ask_limiter(struct grpc_call *call, struct span message)
                            error.message);
         return;
     }
-    struct caller caller = grpc_caller_of(call);
+    struct caller caller = caller_of(call);
     struct request again;
     if (call->pending != NULL) {
         again = *request;

@@ -50,14 +50,6 @@ void grpc_bytes_release(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 
-size_t grpc_output_max(const struct grpc_conn *conn)
-{
-    const struct grpc_frontend *frontend = conn->frontend;
-    size_t max = frontend->limits.output_bytes;
-    bool is_scarce = frontend->held_bytes > GRPC_HELD_TOTAL * frontend->limits.message_bytes;
-    return is_scarce && max > GRPC_SCARCE_OUTPUT ? GRPC_SCARCE_OUTPUT : max;
-}
-
 bool grpc_output_write(struct grpc_conn *conn)
 {
     const uint8_t *frame;

@@ -6,15 +6,15 @@
  * A connection has lists of its open calls: those with a time limit, the oldest first; those that
  * watch health; and those whose streams are about to be closed.
  *
- * Files need only those before them: grpc_output.c, grpc_caller.c, grpc_call.c, grpc_methods.c,
- * grpc_conn.c. A call reaches its method through the handlers of its frontend.
+ * Files need only those before them: grpc_output.c, grpc_call.c, grpc_methods.c, grpc_conn.c. A
+ * call reaches its method through the handlers of its frontend.
  */
 #ifndef STINT_FRONTEND_GRPC_GRPC_OUTPUT_H
 #define STINT_FRONTEND_GRPC_GRPC_OUTPUT_H
 
 #include "base/ns.h"
 #include "frontend/grpc/grpc_conn.h"
-#include "proto/grpc/http2_frames.h"
+#include "proto/grpc/grpc.h"
 #include "proto/grpc/reflection.h"
 #include "service/metrics/metrics.h"
 
@@ -141,7 +141,14 @@ static inline struct span grpc_bytes_left(const struct grpc_bytes *bytes)
 /* ---- Output ---------------------------------------------------------------------------------- */
 
 /* The limit of unsent or unread bytes; low where all connections together hold much memory. */
-size_t grpc_output_max(const struct grpc_conn *conn);
+static inline size_t grpc_output_max(const struct grpc_conn *conn)
+{
+    const struct grpc_frontend *frontend = conn->frontend;
+    size_t max = frontend->limits.output_bytes;
+    bool is_scarce = frontend->held_bytes > GRPC_HELD_TOTAL * frontend->limits.message_bytes;
+    return is_scarce && max > GRPC_SCARCE_OUTPUT ? GRPC_SCARCE_OUTPUT : max;
+}
+
 static inline bool grpc_output_is_unread(const struct grpc_conn *conn)
 {
     return conn->out.len - conn->out.at > grpc_output_max(conn);

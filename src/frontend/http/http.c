@@ -296,10 +296,8 @@ struct http_frontend *http_frontend_new(const struct http_frontend_options *opti
         free(frontend);
         return NULL;
     }
-    if (options->access != NULL) {
-        frontend->access_generation = access_now_generation(options->access);
-        frontend->access = access_now_get(options->access);
-    }
+    frontend->access_generation = UINT64_MAX; /* of no set */
+    access_now_renew(options->access, &frontend->access, &frontend->access_generation);
     struct metrics *metrics = server_state_metrics(service_server_state(options->service));
     if (metrics != NULL)
         frontend->metrics = metrics_worker(metrics, service_worker(options->service));

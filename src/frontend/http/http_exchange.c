@@ -77,17 +77,6 @@ void http_exchange_page(struct http_exchange *exchange, const char *type)
 
 /* ---- The caller ------------------------------------------------------------------------------ */
 
-static void renew_access(struct http_frontend *frontend)
-{
-    struct access_now *now = frontend->options.access;
-    if (now == NULL || access_now_generation(now) == frontend->access_generation)
-        return;
-    /* Read first: if the set changes in between, the next request checks again. */
-    frontend->access_generation = access_now_generation(now);
-    access_unref(frontend->access);
-    frontend->access = access_now_get(now);
-}
-
 static bool refuse_sender(struct http_exchange *exchange, unsigned status, const char *challenge,
                           const char *detail)
 {
@@ -150,7 +139,7 @@ static bool admit_host(struct http_exchange *exchange, unsigned role)
 bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
 {
     struct http_frontend *frontend = exchange->frontend;
-    renew_access(frontend);
+    access_now_renew(frontend->options.access, &frontend->access, &frontend->access_generation);
     exchange->caller = (struct caller){.name = "", .roles = ACCESS_ALL, .frontend = METRICS_HTTP};
     if (frontend->access == NULL)
         return admit_host(exchange, role);

@@ -2,7 +2,7 @@
 /* Decisions: the verbs of /v1, envoyproxy's /json, and /auth. */
 #include "frontend/http/http_exchange.h"
 
-#include "proto/http/http_rls.h"
+#include "proto/http/http_call.h"
 
 /* Calls the service. False: no reply yet, answer->again_at_ns or ->pending is set. */
 static bool ask(struct http_exchange *exchange)

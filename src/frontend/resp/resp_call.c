@@ -22,22 +22,12 @@ void resp_state_become(struct resp_state *state, const struct access_token *toke
     state->caller.roles = token != NULL ? token->roles : tokens == NULL ? ACCESS_ALL : 0;
 }
 
-static void renew_frontend(struct resp_frontend *frontend)
-{
-    uint64_t generation = access_now_generation(frontend->access);
-    if (generation == frontend->generation)
-        return;
-    access_unref(frontend->tokens);
-    frontend->tokens = access_now_get(frontend->access);
-    frontend->generation = generation;
-}
-
 void resp_state_renew(struct resp_state *state)
 {
     struct resp_frontend *frontend = state->frontend;
     if (frontend->access == NULL)
         return;
-    renew_frontend(frontend);
+    access_now_renew(frontend->access, &frontend->tokens, &frontend->generation);
     if (state->tokens == frontend->tokens)
         return;
     const struct access_token *token = NULL;

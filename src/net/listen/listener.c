@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Which sockets are needed, and which worker each belongs to; bind_socket.c binds one. */
+/* Which sockets are needed, and which worker each belongs to; endpoint.c binds one. */
 #define _GNU_SOURCE
 #include "net/listen/listener.h"
 
-#include "net/listen/bind_socket.h"
+#include "net/listen/endpoint.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -6,15 +6,139 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "base/utf8.h"
-#include "net/log/log_out.h"
+#include "service/server_state.h"
+#include "service/service.h"
+#include "table/table.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
+
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+/*
+ * The output of the log: a descriptor whose reader may be slow or stopped. A line is written whole
+ * or not at all, without waiting. One thread at a time.
+ */
+
+#define LOG_LINE_MAX 2048
+
+struct log_out {
+    int fd;
+    bool is_own; /* opened again, so that its flags are not shared */
+    bool is_socket;
+    char rest[LOG_LINE_MAX]; /* the rest of a partly written line */
+    size_t rest_len;
+};
+
+/*
+ * O_NONBLOCK belongs to the open file, which the shell and others share: a pipe or terminal is
+ * opened again, and a socket gets a flag with each write. Other descriptors are polled for space.
+ */
+
+#define REST_MS 1000 /* for a slow reader, to read the rest of a line at the end */
+
+static void log_out_init(struct log_out *out, int fd)
+{
+    struct stat status;
+    char path[32];
+    *out = (struct log_out){.fd = fd};
+    if (fstat(fd, &status) != 0)
+        return;
+    out->is_socket = S_ISSOCK(status.st_mode);
+    if (!S_ISFIFO(status.st_mode) && !S_ISCHR(status.st_mode))
+        return;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    out->is_own = own >= 0;
+    if (out->is_own)
+        out->fd = own;
+}
+
+/* Waits at most so long for space; only for the end. */
+static void log_out_wait(const struct log_out *out, int ms)
+{
+    struct pollfd waiting = {.fd = out->fd, .events = POLLOUT};
+    poll(&waiting, 1, ms);
+}
+
+static ssize_t write_now(const struct log_out *out, const char *text, size_t len)
+{
+    if (out->is_socket)
+        return send(out->fd, text, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (!out->is_own) {
+        struct pollfd asked = {.fd = out->fd, .events = POLLOUT};
+        if (poll(&asked, 1, 0) == 0) {
+            errno = EAGAIN;
+            return -1;
+        }
+    }
+    return write(out->fd, text, len);
+}
+
+/* How many bytes were written; all of them if the reader is gone. */
+static size_t write_some(const struct log_out *out, const char *text, size_t len)
+{
+    size_t done = 0;
+    while (done < len) {
+        ssize_t written = write_now(out, text + done, len - done);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return done;
+        if (written <= 0)
+            return len;
+        done += (size_t)written;
+    }
+    return done;
+}
+
+static bool write_rest(struct log_out *out)
+{
+    size_t done = write_some(out, out->rest, out->rest_len);
+    memmove(out->rest, out->rest + done, out->rest_len - done);
+    out->rest_len -= done;
+    return out->rest_len == 0;
+}
+
+/* False if it cannot be written now: nothing of the line is written. At most LOG_LINE_MAX bytes. */
+static bool log_out_write(struct log_out *out, const char *line, size_t len)
+{
+    if (!write_rest(out))
+        return false;
+    size_t done = write_some(out, line, len);
+    if (done == 0)
+        return false;
+    out->rest_len = len - done;
+    memcpy(out->rest, line + done, out->rest_len);
+    return true;
+}
+
+/* Allows a partly written line one second. Does not close the caller's descriptor. */
+static void log_out_deinit(struct log_out *out)
+{
+    if (out->rest_len > 0) {
+        log_out_wait(out, REST_MS);
+        write_rest(out);
+    }
+    if (out->is_own)
+        close(out->fd);
+}
+
+/* ---- Lines ----------------------------------------------------------------------------------- */
 
 #define LOG_FIELDS_MAX 16
 #define END_MS 1000 /* for a slow reader, to report lost lines at the end */
@@ -240,4 +364,47 @@ void log_write(struct log *log, enum log_kind kind, const struct log_field *fiel
     if (!tell_lost(log) || !log_out_write(&log->out, text, len))
         log->lost++;
     pthread_mutex_unlock(&log->lock);
+}
+
+/* ---- Reports --------------------------------------------------------------------------------- */
+
+#define AND_OTHERS "others are only counted in the metrics until a reload"
+
+void eviction_report_init(struct eviction_report *report, const struct stint_table *table)
+{
+    const struct region_counters *counters = table_counters(table);
+    /* relaxed: one may include more evictions than the other; the next line has them. */
+    report->evictions = __atomic_load_n(&counters->evictions_evict, __ATOMIC_RELAXED);
+    report->units = __atomic_load_n(&counters->forgotten_units, __ATOMIC_RELAXED);
+    report->next_ns = 0;
+}
+
+void eviction_report(struct eviction_report *report, const struct stint_table *table,
+                     uint64_t now_ns, struct log *log)
+{
+    struct eviction_report so_far;
+    eviction_report_init(&so_far, table);
+    if (now_ns < report->next_ns || so_far.evictions == report->evictions)
+        return;
+    log_line(log, LOG_TABLE_FULL, LOG_NUMBER("evictions", so_far.evictions - report->evictions),
+             LOG_NUMBER("units", so_far.units - report->units));
+    *report = so_far;
+    report->next_ns = now_ns + NS_PER_MIN;
+}
+
+void unmatched_report(struct server_state *server_state, struct log *log)
+{
+    struct unmatched_name name;
+    while (unmatched_next(server_state_unmatched(server_state),
+                          server_state_generation(server_state), &name)) {
+        bool is_domain = name.kind == UNMATCHED_DOMAIN;
+        struct log_field fields[3];
+        size_t n = 0;
+        fields[n++] = LOG_TEXT("domain", name.domain);
+        if (!is_domain)
+            fields[n++] = LOG_TEXT("keys", name.keys);
+        if (name.is_last)
+            fields[n++] = LOG_TEXT("note", AND_OTHERS);
+        log_write(log, is_domain ? LOG_DOMAIN_UNKNOWN : LOG_UNMATCHED, fields, n);
+    }
 }

@@ -6,7 +6,7 @@
  * the varying parts. A stint_cell8 for each kind drops lines that come too fast; the next line has
  * their number. The log never waits for its reader: lines that cannot be written are counted, and
  * reported later. Any thread. Fields never contain tokens, TLS keys, or bytes of requests, except
- * the domain and the keys of descriptors that no rule limits (service/unmatched.h), escaped.
+ * the domain and the keys of descriptors that no rule limits (service/unmatched.c), escaped.
  */
 #ifndef STINT_NET_LOG_LOG_H
 #define STINT_NET_LOG_LOG_H
@@ -104,5 +104,25 @@ void log_write(struct log *log, enum log_kind kind, const struct log_field *fiel
 #define log_line(log, kind, ...)                                                                   \
     log_write(log, kind, (const struct log_field[]){__VA_ARGS__},                                  \
               sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
+
+/* ---- Reports --------------------------------------------------------------------------------- */
+
+/* What a server logs periodically: evictions of a full table, and names that no rule limits. */
+
+struct server_state;
+
+struct eviction_report {
+    uint64_t evictions, units; /* those reported; at first those stored in a state file */
+    uint64_t next_ns;          /* no line before this time */
+};
+
+void eviction_report_init(struct eviction_report *report, const struct stint_table *table);
+
+/* Writes a line if there were evictions: at once, then at most once a minute. */
+void eviction_report(struct eviction_report *report, const struct stint_table *table,
+                     uint64_t now_ns, struct log *log);
+
+/* Writes which domains and keys of requests no rule limits: each once. */
+void unmatched_report(struct server_state *server_state, struct log *log);
 
 #endif

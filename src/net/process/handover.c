@@ -3,15 +3,322 @@
 #define _GNU_SOURCE
 #include "net/process/handover.h"
 
-#include "net/process/control_socket.h"
-#include "net/process/handover_message.h"
+#include "base/err.h"
+#include "net/file.h"
+#include "net/listen/endpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/types.h>
 #include <unistd.h>
+
+/* ---- The control socket ---------------------------------------------------------------------- */
+
+/*
+ * The Unix socket through which a successor finds a server. A successor that connects to the socket
+ * of another user would give that user all clients, and a server that answers another user would
+ * give away its sockets: each side trusts only processes of its own user, and root's.
+ */
+
+struct control_peer {
+    pid_t pid;
+    uid_t uid;
+};
+
+/*
+ * Users with write access to a folder can put a socket, or a link to one, under the path. In a
+ * sticky folder they can do so only before the server: there the socket's owner is checked.
+ */
+
+#define CONTROL_MODE 0600
+
+static bool is_trusted(uid_t uid)
+{
+    return uid == geteuid() || uid == 0;
+}
+
+/* The peer's identity; false for a user who is not trusted. */
+static bool control_peer(int fd, struct control_peer *peer)
+{
+    struct ucred found;
+    socklen_t len = sizeof(found);
+    *peer = (struct control_peer){.uid = (uid_t)-1};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &len) != 0)
+        return false;
+    *peer = (struct control_peer){.pid = found.pid, .uid = found.uid};
+    return is_trusted(found.uid);
+}
+
+/*
+ * Checks that users other than this one and root cannot put a socket at the path: 0, or
+ * STINT_E_MISMATCH with the folder and the reason.
+ */
+static int control_check_folder(const char *path, struct stint_error *error)
+{
+    char folder[PATH_MAX];
+    struct stat status;
+    file_folder(path, folder, sizeof(folder));
+    if (stat(folder, &status) != 0)
+        return errno == ENOENT
+                   ? 0
+                   : err_set(error, STINT_E_SYSTEM, "control: %s: %s", folder, strerror(errno));
+    if (!is_trusted(status.st_uid))
+        return err_set(error, STINT_E_MISMATCH,
+                       "control: the folder %s belongs to user %u, expected user %u or root: its "
+                       "sockets are not trusted; name another path with --control",
+                       folder, (unsigned)status.st_uid, (unsigned)geteuid());
+    if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0)
+        return err_set(error, STINT_E_MISMATCH,
+                       "control: other users can write to the folder %s (mode %04o): its sockets "
+                       "are not trusted; chmod go-w, or name another path with --control",
+                       folder, (unsigned)status.st_mode & 07777);
+    return 0;
+}
+
+static int address_of(const char *path, struct endpoint *endpoint, struct stint_error *error)
+{
+    struct sockaddr_un *address = (struct sockaddr_un *)&endpoint->address;
+    if (strlen(path) >= sizeof(address->sun_path))
+        return err_set(error, STINT_E_RANGE, "control: a path of at most %zu bytes can be a socket",
+                       sizeof(address->sun_path) - 1);
+    *endpoint = (struct endpoint){.address_len = sizeof(*address), .mode = CONTROL_MODE};
+    address->sun_family = AF_UNIX;
+    memcpy(address->sun_path, path, strlen(path) + 1);
+    return 0;
+}
+
+/* The descriptor of a new listening socket, or a negative code. */
+static int control_bind(const char *path, struct stint_error *error)
+{
+    struct endpoint endpoint;
+    int fd = address_of(path, &endpoint, error);
+    if (fd == 0)
+        fd = bind_socket(&endpoint, "control", error);
+    if (fd == STINT_E_BUSY)
+        return err_set(error, fd,
+                       "control: a server runs at %s already; --replace takes over from it, "
+                       "another --control serves beside it",
+                       path);
+    return fd;
+}
+
+/* The owner of the file at the path; *is_there is false if there is none. */
+static int check_socket(const char *path, bool *is_there, struct stint_error *error)
+{
+    struct stat status;
+    *is_there = lstat(path, &status) == 0;
+    if (!*is_there)
+        return errno == ENOENT
+                   ? 0
+                   : err_set(error, STINT_E_SYSTEM, "control: %s: %s", path, strerror(errno));
+    if (!S_ISSOCK(status.st_mode))
+        return err_set(error, STINT_E_MISMATCH,
+                       "control: %s is no socket; remove it, or name another path with --control",
+                       path);
+    if (!is_trusted(status.st_uid))
+        return err_set(
+            error, STINT_E_MISMATCH,
+            "control: the socket %s belongs to user %u, expected user %u or root; start as "
+            "the user of the server (--user)",
+            path, (unsigned)status.st_uid, (unsigned)geteuid());
+    return 0;
+}
+
+static int check_peer(int fd, const char *path, struct stint_error *error)
+{
+    struct control_peer peer;
+    if (control_peer(fd, &peer))
+        return 0;
+    return err_set(
+        error, STINT_E_MISMATCH,
+        "control: the process at %s runs as user %d, expected user %u or root; start as the "
+        "user of the server (--user)",
+        path, (int)peer.uid, (unsigned)geteuid());
+}
+
+static int connect_to(const char *path, int *fd, struct stint_error *error)
+{
+    struct endpoint endpoint = {0};
+    int code = address_of(path, &endpoint, error);
+    if (code != 0)
+        return code;
+    int made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (made < 0)
+        return err_set(error, STINT_E_SYSTEM, "no socket for the handover: %s", strerror(errno));
+    if (connect(made, (struct sockaddr *)&endpoint.address, endpoint.address_len) != 0) {
+        bool is_alone = errno == ENOENT || errno == ECONNREFUSED;
+        code = is_alone ? 0 : err_set(error, STINT_E_SYSTEM, "%s: %s", path, strerror(errno));
+        close(made);
+        return code;
+    }
+    code = check_peer(made, path, error);
+    if (code == 0)
+        *fd = made;
+    else
+        close(made);
+    return code;
+}
+
+/* Connects to the running server. *fd is -1 if there is none: 0. Otherwise a code. */
+static int control_connect(const char *path, int *fd, struct stint_error *error)
+{
+    bool is_there = false;
+    *fd = -1;
+    int code = control_check_folder(path, error);
+    if (code == 0)
+        code = check_socket(path, &is_there, error);
+    return code != 0 || !is_there ? code : connect_to(path, fd, error);
+}
+
+/* ---- Messages -------------------------------------------------------------------------------- */
+
+/* The messages of a handover: records of one size, some with a descriptor. */
+
+#define MESSAGE_TAKE "take/2"     /* successor: requests the sockets; with its state file */
+#define MESSAGE_SOCKET "socket"   /* for each: its port's name, and a descriptor */
+#define MESSAGE_CONTROL "control" /* the socket at which successors connect */
+#define MESSAGE_ALL "all"         /* no more descriptors follow */
+#define MESSAGE_SERVING "serving" /* successor: answers requests now */
+#define MESSAGE_LEAVES "leaves"   /* reply to it, with the sender's pid */
+#define MESSAGE_REFUSED "refused" /* instead of any reply, with one of the reasons below */
+#define MESSAGE_PATIENCE_MS 5000
+
+#define REFUSED_USER "user"       /* the successor runs as another user */
+#define REFUSED_VERSION "version" /* unknown verb */
+#define REFUSED_STATE "state"     /* the two keep limits in different files */
+#define REFUSED_BUSY "busy"       /* too many processes at once */
+#define REFUSED_LATE "late"       /* the successor did not serve in time */
+#define REFUSED_TAKEN "taken"     /* another process has taken over */
+
+/* Identifies a state file, also after it was renamed. All zero: limits are in memory. */
+struct message_state {
+    uint64_t device, inode;
+};
+
+struct message {
+    char verb[16];
+    union {
+        char word[16]; /* the name of a port, or a reason */
+        struct message_state state;
+        uint64_t pid;
+    };
+};
+
+enum message_progress { MESSAGE_PARTIAL, MESSAGE_WHOLE, MESSAGE_END };
+
+/* Descriptors travel as SCM_RIGHTS, one with each record. */
+
+_Static_assert(sizeof(struct message) == 32, "records of all versions have one size");
+
+union control {
+    struct cmsghdr header; /* for its alignment */
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+/* A record with a word; NULL: none. */
+static struct message message_of(const char *verb, const char *word)
+{
+    struct message message = {0};
+    strncpy(message.verb, verb, sizeof(message.verb) - 1);
+    if (word != NULL)
+        strncpy(message.word, word, sizeof(message.word) - 1);
+    return message;
+}
+
+static bool message_is(const struct message *message, const char *verb)
+{
+    return strncmp(message->verb, verb, sizeof(message->verb)) == 0;
+}
+
+static bool message_has_word(const struct message *message, const char *word)
+{
+    return strncmp(message->word, word, sizeof(message->word)) == 0;
+}
+
+/* Sets a timeout of MESSAGE_PATIENCE_MS for calls at a socket. */
+static void message_prepare(int socket_fd)
+{
+    struct timeval patience = {.tv_sec = MESSAGE_PATIENCE_MS / 1000};
+    fcntl(socket_fd, F_SETFL, fcntl(socket_fd, F_GETFL) & ~O_NONBLOCK);
+    setsockopt(socket_fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(socket_fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+}
+
+/* fd of -1: none. False with errno; EAGAIN: not now, where the socket does not block. */
+static bool message_send(int socket_fd, const struct message *message, int fd)
+{
+    struct message copy = *message;
+    union control control = {0};
+    struct iovec bytes = {.iov_base = &copy, .iov_len = sizeof(copy)};
+    struct msghdr header = {.msg_iov = &bytes, .msg_iovlen = 1};
+    if (fd >= 0) {
+        header.msg_control = control.bytes;
+        header.msg_controllen = sizeof(control.bytes);
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+        *rights = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+        memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+    }
+    return sendmsg(socket_fd, &header, MSG_NOSIGNAL) == (ssize_t)sizeof(copy);
+}
+
+static int descriptor_of(struct msghdr *header)
+{
+    int fd = -1;
+    struct cmsghdr *rights = CMSG_FIRSTHDR(header);
+    if (rights != NULL && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)
+        memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
+    return fd;
+}
+
+/* Waits for a whole record. False: the peer is gone, or too slow. */
+static bool message_receive(int socket_fd, struct message *message, int *fd)
+{
+    union control control;
+    struct iovec bytes = {.iov_base = message, .iov_len = sizeof(*message)};
+    struct msghdr header = {
+        .msg_iov = &bytes,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes),
+    };
+    ssize_t len;
+    do
+        len = recvmsg(socket_fd, &header, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+    while (len < 0 && errno == EINTR);
+    *fd = len > 0 ? descriptor_of(&header) : -1;
+    if (len == (ssize_t)sizeof(*message))
+        return true;
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return false;
+}
+
+/* recv() without a buffer for descriptors: the kernel closes those that come. */
+/* Reads the available bytes of a record, of which *len were read before. Descriptors are
+ * dropped. */
+static enum message_progress message_read(int socket_fd, struct message *message, size_t *len)
+{
+    ssize_t got = recv(socket_fd, (char *)message + *len, sizeof(*message) - *len, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return MESSAGE_PARTIAL;
+    if (got <= 0)
+        return MESSAGE_END;
+    *len += (size_t)got;
+    return *len == sizeof(*message) ? MESSAGE_WHOLE : MESSAGE_PARTIAL;
+}
+
+/* ---- Both sides ------------------------------------------------------------------------------ */
 
 #define SUCCESSORS_MAX 8 /* processes connected at once */
 

@@ -8,10 +8,11 @@
 #ifndef STINT_NET_PROCESS_HANDOVER_H
 #define STINT_NET_PROCESS_HANDOVER_H
 
+#include "base/err.h"
 #include "net/listen/listener.h"
 #include "net/log/log.h"
-#include "net/process/respawn_helper.h"
 
+#include <stdbool.h>
 #include <uv.h>
 
 struct handover;
@@ -51,5 +52,31 @@ bool handover_is_under_way(const struct handover *handover);
 
 /* Starts a program that is to take over. */
 int handover_start_successor(struct handover *handover, struct stint_error *error);
+
+/* ---- The respawn helper ---------------------------------------------------------------------- */
+
+/*
+ * A small process beside the server that starts its successor on request. It is made before the
+ * server drops its privileges, so that only the helper can start a program, and it only ever starts
+ * this one. It ends with the server.
+ */
+
+struct respawn_helper;
+
+/*
+ * Call while there is one thread, and before any descriptor is opened that must be closed when the
+ * server is killed. argv[0] is the path of the program's file.
+ */
+int respawn_helper_new(struct respawn_helper **respawn_helper, char *const *argv,
+                       struct stint_error *error);
+/* Waits for its end; its children continue. NULL is allowed. */
+void respawn_helper_free(struct respawn_helper *respawn_helper);
+
+/* Requests a start; false if the helper has ended. */
+bool respawn_helper_ask(struct respawn_helper *respawn_helper);
+/* Readable when a child has ended, or the helper itself. */
+int respawn_helper_fd(const struct respawn_helper *respawn_helper);
+/* Which of them has ended: false for the helper. */
+bool respawn_helper_read(struct respawn_helper *respawn_helper);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Both sides of a socket pair: one byte requests a start, one reports the end of the child. */
 #define _GNU_SOURCE
-#include "net/process/respawn_helper.h"
+#include "net/process/handover.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -12,8 +12,7 @@
 #include "base/err.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "net/upstream/memcached_links.h"
-#include "net/upstream/redis_links.h"
+#include "net/upstream/links.h"
 
 #include <stdlib.h>
 

@@ -12,7 +12,7 @@
 #include "backend/redis/router.h"
 #include "backend/url.h"
 #include "decide/backend_pool.h"
-#include "net/upstream/upstream_tls.h"
+#include "net/upstream/upstream.h"
 
 #include <uv.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One upstream for each server. Freeing the backend frees everything here except handles. */
 #define _GNU_SOURCE
-#include "net/upstream/memcached_links.h"
+#include "net/upstream/links.h"
 
 #include "base/ns.h"
 #include "net/upstream/upstream.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One upstream for each connection. Timers are changed only if they would fire too late. */
 #define _GNU_SOURCE
-#include "net/upstream/redis_links.h"
+#include "net/upstream/links.h"
 
 #include "base/ns.h"
 #include "net/upstream/upstream.h"

@@ -9,14 +9,37 @@
 
 #include "backend/url.h"
 #include "backend/wire/backend_link.h"
-#include "net/upstream/upstream_tls.h"
+#include "base/err.h"
 
-#include <uv.h>
+#include <stdbool.h>
+
+/* ---- TLS ------------------------------------------------------------------------------------- */
+
+/*
+ * TLS settings of a client: its trusted authorities, and its own certificate. Made from files,
+ * immutable.
+ */
+
+struct upstream_tls_paths {
+    const char *ca_file;   /* authorities for the server's certificate. NULL: the system's */
+    const char *cert_file; /* PEM, the client certificate. NULL: none */
+    const char *key_file;  /* PEM, of cert_file. NULL: it is in cert_file */
+    bool believes_all;     /* accepts any certificate; ca_file is not used */
+};
+
+struct upstream_tls;
+
+/* STINT_E_SYSTEM or STINT_E_SYNTAX, with a message that names the file. */
+int upstream_tls_load(struct upstream_tls **tls, const struct upstream_tls_paths *paths,
+                      struct stint_error *error);
+void upstream_tls_free(struct upstream_tls *tls); /* after its sessions; NULL is allowed */
+
+/* ---- The socket ------------------------------------------------------------------------------ */
 
 struct upstream;
 
 struct upstream_options {
-    uv_loop_t *loop;
+    struct uv_loop_s *loop;
     struct store_host host;   /* an empty name: the Unix socket */
     const char *path;         /* of it; borrowed */
     struct upstream_tls *tls; /* NULL: none. Borrowed */

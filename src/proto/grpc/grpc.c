@@ -4,6 +4,11 @@
 
 #include "base/err.h"
 #include "base/ns.h"
+#include "base/wide_int.h"
+#include "health.pb-c.h"
+
+#include <assert.h>
+#include <string.h>
 
 const char *grpc_status_name(int status)
 {
@@ -175,4 +180,123 @@ bool grpc_accepts_gzip(struct span list)
         i++; /* the comma */
     }
     return false;
+}
+
+/* ---- Health ---------------------------------------------------------------------------------- */
+
+/* Health: one state for the whole server, under each of its service names. */
+
+static const char *const services[] = {
+    "",
+    "envoy.service.ratelimit.v3.RateLimitService",
+    "kuadrant.service.ratelimit.v1.RateLimitService",
+    "ratelimit",
+};
+#define N_SERVICES (sizeof(services) / sizeof(services[0]))
+
+bool health_knows(struct span service)
+{
+    for (size_t i = 0; i < N_SERVICES; i++)
+        if (span_equals(service, services[i]))
+            return true;
+    return false;
+}
+
+/* ---- Messages -------------------------------------------------------------------------------- */
+
+int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
+                struct stint_error *error)
+{
+    if (message.len > HEALTH_REQUEST_MAX)
+        return err_set(error, STINT_E_RANGE, "expected a HealthCheckRequest of at most %d bytes",
+                       HEALTH_REQUEST_MAX);
+    Pb__HealthCheckRequest *request =
+        pb__health_check_request__unpack(NULL, message.len, message.ptr);
+    if (request == NULL)
+        return err_set(error, STINT_E_SYNTAX, "expected a HealthCheckRequest in protobuf");
+    size_t len = request->service.len < HEALTH_NAME_MAX ? request->service.len : HEALTH_NAME_MAX;
+    if (len > 0)
+        memcpy(name, request->service.data, len);
+    *service = span_of(name, len);
+    pb__health_check_request__free_unpacked(request, NULL);
+    return 0;
+}
+
+size_t health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status)
+{
+    Pb__HealthCheckResponse response = PB__HEALTH_CHECK_RESPONSE__INIT;
+    response.status = (Pb__HealthCheckResponse__ServingStatus)status;
+    return pb__health_check_response__pack(&response, bytes);
+}
+
+size_t health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status)
+{
+    Pb__HealthListResponse response = PB__HEALTH_LIST_RESPONSE__INIT;
+    Pb__HealthCheckResponse one = PB__HEALTH_CHECK_RESPONSE__INIT;
+    Pb__HealthListResponse__StatusesEntry entries[N_SERVICES], *pointers[N_SERVICES];
+    one.status = (Pb__HealthCheckResponse__ServingStatus)status;
+    for (size_t i = 0; i < N_SERVICES; i++) {
+        struct span name = span_of_text(services[i]);
+        pb__health_list_response__statuses_entry__init(&entries[i]);
+        entries[i].key = (ProtobufCBinaryData){name.len, (uint8_t *)(uintptr_t)name.ptr};
+        entries[i].value = &one;
+        pointers[i] = &entries[i];
+    }
+    response.n_statuses = N_SERVICES;
+    response.statuses = pointers;
+    assert(pb__health_list_response__get_packed_size(&response) <= HEALTH_MESSAGE_MAX);
+    return pb__health_list_response__pack(&response, bytes);
+}
+
+/* ---- Frames of HTTP/2 ------------------------------------------------------------------------ */
+
+enum { TYPE_HEADERS = 1, TYPE_CONTINUATION = 9, FLAG_END_HEADERS = 4 };
+
+bool http2_frames_are_open(const struct http2_frames *frames)
+{
+    bool is_preface = frames->preface_len > 0 && frames->preface_len < HTTP2_PREFACE;
+    return is_preface || frames->head_len > 0 || frames->is_in_block;
+}
+
+static void begin_payload(struct http2_frames *frames)
+{
+    const uint8_t *head = frames->head;
+    frames->left = (uint32_t)head[0] << 16 | (uint32_t)head[1] << 8 | head[2];
+    if (head[3] == TYPE_HEADERS || head[3] == TYPE_CONTINUATION)
+        frames->is_in_block = (head[4] & FLAG_END_HEADERS) == 0;
+}
+
+/* Takes the bytes up to the end of one part (preface, head or payload); returns their number. */
+static size_t take_part(struct http2_frames *frames, struct span bytes)
+{
+    size_t len;
+    if (frames->preface_len < HTTP2_PREFACE) {
+        len = min_u64(bytes.len, HTTP2_PREFACE - (size_t)frames->preface_len);
+        frames->preface_len += (uint8_t)len;
+        return len;
+    }
+    if (frames->head_len < HTTP2_FRAME_HEAD) {
+        len = min_u64(bytes.len, HTTP2_FRAME_HEAD - (size_t)frames->head_len);
+        memcpy(frames->head + frames->head_len, bytes.ptr, len);
+        frames->head_len += (uint8_t)len;
+        if (frames->head_len == HTTP2_FRAME_HEAD)
+            begin_payload(frames);
+    } else {
+        len = min_u64(bytes.len, frames->left);
+        frames->left -= (uint32_t)len;
+    }
+    if (frames->head_len == HTTP2_FRAME_HEAD && frames->left == 0)
+        frames->head_len = 0;
+    return len;
+}
+
+bool http2_frames_take(struct http2_frames *frames, struct span bytes)
+{
+    bool was_closed = !http2_frames_are_open(frames);
+    while (bytes.len > 0) {
+        size_t len = take_part(frames, bytes);
+        bytes = span_of(bytes.ptr + len, bytes.len - len);
+        was_closed |= !http2_frames_are_open(frames);
+    }
+    return was_closed;
 }

@@ -91,4 +91,62 @@ int grpc_zip_read(struct grpc_zip *zip, struct span message, size_t max, struct 
 /* Compresses; false: no memory. */
 bool grpc_zip_write(struct grpc_zip *zip, struct span plain, struct span *message);
 
+/* ---- Frames of HTTP/2 ------------------------------------------------------------------------ */
+
+/*
+ * The position between the frames of an HTTP/2 connection (RFC 9113, 3.4, 4.1 and 4.3): in the
+ * preface, a frame, or a block of header fields that consists of several frames. nghttp2 does not
+ * report the end of frames that it skips, so its callbacks cannot enforce a time limit for a frame.
+ */
+
+#define HTTP2_PREFACE 24
+#define HTTP2_FRAME_HEAD 9
+
+/* Zeroed before the first byte. */
+struct http2_frames {
+    uint32_t left; /* bytes of the payload that are still to come */
+    uint8_t head[HTTP2_FRAME_HEAD];
+    uint8_t head_len;
+    uint8_t preface_len;
+    bool is_in_block; /* HEADERS came without END_HEADERS, and no CONTINUATION with it since */
+};
+
+/* True if one of these bytes is at a boundary: it completes an item, or no item was open. */
+bool http2_frames_take(struct http2_frames *frames, struct span bytes);
+
+/* Whether an item is incomplete after the last byte: a preface, a frame or a block. */
+bool http2_frames_are_open(const struct http2_frames *frames);
+
+/* ---- Health ---------------------------------------------------------------------------------- */
+
+/* The messages of grpc.health.v1.Health. */
+
+enum health_status {
+    HEALTH_UNKNOWN = 0,
+    HEALTH_SERVING = 1,
+    HEALTH_NOT_SERVING = 2,
+    HEALTH_SERVICE_UNKNOWN = 3, /* only for Watch */
+};
+
+#define HEALTH_MESSAGE_MAX 256 /* bytes of the largest answer */
+
+/*
+ * Services with a health, which is the server's: "" for the whole server, the rate limit service,
+ * and "ratelimit", the name that envoyproxy/ratelimit uses.
+ */
+bool health_knows(struct span service);
+
+#define HEALTH_NAME_MAX 128     /* bytes of a service's name that are read */
+#define HEALTH_REQUEST_MAX 4096 /* bytes of a request */
+
+/*
+ * HealthCheckRequest: its service, in `name`; a longer name is cut, and is unknown. STINT_E_SYNTAX
+ * for an invalid message, STINT_E_RANGE for one that is too long.
+ */
+int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
+                struct stint_error *error);
+/* HealthCheckResponse, and HealthListResponse with all services: bytes written. */
+size_t health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
+size_t health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
+
 #endif

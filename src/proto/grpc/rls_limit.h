@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Conversions between statuses and overrides and the values of Envoy's rate limit service, shared
- * by protobuf (proto/grpc/rls.h) and its JSON (proto/http/http_rls.h).
+ * by protobuf (proto/grpc/rls.h) and its JSON (proto/http/http_call.h).
  */
 #ifndef STINT_PROTO_GRPC_RLS_LIMIT_H
 #define STINT_PROTO_GRPC_RLS_LIMIT_H

@@ -6,6 +6,7 @@
 #ifndef STINT_PROTO_HTTP_HTTP_CALL_H
 #define STINT_PROTO_HTTP_HTTP_CALL_H
 
+#include "decide/reply.h"
 #include "decide/request.h"
 #include "proto/grpc/rls.h"
 #include "proto/http/http_json.h"
@@ -51,5 +52,20 @@ int http_call_query(struct http_call *call, int verb, struct span query, uint8_t
 /* A new entry of the descriptor, or NULL with a message. */
 struct descriptor_entry *http_call_entry(struct http_call *call, struct descriptor *descriptor,
                                          const struct http_place *place, struct stint_error *error);
+
+/* ---- POST /json ------------------------------------------------------------------------------ */
+
+/*
+ * envoyproxy/ratelimit's POST /json: the messages of Envoy's rate limit service in proto3's JSON.
+ * Names are accepted as in the .proto file and in lowerCamelCase, and written in the latter; fields
+ * with their default value are left out.
+ */
+
+/* A RateLimitRequest, into a REQUEST_TAKE. */
+int http_rls_read(struct http_call *call, struct span body, struct stint_error *error);
+
+/* A RateLimitResponse to the last call, with the same parts as in gRPC beside its statuses. */
+void http_rls_write(struct http_text *out, struct http_call *call, const struct rls_form *form,
+                    const struct reply *reply);
 
 #endif

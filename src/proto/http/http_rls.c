@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* RateLimitRequest and RateLimitResponse in proto3's JSON. */
-#include "proto/http/http_rls.h"
+#include "proto/http/http_call.h"
 
 #include "base/limits.h"
 #include "base/ns.h"

@@ -3,7 +3,7 @@
  * YAML to JSON, value by value. Numbers, booleans and nulls are those of envoyproxy/ratelimit's
  * reader; any other text is a string.
  */
-#include "rules/yaml/read_metadata.h"
+#include "rules/yaml/read_limit.h"
 
 #include "algorithm/text.h"
 #include "base/buf.h"

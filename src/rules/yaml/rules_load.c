@@ -8,7 +8,6 @@
 #include "base/buf.h"
 #include "rules/rules_make.h"
 #include "rules/yaml/read_limit.h"
-#include "rules/yaml/read_metadata.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -451,7 +451,7 @@ void access_now_set(struct access_now *now, struct access *access)
     access_unref(old);
 }
 
-struct access *access_now_get(struct access_now *now)
+static struct access *get(struct access_now *now)
 {
     pthread_mutex_lock(&now->lock);
     struct access *access = access_ref(now->access);
@@ -459,10 +459,19 @@ struct access *access_now_get(struct access_now *now)
     return access;
 }
 
-uint64_t access_now_generation(const struct access_now *now)
+bool access_now_renew(struct access_now *now, struct access **access, uint64_t *generation)
 {
+    if (now == NULL)
+        return false;
     /* acquire: pairs with the release of access_now_set(). */
-    return __atomic_load_n(&now->generation, __ATOMIC_ACQUIRE);
+    uint64_t latest = __atomic_load_n(&now->generation, __ATOMIC_ACQUIRE);
+    if (latest == *generation)
+        return false;
+    /* Read before the set: if that changes in between, the next call renews it again. */
+    *generation = latest;
+    access_unref(*access);
+    *access = get(now);
+    return true;
 }
 
 /* ---- Secrets from clients -------------------------------------------------------------------- */

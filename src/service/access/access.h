@@ -78,8 +78,8 @@ void access_hash_text(struct span secret, char text[ACCESS_HASH_TEXT_SIZE]);
 
 /*
  * The set in force, for a server that reloads it. Any thread may call set(), which takes over the
- * caller's reference. A reader keeps a reference of its own. Before each request it compares
- * access_now_generation(), one load, to know whether to get() another.
+ * caller's reference. A reader keeps a reference of its own, and renews it before each request: one
+ * load, unless the set has changed.
  */
 struct access_now;
 
@@ -87,8 +87,11 @@ struct access_now *
 access_now_new(struct access *access);        /* takes over the reference; may be NULL */
 void access_now_free(struct access_now *now); /* NULL is allowed */
 void access_now_set(struct access_now *now, struct access *access);
-struct access *access_now_get(struct access_now *now); /* with a reference; NULL: no tokens */
-uint64_t access_now_generation(const struct access_now *now);
+/*
+ * True where *access was replaced: now it is the set in force, with a reference; NULL: no tokens.
+ * *generation belongs to it; UINT64_MAX: of no set yet. `now` of NULL never has tokens.
+ */
+bool access_now_renew(struct access_now *now, struct access **access, uint64_t *generation);
 
 #define ACCESS_PEER_MAX 46 /* bytes of an address as text */
 /* Copies an address; text that is longer than an address gives "". Returns its length. */

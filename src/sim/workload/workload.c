@@ -224,11 +224,6 @@ static size_t workload_stream_take(struct workload *workload, struct sim_event *
 
 enum stream { STREAM_ARRIVALS, STREAM_KEYS, STREAM_COSTS, STREAM_CLIENTS, STREAM_MEAN_COST };
 
-bool workload_is_adversary(enum workload_kind kind)
-{
-    return kind >= WORKLOAD_EDGE && kind <= WORKLOAD_CLOCK_STEPS;
-}
-
 static bool follows_plan(enum workload_kind kind)
 {
     return workload_is_adversary(kind) && kind != WORKLOAD_FLOOD;

@@ -171,6 +171,9 @@ void workload_tell(struct workload *workload, const struct sim_event *event,
 uint32_t workload_places(const struct workload *workload);
 /* Clients with other clients on the same key; 0 if there are none. */
 uint32_t workload_clients(const struct workload *workload);
-bool workload_is_adversary(enum workload_kind kind);
+static inline bool workload_is_adversary(enum workload_kind kind)
+{
+    return kind >= WORKLOAD_EDGE && kind <= WORKLOAD_CLOCK_STEPS;
+}
 
 #endif

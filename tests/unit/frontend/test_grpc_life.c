@@ -2,7 +2,7 @@
 /* How a gRPC connection lives and ends: watchers, reflection, back-pressure, drain and age. */
 #include "unit/calling.h"
 
-#include "proto/grpc/health.h"
+#include "proto/grpc/grpc.h"
 #include "proto/grpc/rls_limit.h"
 #include "service/metrics/metrics.h"
 #include "unit/talking.h"

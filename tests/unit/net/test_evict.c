@@ -6,7 +6,7 @@
  */
 #include "unit/asking.h"
 
-#include "net/log/report.h"
+#include "net/log/log.h"
 #include "table/table.h"
 
 #include <unistd.h>

@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include "unit/test.h"
 
+#include "net/process/privileges.h"
 #include "net/process/sandbox.h"
-#include "net/process/user.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <uv.h>
+
 #define MUCH (1u << 20) /* more than a socket takes that nobody reads */
 
 /* A connection that says what the test has it say. */

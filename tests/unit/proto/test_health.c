@@ -2,7 +2,7 @@
 /* Health, against bytes from the published numbers. */
 #include "unit/wiring.h"
 
-#include "proto/grpc/health.h"
+#include "proto/grpc/grpc.h"
 
 static struct stint_error error;
 static uint8_t name[HEALTH_NAME_MAX];

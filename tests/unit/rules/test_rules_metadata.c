@@ -2,7 +2,7 @@
 /* The metadata of an entry: kept with its rule as compact JSON, as others would read its YAML. */
 #include "unit/ruling.h"
 
-#include "rules/yaml/read_metadata.h"
+#include "rules/yaml/read_limit.h"
 
 #define ENTRY "domain: d\ndescriptors:\n- key: k\n  rate_limit: {unit: day, requests_per_unit: 1}\n"
 

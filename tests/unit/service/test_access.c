@@ -140,21 +140,33 @@ TEST(test_roles_are_read_as_they_are_written)
     assert_int_equal(access_roles_parse(span_of_text("ask,ask")), ACCESS_ASK);
 }
 
+static struct access *taken(struct access_now *now)
+{
+    struct access *access = NULL;
+    uint64_t generation = UINT64_MAX;
+    access_now_renew(now, &access, &generation);
+    return access;
+}
+
 /* Whoever is connected keeps what he has until he looks; a token that is gone lets nobody on. */
 TEST(test_sets_are_exchanged_under_who_uses_them)
 {
     struct access_now *now = access_now_new(load("shop ask " FIRST "\nother ask " SECOND));
-    struct access *mine = access_now_get(now);
-    uint64_t seen = access_now_generation(now);
+    struct access *mine = taken(now);
+    struct access *kept = NULL;
+    uint64_t seen = UINT64_MAX;
+    assert_true(access_now_renew(now, &kept, &seen));
+    assert_false(access_now_renew(now, &kept, &seen));
     const struct access_token *shop = find(mine, "", "first"), *other = find(mine, "", "second");
     access_now_set(now, load("shop ask,metrics " FIRST "\nthird ask " SECOND));
-    assert_true(access_now_generation(now) != seen);
+    assert_true(access_now_renew(now, &kept, &seen));
+    access_unref(kept);
     assert_string_equal(shop->name, "shop"); /* still there: the reference holds it */
-    struct access *newer = access_now_get(now);
+    struct access *newer = taken(now);
     assert_int_equal(access_again(newer, shop)->roles, ACCESS_ASK | ACCESS_METRICS);
     assert_null(access_again(newer, other));
     access_now_set(now, load("shop ask " SECOND));
-    struct access *newest = access_now_get(now);
+    struct access *newest = taken(now);
     assert_null(access_again(newest, shop)); /* the same name with another secret */
     assert_null(access_again(NULL, shop));
     access_unref(newest);
@@ -191,7 +203,7 @@ static struct access_now *counted(unsigned per_minute)
 /* 'k': known, 'w': wrong, 's': slowed. */
 static char login(struct access_now *now, const char *peer, const char *secret, uint64_t now_ns)
 {
-    struct access *access = access_now_get(now);
+    struct access *access = taken(now);
     const struct access_login login = {.secret = span_of_text(secret),
                                        .peer = span_of_text(peer),
                                        .frontend = METRICS_RESP,

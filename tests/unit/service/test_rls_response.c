@@ -8,7 +8,7 @@
 #include "unit/wiring.h"
 
 #include "proto/grpc/rls.h"
-#include "proto/http/http_rls.h"
+#include "proto/http/http_call.h"
 
 #include "struct.pb-c.h"
 

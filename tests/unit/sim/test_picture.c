@@ -3,7 +3,6 @@
 #include "unit/test.h"
 
 #include "base/ns.h"
-#include "sim/picture/chart.h"
 #include "sim/picture/picture.h"
 
 #include <math.h>

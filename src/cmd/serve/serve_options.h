@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a server is made of: the options that follow from its settings, its rules and tokens. A
- * reload reads them and the pools again while it serves, and applies all together or nothing;
- * changes that need a restart are named in the log, and have no effect.
+ * What a server is made of, at the start and at each reload: the options that follow from its
+ * settings, its rules and tokens.
  */
-#ifndef STINT_CMD_SERVE_SERVE_RELOAD_H
-#define STINT_CMD_SERVE_SERVE_RELOAD_H
+#ifndef STINT_CMD_SERVE_SERVE_OPTIONS_H
+#define STINT_CMD_SERVE_SERVE_OPTIONS_H
 
 #include "cmd/serve/serve_settings.h"
 #include "net/server.h"
@@ -23,12 +22,8 @@ struct serve_owned {
     size_t n_watched;
 };
 
-/* The when_full of quotas that set none: enum stint_when_full. */
-uint8_t serve_table_full(const struct serve_settings *settings);
-
 int serve_http_config(const struct serve_settings *settings, struct http_config **config,
                       struct stint_error *error);
-unsigned serve_workers(const struct serve_settings *settings);
 
 /*
  * All options of the server that follow from settings alone. `owned` must outlive them, and is to
@@ -56,29 +51,5 @@ int serve_load(const struct serve_settings *settings, const struct serve_setting
 /* The same for the tokens alone. */
 int serve_load_tokens(const struct serve_settings *settings, struct serve_loaded *loaded,
                       struct stint_error *error);
-
-enum log_level serve_log_level(const struct serve_settings *settings);
-enum log_format serve_log_format(const struct serve_settings *settings);
-
-/* ---- Reloading ---- */
-
-struct serve_reload;
-
-struct serve_reload_options {
-    const struct serve_settings *started; /* of the server's start */
-    /* Gathers them again, as at the start; 0, or an enum cmd_exit. */
-    int (*gather)(struct settings *settings, const void *arg, struct stint_error *error);
-    const void *arg;
-    struct server_state *server_state;
-    struct access_now *access;
-    struct log *log;
-};
-
-struct serve_reload *serve_reload_new(const struct serve_reload_options *options);
-void serve_reload_free(struct serve_reload *reload); /* NULL is fine */
-
-/* server_options.load and .use: `arg` is a struct serve_reload. */
-int serve_reload_read(void *arg, struct server_options *next, struct stint_error *error);
-int serve_reload_use(void *arg, struct stint_error *error);
 
 #endif

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * A memcached backend with its sockets, in a libuv loop: one connection to each server of its URL,
- * and the timer that wakes it. The thread of the loop.
- */
-#ifndef STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
-#define STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
+/* The sockets of one shared store, in a libuv loop. The thread of the loop. */
+#ifndef STINT_NET_UPSTREAM_LINKS_H
+#define STINT_NET_UPSTREAM_LINKS_H
 
 #include "backend/memcached/memcached_backend.h"
-#include "net/upstream/upstream_tls.h"
+#include "backend/redis/router.h"
+#include "net/upstream/upstream.h"
 
 #include <uv.h>
+
+/* ---- memcached ------------------------------------------------------------------------------- */
+
+/*
+ * A memcached backend with its sockets: one connection to each server of its URL,
+ * and the timer that wakes it.
+ */
 
 /* Zero is the default, except for the first two. */
 struct memcached_links_options {
@@ -40,5 +45,27 @@ struct backend *memcached_links_new(const struct memcached_links_options *option
 
 /* The hash that shortens names; `arg` is not used. */
 void memcached_links_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);
+
+/* ---- Redis ----------------------------------------------------------------------------------- */
+
+/*
+ * The sockets of one Redis backend, in a libuv loop: opens connections for its router on request,
+ * and sets the timer that wakes it. The thread of the loop.
+ */
+
+struct backend_links_options {
+    uv_loop_t *loop;
+    struct upstream_tls *tls;   /* NULL: none. Borrowed */
+    uint64_t (*now)(void *arg); /* NULL: uv_hrtime() */
+    void *now_arg;
+};
+
+/*
+ * NULL: no memory. Pass it to router_new(), which takes it over; before that, or without it, its
+ * operation `free` ends it. Handles are freed in the next turn of the loop.
+ */
+struct dialer *backend_links_new(const struct backend_links_options *options);
+/* Sets the router to wake: before the loop runs. */
+void backend_links_wake(struct dialer *dialer, struct router *router);
 
 #endif

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * What a server is made of: options that follow from settings, rules and tokens, at the start and
- * on a reload. Everything is read before anything is applied: after an error in one file nothing
- * changes.
- */
+/* Everything is read and checked here, and nothing is applied. */
 #define _GNU_SOURCE
-#include "cmd/serve/serve_reload.h"
+#include "cmd/serve/serve_options.h"
 
 #include "algorithm/spec.h"
 #include "base/buf.h"
@@ -13,7 +9,7 @@
 #include "cmd/rules/rules_files.h"
 #include "cmd/serve/serve_stores.h"
 #include "net/dashboard/dashboard.h"
-#include "net/file/file_text.h"
+#include "net/file.h"
 #include "proto/http_fields.h"
 #include "service/metrics/metrics.h"
 #include "table/table.h"
@@ -27,11 +23,6 @@
 /* ---- From settings to the options of a server ------------------------------------------------ */
 
 #define CONTROL_SUFFIX ".control"
-
-uint8_t serve_table_full(const struct serve_settings *settings)
-{
-    return (uint8_t)spec_when_full(span_of_text(settings->table_full));
-}
 
 static unsigned styles_of(const struct text_list *names)
 {
@@ -66,7 +57,7 @@ int serve_http_config(const struct serve_settings *settings, struct http_config 
         error);
 }
 
-unsigned serve_workers(const struct serve_settings *settings)
+static unsigned workers(const struct serve_settings *settings)
 {
     unsigned processors = uv_available_parallelism();
     if (settings->workers > 0)
@@ -226,7 +217,7 @@ int serve_server_options(const struct serve_settings *settings, struct serve_own
         code = set_control(settings, owned, options, error);
     set_limits(settings, options);
     set_grpc(settings, options);
-    options->workers = serve_workers(settings);
+    options->workers = workers(settings);
     options->auth_guesses = (unsigned)settings->auth_guesses;
     options->has_tokens = settings->tokens != NULL;
     options->is_insecure = settings->insecure;
@@ -242,20 +233,6 @@ void serve_owned_deinit(struct serve_owned *owned)
 {
     free(owned->control);
     free(owned->watched);
-}
-
-enum log_level serve_log_level(const struct serve_settings *settings)
-{
-    const char *name = settings->log_level;
-    return strcmp(name, "debug") == 0  ? LOG_LEVEL_DEBUG
-           : strcmp(name, "info") == 0 ? LOG_LEVEL_INFO
-           : strcmp(name, "warn") == 0 ? LOG_LEVEL_WARN
-                                       : LOG_LEVEL_ERROR;
-}
-
-enum log_format serve_log_format(const struct serve_settings *settings)
-{
-    return strcmp(settings->log_format, "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
 }
 
 /* ---- Rules and tokens ------------------------------------------------------------------------ */
@@ -376,208 +353,4 @@ int serve_load(const struct serve_settings *settings, const struct serve_setting
     else
         rules_unref(rules);
     return code;
-}
-
-/* ---- Reloading ------------------------------------------------------------------------------- */
-
-/* The results of one reload. */
-struct reading {
-    struct settings settings;
-    struct serve_owned owned;
-    struct serve_loaded loaded;
-};
-
-struct serve_reload {
-    struct serve_reload_options options;
-    struct reading *next;     /* read, not applied */
-    struct reading *in_force; /* the server points into it. NULL: its first settings */
-    struct reading *before;   /* until the next load the server may point into this one, too */
-};
-
-struct serve_reload *serve_reload_new(const struct serve_reload_options *options)
-{
-    struct serve_reload *reload = calloc(1, sizeof(*reload));
-    if (reload != NULL)
-        reload->options = *options;
-    return reload;
-}
-
-static void reading_free(struct reading *reading)
-{
-    if (reading == NULL)
-        return;
-    rules_unref(reading->loaded.rules);
-    access_unref(reading->loaded.access);
-    serve_owned_deinit(&reading->owned);
-    settings_deinit(&reading->settings);
-    free(reading);
-}
-
-void serve_reload_free(struct serve_reload *reload)
-{
-    if (reload == NULL)
-        return;
-    reading_free(reload->next);
-    reading_free(reload->in_force);
-    reading_free(reload->before);
-    free(reload);
-}
-
-/* ---- Settings that cannot change ------------------------------------------------------------- */
-
-/* Settings that a reload applies, or that say what it reads. */
-static const char *const live[] = {
-    "rules",
-    "merge_domains",
-    "default_algorithm",
-    "tokens",
-    "tls_certificate",
-    "tls_key",
-    "tls_client_ca",
-    "tls_priorities",
-    "connections",
-    "connections_per_address",
-    "idle_time",
-    "request_time",
-    "write_time",
-    "drain_time",
-    "watch",
-    "log_format",
-    "log_level",
-    "table_full",
-    "rules_may_be_empty",
-};
-
-static bool is_live(size_t index)
-{
-    for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
-        if (strcmp(settings_known[index].name, live[i]) == 0)
-            return true;
-    return false;
-}
-
-struct held {
-    char names[512];
-    struct buf buf;
-};
-
-static void hold(struct held *held, const char *name)
-{
-    buf_add(&held->buf, "%s%s", held->buf.len > 0 ? ", " : "", name);
-}
-
-/*
- * Whether there are tokens, and TLS, decides which ports may be open: their files may change, but
- * they can neither be added nor removed.
- */
-static int hold_presence(struct held *held, const char *name, char **value, const char *started,
-                         struct stint_error *error)
-{
-    if ((*value == NULL) == (started == NULL))
-        return 0;
-    hold(held, name);
-    return settings_put_text(value, started, error);
-}
-
-static int hold_what_stays(const struct serve_reload *reload, struct serve_settings *settings,
-                           struct held *held, struct stint_error *error)
-{
-    const struct serve_settings *started = reload->options.started;
-    held->buf = buf_of(held->names, sizeof(held->names));
-    for (size_t i = 0; i < n_settings_known; i++)
-        if (!is_live(i) && !setting_is_same(i, settings, started))
-            hold(held, settings_known[i].name);
-    int code = hold_presence(held, "tokens", &settings->tokens, started->tokens, error);
-    if (code == 0)
-        code = hold_presence(held, "tls_certificate", &settings->tls_certificate,
-                             started->tls_certificate, error);
-    if (code == 0)
-        code = hold_presence(held, "tls_key", &settings->tls_key, started->tls_key, error);
-    if (configured_pools_lack(&settings->pools, server_state_pools(reload->options.server_state)))
-        hold(held, "pools");
-    return code;
-}
-
-static void tell_held(const struct serve_reload *reload, const struct held *held)
-{
-    if (held->buf.len > 0)
-        log_line(reload->options.log, LOG_NEEDS_RESTART, LOG_TEXT("settings", held->names));
-}
-
-/* ---- Reading and applying -------------------------------------------------------------------- */
-
-static int read_again(const struct serve_reload *reload, struct reading *reading,
-                      struct server_options *next, struct held *held, struct stint_error *error)
-{
-    const struct serve_reload_options *options = &reload->options;
-    struct serve_settings *settings = &reading->settings.values;
-    if (options->gather(&reading->settings, options->arg, error) != 0)
-        return error->code;
-    int code = hold_what_stays(reload, settings, held, error);
-    if (code == 0)
-        code = serve_server_options(settings, &reading->owned, next, error);
-    if (code == 0)
-        code = configured_pools_check(&settings->pools, server_state_pools(options->server_state),
-                                      error);
-    if (code == 0)
-        code = serve_load(settings, options->started, options->log, &reading->loaded, error);
-    return code;
-}
-
-int serve_reload_read(void *arg, struct server_options *next, struct stint_error *error)
-{
-    struct serve_reload *reload = arg;
-    struct held held;
-    reading_free(reload->before);
-    reading_free(reload->next); /* certificates were refused after the reload had been read */
-    reload->before = reload->next = NULL;
-    struct reading *reading = calloc(1, sizeof(*reading));
-    if (reading == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
-    int code = read_again(reload, reading, next, &held, error);
-    if (code != 0) {
-        reading_free(reading);
-        return code;
-    }
-    tell_held(reload, &held);
-    reload->next = reading;
-    return 0;
-}
-
-/* If the table refuses rules, or has no capacity for a pool, the old rules are restored. */
-static int use_rules_and_pools(const struct serve_reload *reload, struct stint_error *error)
-{
-    struct server_state *server_state = reload->options.server_state;
-    const struct configured_pools *pools = &reload->next->settings.values.pools;
-    struct rules *rules = reload->next->loaded.rules, *old = server_state_rules(server_state);
-    struct stint_error ignored;
-    int code =
-        rules != NULL || old != NULL ? server_state_set_rules(server_state, rules, error) : 0;
-    if (code == 0) {
-        code = configured_pools_define(pools, server_state_pools(server_state),
-                                       stint_now(server_state_table(server_state)), error);
-        if (code != 0 && (rules != NULL || old != NULL))
-            server_state_set_rules(server_state, old, &ignored);
-    }
-    rules_unref(old);
-    return code;
-}
-
-int serve_reload_use(void *arg, struct stint_error *error)
-{
-    struct serve_reload *reload = arg;
-    struct serve_reload_options *options = &reload->options;
-    const struct serve_settings *settings = &reload->next->settings.values;
-    int code = use_rules_and_pools(reload, error);
-    if (code != 0)
-        return code;
-    if (reload->next->loaded.access != NULL)
-        access_now_set(options->access, reload->next->loaded.access);
-    reload->next->loaded.access = NULL;
-    log_set(options->log, serve_log_format(settings), serve_log_level(settings));
-    table_set_when_full(server_state_table(options->server_state), serve_table_full(settings));
-    reload->before = reload->in_force;
-    reload->in_force = reload->next;
-    reload->next = NULL;
-    return 0;
 }
