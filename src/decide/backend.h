@@ -40,6 +40,14 @@ enum backend_verb {
      * Denied, with a wait, while the ticket is still valid. Slots of concurrency do not change.
      */
     BACKEND_EXPIRE,
+    /*
+     * What a store that runs scripts is asked by its backend alone (backend/script/script.h): all
+     * that was charged under an id is taken back, slots included, and the id is forgotten; or the
+     * slots of one holder of concurrency are returned, or held for longer.
+     */
+    BACKEND_UNDO,
+    BACKEND_RELEASE,
+    BACKEND_RENEW,
 };
 
 /* Units that were leased. Units left at the end become free again; the rest was used. */

@@ -68,9 +68,10 @@ static void add_id(const struct evaluation *evaluation, struct backend_request *
 
 static bool refuses_id(const struct evaluation *evaluation, size_t at)
 {
+    if (evaluation->id == NULL)
+        return false;
     const struct backend *store = store_at(evaluation, at);
-    return evaluation->id != NULL && store->ops->refuses_ids != NULL &&
-           store->ops->refuses_ids(store);
+    return store->ops->refuses_ids != NULL && store->ops->refuses_ids(store);
 }
 
 /* NULL where there is no answer yet, or never will be: evaluation.is_waiting or .fault. */

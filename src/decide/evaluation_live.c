@@ -37,10 +37,11 @@ static bool is_denied_without(const struct evaluation *evaluation, size_t except
         const struct target *target = &evaluation->targets[i];
         if (i == except)
             continue;
-        if (target_asks(target) && target->over && !target->is_quota_mode)
+        bool is_over = target->over && target_asks(target);
+        if (is_over && !target->is_quota_mode)
             return true;
-        quota_modes_over += target_asks(target) && target->is_quota_mode && target->over;
-        any_passes |= passes_in_quota_mode(target);
+        quota_modes_over += is_over;
+        any_passes = any_passes || (target->is_quota_mode && passes_in_quota_mode(target));
     }
     return quota_modes_over > 0 && !any_passes;
 }
@@ -71,7 +72,7 @@ static bool exclude(struct evaluation *evaluation)
     bool did = false;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
-        if (!target_asks(target) || !target->is_quota_mode || !target->over || target->excluded)
+        if (!target->over || !target->is_quota_mode || target->excluded || !target_asks(target))
             continue;
         target->excluded = true;
         did = true;
@@ -292,7 +293,7 @@ static void count_denials(struct evaluation *evaluation)
 
 static bool is_asked(const struct target *target)
 {
-    return target_asks(target) && target->hits != TARGET_HITS_TAKE &&
+    return target->hits != TARGET_HITS_TAKE && target_asks(target) &&
            !(target->banned && target->hits == TARGET_HITS_CHECK);
 }
 
@@ -561,7 +562,7 @@ static uint32_t upto_gathered(struct evaluation *evaluation, uint32_t most)
 static bool anyone_is_over(const struct evaluation *evaluation)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (target_takes(&evaluation->targets[i]) && evaluation->targets[i].over)
+        if (evaluation->targets[i].over && target_takes(&evaluation->targets[i]))
             return true;
     return false;
 }

@@ -95,25 +95,17 @@ void pending_rewind(struct pending *pending)
 }
 
 /* Mixes as multiplying by an odd number does: each bit reaches all above it, then all below. */
-static uint64_t mix(uint64_t sum, uint64_t word)
+static uint64_t mix(uint64_t sum, const void *bytes, size_t len)
 {
-    sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    return sum ^ sum >> 32;
-}
-
-static uint64_t mix_bytes(uint64_t sum, struct span bytes)
-{
-    assert(bytes.ptr != NULL || bytes.len == 0);
-    size_t i = 0;
-    for (; i + sizeof(uint64_t) <= bytes.len; i += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, bytes.ptr + i, sizeof(word));
-        sum = mix(sum, word);
+    assert(bytes != NULL || len == 0);
+    for (size_t i = 0; i < len; i += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        size_t left = len - i;
+        memcpy(&word, (const uint8_t *)bytes + i, left < sizeof(word) ? left : sizeof(word));
+        sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        sum ^= sum >> 32;
     }
-    uint64_t rest = bytes.len;
-    for (; i < bytes.len; i++)
-        rest = rest << 8 | bytes.ptr[i];
-    return mix(sum, rest);
+    return sum + len;
 }
 
 /*
@@ -126,9 +118,9 @@ static uint64_t fingerprint_of(const struct backend_request *ask)
     uint64_t sum = ask->verb * UINT64_C(64) + ask->n_items;
     for (size_t i = 0; i < ask->n_items; i++) {
         const struct backend_item *item = &ask->items[i];
-        sum = mix(sum, item->quota->derived.params_hash[0]);
-        sum = mix(sum, item->quota->rule);
-        sum = mix_bytes(mix(sum, item->cost), item->key);
+        const uint64_t quota[] = {item->quota->derived.params_hash[0], item->quota->rule,
+                                  item->cost};
+        sum = mix(mix(sum, quota, sizeof(quota)), item->key.ptr, item->key.len);
     }
     return sum;
 }

@@ -13,7 +13,7 @@ from store import SCRIPTS
 from stint_table import Table
 
 K = abi.K
-RESET, RELEASE, RENEW = 7, 8, 9
+RESET, RELEASE, RENEW = 7, 15, 16
 SPECS = ["window 5/10s", "window 20/10s resolution=12", "gcra 7/10s burst=4", "log 6/10s",
          "buckets 8/10s time_slack=1s count_slack=2", "fixed_window 5/10s align=first_use",
          "fixed_window 3/1d align=calendar utc_offset=-05:00", "sliding_counter 9/10s",

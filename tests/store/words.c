@@ -61,7 +61,7 @@ static void ask(char *line, bool whole)
         id.key = span_of(id_key, (size_t)len);
         asked.id = &id;
     }
-    asked.verb = (enum script_verb)verb;
+    asked.verb = (uint8_t)verb;
     asked.is_virtual = strcmp(now, "-") != 0;
     asked.now_ns = asked.is_virtual ? strtoull(now, NULL, 10) : 0;
     while (rest != NULL && *rest != '\0') {

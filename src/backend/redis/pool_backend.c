@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define HEAD_WORDS 10 /* EVALSHA hash 1 KEY verb now cost at order probe */
-#define GROUP_WORDS_MAX (1 + STINT_POOL_QUOTAS_MAX * SCRIPT_QUOTA_WORDS)
+#define GROUP_WORDS_MAX (1 + STINT_POOL_QUOTAS_MAX * (1 + SCRIPT_QUOTA_WORDS))
 
 /* Keys that have the same quotas: their number, and six words for each. */
 struct group {
@@ -76,6 +76,8 @@ static void fill_group(struct group *group, const struct stint_pool_key *key)
     group->words[group->n_words++] = span_of_text(counts[key->n_quotas]);
     for (size_t i = 0; i < key->n_quotas; i++) {
         memcpy(group->params[i], key->quotas[i].derived.params_hash, sizeof(group->params[i]));
+        group->words[group->n_words++] =
+            span_of_text(stint_algorithm_name(key->quotas[i].algorithm));
         script_quota_words(&key->quotas[i], &group->words[group->n_words], group->digits[i]);
         group->n_words += SCRIPT_QUOTA_WORDS;
     }

@@ -498,16 +498,6 @@ static void keep_items(struct job *job, const struct backend_request *ask,
     }
 }
 
-static const uint8_t script_verbs[] = {
-    [BACKEND_TAKE] = SCRIPT_TAKE,     [BACKEND_TAKE_UPTO] = SCRIPT_TAKE_UPTO,
-    [BACKEND_PEEK] = SCRIPT_PEEK,     [BACKEND_CHARGE] = SCRIPT_CHARGE,
-    [BACKEND_REFUND] = SCRIPT_REFUND, [BACKEND_BOOK] = SCRIPT_BOOK,
-    [BACKEND_RESET] = SCRIPT_RESET,   [BACKEND_LEASE] = SCRIPT_PEEK,
-    [BACKEND_RETURN] = SCRIPT_PEEK,   [BACKEND_SETTLE] = SCRIPT_SETTLE,
-    [BACKEND_CANCEL] = SCRIPT_CANCEL, [BACKEND_EXTEND] = SCRIPT_EXTEND,
-    [BACKEND_EXPIRE] = SCRIPT_EXPIRE,
-};
-
 /* Whether doing it twice is harmless. A second use of a ticket would get the answer "gone". */
 static bool is_repeatable(const struct job *job)
 {
@@ -544,7 +534,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
     part->n_items = n_items;
     part->job = job;
     const struct script_ask asked = {
-        .verb = (enum script_verb)script_verbs[ask->verb],
+        .verb = ask->verb,
         .at_ns = ask->at_ns,
         .now_ns = ask->now_ns,
         .is_virtual = ask->is_virtual,

@@ -19,11 +19,12 @@
 #define KEY_PLAIN "-._~/@+=,*"
 
 static const char *const verb_names[] = {
-    [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
-    [SCRIPT_CHARGE] = "charge", [SCRIPT_REFUND] = "refund",       [SCRIPT_BOOK] = "book",
-    [SCRIPT_UNBOOK] = "unbook", [SCRIPT_RESET] = "reset",         [SCRIPT_RELEASE] = "release",
-    [SCRIPT_RENEW] = "renew",   [SCRIPT_UNDO] = "undo",           [SCRIPT_SETTLE] = "settle",
-    [SCRIPT_CANCEL] = "cancel", [SCRIPT_EXTEND] = "extend",       [SCRIPT_EXPIRE] = "expire",
+    [BACKEND_TAKE] = "take",     [BACKEND_TAKE_UPTO] = "take_upto", [BACKEND_PEEK] = "peek",
+    [BACKEND_CHARGE] = "charge", [BACKEND_REFUND] = "refund",       [BACKEND_BOOK] = "book",
+    [STINT_UNBOOK] = "unbook",   [BACKEND_RESET] = "reset",         [BACKEND_LEASE] = "lease",
+    [BACKEND_RETURN] = "return", [BACKEND_SETTLE] = "settle",       [BACKEND_CANCEL] = "cancel",
+    [BACKEND_EXTEND] = "extend", [BACKEND_EXPIRE] = "expire",       [BACKEND_RELEASE] = "release",
+    [BACKEND_RENEW] = "renew",   [BACKEND_UNDO] = "undo",
 };
 
 /* Of an algorithm: alone and with an id, and the same where units are leased. */
@@ -190,9 +191,9 @@ static void add_now(struct script_command *command, const struct script_ask *ask
 
 static void add_at(struct script_command *command, const struct script_ask *ask)
 {
-    if (ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW)
+    if (ask->verb == BACKEND_RELEASE || ask->verb == BACKEND_RENEW)
         add_number(command, (int64_t)ask->holder.deadline_us);
-    else if (ask->verb == SCRIPT_REFUND && ask->at_ns == STINT_NEVER_NS)
+    else if (ask->verb == BACKEND_REFUND && ask->at_ns == STINT_NEVER_NS)
         add_number(command, -1);
     else /* a wait of any length is as good as the longest number */
         add_number(command, (int64_t)(ask->at_ns / NS_PER_US < (uint64_t)EXACT_MAX
@@ -206,19 +207,17 @@ void script_quota_words(const struct stint_quota *quota, struct span words[SCRIP
     struct options options = options_of(quota);
     const int64_t numbers[] = {quota->limit, (int64_t)(quota->period_ns / NS_PER_US), options.x,
                                options.y, options.z};
-    words[0] = span_of_text(stint_algorithm_name(quota->algorithm));
-    for (size_t i = 1; i < SCRIPT_QUOTA_WORDS; i++)
-        words[i] = digits_of(digits + i * SCRIPT_DIGITS_MAX, numbers[i - 1]);
+    for (size_t i = 0; i < SCRIPT_QUOTA_WORDS; i++)
+        words[i] = digits_of(digits + i * SCRIPT_DIGITS_MAX, numbers[i]);
 }
 
-/* All but its name. */
 static void add_quota(struct script_command *command, const struct stint_quota *quota)
 {
-    struct span words[SCRIPT_QUOTA_WORDS];
-    script_quota_words(quota, words, command->digits + command->n_digits);
+    assert(command->n_words + SCRIPT_QUOTA_WORDS <= SCRIPT_WORDS_MAX);
+    script_quota_words(quota, &command->words[command->n_words],
+                       command->digits + command->n_digits);
+    command->n_words += SCRIPT_QUOTA_WORDS;
     command->n_digits += SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX;
-    for (size_t i = 1; i < SCRIPT_QUOTA_WORDS; i++)
-        add(command, words[i]);
 }
 
 static void begin(struct script_command *command, const struct lua_script *script, size_t n_keys)
@@ -262,13 +261,13 @@ static void add_id(struct script_command *command, const struct script_ask *ask)
     add_body(command, id->body);
     add_number(command, (int64_t)min_u64(lifetime_ms, TICKET_MAX_US / 1000));
     if (id->is_ticket &&
-        (ask->verb == SCRIPT_TAKE || ask->verb == SCRIPT_BOOK || ask->verb == SCRIPT_EXTEND))
+        (ask->verb == BACKEND_TAKE || ask->verb == BACKEND_BOOK || ask->verb == BACKEND_EXTEND))
         add_good(command, id);
 }
 
 static struct span verb_of(const struct script_ask *ask)
 {
-    bool reserves = ask->verb == SCRIPT_TAKE && ask->id != NULL && ask->id->is_ticket;
+    bool reserves = ask->verb == BACKEND_TAKE && ask->id != NULL && ask->id->is_ticket;
     return span_of_text(reserves ? "reserve" : verb_names[ask->verb]);
 }
 
@@ -282,8 +281,8 @@ static void drop_zeros(struct script_command *command, size_t at_most)
 void script_command_one(struct script_command *command, const struct script_item *item,
                         const struct script_ask *ask)
 {
-    bool names_holder = ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW;
-    assert(ask->verb < SCRIPT_UNDO || ask->id != NULL); /* they name the owner of the id */
+    bool names_holder = ask->verb == BACKEND_RELEASE || ask->verb == BACKEND_RENEW;
+    assert(ask->verb < BACKEND_SETTLE || ask->verb > BACKEND_UNDO || ask->id != NULL);
     begin(command, scripts[item->quota->algorithm][ask->id != NULL], ask->id != NULL ? 2 : 1);
     add(command, item->key);
     if (ask->id != NULL)
@@ -302,8 +301,8 @@ void script_command_list(struct script_command *command, const struct script_ite
                          size_t n_items, const struct script_ask *ask)
 {
     assert(n_items > 0 && n_items <= STINT_ITEMS_MAX);
-    assert(ask->verb <= SCRIPT_REFUND || ask->verb == SCRIPT_RESET ||
-           (ask->verb >= SCRIPT_UNDO && ask->id != NULL));
+    assert(ask->verb <= BACKEND_REFUND || ask->verb == BACKEND_RESET ||
+           (ask->verb >= BACKEND_SETTLE && ask->verb <= BACKEND_UNDO && ask->id != NULL));
     begin(command, ask->id != NULL ? &lua_script_list_once : &lua_script_list,
           n_items + (ask->id != NULL));
     for (size_t i = 0; i < n_items; i++)
@@ -351,10 +350,10 @@ void script_command_leased(struct script_command *command, const struct script_i
                            struct span leases, const struct script_ask *ask,
                            const struct backend_request *lease)
 {
-    bool lends = lease->verb == BACKEND_LEASE, has_id = ask->id != NULL;
+    bool lends = ask->verb == BACKEND_LEASE, has_id = ask->id != NULL;
     struct script_ask asked = *ask;
     assert(item->quota->algorithm != STINT_CONCURRENCY && lease->n_ended <= SCRIPT_ENDED_MAX);
-    assert(!has_id || (!lends && lease->verb != BACKEND_RETURN && lease->n_ended == 0));
+    assert(!has_id || (!lends && ask->verb != BACKEND_RETURN && lease->n_ended == 0));
     if (lends)
         asked.at_ns = lease->least * NS_PER_US;
     script_command_one(command, item, &asked);
@@ -362,12 +361,9 @@ void script_command_leased(struct script_command *command, const struct script_i
     command->words[1] = span_of(command->script->sha1, sizeof(command->script->sha1) - 1);
     command->words[2] = span_of_text(has_id ? "3" : "2");
     insert(command, WORD_KEY + 1, leases);
-    size_t first = WORD_KEY + 2;
-    if (lends || lease->verb == BACKEND_RETURN)
-        command->words[first] = span_of_text(lends ? "lease" : "return");
     if (!lends && lease->n_ended == 0)
         return;
-    fill_options(command, first);
+    fill_options(command, WORD_KEY + 2);
     add_number(command, lends ? (int64_t)(lease->term_ns / NS_PER_US) : 0);
     for (size_t i = 0; i < lease->n_ended; i++) {
         add_number(command, (int64_t)(lease->ended[i].ends_ns / NS_PER_US));

@@ -15,40 +15,6 @@
 #define SCRIPT_DIGITS_MAX 22 /* of one number: 20 digits, a sign, and its mark */
 #define SCRIPT_REPLY_MAX (8 + 6 * STINT_ITEMS_MAX + 2 * STINT_ITEMS_MAX)
 
-enum script_verb {
-    SCRIPT_TAKE = STINT_TAKE,
-    SCRIPT_TAKE_UPTO = STINT_TAKE_UPTO,
-    SCRIPT_PEEK = STINT_PEEK,
-    SCRIPT_CHARGE = STINT_CHARGE,
-    SCRIPT_REFUND = STINT_REFUND,
-    SCRIPT_BOOK = STINT_BOOK,
-    SCRIPT_UNBOOK = STINT_UNBOOK,
-    SCRIPT_RESET,
-    SCRIPT_RELEASE, /* concurrency: returns the slots of `holder` */
-    SCRIPT_RENEW,   /* concurrency: moves the deadline of `holder` */
-    /*
-     * With an id, on the keys that it charged: takes back all that was charged under it, slots
-     * included, and forgets it. Costs and at_ns do not count: the store knows them. Where the id is
-     * not known, nothing is done, and the reply grants nothing.
-     */
-    SCRIPT_UNDO,
-    /*
-     * With the id of a ticket, on the keys that it charged. The first two use the ticket up: cost
-     * is what was used of each quota, and the rest goes back; or all goes back. EXTEND moves the
-     * deadlines of its slots, and is for tickets that hold some. script_is_gone() where it is no
-     * longer valid.
-     */
-    SCRIPT_SETTLE,
-    SCRIPT_CANCEL,
-    SCRIPT_EXTEND,
-    /*
-     * For an ended ticket that was not used: uses it up, and gives back what is beyond the cost,
-     * which is the most that stays charged of each quota. Slots are not changed. For a valid one:
-     * nothing is done, and it is denied with the wait until it ends.
-     */
-    SCRIPT_EXPIRE,
-};
-
 /* The holder of slots of a concurrency quota; unique for its key. */
 struct script_holder {
     uint64_t deadline_us;
@@ -74,9 +40,14 @@ struct script_id {
     uint64_t longer_ns; /* for such a TAKE and EXTEND: EXPIRE knows it for so much longer */
 };
 
-/* The request. A store counts in microseconds: times are rounded down to them. */
+/*
+ * The request. A store counts in microseconds: times are rounded down to them. The verbs of tickets
+ * and BACKEND_UNDO need an id, and the keys that it charged. Costs and at_ns of an UNDO do not
+ * count: the store knows them. If it does not know the id, its reply grants nothing. If a ticket is
+ * no longer valid, it replies with an error: script_is_gone().
+ */
 struct script_ask {
-    enum script_verb verb;
+    uint8_t verb; /* enum backend_verb */
     /* refund: when it was granted, STINT_NEVER_NS for just now; book and unbook as in stint.h */
     uint64_t at_ns;
     uint64_t now_ns;             /* where is_virtual */
@@ -139,8 +110,8 @@ size_t script_key(const struct stint_quota *quota, const struct script_name *nam
 
 void script_key_algorithm(struct key_text *text, const struct stint_quota *quota); /* ALGORITHM */
 
-/* A quota as arguments of scripts: algorithm limit period x y z. Words point into `digits`. */
-#define SCRIPT_QUOTA_WORDS 6
+/* A quota as arguments of scripts, without its algorithm: limit period x y z, in `digits`. */
+#define SCRIPT_QUOTA_WORDS 5
 void script_quota_words(const struct stint_quota *quota, struct span words[SCRIPT_QUOTA_WORDS],
                         char digits[SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX]);
 /* PREFIX{TAG}, escaped as in script_key(). */
@@ -162,9 +133,9 @@ void script_command_list(struct script_command *command, const struct script_ite
 /* Whether units of this item are leased: then all its requests use the next function. */
 bool script_is_leased(const struct backend_item *item);
 /*
- * One quota, with a second key for the leases, and two more verbs: BACKEND_LEASE and BACKEND_RETURN
- * of `lease`, for which that of `ask` is SCRIPT_PEEK. With an id: neither, and nothing ended. The
- * one holder of the reply to a lease is its end and the number of others.
+ * One quota, with a second key for the leases. `lease` has the lease of BACKEND_LEASE, and those
+ * that end; with an id none. The one holder of the reply to a lease is its end and the number of
+ * others.
  */
 void script_command_leased(struct script_command *command, const struct script_item *item,
                            struct span leases, const struct script_ask *ask,

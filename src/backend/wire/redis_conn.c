@@ -344,26 +344,22 @@ static size_t command_len(const struct span *words, size_t n_words)
     return len;
 }
 
-static uint8_t *write_head(uint8_t *at, char type, size_t number)
-{
-    *at++ = (uint8_t)type;
-    at = resp_number_write(at, number);
-    memcpy(at, "\r\n", 2);
-    return at + 2;
-}
-
 static void write_command(struct wire_bytes *bytes, const struct span *words, size_t n_words)
 {
     assert(bytes->len + command_len(words, n_words) <= bytes->size);
-    uint8_t *at = write_head(bytes->ptr + bytes->len, '*', n_words);
+    uint8_t *at = bytes->ptr + bytes->len;
+    *at = '*';
+    at = resp_number_write(at + 1, n_words);
     for (size_t i = 0; i < n_words; i++) {
-        at = write_head(at, '$', words[i].len);
+        memcpy(at, "\r\n$", 3);
+        at = resp_number_write(at + 3, words[i].len);
+        memcpy(at, "\r\n", 2);
         if (words[i].len > 0)
-            memcpy(at, words[i].ptr, words[i].len);
-        memcpy(at + words[i].len, "\r\n", 2);
-        at += words[i].len + 2;
+            memcpy(at + 2, words[i].ptr, words[i].len);
+        at += 2 + words[i].len;
     }
-    bytes->len = (size_t)(at - bytes->ptr);
+    memcpy(at, "\r\n", 2);
+    bytes->len = (size_t)(at + 2 - bytes->ptr);
 }
 
 /* Bytes before the first pending command are no longer needed. */

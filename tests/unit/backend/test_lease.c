@@ -498,17 +498,17 @@ TEST(words_of_a_lease)
                                           {.ends_ns = 7000, .units = 1}};
     struct backend_request lease = {
         .verb = BACKEND_LEASE, .least = 3, .term_ns = 100 * MS, .ended = ended, .n_ended = 2};
-    struct script_ask asked = {.verb = SCRIPT_PEEK};
+    struct script_ask asked = {.verb = BACKEND_LEASE};
     struct span leases = span_of_text("k!leases");
     script_command_leased(&command, &item, leases, &asked, &lease);
     assert_ptr_equal(command.script, &lua_script_lease_log);
     check_words(&command, "2 k k!leases lease 20 0 3 100 1000000 0 0 0 100000 5 9 2 7 1 0");
-    lease.verb = BACKEND_RETURN;
+    asked.verb = BACKEND_RETURN;
     lease.n_ended = 1;
     script_command_leased(&command, &item, leases, &asked, &lease);
     check_words(&command, "2 k k!leases return 20 0 0 100 1000000 0 0 0 0 5 9 2");
     lease = (struct backend_request){.verb = BACKEND_TAKE};
-    asked.verb = SCRIPT_TAKE;
+    asked.verb = BACKEND_TAKE;
     script_command_leased(&command, &item, leases, &asked, &lease);
     check_words(&command, "2 k k!leases take 20 0 0 100 1000000");
     const struct script_id id = {.key = span_of_text("id"), .body = 1, .lifetime_ns = MS};
