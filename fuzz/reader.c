@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes as a file, plain or gzip. Whatever a file holds, reading it in blocks and drop by drop must
- * give the same lines or the same mistake; and what was packed must come out again.
+ * Bytes as a file, plain, gzip or zstd. Whatever a file holds, reading it in blocks and drop by
+ * drop must give the same lines or the same mistake; and what was packed must come out again.
  *
  * The first byte chooses: even, the rest is the file; odd, the rest is packed into gzip members
  * first, each run of it repeated, so that lines longer than READER_LINE_MAX come up too.

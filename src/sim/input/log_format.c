@@ -16,15 +16,21 @@ static bool is_json_object(struct span line)
     return is_object;
 }
 
+/* A number or a key that is too large is in its place all the same. */
+static bool is_format(int code)
+{
+    return code == EVENT_FOUND || code == STINT_E_RANGE;
+}
+
 enum log_format log_format_of(struct span line)
 {
     struct logline logline;
     struct event event;
     struct stint_error ignored;
     (void)logline_init(&logline, "ip", &ignored);
-    if (logline_parse(&logline, &event, line, &ignored) == EVENT_FOUND)
+    if (is_format(logline_parse(&logline, &event, line, &ignored)))
         return LOG_COMBINED;
-    if (trace_parse(&event, line, &ignored) == EVENT_FOUND)
+    if (is_format(trace_parse(&event, line, &ignored)))
         return LOG_TRACE;
     return is_json_object(line) ? LOG_JSONL : LOG_ANY;
 }

@@ -15,6 +15,7 @@ TEST(test_lines_and_their_formats)
         {"0 a", LOG_TRACE},
         {"1.25\tuser:7 3 # late", LOG_TRACE},
         {"0 {\"key\":1}", LOG_TRACE},
+        {"0 a 4294967296", LOG_TRACE}, /* which says what is wrong with it */
         {"192.0.2.1 - - " DATE " \"GET / HTTP/1.1\" 200 5", LOG_COMBINED},
         {"1 - - " DATE " \"GET / HTTP/1.1\" 200 5", LOG_COMBINED},
         {"2001:db8::1 - \"a b\" " DATE " \"\" 400 0 \"-\" \"\"", LOG_COMBINED},
