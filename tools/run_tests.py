@@ -25,7 +25,7 @@ CORES = os.cpu_count() or 1
 # Places in the source are all that a report wants of the debugger's tables, and -O1 checks the same
 # as -O2 does: both take half the time to compile.
 LIGHT = ["-Dc_args=-g1", "-Doptimization=1"]
-SEARCH = 20_000  # inputs that each fuzzer tries in `rest`
+SEARCH = 5_000  # inputs that each fuzzer tries in `rest`
 
 # name: compiler, options of meson setup, factor on the timeouts, how many tests at once (those of
 # servers wait more than they work)
