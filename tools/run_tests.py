@@ -25,7 +25,7 @@ CORES = os.cpu_count() or 1
 # Places in the source are all that a report wants of the debugger's tables, and -O1 checks the same
 # as -O2 does: both take half the time to compile.
 LIGHT = ["-Dc_args=-g1", "-Doptimization=1"]
-SEARCH = 20_000  # inputs that each fuzzer tries in `rest`
+SEARCH = 5_000  # inputs that each fuzzer tries in `rest`
 
 # name: compiler, options of meson setup, factor on the timeouts, how many tests at once (those of
 # servers wait more than they work)
@@ -84,13 +84,16 @@ def suites_of(test):
 
 
 def wanted(name, suites):
-    """What the tests of these suites need, as ninja names it."""
+    """What the tests of these suites need, as ninja names it. Some tests install stint."""
     folder = ROOT / name
     info = {kind: json.loads((folder / "meson-info" / f"intro-{kind}.json").read_text())
             for kind in ("tests", "targets")}
     files = {target["id"]: target["filename"] for target in info["targets"]}
     needed = {file for test in info["tests"] for target in test["depends"] for file in files[target]
               if suites_of(test) & set(suites)}
+    if {"quick", "rest"} & set(suites):
+        needed.update(file for target in info["targets"] if target["installed"]
+                      for file in target["filename"])
     return sorted(str(Path(file).relative_to(folder)) for file in needed)
 
 

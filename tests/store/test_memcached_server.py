@@ -176,6 +176,25 @@ def test_the_expiry_is_no_sooner_than_the_state_dies(shared, prefix):
         assert ttl_of(shared, f"{prefix}{{virtual}}window,3600000000,24:test:") == -1
 
 
+def test_expiries_after_january_2038(prefix):
+    """memcached reads an expiry as 32 bits: up to 30 days as seconds from now, else as calendar time,
+    which ends there. A state that lasts longer than 30 days then stays until it is evicted."""
+    ahead_s = 70 * 365 * 86400 - int(time.time())
+    clock = ["env", f"LD_PRELOAD={os.environ['STINT_WRONG_CLOCK']}", f"WRONG_CLOCK_S={ahead_s}"]
+    states = {"window 10/10s": ("window,10000000,24", range(11, 17)),
+              "window 10/29d": ("window,2505600000000,24", range(29 * 86400, 32 * 86400)),
+              "window 10/60d": ("window,5184000000000,24", [-1])}
+    with Memcached(prefix=clock) as server, \
+            Node(server.url, prefix, ahead_ns=ahead_s * 10**9) as node:
+        assert int(server.stats()["time"]) > 2**31
+        for spec, (form, ttls) in states.items():
+            assert node.ask(spec, "ttl", "take", 10).sum.granted == 10
+            assert ttl_of(server, f"{prefix}{{ttl}}{form}:test:") in ttls, spec
+        for spec in states:
+            assert node.ask(spec, "ttl", "take", 1).sum.granted == 0, spec
+        until(lambda: node.ask("window 10/10s", "ttl", "take", 1).sum.granted == 1, "it expires")
+
+
 def ttl_of(server, key):
     with socket.create_connection((server.host, server.port), timeout=5) as link:
         link.sendall(f"mg {key} t\r\n".encode())
