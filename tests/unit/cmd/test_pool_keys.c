@@ -242,6 +242,8 @@ TEST(test_find)
     assert_null(pool_keys_find(&keys, "bta", &error));
     assert_string_equal(error.message, "FILE holds no key 'bta'; did you mean 'beta'?");
     assert_null(pool_keys_find(&keys, "xyzzy", &error));
-    assert_string_equal(error.message, "FILE holds no key 'xyzzy'");
+    assert_string_equal(error.message,
+                        "FILE holds no key 'xyzzy'; give the same --keys as the command that used "
+                        "it, or one of its 2 names");
     pool_keys_deinit(&keys);
 }
