@@ -29,7 +29,7 @@ help:
 	@echo 'make bench-store   limits on a shared Redis, against scripts of the same kind'
 	@echo 'make demo-cluster  three servers on a Redis Cluster that loses a master (DEMO="options")'
 	@echo 'make soak     a server under mixed load for SOAK_SECONDS=$(SOAK_SECONDS)'
-	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS), from a random SEED or a given one'
+	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS), from a random or given SEED'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
 	@echo 'make check-diff    the same for files that differ from BASE=$(BASE)'

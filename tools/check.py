@@ -60,7 +60,8 @@ def files(base):
 def configure():
     """clang-tidy takes the flags of a build by clang. False: there is none."""
     clang = dict(os.environ, CC="clang")
-    for command in (("tools/configure.sh", BUILD, "-Dtests=false"), ("ninja", "-C", BUILD, HEADERS)):
+    for command in (("tools/configure.sh", BUILD, "-Dtests=false"),
+                    ("ninja", "-C", BUILD, HEADERS)):
         done = run(*command, env=clang)
         if done.returncode != 0:
             print(done.stdout, done.stderr)
