@@ -177,8 +177,8 @@ def test_the_expiry_is_no_sooner_than_the_state_dies(shared, prefix):
 
 
 def test_expiries_after_january_2038(prefix):
-    """memcached reads an expiry as 32 bits: up to 30 days as seconds from now, else as calendar time,
-    which ends there. A state that lasts longer than 30 days then stays until it is evicted."""
+    """memcached reads an expiry as 32 bits: up to 30 days as seconds from now, else as calendar
+    time, which ends there. What lasts longer than 30 days then stays until it is evicted."""
     ahead_s = 70 * 365 * 86400 - int(time.time())
     clock = ["env", f"LD_PRELOAD={os.environ['STINT_WRONG_CLOCK']}", f"WRONG_CLOCK_S={ahead_s}"]
     states = {"window 10/10s": ("window,10000000,24", range(11, 17)),

@@ -837,7 +837,7 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
  * second the next is skipped, and its clock is nearly two seconds late until then. A value written
  * just before a tick loses that time at once. One second more covers a late tick on a busy machine.
  * More than thirty days must be given as calendar time; then an hour is added, since its clock may
- * be wrong. Calendar time ends in January 2038, in 32 bits: what is to last longer gets 0, and stays
+ * be wrong. In 32 bits calendar time ends in January 2038: what lasts longer gets 0, and stays
  * until it is evicted. Shorter times are relative, also after 2038.
  */
 uint64_t memcached_state_ttl_s(const struct memcached_state *state,
