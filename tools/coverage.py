@@ -24,9 +24,10 @@ TEXT = """\
 <!-- SPDX-License-Identifier: MIT -->
 # Coverage
 
-Which lines and branches of `src/` the quick tests run, written by `make coverage`: the suites {suites},
-and of `interop` {interop}. The other suites and the fuzzers are not counted. Nor is what a process does
-that is killed, and what a server does once its sandbox forbids it to write the counters.
+Which lines and branches of `src/` the quick tests run, written by `make coverage`: the suites
+{suites}, and of `interop` {interop}.
+The other suites and the fuzzers are not counted. Nor is what a process does that is killed, and
+what a server does once its sandbox forbids it to write the counters.
 
 {when}, commit {commit}, gcc {compiler} -O0, {processor}:
 
