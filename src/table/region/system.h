@@ -33,9 +33,8 @@
 #define MAP_HUGETLB 0
 #undef MAP_NORESERVE
 #define MAP_NORESERVE 0
-#ifdef __APPLE__
+/* macOS and OpenBSD have none. */
 #define posix_fallocate(fd, offset, size) ftruncate(fd, (offset) + (size))
-#endif
 #endif
 
 #endif
