@@ -25,7 +25,7 @@ help:
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
-	@echo 'make coverage which lines the tests run, into docs/coverage.md'
+	@echo 'make coverage which lines the tests run, as a page of docs'
 	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
 	@echo 'make clean    remove what was built'
