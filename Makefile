@@ -33,7 +33,7 @@ help:
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
 	@echo 'make check-diff    the same for files that differ from BASE=$(BASE)'
-	@echo 'make coverage which lines the tests run, into docs/coverage.md'
+	@echo 'make coverage which lines the tests run, as a page of docs'
 	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
 	@echo 'make uninstall  remove what make install installed'

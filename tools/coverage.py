@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Which lines of src/ the quick tests run, by layer: writes docs/coverage.md.
+"""Which lines of src/ the quick tests run, by layer, as a page of docs.
 
 Builds in build-coverage with gcc's counters, runs the suites and interop tests below, and lets
 gcovr count. A process that is killed leaves no count, so servers that a test kills are not in it.
@@ -17,16 +17,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-coverage"
-PAGE = ROOT / "docs/coverage.md"
+PAGE = ROOT / "docs" / "coverage.md"
 SUITES = ["unit", "behaviour", "trace"]
 INTEROP = ["program", "replay", "sim", "plan", "pool", "rules", "serve", "client"]
 TEXT = """\
 <!-- SPDX-License-Identifier: MIT -->
 # Coverage
 
-Which lines and branches of `src/` the quick tests run, written by `make coverage`: the suites {suites},
-and of `interop` {interop}. The other suites and the fuzzers are not counted. Nor is what a process does
-that is killed, and what a server does once its sandbox forbids it to write the counters.
+Which lines and branches of `src/` the quick tests run, written by `make coverage`: the suites
+{suites}, and of `interop` {interop}.
+The other suites and the fuzzers are not counted. Nor is what a process does that is killed, and
+what a server does once its sandbox forbids it to write the counters.
 
 {when}, commit {commit}, gcc {compiler} -O0, {processor}:
 

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <assert.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define ADDRESS_MAX 128 /* a full IPv6 address, a zone, brackets and a port */
 

@@ -9,6 +9,7 @@
  * frequent and top-k elements in data streams", 2005), so that a key that is used often is found
  * however many others there are.
  */
+#define _GNU_SOURCE
 #include "limiter/top.h"
 
 #include "base/err.h"
@@ -16,12 +17,12 @@
 #include "base/ns.h"
 #include "base/siphash.h"
 #include "base/wide_int.h"
+#include "table/region/system.h"
 
 #include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define TOP_WAYS 8                         /* slots of a set; a new key replaces the least */
 #define TOP_STEPS 6000                     /* steps of time in a half-life */
@@ -82,7 +83,7 @@ static bool copy_secret(uint64_t secret[2])
         if (!__atomic_compare_exchange_n(&state, &is_new, 1, false, __ATOMIC_ACQUIRE,
                                          __ATOMIC_ACQUIRE))
             continue;
-        bool works = getrandom(drawn, sizeof(drawn), 0) == sizeof(drawn);
+        bool works = getentropy(drawn, sizeof(drawn)) == 0;
         __atomic_store_n(&state, works ? 2 : 0, __ATOMIC_RELEASE);
         if (!works)
             return false;

@@ -5,11 +5,9 @@
 
 #include "base/limits.h"
 #include "base/siphash.h"
+#include "table/region/system.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #define WALL_MAX_S (EPOCH_MAX_NS / (int64_t)NS_PER_S)
 

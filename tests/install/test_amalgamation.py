@@ -29,6 +29,7 @@ NATIVE = {
                                   []),
     "no 16-byte swap": (["gcc", "-DSTINT_NO_CAS16"], []),
     "no 128-bit integers": (["gcc", "-DSTINT_NO_INT128"], []),
+    "not Linux": (["gcc", "-DSTINT_PORTABLE"], []),
     "neither": (["clang", "-DSTINT_NO_CAS16", "-DSTINT_NO_INT128"], []),
 }
 FOREIGN = {
@@ -80,6 +81,27 @@ def test_a_wrong_vector_is_noticed(tmp_path):
         wrong = tmp_path / path.name
         wrong.write_text(swapped)
         assert run(tmp_path / "vectors", wrong).returncode not in (0, -6, -11), path.name
+
+
+@pytest.mark.parametrize("options", [".memory = STINT_MEMORY_SHARED", '.path = "table.stint"'])
+def test_elsewhere_than_on_linux_a_table_stays_within_one_process(options, tmp_path):
+    (tmp_path / "open.c").write_text(f"""
+#include <stdio.h>
+#include <stint.h>
+int main(void)
+{{
+    struct stint_table_options options = {{{options}}};
+    struct stint_error error;
+    struct stint_table *table;
+    int code = stint_table_open(&table, &options, &error);
+    puts(code < 0 ? error.message : "opened");
+    return 0;
+}}
+""")
+    for system, answer in (("-DSTINT_PORTABLE", "need Linux"), ("-DNDEBUG", "opened")):
+        good("gcc", *WARNINGS, system, "-I", FILES, "open.c", FILES / "stint.c", "-o", "open",
+             cwd=tmp_path)
+        assert answer in good(tmp_path / "open", cwd=tmp_path)
 
 
 def test_its_internal_names_keep_apart(tmp_path):

@@ -42,18 +42,16 @@ SYSTEM = {
     "src/base/err": {"errno.h"},  # its numbers; errno is given
     "src/algorithm/": {"assert.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"},
     "src/table/": LANGUAGE | {"stdatomic.h", "stdlib.h", "errno.h"},
-    "src/table/clock": {"time.h", "fcntl.h", "unistd.h", "sys/stat.h"},
-    "src/table/region/region": {
-        "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
-    },
+    "src/table/clock": {"sys/stat.h"},
+    "src/table/region/region": {"sys/stat.h", "fcntl.h", "unistd.h", "stdio.h"},
+    "src/table/region/system": {"sys/mman.h", "sys/random.h", "fcntl.h", "time.h", "unistd.h"},
     "src/table/region/snapshot": {"fcntl.h", "stdio.h", "unistd.h"},
     # Whether the owner of a wide state still lives, and a pause while it does.
     "src/table/region/owner": {
         "fcntl.h", "sched.h", "signal.h", "stdio.h", "sys/types.h", "unistd.h",
     },
-    "src/limiter/": LANGUAGE | {"stdlib.h", "arpa/inet.h"},
+    "src/limiter/": LANGUAGE | {"stdlib.h", "arpa/inet.h", "sys/socket.h"},
     "src/limiter/pool": {"sched.h"},  # while a list of keys changes
-    "src/limiter/top": {"sys/random.h"},
     # snprintf; text for gnuplot is made with it.
     "src/sim/": LANGUAGE | {"stdarg.h", "inttypes.h", "stdlib.h", "stdio.h", "math.h", "jansson.h"},
     # math.h: isfinite, a macro; the numbers of metadata are texts again at once.

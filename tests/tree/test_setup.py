@@ -60,8 +60,8 @@ def test_other_systems_get_their_line(tree, system, line):  # noqa: F811
 
 def pkg_config_names():
     """Those that the build of the program asks for."""
-    names = set(re.findall(r"dependency\('([^']+)'", (SOURCE / "src/meson.build").read_text()))
-    return names - {"threads"} | {"libcurl"}
+    text = "".join((SOURCE / name / "meson.build").read_text() for name in ("src", "src/cmd"))
+    return set(re.findall(r"(?<!_)dependency\('([^']+)'", text)) - {"threads"} | {"libcurl"}
 
 
 def test_the_names_for_other_systems_are_those_of_the_build(tree):  # noqa: F811

@@ -14,14 +14,13 @@
 #include "base/wide_int.h"
 #include "table/clock.h"
 #include "table/region/region_layout.h"
+#include "table/region/system.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,8 +58,7 @@ static int format(struct region_header *header, const struct region_fixed *fixed
     uint64_t *secret = header->fixed.hash_key;
     secret[0] = options->hash_key[0];
     secret[1] = options->hash_key[1];
-    if (secret[0] == 0 && secret[1] == 0 &&
-        getrandom(secret, sizeof(header->fixed.hash_key), 0) != sizeof(header->fixed.hash_key))
+    if (secret[0] == 0 && secret[1] == 0 && getentropy(secret, sizeof(header->fixed.hash_key)) != 0)
         return system_error(error, "get random bytes from", "the system");
     header->fixed_checksum = region_checksum(&header->fixed);
     header->boot_id = clock_boot_id();
@@ -102,7 +100,8 @@ static int open_memory(struct region *region, const struct stint_table_options *
     if (code != 0)
         return code;
     int flags = options->memory == STINT_MEMORY_SHARED ? MAP_SHARED : MAP_PRIVATE;
-    void *at = map_anonymous(region, fixed.bytes, flags, options->huge_pages);
+    bool huge = options->huge_pages && SYSTEM_IS_LINUX;
+    void *at = map_anonymous(region, fixed.bytes, flags, huge);
     if (at == MAP_FAILED)
         return err_set(error, STINT_E_SYSTEM, "cannot map %llu bytes: %s",
                        (unsigned long long)fixed.bytes, strerror(errno));
@@ -379,6 +378,9 @@ int region_open(struct region *region, const struct stint_table_options *options
     if (!CAS16_LOCK_FREE && region->memory != STINT_MEMORY_HEAP && !region->read_only)
         return err_set(error, STINT_E_MISMATCH,
                        "this machine has no 16-byte swap: a table stays within one process here");
+    if (!SYSTEM_IS_LINUX && region->memory != STINT_MEMORY_HEAP)
+        return err_set(error, STINT_E_MISMATCH,
+                       "files and shared memory need Linux: a table stays within one process here");
     return region->memory == STINT_MEMORY_FILE ? open_file(region, options, error)
                                                : open_memory(region, options, error);
 }
