@@ -213,6 +213,23 @@ static void a_state_of_long_ago_is_as_never_used(void **unused)
     }
 }
 
+/* Whatever its words say: no server writes times of 18 years after a state's epoch. */
+static void a_state_past_the_end_of_its_epoch_is_as_never_used(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota = quota_of("gcra 200/60s");
+    static const uint8_t old[] = {
+        16 * STINT_GCRA + 8, 0, 5, 255, 255, 255, 255, 255, 255, 255, 255};
+    for (uint64_t late_ns = 0; late_ns < 4 * NS_PER_HOUR; late_ns += 600 * NS_PER_S) {
+        struct memcached_state state;
+        memcached_state_read(&state, span_of(old, sizeof(old)));
+        uint64_t now_ns = 20 * NS_PER_YEAR + STINT_NOW_MAX + late_ns;
+        assert_int_equal(take(&state, &quota, now_ns, 200), 200);
+        assert_false(state.was_damaged);
+        assert_int_equal(take(&state, &quota, now_ns, 1), 0);
+    }
+}
+
 static void expiries_are_right_behind_2038(void **unused)
 {
     (void)unused;
@@ -293,6 +310,7 @@ int main(void)
         cmocka_unit_test(what_is_no_state_is_damaged),
         cmocka_unit_test(a_state_of_before_the_checksum_goes_on),
         cmocka_unit_test(a_state_of_long_ago_is_as_never_used),
+        cmocka_unit_test(a_state_past_the_end_of_its_epoch_is_as_never_used),
         cmocka_unit_test(expiries_are_right_behind_2038),
         cmocka_unit_test(other_parameters_carry_what_was_used),
         cmocka_unit_test(virtual_time_may_be_of_the_calendar),
