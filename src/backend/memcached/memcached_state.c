@@ -484,12 +484,6 @@ enum reading {
     READ_AHEAD,   /* the maximum that a clock fast by up to AHEAD_MAX_NS may have left */
 };
 
-/* For an epoch so long ago that the limiter has no time for now: the state has expired. */
-static bool is_forgotten(const struct loaded *loaded, uint64_t now_ns)
-{
-    return since(loaded, now_ns) > STINT_NOW_MAX && expires_at(loaded) <= since(loaded, now_ns);
-}
-
 /* A state that was never used. */
 static void begin_anew(struct loaded *loaded, const struct memcached_step *step)
 {
@@ -503,18 +497,20 @@ static enum reading judge(struct loaded *loaded, const struct memcached_step *st
 {
     struct memcached_step ahead = *step;
     ahead.now_ns = add_sat(step->now_ns, AHEAD_MAX_NS);
+    uint64_t last_ns = since(loaded, ahead.now_ns);
+    /*
+     * The limiter has no time for now. What wrote the state did so within eight years of its epoch,
+     * so at least ten years ago, and no quota lasts as long: all that it held is free again.
+     */
+    if (!step->is_virtual && last_ns > STINT_NOW_MAX) {
+        begin_anew(loaded, step);
+        return READ_STATE;
+    }
     bool is_core_time = step->is_virtual && step->now_ns <= STINT_NOW_MAX;
     if (!is_valid(loaded, STINT_NOW_MAX) || (is_core_time && loaded->epoch_ns != 0))
         return READ_DAMAGED;
     if (step->is_virtual)
         return READ_STATE;
-    if (is_forgotten(loaded, ahead.now_ns)) {
-        begin_anew(loaded, step);
-        return READ_STATE;
-    }
-    uint64_t last_ns = since(loaded, ahead.now_ns);
-    if (last_ns > STINT_NOW_MAX)
-        return READ_DAMAGED;
     return loaded->epoch_ns <= epoch_of(&ahead) && is_valid(loaded, last_ns) &&
                    own_ns(loaded) <= last_ns
                ? READ_STATE

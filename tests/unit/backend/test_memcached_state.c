@@ -204,6 +204,30 @@ TEST(a_state_of_long_ago_is_as_never_used)
     }
 }
 
+/* Whatever its words say: no server writes times of 18 years after a state's epoch. */
+TEST(a_state_past_the_end_of_its_epoch_is_as_never_used)
+{
+    static const uint8_t gcra[] = {
+        16 * STINT_GCRA + 8, 0, 5, 255, 255, 255, 255, 255, 255, 255, 255};
+    static const uint8_t fixed[] = {
+        16 * STINT_FIXED_WINDOW + 8, 0, 5, 0, 0, 0, 200, 255, 255, 255, 255, 255, 255, 255, 255};
+    const struct {
+        const char *spec;
+        struct span old;
+    } rows[] = {{"gcra 200/60s", span_of(gcra, sizeof(gcra))},
+                {"fixed_window 200/1d", span_of(fixed, sizeof(fixed))}};
+    for (size_t i = 0; i < N(rows); i++)
+        for (uint64_t late_ns = 0; late_ns < 4 * NS_PER_HOUR; late_ns += 600 * NS_PER_S) {
+            struct stint_quota quota = quota_of(rows[i].spec);
+            struct memcached_state state;
+            memcached_state_read(&state, rows[i].old);
+            uint64_t now_ns = 20 * NS_PER_YEAR + STINT_NOW_MAX + late_ns;
+            assert_int_equal(take(&state, &quota, now_ns, 200), 200);
+            assert_false(state.was_damaged);
+            assert_int_equal(take(&state, &quota, now_ns, 1), 0);
+        }
+}
+
 TEST(expiries_are_right_behind_2038)
 {
     const uint64_t ends_s = INT32_MAX;
