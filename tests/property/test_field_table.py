@@ -28,7 +28,7 @@ def test_every_test_that_is_named_exists():
     missing = []
     for path, name in NAMED.findall("\n".join(LINES)):
         text = (SOURCE / path).read_text(encoding="utf-8") if os.path.exists(SOURCE / path) else ""
-        kind = r"^def " if path.endswith(".py") else r"^(static )?[\w ]+ \*?"
-        if not re.search(kind + name + r"\(", text, flags=re.M):
+        begin = r"^def " if path.endswith(".py") else r"^(TEST\(|(static )?[\w ]+ \*?)"
+        if not re.search(begin + name + r"[()]", text, flags=re.M):
             missing.append(f"{path}::{name}")
     assert not missing, missing
