@@ -90,11 +90,11 @@ struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
 /* One target under one quota, apart from all others. */
 struct evaluation_step {
     struct target *target;
-    const struct stint_quota *quota; /* the target's own, or its candidate */
-    uint8_t hits;                    /* enum target_hits; the others than TAKE do not use: */
-    struct stint_ask ask;
-    bool charges;                                  /* hits may be charged */
+    const struct stint_quota *quota;               /* the target's own, or its candidate */
     const struct backend_answer *looked, *charged; /* of the store; NULL: no request, no answer */
+    struct stint_ask ask;                          /* unless it has hits */
+    uint8_t hits;                                  /* enum target_hits */
+    bool charges;                                  /* hits may be charged */
 };
 /* is_over: the units did not fit. Of hits the decision is a denial then, until one unit fits. */
 typedef void evaluation_step_end(struct evaluation *evaluation, const struct evaluation_step *step,

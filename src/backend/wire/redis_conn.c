@@ -694,7 +694,7 @@ static void answer(struct redis_conn *conn, const struct redis_reply *reply, uin
 static int read_replies(struct pipeline *pipe, struct span bytes, uint64_t now_ns)
 {
     struct redis_conn *conn = (struct redis_conn *)pipe;
-    const struct redis_reply *reply;
+    const struct redis_reply *reply = NULL;
     conn->heard_ns = now_ns;
     int code = redis_reader_feed(conn->reader, bytes, &pipe->fault);
     while (code == 0 && (pipe->state == PIPELINE_GREETING || pipe->state == PIPELINE_READY) &&

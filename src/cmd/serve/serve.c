@@ -223,7 +223,7 @@ static enum log_format log_format(const struct serve_settings *settings)
 struct server_parts {
     const struct serve_settings *settings;
     const struct command_line *line;
-    struct server_options *options; /* those that follow from the settings, then the others */
+    struct server_options options; /* those that follow from the settings, then the others */
     struct log *log;
     struct stint_table *table;
     struct access_now *access;
@@ -286,7 +286,7 @@ static int open_server_state(struct server_parts *parts, struct rules *rules,
                              &(struct server_state_options){
                                  .table = parts->table,
                                  .rules = rules,
-                                 .workers = parts->options->workers,
+                                 .workers = parts->options.workers,
                                  .id_lifetime_ns = settings->id_lifetime,
                                  .top_keys_max = settings->popular_keys,
                                  .top_keys_half_life_ns = settings->popular_half_life,
@@ -620,18 +620,18 @@ static int use_all(void *arg, struct stint_error *error)
 
 static int serve_on(const struct server_parts *parts, struct stint_error *error)
 {
-    struct server_options *options = parts->options;
+    struct server_options options = parts->options;
     struct reload reload = {.parts = parts};
-    options->server_state = parts->server_state;
-    options->access = parts->access;
-    options->http_config = parts->http_config;
-    options->store_configs = parts->stores->configs;
-    options->n_store_configs = parts->stores->names.n_names;
-    options->evaluation_stores = parts->stores->evaluation;
-    options->load = read_all;
-    options->use = use_all;
-    options->arg = &reload;
-    int code = server_run(options, error);
+    options.server_state = parts->server_state;
+    options.access = parts->access;
+    options.http_config = parts->http_config;
+    options.store_configs = parts->stores->configs;
+    options.n_store_configs = parts->stores->names.n_names;
+    options.evaluation_stores = parts->stores->evaluation;
+    options.load = read_all;
+    options.use = use_all;
+    options.arg = &reload;
+    int code = server_run(&options, error);
     reading_free(reload.next);
     reading_free(reload.in_force);
     reading_free(reload.before);
@@ -642,13 +642,12 @@ static int run(const struct serve_settings *settings, struct server_parts *parts
                struct stint_error *error)
 {
     struct serve_owned owned;
-    struct server_options options = {.log = parts->log};
-    parts->options = &options;
-    int code = serve_server_options(settings, &owned, &options, error);
+    parts->options.log = parts->log;
+    int code = serve_server_options(settings, &owned, &parts->options, error);
     if (code == 0)
         code = check_clock(settings, error);
     if (code == 0)
-        code = begin_process(settings, &options, successor, error);
+        code = begin_process(settings, &parts->options, successor, error);
     if (code == 0)
         code = serve_stores_open(&parts->stores, settings, error);
     if (code == 0)
@@ -657,7 +656,7 @@ static int run(const struct serve_settings *settings, struct server_parts *parts
         code = serve_on(parts, error);
     close_parts(parts);
     serve_owned_deinit(&owned);
-    respawn_helper_free(options.respawn_helper);
+    respawn_helper_free(parts->options.respawn_helper);
     return code;
 }
 

@@ -88,8 +88,11 @@ static const char *rate_text(struct figure *figure, double n)
         snprintf(figure->text, sizeof(figure->text), n < 99.95 ? "%.1f" : "%.0f", n);
         return figure->text;
     }
-    for (n /= 1000; n >= 99999.5 && unit[1] != '\0'; n /= 1000)
+    n /= 1000;
+    while (n >= 99999.5 && unit[1] != '\0') {
+        n /= 1000;
         unit++;
+    }
     snprintf(figure->text, sizeof(figure->text), n < 99.95 ? "%.1f%c" : "%.0f%c", n, *unit);
     return figure->text;
 }
@@ -295,8 +298,10 @@ static void draw_servers(struct drawing *drawing, json_t *servers)
     json_t *server;
     if (servers == NULL)
         return;
-    json_array_foreach(servers, i, server) n_answered +=
-        json_is_null(json_object_get(server, "error"));
+    json_array_foreach(servers, i, server)
+    {
+        n_answered += json_is_null(json_object_get(server, "error"));
+    }
     struct flow flow = {.drawing = drawing, .is_bold = true};
     flow_add(&flow, "", "sums of %zu of %zu servers", n_answered, json_array_size(servers));
     flow_add(&flow, "; ", "durations are those of the slowest");
@@ -431,14 +436,13 @@ static void draw_key(struct drawing *drawing, json_t *key, unsigned shown, unsig
 
 static void draw_keys(struct drawing *drawing, const struct top_options *options, json_t *keys)
 {
-    size_t i;
-    json_t *key;
     unsigned name_columns, shown = fit_columns(drawing, key_columns, 2, &name_columns);
     if (json_array_size(keys) == 0 ||
         !draw_headings(drawing, key_columns, shown,
                        options->order == TOP_ASKED ? "keys asked most" : "keys denied most"))
         return;
-    json_array_foreach(keys, i, key) draw_key(drawing, key, shown, name_columns);
+    for (size_t i = 0; i < json_array_size(keys); i++)
+        draw_key(drawing, json_array_get(keys, i), shown, name_columns);
 }
 
 /* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */

@@ -255,7 +255,7 @@ static int by_denied(const void *a, const void *b)
 static size_t merge(json_t **rows, size_t n)
 {
     size_t merged = 0;
-    qsort(rows, n, sizeof(*rows), by_name);
+    qsort(rows, n, sizeof(json_t *), by_name);
     for (size_t i = 0; i < n; i++) {
         if (merged > 0 && by_name(&rows[merged - 1], &rows[i]) == 0)
             add_numbers(rows[merged - 1], rows[i]);
@@ -270,14 +270,14 @@ static json_t *sum_of_keys(json_t *keys, const struct top_options *options)
 {
     size_t n = json_array_size(keys), i;
     json_t *key, *first = json_array();
-    json_t **rows = calloc(n + 1, sizeof(*rows));
+    json_t **rows = calloc(n + 1, sizeof(json_t *));
     if (rows == NULL || first == NULL) {
         free(rows);
         return first;
     }
     json_array_foreach(keys, i, key) rows[i] = key;
     n = merge(rows, n);
-    qsort(rows, n, sizeof(*rows), options->order == TOP_ASKED ? by_asked : by_denied);
+    qsort(rows, n, sizeof(json_t *), options->order == TOP_ASKED ? by_asked : by_denied);
     for (i = 0; i < n && i < options->keys; i++)
         json_array_append(first, rows[i]);
     free(rows);

@@ -58,7 +58,9 @@ static int no_member(const struct jsonl *jsonl, const char *name, const char *ex
     if (json_object_get(jsonl->object, name) != NULL)
         return err_set(error, STINT_E_SYNTAX, "the member \"%s\" is not %s", name, expected);
     json_object_foreach(jsonl->object, member, value)
+    {
         buf_add(&buf, "%s\"%s\"", buf.len > 0 ? ", " : "", member);
+    }
     return err_set(error, STINT_E_SYNTAX, "the member \"%s\", %s, is not there; found %s%s", name,
                    expected, members[0] != '\0' ? members : "none",
                    buf.len >= sizeof(members) ? "..." : "");

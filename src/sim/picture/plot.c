@@ -35,8 +35,10 @@ static bool grow(struct plot_lines *lines, size_t more)
     size_t size = lines->size == 0 ? LINES_FIRST : lines->size;
     while (size - lines->len <= more && size <= SIZE_MAX / 2)
         size *= 2;
+    if (size - lines->len <= more)
+        return false;
     char *bytes = size == lines->size ? lines->bytes : realloc(lines->bytes, size);
-    if (bytes == NULL || size - lines->len <= more)
+    if (bytes == NULL)
         return false;
     lines->bytes = bytes;
     lines->size = size;

@@ -328,7 +328,7 @@ static int take(struct search_play *play, const struct search_move *move, struct
 /* The use of which a move gives back units: n_asks if there is none. */
 static size_t pick(struct search_play *play, const struct search_move *move)
 {
-    size_t n_asks = play->n_asks, at = n_asks;
+    size_t n_asks = play->n_asks, at;
     if (n_asks == 0)
         return n_asks;
     switch (move->pick) {
