@@ -21,8 +21,8 @@ BUILD = "build-tidy"
 CORES = os.cpu_count() or 1
 HEADERS = "src/proto/grpc/messages/messages.bin"  # the only ones that are made
 
-# The analyzer walks the paths of a function until it has visited so many states. With its own bound,
-# 225000, table/slot/slots.c takes six times as long.
+# The analyzer walks the paths of a function until it has visited so many states. With its own
+# bound, 225000, table/slot/slots.c takes six times as long.
 ANALYZER = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang",
                                                "max-nodes=30000")]
 # ctuuninitvar takes every struct that is handed over to be filled for one that is read.

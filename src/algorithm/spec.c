@@ -5,7 +5,6 @@
  */
 #include "algorithm/spec.h"
 
-#include "algorithm/nearest.h"
 #include "algorithm/suggest.h"
 #include "algorithm/text.h"
 #include "base/limits.h"

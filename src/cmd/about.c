@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/complete.h"
 #include "cmd/lib/describe.h"
 #include "cmd/lib/print.h"
 #include "stint.h"

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 
-#include "algorithm/nearest.h"
 #include "algorithm/spec.h"
 #include "algorithm/suggest.h"
 #include "base/limits.h"

@@ -7,6 +7,7 @@
 #include "sim/input/trace.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <string.h>
 
 #define NAMED_MAX 5      /* malformed lines that are reported */
@@ -22,7 +23,7 @@
 
 const char *const source_formats[] = {"auto", "trace", "combined", "jsonl", NULL};
 
-/* By enum log_format. */
+/* By enum source_format. */
 static const char *const line_names[] = {"a line in a known format",
                                          "a trace line (TIME KEY [COST])", "an access log line",
                                          "a JSON object"};
@@ -54,12 +55,12 @@ static void check_options(struct argp_state *state, void *input)
     const struct source_options *options = input;
     struct stint_error error;
     struct logline logline;
-    if (options->format == LOG_TRACE && options->key != NULL)
+    if (options->format == SOURCE_TRACE && options->key != NULL)
         argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
-    if ((options->format == LOG_TRACE || options->format == LOG_COMBINED) &&
+    if ((options->format == SOURCE_TRACE || options->format == SOURCE_COMBINED) &&
         (options->time != NULL || options->cost != NULL))
         argp_error(state, "--time and --cost are for --format jsonl");
-    if (options->format == LOG_COMBINED && options->key != NULL &&
+    if (options->format == SOURCE_COMBINED && options->key != NULL &&
         logline_init(&logline, options->key, &error) != 0)
         argp_error(state, "--key: %s", error.message);
     if (options->sort && options->no_sort)
@@ -141,7 +142,7 @@ int event_source_open(struct event_source *source, const struct source_options *
     source->options = options;
     source->format = options->format;
     if (options->time != NULL || options->cost != NULL) /* only JSON has them */
-        source->format = LOG_JSONL;
+        source->format = SOURCE_JSONL;
     source->name = first == NULL || strcmp(first, "-") == 0 ? "standard input" : first;
     if (options->n_paths > 1) {
         snprintf(source->name_text, sizeof(source->name_text), "%.200s and %zu more file%s",
@@ -155,7 +156,7 @@ int event_source_open(struct event_source *source, const struct source_options *
 void event_source_close(struct event_source *source)
 {
     close_file(source);
-    if (source->has_parser && source->format == LOG_JSONL)
+    if (source->has_parser && source->format == SOURCE_JSONL)
         jsonl_deinit(&source->parser.jsonl);
     source->has_parser = false;
 }
@@ -176,6 +177,36 @@ uint64_t event_source_bytes_read(const struct event_source *source)
 }
 
 /* ---- The format ------------------------------------------------------------------------------ */
+
+/* The parsers themselves decide. No line is in two formats: each refuses what the others read. */
+
+/* Any object, whatever its members: which of them are time and key is chosen later. */
+static bool is_json_object(struct span line)
+{
+    json_t *value = json_loadb((const char *)line.ptr, line.len, JSON_ALLOW_NUL, NULL);
+    bool is_object = json_is_object(value);
+    json_decref(value);
+    return is_object;
+}
+
+/* A number or a key that is too large is in its place all the same. */
+static bool is_format(int code)
+{
+    return code == EVENT_FOUND || code == STINT_E_RANGE;
+}
+
+enum source_format source_format_of(struct span line)
+{
+    struct logline logline;
+    struct event event;
+    struct stint_error ignored;
+    (void)logline_init(&logline, "ip", &ignored);
+    if (is_format(logline_parse(&logline, &event, line, &ignored)))
+        return SOURCE_COMBINED;
+    if (is_format(trace_parse(&event, line, &ignored)))
+        return SOURCE_TRACE;
+    return is_json_object(line) ? SOURCE_JSONL : SOURCE_ANY;
+}
 
 static int init_combined(struct event_source *source, struct stint_error *error)
 {
@@ -211,19 +242,21 @@ static int init_jsonl(struct event_source *source, struct stint_error *error)
 
 static int init_parser(struct event_source *source, struct stint_error *error)
 {
-    static int (*const inits[])(struct event_source * source, struct stint_error * error) = {
-        [LOG_TRACE] = init_trace, [LOG_COMBINED] = init_combined, [LOG_JSONL] = init_jsonl};
+    static int (*const inits[])(struct event_source * source,
+                                struct stint_error * error) = {[SOURCE_TRACE] = init_trace,
+                                                               [SOURCE_COMBINED] = init_combined,
+                                                               [SOURCE_JSONL] = init_jsonl};
     int code = inits[source->format](source, error);
     source->has_parser = code == 0;
     return code;
 }
 
-static int wrong_format(const struct event_source *source, enum log_format found,
+static int wrong_format(const struct event_source *source, enum source_format found,
                         struct stint_error *error)
 {
     const struct source_options *options = source->options;
     char advice[96] = "; all files must have one format";
-    if (options->format != LOG_ANY)
+    if (options->format != SOURCE_ANY)
         snprintf(advice, sizeof(advice), "; choose the format %s, or leave it out",
                  source_formats[found]);
     else if (options->time != NULL || options->cost != NULL)
@@ -281,16 +314,16 @@ static bool is_blank_or_comment(struct span line)
  */
 static int recognise(struct event_source *source, struct span line, struct stint_error *error)
 {
-    enum log_format found = log_format_of(line);
-    if (found == LOG_ANY && source->format == LOG_ANY)
+    enum source_format found = source_format_of(line);
+    if (found == SOURCE_ANY && source->format == SOURCE_ANY)
         return is_blank_or_comment(line) ? 0 : count_unknown(source, line, error);
-    if (found != LOG_ANY && source->format == LOG_ANY) {
+    if (found != SOURCE_ANY && source->format == SOURCE_ANY) {
         source->format = found;
         name_unknown(source);
     }
-    if (found != LOG_ANY && found != source->format)
+    if (found != SOURCE_ANY && found != source->format)
         return wrong_format(source, found, error);
-    source->is_recognised = found != LOG_ANY;
+    source->is_recognised = found != SOURCE_ANY;
     int code = source->has_parser ? 0 : init_parser(source, error);
     return code != 0 ? code : 1;
 }
@@ -301,13 +334,13 @@ static int parse(struct event_source *source, struct event *event, struct span l
                  struct stint_error *error)
 {
     switch (source->format) {
-    case LOG_TRACE:
+    case SOURCE_TRACE:
         return trace_parse(event, line, error);
-    case LOG_COMBINED:
+    case SOURCE_COMBINED:
         return logline_parse(&source->parser.logline, event, line, error);
-    case LOG_JSONL:
+    case SOURCE_JSONL:
         return jsonl_parse(&source->parser.jsonl, event, line, error);
-    case LOG_ANY:
+    case SOURCE_ANY:
         break;
     }
     return EVENT_NONE;
@@ -316,7 +349,7 @@ static int parse(struct event_source *source, struct event *event, struct span l
 static int check_time(struct event_source *source, const struct event *event,
                       struct stint_error *error)
 {
-    if (source->format == LOG_TRACE)
+    if (source->format == SOURCE_TRACE)
         return event->at_ns <= STINT_NOW_MAX
                    ? 0
                    : err_set(error, STINT_E_RANGE,
@@ -384,7 +417,7 @@ static struct span without_mark(const struct event_source *source, struct span l
 static int next_file(struct event_source *source, struct stint_error *error)
 {
     if (source->n_opened >= source->options->n_paths)
-        return source->format == LOG_ANY && source->unknown > 0 ? no_format(source, error) : 0;
+        return source->format == SOURCE_ANY && source->unknown > 0 ? no_format(source, error) : 0;
     close_file(source);
     int code = open_next(source, error);
     return code != 0 ? code : 1;

@@ -8,7 +8,6 @@
 #include "cmd/lib/input.h"
 #include "sim/input/event.h"
 #include "sim/input/jsonl.h"
-#include "sim/input/log_format.h"
 #include "sim/input/logline.h"
 #include "sim/input/reader.h"
 
@@ -18,11 +17,21 @@
 
 #define SOURCE_FILES_MAX 1024
 
-/* Names of the formats, by enum log_format, up to NULL; the first is "auto". */
+enum source_format {
+    SOURCE_ANY, /* not known yet, or none of these */
+    SOURCE_TRACE,
+    SOURCE_COMBINED, /* and common */
+    SOURCE_JSONL,
+};
+
+/* SOURCE_ANY: the line is in no known format, is blank, or a comment. */
+enum source_format source_format_of(struct span line);
+
+/* Names of the formats, by enum source_format, up to NULL; the first is "auto". */
 extern const char *const source_formats[];
 
 struct source_options {
-    enum log_format format;        /* LOG_ANY: the first line that can be read decides */
+    enum source_format format;     /* SOURCE_ANY: the first line that can be read decides */
     const char *key, *time, *cost; /* NULL: the format's default */
     const char *paths[SOURCE_FILES_MAX];
     size_t n_paths; /* 0: standard input */
@@ -36,7 +45,7 @@ void source_add_path(struct argp_state *state, struct source_options *options, c
 
 struct event_source {
     const struct source_options *options;
-    enum log_format format; /* LOG_ANY until a line was recognised */
+    enum source_format format; /* SOURCE_ANY until a line was recognised */
     bool has_parser;
     const char *name; /* of all files, for messages and reports */
     char name_text[256];

@@ -38,7 +38,7 @@ struct plan_log {
     struct key_set names;
     struct traffic traffic;
     char name[256]; /* for messages */
-    enum log_format format;
+    enum source_format format;
     uint64_t first_ns, last_ns, lines, malformed, late;
 };
 

@@ -56,7 +56,7 @@ static void print_log(const struct plan_report *report)
            format_count(&requests, log->traffic.n_requests), plural(log->traffic.n_requests),
            format_count(&keys, log->traffic.n_keys), plural(log->traffic.n_keys));
     format_duration(&length, log->last_ns - log->first_ns);
-    if (log->format == LOG_TRACE)
+    if (log->format == SOURCE_TRACE)
         printf(" in %s\n", length.text);
     else
         printf("\n%s to %s (%s)\n", format_date(&from, log->first_ns),
@@ -296,7 +296,7 @@ static void print_limit(FILE *out, const struct stint_quota *quota, int indent)
 static int print_entries(FILE *out, const struct plan_report *report)
 {
     const char *given = report->options->source.key;
-    const char *key = given != NULL ? given : report->log->format == LOG_COMBINED ? "ip" : "key";
+    const char *key = given != NULL ? given : report->log->format == SOURCE_COMBINED ? "ip" : "key";
     int indent = 0;
     for (;;) {
         size_t len = strcspn(key, "+");

@@ -62,7 +62,7 @@ static int group(struct plan_log *log, struct event_list *events,
                        log->malformed > 0 ? " that can be read" : "");
     put_in_order(log, events);
     uint64_t first_ns = events->entries[0].at_ns;
-    uint64_t epoch_ns = log->format == LOG_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
+    uint64_t epoch_ns = log->format == SOURCE_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
     return traffic_init(&log->traffic, events, log->names.n_keys, epoch_ns, error);
 }
 

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/pool/pool_keys.h"
 
-#include "algorithm/nearest.h"
+#include "algorithm/suggest.h"
 #include "net/file.h"
 
 #include <errno.h>

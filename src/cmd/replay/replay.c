@@ -274,7 +274,7 @@ static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
 
 static uint64_t epoch_of(const struct replay_run *run, uint64_t first_ns)
 {
-    if (run->source->format == LOG_TRACE)
+    if (run->source->format == SOURCE_TRACE)
         return 0;
     if (run->options->store.text == NULL)
         return first_ns - first_ns % NS_PER_DAY;

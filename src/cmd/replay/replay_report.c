@@ -300,7 +300,7 @@ static void print_most(const struct replay_run *run, size_t i)
     if (most->units > 0) {
         fputs(", to ", stdout);
         print_escaped(stdout, key_set_name(&run->names, most->key));
-        if (run->source->format == LOG_TRACE)
+        if (run->source->format == SOURCE_TRACE)
             printf(" (until %.9g s)", (double)most->at_ns / 1e9);
         else
             printf(" (until %s)", format_date(&date, run->epoch_ns + most->at_ns));
@@ -356,7 +356,7 @@ void replay_print_text(const struct replay_run *run)
     printf("%s: %s event%s of %s key%s", run->source->name, format_count(&events, run->events),
            run->events == 1 ? "" : "s", format_count(&keys, run->names.n_keys),
            run->names.n_keys == 1 ? "" : "s");
-    if (run->events > 0 && run->source->format == LOG_TRACE)
+    if (run->events > 0 && run->source->format == SOURCE_TRACE)
         printf(" in %s\n\n", format_duration(&length, run->last_ns - run->first_ns));
     else if (run->events > 0)
         printf("\n%s to %s (%s)\n\n", format_date(&from, run->first_ns),
@@ -508,7 +508,7 @@ static int draw_history(const struct replay_run *run, const struct history *hist
     struct formatted date;
     struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
     /* A trace has a 0 of its own; times of a log count from the key's first event. */
-    if (run->source->format != LOG_TRACE) {
+    if (run->source->format != SOURCE_TRACE) {
         picture.zero_ns = history->rows[0].at_ns;
         picture.origin = format_date(&date, run->epoch_ns + picture.zero_ns);
     }

@@ -21,12 +21,12 @@
 
 /* ---- The requests of a log ------------------------------------------------------------------- */
 
-static enum log_format format_of(const struct workload_spec *spec)
+static enum source_format format_of(const struct workload_spec *spec)
 {
     for (int i = 1; source_formats[i] != NULL; i++)
         if (strcmp(spec->format, source_formats[i]) == 0)
-            return (enum log_format)i;
-    return LOG_ANY;
+            return (enum source_format)i;
+    return SOURCE_ANY;
 }
 
 static const char *given(const char *text)
@@ -36,11 +36,11 @@ static const char *given(const char *text)
 
 static int check_fields(const struct workload_spec *spec, struct stint_error *error)
 {
-    enum log_format format = format_of(spec);
-    if (format == LOG_TRACE && spec->key[0] != '\0')
+    enum source_format format = format_of(spec);
+    if (format == SOURCE_TRACE && spec->key[0] != '\0')
         return err_set(error, STINT_E_MISMATCH,
                        "key is for logs (format=combined or jsonl); a trace has its keys");
-    if ((format == LOG_TRACE || format == LOG_COMBINED) &&
+    if ((format == SOURCE_TRACE || format == SOURCE_COMBINED) &&
         (spec->time[0] != '\0' || spec->cost[0] != '\0'))
         return err_set(error, STINT_E_MISMATCH, "time and cost are for format=jsonl");
     return 0;
@@ -119,7 +119,7 @@ static int sim_log_read(struct sim_log *log, struct sim_options *options, struct
                        log->malformed > 0 ? " that can be read" : "");
     /* As in `stint replay`: a trace has its own time, logs begin at a midnight. */
     uint64_t first_ns = log->events.entries[0].at_ns;
-    log->epoch_ns = log->format == LOG_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
+    log->epoch_ns = log->format == SOURCE_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
     uint64_t length_ns = length_of(log, spec->scale);
     if (length_ns > STINT_NOW_MAX)
         return err_set(error, STINT_E_RANGE, "so scaled, the log is longer than 18 years");

@@ -8,7 +8,7 @@
 
 #include "cmd/lib/gnuplot.h"
 #include "cmd/lib/print.h"
-#include "sim/input/log_format.h"
+#include "cmd/lib/source.h"
 #include "sim/judge/key_set.h"
 #include "sim/judge/run.h"
 #include "sim/search/search_worst.h"
@@ -36,7 +36,7 @@ struct sim_log {
     struct key_set names; /* by index */
     uint64_t epoch_ns;    /* of virtual time */
     uint64_t malformed;
-    enum log_format format;
+    enum source_format format;
 };
 
 /* The runs of one list of quotas. */

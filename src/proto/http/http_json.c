@@ -7,7 +7,7 @@
  */
 #include "proto/http/http_json.h"
 
-#include "algorithm/nearest.h"
+#include "algorithm/suggest.h"
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/ns.h"

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "proto/http/http_parts.h"
 
-#include "algorithm/nearest.h"
+#include "algorithm/suggest.h"
 #include "proto/http/http_target.h"
 
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 /* Which keys a mapping has, and their values. */
 #include "rules/yaml/schema.h"
 
-#include "algorithm/nearest.h"
 #include "algorithm/spec.h"
 #include "algorithm/suggest.h"
 #include "algorithm/text.h"
