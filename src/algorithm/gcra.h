@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inline part of gcra that nearly every decision takes: a take that is allowed. gcra.c has the
- * whole algorithm, and the reasons why it is right.
+ * The inline part of gcra that nearly every decision takes: a take that is allowed, or plainly
+ * denied. gcra.c has the whole algorithm, and the reasons why it is right; lua/gcra.lua is the same
+ * for Redis. A wait is rounded up in each of the three.
  */
 #ifndef STINT_ALGORITHM_GCRA_H
 #define STINT_ALGORITHM_GCRA_H

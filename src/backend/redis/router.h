@@ -61,7 +61,7 @@ void router_changed(void *arg, uint64_t now_ns);
 struct router_options {
     const struct store_url *url; /* borrowed */
     struct dialer *dialer;       /* freed with the router */
-    uint64_t reply_ns;           /* of one command. Default 50 ms */
+    uint64_t reply_ns;           /* of one command. Default 50 ms; a server sets store_timeout */
     uint64_t connect_ns;         /* Default 250 ms */
     uint64_t backoff_max_ns;     /* between two attempts to connect. Default 500 ms */
     uint64_t refresh_ns;         /* check of the topology without problems. Default 10 s */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The commands: their table, and the functions that answer them, except STINT.POOL. */
+/*
+ * The functions that answer commands, except STINT.POOL, and their table. The names of commands are
+ * in proto/resp/resp_command.c.
+ */
 #include "frontend/resp/resp_call.h"
 
 #include "algorithm/spec.h"

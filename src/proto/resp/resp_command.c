@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands by name. */
+/* Commands by name. Each has a number in resp_command.h, and its answer in frontend/resp/. */
 #include "proto/resp/resp_command.h"
 
 #define WRITE RESP_FLAG_WRITE

@@ -108,7 +108,7 @@ static void read_length(struct limit_reader *reader)
         limit->unit = unit_of_length(limit->quota.period_ns);
 }
 
-/* read_store.c reads the other `lease`: a word, for units that are leased from a store. */
+/* read_store() reads the other `lease`: a word, for units that are leased from a store. */
 static bool has_lease_word(const struct limit_reader *reader)
 {
     static const char *const words[] = {"strict", "fast"};

@@ -114,10 +114,10 @@ void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound 
 /* verb: enum request_verb; error: enum reply_error, REPLY_DECIDED for none. */
 void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend, unsigned verb,
                    unsigned error);
-/* Bytes that are no request: the frontend replied with an error of its protocol. */
 /* A secret that matches no token, or that was not checked. */
 void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend frontend);
 const char *metrics_frontend_name(enum metrics_frontend frontend);
+/* Bytes that are no request: the frontend replied with an error of its protocol. */
 void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend);
 /*
  * Requested units of a rule, as envoyproxy/ratelimit counts them, beside metrics_decided(); only
