@@ -68,8 +68,10 @@ class Process:
         return self.process.poll() is None
 
     def pause(self):
-        """It stays where it is: its sockets take bytes, and nobody answers."""
+        """It stays where it is: its sockets take bytes, and nothing answers. A thread may still
+        answer until all of them have stopped."""
         self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
         self.is_paused = True
 
     def resume(self):

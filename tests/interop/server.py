@@ -130,6 +130,8 @@ class Server:
 
     def tell(self, number):
         self.process.send_signal(number)
+        if number == signal.SIGSTOP:  # until then some thread may still answer
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def wait(self, seconds=STARTS_S):
         code = self.process.wait(seconds)

@@ -265,9 +265,9 @@ def test_a_killed_server_leaves_it_to_any_other(store):
 def test_a_store_that_is_away_at_the_deadline_is_asked_again(store):
     with Server("--store", store.url, "--store-timeout", "300ms", rules=rules()) as server:
         reserve(server, of("freed", "away"))
-        store.process.send_signal(signal.SIGSTOP)
+        store.pause()
         time.sleep(LIFE_MS / 1000 + 1.5)
-        store.process.send_signal(signal.SIGCONT)
+        store.resume()
         wait_until(lambda: ask(server, "PEEK", *of("freed", "away"), "COST", 0).get("remaining")
                    == 100)
         assert expired(server)["release"] <= 1  # 0: it was done, and the answer came too late

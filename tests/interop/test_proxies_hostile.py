@@ -16,7 +16,7 @@ from server import Server, free_port
 OVER, HONEST, FRESH = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 LIMIT = 3
 RULES = f"""\
-domain: web
+domain: DOMAIN
 descriptors:
   - key: remote_address
     value: {OVER}
@@ -171,8 +171,13 @@ LOGIN = {
 }
 
 
-def use_up(server, key, value):
-    status, _ = server.post("/v1/take", {"domain": "web", "descriptors": [
+def domain_of(proxy):
+    """That of its recipe."""
+    return "edge" if proxy is envoy else "web"
+
+
+def use_up(server, proxy, key, value):
+    status, _ = server.post("/v1/take", {"domain": domain_of(proxy), "descriptors": [
         {"entries": [{"key": key, "value": value}]}]})
     assert status == 200
 
@@ -182,11 +187,12 @@ def behind(proxy, folder, servers=1, **options):
     """The proxy, the application and as many servers of stint, each without a unit left for the
     client that is over its limit, and for /login."""
     with contextlib.ExitStack() as stack:
-        stints = [stack.enter_context(Server(*OPTIONS, rules=RULES)) for _ in range(servers)]
+        rules = RULES.replace("DOMAIN", domain_of(proxy))
+        stints = [stack.enter_context(Server(*OPTIONS, rules=rules)) for _ in range(servers)]
         application = stack.enter_context(Peer())
         for server in stints:
-            use_up(server, "remote_address", OVER)
-            use_up(server, "path", "/login")
+            use_up(server, proxy, "remote_address", OVER)
+            use_up(server, proxy, "path", "/login")
         protocol = "grpc" if proxy is envoy else "http"
         front = stack.enter_context(proxy(folder, [server.port(protocol) for server in stints],
                                           application.port, **options))

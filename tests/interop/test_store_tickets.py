@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Tickets over quotas in a store: given by one server, settled by any other, good once."""
 import base64
-import signal
 import socket
 import threading
 import time
@@ -278,11 +277,11 @@ def test_a_ticket_of_another_store_is_named(redis):
 def test_a_store_that_is_away(pair, store):
     first, _ = pair
     given = ask(first, "RESERVE", *of("open"), "COST", 9, "LIFETIME", 60_000)
-    store.process.send_signal(signal.SIGSTOP)
+    store.pause()
     free = ask(first, "RESERVE", *of("open"), "COST", 9, "LIFETIME", 60_000)
     assert free["outcome"] == "allow" and "ticket" not in free
     assert not refused(first, "SETTLE", given["ticket"], 1).startswith("GONE")
-    store.process.send_signal(signal.SIGCONT)
+    store.resume()
     ends = time.monotonic() + 20  # a store that comes back is waited for in real time
     while "ticket" not in ask(first, "RESERVE", *of("open"), "COST", 1, "LIFETIME", 60_000):
         assert time.monotonic() < ends
