@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-calls"
 OPTIONS = ["-Doptimization=0", "-Ddebug=true", "-Db_ndebug=true", "-Dtests=false",
            "-Dc_args=-finstrument-functions"]
-REACH = {"throttle": 120, "rls": 350, "store": 300}
+GOALS = {"throttle": 120, "rls": 350, "store": 300}
 
 
 def output(*command):
@@ -61,17 +61,17 @@ def calls_of(program):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", metavar="LOAD", choices=REACH, help="the calls of one request")
+    parser.add_argument("--list", metavar="LOAD", choices=GOALS, help="the calls of one request")
     arguments = parser.parse_args()
     loads = calls_of(build())
     if arguments.list:
         for depth, name, path in loads[arguments.list]:
             print(f"{'  ' * depth}{name}  {Path(path).name}")
         return
-    print(f"{'':10}{'calls':>7}{'reach':>7}{'of headers, too':>17}")
+    print(f"{'':10}{'calls':>7}{'goal':>7}{'of headers, too':>17}")
     for load, calls in loads.items():
         own = sum(not path.endswith(".h") for _, _, path in calls)
-        print(f"{load:10}{own:7}{REACH[load]:7}{len(calls):17}")
+        print(f"{load:10}{own:7}{GOALS[load]:7}{len(calls):17}")
 
 
 if __name__ == "__main__":

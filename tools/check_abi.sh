@@ -21,7 +21,7 @@ architecture() {
     grep -o "architecture='[^']*'" "$1"
 }
 if [ "$(architecture $kept)" != "$(architecture $now)" ]; then
-    echo "abi: $kept is of another architecture, not compared" >&2
+    echo "abi: $kept describes another architecture, so nothing is compared" >&2
     exit 0
 fi
 abidiff $kept $now
@@ -30,7 +30,7 @@ code=$?
 if [ $((code & 3)) -ne 0 ]; then
     echo "abi: abidiff failed" >&2
 elif abidiff --no-added-syms $kept $now >build-abi/changed.txt; then
-    echo "abi: there is more than before. If that is meant, run tools/check_abi.sh --update and" >&2
+    echo "abi: libstint.so has additions. If they are intended, run tools/check_abi.sh --update and" >&2
     echo "commit $kept" >&2
 else
     echo "abi: programs built with the last release may break. Keep what they use, or raise" >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Which lines of src/ the quick tests run, by layer, as a page of docs.
+"""Which lines of src/ some of the tests run, by layer, as a page: build-coverage/coverage.md.
 
 Builds in build-coverage with gcc's counters, runs the suites and interop tests below, and lets
 gcovr count. A process that is killed leaves no count, so servers that a test kills are not in it.
@@ -17,15 +17,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-coverage"
-PAGE = ROOT / "docs" / "coverage.md"
+PAGE = BUILD / "coverage.md"
 SUITES = ["unit", "behaviour", "trace"]
 INTEROP = ["program", "replay", "sim", "plan", "pool", "rules", "serve", "client"]
 TEXT = """\
 <!-- SPDX-License-Identifier: MIT -->
 # Coverage
 
-Which lines and branches of `src/` the quick tests run, written by `make coverage`: the suites
-{suites}, and of `interop` {interop}.
+Which lines and branches of `src/` these tests run, written by `make coverage`: the suites {suites},
+and of `interop` {interop}.
 The other suites and the fuzzers are not counted. Nor is what a process does that is killed, and
 what a server does once its sandbox forbids it to write the counters.
 
@@ -35,7 +35,7 @@ what a server does once its sandbox forbids it to write the counters.
 |---|--:|--:|--:|
 {rows}
 A line that is run is not a line that is checked. What is checked is in the
-[specification](semantics.md) and in [known bugs of rate limiters](field-tests.md).
+specification (docs/semantics.md) and in the list of known bugs (docs/field-tests.md).
 """
 
 

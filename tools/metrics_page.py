@@ -36,9 +36,10 @@ PARTS = [
      "Of the whole server."),
     ("The table", r"stint_(table_|evictions|forgotten)", "Of the server's own table."),
     ("Shared stores", r"stint_(store_|lease_|deny_cache)",
-     "One series for each store that rules name."),
+     "One series for each store of the server (`--store`)."),
     ("Names of envoyproxy/ratelimit", r"ratelimit_",
-     "With the setting `metrics_names: envoyproxy` or `both`."),
+     "With the setting `metrics_names: envoyproxy` or `both`. Each entry of a descriptor has a "
+     "label: `key1`, `key2` and so on."),
 ]
 
 

@@ -201,9 +201,9 @@ void label_wait(struct buf *buf, const struct stint_quota *quota)
     uint64_t longest_ns = quota->period_ns + late_ns(quota);
     if (quota->limit == 0 || late_ns(quota) == 0)
         return;
-    buf_add(buf, "Used units are back after ");
+    buf_add(buf, "Used units return after at most ");
     spec_format_duration(buf, longest_ns);
-    buf_add(buf, " at the latest: Retry-After may be %llu for ",
+    buf_add(buf, ", so Retry-After can be %llu for a period of ",
             (unsigned long long)(longest_ns / NS_PER_S + (longest_ns % NS_PER_S != 0)));
     spec_format_duration(buf, quota->period_ns);
     buf_add(buf, ".");

@@ -145,7 +145,7 @@ static struct span take(struct span *rest, bool (*is_kind)(uint8_t c))
     return taken;
 }
 
-/* Letters of either case are the same, but for one alone: M is no minute to everyone. */
+/* Letters of either case are the same, but a single one must match: M may mean another unit. */
 static int index_of(struct span word, const char *const *names, size_t n_names)
 {
     for (size_t i = 0; i < n_names; i++) {

@@ -54,8 +54,8 @@ ROWS = [
     (["frobnicate"], 2, "'frobnicate'; the nearest are replay, pace and take; `stint help` lists"),
     (["sim", "wrst"], 2, "'sim wrst'; did you mean 'worst'? `stint help sim` lists all"),
     (["plan", "--target", "1%", "{folder}/lines"], 2,
-     "'1%' is a share of what? Expected 'deny at most 1% of keys' or 'deny at most 1% of "
-     "requests'"),
+     "'1%' does not say of what it is a share; expected 'deny at most 1% of keys' or 'deny at most "
+     "1% of requests'"),
     # Servers and stores that are not there.
     (["take", "--quota", "1/1s", "--server", "http://127.0.0.1:{free}", "k"], 1,
      "http://127.0.0.1:{free}/v1/take: " + START + "STINT_URL"),

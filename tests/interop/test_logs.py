@@ -276,7 +276,7 @@ def test_zstd_that_is_damaged_gives_all_that_is_before_the_damage(tmp_path):
     packed = zstd(text)
     path = tmp_path / "log.zst"
     for data, why in ((packed[:len(packed) // 2], "ends too early"),
-                      (packed + b"garbage", "what follows its packed data is none"),
+                      (packed + b"garbage", "other data follows the packed data"),
                       (packed[:len(packed) // 2] + b"\xff" * 100, "damaged at byte")):
         path.write_bytes(data)
         out, err = stint("replay", "--quota", "9/1h", "--decisions", path, code=1)

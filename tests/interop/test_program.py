@@ -44,7 +44,7 @@ def test_explain_in_words():
     assert out == stint("explain", "window 100/60s")[0]
     assert "100" in out and "96" in out and "16 bytes" in out
     assert "20" in stint("explain", "buckets 500/10m time_slack=1m count_slack=50")[0]
-    assert "Retry-After may be 63 for 1m." in " ".join(out.split())
+    assert "Retry-After can be 63 for a period of 1m." in " ".join(out.split())
     assert "Retry-After" not in stint("explain", "log 100/60s")[0]
 
 

@@ -168,7 +168,7 @@ def test_gzip_that_is_damaged_gives_all_that_is_before_the_damage(tmp_path):
     for garbage in (b"g", b"garbage", b"\0\0garbage"):
         got, err = decided(data + garbage, tmp_path)
         at = len(data) + garbage.index(b"g")
-        assert got == whole and f"at byte {at}: what follows its packed data is none" in err
+        assert got == whole and f"at byte {at}: other data follows the packed data" in err
     got, err = decided(data + data[:5], tmp_path)
     assert got == whole and "ends too early" in err
     got, err = decided(data + b"\x1f\x8b\x08\xff" + data[4:], tmp_path)

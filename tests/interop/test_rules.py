@@ -277,7 +277,7 @@ def test_explain_says_why_a_wait_may_be_longer_than_the_period(tmp_path):
         stint("take", "--server", server.url(""), "--cost", 3, "--domain", "a", "user=ann")
         out = stint("rules", "explain", "--rules", rules, "--state", state, "a", "user=ann",
                     code=3)[0]
-    assert "   slack   Used units are back after 1m" in out and "Retry-After may be 6" in out
+    assert "   slack   Used units return after at most 1m" in out and "Retry-After can be 6" in out
     assert "slack" not in stint("rules", "explain", "--rules", rules, "a", "user=ann")[0]
 
 

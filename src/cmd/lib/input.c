@@ -81,7 +81,7 @@ static void gzip_unpack(void *arg, struct step *step)
     if (step->ended)
         inflateReset(stream);
     else if (result != Z_OK && result != Z_BUF_ERROR)
-        step->why = stream->msg != NULL ? stream->msg : "its packed data is wrong";
+        step->why = stream->msg != NULL ? stream->msg : "the packed data is invalid";
 }
 
 /*
@@ -211,8 +211,9 @@ static int begin_unpack(struct input *input, const struct codec *codec, struct s
 {
     if (codec->open == NULL)
         return err_set(error, STINT_E_SYNTAX,
-                       "%s is %s data, which only %s unpacks: %s FILE | stint ...", input->name,
-                       codec->name, codec->command, codec->command);
+                       "%s is %s data, which stint does not unpack; use %s FILE | stint ... "
+                       "(replay: with --sort)",
+                       input->name, codec->name, codec->command);
     input->stream = codec->open();
     if (input->stream == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory for unpacking %s", input->name);
@@ -317,7 +318,7 @@ static int find_member(struct input *input, struct stint_error *error)
     const struct codec *codec = find_codec(input->packed + input->packed_at, 1);
     return codec != NULL && codec->open == input->codec->open
                ? 1
-               : damaged(input, "what follows its packed data is none", error);
+               : damaged(input, "other data follows the packed data", error);
 }
 
 /* At the end of the file a step is made once more for output that did not fit before. */

@@ -98,7 +98,7 @@ static enum waited obey(struct keyboard *keyboard, struct top_options *options, 
     return WAITED_FOR_KEY;
 }
 
-/* Until the next sample is due, or the user wants something. */
+/* Until the next sample is due, or a key is pressed. */
 static enum waited wait_for(struct keyboard *keyboard, struct top_options *options)
 {
     const struct timespec time = {.tv_sec = (time_t)(options->interval_ns / NS_PER_S),

@@ -222,7 +222,7 @@ static bool set_host(struct endpoint *endpoint, char *host, uint16_t port)
     size_t len = strlen(host);
     if (len == 0)
         return set_v6(endpoint, "::", port);
-    /* Not looked up: whatever a machine calls so, what is meant is not open to the network. */
+    /* Not looked up: an entry in /etc/hosts or DNS could be an address that others reach. */
     if (strcmp(host, "localhost") == 0)
         return set_v4(endpoint, "127.0.0.1", port);
     if (host[0] != '[')

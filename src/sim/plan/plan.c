@@ -73,8 +73,8 @@ static int not_a_target(const char *text, struct stint_error *error)
     size_t digits = strspn(text, "0123456789.");
     if (digits > 0 && text[digits + strspn(text + digits, " ")] == '%')
         return err_set(error, STINT_E_SYNTAX,
-                       "'%s' is a share of what? Expected 'deny at most %s of keys' or 'deny at "
-                       "most %s of requests'",
+                       "'%s' does not say of what it is a share; expected 'deny at most %s of "
+                       "keys' or 'deny at most %s of requests'",
                        text, text, text);
     return err_set(error, STINT_E_SYNTAX,
                    "expected a target such as '%s', 'deny at most 5 keys' or 'deny at most 1 %% of "

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What tables use of Linux. On macOS and the BSDs they stay within one process and in memory: of
- * what shares them only the names are there. STINT_PORTABLE is for tests of that on Linux.
+ * What tables use of Linux. On macOS and the BSDs they stay within one process and in memory:
+ * the names that sharing needs are defined there, and have no effect. STINT_PORTABLE is for tests
+ * of that on Linux.
  */
 #ifndef STINT_TABLE_REGION_SYSTEM_H
 #define STINT_TABLE_REGION_SYSTEM_H
