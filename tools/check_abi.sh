@@ -30,8 +30,8 @@ code=$?
 if [ $((code & 3)) -ne 0 ]; then
     echo "abi: abidiff failed" >&2
 elif abidiff --no-added-syms $kept $now >build-abi/changed.txt; then
-    echo "abi: libstint.so has additions. If they are intended, run tools/check_abi.sh --update and" >&2
-    echo "commit $kept" >&2
+    echo "abi: libstint.so has additions. If they are intended, run" >&2
+    echo "tools/check_abi.sh --update and commit $kept" >&2
 else
     echo "abi: programs built with the last release may break. Keep what they use, or raise" >&2
     echo "stint_abi in meson.build, say so in NEWS.md, and run tools/check_abi.sh --update" >&2

@@ -73,6 +73,7 @@ static void step_through(const char *spec, uint64_t seed)
         else
             s.now_ns += next_random(&seed) % pause_max_ns;
     }
+    serve_no_more(&s);
 }
 
 TEST(test_it_grows_when_it_is_said_to)
