@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the text of a workload: which option belongs to which kind, and its values. */
-#include "algorithm/suggest.h"
 #include "algorithm/spec.h"
+#include "algorithm/suggest.h"
 #include "base/ns.h"
 #include "sim/workload/workload.h"
 
