@@ -112,6 +112,11 @@ def abi(names):
     return report(run("tools/check_abi.sh"), names)
 
 
+def release(names):
+    """What users build: -O3 and no assertions lead to other warnings than the builds of tests."""
+    return report(run("make", "release"), names)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base", metavar="REVISION", help="only files that differ from there")
@@ -122,7 +127,7 @@ def main():
     headers = [name for name in every if name.startswith("include/")]
     passed = failed = 0
     for tool, names in ((clang_format, every), (clang_tidy, sources), (cppcheck, sources),
-                        (abi, headers)):
+                        (abi, headers), (release, [] if args.base else ["Makefile"])):
         started = time.monotonic()
         wrong = tool(names) if names else 0
         passed, failed = passed + len(names) - wrong, failed + wrong

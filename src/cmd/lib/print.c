@@ -261,7 +261,7 @@ void progress_step(struct progress *progress, uint64_t done)
     progress->next_ns = now_ns + STEP_NS;
     progress->shown = true;
     struct formatted percent;
-    char words[96];
+    char words[192];
     describe(progress, done, now_ns - progress->begun_ns, words, sizeof(words));
     if (progress->total == 0) {
         fprintf(stderr, "\r\033[K%s", words);
