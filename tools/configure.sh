@@ -8,7 +8,13 @@ folder=$1
 shift
 [ -e "$folder/build.ninja" ] && exit 0
 rm -rf "$folder/meson-private" "$folder/meson-info"
-if ! output=$(meson setup "$folder" "$@" 2>&1); then
+# A Debian without dpkg-dev: Meson takes lib64 there, where neither the linker, pkg-config nor CMake
+# looks.
+multiarch=
+if [ -e "${DEBIAN:-/etc/debian_version}" ] && ! command -v dpkg-architecture >/dev/null; then
+    multiarch=$(gcc -print-multiarch)
+fi
+if ! output=$(meson setup "$folder" ${multiarch:+"--libdir=lib/$multiarch"} "$@" 2>&1); then
     printf '%s\n' "$output" >&2
     rm -f "$folder/build.ninja"
     echo "configure: Meson cannot configure $folder, for the reason above; then run make again" >&2

@@ -10,9 +10,10 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
     libzstd-dev libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libhiredis-dev"
 unit="$run python3 libcmocka-dev"
 # Small ones: 60 packages and 50 MB beside those of `run`. README's commands need g++ and cmake.
-test="$run g++ cmake git libcmocka-dev scdoc man-db python3 python3-pytest python3-hypothesis procps curl jq
-    openssl wrk nghttp2-client nginx lua-socket python3-jsonschema python3-grpcio python3-yaml
-    redis-server redis-sentinel redis-tools python3-redis memcached iproute2 libmicrohttpd-dev"
+test="$run g++ cmake git libcmocka-dev scdoc man-db python3 python3-pytest python3-hypothesis
+    procps curl jq openssl wrk nghttp2-client nginx lua-socket python3-jsonschema python3-grpcio
+    python3-yaml redis-server redis-sentinel redis-tools python3-redis memcached iproute2
+    libmicrohttpd-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test_all="$test clang llvm libclang-rt-14-dev python3-venv gnuplot-nox chromium

@@ -11,6 +11,7 @@ from stubs import SOURCE, run, stub, tree  # noqa: F401 (a fixture)
 def debian(tree, missing, uid):
     stub(tree, "dpkg-query", f'case $4 in {missing}) exit 1 ;; esac; echo "install ok installed"')
     stub(tree, "id", f"echo {uid}")
+    stub(tree, "gcc", "")
 
 
 LINE = "apt-get update && apt-get install --no-install-recommends libuv1-dev libhiredis-dev\n"
@@ -83,3 +84,21 @@ def test_a_failure_of_meson_is_shown(tree):  # noqa: F811
          "mkdir -p $2; touch $2/build.ninja; echo 'many lines'")
     assert run(tree, "make", "release") == (0, "")
     assert (tree / "build-release/build.ninja").exists() and (tree / "asked").exists()
+
+
+@pytest.mark.parametrize("is_debian,has_dpkg_dev,option", [
+    (True, False, "--libdir=lib/some-multiarch "), (True, True, ""), (False, False, ""),
+])
+def test_libraries_go_where_a_debian_looks(tree, is_debian, has_dpkg_dev, option):  # noqa: F811
+    """Meson asks dpkg-architecture for that folder, which is not in a fresh Debian."""
+    stub(tree, "gcc", "[ $1 = -print-multiarch ] && echo some-multiarch")
+    stub(tree, "meson", 'echo "$@" >>asked')
+    if has_dpkg_dev:
+        stub(tree, "dpkg-architecture", "echo other-multiarch")
+    debian_version = tree / "debian_version"
+    if is_debian:
+        debian_version.write_text("12.0\n")
+    code, told = run(tree, "tools/configure.sh", "folder", "-Dtests=false",
+                     DEBIAN=str(debian_version))
+    assert code == 0, told
+    assert (tree / "asked").read_text() == f"setup folder {option}-Dtests=false\n"
