@@ -68,12 +68,13 @@ def run(*command, **options):
 def prepare(name, suites, extra):
     """Configures (or reconfigures) and compiles; True if there is something to test."""
     compiler, options, *_ = BUILDS[name]
-    command = ["meson", "setup", *options, *extra, name]
+    command = ["tools/configure.sh", name]
     if (ROOT / name / "build.ninja").exists():
-        command.insert(2, "--reconfigure")
+        command = ["meson", "setup", "--reconfigure", name]
     if shutil.which("ccache"):
         compiler = f"ccache {compiler}"
     env = dict(os.environ, CC=compiler)
+    command += [*options, *extra]
     if not run(*command, env=env, stdout=subprocess.DEVNULL):
         return run(*command, env=env)  # once more, to show why
     return run("ninja", "-C", name, "--quiet", "-k", "0", *wanted(name, suites))

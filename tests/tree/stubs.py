@@ -22,6 +22,7 @@ def tree(tmp_path):
     (tmp_path / "bin").mkdir()
     for name in SYSTEM:
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+    stub(tmp_path, "gcc", "")
     return tmp_path
 
 

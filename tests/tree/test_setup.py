@@ -11,7 +11,6 @@ from stubs import SOURCE, run, stub, tree  # noqa: F401 (a fixture)
 def debian(tree, missing, uid):
     stub(tree, "dpkg-query", f'case $4 in {missing}) exit 1 ;; esac; echo "install ok installed"')
     stub(tree, "id", f"echo {uid}")
-    stub(tree, "gcc", "")
 
 
 LINE = "apt-get update && apt-get install --no-install-recommends libuv1-dev libhiredis-dev\n"
