@@ -12,9 +12,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* One line on standard error, after "stint: ", as format_text() shows it: a part may be of a log.
+/*
+ * One line on standard error, after "stint: ", as format_text() shows it: a part may be of a log.
+ * Returns CMD_BAD_INPUT, for a command that ends with it.
  */
-void print_message(const char *format, ...) ERR_PRINTF(1, 2);
+int print_message(const char *format, ...) ERR_PRINTF(1, 2);
 
 /* Replaces control characters by `?` in an untrusted text that is to be printed. */
 void hide_controls(char *text);
@@ -55,8 +57,8 @@ json_t *json_text_key(struct span key);
 json_t *json_text_ns(uint64_t ns);
 
 /*
- * Prints the object on one line (pretty: on several) and frees it. 0, or -1 if it is NULL or there
- * is no memory, which is reported, or if standard output cannot be written.
+ * Prints the object on one line (pretty: on several) and frees it. CMD_DONE, or CMD_BAD_INPUT if it
+ * is NULL or there is no memory, which is reported, or if standard output cannot be written.
  */
 int json_text_print(json_t *object, bool pretty);
 

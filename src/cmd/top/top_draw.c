@@ -445,19 +445,7 @@ static void draw_keys(struct drawing *drawing, const struct top_options *options
         draw_key(drawing, json_array_get(keys, i), shown, name_columns);
 }
 
-/* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */
-void top_draw(const struct top_screen *screen, const struct top_options *options,
-              const struct top_look *before, const struct top_look *look)
-{
-    struct drawing drawing = {.screen = screen};
-    draw_servers(&drawing, look->servers);
-    draw_head(&drawing, look->stats);
-    draw_rules(&drawing, before->stats, look->stats);
-    draw_keys(&drawing, options, json_object_get(look->keys, "keys"));
-    fflush(screen->out);
-}
-
-void top_draw_help(const struct top_screen *screen)
+static void draw_help(struct drawing *drawing)
 {
     static const char *const lines[] = {
         "?  this help; any key: back",
@@ -478,9 +466,22 @@ void top_draw_help(const struct top_screen *screen)
         "  to 0.128, 0.256, 0.512 µs and so on",
         "table: keys with a live state",
     };
-    struct drawing drawing = {.screen = screen};
-    put(&drawing, true, "stint top");
+    put(drawing, true, "stint top");
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-        put(&drawing, false, "%s", lines[i]);
+        put(drawing, false, "%s", lines[i]);
+}
+
+void top_draw(const struct top_screen *screen, const struct top_options *options,
+              const struct top_look *before, const struct top_look *look)
+{
+    struct drawing drawing = {.screen = screen};
+    if (look == NULL) {
+        draw_help(&drawing);
+    } else {
+        draw_servers(&drawing, look->servers);
+        draw_head(&drawing, look->stats);
+        draw_rules(&drawing, before->stats, look->stats);
+        draw_keys(&drawing, options, json_object_get(look->keys, "keys"));
+    }
     fflush(screen->out);
 }
