@@ -227,10 +227,8 @@ int table_main(int argc, char **argv)
     struct stint_table *table;
     args_parse(&command, argc, argv, &options);
     opening.path = options.path;
-    if (stint_table_open(&table, &opening, &error) != 0) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
-    }
+    if (stint_table_open(&table, &opening, &error) != 0)
+        return print_failure("%s", error.message);
     int failed = look(&view, table, options.keys_shown);
     if (failed != 0)
         print_message("out of memory");

@@ -49,49 +49,31 @@ struct curl_library {
 /* Whatever it encrypts with, its functions are the same. Debian's package with GnuTLS is first. */
 static const char *const file_names[] = {"libcurl-gnutls.so.4", "libcurl.so.4"};
 
-static void *open_library(struct stint_error *error)
-{
-    for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]); i++) {
-        void *handle = dlopen(file_names[i], RTLD_NOW | RTLD_LOCAL);
-        if (handle != NULL)
-            return handle;
-    }
-    err_set(error, STINT_E_SYSTEM, "asking a server needs libcurl (Debian: libcurl3-gnutls): %s",
-            dlerror());
-    return NULL;
-}
-
-/* `function` is where the pointer to it goes: POSIX has data and function pointers alike. */
-static int find_function(void *handle, const char *name, void *function, struct stint_error *error)
-{
-    void *symbol = dlsym(handle, name);
-    if (symbol == NULL)
-        return err_set(error, STINT_E_SYSTEM, "this libcurl has no %s()", name);
-    *(void **)function = symbol;
-    return 0;
-}
-
 /* 0, or STINT_E_SYSTEM if there is no libcurl. The library stays loaded. One thread. */
 static int curl_library_load(const struct curl_library **library, struct stint_error *error)
 {
     static struct curl_library loaded;
     static bool is_loaded;
+    void *handle = NULL;
     *library = &loaded;
     if (is_loaded)
         return 0;
-    void *handle = open_library(error);
+    for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]) && handle == NULL; i++)
+        handle = dlopen(file_names[i], RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
-        return STINT_E_SYSTEM;
-    int code = 0;
+        return err_set(error, STINT_E_SYSTEM,
+                       "asking a server needs libcurl (Debian: libcurl3-gnutls): %s", dlerror());
+    const char *missing = NULL;
+    /* POSIX has data and function pointers alike. */
 #define FIND(name)                                                                                 \
-    if (code == 0)                                                                                 \
-        code = find_function(handle, "curl_" #name, (void *)&loaded.name, error);
+    *(void **)(void *)&loaded.name = dlsym(handle, "curl_" #name);                                 \
+    missing = loaded.name == NULL ? "curl_" #name : missing;
     CURL_LIBRARY_FUNCTIONS(FIND)
 #undef FIND
-    if (code == 0 && loaded.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        code = err_set(error, STINT_E_SYSTEM, "libcurl could not be made ready");
-    is_loaded = code == 0;
-    return code;
+    if (missing != NULL)
+        return err_set(error, STINT_E_SYSTEM, "this libcurl has no %s()", missing);
+    is_loaded = loaded.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    return is_loaded ? 0 : err_set(error, STINT_E_SYSTEM, "libcurl could not be made ready");
 }
 
 /* 0, or STINT_E_SYSTEM if it was built without HTTP/2. */
@@ -303,27 +285,10 @@ static size_t pass_field(char *line, size_t size, size_t len, void *arg)
                : 0;
 }
 
-static void keep_type(struct client *client)
-{
-    char *type = NULL;
-    client->curl->easy_getinfo(client->handle, CURLINFO_CONTENT_TYPE, &type);
-    snprintf(client->type, sizeof(client->type), "%s", type != NULL ? type : "");
-    client->type[strcspn(client->type, "; \t")] = '\0';
-}
-
 /* What an error is about, as far as the command line said it. */
 static const char *shown(const struct client *client)
 {
     return client->unix_server != NULL ? client->unix_server : client->url;
-}
-
-/* A long address leaves no space: then the advice is cut, not the reason. */
-static int add_how_to_connect(const struct client *client, struct stint_error *error)
-{
-    size_t len = strlen(error->message);
-    snprintf(error->message + len, sizeof(error->message) - len,
-             "; start a server with `stint serve`, or name one with %s", client->server_choice);
-    return STINT_E_SYSTEM;
 }
 
 static int explain(const struct client *client, CURLcode why, struct stint_error *error)
@@ -343,58 +308,52 @@ static int explain(const struct client *client, CURLcode why, struct stint_error
     long os_error = 0;
     if (why == CURLE_COULDNT_CONNECT)
         client->curl->easy_getinfo(client->handle, CURLINFO_OS_ERRNO, &os_error);
-    err_set(error, STINT_E_SYSTEM, "%s: %s", server,
-            os_error != 0 ? strerror((int)os_error) : text);
-    return why == CURLE_COULDNT_CONNECT || why == CURLE_COULDNT_RESOLVE_HOST
-               ? add_how_to_connect(client, error)
-               : STINT_E_SYSTEM;
+    bool is_missing = why == CURLE_COULDNT_CONNECT || why == CURLE_COULDNT_RESOLVE_HOST;
+    /* A long address leaves no space: then the advice is cut, not the reason. */
+    return err_set(error, STINT_E_SYSTEM, "%s: %s%s%s", server,
+                   os_error != 0 ? strerror((int)os_error) : text,
+                   is_missing ? "; start a server with `stint serve`, or name one with " : "",
+                   is_missing ? client->server_choice : "");
 }
 
 /* ---- Questions ---- */
 
-static int ask(struct client *client, const char *path, uint64_t wait_ns,
+int client_ask(struct client *client, const char *path, const struct span *body, uint64_t wait_ns,
                struct client_answer *answer, struct stint_error *error)
 {
     const struct curl_library *curl = client->curl;
+    CURL *handle = client->handle;
     /* libcurl takes 0 for "never". */
     uint64_t timeout_ms = add_sat(client->timeout_ns, wait_ns) / NS_PER_MS + 1;
     client->body_len = 0;
     client->why[0] = '\0';
     client->left_loopback = client->too_long = false;
     snprintf(client->url, sizeof(client->url), "%s%s", client->origin, path);
-    curl->easy_setopt(client->handle, CURLOPT_URL, client->url);
-    curl->easy_setopt(client->handle, CURLOPT_TIMEOUT_MS, (long)min_u64(timeout_ms, INT32_MAX));
-    CURLcode done = curl->easy_perform(client->handle);
+    curl->easy_setopt(handle, CURLOPT_URL, client->url);
+    curl->easy_setopt(handle, CURLOPT_TIMEOUT_MS, (long)min_u64(timeout_ms, INT32_MAX));
+    curl->easy_setopt(handle, body != NULL ? CURLOPT_POST : CURLOPT_HTTPGET, 1L);
+    curl->easy_setopt(handle, CURLOPT_HTTPHEADER,
+                      body != NULL ? client->body_fields : client->fields);
+    if (body != NULL) {
+        curl->easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->len);
+        curl->easy_setopt(handle, CURLOPT_POSTFIELDS, body->ptr);
+    }
+    CURLcode done = curl->easy_perform(handle);
     if (done != CURLE_OK)
         return explain(client, done, error);
     long status = 0, version = 0;
-    curl->easy_getinfo(client->handle, CURLINFO_RESPONSE_CODE, &status);
-    curl->easy_getinfo(client->handle, CURLINFO_HTTP_VERSION, &version);
+    char *type = NULL;
+    curl->easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+    curl->easy_getinfo(handle, CURLINFO_HTTP_VERSION, &version);
+    curl->easy_getinfo(handle, CURLINFO_CONTENT_TYPE, &type);
     if (client->is_http2 && version != CURL_HTTP_VERSION_2_0)
         return err_set(error, STINT_E_SYSTEM, "%s: the answer was not HTTP/2", shown(client));
-    keep_type(client);
+    snprintf(client->type, sizeof(client->type), "%s", type != NULL ? type : "");
+    client->type[strcspn(client->type, "; \t")] = '\0';
     *answer = (struct client_answer){.status = (int)status,
                                      .type = client->type,
                                      .body = span_of(client->body, client->body_len)};
     return 0;
-}
-
-int client_get(struct client *client, const char *path, struct client_answer *answer,
-               struct stint_error *error)
-{
-    client->curl->easy_setopt(client->handle, CURLOPT_HTTPGET, 1L);
-    client->curl->easy_setopt(client->handle, CURLOPT_HTTPHEADER, client->fields);
-    return ask(client, path, 0, answer, error);
-}
-
-int client_post(struct client *client, const char *path, struct span body, uint64_t wait_ns,
-                struct client_answer *answer, struct stint_error *error)
-{
-    client->curl->easy_setopt(client->handle, CURLOPT_POST, 1L);
-    client->curl->easy_setopt(client->handle, CURLOPT_HTTPHEADER, client->body_fields);
-    client->curl->easy_setopt(client->handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
-    client->curl->easy_setopt(client->handle, CURLOPT_POSTFIELDS, body.ptr);
-    return ask(client, path, wait_ns, answer, error);
 }
 
 /* ---- A client ---- */

@@ -53,8 +53,8 @@ const char *args_hint(struct args_hint *hint, const char *prefix, const char *wo
 static const struct argp_option *find_option(const struct argp_option *options, const char *word,
                                              size_t len)
 {
-    for (const struct argp_option *option = options; option->name != NULL; option++)
-        if (strncmp(option->name, word, len) == 0)
+    for (const struct argp_option *option = options; option->doc != NULL; option++)
+        if (option->name != NULL && strncmp(option->name, word, len) == 0)
             return option;
     return NULL;
 }
@@ -66,8 +66,9 @@ static void unknown_option(const struct argp_option *options, const char *comman
     const char *names[OPTIONS_MAX + 2] = {NULL};
     struct args_hint hint;
     size_t n_names = 0;
-    for (; options[n_names].name != NULL; n_names++)
-        names[n_names] = options[n_names].name;
+    for (const struct argp_option *option = options; option->doc != NULL; option++)
+        if (option->name != NULL)
+            names[n_names++] = option->name;
     names[n_names] = "help";
     /* There are no one-letter options: the letter is taken as the first of a name. */
     const struct argp_option *begun = strlen(name) == 1 ? find_option(options, name, 1) : NULL;
@@ -80,7 +81,7 @@ static void unknown_option(const struct argp_option *options, const char *comman
 static void check_options(const struct argp_option *options, char **argv)
 {
     static const struct argp_option always[] = {
-        {.name = "help"}, {.name = "usage"}, {.name = NULL}};
+        {.name = "help", .doc = ""}, {.name = "usage", .doc = ""}, {.name = NULL}};
     for (char **arg = argv + 1; *arg != NULL && strcmp(*arg, "--") != 0; arg++) {
         if ((*arg)[0] != '-' || strcmp(*arg, "-") == 0 || strcmp(*arg, "-?") == 0)
             continue;
@@ -103,22 +104,18 @@ static void check_options(const struct argp_option *options, char **argv)
 
 #define KEY_FIRST 256 /* of argp: below it are letters */
 
-/* One set of options while a command line is read. */
+#define SETS_MAX (1 + ARGS_CHILDREN_MAX)
+
+/* A command while its command line is read: its own set of options, then those of its children. */
 struct reader {
-    const struct args_set *set;
-    void *input;
-    const struct args_option *rows[OPTIONS_MAX]; /* by key */
+    const struct args_set *sets[SETS_MAX];
+    void *inputs[SETS_MAX];
+    size_t n_sets;
+    const struct args_option *rows[OPTIONS_MAX]; /* by key; NULL for a header */
+    void *row_inputs[OPTIONS_MAX];
     struct argp_option options[OPTIONS_MAX + 1]; /* the same, for argp */
     size_t n_options;
     const struct args_option *current;
-};
-
-struct command_reader {
-    struct reader own; /* the first member: its address is that of the whole */
-    struct reader children[ARGS_CHILDREN_MAX];
-    size_t n_children;
-    struct argp argp, child_argps[ARGS_CHILDREN_MAX];
-    struct argp_child argp_children[ARGS_CHILDREN_MAX + 1];
 };
 
 const struct args_option *args_current(const struct argp_state *state)
@@ -177,88 +174,74 @@ static void read_value(struct argp_state *state, const struct args_option *optio
     }
 }
 
-/* The parser of argp, for every set. */
+static void end_sets(struct reader *reader, struct argp_state *state)
+{
+    for (size_t i = reader->n_sets; i-- > 0;)
+        if (reader->sets[i]->end != NULL)
+            reader->sets[i]->end(state, reader->inputs[i]);
+}
+
+/* The parser of argp. */
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct reader *reader = state->input;
-    const struct args_set *set = reader->set;
-    if (key == ARGP_KEY_INIT && set->begin != NULL)
-        set->begin(reader->input);
-    else if (key == ARGP_KEY_ARG && set->word != NULL)
-        set->word(state, reader->input, text);
-    else if (key == ARGP_KEY_END && set->end != NULL)
-        set->end(state, reader->input);
-    else if (key < KEY_FIRST || (size_t)key >= KEY_FIRST + reader->n_options)
+    size_t row = (size_t)(key - KEY_FIRST);
+    if (key == ARGP_KEY_ARG && reader->sets[0]->word != NULL)
+        reader->sets[0]->word(state, reader->inputs[0], text);
+    else if (key == ARGP_KEY_END)
+        end_sets(reader, state);
+    else if (key < KEY_FIRST || row >= reader->n_options)
         return ARGP_ERR_UNKNOWN;
     else {
-        reader->current = reader->rows[key - KEY_FIRST];
-        read_value(state, reader->current, reader->input, text);
+        reader->current = reader->rows[row];
+        read_value(state, reader->current, reader->row_inputs[row], text);
     }
     return 0;
 }
 
-/* The same for the set of a command, which gives the others their input. */
-static error_t parse_command(int key, char *text, struct argp_state *state)
+static void add_option(struct reader *reader, const struct args_option *row, void *input,
+                       struct argp_option option)
 {
-    struct command_reader *reader = state->input;
-    for (size_t i = 0; key == ARGP_KEY_INIT && i < reader->n_children; i++)
-        state->child_inputs[i] = &reader->children[i];
-    return parse(key, text, state);
+    assert(reader->n_options < OPTIONS_MAX);
+    reader->rows[reader->n_options] = row;
+    reader->row_inputs[reader->n_options] = input;
+    reader->options[reader->n_options++] = option;
 }
 
-static void begin_set(struct reader *reader, const struct args_set *set, void *input, unsigned verb)
+/* `group`: of all of the options; 0: each has its own. */
+static void add_set(struct reader *reader, const struct args_set *set, void *input, unsigned verb,
+                    int group)
 {
-    reader->set = set;
-    reader->input = input;
-    for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++) {
-        if (row->verbs != 0 && (row->verbs & verb) == 0)
-            continue;
-        assert(reader->n_options < OPTIONS_MAX);
-        reader->options[reader->n_options] = (struct argp_option){
-            .name = row->name,
-            .key = KEY_FIRST + (int)reader->n_options,
-            .arg = row->argument,
-            .flags = row->is_optional ? OPTION_ARG_OPTIONAL : 0,
-            .doc = row->help,
-            .group = row->group,
-        };
-        reader->rows[reader->n_options++] = row;
-    }
+    reader->sets[reader->n_sets] = set;
+    reader->inputs[reader->n_sets++] = input;
+    if (set->begin != NULL)
+        set->begin(input);
+    for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++)
+        if (row->verbs == 0 || (row->verbs & verb) != 0)
+            add_option(reader, row, input,
+                       (struct argp_option){
+                           .name = row->name,
+                           .key = KEY_FIRST + (int)reader->n_options,
+                           .arg = row->argument,
+                           .flags = row->is_optional ? OPTION_ARG_OPTIONAL : 0,
+                           .doc = row->help,
+                           .group = group != 0 ? group : row->group * SETS_MAX,
+                       });
 }
 
-static void begin_command(struct command_reader *reader, const struct args_command *command,
-                          void *input)
+static void begin_command(struct reader *reader, const struct args_command *command, void *input)
 {
-    *reader = (struct command_reader){0};
-    begin_set(&reader->own, &command->set, input, command->verb);
-    reader->argp = (struct argp){.options = reader->own.options,
-                                 .parser = parse_command,
-                                 .args_doc = command->arguments,
-                                 .doc = command->doc,
-                                 .children = reader->argp_children};
+    *reader = (struct reader){0};
+    add_set(reader, &command->set, input, command->verb, 0);
     for (size_t i = 0; i < ARGS_CHILDREN_MAX && command->children[i].set != NULL; i++) {
         const struct args_child *child = &command->children[i];
-        begin_set(&reader->children[i], child->set, (char *)input + child->offset, 0);
-        reader->child_argps[i] =
-            (struct argp){.options = reader->children[i].options, .parser = parse};
-        reader->argp_children[i] =
-            (struct argp_child){&reader->child_argps[i], 0, child->header, child->group};
-        reader->n_children++;
+        /* Behind the command's own options of that group, and those of later children. */
+        int group = child->group > 0 ? (child->group + 1) * SETS_MAX - 1 - (int)i : 0;
+        if (child->header != NULL)
+            add_option(reader, NULL, NULL,
+                       (struct argp_option){.doc = child->header, .group = group});
+        add_set(reader, child->set, (char *)input + child->offset, 0, group);
     }
-}
-
-/* The options of the command and of its children. */
-static void collect_options(const struct command_reader *reader, struct argp_option *all)
-{
-    size_t n_all = reader->own.n_options;
-    memcpy(all, reader->own.options, n_all * sizeof(*all));
-    for (size_t i = 0; i < reader->n_children; i++) {
-        const struct reader *child = &reader->children[i];
-        assert(n_all + child->n_options <= OPTIONS_MAX);
-        memcpy(all + n_all, child->options, child->n_options * sizeof(*all));
-        n_all += child->n_options;
-    }
-    all[n_all] = (struct argp_option){0};
 }
 
 /* ---- Descriptions ---- */
@@ -310,17 +293,19 @@ const struct args_option *args_find_option(const struct args_command *command, c
 
 void args_parse(const struct args_command *command, int argc, char **argv, void *input)
 {
-    struct command_reader reader;
-    struct argp_option all[OPTIONS_MAX + 1];
+    struct reader reader;
     if (inspector != NULL) {
         inspector(command, argc, argv);
         exit(CMD_DONE);
     }
     argp_err_exit_status = CMD_BAD_USAGE;
     begin_command(&reader, command, input);
-    collect_options(&reader, all);
-    check_options(all, argv);
-    if (argp_parse(&reader.argp, argc, argv, 0, NULL, &reader) != 0)
+    const struct argp argp = {.options = reader.options,
+                              .parser = parse,
+                              .args_doc = command->arguments,
+                              .doc = command->doc};
+    check_options(reader.options, argv);
+    if (argp_parse(&argp, argc, argv, 0, NULL, &reader) != 0)
         exit(CMD_BAD_USAGE);
 }
 

@@ -5,7 +5,6 @@
 
 #include "base/ns.h"
 #include "base/utf8.h"
-#include "cmd/lib/cmd.h"
 #include "stint.h"
 #include "table/clock.h"
 
@@ -77,7 +76,7 @@ void hide_controls(char *text)
     *to = '\0';
 }
 
-int print_message(const char *format, ...)
+void print_message(const char *format, ...)
 {
     char text[1024], shown[4 * sizeof(text)];
     va_list args;
@@ -87,7 +86,6 @@ int print_message(const char *format, ...)
     format_text(shown, sizeof(shown), span_of_text(text));
     fflush(stdout);
     fprintf(stderr, "stint: %s\n", shown);
-    return CMD_BAD_INPUT;
 }
 
 /* ---- Numbers, for people --------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/span.h"
+#include "cmd/lib/cmd.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -12,11 +13,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/*
- * One line on standard error, after "stint: ", as format_text() shows it: a part may be of a log.
- * Returns CMD_BAD_INPUT, for a command that ends with it.
+/* One line on standard error, after "stint: ", as format_text() shows it: a part may be of a log.
  */
-int print_message(const char *format, ...) ERR_PRINTF(1, 2);
+void print_message(const char *format, ...) ERR_PRINTF(1, 2);
+/* The same where a command fails: its value is the exit code. */
+#define print_failure(...) (print_message(__VA_ARGS__), CMD_BAD_INPUT)
 
 /* Replaces control characters by `?` in an untrusted text that is to be printed. */
 void hide_controls(char *text);

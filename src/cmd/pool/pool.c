@@ -7,6 +7,7 @@
 #include "cmd/pool/pool.h"
 
 #include "base/limits.h"
+#include "base/number.h"
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -251,7 +252,7 @@ static void parse_options(struct pool_options *options, enum pool_verb verb, int
                                      .quota_for = calloc((size_t)argc, sizeof(const char *)),
                                      .weight = calloc((size_t)argc, sizeof(const char *))};
     if (options->quota_for == NULL || options->weight == NULL)
-        exit(print_message("out of memory"));
+        exit(print_failure("out of memory"));
     args_parse(&command, argc, argv, options);
 }
 
@@ -291,13 +292,11 @@ static struct stint_pool_key *find_owner(const struct pool_session *session, con
 static int read_weight(struct pool_session *session, const char *setting, struct stint_error *error)
 {
     const char *value;
-    char *end;
+    uint64_t weight;
     struct stint_pool_key *owner = find_owner(session, setting, &value, error);
     if (owner == NULL)
         return error->code;
-    unsigned long weight = strtoul(value, &end, 10);
-    if (value[0] < '0' || value[0] > '9' || *end != '\0' || weight < 1 ||
-        weight > STINT_POOL_WEIGHT_MAX)
+    if (!resp_number_read(span_of_text(value), STINT_POOL_WEIGHT_MAX, &weight) || weight < 1)
         return err_set(error, STINT_E_SYNTAX, "--weight '%s': a weight is a number from 1 to %d",
                        setting, STINT_POOL_WEIGHT_MAX);
     owner->weight = (uint32_t)weight;
@@ -480,14 +479,16 @@ static int open_session(struct pool_session *session, struct stint_error *error)
 
 /* ---- The command ----------------------------------------------------------------------------- */
 
-static int pool_main(enum pool_verb verb, int argc, char **argv)
+/* The verb is the last word of argv[0]. */
+static int pool_main(int argc, char **argv)
 {
+    enum pool_verb verb = (enum pool_verb)cmd_index(pool_commands, argv[0]);
     struct pool_options options;
     struct pool_session session = {.options = &options};
     struct stint_error error;
     parse_options(&options, verb, argc, argv);
     int result = open_session(&session, &error) == 0 ? pool_verbs[verb](&session)
-                                                     : print_message("%s", error.message);
+                                                     : print_failure("%s", error.message);
     stint_pool_close(session.pool);
     stint_table_close(session.table);
     free(session.own);
@@ -498,25 +499,13 @@ static int pool_main(enum pool_verb verb, int argc, char **argv)
     return session.bad_usage ? CMD_BAD_USAGE : result;
 }
 
-#define POOL_MAIN(name, verb)                                                                      \
-    static int name(int argc, char **argv)                                                         \
-    {                                                                                              \
-        return pool_main(verb, argc, argv);                                                        \
-    }
-
-POOL_MAIN(pool_next_main, POOL_NEXT)
-POOL_MAIN(pool_report_main, POOL_REPORT)
-POOL_MAIN(pool_give_back_main, POOL_GIVE_BACK)
-POOL_MAIN(pool_status_main, POOL_STATUS)
-POOL_MAIN(pool_add_main, POOL_ADD)
-POOL_MAIN(pool_remove_main, POOL_REMOVE)
-
+/* In the order of enum pool_verb. */
 const struct cmd pool_commands[] = {
-    {"next", "choose the key to use now, and charge it", .run = pool_next_main},
-    {"report", "report the remote service's answer for a key", .run = pool_report_main},
-    {"give-back", "refund units of a key that were not used", .run = pool_give_back_main},
-    {"status", "print the state of each key", .run = pool_status_main},
-    {"add", "add a key to the file of keys", .run = pool_add_main},
-    {"remove", "remove a key from the file of keys", .run = pool_remove_main},
+    {"next", "choose the key to use now, and charge it", .run = pool_main},
+    {"report", "report the remote service's answer for a key", .run = pool_main},
+    {"give-back", "refund units of a key that were not used", .run = pool_main},
+    {"status", "print the state of each key", .run = pool_main},
+    {"add", "add a key to the file of keys", .run = pool_main},
+    {"remove", "remove a key from the file of keys", .run = pool_main},
     {.name = NULL},
 };

@@ -4,6 +4,7 @@
 #include "cmd/pool/pool.h"
 
 #include "base/ns.h"
+#include "base/number.h"
 #include "base/wide_int.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
@@ -274,7 +275,7 @@ static int draw_status(const struct pool_session *session, const struct view *vi
     struct plot plot;
     char title[STINT_POOL_NAME_MAX + 64];
     if (bars == NULL)
-        return print_message("out of memory");
+        return print_failure("out of memory");
     for (size_t i = 0; i < view->n_keys; i++) {
         const struct stint_pool_status *key = &view->keys[i];
         bars[i] = (struct chart_bar){
@@ -287,7 +288,7 @@ static int draw_status(const struct pool_session *session, const struct view *vi
     snprintf(title, sizeof(title), "Pool %s: what each key has left", session->options->pool);
     int result = chart_bars(&plot, title, bars, view->n_keys, &error) == 0
                      ? gnuplot_draw(&session->options->plot, &plot)
-                     : print_message("%s", error.message);
+                     : print_failure("%s", error.message);
     plot_deinit(&plot);
     free(bars);
     return result;
@@ -310,7 +311,7 @@ static int pool_status(const struct pool_session *session)
     struct view view = {.names = &session->keys,
                         .keys = calloc(session->keys.n_keys, sizeof(*view.keys))};
     if (view.keys == NULL)
-        return print_message("out of memory");
+        return print_failure("out of memory");
     stint_pool_each(session->pool, stint_now(session->table), collect, &view);
     int result = show_status(session, &view);
     free(view.keys);
@@ -348,11 +349,10 @@ int pool_after_read(const char *text, int64_t wall_ns, uint64_t *after_ns,
     const uint64_t seconds_max = STINT_NOW_MAX / NS_PER_S;
     size_t n_digits = strspn(text, "0123456789");
     int64_t date_s = 0;
-    uint64_t seconds = 0;
+    uint64_t seconds = seconds_max;
     if (n_digits > 0 && text[n_digits] == '\0') {
-        for (size_t i = 0; i < n_digits && seconds < seconds_max; i++)
-            seconds = seconds * 10 + (uint64_t)(text[i] - '0');
-        *after_ns = min_u64(seconds, seconds_max) * NS_PER_S;
+        (void)resp_number_read(span_of_text(text), seconds_max, &seconds);
+        *after_ns = seconds * NS_PER_S;
         return 0;
     }
     if (!read_date(text, &date_s))
@@ -471,7 +471,7 @@ static int pool_report(const struct pool_session *session)
         code = stint_pool_report(session->pool, search.name, (int)verdict.outcome,
                                  verdict.cooldown_ns, stint_now(session->table), &error);
     if (code != 0)
-        return print_message("%s", error.message);
+        return print_failure("%s", error.message);
     stint_pool_each(session->pool, stint_now(session->table), compare, &search);
     if (!search.found)
         return CMD_BAD_INPUT;
@@ -490,12 +490,12 @@ static int pool_give_back(const struct pool_session *session)
     uint32_t given_back = 0;
     uint64_t now_ns = stint_now(session->table);
     if (pool_keys_find(&session->keys, name, &error) == NULL)
-        return print_message("%s", error.message);
+        return print_failure("%s", error.message);
     if (options->granted_at_ns != STINT_NEVER_NS && options->granted_at_ns > now_ns)
-        return print_message("--granted-at is later than now: it belongs to another FILE");
+        return print_failure("--granted-at is later than now: it belongs to another FILE");
     if (stint_pool_give_back(session->pool, name, options->cost, options->granted_at_ns, now_ns,
                              &given_back) != 0)
-        return print_message("'%s' is in the pool no more", name);
+        return print_failure("'%s' is in the pool no more", name);
     if (given_back < options->cost && is_chatty(options))
         print_message("%" PRIu32 " of %" PRIu32
                       " came back; what did not stays charged until its time",
@@ -742,7 +742,7 @@ static int pool_add(const struct pool_session *session)
     explicit_bzero(text, sizeof(text));
     if (code == 0)
         return tell_edit(session, session->keys.n_keys + 1, "in");
-    return print_message("%s", error.message);
+    return print_failure("%s", error.message);
 }
 
 static int remove_line(const struct pool_session *session, struct edit *edit,
@@ -777,7 +777,7 @@ static int pool_remove(const struct pool_session *session)
     end_edit(&edit);
     if (code == 0)
         return tell_edit(session, session->keys.n_keys - 1, "out of");
-    return print_message("%s", error.message);
+    return print_failure("%s", error.message);
 }
 
 /* ---- The table of verbs ---------------------------------------------------------------------- */

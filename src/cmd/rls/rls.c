@@ -2,8 +2,7 @@
 /* `stint rls`: calls Envoy's rate limit service, one call for each subcommand. */
 #define _GNU_SOURCE
 #include "base/ns.h"
-
-#include "base/err.h"
+#include "base/number.h"
 #include "base/wide_int.h"
 #include "cmd/client/client.h"
 #include "cmd/lib/args.h"
@@ -211,17 +210,6 @@ static void read_reason(char reason[STINT_ERROR_MAX], struct span value)
     reason[n] = '\0';
 }
 
-static int read_status(struct span value)
-{
-    int status = 0;
-    for (size_t i = 0; i < value.len; i++) {
-        if (value.ptr[i] < '0' || value.ptr[i] > '9' || i == 3)
-            return -1;
-        status = status * 10 + (value.ptr[i] - '0');
-    }
-    return value.len > 0 ? status : -1;
-}
-
 static bool is_refused(const struct rls_answer *answer)
 {
     return answer->grpc_status > GRPC_OK;
@@ -234,8 +222,9 @@ static bool is_refused(const struct rls_answer *answer)
 static bool on_field(void *arg, struct span name, struct span value)
 {
     struct rls_answer *answer = arg;
+    uint64_t status;
     if (span_equals(name, "grpc-status"))
-        answer->grpc_status = read_status(value);
+        answer->grpc_status = resp_number_read(value, 999, &status) ? (int)status : -1;
     else if (span_equals(name, "grpc-message"))
         read_reason(answer->reason, value);
     else if (name.len == 0 && !is_refused(answer))
@@ -282,7 +271,7 @@ static int open_client(const struct rls_options *options, struct rls_answer *ans
 /*
  * One call of `path`; `request` is a message behind its prefix. Below 0 if no answer came:
  * STINT_E_SYNTAX for an invalid server, STINT_E_MISMATCH if a token would go unencrypted to another
- * host, else as client_post(). The answer's client is to be closed in any case.
+ * host, else as client_ask(). The answer's client is to be closed in any case.
  */
 static int call(const struct rls_options *options, const char *path, struct span request,
                 struct rls_answer *answer, struct stint_error *error)
@@ -291,7 +280,7 @@ static int call(const struct rls_options *options, const char *path, struct span
     *answer = (struct rls_answer){.grpc_status = -1};
     int code = open_client(options, answer, error);
     if (code == 0)
-        code = client_post(answer->client, path, request, 0, &received, error);
+        code = client_ask(answer->client, path, &request, 0, &received, error);
     if (code == STINT_E_MISMATCH)
         return err_set(error, code,
                        "%s is another host: the token would go there unencrypted; expected --tls, "
@@ -467,7 +456,7 @@ static int tell_limits(const struct rls_options *options, struct span message)
     Pb__RateLimitResponse *response =
         pb__rate_limit_response__unpack(NULL, message.len, message.ptr);
     if (response == NULL)
-        return print_message("%s: the answer is no RateLimitResponse", options->server);
+        return print_failure("%s: the answer is no RateLimitResponse", options->server);
     if (options->json)
         (void)json_text_print(response_json(response), false);
     else
@@ -483,11 +472,11 @@ static int tell_health(const struct rls_options *options, struct span message)
     Pb__HealthCheckResponse *response =
         pb__health_check_response__unpack(NULL, message.len, message.ptr);
     if (response == NULL)
-        return print_message("%s: the answer is no HealthCheckResponse", options->server);
+        return print_failure("%s: the answer is no HealthCheckResponse", options->server);
     int status = (int)response->status;
     pb__health_check_response__free_unpacked(response, NULL);
     if (status < 0 || status > HEALTH_SERVICE_UNKNOWN)
-        return print_message("%s: no such status", options->server);
+        return print_failure("%s: no such status", options->server);
     if (options->json)
         (void)json_text_print(json_pack("{s:s}", "status", names[status]), false);
     else
@@ -512,12 +501,14 @@ static int tell(const struct rls_options *options, const struct rls_answer *answ
     if (answer->grpc_status == GRPC_OK)
         return methods[options->mode].tell(options, answer->message);
     const char *name = grpc_status_name(answer->grpc_status);
-    return print_message("%s: %s%s%s", options->server, name, name[0] != '\0' ? ": " : "",
+    return print_failure("%s: %s%s%s", options->server, name, name[0] != '\0' ? ": " : "",
                          answer->reason);
 }
 
-static int run(enum rls_mode mode, int argc, char **argv)
+/* The mode is the last word of argv[0]. */
+static int run(int argc, char **argv)
 {
+    enum rls_mode mode = (enum rls_mode)cmd_index(rls_commands, argv[0]);
     static struct rls_options options; /* too large for a stack */
     struct rls_answer answer;
     struct stint_error error;
@@ -525,26 +516,17 @@ static int run(enum rls_mode mode, int argc, char **argv)
     parse_options(&options, mode, argc, argv);
     uint8_t *request = methods[mode].pack(&options, &len);
     if (request == NULL)
-        return print_message("out of memory");
+        return print_failure("out of memory");
     int code = call(&options, methods[mode].path, span_of(request, len), &answer, &error);
-    int exit_code = code == 0 ? tell(&options, &answer) : print_message("%s", error.message);
+    int exit_code = code == 0 ? tell(&options, &answer) : print_failure("%s", error.message);
     client_close(answer.client);
     free(request);
     return code == STINT_E_SYNTAX ? CMD_BAD_USAGE : exit_code;
 }
 
-static int rls_ask_main(int argc, char **argv)
-{
-    return run(RLS_ASK, argc, argv);
-}
-
-static int rls_health_main(int argc, char **argv)
-{
-    return run(RLS_HEALTH, argc, argv);
-}
-
+/* In the order of enum rls_mode. */
 const struct cmd rls_commands[] = {
-    {"ask", "one question, as Envoy asks it", .run = rls_ask_main},
-    {"health", "whether a server serves", .run = rls_health_main},
+    {"ask", "one question, as Envoy asks it", .run = run},
+    {"health", "whether a server serves", .run = run},
     {.name = NULL},
 };

@@ -793,10 +793,8 @@ int serve_main(int argc, char **argv)
     struct settings_line line = {.given = calloc((size_t)argc + 1, sizeof(*line.given))};
     struct settings settings;
     struct stint_error error;
-    if (line.given == NULL) {
-        print_message("no memory for the command line");
-        return CMD_BAD_INPUT;
-    }
+    if (line.given == NULL)
+        return print_failure("no memory for the command line");
     char **successor = successor_argv(&line.arena, argc, argv);
     settings_read_line(&line, argc, argv);
     int exit_code = settings_gather(&settings, &line, &error);

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "cmd/serve/serve_settings.h"
 
+#include "base/number.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +32,18 @@ struct compat_variable {
 };
 
 /* clang-format off: a table is read by its columns */
-#define AS(name, kind, setting, value) {name, COMPAT_##kind, setting, value, NULL}
-#define NOT(name, why) {name, COMPAT_NOT, NULL, NULL, why}
-#define REFUSED(name, why) {name, COMPAT_REFUSED, NULL, NULL, why}
+#define AS(name, kind, setting, value)                                                             \
+    {                                                                                              \
+        name, COMPAT_##kind, setting, value, NULL                                                  \
+    }
+#define NOT(name, why)                                                                             \
+    {                                                                                              \
+        name, COMPAT_NOT, NULL, NULL, why                                                          \
+    }
+#define REFUSED(name, why)                                                                         \
+    {                                                                                              \
+        name, COMPAT_REFUSED, NULL, NULL, why                                                      \
+    }
 /* clang-format on */
 
 static const struct compat_variable compat_variables[] = {
@@ -478,11 +489,11 @@ static const char *host_of(const struct compat *compat, const char *name)
 
 static int check_port(struct compat *compat, const char *name, const char *text)
 {
-    size_t len = strspn(text, "0123456789");
-    if (len > 0 && len <= 5 && text[len] == '\0' && strtoul(text, NULL, 10) <= 65535)
-        return 0;
-    return err_set(compat->error, STINT_E_SYNTAX, "%s: expected a port from 0 to 65535, not '%s'",
-                   name, text);
+    uint64_t port;
+    return resp_number_read(span_of_text(text), 65535, &port)
+               ? 0
+               : err_set(compat->error, STINT_E_SYNTAX,
+                         "%s: expected a port from 0 to 65535, not '%s'", name, text);
 }
 
 static int address_of(struct compat *compat, const char *host_name, const char *port_name,

@@ -52,10 +52,8 @@ static void read_setting(struct argp_state *state, void *input, char *value)
         return;
     /* The command line of a process is public, so it must not contain a password. */
     char *own = arena_text(&line->arena, span_of_text(value));
-    if (own == NULL) {
-        print_message("no memory for the command line");
-        exit(CMD_BAD_INPUT);
-    }
+    if (own == NULL)
+        exit(print_failure("no memory for the command line"));
     line->given[line->n_given - 1].text = own;
     store_word_hide(value);
 }

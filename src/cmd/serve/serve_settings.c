@@ -6,6 +6,7 @@
 #include "algorithm/spec.h"
 #include "base/buf.h"
 #include "base/ns.h"
+#include "base/number.h"
 #include "cmd/lib/args.h"
 #include "cmd/store/store_word.h"
 #include "frontend/resp/resp_conn.h"
@@ -278,17 +279,6 @@ static int out_of_range(const struct setting *setting, const char *shown, const 
                    least, most, text);
 }
 
-static bool read_digits(const char **at, uint64_t *number)
-{
-    const char *from = *at;
-    *number = 0;
-    for (; **at >= '0' && **at <= '9'; ++*at)
-        if (__builtin_mul_overflow(*number, 10, number) ||
-            __builtin_add_overflow(*number, (uint64_t)(**at - '0'), number))
-            return false;
-    return *at != from;
-}
-
 static bool read_unit(const char *at, uint64_t *number)
 {
     static const struct {
@@ -304,13 +294,16 @@ static bool read_unit(const char *at, uint64_t *number)
 static int set_number(const struct setting *setting, uint64_t *number, const char *shown,
                       const char *text, struct stint_error *error)
 {
-    const char *at = text;
-    bool is_read = setting->kind == SETTING_DURATION
-                       ? strcmp(text, "0") == 0
-                             ? (*number = 0, true)
-                             : spec_parse_duration(span_of_text(text), number) == 0
-                       : read_digits(&at, number) &&
-                             (setting->kind == SETTING_BYTES ? read_unit(at, number) : *at == '\0');
+    size_t n_digits = strspn(text, "0123456789");
+    bool is_read = true;
+    if (setting->kind != SETTING_DURATION)
+        is_read = resp_number_read(span_of(text, n_digits), UINT64_MAX, number) &&
+                  (setting->kind == SETTING_BYTES ? read_unit(text + n_digits, number)
+                                                  : text[n_digits] == '\0');
+    else if (strcmp(text, "0") == 0)
+        *number = 0;
+    else
+        is_read = spec_parse_duration(span_of_text(text), number) == 0;
     if (!is_read || *number < setting->min || *number > setting->max)
         return out_of_range(setting, shown, text, error);
     return 0;

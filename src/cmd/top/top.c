@@ -23,7 +23,7 @@
 static json_t *ask_server(struct client *client, const char *path, struct stint_error *error)
 {
     struct client_answer answer;
-    if (client_get(client, path, &answer, error) != 0)
+    if (client_ask(client, path, NULL, 0, &answer, error) != 0)
         return NULL;
     json_t *object =
         json_loadb((const char *)answer.body.ptr, answer.body.len, JSON_ALLOW_NUL, NULL);
@@ -517,7 +517,7 @@ int top_main(int argc, char **argv)
     args_parse(&command, argc, argv, &options);
     if (group_open(&group, &options, &error) != 0) {
         group_close(&group);
-        return print_message("%s", error.message);
+        return print_failure("%s", error.message);
     }
     interrupt_catch();
     struct keyboard keyboard = {.is_read = false};
