@@ -100,14 +100,10 @@ struct client {
     char url[2 * URL_MAX];
     char why[CURL_ERROR_SIZE];
     char type[TYPE_MAX];
-    const char *server_choice;
-    const char *unix_server; /* as it was given. NULL: a URL was */
-    bool (*on_field)(void *arg, struct span name, struct span value);
-    void *on_field_arg;
-    uint64_t timeout_ns;
+    struct client_options options; /* with the defaults */
+    bool is_unix;                  /* the server is a socket's path, not a URL */
     uint8_t *body;
     size_t body_len, body_size;
-    bool is_http2;
     bool loopback_only; /* a token would go unencrypted */
     bool left_loopback, too_long;
 };
@@ -154,18 +150,17 @@ static int read_token(const char *path, char token[TOKEN_FILE_SPACE], struct sti
 /* ---- Where to ---- */
 
 /* What libcurl is not asked about: only it reads HOST and PORT. */
-static int set_server(struct client *client, const struct client_options *options,
-                      struct stint_error *error)
+static int set_server(struct client *client, struct stint_error *error)
 {
     static const char unix_prefix[] = "unix:";
-    const char *server = options->server != NULL ? options->server : CLIENT_SERVER_DEFAULT;
+    const char *server = client->options.server;
     if (strncmp(server, unix_prefix, strlen(unix_prefix)) == 0) {
         const char *path = server + strlen(unix_prefix);
         if (path[0] != '/')
             return err_set(error, STINT_E_SYNTAX, "expected unix:/PATH, found '%s'", server);
         snprintf(client->origin, sizeof(client->origin), "%s://localhost",
-                 options->is_tls ? "https" : "http");
-        client->unix_server = server;
+                 client->options.is_tls ? "https" : "http");
+        client->is_unix = true;
         client->curl->easy_setopt(client->handle, CURLOPT_UNIX_SOCKET_PATH, path);
         /* There is no name that a certificate could bear. */
         client->curl->easy_setopt(client->handle, CURLOPT_SSL_VERIFYHOST, 0L);
@@ -227,17 +222,17 @@ static int add_token(struct client *client, const char *token_file, struct stint
     return code;
 }
 
-static int set_fields(struct client *client, const struct client_options *options,
-                      struct stint_error *error)
+static int set_fields(struct client *client, struct stint_error *error)
 {
     static const char accept[] = "Accept: application/json";
     static const char *const of_json[] = {accept, "Content-Type: application/json", NULL};
     int code = add_field(client, &client->fields, accept, error);
-    for (const char *const *field = options->fields != NULL ? options->fields : of_json;
+    for (const char *const *field = client->options.fields != NULL ? client->options.fields
+                                                                   : of_json;
          code == 0 && *field != NULL; field++)
         code = add_field(client, &client->body_fields, *field, error);
-    if (code == 0 && options->token_file != NULL)
-        code = add_token(client, options->token_file, error);
+    if (code == 0 && client->options.token_file != NULL)
+        code = add_token(client, client->options.token_file, error);
     return code;
 }
 
@@ -278,9 +273,9 @@ static size_t pass_field(char *line, size_t size, size_t len, void *arg)
     const char *value = colon != NULL ? colon + 1 : end;
     while (value < end && *value == ' ')
         value++;
-    return client->on_field(client->on_field_arg,
-                            span_of(line, colon != NULL ? (size_t)(colon - line) : 0),
-                            span_of(value, (size_t)(end - value)))
+    return client->options.on_field(client->options.on_field_arg,
+                                    span_of(line, colon != NULL ? (size_t)(colon - line) : 0),
+                                    span_of(value, (size_t)(end - value)))
                ? len
                : 0;
 }
@@ -288,7 +283,7 @@ static size_t pass_field(char *line, size_t size, size_t len, void *arg)
 /* What an error is about, as far as the command line said it. */
 static const char *shown(const struct client *client)
 {
-    return client->unix_server != NULL ? client->unix_server : client->url;
+    return client->is_unix ? client->options.server : client->url;
 }
 
 static int explain(const struct client *client, CURLcode why, struct stint_error *error)
@@ -303,7 +298,7 @@ static int explain(const struct client *client, CURLcode why, struct stint_error
         return err_set(error, STINT_E_RANGE, "%s: the answer is longer than %u bytes", server,
                        CLIENT_ANSWER_MAX);
     const char *text = client->why[0] != '\0' ? client->why : client->curl->easy_strerror(why);
-    if (client->is_http2 && (why == CURLE_HTTP2 || why == CURLE_GOT_NOTHING))
+    if (client->options.is_http2 && (why == CURLE_HTTP2 || why == CURLE_GOT_NOTHING))
         return err_set(error, STINT_E_SYSTEM, "%s: %s; the answer was not HTTP/2", server, text);
     long os_error = 0;
     if (why == CURLE_COULDNT_CONNECT)
@@ -313,7 +308,7 @@ static int explain(const struct client *client, CURLcode why, struct stint_error
     return err_set(error, STINT_E_SYSTEM, "%s: %s%s%s", server,
                    os_error != 0 ? strerror((int)os_error) : text,
                    is_missing ? "; start a server with `stint serve`, or name one with " : "",
-                   is_missing ? client->server_choice : "");
+                   is_missing ? client->options.server_choice : "");
 }
 
 /* ---- Questions ---- */
@@ -324,7 +319,7 @@ int client_ask(struct client *client, const char *path, const struct span *body,
     const struct curl_library *curl = client->curl;
     CURL *handle = client->handle;
     /* libcurl takes 0 for "never". */
-    uint64_t timeout_ms = add_sat(client->timeout_ns, wait_ns) / NS_PER_MS + 1;
+    uint64_t timeout_ms = add_sat(client->options.timeout_ns, wait_ns) / NS_PER_MS + 1;
     client->body_len = 0;
     client->why[0] = '\0';
     client->left_loopback = client->too_long = false;
@@ -346,7 +341,7 @@ int client_ask(struct client *client, const char *path, const struct span *body,
     curl->easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     curl->easy_getinfo(handle, CURLINFO_HTTP_VERSION, &version);
     curl->easy_getinfo(handle, CURLINFO_CONTENT_TYPE, &type);
-    if (client->is_http2 && version != CURL_HTTP_VERSION_2_0)
+    if (client->options.is_http2 && version != CURL_HTTP_VERSION_2_0)
         return err_set(error, STINT_E_SYSTEM, "%s: the answer was not HTTP/2", shown(client));
     snprintf(client->type, sizeof(client->type), "%s", type != NULL ? type : "");
     client->type[strcspn(client->type, "; \t")] = '\0';
@@ -363,8 +358,9 @@ static bool is_encrypted(const struct client *client)
     return strncmp(client->origin, "https://", strlen("https://")) == 0;
 }
 
-static void set_handle(struct client *client, const struct client_options *options)
+static void set_handle(struct client *client)
 {
+    const struct client_options *options = &client->options;
     const struct curl_library *curl = client->curl;
     CURL *handle = client->handle;
     curl->easy_setopt(handle, CURLOPT_ERRORBUFFER, client->why);
@@ -405,34 +401,33 @@ static int check_files(const struct client_options *options, struct stint_error 
     return 0;
 }
 
-static int prepare(struct client *client, const struct client_options *options,
-                   struct stint_error *error)
+static int prepare(struct client *client, struct stint_error *error)
 {
+    struct client_options *options = &client->options;
     int code = curl_library_load(&client->curl, error);
     if (code == 0 && options->is_http2)
         code = curl_library_check_http2(client->curl, error);
     if (code != 0)
         return code;
+    if (options->server == NULL)
+        options->server = CLIENT_SERVER_DEFAULT;
+    if (options->server_choice == NULL)
+        options->server_choice = "--server or STINT_URL";
+    if (options->timeout_ns == 0)
+        options->timeout_ns = CLIENT_TIMEOUT_NS_DEFAULT;
     client->handle = client->curl->easy_init();
     if (client->handle == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    code = set_server(client, options, error);
+    code = set_server(client, error);
     if (code == 0)
         code = check_files(options, error);
     if (code == 0)
-        code = set_fields(client, options, error);
-    if (code != 0)
-        return code;
-    client->on_field = options->on_field;
-    client->on_field_arg = options->on_field_arg;
-    client->is_http2 = options->is_http2;
-    client->server_choice =
-        options->server_choice != NULL ? options->server_choice : "--server or STINT_URL";
-    client->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : CLIENT_TIMEOUT_NS_DEFAULT;
+        code = set_fields(client, error);
     client->loopback_only =
         options->token_file != NULL && !options->insecure && !is_encrypted(client);
-    set_handle(client, options);
-    return 0;
+    if (code == 0)
+        set_handle(client);
+    return code;
 }
 
 int client_open(struct client **client, const struct client_options *options,
@@ -441,7 +436,8 @@ int client_open(struct client **client, const struct client_options *options,
     struct client *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    int code = prepare(made, options, error);
+    made->options = *options;
+    int code = prepare(made, error);
     if (code == 0)
         *client = made;
     else

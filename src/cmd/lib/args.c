@@ -111,9 +111,10 @@ struct reader {
     const struct args_set *sets[SETS_MAX];
     void *inputs[SETS_MAX];
     size_t n_sets;
-    const struct args_option *rows[OPTIONS_MAX]; /* by key; NULL for a header */
+    const struct args_option *rows[OPTIONS_MAX + 1]; /* by key, up to NULL */
     void *row_inputs[OPTIONS_MAX];
-    struct argp_option options[OPTIONS_MAX + 1]; /* the same, for argp */
+    size_t n_rows;
+    struct argp_option options[OPTIONS_MAX + 1]; /* for argp: the same, and headers */
     size_t n_options;
     const struct args_option *current;
 };
@@ -190,22 +191,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
         reader->sets[0]->word(state, reader->inputs[0], text);
     else if (key == ARGP_KEY_END)
         end_sets(reader, state);
-    else if (key < KEY_FIRST || row >= reader->n_options)
+    else if (key < KEY_FIRST || row >= reader->n_rows)
         return ARGP_ERR_UNKNOWN;
     else {
         reader->current = reader->rows[row];
         read_value(state, reader->current, reader->row_inputs[row], text);
     }
     return 0;
-}
-
-static void add_option(struct reader *reader, const struct args_option *row, void *input,
-                       struct argp_option option)
-{
-    assert(reader->n_options < OPTIONS_MAX);
-    reader->rows[reader->n_options] = row;
-    reader->row_inputs[reader->n_options] = input;
-    reader->options[reader->n_options++] = option;
 }
 
 /* `group`: of all of the options; 0: each has its own. */
@@ -216,17 +208,21 @@ static void add_set(struct reader *reader, const struct args_set *set, void *inp
     reader->inputs[reader->n_sets++] = input;
     if (set->begin != NULL)
         set->begin(input);
-    for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++)
-        if (row->verbs == 0 || (row->verbs & verb) != 0)
-            add_option(reader, row, input,
-                       (struct argp_option){
-                           .name = row->name,
-                           .key = KEY_FIRST + (int)reader->n_options,
-                           .arg = row->argument,
-                           .flags = row->is_optional ? OPTION_ARG_OPTIONAL : 0,
-                           .doc = row->help,
-                           .group = group != 0 ? group : row->group * SETS_MAX,
-                       });
+    for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++) {
+        if (row->verbs != 0 && (row->verbs & verb) == 0)
+            continue;
+        assert(reader->n_options < OPTIONS_MAX);
+        reader->options[reader->n_options++] = (struct argp_option){
+            .name = row->name,
+            .key = KEY_FIRST + (int)reader->n_rows,
+            .arg = row->argument,
+            .flags = row->is_optional ? OPTION_ARG_OPTIONAL : 0,
+            .doc = row->help,
+            .group = group != 0 ? group : row->group * SETS_MAX,
+        };
+        reader->row_inputs[reader->n_rows] = input;
+        reader->rows[reader->n_rows++] = row;
+    }
 }
 
 static void begin_command(struct reader *reader, const struct args_command *command, void *input)
@@ -238,13 +234,11 @@ static void begin_command(struct reader *reader, const struct args_command *comm
         /* Behind the command's own options of that group, and those of later children. */
         int group = child->group > 0 ? (child->group + 1) * SETS_MAX - 1 - (int)i : 0;
         if (child->header != NULL)
-            add_option(reader, NULL, NULL,
-                       (struct argp_option){.doc = child->header, .group = group});
+            reader->options[reader->n_options++] =
+                (struct argp_option){.doc = child->header, .group = group};
         add_set(reader, child->set, (char *)input + child->offset, 0, group);
     }
 }
-
-/* ---- Descriptions ---- */
 
 static args_inspector *inspector; /* NULL: command lines are read */
 
@@ -253,53 +247,15 @@ void args_inspect(args_inspector *inspect)
     inspector = inspect;
 }
 
-static void visit_set(const struct args_set *set, unsigned verb,
-                      void (*visit)(const struct args_option *option, void *arg), void *arg)
-{
-    for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++)
-        if (row->verbs == 0 || (row->verbs & verb) != 0)
-            visit(row, arg);
-}
-
-void args_each_option(const struct args_command *command,
-                      void (*visit)(const struct args_option *option, void *arg), void *arg)
-{
-    visit_set(&command->set, command->verb, visit, arg);
-    for (size_t i = 0; i < ARGS_CHILDREN_MAX && command->children[i].set != NULL; i++)
-        visit_set(command->children[i].set, 0, visit, arg);
-}
-
-struct wanted {
-    const char *name;
-    size_t len;
-    const struct args_option *found;
-};
-
-static void compare_name(const struct args_option *option, void *arg)
-{
-    struct wanted *wanted = arg;
-    if (strncmp(option->name, wanted->name, wanted->len) == 0 && option->name[wanted->len] == '\0')
-        wanted->found = option;
-}
-
-const struct args_option *args_find_option(const struct args_command *command, const char *name)
-{
-    struct wanted wanted = {.name = name, .len = strcspn(name, "=")};
-    args_each_option(command, compare_name, &wanted);
-    return wanted.found;
-}
-
-/* ---- A command line ---- */
-
 void args_parse(const struct args_command *command, int argc, char **argv, void *input)
 {
     struct reader reader;
-    if (inspector != NULL) {
-        inspector(command, argc, argv);
-        exit(CMD_DONE);
-    }
     argp_err_exit_status = CMD_BAD_USAGE;
     begin_command(&reader, command, input);
+    if (inspector != NULL) {
+        inspector(command, reader.rows, argc, argv);
+        exit(CMD_DONE);
+    }
     const struct argp argp = {.options = reader.options,
                               .parser = parse,
                               .args_doc = command->arguments,

@@ -116,14 +116,11 @@ void args_parse(const struct args_command *command, int argc, char **argv, void 
 /*
  * Instead of reading the next command line, args_parse() passes its description to `inspect`, and
  * exits with CMD_DONE: for what is made of descriptions. The command sets up its input as usual.
+ * `rows` are the options of the command and of its children, up to NULL.
  */
-typedef void args_inspector(const struct args_command *command, int argc, char **argv);
+typedef void args_inspector(const struct args_command *command,
+                            const struct args_option *const *rows, int argc, char **argv);
 void args_inspect(args_inspector *inspect);
-/* Calls `visit` for each option of the command and of its children, in the order of --help. */
-void args_each_option(const struct args_command *command,
-                      void (*visit)(const struct args_option *option, void *arg), void *arg);
-/* The option of that name, with or without a value behind `=`; NULL if there is none. */
-const struct args_option *args_find_option(const struct args_command *command, const char *name);
 /* The option whose value is being read. */
 const struct args_option *args_current(const struct argp_state *state);
 

@@ -25,42 +25,38 @@ static json_t *list_of(const struct cmd *commands)
     return list;
 }
 
-static int print(json_t *object)
-{
-    return json_text_print(object, true) == 0 ? CMD_DONE : CMD_BAD_INPUT;
-}
-
 int describe_commands(const struct cmd *commands)
 {
-    return print(json_pack("{s:o}", "commands", list_of(commands)));
+    return json_text_print(json_pack("{s:o}", "commands", list_of(commands)), true);
 }
 
-static void add_option(const struct args_option *option, void *list)
+static json_t *option_json(const struct args_option *option)
 {
-    json_t *row =
-        json_pack("{s:s, s:s?, s:b, s:s}", "name", option->name, "argument", option->argument,
-                  "is_optional", option->is_optional, "help", option->help);
     const char *const *words = option->value.words;
     json_t *values = words != NULL ? json_array() : NULL;
     for (; words != NULL && *words != NULL; words++)
         json_array_append_new(values, json_string(*words));
-    if (values != NULL)
-        json_object_set_new(row, "values", values);
-    json_array_append_new(list, row);
+    return json_pack("{s:s, s:s?, s:b, s:s, s:o*}", "name", option->name, "argument",
+                     option->argument, "is_optional", option->is_optional, "help", option->help,
+                     "values", values);
 }
 
 static const char *summary; /* of the command that is described */
 
-static void describe(const struct args_command *command, int argc, char **argv)
+static void describe(const struct args_command *command, const struct args_option *const *rows,
+                     int argc, char **argv)
 {
     const char *doc = command->doc, *after = strchr(doc, '\v');
     json_t *options = json_array();
     (void)argc;
-    args_each_option(command, add_option, options);
-    exit(print(json_pack("{s:s, s:s, s:s, s:s%, s:s, s:o}", "name", argv[0], "summary", summary,
-                         "arguments", command->arguments != NULL ? command->arguments : "", "doc",
-                         doc, after != NULL ? (size_t)(after - doc) : strlen(doc), "notes",
-                         after != NULL ? after + 1 : "", "options", options)));
+    for (; *rows != NULL; rows++)
+        json_array_append_new(options, option_json(*rows));
+    exit(json_text_print(json_pack("{s:s, s:s, s:s, s:s%, s:s, s:o}", "name", argv[0], "summary",
+                                   summary, "arguments",
+                                   command->arguments != NULL ? command->arguments : "", "doc", doc,
+                                   after != NULL ? (size_t)(after - doc) : strlen(doc), "notes",
+                                   after != NULL ? after + 1 : "", "options", options),
+                         true));
 }
 
 int describe_command(const struct cmd *cmd, const struct cmd *subcommand)
@@ -69,9 +65,11 @@ int describe_command(const struct cmd *cmd, const struct cmd *subcommand)
     char name[48], subname[32];
     char *words[] = {name, subname, NULL};
     if (described->commands != NULL)
-        return print(json_pack("{s:s+, s:s, s:s, s:o}", "name", "stint ", described->name,
-                               "summary", described->summary, "bad_input", described->bad_input,
-                               "commands", list_of(described->commands)));
+        return json_text_print(json_pack("{s:s+, s:s, s:s, s:o}", "name", "stint ", described->name,
+                                         "summary", described->summary, "bad_input",
+                                         described->bad_input, "commands",
+                                         list_of(described->commands)),
+                               true);
     snprintf(name, sizeof(name), "%s", cmd->name);
     snprintf(subname, sizeof(subname), "%s", described->name);
     summary = described->summary;
@@ -108,18 +106,24 @@ static void print_values(const char *name, const char *const *words, const char 
         puts(":file");
 }
 
-static void print_option(const struct args_option *option, void *typed)
+/* The option of that name, with or without a value behind `=`; NULL if there is none. */
+static const struct args_option *find_option(const struct args_option *const *rows,
+                                             const char *name)
 {
-    print_candidate("--", option->name, typed, option->help);
+    size_t len = strcspn(name, "=");
+    while (*rows != NULL && (strncmp((*rows)->name, name, len) != 0 || (*rows)->name[len] != '\0'))
+        rows++;
+    return *rows;
 }
 
-static void complete(const struct args_command *command, int n_words, char **words)
+static void complete(const struct args_command *command, const struct args_option *const *rows,
+                     int n_words, char **words)
 {
     const struct args_option *open = NULL; /* the next word is its value */
     bool has_ended = false;                /* by `--` */
     for (int i = 1; i + 1 < n_words; i++) {
         const struct args_option *option =
-            strncmp(words[i], "--", 2) == 0 ? args_find_option(command, words[i] + 2) : NULL;
+            strncmp(words[i], "--", 2) == 0 ? find_option(rows, words[i] + 2) : NULL;
         bool takes_next = !has_ended && open == NULL && option != NULL &&
                           option->argument != NULL && !option->is_optional &&
                           strchr(words[i], '=') == NULL;
@@ -129,11 +133,12 @@ static void complete(const struct args_command *command, int n_words, char **wor
     char *typed = words[n_words - 1], *value = strchr(typed, '=');
     bool is_option = !has_ended && open == NULL && typed[0] == '-';
     if (is_option && value != NULL)
-        open = args_find_option(command, typed + strspn(typed, "-"));
+        open = find_option(rows, typed + strspn(typed, "-"));
     if (open != NULL)
         print_values(open->argument, open->value.words, is_option ? value + 1 : typed);
     else if (is_option) {
-        args_each_option(command, print_option, typed);
+        for (; *rows != NULL; rows++)
+            print_candidate("--", (*rows)->name, typed, (*rows)->help);
         print_candidate("--", "help", typed, "Give this help list");
     } else
         print_values(command->arguments != NULL ? command->arguments : "", command->words, typed);

@@ -191,8 +191,6 @@ static void check(struct argp_state *state, void *options)
     check_words(state, options);
 }
 
-static const char *const orders[] = {"round_robin", "fill_first", "least_used", NULL};
-
 static const struct args_option options_known[] = {
     {"state", "FILE", 1, "Keeps what was used; made if absent",
      ARGS_FILE(struct pool_options, state)},
@@ -203,7 +201,7 @@ static const struct args_option options_known[] = {
      ARGS_OWN(add_quota_for)},
     {"weight", "NAME=N", 1, "Use the key NAME N times as much as others", ARGS_OWN(add_weight)},
     {"order", "ORDER", 1, "round_robin (default), fill_first or least_used",
-     ARGS_CHOICE(struct pool_options, order, orders)},
+     ARGS_CHOICE(struct pool_options, order, pool_orders)},
     {"pool", "NAME", 1, "Of several pools in one FILE (default: default)",
      ARGS_TEXT(struct pool_options, pool)},
     {"room", "N", 1, "Make FILE with room for N keys (default: 4 for each, 256)",

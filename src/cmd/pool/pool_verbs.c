@@ -53,14 +53,6 @@ static bool is_chatty(const struct pool_options *options)
 /* Other processes may refund units before the time that is waited for: check now and then. */
 #define LOOK_AGAIN_NS NS_PER_S
 
-static struct stint_pool_answer ask_next(const struct pool_session *session)
-{
-    const struct stint_pool_ask ask = {.now_ns = stint_now(session->table),
-                                       .cost = session->options->cost,
-                                       .probe = session->options->probe};
-    return stint_pool_next(session->pool, &ask);
-}
-
 static void print_answer_json(const struct pool_session *session,
                               const struct stint_pool_answer *answer)
 {
@@ -134,7 +126,10 @@ static struct stint_pool_answer wait_for_key(const struct pool_session *session,
 {
     uint64_t end_ns = add_sat(stint_now(session->table), session->options->wait_max_ns);
     for (;;) {
-        struct stint_pool_answer answer = ask_next(session);
+        const struct stint_pool_ask ask = {.now_ns = stint_now(session->table),
+                                           .cost = session->options->cost,
+                                           .probe = session->options->probe};
+        struct stint_pool_answer answer = stint_pool_next(session->pool, &ask);
         uint64_t back_ns = add_sat(stint_now(session->table), answer.wait_ns);
         if (answer.name != NULL || !session->options->wait || back_ns == UINT64_MAX ||
             back_ns > end_ns)

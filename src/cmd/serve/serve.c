@@ -505,12 +505,6 @@ static void log_state(const struct server_parts *parts)
         log_line(parts->log, LOG_STATE_FILLED, LOG_TEXT("file", parts->settings->state));
 }
 
-static void log_clock(const struct server_parts *parts)
-{
-    if (parts->settings->clock == STINT_CLOCK_VIRTUAL)
-        log_line(parts->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(parts->table)));
-}
-
 static int load_first(const struct server_parts *parts, struct loaded *loaded,
                       struct stint_error *error)
 {
@@ -566,7 +560,8 @@ static int open_parts(struct server_parts *parts, struct stint_error *error)
     rules_unref(loaded.rules);
     if (code == 0) {
         log_state(parts);
-        log_clock(parts);
+        if (settings->clock == STINT_CLOCK_VIRTUAL)
+            log_line(parts->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", now_ns));
     }
     return code;
 }

@@ -430,30 +430,19 @@ static int refuse_true(struct compat *compat, const struct compat_variable *vari
     return code != 0 || !value ? code : refuse(compat->error, variable->name, variable->message);
 }
 
-/* Their levels, from the most verbose; each is mapped to the equivalent level. */
-static int give_level(struct compat *compat, const struct compat_variable *variable,
-                      const char *text)
-{
-    static const struct {
-        const char *theirs, *ours;
-    } levels[] = {{"trace", "debug"},  {"debug", "debug"}, {"info", "info"},   {"warn", "warn"},
-                  {"warning", "warn"}, {"error", "error"}, {"fatal", "error"}, {"panic", "error"}};
-    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
-        if (strcasecmp(text, levels[i].theirs) == 0)
-            return give(compat, variable->setting, variable->name, levels[i].ours);
-    return err_set(compat->error, STINT_E_SYNTAX,
-                   "%s: expected trace, debug, info, warn, error, fatal or panic, not '%s'",
-                   variable->name, text);
-}
+/* A word in any case of letters, and what is the equivalent here. */
+struct word {
+    const char *theirs, *ours;
+};
 
-static int give_format(struct compat *compat, const struct compat_variable *variable,
-                       const char *text)
+static int give_word(struct compat *compat, const struct compat_variable *variable,
+                     const char *text, const struct word *words, const char *expected)
 {
-    bool is_json = strcasecmp(text, "json") == 0;
-    if (!is_json && strcasecmp(text, "text") != 0)
-        return err_set(compat->error, STINT_E_SYNTAX, "%s: expected text or json, not '%s'",
-                       variable->name, text);
-    return give(compat, variable->setting, variable->name, is_json ? "json" : "text");
+    for (; words->theirs != NULL; words++)
+        if (strcasecmp(text, words->theirs) == 0)
+            return give(compat, variable->setting, variable->name, words->ours);
+    return err_set(compat->error, STINT_E_SYNTAX, "%s: expected %s, not '%s'", variable->name,
+                   expected, text);
 }
 
 /* 0.8 as 800, rounded to thousandths. */
@@ -638,6 +627,11 @@ static int give_own(struct compat *compat)
 
 static int apply_one(struct compat *compat, const struct compat_variable *variable)
 {
+    static const struct word levels[] = {
+        {"trace", "debug"}, {"debug", "debug"},  {"info", "info"},
+        {"warn", "warn"},   {"warning", "warn"}, {"error", "error"},
+        {"fatal", "error"}, {"panic", "error"},  {NULL, NULL}};
+    static const struct word formats[] = {{"text", "text"}, {"json", "json"}, {NULL, NULL}};
     const char *text = text_of(variable->name);
     if (text == NULL)
         return 0;
@@ -651,9 +645,10 @@ static int apply_one(struct compat *compat, const struct compat_variable *variab
     case COMPAT_NOT:
         return refuse_true(compat, variable);
     case COMPAT_LEVEL:
-        return give_level(compat, variable, text);
+        return give_word(compat, variable, text, levels,
+                         "trace, debug, info, warn, error, fatal or panic");
     case COMPAT_FORMAT:
-        return give_format(compat, variable, text);
+        return give_word(compat, variable, text, formats, "text or json");
     case COMPAT_RATIO:
         return give_ratio(compat, variable, text);
     case COMPAT_REFUSED:

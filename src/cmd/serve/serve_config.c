@@ -179,12 +179,7 @@ static const char *const key_fields[KEY_FIELDS] = {
 static const struct shape pool_shape = {"pool", "a pool", pool_fields, POOL_FIELDS};
 static const struct shape key_shape = {"key", "NAME or {name: NAME}", key_fields, KEY_FIELDS};
 
-static const char *const pool_orders[] = {
-    [STINT_ROUND_ROBIN] = "round_robin",
-    [STINT_FILL_FIRST] = "fill_first",
-    [STINT_LEAST_USED] = "least_used",
-};
-#define N_ORDERS (sizeof(pool_orders) / sizeof(pool_orders[0]))
+#define N_ORDERS (STINT_LEAST_USED + 1)
 
 static void fault(const struct reader *reader, struct source_position position, const char *message)
 {

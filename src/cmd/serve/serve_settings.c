@@ -20,20 +20,27 @@
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
+/*
+ * Words to choose from. A setting is the number of its word, which is the value of an enum:
+ * log_format, log_level, stint_algorithm less STINT_WINDOW, metrics_names less 1, stint_clock,
+ * failover_policy, and that of hits in serve_settings.h. Arrays of serve.c and serve_stores.c are
+ * in the order of sandboxes, table_policies and store_errors.
+ */
 static const char *const log_formats[] = {"text", "json", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
-static const char *const sandboxes[] = {"auto", "on", "off", NULL};
 static const char *const algorithms[] = {"window",       "buckets",         "log", "gcra",
                                          "fixed_window", "sliding_counter", NULL};
 static const char *const names_of_metrics[] = {"stint", "envoyproxy", "both", NULL};
-static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
-static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-ratelimit", NULL};
-
-static const char *const hits[] = {"take", "charge", "add", NULL};
-static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
-static const char *const table_policies[] = {"evict", "inherit", "deny", "allow", NULL};
 static const char *const clocks[] = {"real", "virtual", NULL};
 static const char *const failover_policies[] = {"trust", "half", "full", NULL};
+static const char *const hits[] = {"take", "charge", "add", NULL};
+static const char *const sandboxes[] = {"auto", "on", "off", NULL};
+static const char *const table_policies[] = {"evict", "inherit", "deny", "allow", NULL};
+static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
+
+/* Words of lists. */
+static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
+static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-ratelimit", NULL};
 
 #define GIB (UINT64_C(1) << 30)
 

@@ -219,23 +219,13 @@ static int by_name(const void *a, const void *b)
     return order;
 }
 
-static int by_rate(const void *a, const void *b, const char *name)
+/* Rates instead of scores: servers may have different half-lives. `name`: of the rate. */
+static int by_rate(const void *a, const void *b, void *name)
 {
     json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
     double x_rate = json_number_value(json_object_get(x, name));
     double y_rate = json_number_value(json_object_get(y, name));
     return x_rate != y_rate ? (x_rate > y_rate ? -1 : 1) : by_name(a, b);
-}
-
-/* Rates instead of scores: servers may have different half-lives. */
-static int by_asked(const void *a, const void *b)
-{
-    return by_rate(a, b, "asked_per_s");
-}
-
-static int by_denied(const void *a, const void *b)
-{
-    return by_rate(a, b, "denied_per_s");
 }
 
 /* Adds up equal names; returns how many there are then. */
@@ -255,6 +245,7 @@ static size_t merge(json_t **rows, size_t n)
 /* The first of `keys`, an array of the keys of all servers, after equal ones are added up. */
 static json_t *sum_of_keys(json_t *keys, const struct top_options *options)
 {
+    char asked_per_s[] = "asked_per_s", denied_per_s[] = "denied_per_s";
     size_t n = json_array_size(keys), i;
     json_t *key, *first = json_array();
     json_t **rows = calloc(n + 1, sizeof(json_t *));
@@ -264,7 +255,8 @@ static json_t *sum_of_keys(json_t *keys, const struct top_options *options)
     }
     json_array_foreach(keys, i, key) rows[i] = key;
     n = merge(rows, n);
-    qsort(rows, n, sizeof(json_t *), options->order == TOP_ASKED ? by_asked : by_denied);
+    qsort_r(rows, n, sizeof(json_t *), by_rate,
+            options->order == TOP_ASKED ? asked_per_s : denied_per_s);
     for (i = 0; i < n && i < options->keys; i++)
         json_array_append(first, rows[i]);
     free(rows);
