@@ -141,6 +141,7 @@ static void read_value(struct argp_state *state, const struct args_option *optio
 {
     const struct args_value *value = &option->value;
     char *field = (char *)input + value->offset;
+    size_t *count = (size_t *)((char *)input + value->count);
     char name[OPTION_NAME_SIZE];
     snprintf(name, sizeof(name), "--%s", option->name);
     switch (value->kind) {
@@ -169,8 +170,10 @@ static void read_value(struct argp_state *state, const struct args_option *optio
         put_number(field, value->size, (uint64_t)args_choice(state, name, text, value->words));
         break;
     case ARGS_KIND_QUOTAS:
-        args_add_quota(state, (struct stint_quota *)field, (size_t *)((char *)input + value->count),
-                       text);
+        args_add_quota(state, (struct stint_quota *)field, count, text);
+        break;
+    case ARGS_KIND_TEXTS:
+        (*(const char ***)field)[(*count)++] = text;
         break;
     }
 }

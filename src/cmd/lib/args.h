@@ -41,6 +41,7 @@ enum args_kind {
     ARGS_KIND_TIMEOUT, /* a duration above 0s */
     ARGS_KIND_CHOICE,
     ARGS_KIND_QUOTAS,
+    ARGS_KIND_TEXTS, /* given several times */
 };
 
 /* How the value of an option is read, and which field of the command's input it sets. */
@@ -48,7 +49,7 @@ struct args_value {
     enum args_kind kind;
     size_t offset, size; /* of the field */
     uint64_t max;        /* of a number */
-    size_t count;        /* offset of the number of quotas */
+    size_t count;        /* offset of the number of quotas or texts */
     const char *const *words;
     void (*read)(struct argp_state *state, void *field, char *value);
 };
@@ -68,6 +69,9 @@ struct args_value {
     .value = {ARGS_KIND_CHOICE, ARGS_FIELD(type, field), .words = (list)}
 #define ARGS_QUOTAS(type, field, number)                                                           \
     .value = {ARGS_KIND_QUOTAS, ARGS_FIELD(type, field), .count = offsetof(type, number)}
+/* In space for as many texts as the command line has words. */
+#define ARGS_TEXTS(type, field, number)                                                            \
+    .value = {ARGS_KIND_TEXTS, ARGS_FIELD(type, field), .count = offsetof(type, number)}
 #define ARGS_PART(type, field, reader)                                                             \
     .value = {ARGS_KIND_OWN, ARGS_FIELD(type, field), .read = (reader)}
 #define ARGS_OWN(reader) .value = {ARGS_KIND_OWN, .read = (reader)}

@@ -75,20 +75,6 @@ static void set_keys(struct argp_state *state, void *input, char *keys)
     options->keys = keys;
 }
 
-static void add_quota_for(struct argp_state *state, void *input, char *text)
-{
-    struct pool_options *options = input;
-    (void)state;
-    options->quota_for[options->n_quota_for++] = text;
-}
-
-static void add_weight(struct argp_state *state, void *input, char *text)
-{
-    struct pool_options *options = input;
-    (void)state;
-    options->weight[options->n_weight++] = text;
-}
-
 static void add_quota(struct argp_state *state, void *input, char *spec)
 {
     struct pool_options *options = input;
@@ -198,8 +184,9 @@ static const struct args_option options_known[] = {
      ARGS_OWN(set_keys)},
     {"quota", "SPEC", 1, "What each key is good for; several must all allow", ARGS_OWN(add_quota)},
     {"quota-for", "NAME=SPEC", 1, "The same for one key, in place of --quota",
-     ARGS_OWN(add_quota_for)},
-    {"weight", "NAME=N", 1, "Use the key NAME N times as much as others", ARGS_OWN(add_weight)},
+     ARGS_TEXTS(struct pool_options, quota_for, n_quota_for)},
+    {"weight", "NAME=N", 1, "Use the key NAME N times as much as others",
+     ARGS_TEXTS(struct pool_options, weight, n_weight)},
     {"order", "ORDER", 1, "round_robin (default), fill_first or least_used",
      ARGS_CHOICE(struct pool_options, order, pool_orders)},
     {"pool", "NAME", 1, "Of several pools in one FILE (default: default)",

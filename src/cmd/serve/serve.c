@@ -100,6 +100,7 @@ static int set_tls(struct settings *settings, struct server_options *options,
     if ((values->tls_certificate == NULL) != (values->tls_key == NULL))
         return err_set(error, STINT_E_MISMATCH,
                        "tls_certificate and tls_key belong together: one alone was given");
+    options->tls = NULL;
     if (values->tls_key == NULL)
         return 0;
     struct tls_paths *tls = arena_take(&settings->arena, sizeof(*tls));
