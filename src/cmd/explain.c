@@ -116,7 +116,7 @@ int explain_main(int argc, char **argv)
         return rules_explain_main(argc, argv);
     args_parse(&command, argc, argv, &options);
     if (options.json)
-        return print_json(&options.spec.quota) == 0 ? CMD_DONE : CMD_BAD_INPUT;
+        return print_json(&options.spec.quota);
     print_text(&options.spec.quota);
     return CMD_DONE;
 }

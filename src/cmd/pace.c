@@ -95,24 +95,20 @@ static void catch_signals(struct pace *pace)
     sigaction(SIGPIPE, &ignore, NULL);
 }
 
-/* One write, which a signal may end. */
-static ssize_t write_some(const struct pace *pace, int fd, const char *bytes, size_t len)
-{
-    sigset_t blocked;
-    sigprocmask(SIG_SETMASK, &pace->mask, &blocked);
-    ssize_t n = write(fd, bytes, len);
-    int why = errno;
-    sigprocmask(SIG_SETMASK, &blocked, NULL);
-    errno = why;
-    return n;
-}
-
-/* Returns how many bytes were written: all, or fewer if the output fails or the user ends it. */
+/*
+ * Returns how many bytes were written: all, or fewer if the output fails or the user ends it. A
+ * signal may end each write.
+ */
 static size_t write_all(const struct pace *pace, int fd, const char *bytes, size_t len)
 {
     size_t done = 0;
     while (done < len) {
-        ssize_t n = write_some(pace, fd, bytes + done, len - done);
+        sigset_t blocked;
+        sigprocmask(SIG_SETMASK, &pace->mask, &blocked);
+        ssize_t n = write(fd, bytes + done, len - done);
+        int why = errno;
+        sigprocmask(SIG_SETMASK, &blocked, NULL);
+        errno = why;
         if (n < 0 && (errno != EINTR || signals_seen > 1))
             break;
         done += n > 0 ? (size_t)n : 0;

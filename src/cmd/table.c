@@ -113,23 +113,18 @@ static int look(struct view *view, const struct stint_table *table, uint64_t key
     return 0;
 }
 
-static void print_fill(const char *label, uint64_t live, uint64_t slots)
-{
-    struct formatted live_text, slots_text, percent;
-    if (slots > 0)
-        printf("  %-14s %12s of %12s live  %s\n", label, format_count(&live_text, live),
-               format_count(&slots_text, slots), format_percent(&percent, live, slots));
-}
-
 static void print_text(const struct table_options *options, const struct view *view)
 {
+    static const char *const classes[] = {"8-byte states", "16-byte states", "wide states"};
     const struct stint_table_info *info = &view->info;
-    struct formatted text;
+    struct formatted text, slots, percent;
     printf("%s: %s, %s clock\n\n", options->path, format_bytes(&text, info->bytes),
            info->clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real");
-    print_fill("8-byte states", info->live[0], info->slots[0]);
-    print_fill("16-byte states", info->live[1], info->slots[1]);
-    print_fill("wide states", info->live[2], info->slots[2]);
+    for (size_t i = 0; i < 3; i++)
+        if (info->slots[i] > 0)
+            printf("  %-14s %12s of %12s live  %s\n", classes[i],
+                   format_count(&text, info->live[i]), format_count(&slots, info->slots[i]),
+                   format_percent(&percent, info->live[i], info->slots[i]));
     printf("  wide states have up to %" PRIu32 " bytes; room for %" PRIu32 " tickets; %" PRIu64
            " keys are blocked\n",
            info->wide_size, info->tickets, info->blocked);
@@ -227,10 +222,8 @@ int table_main(int argc, char **argv)
     struct stint_table *table;
     args_parse(&command, argc, argv, &options);
     opening.path = options.path;
-    if (stint_table_open(&table, &opening, &error) != 0) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
-    }
+    if (stint_table_open(&table, &opening, &error) != 0)
+        return print_failure("%s", error.message);
     int failed = look(&view, table, options.keys_shown);
     if (failed != 0)
         print_message("out of memory");

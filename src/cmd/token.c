@@ -77,10 +77,8 @@ static void print_line(const struct token_options *options, struct span secret)
 static int make_new(const struct token_options *options)
 {
     char secret[ACCESS_SECRET_SIZE];
-    if (!access_secret_new(secret)) {
-        print_message("the system has no random numbers to give");
-        return CMD_BAD_INPUT;
-    }
+    if (!access_secret_new(secret))
+        return print_failure("the system has no random numbers to give");
     print_line(options, span_of_text(secret));
     fprintf(stderr, "the secret of %s, which is not shown again:\n%s\n", options->name, secret);
     memset(secret, 0, sizeof(secret));
@@ -91,20 +89,14 @@ static int hash_input(const struct token_options *options)
 {
     static char text[SECRET_MAX + 2];
     size_t len = fread(text, 1, sizeof(text), stdin);
-    if (ferror(stdin) != 0) {
-        print_message("cannot read standard input");
-        return CMD_BAD_INPUT;
-    }
+    if (ferror(stdin) != 0)
+        return print_failure("cannot read standard input");
     if (len > 0 && text[len - 1] == '\n')
         len--;
-    if (len > SECRET_MAX) {
-        print_message("a secret has at most %d bytes", SECRET_MAX);
-        return CMD_BAD_INPUT;
-    }
-    if (memchr(text, '\n', len) != NULL) {
-        print_message("expected one secret, on one line");
-        return CMD_BAD_INPUT;
-    }
+    if (len > SECRET_MAX)
+        return print_failure("a secret has at most %d bytes", SECRET_MAX);
+    if (memchr(text, '\n', len) != NULL)
+        return print_failure("expected one secret, on one line");
     if (len < ACCESS_SECRET_MIN) {
         print_message(
             "expected a secret of at least %d bytes that cannot be guessed, found %zu; `stint "

@@ -13,14 +13,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-struct try_options {
-    struct args_spec spec; /* the first member */
-    bool times;
-};
-
 struct
 try {
-    struct stint_quota quota;
+    struct args_spec spec; /* the first member */
     struct stint_table *table;
     struct reader reader;
     uint64_t latest_ns; /* with --times */
@@ -29,7 +24,7 @@ try {
 
 static const struct args_option options_known[] = {
     {"times", NULL, 0, "Virtual time: each line is TIME [COST], TIME in seconds from 0 on",
-     ARGS_FLAG(struct try_options, times)},
+     ARGS_FLAG(struct try, times)},
     {0},
 };
 
@@ -75,7 +70,7 @@ static void answer(struct try *try, uint64_t now_ns, uint32_t cost)
     static const char *const outcomes[] = {
         [STINT_ALLOW] = "ALLOW", [STINT_DENY] = "DENY", [STINT_NEVER] = "NEVER"};
     struct formatted reset, retry;
-    struct stint_decision decision = stint_take(try->table, &try->quota, "", 0, cost, now_ns);
+    struct stint_decision decision = stint_take(try->table, &try->spec.quota, "", 0, cost, now_ns);
     printf("%-5s  reset %s  retry %s\n", outcomes[decision.outcome],
            format_seconds_up(&reset, decision.reset_after_ns),
            format_seconds_up(&retry, decision.retry_after_ns));
@@ -117,7 +112,7 @@ static long fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *err
 
 static int open_table(struct try *try, struct stint_error *error)
 {
-    size_t size = stint_state_size(&try->quota);
+    size_t size = stint_state_size(&try->spec.quota);
     struct stint_table_options table = {
         .clock = try->times ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
         .skew_max_ns = 1,
@@ -129,7 +124,7 @@ static int open_table(struct try *try, struct stint_error *error)
         .blocks = 1,
     };
     int code = stint_table_open(&try->table, &table, error);
-    return code != 0 ? code : stint_table_accepts(try->table, &try->quota, error);
+    return code != 0 ? code : stint_table_accepts(try->table, &try->spec.quota, error);
 }
 
 static int run(struct try *try)
@@ -158,11 +153,8 @@ int try_main(int argc, char **argv)
                "rounded up.\v"
                "For example: stint try gcra 3/60s",
     };
-    struct try_options options = {0};
     struct try try = {0};
-    args_parse(&command, argc, argv, &options);
-    try.quota = options.spec.quota;
-    try.times = options.times;
+    args_parse(&command, argc, argv, &try);
     if (!try.times && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Each Enter is a request; ^D ends.\n", stderr);
     return run(&try);

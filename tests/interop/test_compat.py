@@ -136,8 +136,10 @@ def ask(server, *entries, **options):
 
 def rows():
     source = (SOURCE / "src/cmd/serve/serve_compat.c").read_text()
-    table = source[source.index("compat_variables[] = {"):]
-    return re.findall(r'^    (AS|NOTED|IGNORED|REFUSED)\("([A-Z0-9_]+)"', table, re.M)
+    variables, ignored = source[source.index("compat_variables[] = {"):].split("\n};\n")[:2]
+    texts = re.findall(r'^ {4,5}\{?"([A-Z0-9_ ]+)"', ignored, re.M)
+    return re.findall(r'^    (AS|NOT|REFUSED)\("([A-Z0-9_]+)"', variables, re.M) + [
+        ("IGNORED", name) for text in texts for name in text.split()]
 
 
 def test_each_of_their_variables_has_a_row():

@@ -112,67 +112,42 @@ static void parse_options(struct ask_options *options, enum request_verb verb, i
 
 /* ---- What is sent ---------------------------------------------------------------------------- */
 
-/* Takes ownership of the value. */
-static int put(json_t *object, const char *name, json_t *value, struct stint_error *error)
+static int out_of_memory(struct stint_error *error)
 {
-    if (object != NULL && json_object_set_new(object, name, value) == 0)
-        return 0;
     return err_set(error, STINT_E_SYSTEM, "out of memory");
 }
 
-static int put_part(json_t *object, const char *name, const char *what, struct span text,
+static int put_span(json_t *object, const char *name, const char *what, struct span text,
                     struct stint_error *error)
 {
     json_t *value = json_stringn((const char *)text.ptr, text.len);
     if (value == NULL)
         return err_set(error, STINT_E_SYNTAX, "the %s is not UTF-8, as JSON must be", what);
-    return put(object, name, value, error);
+    return json_object_set_new(object, name, value) == 0 ? 0 : out_of_memory(error);
 }
 
 static int put_text(json_t *object, const char *name, const char *what, const char *text,
                     struct stint_error *error)
 {
-    return put_part(object, name, what, span_of_text(text), error);
-}
-
-static int add_entry(json_t *entries, const struct descriptor_entry *from,
-                     struct stint_error *error)
-{
-    json_t *entry = json_object();
-    int code = json_array_append_new(entries, entry) == 0
-                   ? 0
-                   : err_set(error, STINT_E_SYSTEM, "out of memory");
-    if (code == 0)
-        code = put_part(entry, "key", "name in a descriptor", from->key, error);
-    return code != 0 ? code : put_part(entry, "value", "value in a descriptor", from->value, error);
+    return text == NULL ? 0 : put_span(object, name, what, span_of_text(text), error);
 }
 
 static int add_descriptor(json_t *descriptors, char *word, struct stint_error *error)
 {
     struct descriptor_entry cut[ENTRIES_MAX];
-    size_t n_cut;
-    json_t *entries = json_array(), *descriptor = json_pack("{s:o}", "entries", entries);
-    if (json_array_append_new(descriptors, descriptor) != 0)
-        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    size_t n_cut = 0;
+    json_t *entries = json_array();
+    if (json_array_append_new(descriptors, json_pack("{s:o}", "entries", entries)) != 0)
+        return out_of_memory(error);
     int code = descriptor_word_cut(word, cut, &n_cut, error);
-    for (size_t i = 0; code == 0 && i < n_cut; i++)
-        code = add_entry(entries, &cut[i], error);
-    return code;
-}
-
-static int put_whom(json_t *body, struct ask_options *options, struct stint_error *error)
-{
-    if (options->quota != NULL) {
-        int code = put_text(body, "quota", "SPEC", options->quota, error);
-        return code != 0 ? code : put_text(body, "key", "KEY", options->words[0], error);
+    for (size_t i = 0; code == 0 && i < n_cut; i++) {
+        json_t *entry = json_object();
+        if (json_array_append_new(entries, entry) != 0)
+            return out_of_memory(error);
+        code = put_span(entry, "key", "name in a descriptor", cut[i].key, error);
+        if (code == 0)
+            code = put_span(entry, "value", "value in a descriptor", cut[i].value, error);
     }
-    json_t *descriptors = json_array();
-    int code = put_text(body, "domain", "DOMAIN", options->domain, error);
-    for (size_t i = 0; code == 0 && i < options->n_words; i++)
-        code = add_descriptor(descriptors, options->words[i], error);
-    if (code == 0)
-        return put(body, "descriptors", descriptors, error);
-    json_decref(descriptors);
     return code;
 }
 
@@ -182,14 +157,21 @@ static int put_whom(json_t *body, struct ask_options *options, struct stint_erro
  */
 static json_t *ask_body(struct ask_options *options, struct stint_error *error)
 {
-    json_t *body = json_object();
-    int code = put_whom(body, options, error);
     uint64_t wait_ms = options->wait_ns / NS_PER_MS + (options->wait_ns % NS_PER_MS != 0);
-    if (code == 0 && options->cost > 0)
-        code = put(body, "cost", json_integer((json_int_t)options->cost), error);
-    if (code == 0 && wait_ms > 0)
-        code = put(body, "wait_ms", json_integer((json_int_t)wait_ms), error);
-    if (code == 0 && options->id != NULL)
+    json_t *descriptors = options->domain != NULL ? json_array() : NULL;
+    json_t *body = json_pack("{s:o*, s:o*, s:o*}", "descriptors", descriptors, "cost",
+                             options->cost > 0 ? json_integer(options->cost) : NULL, "wait_ms",
+                             wait_ms > 0 ? json_integer((json_int_t)wait_ms) : NULL);
+    int code = body != NULL ? 0 : out_of_memory(error);
+    if (code == 0)
+        code = put_text(body, "quota", "SPEC", options->quota, error);
+    if (code == 0 && options->quota != NULL)
+        code = put_text(body, "key", "KEY", options->words[0], error);
+    if (code == 0)
+        code = put_text(body, "domain", "DOMAIN", options->domain, error);
+    for (size_t i = 0; code == 0 && options->domain != NULL && i < options->n_words; i++)
+        code = add_descriptor(descriptors, options->words[i], error);
+    if (code == 0)
         code = put_text(body, "request_id", "ID", options->id, error);
     if (code == 0)
         return body;
@@ -205,20 +187,14 @@ struct ask_answer {
     uint64_t retry_after_ns;
 };
 
-/* The server's message, for people; NULL without one. */
-static const char *message_of(const json_t *object)
-{
-    const char *detail = json_string_value(json_object_get(object, "detail"));
-    return detail != NULL ? detail : json_string_value(json_object_get(object, "title"));
-}
-
 static int refused(const struct client_answer *from, const json_t *object,
                    struct stint_error *error)
 {
-    const char *message = message_of(object);
-    if (message != NULL)
-        return err_set(error, STINT_E_SYSTEM, "the server answers %d: %s", from->status, message);
-    return err_set(error, STINT_E_SYSTEM, "the server answers %d, without a reason", from->status);
+    const char *message = json_string_value(json_object_get(object, "detail"));
+    if (message == NULL)
+        message = json_string_value(json_object_get(object, "title"));
+    return err_set(error, STINT_E_SYSTEM, "the server answers %d%s%s", from->status,
+                   message != NULL ? ": " : ", without a reason", message != NULL ? message : "");
 }
 
 static int no_decision(const struct client_answer *from, struct stint_error *error)
@@ -280,19 +256,6 @@ static int ask_answer_read(struct ask_answer *answer, enum request_verb verb,
 
 /* ---- The commands ---------------------------------------------------------------------------- */
 
-static int send(struct client *client, const struct ask_options *options, const json_t *body,
-                struct client_answer *answer, struct stint_error *error)
-{
-    char path[32];
-    char *text = json_dumps(body, JSON_COMPACT);
-    if (text == NULL)
-        return err_set(error, STINT_E_SYSTEM, "out of memory");
-    snprintf(path, sizeof(path), "/v1/%s", request_verbs[options->verb].name);
-    int code = client_post(client, path, span_of_text(text), options->wait_ns, answer, error);
-    free(text);
-    return code;
-}
-
 /* A warning for people: the request is allowed since no rule limits it; a name may be mistyped. */
 static void tell_unmatched(const struct ask_options *options, const json_t *object)
 {
@@ -325,55 +288,47 @@ static int tell(const struct ask_options *options, const struct ask_answer *answ
     return allowed ? CMD_DONE : CMD_DENIED;
 }
 
-static int converse(struct client *client, const struct ask_options *options, const json_t *body)
+static int converse(struct client *client, const struct ask_options *options, const char *body)
 {
+    char path[32];
     struct client_answer from;
     struct ask_answer answer = {0};
     struct stint_error error;
-    int result = CMD_BAD_INPUT;
-    if (send(client, options, body, &from, &error) == 0 &&
-        ask_answer_read(&answer, options->verb, &from, &error) == 0)
-        result = tell(options, &answer);
-    else
-        print_message("%s", error.message);
+    const struct span text = span_of_text(body);
+    snprintf(path, sizeof(path), "/v1/%s", request_verbs[options->verb].name);
+    int result = client_ask(client, path, &text, options->wait_ns, &from, &error) == 0 &&
+                         ask_answer_read(&answer, options->verb, &from, &error) == 0
+                     ? tell(options, &answer)
+                     : print_failure("%s", error.message);
     json_decref(answer.object);
     return result;
 }
 
-static int ask(enum request_verb verb, int argc, char **argv)
+int ask_main(int argc, char **argv)
 {
+    enum request_verb verb = REQUEST_TAKE;
     struct ask_options options;
     struct client *client;
     struct stint_error error;
+    while (strcmp(request_verbs[verb].name, strrchr(argv[0], ' ') + 1) != 0)
+        verb++;
     parse_options(&options, verb, argc, argv);
     json_t *body = ask_body(&options, &error);
     if (body == NULL) {
         print_message("%s", error.message);
         return CMD_BAD_USAGE;
     }
+    char *text = json_dumps(body, JSON_COMPACT);
+    json_decref(body);
+    if (text == NULL)
+        return print_failure("out of memory");
     int result, code = client_open(&client, &options.client, &error);
     if (code == 0) {
-        result = converse(client, &options, body);
+        result = converse(client, &options, text);
         client_close(client);
     } else {
-        print_message("%s", error.message);
-        result = code == STINT_E_SYNTAX ? CMD_BAD_USAGE : CMD_BAD_INPUT;
+        result = print_failure("%s", error.message);
     }
-    json_decref(body);
-    return result;
-}
-
-int take_main(int argc, char **argv)
-{
-    return ask(REQUEST_TAKE, argc, argv);
-}
-
-int peek_main(int argc, char **argv)
-{
-    return ask(REQUEST_PEEK, argc, argv);
-}
-
-int reset_main(int argc, char **argv)
-{
-    return ask(REQUEST_RESET, argc, argv);
+    free(text);
+    return code == STINT_E_SYNTAX ? CMD_BAD_USAGE : result;
 }

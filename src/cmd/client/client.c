@@ -49,49 +49,31 @@ struct curl_library {
 /* Whatever it encrypts with, its functions are the same. Debian's package with GnuTLS is first. */
 static const char *const file_names[] = {"libcurl-gnutls.so.4", "libcurl.so.4"};
 
-static void *open_library(struct stint_error *error)
-{
-    for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]); i++) {
-        void *handle = dlopen(file_names[i], RTLD_NOW | RTLD_LOCAL);
-        if (handle != NULL)
-            return handle;
-    }
-    err_set(error, STINT_E_SYSTEM, "asking a server needs libcurl (Debian: libcurl3-gnutls): %s",
-            dlerror());
-    return NULL;
-}
-
-/* `function` is where the pointer to it goes: POSIX has data and function pointers alike. */
-static int find_function(void *handle, const char *name, void *function, struct stint_error *error)
-{
-    void *symbol = dlsym(handle, name);
-    if (symbol == NULL)
-        return err_set(error, STINT_E_SYSTEM, "this libcurl has no %s()", name);
-    *(void **)function = symbol;
-    return 0;
-}
-
 /* 0, or STINT_E_SYSTEM if there is no libcurl. The library stays loaded. One thread. */
 static int curl_library_load(const struct curl_library **library, struct stint_error *error)
 {
     static struct curl_library loaded;
     static bool is_loaded;
+    void *handle = NULL;
     *library = &loaded;
     if (is_loaded)
         return 0;
-    void *handle = open_library(error);
+    for (size_t i = 0; i < sizeof(file_names) / sizeof(file_names[0]) && handle == NULL; i++)
+        handle = dlopen(file_names[i], RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
-        return STINT_E_SYSTEM;
-    int code = 0;
+        return err_set(error, STINT_E_SYSTEM,
+                       "asking a server needs libcurl (Debian: libcurl3-gnutls): %s", dlerror());
+    const char *missing = NULL;
+    /* POSIX has data and function pointers alike. */
 #define FIND(name)                                                                                 \
-    if (code == 0)                                                                                 \
-        code = find_function(handle, "curl_" #name, (void *)&loaded.name, error);
+    *(void **)(void *)&loaded.name = dlsym(handle, "curl_" #name);                                 \
+    missing = loaded.name == NULL ? "curl_" #name : missing;
     CURL_LIBRARY_FUNCTIONS(FIND)
 #undef FIND
-    if (code == 0 && loaded.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        code = err_set(error, STINT_E_SYSTEM, "libcurl could not be made ready");
-    is_loaded = code == 0;
-    return code;
+    if (missing != NULL)
+        return err_set(error, STINT_E_SYSTEM, "this libcurl has no %s()", missing);
+    is_loaded = loaded.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    return is_loaded ? 0 : err_set(error, STINT_E_SYSTEM, "libcurl could not be made ready");
 }
 
 /* 0, or STINT_E_SYSTEM if it was built without HTTP/2. */
@@ -118,14 +100,10 @@ struct client {
     char url[2 * URL_MAX];
     char why[CURL_ERROR_SIZE];
     char type[TYPE_MAX];
-    const char *server_choice;
-    const char *unix_server; /* as it was given. NULL: a URL was */
-    bool (*on_field)(void *arg, struct span name, struct span value);
-    void *on_field_arg;
-    uint64_t timeout_ns;
+    struct client_options options; /* with the defaults */
+    bool is_unix;                  /* the server is a socket's path, not a URL */
     uint8_t *body;
     size_t body_len, body_size;
-    bool is_http2;
     bool loopback_only; /* a token would go unencrypted */
     bool left_loopback, too_long;
 };
@@ -172,18 +150,17 @@ static int read_token(const char *path, char token[TOKEN_FILE_SPACE], struct sti
 /* ---- Where to ---- */
 
 /* What libcurl is not asked about: only it reads HOST and PORT. */
-static int set_server(struct client *client, const struct client_options *options,
-                      struct stint_error *error)
+static int set_server(struct client *client, struct stint_error *error)
 {
     static const char unix_prefix[] = "unix:";
-    const char *server = options->server != NULL ? options->server : CLIENT_SERVER_DEFAULT;
+    const char *server = client->options.server;
     if (strncmp(server, unix_prefix, strlen(unix_prefix)) == 0) {
         const char *path = server + strlen(unix_prefix);
         if (path[0] != '/')
             return err_set(error, STINT_E_SYNTAX, "expected unix:/PATH, found '%s'", server);
         snprintf(client->origin, sizeof(client->origin), "%s://localhost",
-                 options->is_tls ? "https" : "http");
-        client->unix_server = server;
+                 client->options.is_tls ? "https" : "http");
+        client->is_unix = true;
         client->curl->easy_setopt(client->handle, CURLOPT_UNIX_SOCKET_PATH, path);
         /* There is no name that a certificate could bear. */
         client->curl->easy_setopt(client->handle, CURLOPT_SSL_VERIFYHOST, 0L);
@@ -245,17 +222,17 @@ static int add_token(struct client *client, const char *token_file, struct stint
     return code;
 }
 
-static int set_fields(struct client *client, const struct client_options *options,
-                      struct stint_error *error)
+static int set_fields(struct client *client, struct stint_error *error)
 {
     static const char accept[] = "Accept: application/json";
     static const char *const of_json[] = {accept, "Content-Type: application/json", NULL};
     int code = add_field(client, &client->fields, accept, error);
-    for (const char *const *field = options->fields != NULL ? options->fields : of_json;
+    for (const char *const *field = client->options.fields != NULL ? client->options.fields
+                                                                   : of_json;
          code == 0 && *field != NULL; field++)
         code = add_field(client, &client->body_fields, *field, error);
-    if (code == 0 && options->token_file != NULL)
-        code = add_token(client, options->token_file, error);
+    if (code == 0 && client->options.token_file != NULL)
+        code = add_token(client, client->options.token_file, error);
     return code;
 }
 
@@ -296,34 +273,17 @@ static size_t pass_field(char *line, size_t size, size_t len, void *arg)
     const char *value = colon != NULL ? colon + 1 : end;
     while (value < end && *value == ' ')
         value++;
-    return client->on_field(client->on_field_arg,
-                            span_of(line, colon != NULL ? (size_t)(colon - line) : 0),
-                            span_of(value, (size_t)(end - value)))
+    return client->options.on_field(client->options.on_field_arg,
+                                    span_of(line, colon != NULL ? (size_t)(colon - line) : 0),
+                                    span_of(value, (size_t)(end - value)))
                ? len
                : 0;
-}
-
-static void keep_type(struct client *client)
-{
-    char *type = NULL;
-    client->curl->easy_getinfo(client->handle, CURLINFO_CONTENT_TYPE, &type);
-    snprintf(client->type, sizeof(client->type), "%s", type != NULL ? type : "");
-    client->type[strcspn(client->type, "; \t")] = '\0';
 }
 
 /* What an error is about, as far as the command line said it. */
 static const char *shown(const struct client *client)
 {
-    return client->unix_server != NULL ? client->unix_server : client->url;
-}
-
-/* A long address leaves no space: then the advice is cut, not the reason. */
-static int add_how_to_connect(const struct client *client, struct stint_error *error)
-{
-    size_t len = strlen(error->message);
-    snprintf(error->message + len, sizeof(error->message) - len,
-             "; start a server with `stint serve`, or name one with %s", client->server_choice);
-    return STINT_E_SYSTEM;
+    return client->is_unix ? client->options.server : client->url;
 }
 
 static int explain(const struct client *client, CURLcode why, struct stint_error *error)
@@ -338,63 +298,57 @@ static int explain(const struct client *client, CURLcode why, struct stint_error
         return err_set(error, STINT_E_RANGE, "%s: the answer is longer than %u bytes", server,
                        CLIENT_ANSWER_MAX);
     const char *text = client->why[0] != '\0' ? client->why : client->curl->easy_strerror(why);
-    if (client->is_http2 && (why == CURLE_HTTP2 || why == CURLE_GOT_NOTHING))
+    if (client->options.is_http2 && (why == CURLE_HTTP2 || why == CURLE_GOT_NOTHING))
         return err_set(error, STINT_E_SYSTEM, "%s: %s; the answer was not HTTP/2", server, text);
     long os_error = 0;
     if (why == CURLE_COULDNT_CONNECT)
         client->curl->easy_getinfo(client->handle, CURLINFO_OS_ERRNO, &os_error);
-    err_set(error, STINT_E_SYSTEM, "%s: %s", server,
-            os_error != 0 ? strerror((int)os_error) : text);
-    return why == CURLE_COULDNT_CONNECT || why == CURLE_COULDNT_RESOLVE_HOST
-               ? add_how_to_connect(client, error)
-               : STINT_E_SYSTEM;
+    bool is_missing = why == CURLE_COULDNT_CONNECT || why == CURLE_COULDNT_RESOLVE_HOST;
+    /* A long address leaves no space: then the advice is cut, not the reason. */
+    return err_set(error, STINT_E_SYSTEM, "%s: %s%s%s", server,
+                   os_error != 0 ? strerror((int)os_error) : text,
+                   is_missing ? "; start a server with `stint serve`, or name one with " : "",
+                   is_missing ? client->options.server_choice : "");
 }
 
 /* ---- Questions ---- */
 
-static int ask(struct client *client, const char *path, uint64_t wait_ns,
+int client_ask(struct client *client, const char *path, const struct span *body, uint64_t wait_ns,
                struct client_answer *answer, struct stint_error *error)
 {
     const struct curl_library *curl = client->curl;
+    CURL *handle = client->handle;
     /* libcurl takes 0 for "never". */
-    uint64_t timeout_ms = add_sat(client->timeout_ns, wait_ns) / NS_PER_MS + 1;
+    uint64_t timeout_ms = add_sat(client->options.timeout_ns, wait_ns) / NS_PER_MS + 1;
     client->body_len = 0;
     client->why[0] = '\0';
     client->left_loopback = client->too_long = false;
     snprintf(client->url, sizeof(client->url), "%s%s", client->origin, path);
-    curl->easy_setopt(client->handle, CURLOPT_URL, client->url);
-    curl->easy_setopt(client->handle, CURLOPT_TIMEOUT_MS, (long)min_u64(timeout_ms, INT32_MAX));
-    CURLcode done = curl->easy_perform(client->handle);
+    curl->easy_setopt(handle, CURLOPT_URL, client->url);
+    curl->easy_setopt(handle, CURLOPT_TIMEOUT_MS, (long)min_u64(timeout_ms, INT32_MAX));
+    curl->easy_setopt(handle, body != NULL ? CURLOPT_POST : CURLOPT_HTTPGET, 1L);
+    curl->easy_setopt(handle, CURLOPT_HTTPHEADER,
+                      body != NULL ? client->body_fields : client->fields);
+    if (body != NULL) {
+        curl->easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->len);
+        curl->easy_setopt(handle, CURLOPT_POSTFIELDS, body->ptr);
+    }
+    CURLcode done = curl->easy_perform(handle);
     if (done != CURLE_OK)
         return explain(client, done, error);
     long status = 0, version = 0;
-    curl->easy_getinfo(client->handle, CURLINFO_RESPONSE_CODE, &status);
-    curl->easy_getinfo(client->handle, CURLINFO_HTTP_VERSION, &version);
-    if (client->is_http2 && version != CURL_HTTP_VERSION_2_0)
+    char *type = NULL;
+    curl->easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+    curl->easy_getinfo(handle, CURLINFO_HTTP_VERSION, &version);
+    curl->easy_getinfo(handle, CURLINFO_CONTENT_TYPE, &type);
+    if (client->options.is_http2 && version != CURL_HTTP_VERSION_2_0)
         return err_set(error, STINT_E_SYSTEM, "%s: the answer was not HTTP/2", shown(client));
-    keep_type(client);
+    snprintf(client->type, sizeof(client->type), "%s", type != NULL ? type : "");
+    client->type[strcspn(client->type, "; \t")] = '\0';
     *answer = (struct client_answer){.status = (int)status,
                                      .type = client->type,
                                      .body = span_of(client->body, client->body_len)};
     return 0;
-}
-
-int client_get(struct client *client, const char *path, struct client_answer *answer,
-               struct stint_error *error)
-{
-    client->curl->easy_setopt(client->handle, CURLOPT_HTTPGET, 1L);
-    client->curl->easy_setopt(client->handle, CURLOPT_HTTPHEADER, client->fields);
-    return ask(client, path, 0, answer, error);
-}
-
-int client_post(struct client *client, const char *path, struct span body, uint64_t wait_ns,
-                struct client_answer *answer, struct stint_error *error)
-{
-    client->curl->easy_setopt(client->handle, CURLOPT_POST, 1L);
-    client->curl->easy_setopt(client->handle, CURLOPT_HTTPHEADER, client->body_fields);
-    client->curl->easy_setopt(client->handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
-    client->curl->easy_setopt(client->handle, CURLOPT_POSTFIELDS, body.ptr);
-    return ask(client, path, wait_ns, answer, error);
 }
 
 /* ---- A client ---- */
@@ -404,8 +358,9 @@ static bool is_encrypted(const struct client *client)
     return strncmp(client->origin, "https://", strlen("https://")) == 0;
 }
 
-static void set_handle(struct client *client, const struct client_options *options)
+static void set_handle(struct client *client)
 {
+    const struct client_options *options = &client->options;
     const struct curl_library *curl = client->curl;
     CURL *handle = client->handle;
     curl->easy_setopt(handle, CURLOPT_ERRORBUFFER, client->why);
@@ -446,34 +401,33 @@ static int check_files(const struct client_options *options, struct stint_error 
     return 0;
 }
 
-static int prepare(struct client *client, const struct client_options *options,
-                   struct stint_error *error)
+static int prepare(struct client *client, struct stint_error *error)
 {
+    struct client_options *options = &client->options;
     int code = curl_library_load(&client->curl, error);
     if (code == 0 && options->is_http2)
         code = curl_library_check_http2(client->curl, error);
     if (code != 0)
         return code;
+    if (options->server == NULL)
+        options->server = CLIENT_SERVER_DEFAULT;
+    if (options->server_choice == NULL)
+        options->server_choice = "--server or STINT_URL";
+    if (options->timeout_ns == 0)
+        options->timeout_ns = CLIENT_TIMEOUT_NS_DEFAULT;
     client->handle = client->curl->easy_init();
     if (client->handle == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    code = set_server(client, options, error);
+    code = set_server(client, error);
     if (code == 0)
         code = check_files(options, error);
     if (code == 0)
-        code = set_fields(client, options, error);
-    if (code != 0)
-        return code;
-    client->on_field = options->on_field;
-    client->on_field_arg = options->on_field_arg;
-    client->is_http2 = options->is_http2;
-    client->server_choice =
-        options->server_choice != NULL ? options->server_choice : "--server or STINT_URL";
-    client->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : CLIENT_TIMEOUT_NS_DEFAULT;
+        code = set_fields(client, error);
     client->loopback_only =
         options->token_file != NULL && !options->insecure && !is_encrypted(client);
-    set_handle(client, options);
-    return 0;
+    if (code == 0)
+        set_handle(client);
+    return code;
 }
 
 int client_open(struct client **client, const struct client_options *options,
@@ -482,7 +436,8 @@ int client_open(struct client **client, const struct client_options *options,
     struct client *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    int code = prepare(made, options, error);
+    made->options = *options;
+    int code = prepare(made, error);
     if (code == 0)
         *client = made;
     else

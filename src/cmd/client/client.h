@@ -69,15 +69,13 @@ struct client_answer {
 };
 
 /*
- * `path` begins with a slash and is sent as it is. 0 whatever the status; STINT_E_SYSTEM where no
- * answer came (refused, timed out, broken off, no certificate to believe), or one that is not
- * HTTP/2 where only that is meant, STINT_E_RANGE where it was too long, STINT_E_MISMATCH where the
- * token would have gone unencrypted to another host.
+ * A GET, or a POST of the body. `path` begins with a slash and is sent as it is; wait_ns is how
+ * long the server was told that it may wait: added to the timeout. 0 whatever the status;
+ * STINT_E_SYSTEM where no answer came (refused, timed out, broken off, no certificate to believe),
+ * or one that is not HTTP/2 where only that is meant, STINT_E_RANGE where it was too long,
+ * STINT_E_MISMATCH where the token would have gone unencrypted to another host.
  */
-int client_get(struct client *client, const char *path, struct client_answer *answer,
-               struct stint_error *error);
-/* wait_ns is how long the server was told that it may wait: added to the timeout. */
-int client_post(struct client *client, const char *path, struct span body, uint64_t wait_ns,
-                struct client_answer *answer, struct stint_error *error);
+int client_ask(struct client *client, const char *path, const struct span *body, uint64_t wait_ns,
+               struct client_answer *answer, struct stint_error *error);
 
 #endif

@@ -53,8 +53,8 @@ const char *args_hint(struct args_hint *hint, const char *prefix, const char *wo
 static const struct argp_option *find_option(const struct argp_option *options, const char *word,
                                              size_t len)
 {
-    for (const struct argp_option *option = options; option->name != NULL; option++)
-        if (strncmp(option->name, word, len) == 0)
+    for (const struct argp_option *option = options; option->doc != NULL; option++)
+        if (option->name != NULL && strncmp(option->name, word, len) == 0)
             return option;
     return NULL;
 }
@@ -66,8 +66,9 @@ static void unknown_option(const struct argp_option *options, const char *comman
     const char *names[OPTIONS_MAX + 2] = {NULL};
     struct args_hint hint;
     size_t n_names = 0;
-    for (; options[n_names].name != NULL; n_names++)
-        names[n_names] = options[n_names].name;
+    for (const struct argp_option *option = options; option->doc != NULL; option++)
+        if (option->name != NULL)
+            names[n_names++] = option->name;
     names[n_names] = "help";
     /* There are no one-letter options: the letter is taken as the first of a name. */
     const struct argp_option *begun = strlen(name) == 1 ? find_option(options, name, 1) : NULL;
@@ -80,7 +81,7 @@ static void unknown_option(const struct argp_option *options, const char *comman
 static void check_options(const struct argp_option *options, char **argv)
 {
     static const struct argp_option always[] = {
-        {.name = "help"}, {.name = "usage"}, {.name = NULL}};
+        {.name = "help", .doc = ""}, {.name = "usage", .doc = ""}, {.name = NULL}};
     for (char **arg = argv + 1; *arg != NULL && strcmp(*arg, "--") != 0; arg++) {
         if ((*arg)[0] != '-' || strcmp(*arg, "-") == 0 || strcmp(*arg, "-?") == 0)
             continue;
@@ -103,22 +104,19 @@ static void check_options(const struct argp_option *options, char **argv)
 
 #define KEY_FIRST 256 /* of argp: below it are letters */
 
-/* One set of options while a command line is read. */
+#define SETS_MAX (1 + ARGS_CHILDREN_MAX)
+
+/* A command while its command line is read: its own set of options, then those of its children. */
 struct reader {
-    const struct args_set *set;
-    void *input;
-    const struct args_option *rows[OPTIONS_MAX]; /* by key */
-    struct argp_option options[OPTIONS_MAX + 1]; /* the same, for argp */
+    const struct args_set *sets[SETS_MAX];
+    void *inputs[SETS_MAX];
+    size_t n_sets;
+    const struct args_option *rows[OPTIONS_MAX + 1]; /* by key, up to NULL */
+    void *row_inputs[OPTIONS_MAX];
+    size_t n_rows;
+    struct argp_option options[OPTIONS_MAX + 1]; /* for argp: the same, and headers */
     size_t n_options;
     const struct args_option *current;
-};
-
-struct command_reader {
-    struct reader own; /* the first member: its address is that of the whole */
-    struct reader children[ARGS_CHILDREN_MAX];
-    size_t n_children;
-    struct argp argp, child_argps[ARGS_CHILDREN_MAX];
-    struct argp_child argp_children[ARGS_CHILDREN_MAX + 1];
 };
 
 const struct args_option *args_current(const struct argp_state *state)
@@ -143,6 +141,7 @@ static void read_value(struct argp_state *state, const struct args_option *optio
 {
     const struct args_value *value = &option->value;
     char *field = (char *)input + value->offset;
+    size_t *count = (size_t *)((char *)input + value->count);
     char name[OPTION_NAME_SIZE];
     snprintf(name, sizeof(name), "--%s", option->name);
     switch (value->kind) {
@@ -171,97 +170,78 @@ static void read_value(struct argp_state *state, const struct args_option *optio
         put_number(field, value->size, (uint64_t)args_choice(state, name, text, value->words));
         break;
     case ARGS_KIND_QUOTAS:
-        args_add_quota(state, (struct stint_quota *)field, (size_t *)((char *)input + value->count),
-                       text);
+        args_add_quota(state, (struct stint_quota *)field, count, text);
+        break;
+    case ARGS_KIND_TEXTS:
+        (*(const char ***)field)[(*count)++] = text;
         break;
     }
 }
 
-/* The parser of argp, for every set. */
+static void end_sets(struct reader *reader, struct argp_state *state)
+{
+    for (size_t i = reader->n_sets; i-- > 0;)
+        if (reader->sets[i]->end != NULL)
+            reader->sets[i]->end(state, reader->inputs[i]);
+}
+
+/* The parser of argp. */
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     struct reader *reader = state->input;
-    const struct args_set *set = reader->set;
-    if (key == ARGP_KEY_INIT && set->begin != NULL)
-        set->begin(reader->input);
-    else if (key == ARGP_KEY_ARG && set->word != NULL)
-        set->word(state, reader->input, text);
-    else if (key == ARGP_KEY_END && set->end != NULL)
-        set->end(state, reader->input);
-    else if (key < KEY_FIRST || (size_t)key >= KEY_FIRST + reader->n_options)
+    size_t row = (size_t)(key - KEY_FIRST);
+    if (key == ARGP_KEY_ARG && reader->sets[0]->word != NULL)
+        reader->sets[0]->word(state, reader->inputs[0], text);
+    else if (key == ARGP_KEY_END)
+        end_sets(reader, state);
+    else if (key < KEY_FIRST || row >= reader->n_rows)
         return ARGP_ERR_UNKNOWN;
     else {
-        reader->current = reader->rows[key - KEY_FIRST];
-        read_value(state, reader->current, reader->input, text);
+        reader->current = reader->rows[row];
+        read_value(state, reader->current, reader->row_inputs[row], text);
     }
     return 0;
 }
 
-/* The same for the set of a command, which gives the others their input. */
-static error_t parse_command(int key, char *text, struct argp_state *state)
+/* `group`: of all of the options; 0: each has its own. */
+static void add_set(struct reader *reader, const struct args_set *set, void *input, unsigned verb,
+                    int group)
 {
-    struct command_reader *reader = state->input;
-    for (size_t i = 0; key == ARGP_KEY_INIT && i < reader->n_children; i++)
-        state->child_inputs[i] = &reader->children[i];
-    return parse(key, text, state);
-}
-
-static void begin_set(struct reader *reader, const struct args_set *set, void *input, unsigned verb)
-{
-    reader->set = set;
-    reader->input = input;
+    reader->sets[reader->n_sets] = set;
+    reader->inputs[reader->n_sets++] = input;
+    if (set->begin != NULL)
+        set->begin(input);
     for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++) {
         if (row->verbs != 0 && (row->verbs & verb) == 0)
             continue;
         assert(reader->n_options < OPTIONS_MAX);
-        reader->options[reader->n_options] = (struct argp_option){
+        reader->options[reader->n_options++] = (struct argp_option){
             .name = row->name,
-            .key = KEY_FIRST + (int)reader->n_options,
+            .key = KEY_FIRST + (int)reader->n_rows,
             .arg = row->argument,
             .flags = row->is_optional ? OPTION_ARG_OPTIONAL : 0,
             .doc = row->help,
-            .group = row->group,
+            .group = group != 0 ? group : row->group * SETS_MAX,
         };
-        reader->rows[reader->n_options++] = row;
+        reader->row_inputs[reader->n_rows] = input;
+        reader->rows[reader->n_rows++] = row;
     }
 }
 
-static void begin_command(struct command_reader *reader, const struct args_command *command,
-                          void *input)
+static void begin_command(struct reader *reader, const struct args_command *command, void *input)
 {
-    *reader = (struct command_reader){0};
-    begin_set(&reader->own, &command->set, input, command->verb);
-    reader->argp = (struct argp){.options = reader->own.options,
-                                 .parser = parse_command,
-                                 .args_doc = command->arguments,
-                                 .doc = command->doc,
-                                 .children = reader->argp_children};
+    *reader = (struct reader){0};
+    add_set(reader, &command->set, input, command->verb, 0);
     for (size_t i = 0; i < ARGS_CHILDREN_MAX && command->children[i].set != NULL; i++) {
         const struct args_child *child = &command->children[i];
-        begin_set(&reader->children[i], child->set, (char *)input + child->offset, 0);
-        reader->child_argps[i] =
-            (struct argp){.options = reader->children[i].options, .parser = parse};
-        reader->argp_children[i] =
-            (struct argp_child){&reader->child_argps[i], 0, child->header, child->group};
-        reader->n_children++;
+        /* Behind the command's own options of that group, and those of later children. */
+        int group = child->group > 0 ? (child->group + 1) * SETS_MAX - 1 - (int)i : 0;
+        if (child->header != NULL)
+            reader->options[reader->n_options++] =
+                (struct argp_option){.doc = child->header, .group = group};
+        add_set(reader, child->set, (char *)input + child->offset, 0, group);
     }
 }
-
-/* The options of the command and of its children. */
-static void collect_options(const struct command_reader *reader, struct argp_option *all)
-{
-    size_t n_all = reader->own.n_options;
-    memcpy(all, reader->own.options, n_all * sizeof(*all));
-    for (size_t i = 0; i < reader->n_children; i++) {
-        const struct reader *child = &reader->children[i];
-        assert(n_all + child->n_options <= OPTIONS_MAX);
-        memcpy(all + n_all, child->options, child->n_options * sizeof(*all));
-        n_all += child->n_options;
-    }
-    all[n_all] = (struct argp_option){0};
-}
-
-/* ---- Descriptions ---- */
 
 static args_inspector *inspector; /* NULL: command lines are read */
 
@@ -270,57 +250,21 @@ void args_inspect(args_inspector *inspect)
     inspector = inspect;
 }
 
-static void visit_set(const struct args_set *set, unsigned verb,
-                      void (*visit)(const struct args_option *option, void *arg), void *arg)
-{
-    for (const struct args_option *row = set->options; row != NULL && row->name != NULL; row++)
-        if (row->verbs == 0 || (row->verbs & verb) != 0)
-            visit(row, arg);
-}
-
-void args_each_option(const struct args_command *command,
-                      void (*visit)(const struct args_option *option, void *arg), void *arg)
-{
-    visit_set(&command->set, command->verb, visit, arg);
-    for (size_t i = 0; i < ARGS_CHILDREN_MAX && command->children[i].set != NULL; i++)
-        visit_set(command->children[i].set, 0, visit, arg);
-}
-
-struct wanted {
-    const char *name;
-    size_t len;
-    const struct args_option *found;
-};
-
-static void compare_name(const struct args_option *option, void *arg)
-{
-    struct wanted *wanted = arg;
-    if (strncmp(option->name, wanted->name, wanted->len) == 0 && option->name[wanted->len] == '\0')
-        wanted->found = option;
-}
-
-const struct args_option *args_find_option(const struct args_command *command, const char *name)
-{
-    struct wanted wanted = {.name = name, .len = strcspn(name, "=")};
-    args_each_option(command, compare_name, &wanted);
-    return wanted.found;
-}
-
-/* ---- A command line ---- */
-
 void args_parse(const struct args_command *command, int argc, char **argv, void *input)
 {
-    struct command_reader reader;
-    struct argp_option all[OPTIONS_MAX + 1];
-    if (inspector != NULL) {
-        inspector(command, argc, argv);
-        exit(CMD_DONE);
-    }
+    struct reader reader;
     argp_err_exit_status = CMD_BAD_USAGE;
     begin_command(&reader, command, input);
-    collect_options(&reader, all);
-    check_options(all, argv);
-    if (argp_parse(&reader.argp, argc, argv, 0, NULL, &reader) != 0)
+    if (inspector != NULL) {
+        inspector(command, reader.rows, argc, argv);
+        exit(CMD_DONE);
+    }
+    const struct argp argp = {.options = reader.options,
+                              .parser = parse,
+                              .args_doc = command->arguments,
+                              .doc = command->doc};
+    check_options(reader.options, argv);
+    if (argp_parse(&argp, argc, argv, 0, NULL, &reader) != 0)
         exit(CMD_BAD_USAGE);
 }
 

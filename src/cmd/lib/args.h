@@ -41,6 +41,7 @@ enum args_kind {
     ARGS_KIND_TIMEOUT, /* a duration above 0s */
     ARGS_KIND_CHOICE,
     ARGS_KIND_QUOTAS,
+    ARGS_KIND_TEXTS, /* given several times */
 };
 
 /* How the value of an option is read, and which field of the command's input it sets. */
@@ -48,7 +49,7 @@ struct args_value {
     enum args_kind kind;
     size_t offset, size; /* of the field */
     uint64_t max;        /* of a number */
-    size_t count;        /* offset of the number of quotas */
+    size_t count;        /* offset of the number of quotas or texts */
     const char *const *words;
     void (*read)(struct argp_state *state, void *field, char *value);
 };
@@ -68,6 +69,9 @@ struct args_value {
     .value = {ARGS_KIND_CHOICE, ARGS_FIELD(type, field), .words = (list)}
 #define ARGS_QUOTAS(type, field, number)                                                           \
     .value = {ARGS_KIND_QUOTAS, ARGS_FIELD(type, field), .count = offsetof(type, number)}
+/* In space for as many texts as the command line has words. */
+#define ARGS_TEXTS(type, field, number)                                                            \
+    .value = {ARGS_KIND_TEXTS, ARGS_FIELD(type, field), .count = offsetof(type, number)}
 #define ARGS_PART(type, field, reader)                                                             \
     .value = {ARGS_KIND_OWN, ARGS_FIELD(type, field), .read = (reader)}
 #define ARGS_OWN(reader) .value = {ARGS_KIND_OWN, .read = (reader)}
@@ -116,14 +120,11 @@ void args_parse(const struct args_command *command, int argc, char **argv, void 
 /*
  * Instead of reading the next command line, args_parse() passes its description to `inspect`, and
  * exits with CMD_DONE: for what is made of descriptions. The command sets up its input as usual.
+ * `rows` are the options of the command and of its children, up to NULL.
  */
-typedef void args_inspector(const struct args_command *command, int argc, char **argv);
+typedef void args_inspector(const struct args_command *command,
+                            const struct args_option *const *rows, int argc, char **argv);
 void args_inspect(args_inspector *inspect);
-/* Calls `visit` for each option of the command and of its children, in the order of --help. */
-void args_each_option(const struct args_command *command,
-                      void (*visit)(const struct args_option *option, void *arg), void *arg);
-/* The option of that name, with or without a value behind `=`; NULL if there is none. */
-const struct args_option *args_find_option(const struct args_command *command, const char *name);
 /* The option whose value is being read. */
 const struct args_option *args_current(const struct argp_state *state);
 

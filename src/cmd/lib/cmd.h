@@ -3,6 +3,8 @@
 #ifndef STINT_CMD_LIB_CMD_H
 #define STINT_CMD_LIB_CMD_H
 
+#include <stddef.h>
+
 enum cmd_exit {
     CMD_DONE = 0,
     CMD_BAD_INPUT = 1, /* a file, a line or a stream that cannot be used or written */
@@ -21,17 +23,16 @@ struct cmd {
     const char *bad_input;      /* of a group: the meaning of exit code 1 */
 };
 
+/* Of take, peek and reset: argv[0] says which. */
+int ask_main(int argc, char **argv);
 int explain_main(int argc, char **argv);
 int pace_main(int argc, char **argv);
-int peek_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
 int rules_explain_main(int argc, char **argv);
-int reset_main(int argc, char **argv);
 int serve_main(int argc, char **argv);
 int sim_worst_main(int argc, char **argv);
 int table_main(int argc, char **argv);
-int take_main(int argc, char **argv);
 int token_main(int argc, char **argv);
 int top_main(int argc, char **argv);
 int try_main(int argc, char **argv);
@@ -49,6 +50,8 @@ extern const struct cmd cmd_all[];
 extern const char *cmd_commit;
 extern const char cmd_commit_built[]; /* of the program alone */
 
+/* The index of the command whose name is the last word of argv[0]. */
+size_t cmd_index(const struct cmd *commands, const char *argv0);
 /* NULL if there is no command of that name. */
 const struct cmd *cmd_find(const struct cmd *commands, const char *name);
 /*

@@ -60,9 +60,6 @@ static int failed(const char *what, struct stint_error *error)
 static int open_file(struct event_sorter *sorter, struct stint_error *error)
 {
     char path[4096];
-    sorter->fd = open(folder(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (sorter->fd >= 0)
-        return 0;
     int len = snprintf(path, sizeof(path), "%s/stint-XXXXXX", folder());
     if (len < (int)sizeof(path))
         sorter->fd = mkostemp(path, O_CLOEXEC);

@@ -77,10 +77,8 @@ void gnuplot_option(struct argp_state *state, void *field, char *value)
     if (has_control(value))
         argp_error(state, "the name after --plot has control characters in it");
     int why = gnuplot->format == GNUPLOT_TERMINAL ? 0 : writable(value);
-    if (why != 0) {
-        print_message("cannot write %s: %s", value, strerror(why));
-        exit(CMD_BAD_INPUT);
-    }
+    if (why != 0)
+        exit(print_failure("cannot write %s: %s", value, strerror(why)));
 }
 
 /* ---- What gnuplot reads ---------------------------------------------------------------------- */
@@ -119,10 +117,7 @@ struct child {
 static FILE *memory_file(void)
 {
     int fd = memfd_create("stint-plot", MFD_CLOEXEC);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w+");
-    if (file == NULL && fd >= 0)
-        close(fd);
-    return file;
+    return fd < 0 ? NULL : fdopen(fd, "w+");
 }
 
 static void child_close(struct child *child)
@@ -133,20 +128,11 @@ static void child_close(struct child *child)
             fclose(files[i]);
 }
 
-static bool child_open(struct child *child)
-{
-    *child = (struct child){memory_file(), memory_file(), memory_file()};
-    if (child->script != NULL && child->drawing != NULL && child->errors != NULL)
-        return true;
-    print_message("cannot make a file in memory for gnuplot: %s", strerror(errno));
-    child_close(child);
-    return false;
-}
-
 /* 0 and its status as of waitpid(), or why it could not be started. */
 static int child_run(struct child *child, int *status)
 {
     char *argv[] = {"gnuplot", "--default-settings", NULL};
+    FILE *const files[] = {child->script, child->drawing, child->errors}; /* by descriptor */
     posix_spawn_file_actions_t actions;
     pid_t pid;
     if (fflush(child->script) != 0 || fseek(child->script, 0, SEEK_SET) != 0)
@@ -154,17 +140,13 @@ static int child_run(struct child *child, int *status)
     int why = posix_spawn_file_actions_init(&actions);
     if (why != 0)
         return why;
-    posix_spawn_file_actions_adddup2(&actions, fileno(child->script), STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, fileno(child->drawing), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, fileno(child->errors), STDERR_FILENO);
+    for (int i = 0; i < 3; i++)
+        posix_spawn_file_actions_adddup2(&actions, fileno(files[i]), i);
     why = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (why != 0)
-        return why;
-    while (waitpid(pid, status, 0) < 0)
-        if (errno != EINTR)
-            return errno;
-    return 0;
+    while (why == 0 && waitpid(pid, status, 0) < 0)
+        why = errno == EINTR ? 0 : errno;
+    return why;
 }
 
 /* Its messages: without the command that it repeats, blank lines, and the mark under its place. */
@@ -188,8 +170,7 @@ static void show_errors(struct child *child)
 
 static int cannot_write(const char *path)
 {
-    print_message("cannot write %s: %s%s", path, strerror(errno), err_advice(errno));
-    return CMD_BAD_INPUT;
+    return print_failure("cannot write %s: %s%s", path, strerror(errno), err_advice(errno));
 }
 
 /* Copies the file from its beginning. Returns its length, or -1. */
@@ -233,12 +214,6 @@ static void put_path(FILE *out, const char *path)
     putc('"', out);
 }
 
-static bool cannot_leave(const struct gnuplot *gnuplot, const char *ending)
-{
-    print_message("cannot write %s%s: %s", gnuplot->path, ending, strerror(errno));
-    return false;
-}
-
 static FILE *open_beside(const struct gnuplot *gnuplot, const char *ending)
 {
     char *path = NULL;
@@ -247,37 +222,36 @@ static FILE *open_beside(const struct gnuplot *gnuplot, const char *ending)
     return out;
 }
 
-static bool close_beside(FILE *out)
+static bool close_beside(const struct gnuplot *gnuplot, const char *ending, FILE *out)
 {
-    bool failed = ferror(out) != 0;
-    return fclose(out) == 0 && !failed;
+    bool failed = out == NULL || ferror(out) != 0;
+    if (out == NULL || fclose(out) != 0 || failed)
+        print_message("cannot write %s%s: %s", gnuplot->path, ending, strerror(errno));
+    else
+        return true;
+    return false;
 }
 
 /* FILE.dat and FILE.gp draw the picture on a machine that has gnuplot. */
 static bool leave(const struct gnuplot *gnuplot, const struct plot *plot)
 {
     FILE *out = open_beside(gnuplot, ".dat");
-    if (out == NULL)
-        return cannot_leave(gnuplot, ".dat");
-    fwrite(plot->data.bytes, 1, plot->data.len, out);
-    if (!close_beside(out))
-        return cannot_leave(gnuplot, ".dat");
+    if (out != NULL)
+        fwrite(plot->data.bytes, 1, plot->data.len, out);
+    if (!close_beside(gnuplot, ".dat", out))
+        return false;
     out = open_beside(gnuplot, ".gp");
-    if (out == NULL)
-        return cannot_leave(gnuplot, ".gp");
-    fputs("output = ", out);
-    put_path(out, gnuplot->path);
-    fputs("\ndata = output.'.dat'\n", out);
-    put_program(out, gnuplot, plot);
-    return close_beside(out) || cannot_leave(gnuplot, ".gp");
+    if (out != NULL) {
+        fputs("output = ", out);
+        put_path(out, gnuplot->path);
+        fputs("\ndata = output.'.dat'\n", out);
+        put_program(out, gnuplot, plot);
+    }
+    return close_beside(gnuplot, ".gp", out);
 }
 
-static int not_started(const struct gnuplot *gnuplot, const struct plot *plot, int why)
+static int not_installed(const struct gnuplot *gnuplot, const struct plot *plot)
 {
-    if (why != ENOENT && why != EACCES) {
-        print_message("cannot start gnuplot: %s", strerror(why));
-        return CMD_BAD_INPUT;
-    }
     print_message("--plot needs gnuplot, which is not installed; Debian's package is gnuplot-nox");
     if (gnuplot->format != GNUPLOT_TERMINAL && leave(gnuplot, plot))
         print_message("the data are in %s.dat; where gnuplot is, `gnuplot %s.gp` draws them",
@@ -289,32 +263,38 @@ static int drawn(const struct gnuplot *gnuplot, struct child *child, int status)
 {
     show_errors(child);
     if (WIFSIGNALED(status))
-        print_message("gnuplot was ended by signal %d; %s is not drawn", WTERMSIG(status),
-                      gnuplot->path);
-    else if (WEXITSTATUS(status) != 0)
-        print_message("gnuplot failed with exit status %d; %s is not drawn", WEXITSTATUS(status),
-                      gnuplot->path);
-    else if (lseek(fileno(child->drawing), 0, SEEK_END) <= 0)
-        print_message("gnuplot has drawn nothing; %s is not written", gnuplot->path);
-    else
-        return keep(gnuplot, child);
-    return CMD_BAD_INPUT;
+        return print_failure("gnuplot was ended by signal %d; %s is not drawn", WTERMSIG(status),
+                             gnuplot->path);
+    if (WEXITSTATUS(status) != 0)
+        return print_failure("gnuplot failed with exit status %d; %s is not drawn",
+                             WEXITSTATUS(status), gnuplot->path);
+    if (lseek(fileno(child->drawing), 0, SEEK_END) <= 0)
+        return print_failure("gnuplot has drawn nothing; %s is not written", gnuplot->path);
+    return keep(gnuplot, child);
 }
 
 int gnuplot_draw(const struct gnuplot *gnuplot, const struct plot *plot)
 {
-    struct child child;
-    int status = 0;
+    struct child child = {memory_file(), memory_file(), memory_file()};
+    int result;
     fflush(stdout);
-    if (!child_open(&child))
-        return CMD_BAD_INPUT;
+    if (child.script == NULL || child.drawing == NULL || child.errors == NULL) {
+        result = print_failure("cannot make a file in memory for gnuplot: %s", strerror(errno));
+        child_close(&child);
+        return result;
+    }
     /* Everything in one stream: the data are a block of it. */
     fputs("output = ''\ndata = '$data'\n$data << END_OF_DATA\n", child.script);
     fwrite(plot->data.bytes, 1, plot->data.len, child.script);
     fputs("END_OF_DATA\n", child.script);
     put_program(child.script, gnuplot, plot);
-    int why = child_run(&child, &status);
-    int result = why != 0 ? not_started(gnuplot, plot, why) : drawn(gnuplot, &child, status);
+    int status = 0, why = child_run(&child, &status);
+    if (why == 0)
+        result = drawn(gnuplot, &child, status);
+    else if (why == ENOENT || why == EACCES)
+        result = not_installed(gnuplot, plot);
+    else
+        result = print_failure("cannot start gnuplot: %s", strerror(why));
     child_close(&child);
     return result;
 }

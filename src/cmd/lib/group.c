@@ -20,6 +20,11 @@ const struct cmd *cmd_find(const struct cmd *commands, const char *name)
     return NULL;
 }
 
+size_t cmd_index(const struct cmd *commands, const char *argv0)
+{
+    return (size_t)(cmd_find(commands, strrchr(argv0, ' ') + 1) - commands);
+}
+
 int cmd_unknown(const struct cmd *commands, const char *group, const char *name)
 {
     const char *names[COMMANDS_MAX + 1] = {NULL};

@@ -42,9 +42,9 @@ struct step {
 
 struct codec {
     const char *name;
-    uint8_t magic[MAGIC_SIZE], mask[MAGIC_SIZE];
-    const char *command; /* that unpacks it, if there is no `open` */
-    void *(*open)(void); /* NULL: no memory */
+    uint8_t magic[MAGIC_SIZE], loose[MAGIC_SIZE]; /* bits that are set in `loose` may differ */
+    const char *command;                          /* that unpacks it, if there is no `open` */
+    void *(*open)(void);                          /* NULL: no memory */
     void (*close)(void *stream);
     void (*unpack)(void *stream, struct step *step);
 };
@@ -128,26 +128,17 @@ static void zstd_unpack(void *arg, struct step *step)
         zstd->wanted = result > 0 ? result : ZSTD_initDStream(zstd->stream);
 }
 
-#define ALL                                                                                        \
-    {                                                                                              \
-        0xff, 0xff, 0xff, 0xff                                                                     \
-    }
+#define GZIP .open = gzip_open, .close = gzip_close, .unpack = gzip_unpack
+#define ZSTD .open = zstd_open, .close = zstd_close, .unpack = zstd_unpack
 
 static const struct codec codecs[] = {
-    {"gzip", {0x1f, 0x8b}, {0xff, 0xff}, NULL, gzip_open, gzip_close, gzip_unpack},
-    {"zstd", {0x28, 0xb5, 0x2f, 0xfd}, ALL, NULL, zstd_open, zstd_close, zstd_unpack},
-    /* A frame of notes, which may come before one of data. */
-    {"zstd",
-     {0x50, 0x2a, 0x4d, 0x18},
-     {0xf0, 0xff, 0xff, 0xff},
-     NULL,
-     zstd_open,
-     zstd_close,
-     zstd_unpack},
-    {"xz", {0xfd, '7', 'z', 'X'}, ALL, .command = "xzcat"},
-    {"bzip2", {'B', 'Z', 'h', '0'}, {0xff, 0xff, 0xff, 0xf0}, .command = "bzcat"},
-    {"lz4", {0x04, 0x22, 0x4d, 0x18}, ALL, .command = "lz4cat"},
-    {"zip", {'P', 'K', 3, 4}, ALL, .command = "unzip -p"},
+    {"gzip", {0x1f, 0x8b}, {0, 0, 0xff, 0xff}, GZIP},
+    {"zstd", {0x28, 0xb5, 0x2f, 0xfd}, ZSTD},
+    {"zstd", {0x50, 0x2a, 0x4d, 0x18}, {0x0f}, ZSTD}, /* notes, which may come before data */
+    {"xz", {0xfd, '7', 'z', 'X'}, .command = "xzcat"},
+    {"bzip2", {'B', 'Z', 'h', '0'}, {0, 0, 0, 0x0f}, .command = "bzcat"},
+    {"lz4", {0x04, 0x22, 0x4d, 0x18}, .command = "lz4cat"},
+    {"zip", {'P', 'K', 3, 4}, .command = "unzip -p"},
 };
 #define N_CODECS (sizeof(codecs) / sizeof(codecs[0]))
 
@@ -155,7 +146,7 @@ static const struct codec codecs[] = {
 static bool begins(const struct codec *codec, const uint8_t *bytes, size_t len)
 {
     for (size_t i = 0; i < len && i < MAGIC_SIZE; i++)
-        if ((bytes[i] & codec->mask[i]) != codec->magic[i])
+        if (((bytes[i] ^ codec->magic[i]) & ~codec->loose[i]) != 0)
             return false;
     return true;
 }

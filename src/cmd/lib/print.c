@@ -63,16 +63,15 @@ void hide_controls(char *text)
 {
     const uint8_t *from = (const uint8_t *)text;
     char *to = text;
-    for (size_t len = strlen(text); len > 0;) {
-        size_t n = utf8_length(from, len), whole = n > 0 ? n : 1;
-        bool hidden = n == 0 || utf8_is_hidden(utf8_code_point(from, n));
-        if (hidden)
-            *to = '?';
-        else
+    for (size_t len = strlen(text), n; len > 0; from += n, len -= n) {
+        n = utf8_length(from, len);
+        if (n == 0 || utf8_is_hidden(utf8_code_point(from, n))) {
+            *to++ = '?';
+            n = n > 0 ? n : 1;
+        } else {
             memmove(to, from, n);
-        to += hidden ? 1 : n;
-        from += whole;
-        len -= whole;
+            to += n;
+        }
     }
     *to = '\0';
 }
@@ -91,6 +90,16 @@ void print_message(const char *format, ...)
 
 /* ---- Numbers, for people --------------------------------------------------------------------- */
 
+ERR_PRINTF(2, 3)
+static const char *put(struct formatted *formatted, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(formatted->text, sizeof(formatted->text), format, args);
+    va_end(args);
+    return formatted->text;
+}
+
 const char *format_count(struct formatted *formatted, uint64_t number)
 {
     char plain[24];
@@ -108,16 +117,13 @@ const char *format_count(struct formatted *formatted, uint64_t number)
 const char *format_bytes(struct formatted *formatted, uint64_t bytes)
 {
     static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB"};
-    double number = (double)bytes;
+    double number = (double)bytes / 1000;
     size_t unit = 0;
-    if (bytes < 1000) {
-        snprintf(formatted->text, sizeof(formatted->text), "%" PRIu64 " bytes", bytes);
-        return formatted->text;
-    }
-    for (number /= 1000; number >= 999.95 && unit < 5; unit++)
+    if (bytes < 1000)
+        return put(formatted, "%" PRIu64 " bytes", bytes);
+    for (; number >= 999.95 && unit < 5; unit++)
         number /= 1000;
-    snprintf(formatted->text, sizeof(formatted->text), "%.1f %s", number, units[unit]);
-    return formatted->text;
+    return put(formatted, "%.1f %s", number, units[unit]);
 }
 
 const char *format_percent(struct formatted *formatted, uint64_t part, uint64_t whole)
@@ -125,12 +131,10 @@ const char *format_percent(struct formatted *formatted, uint64_t part, uint64_t 
     double percent = whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
     /* 100.0 % and 0.0 % are printed only for all and for none. */
     if (part > 0 && percent < 0.05)
-        snprintf(formatted->text, sizeof(formatted->text), "<0.1 %%");
-    else if (part < whole && percent >= 99.95)
-        snprintf(formatted->text, sizeof(formatted->text), ">99.9 %%");
-    else
-        snprintf(formatted->text, sizeof(formatted->text), "%.1f %%", percent);
-    return formatted->text;
+        return put(formatted, "<0.1 %%");
+    if (part < whole && percent >= 99.95)
+        return put(formatted, ">99.9 %%");
+    return put(formatted, "%.1f %%", percent);
 }
 
 /* The two largest units, or one with decimals below a second. */
@@ -145,35 +149,25 @@ const char *format_duration(struct formatted *formatted, uint64_t ns)
     size_t unit = 0;
     while (unit < 6 && ns < units[unit].ns)
         unit++;
+    uint64_t most = ns / units[unit].ns;
     uint64_t rest = unit < 6 ? ns % units[unit].ns / units[unit + 1].ns : 0;
-    if (rest > 0)
-        snprintf(formatted->text, sizeof(formatted->text), "%" PRIu64 " %s %" PRIu64 " %s",
-                 ns / units[unit].ns, units[unit].name, rest, units[unit + 1].name);
-    else
-        snprintf(formatted->text, sizeof(formatted->text), "%" PRIu64 " %s", ns / units[unit].ns,
-                 units[unit].name);
-    return formatted->text;
+    return rest > 0 ? put(formatted, "%" PRIu64 " %s %" PRIu64 " %s", most, units[unit].name, rest,
+                          units[unit + 1].name)
+                    : put(formatted, "%" PRIu64 " %s", most, units[unit].name);
 }
 
 const char *format_seconds_up(struct formatted *formatted, uint64_t ns)
 {
-    if (ns == STINT_NEVER_NS)
-        snprintf(formatted->text, sizeof(formatted->text), "never");
-    else
-        snprintf(formatted->text, sizeof(formatted->text), "%" PRIu64 " s",
-                 ns / NS_PER_S + (ns % NS_PER_S != 0));
-    return formatted->text;
+    return ns == STINT_NEVER_NS
+               ? put(formatted, "never")
+               : put(formatted, "%" PRIu64 " s", ns / NS_PER_S + (ns % NS_PER_S != 0));
 }
 
 const char *format_wait(struct formatted *formatted, uint64_t ns)
 {
     uint64_t ms = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
-    if (ns == STINT_NEVER_NS)
-        snprintf(formatted->text, sizeof(formatted->text), "never");
-    else
-        snprintf(formatted->text, sizeof(formatted->text), "%" PRIu64 ".%03" PRIu64, ms / 1000,
-                 ms % 1000);
-    return formatted->text;
+    return ns == STINT_NEVER_NS ? put(formatted, "never")
+                                : put(formatted, "%" PRIu64 ".%03" PRIu64, ms / 1000, ms % 1000);
 }
 
 const char *format_date(struct formatted *formatted, uint64_t since_1970_ns)
@@ -189,17 +183,14 @@ const char *format_date(struct formatted *formatted, uint64_t since_1970_ns)
 
 json_t *json_text_key(struct span key)
 {
-    char *text = malloc(3 * key.len + 1);
-    size_t len = 0;
+    char *text = malloc(3 * key.len + 1), *to = text;
     if (text == NULL)
         return NULL;
-    for (size_t at = 0; at < key.len;) {
-        size_t n = utf8_length(key.ptr + at, key.len - at);
-        memcpy(text + len, n > 0 ? (const char *)key.ptr + at : UTF8_REPLACEMENT, n > 0 ? n : 3);
-        len += n > 0 ? n : 3;
-        at += n > 0 ? n : 1;
+    for (size_t at = 0, n; at<key.len; at += n> 0 ? n : 1) {
+        n = utf8_length(key.ptr + at, key.len - at);
+        to = n > 0 ? mempcpy(to, key.ptr + at, n) : mempcpy(to, UTF8_REPLACEMENT, 3);
     }
-    json_t *value = json_stringn(text, len);
+    json_t *value = json_stringn(text, (size_t)(to - text));
     free(text);
     return value;
 }
@@ -213,19 +204,19 @@ int json_text_print(json_t *object, bool pretty)
 {
     int failed =
         object == NULL || json_dumpf(object, stdout, pretty ? JSON_INDENT(2) : JSON_COMPACT) != 0;
+    json_decref(object);
     if (!failed)
         putchar('\n');
     else if (!ferror(stdout))
         print_message("out of memory");
-    json_decref(object);
-    return failed ? -1 : 0;
+    return failed ? CMD_BAD_INPUT : CMD_DONE;
 }
 
 /* ---- Progress -------------------------------------------------------------------------------- */
 
 /* The bar appears only after a second of work. */
 
-#define BAR_WIDTH 40u
+#define BAR_WIDTH 40
 #define STEP_NS (100 * NS_PER_MS)
 
 void progress_begin(struct progress *progress, uint64_t total)
@@ -267,14 +258,11 @@ void progress_step(struct progress *progress, uint64_t done)
         fprintf(stderr, "\r\033[K%s", words);
         return;
     }
+    static const char marks[] = "########################################";
     uint64_t seen = done < progress->total ? done : progress->total;
-    unsigned filled = (unsigned)((double)seen / (double)progress->total * BAR_WIDTH);
-    char bar[BAR_WIDTH + 1];
-    memset(bar, ' ', BAR_WIDTH);
-    memset(bar, '#', filled);
-    bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K[%s] %s, %s", bar, format_percent(&percent, seen, progress->total),
-            words);
+    int filled = (int)((double)seen / (double)progress->total * BAR_WIDTH);
+    fprintf(stderr, "\r\033[K[%-*.*s] %s, %s", BAR_WIDTH, filled, marks,
+            format_percent(&percent, seen, progress->total), words);
 }
 
 void progress_end(struct progress *progress)

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/span.h"
+#include "cmd/lib/cmd.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -15,6 +16,8 @@
 /* One line on standard error, after "stint: ", as format_text() shows it: a part may be of a log.
  */
 void print_message(const char *format, ...) ERR_PRINTF(1, 2);
+/* The same where a command fails: its value is the exit code. */
+#define print_failure(...) (print_message(__VA_ARGS__), CMD_BAD_INPUT)
 
 /* Replaces control characters by `?` in an untrusted text that is to be printed. */
 void hide_controls(char *text);
@@ -55,8 +58,8 @@ json_t *json_text_key(struct span key);
 json_t *json_text_ns(uint64_t ns);
 
 /*
- * Prints the object on one line (pretty: on several) and frees it. 0, or -1 if it is NULL or there
- * is no memory, which is reported, or if standard output cannot be written.
+ * Prints the object on one line (pretty: on several) and frees it. CMD_DONE, or CMD_BAD_INPUT if it
+ * is NULL or there is no memory, which is reported, or if standard output cannot be written.
  */
 int json_text_print(json_t *object, bool pretty);
 

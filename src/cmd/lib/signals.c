@@ -5,12 +5,12 @@
 
 #include "cmd/lib/cmd.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -54,104 +54,55 @@ bool interrupt_seen(void)
 /* ---- A bus error ----------------------------------------------------------------------------- */
 
 /*
- * The file of the address is found in /proc/self/maps. Only calls that are safe in a signal handler
- * are made. The list is opened before a sandbox can forbid it.
+ * The file of the address is found in /proc/self/maps, which is opened before a sandbox can forbid
+ * it. The signal comes from an access to a mapping, and not out of a function such as malloc(): all
+ * functions may be called.
  */
 
-#define MAPS "/proc/self/maps"
-#define FIELDS_BEFORE_PATH 5 /* addresses, permissions, offset, device, inode */
+#define LINE_SIZE (PATH_MAX + 128)
 
-static int maps_fd = -1;
+static FILE *maps;
 
-/* Reads the list line by line, a byte at a time; see proc_pid_maps(5). */
-struct maps_line {
-    uint64_t begin, end;
-    unsigned field;
-    bool in_blank, past_dash;
-    size_t path_len;
-    char path[PATH_MAX];
-};
-
-static unsigned hex_digit(char c)
+/* The path of the file that is mapped at an address, in memory that the next call overwrites. */
+static const char *find_file(uint64_t address)
 {
-    return c >= 'a' ? (unsigned)(c - 'a') + 10 : (unsigned)(c - '0');
-}
-
-static void add_byte(struct maps_line *line, char c)
-{
-    if (c == ' ' && line->field < FIELDS_BEFORE_PATH) {
-        line->field += !line->in_blank;
-        line->in_blank = true;
-        return;
+    static char line[LINE_SIZE];
+    rewind(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        /* Addresses, permissions, offset, device, inode, path: see proc_pid_maps(5). */
+        char *end, *path = strchr(line, '/');
+        uint64_t first = strtoull(line, &end, 16);
+        if (address < first || address >= strtoull(end + 1, NULL, 16) || path == NULL)
+            continue;
+        path[strcspn(path, "\n")] = '\0';
+        return path;
     }
-    line->in_blank = false;
-    if (line->field >= FIELDS_BEFORE_PATH) {
-        if (line->path_len < sizeof(line->path) && (line->path_len > 0 || c != ' '))
-            line->path[line->path_len++] = c;
-    } else if (line->field == 0 && c == '-') {
-        line->past_dash = true;
-    } else if (line->field == 0) {
-        uint64_t *bound = line->past_dash ? &line->end : &line->begin;
-        *bound = *bound << 4 | hex_digit(c);
-    }
-}
-
-/* True if *line describes the file that is mapped at an address. */
-static bool find_file(int fd, uint64_t address, struct maps_line *line)
-{
-    char part[1024];
-    off_t at = 0;
-    ssize_t n;
-    memset(line, 0, sizeof(*line));
-    while ((n = pread(fd, part, sizeof(part), at)) > 0) {
-        at += n;
-        for (ssize_t i = 0; i < n; i++) {
-            if (part[i] != '\n') {
-                add_byte(line, part[i]);
-                continue;
-            }
-            if (address >= line->begin && address < line->end)
-                return line->path_len > 0 && line->path[0] == '/';
-            memset(line, 0, sizeof(*line));
-        }
-    }
-    return false;
-}
-
-static void put(const char *text, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(STDERR_FILENO, text, len);
-        if (n <= 0)
-            return;
-        text += n;
-        len -= (size_t)n;
-    }
+    return NULL;
 }
 
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
-    static const char begin[] = "stint: ";
-    static const char end[] =
-        " was cut, or its disk failed, while it was in use; make sure that no other program writes "
-        "to it, put back a copy of it or remove it, and start again\n";
-    static struct maps_line line;
     (void)context;
-    if (info->si_code != BUS_ADRERR ||
-        !find_file(maps_fd, (uint64_t)(uintptr_t)info->si_addr, &line)) {
+    const char *path =
+        info->si_code == BUS_ADRERR ? find_file((uint64_t)(uintptr_t)info->si_addr) : NULL;
+    if (path == NULL) {
         signal(number, SIG_DFL); /* no file of ours: the signal ends the program on return */
         return;
     }
-    put(begin, sizeof(begin) - 1);
-    put(line.path, line.path_len);
-    put(end, sizeof(end) - 1);
+    dprintf(STDERR_FILENO,
+            "stint: %s was cut, or its disk failed, while it was in use; make sure that no other "
+            "program writes to it, put back a copy of it or remove it, and start again\n",
+            path);
     _exit(CMD_BAD_INPUT);
 }
 
 void bus_error_install(void)
 {
+    static char buffer[BUFSIZ];
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
-    maps_fd = open(MAPS, O_RDONLY | O_CLOEXEC);
-    if (maps_fd >= 0)
-        sigaction(SIGBUS, &action, NULL);
+    maps = fopen("/proc/self/maps", "re");
+    if (maps == NULL)
+        return;
+    setvbuf(maps, buffer, _IOFBF, sizeof(buffer));
+    sigaction(SIGBUS, &action, NULL);
 }

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint pool`: reads the command line of a verb, of one list of options for all, and runs it. */
+/*
+ * `stint pool`: reads the command line of a verb, of one list of options for all, opens the table
+ * of the pool with capacity for its keys, adds these with their quotas, and runs the verb.
+ */
 #define _GNU_SOURCE
 #include "cmd/pool/pool.h"
 
+#include "base/limits.h"
+#include "base/number.h"
+#include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
 #include "sim/input/timestamp.h"
 
-#include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- The command line ------------------------------------------------------------------------ */
 
@@ -68,20 +73,6 @@ static void set_keys(struct argp_state *state, void *input, char *keys)
     if (options->keys != NULL)
         argp_error(state, "expected one --keys");
     options->keys = keys;
-}
-
-static void add_quota_for(struct argp_state *state, void *input, char *text)
-{
-    struct pool_options *options = input;
-    (void)state;
-    options->quota_for[options->n_quota_for++] = text;
-}
-
-static void add_weight(struct argp_state *state, void *input, char *text)
-{
-    struct pool_options *options = input;
-    (void)state;
-    options->weight[options->n_weight++] = text;
 }
 
 static void add_quota(struct argp_state *state, void *input, char *spec)
@@ -186,8 +177,6 @@ static void check(struct argp_state *state, void *options)
     check_words(state, options);
 }
 
-static const char *const orders[] = {"round_robin", "fill_first", "least_used", NULL};
-
 static const struct args_option options_known[] = {
     {"state", "FILE", 1, "Keeps what was used; made if absent",
      ARGS_FILE(struct pool_options, state)},
@@ -195,10 +184,11 @@ static const struct args_option options_known[] = {
      ARGS_OWN(set_keys)},
     {"quota", "SPEC", 1, "What each key is good for; several must all allow", ARGS_OWN(add_quota)},
     {"quota-for", "NAME=SPEC", 1, "The same for one key, in place of --quota",
-     ARGS_OWN(add_quota_for)},
-    {"weight", "NAME=N", 1, "Use the key NAME N times as much as others", ARGS_OWN(add_weight)},
+     ARGS_TEXTS(struct pool_options, quota_for, n_quota_for)},
+    {"weight", "NAME=N", 1, "Use the key NAME N times as much as others",
+     ARGS_TEXTS(struct pool_options, weight, n_weight)},
     {"order", "ORDER", 1, "round_robin (default), fill_first or least_used",
-     ARGS_CHOICE(struct pool_options, order, orders)},
+     ARGS_CHOICE(struct pool_options, order, pool_orders)},
     {"pool", "NAME", 1, "Of several pools in one FILE (default: default)",
      ARGS_TEXT(struct pool_options, pool)},
     {"room", "N", 1, "Make FILE with room for N keys (default: 4 for each, 256)",
@@ -231,12 +221,10 @@ static const struct args_option options_known[] = {
     {0},
 };
 
-static const struct args_set set = {options_known, .word = add_word, .end = check};
-
 static void parse_options(struct pool_options *options, enum pool_verb verb, int argc, char **argv)
 {
     const struct args_command command = {
-        .set = set,
+        .set = {options_known, .word = add_word, .end = check},
         .arguments = forms[verb].arguments,
         .doc = forms[verb].doc,
         .verb = FOR(verb),
@@ -248,64 +236,261 @@ static void parse_options(struct pool_options *options, enum pool_verb verb, int
                                      .granted_at_ns = STINT_NEVER_NS,
                                      .quota_for = calloc((size_t)argc, sizeof(const char *)),
                                      .weight = calloc((size_t)argc, sizeof(const char *))};
-    if (options->quota_for == NULL || options->weight == NULL) {
-        print_message("out of memory");
-        exit(CMD_BAD_INPUT);
-    }
+    if (options->quota_for == NULL || options->weight == NULL)
+        exit(print_failure("out of memory"));
     args_parse(&command, argc, argv, options);
 }
 
-static void free_options(struct pool_options *options)
+/* ---- The quotas and weights of keys ---------------------------------------------------------- */
+
+/* With the key of `add`. */
+static size_t n_all(const struct pool_session *session)
 {
-    free(options->quota_for);
-    free(options->weight);
+    return session->keys.n_keys + (session->options->verb == POOL_ADD);
+}
+
+/*
+ * The key of NAME=VALUE, and the text after the sign. A name may contain the sign itself: of the
+ * names that fit, the longest is taken. NULL with an error if there is none.
+ */
+static struct stint_pool_key *find_owner(const struct pool_session *session, const char *setting,
+                                         const char **value, struct stint_error *error)
+{
+    struct stint_pool_key *owner = NULL;
+    size_t longest = 0;
+    for (size_t i = 0; i < n_all(session); i++) {
+        size_t len = strlen(session->all[i].name);
+        if (len <= longest || strncmp(setting, session->all[i].name, len) != 0 ||
+            setting[len] != '=')
+            continue;
+        longest = len;
+        owner = &session->all[i];
+        *value = setting + len + 1;
+    }
+    if (owner == NULL && strchr(setting, '=') == NULL)
+        err_set(error, STINT_E_SYNTAX, "'%s' is not NAME=VALUE", setting);
+    else if (owner == NULL)
+        err_set(error, STINT_E_GONE, "'%s' begins with the name of no key of the pool", setting);
+    return owner;
+}
+
+static int read_weight(struct pool_session *session, const char *setting, struct stint_error *error)
+{
+    const char *value;
+    uint64_t weight;
+    struct stint_pool_key *owner = find_owner(session, setting, &value, error);
+    if (owner == NULL)
+        return error->code;
+    if (!resp_number_read(span_of_text(value), STINT_POOL_WEIGHT_MAX, &weight) || weight < 1)
+        return err_set(error, STINT_E_SYNTAX, "--weight '%s': a weight is a number from 1 to %d",
+                       setting, STINT_POOL_WEIGHT_MAX);
+    owner->weight = (uint32_t)weight;
+    return 0;
+}
+
+static int read_own_quota(struct pool_session *session, const char *setting,
+                          struct stint_error *error)
+{
+    struct stint_quota quota;
+    struct stint_error why;
+    const char *value;
+    struct stint_pool_key *owner = find_owner(session, setting, &value, error);
+    if (owner == NULL)
+        return error->code;
+    int code = stint_quota_parse(&quota, value, &why);
+    if (code != 0)
+        return err_set(error, code, "--quota-for '%s' is no quota: %s", setting, why.message);
+    if (owner->quotas == session->options->quotas) {
+        owner->quotas = session->own[session->n_own++];
+        owner->n_quotas = 0;
+    }
+    if (owner->n_quotas == STINT_POOL_QUOTAS_MAX)
+        return err_set(error, STINT_E_RANGE, "a key has at most %d quotas", STINT_POOL_QUOTAS_MAX);
+    session->own[(owner->quotas - session->own[0]) / STINT_POOL_QUOTAS_MAX][owner->n_quotas++] =
+        quota;
+    return 0;
+}
+
+/* The most units that any key can ever grant at once. */
+static uint32_t capacity(const struct pool_session *session)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < session->keys.n_keys; i++) {
+        uint32_t least = UINT32_MAX;
+        for (size_t j = 0; j < session->all[i].n_quotas; j++) {
+            const struct stint_quota *quota = &session->all[i].quotas[j];
+            uint32_t one = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+            least = one < least ? one : least;
+        }
+        most = least > most ? least : most;
+    }
+    return most;
+}
+
+static int check_quotas(const struct stint_pool_key *key, struct stint_error *error)
+{
+    if (key->n_quotas == 0)
+        return err_set(error, STINT_E_MISMATCH,
+                       "no quota for '%s'; expected --quota, or --quota-for '%s=SPEC'", key->name,
+                       key->name);
+    for (size_t i = 0; i < key->n_quotas; i++)
+        if (key->quotas[i].algorithm == STINT_CONCURRENCY)
+            return err_set(error, STINT_E_MISMATCH,
+                           "a pool counts uses, not holders: concurrency is no quota for it");
+    return 0;
+}
+
+/* Reads --quota-for and --weight; refuses keys without a quota, and a cost above all quotas. */
+static int read_settings(struct pool_session *session, struct stint_error *error)
+{
+    const struct pool_options *options = session->options;
+    const struct pool_keys *keys = &session->keys;
+    session->all = calloc(n_all(session), sizeof(*session->all));
+    session->own = calloc(options->n_quota_for + 1, sizeof(*session->own));
+    if (session->all == NULL || session->own == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    for (size_t i = 0; i < n_all(session); i++)
+        session->all[i] = (struct stint_pool_key){
+            .name = i < keys->n_keys ? keys->keys[i].name : options->words[0],
+            .quotas = options->quotas,
+            .n_quotas = options->n_quotas,
+        };
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < options->n_weight; i++)
+        code = read_weight(session, options->weight[i], error);
+    for (size_t i = 0; code == 0 && i < options->n_quota_for; i++)
+        code = read_own_quota(session, options->quota_for[i], error);
+    for (size_t i = 0; code == 0 && i < n_all(session); i++)
+        code = check_quotas(&session->all[i], error);
+    uint32_t most = code == 0 ? capacity(session) : 0;
+    if (code == 0 && options->verb == POOL_NEXT && options->cost > most)
+        code =
+            err_set(error, STINT_E_RANGE,
+                    "--cost %" PRIu32 " can never fit: no key gives more than %" PRIu32 " at once",
+                    options->cost, most);
+    session->bad_usage = code != 0;
+    return code;
+}
+
+/* ---- The session ----------------------------------------------------------------------------- */
+
+#define SPACE_LEAST 256  /* keys */
+#define SPACE_TIMES 4    /* for keys added later, or removed with units still in use */
+#define QUOTAS_LEAST 256 /* a state for all keys together, for each number of keys */
+
+/* Capacity for the states of all keys under each of their quotas, whatever their width. */
+static void size_table(struct stint_table_options *table, const struct pool_session *session)
+{
+    const struct pool_options *options = session->options;
+    uint64_t times = options->n_quotas > 0 ? options->n_quotas : 1;
+    uint64_t space = options->space;
+    if (session->n_own > 0)
+        times = STINT_POOL_QUOTAS_MAX;
+    if (space == 0)
+        space = max_u64(SPACE_LEAST, SPACE_TIMES * session->keys.n_keys);
+    for (size_t i = 0; i < n_all(session); i++)
+        for (size_t j = 0; j < session->all[i].n_quotas; j++) {
+            size_t size = stint_state_size(&session->all[i].quotas[j]);
+            if (size > 16 && size > table->wide_size)
+                table->wide_size = (uint32_t)size;
+        }
+    table->keys = table->keys16 = space * times;
+    table->keys_wide = table->wide_size > 0 ? space * times : 0;
+    table->tickets = 1;
+    table->blocks = (uint32_t)space;
+    table->quotas = (uint32_t)min_u64(QUOTAS_LEAST + 2 * options->n_quota_for, TABLE_QUOTAS_MAX);
+}
+
+static int open_table(struct pool_session *session, struct stint_error *error)
+{
+    const struct pool_options *options = session->options;
+    bool makes = options->verb != POOL_STATUS && options->verb != POOL_GIVE_BACK;
+    struct stint_table_options table = {
+        .path = options->state,
+        .clock = options->has_now ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
+        .skew_max_ns = options->has_now ? 1 : 0, /* in virtual time all clocks agree */
+        .must_exist = !makes,
+        .overrides = 1, /* pools use none, and the file is to be small */
+    };
+    struct stint_error why;
+    size_table(&table, session);
+    int code = stint_table_open(&session->table, &table, &why);
+    if (code == STINT_E_MISMATCH)
+        return err_set(error, code, "%s; %s, or name another FILE", why.message,
+                       options->has_now ? "leave --now out" : "say --now");
+    if (code != 0)
+        return err_set(error, code, "%s", why.message);
+    if (options->has_now)
+        stint_table_set_now(session->table, options->now_ns);
+    return 0;
+}
+
+static int open_pool(struct pool_session *session, struct stint_error *error)
+{
+    const struct stint_pool_options options = {
+        .name = session->options->pool,
+        .keys_max = n_all(session),
+        .order = (uint8_t)session->options->order,
+    };
+    int code = stint_pool_open(&session->pool, session->table, &options, error);
+    for (size_t i = 0; code == 0 && i < session->keys.n_keys; i++) {
+        struct stint_error why;
+        code = stint_pool_add(session->pool, &session->all[i], stint_now(session->table), &why);
+        if (code != 0)
+            err_set(error, code, "the key '%s': %s", session->all[i].name, why.message);
+    }
+    return code;
+}
+
+static int read_keys(struct pool_session *session, struct stint_error *error)
+{
+    int code = pool_keys_read(&session->keys, session->options->keys, error);
+    session->bad_usage = code != 0 && session->keys.path == NULL;
+    if (code == 0 && session->keys.holds_secrets && session->keys.seen_by_others)
+        print_message("%s holds secrets and others may read it: chmod 600 %s", session->keys.path,
+                      session->keys.path);
+    return code;
+}
+
+static int open_session(struct pool_session *session, struct stint_error *error)
+{
+    int code = read_keys(session, error);
+    if (code == 0)
+        code = read_settings(session, error);
+    if (code == 0)
+        code = open_table(session, error);
+    return code != 0 ? code : open_pool(session, error);
 }
 
 /* ---- The command ----------------------------------------------------------------------------- */
 
-static int run(const struct pool_options *options)
+/* The verb is the last word of argv[0]. */
+static int pool_main(int argc, char **argv)
 {
-    struct pool_session session;
-    struct stint_error error;
-    int result;
-    if (pool_session_open(&session, options, &error) == 0) {
-        result = pool_verbs[options->verb](&session);
-    } else {
-        print_message("%s", error.message);
-        result = session.bad_usage ? CMD_BAD_USAGE : CMD_BAD_INPUT;
-    }
-    pool_session_close(&session);
-    return result;
-}
-
-static int pool_main(enum pool_verb verb, int argc, char **argv)
-{
+    enum pool_verb verb = (enum pool_verb)cmd_index(pool_commands, argv[0]);
     struct pool_options options;
+    struct pool_session session = {.options = &options};
+    struct stint_error error;
     parse_options(&options, verb, argc, argv);
-    int result = run(&options);
-    free_options(&options);
-    return result;
+    int result = open_session(&session, &error) == 0 ? pool_verbs[verb](&session)
+                                                     : print_failure("%s", error.message);
+    stint_pool_close(session.pool);
+    stint_table_close(session.table);
+    free(session.own);
+    free(session.all);
+    pool_keys_deinit(&session.keys);
+    free(options.quota_for);
+    free(options.weight);
+    return session.bad_usage ? CMD_BAD_USAGE : result;
 }
 
-#define POOL_MAIN(name, verb)                                                                      \
-    static int name(int argc, char **argv)                                                         \
-    {                                                                                              \
-        return pool_main(verb, argc, argv);                                                        \
-    }
-
-POOL_MAIN(pool_next_main, POOL_NEXT)
-POOL_MAIN(pool_report_main, POOL_REPORT)
-POOL_MAIN(pool_give_back_main, POOL_GIVE_BACK)
-POOL_MAIN(pool_status_main, POOL_STATUS)
-POOL_MAIN(pool_add_main, POOL_ADD)
-POOL_MAIN(pool_remove_main, POOL_REMOVE)
-
+/* In the order of enum pool_verb. */
 const struct cmd pool_commands[] = {
-    {"next", "choose the key to use now, and charge it", .run = pool_next_main},
-    {"report", "report the remote service's answer for a key", .run = pool_report_main},
-    {"give-back", "refund units of a key that were not used", .run = pool_give_back_main},
-    {"status", "print the state of each key", .run = pool_status_main},
-    {"add", "add a key to the file of keys", .run = pool_add_main},
-    {"remove", "remove a key from the file of keys", .run = pool_remove_main},
+    {"next", "choose the key to use now, and charge it", .run = pool_main},
+    {"report", "report the remote service's answer for a key", .run = pool_main},
+    {"give-back", "refund units of a key that were not used", .run = pool_main},
+    {"status", "print the state of each key", .run = pool_main},
+    {"add", "add a key to the file of keys", .run = pool_main},
+    {"remove", "remove a key from the file of keys", .run = pool_main},
     {.name = NULL},
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `stint pool` and their shared types: the options, the session (a table with a pool
- * in it), and the verbs.
+ * What `stint pool` and its verbs share: the options, and the session (a table with a pool in it).
  */
 #ifndef STINT_CMD_POOL_POOL_H
 #define STINT_CMD_POOL_POOL_H
@@ -49,34 +48,21 @@ struct pool_options {
 
 /* ---- The session ---- */
 
-/* A quota that --quota-for gives to one key. */
-struct pool_own_quota {
-    size_t key; /* its index; n_keys for the one that `add` adds */
-    struct stint_quota quota;
-};
-
 struct pool_session {
     const struct pool_options *options;
     struct pool_keys keys;
-    struct pool_own_quota *own;
+    struct stint_pool_key *all; /* with their quotas and weights; behind them the key of `add` */
+    struct stint_quota (*own)[STINT_POOL_QUOTAS_MAX]; /* of keys that --quota-for names */
     size_t n_own;
-    uint32_t *weights; /* by index, and one more for the key of `add`; 0 = 1 */
     struct stint_table *table;
     struct stint_pool *pool;
     bool bad_usage; /* an error is in the command line */
 };
 
-/* Opens all of it. Call pool_session_close() after an error, too. */
-int pool_session_open(struct pool_session *session, const struct pool_options *options,
-                      struct stint_error *error);
-void pool_session_close(struct pool_session *session);
-/* Adds a key that --keys does not contain, with the quotas and the weight of the options. */
-int pool_session_add(struct pool_session *session, const char *name, struct stint_error *error);
-
 /* ---- The verbs ---- */
 
 /* By enum pool_verb. Each returns its exit code after it has reported errors. */
-extern int (*const pool_verbs[])(struct pool_session *session);
+extern int (*const pool_verbs[])(const struct pool_session *session);
 /* The words of `report`, by enum stint_pool_outcome, up to NULL. */
 extern const char *const pool_outcome_names[];
 

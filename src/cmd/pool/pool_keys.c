@@ -15,6 +15,8 @@
 
 #define READ_SIZE 65536u
 
+const char *const pool_orders[] = {"round_robin", "fill_first", "least_used", NULL};
+
 static bool is_blank(uint8_t c)
 {
     return c == ' ' || c == '\t';

@@ -31,6 +31,9 @@ struct pool_keys {
     bool seen_by_others; /* the file may be read by its group or by others */
 };
 
+/* By enum stint_pool_order, up to NULL. */
+extern const char *const pool_orders[];
+
 /* "@FILE" or "a,b,c". Call pool_keys_deinit() after an error, too. */
 int pool_keys_read(struct pool_keys *keys, const char *word, struct stint_error *error);
 int pool_keys_read_file(struct pool_keys *keys, const char *path, struct stint_error *error);

@@ -4,6 +4,7 @@
 #include "cmd/pool/pool.h"
 
 #include "base/ns.h"
+#include "base/number.h"
 #include "base/wide_int.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
@@ -51,14 +52,6 @@ static bool is_chatty(const struct pool_options *options)
 
 /* Other processes may refund units before the time that is waited for: check now and then. */
 #define LOOK_AGAIN_NS NS_PER_S
-
-static struct stint_pool_answer ask_next(const struct pool_session *session)
-{
-    const struct stint_pool_ask ask = {.now_ns = stint_now(session->table),
-                                       .cost = session->options->cost,
-                                       .probe = session->options->probe};
-    return stint_pool_next(session->pool, &ask);
-}
 
 static void print_answer_json(const struct pool_session *session,
                               const struct stint_pool_answer *answer)
@@ -127,28 +120,25 @@ static int none_is_free(const struct pool_session *session, const struct stint_p
     return CMD_DENIED;
 }
 
-/* Sleeps, unless a blocked signal arrives; returns its number, or 0. */
-static int sleep_for(const sigset_t *signals, uint64_t ns)
-{
-    const struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S),
-                                  .tv_nsec = (long)(ns % NS_PER_S)};
-    int number = sigtimedwait(signals, NULL, &time);
-    return number > 0 ? number : 0;
-}
-
-/* Retries until a key is free, the longest wait would not suffice, or a signal arrives. */
+/* Retries until a key is free, the longest wait would not suffice, or a blocked signal arrives. */
 static struct stint_pool_answer wait_for_key(const struct pool_session *session,
                                              const sigset_t *signals, int *signal_number)
 {
     uint64_t end_ns = add_sat(stint_now(session->table), session->options->wait_max_ns);
     for (;;) {
-        struct stint_pool_answer answer = ask_next(session);
+        const struct stint_pool_ask ask = {.now_ns = stint_now(session->table),
+                                           .cost = session->options->cost,
+                                           .probe = session->options->probe};
+        struct stint_pool_answer answer = stint_pool_next(session->pool, &ask);
         uint64_t back_ns = add_sat(stint_now(session->table), answer.wait_ns);
         if (answer.name != NULL || !session->options->wait || back_ns == UINT64_MAX ||
             back_ns > end_ns)
             return answer;
-        *signal_number = sleep_for(signals, min_u64(answer.wait_ns, LOOK_AGAIN_NS));
-        if (*signal_number != 0)
+        uint64_t ns = min_u64(answer.wait_ns, LOOK_AGAIN_NS);
+        const struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S),
+                                      .tv_nsec = (long)(ns % NS_PER_S)};
+        *signal_number = sigtimedwait(signals, NULL, &time);
+        if (*signal_number > 0)
             return answer;
     }
 }
@@ -189,7 +179,7 @@ static void block_signals(sigset_t *signals)
     sigprocmask(SIG_BLOCK, signals, NULL);
 }
 
-static int pool_next(struct pool_session *session)
+static int pool_next(const struct pool_session *session)
 {
     sigset_t signals;
     int signal_number = 0;
@@ -198,7 +188,7 @@ static int pool_next(struct pool_session *session)
     signal(SIGPIPE, SIG_IGN);
     block_signals(&signals);
     struct stint_pool_answer answer = wait_for_key(session, &signals, &signal_number);
-    if (signal_number != 0) {
+    if (signal_number > 0) {
         die_of(session, &signals, signal_number);
         return CMD_BAD_INPUT;
     }
@@ -279,10 +269,8 @@ static int draw_status(const struct pool_session *session, const struct view *vi
     struct stint_error error;
     struct plot plot;
     char title[STINT_POOL_NAME_MAX + 64];
-    if (bars == NULL) {
-        print_message("out of memory");
-        return CMD_BAD_INPUT;
-    }
+    if (bars == NULL)
+        return print_failure("out of memory");
     for (size_t i = 0; i < view->n_keys; i++) {
         const struct stint_pool_status *key = &view->keys[i];
         bars[i] = (struct chart_bar){
@@ -293,11 +281,9 @@ static int draw_status(const struct pool_session *session, const struct view *vi
             .cooling_down = key->standing >= STINT_POOL_COOLING};
     }
     snprintf(title, sizeof(title), "Pool %s: what each key has left", session->options->pool);
-    int result = CMD_BAD_INPUT;
-    if (chart_bars(&plot, title, bars, view->n_keys, &error) == 0)
-        result = gnuplot_draw(&session->options->plot, &plot);
-    else
-        print_message("%s", error.message);
+    int result = chart_bars(&plot, title, bars, view->n_keys, &error) == 0
+                     ? gnuplot_draw(&session->options->plot, &plot)
+                     : print_failure("%s", error.message);
     plot_deinit(&plot);
     free(bars);
     return result;
@@ -309,20 +295,18 @@ static int show_status(const struct pool_session *session, const struct view *vi
     bool on_screen = session->options->plot.format == GNUPLOT_TERMINAL;
     int result = CMD_DONE;
     if (session->options->json)
-        result = print_status_json(session, view) == 0 ? CMD_DONE : CMD_BAD_INPUT;
+        result = print_status_json(session, view);
     else if (!on_screen)
         print_status_text(view);
     return draws && result == CMD_DONE ? draw_status(session, view) : result;
 }
 
-static int pool_status(struct pool_session *session)
+static int pool_status(const struct pool_session *session)
 {
     struct view view = {.names = &session->keys,
                         .keys = calloc(session->keys.n_keys, sizeof(*view.keys))};
-    if (view.keys == NULL) {
-        print_message("out of memory");
-        return CMD_BAD_INPUT;
-    }
+    if (view.keys == NULL)
+        return print_failure("out of memory");
     stint_pool_each(session->pool, stint_now(session->table), collect, &view);
     int result = show_status(session, &view);
     free(view.keys);
@@ -360,11 +344,10 @@ int pool_after_read(const char *text, int64_t wall_ns, uint64_t *after_ns,
     const uint64_t seconds_max = STINT_NOW_MAX / NS_PER_S;
     size_t n_digits = strspn(text, "0123456789");
     int64_t date_s = 0;
-    uint64_t seconds = 0;
+    uint64_t seconds = seconds_max;
     if (n_digits > 0 && text[n_digits] == '\0') {
-        for (size_t i = 0; i < n_digits && seconds < seconds_max; i++)
-            seconds = seconds * 10 + (uint64_t)(text[i] - '0');
-        *after_ns = min_u64(seconds, seconds_max) * NS_PER_S;
+        (void)resp_number_read(span_of_text(text), seconds_max, &seconds);
+        *after_ns = seconds * NS_PER_S;
         return 0;
     }
     if (!read_date(text, &date_s))
@@ -455,7 +438,7 @@ static void tell_report(const struct pool_session *session, const struct verdict
 
 struct search {
     const char *name;
-    struct stint_pool_status *status;
+    struct stint_pool_status status;
     bool found;
 };
 
@@ -465,67 +448,49 @@ static bool compare(const struct stint_pool_status *status, void *arg)
     struct search *search = arg;
     search->found = strcmp(status->name, search->name) == 0;
     if (search->found) {
-        *search->status = *status;
-        search->status->name = search->name; /* valid only during the callback */
+        search->status = *status;
+        search->status.name = search->name; /* valid only during the callback */
     }
     return !search->found;
 }
 
-/* Finds the key; false for a name that the pool does not have. */
-static bool find_status(const struct pool_session *session, const char *name,
-                        struct stint_pool_status *status)
+static int pool_report(const struct pool_session *session)
 {
-    struct search search = {.name = name, .status = status};
-    stint_pool_each(session->pool, stint_now(session->table), compare, &search);
-    return search.found;
-}
-
-static int pool_report(struct pool_session *session)
-{
-    const char *name = session->options->words[0];
-    struct stint_pool_status status = {0};
+    struct search search = {.name = session->options->words[0]};
     struct stint_error error;
     struct verdict verdict;
-    int code = pool_keys_find(&session->keys, name, &error) != NULL ? 0 : STINT_E_GONE;
+    int code = pool_keys_find(&session->keys, search.name, &error) != NULL ? 0 : STINT_E_GONE;
     if (code == 0)
         code = read_verdict(session, &verdict, &error);
     if (code == 0 && !verdict.nothing)
-        code = stint_pool_report(session->pool, name, (int)verdict.outcome, verdict.cooldown_ns,
-                                 stint_now(session->table), &error);
-    if (code != 0) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
-    }
-    if (!find_status(session, name, &status))
+        code = stint_pool_report(session->pool, search.name, (int)verdict.outcome,
+                                 verdict.cooldown_ns, stint_now(session->table), &error);
+    if (code != 0)
+        return print_failure("%s", error.message);
+    stint_pool_each(session->pool, stint_now(session->table), compare, &search);
+    if (!search.found)
         return CMD_BAD_INPUT;
     if (is_chatty(session->options))
-        tell_report(session, &verdict, &status);
-    return session->options->json && print_report_json(&verdict, &status) != 0 ? CMD_BAD_INPUT
-                                                                               : CMD_DONE;
+        tell_report(session, &verdict, &search.status);
+    return session->options->json ? print_report_json(&verdict, &search.status) : CMD_DONE;
 }
 
 /* ---- give-back: a grant that was not used ---------------------------------------------------- */
 
-static int pool_give_back(struct pool_session *session)
+static int pool_give_back(const struct pool_session *session)
 {
     const struct pool_options *options = session->options;
     const char *name = options->words[0];
     struct stint_error error;
     uint32_t given_back = 0;
     uint64_t now_ns = stint_now(session->table);
-    if (pool_keys_find(&session->keys, name, &error) == NULL) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
-    }
-    if (options->granted_at_ns != STINT_NEVER_NS && options->granted_at_ns > now_ns) {
-        print_message("--granted-at is later than now: it belongs to another FILE");
-        return CMD_BAD_INPUT;
-    }
+    if (pool_keys_find(&session->keys, name, &error) == NULL)
+        return print_failure("%s", error.message);
+    if (options->granted_at_ns != STINT_NEVER_NS && options->granted_at_ns > now_ns)
+        return print_failure("--granted-at is later than now: it belongs to another FILE");
     if (stint_pool_give_back(session->pool, name, options->cost, options->granted_at_ns, now_ns,
-                             &given_back) != 0) {
-        print_message("'%s' is in the pool no more", name);
-        return CMD_BAD_INPUT;
-    }
+                             &given_back) != 0)
+        return print_failure("'%s' is in the pool no more", name);
     if (given_back < options->cost && is_chatty(options))
         print_message("%" PRIu32 " of %" PRIu32
                       " came back; what did not stays charged until its time",
@@ -537,9 +502,7 @@ static int pool_give_back(struct pool_session *session)
     return json_text_print(json_pack("{s:o, s:I, s:I}", "key", json_text_key(span_of_text(name)),
                                      "cost", (json_int_t)options->cost, "given_back",
                                      (json_int_t)given_back),
-                           false) != 0
-               ? CMD_BAD_INPUT
-               : CMD_DONE;
+                           false);
 }
 
 /* ---- add and remove: change the file of keys, and notify the processes of the pool ----------- */
@@ -727,13 +690,11 @@ static int tell_edit(const struct pool_session *session, size_t n_keys, const ch
     return json_text_print(json_pack("{s:o, s:I}", "key",
                                      json_text_key(span_of_text(options->words[0])), "keys",
                                      (json_int_t)n_keys),
-                           false) != 0
-               ? CMD_BAD_INPUT
-               : CMD_DONE;
+                           false);
 }
 
-static int add_with_secret(struct pool_session *session, struct edit *edit, struct span secret,
-                           struct stint_error *error)
+static int add_with_secret(const struct pool_session *session, struct edit *edit,
+                           struct span secret, struct stint_error *error)
 {
     const char *name = session->options->words[0];
     struct span line;
@@ -747,12 +708,16 @@ static int add_with_secret(struct pool_session *session, struct edit *edit, stru
                                  secret,
                                  span_of("\n", 1)};
     int code = make_file(edit, parts, sizeof(parts) / sizeof(parts[0]), error);
-    if (code == 0)
-        code = pool_session_add(session, name, error);
-    return code != 0 ? code : replace(edit, error);
+    struct stint_error why;
+    if (code != 0)
+        return code;
+    code = stint_pool_add(session->pool, &session->all[session->keys.n_keys],
+                          stint_now(session->table), &why);
+    return code != 0 ? err_set(error, code, "the key '%s': %s", name, why.message)
+                     : replace(edit, error);
 }
 
-static int pool_add(struct pool_session *session)
+static int pool_add(const struct pool_session *session)
 {
     const char *name = session->options->words[0];
     static char text[SECRET_MAX];
@@ -772,11 +737,11 @@ static int pool_add(struct pool_session *session)
     explicit_bzero(text, sizeof(text));
     if (code == 0)
         return tell_edit(session, session->keys.n_keys + 1, "in");
-    print_message("%s", error.message);
-    return CMD_BAD_INPUT;
+    return print_failure("%s", error.message);
 }
 
-static int remove_line(struct pool_session *session, struct edit *edit, struct stint_error *error)
+static int remove_line(const struct pool_session *session, struct edit *edit,
+                       struct stint_error *error)
 {
     const char *name = session->options->words[0];
     struct span line;
@@ -791,7 +756,7 @@ static int remove_line(struct pool_session *session, struct edit *edit, struct s
     return code != 0 ? code : replace(edit, error);
 }
 
-static int pool_remove(struct pool_session *session)
+static int pool_remove(const struct pool_session *session)
 {
     const char *name = session->options->words[0];
     struct stint_error error;
@@ -807,13 +772,12 @@ static int pool_remove(struct pool_session *session)
     end_edit(&edit);
     if (code == 0)
         return tell_edit(session, session->keys.n_keys - 1, "out of");
-    print_message("%s", error.message);
-    return CMD_BAD_INPUT;
+    return print_failure("%s", error.message);
 }
 
 /* ---- The table of verbs ---------------------------------------------------------------------- */
 
-int (*const pool_verbs[])(struct pool_session *session) = {
+int (*const pool_verbs[])(const struct pool_session *session) = {
     [POOL_NEXT] = pool_next,     [POOL_REPORT] = pool_report, [POOL_GIVE_BACK] = pool_give_back,
     [POOL_STATUS] = pool_status, [POOL_ADD] = pool_add,       [POOL_REMOVE] = pool_remove,
 };

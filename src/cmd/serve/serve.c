@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint serve`: gathers the settings, opens everything that a server needs, and runs it. */
+/* `stint serve`: opens everything that a server needs according to its settings, and runs it. */
 #define _GNU_SOURCE
-#include "algorithm/spec.h"
 #include "base/buf.h"
+#include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "cmd/serve/serve_options.h"
+#include "cmd/rules/rules_files.h"
 #include "cmd/serve/serve_settings.h"
 #include "cmd/serve/serve_stores.h"
-#include "cmd/store/store_word.h"
 #include "decide/evaluation_local.h"
+#include "net/dashboard/dashboard.h"
+#include "net/file.h"
 #include "net/process/privileges.h"
+#include "net/server.h"
+#include "proto/http_fields.h"
 #include "service/metrics/metrics.h"
+#include "service/pools.h"
 #include "table/table.h"
 
 #include <inttypes.h>
@@ -22,146 +26,350 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPTION_TEXT_SIZE 256
 #define LARGE_MEMORY (128 << 10)
 
-static const char doc[] =
-    "Runs a rate limit server for RESP, HTTP and gRPC.\vEach option is also a variable, "
-    "STINT_TLS_KEY for --tls-key, and a line of the file that --config names, tls_key. "
-    "Options override variables, and variables override the file. Options that may be "
-    "given several times are lists: in a variable with ; between the elements.\n"
-    "SIGHUP reads settings, rules, tokens and certificates again, SIGTERM lets "
-    "connections finish, SIGUSR2 starts a successor that takes over.";
+/* ---- From settings to the options of a server ------------------------------------------------ */
 
-/* A list of options made of the table of settings; owns their names and descriptions. */
-struct option_list {
-    struct args_option options[SETTINGS_MAX + 4];
-    char names[SETTINGS_MAX][40];
-    char messages[SETTINGS_MAX][OPTION_TEXT_SIZE];
-};
+#define ADDRESSES_MAX 16 /* of one port */
 
-/* The options of the command line, before weaker origins are read. */
-struct command_line {
-    const char *config, *compat; /* NULL: not given */
-    bool prints_config;
-    struct given {
-        size_t index;
-        const char *text;
-        char *own; /* a copy of the text, if the word itself is overwritten */
-    } * given;     /* at most one for each word */
-    size_t n_given;
-};
-
-static void add_given(struct command_line *line, size_t index, const char *text)
+static unsigned styles_of(const struct text_list *names)
 {
-    line->given[line->n_given++] = (struct given){.index = index, .text = text};
+    unsigned styles = 0;
+    for (size_t i = 0; i < names->n_texts; i++)
+        styles |= http_style_named(span_of_text(names->texts[i]));
+    return styles;
 }
 
-/* The command line of a process is public, so it must not contain a password. */
-static void add_store(struct command_line *line, size_t index, char *text)
+static int new_http_config(const struct serve_settings *settings, struct http_config **config,
+                           struct stint_error *error)
 {
-    char *own = strdup(text);
-    if (own == NULL) {
-        print_message("no memory for the command line");
-        exit(CMD_BAD_INPUT);
+    return http_config_new(config,
+                           &(struct http_config_options){
+                               .domain = settings->http_domain,
+                               .descriptors = settings->http_descriptors.texts,
+                               .n_descriptors = settings->http_descriptors.n_texts,
+                               .trusted_proxies = settings->http_trusted_proxies.texts,
+                               .n_trusted_proxies = settings->http_trusted_proxies.n_texts,
+                               .hosts = settings->http_hosts.texts,
+                               .n_hosts = settings->http_hosts.n_texts,
+                               .address_field = settings->http_address_field,
+                               .uri_field = settings->http_uri_field,
+                               .method_field = settings->http_method_field,
+                               .metrics_path = settings->metrics_path,
+                               .deny_status = (unsigned)settings->http_deny_status,
+                               .styles = styles_of(&settings->http_fields),
+                               .dashboard = span_of(dashboard_html, dashboard_html_len),
+                               .dashboard_policy = (const char *)dashboard_policy,
+                           },
+                           error);
+}
+
+static unsigned workers(const struct serve_settings *settings)
+{
+    unsigned processors = uv_available_parallelism();
+    if (settings->workers > 0)
+        return (unsigned)settings->workers;
+    return processors < WORKERS_MAX ? processors : WORKERS_MAX;
+}
+
+static int no_memory(struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
+}
+
+static int set_addresses(struct settings *settings, enum port port, const struct text_list *texts,
+                         struct server_options *options, struct stint_error *error)
+{
+    if (texts->n_texts > ADDRESSES_MAX)
+        return err_set(error, STINT_E_RANGE, "more than %d addresses of port %s", ADDRESSES_MAX,
+                       port_name(port));
+    struct endpoint *endpoints =
+        arena_take(&settings->arena, (texts->n_texts + 1) * sizeof(*endpoints));
+    int code = endpoints == NULL ? no_memory(error) : 0;
+    for (size_t i = 0; i < texts->n_texts && code == 0; i++)
+        code = endpoint_parse(&endpoints[i], texts->texts[i], error);
+    options->endpoints[port] = endpoints;
+    options->n_endpoints[port] = texts->n_texts;
+    return code;
+}
+
+static int set_tls(struct settings *settings, struct server_options *options,
+                   struct stint_error *error)
+{
+    const struct serve_settings *values = &settings->values;
+    if ((values->tls_certificate == NULL) != (values->tls_key == NULL))
+        return err_set(error, STINT_E_MISMATCH,
+                       "tls_certificate and tls_key belong together: one alone was given");
+    options->tls = NULL;
+    if (values->tls_key == NULL)
+        return 0;
+    struct tls_paths *tls = arena_take(&settings->arena, sizeof(*tls));
+    if (tls == NULL)
+        return no_memory(error);
+    *tls = (struct tls_paths){
+        .certificate = values->tls_certificate,
+        .key = values->tls_key,
+        .client_ca = values->tls_client_ca,
+        .priorities = values->tls_priorities,
+    };
+    options->tls = tls;
+    return 0;
+}
+
+static int set_watched(struct settings *settings, struct server_options *options,
+                       struct stint_error *error)
+{
+    const struct serve_settings *values = &settings->values;
+    const char *const others[] = {values->config, values->tokens, values->tls_certificate,
+                                  values->tls_key, values->tls_client_ca};
+    size_t n_others = sizeof(others) / sizeof(others[0]), n_pools = values->pools.n_pools, n = 0;
+    const char **watched = arena_take(
+        &settings->arena, (values->rules.n_texts + n_others + n_pools) * sizeof(*watched));
+    if (watched == NULL)
+        return no_memory(error);
+    for (size_t i = 0; i < values->rules.n_texts; i++)
+        watched[n++] = values->rules.texts[i];
+    for (size_t i = 0; i < n_others; i++)
+        if (others[i] != NULL)
+            watched[n++] = others[i];
+    for (size_t i = 0; i < n_pools; i++)
+        if (values->pools.pools[i].keys_file != NULL)
+            watched[n++] = values->pools.pools[i].keys_file;
+    options->watched = watched;
+    options->n_watched = n;
+    return 0;
+}
+
+/* A server with a state file has a control socket by default, so that it can be replaced. */
+static int set_control(struct settings *settings, struct server_options *options,
+                       struct stint_error *error)
+{
+    static const char suffix[] = ".control";
+    const char *state = settings->values.state, *control = settings->values.control;
+    if (control != NULL || state == NULL) {
+        options->control = control != NULL && strcmp(control, "off") == 0 ? NULL : control;
+        return 0;
     }
-    store_word_hide(text);
-    add_given(line, index, own);
-    line->given[line->n_given - 1].own = own;
+    char *path = arena_take(&settings->arena, strlen(state) + sizeof(suffix));
+    if (path == NULL)
+        return no_memory(error);
+    options->control = strcat(strcpy(path, state), suffix);
+    return 0;
 }
 
-static void read_setting(struct argp_state *state, void *input, char *value)
+static void set_grpc(const struct serve_settings *settings, struct server_options *options)
 {
-    struct command_line *line = input;
-    size_t index = (size_t)setting_find(span_of_text(args_current(state)->name), '-');
-    if (settings_known[index].kind == SETTING_STORES)
-        add_store(line, index, value);
+    options->grpc_limits = (struct grpc_limits){
+        .message_bytes = settings->grpc_message_size,
+        .header_bytes = settings->grpc_header_size,
+        .streams = settings->grpc_streams,
+        .output_bytes = settings->grpc_output_size,
+        .idle_frames = settings->grpc_idle_frames,
+        .call_ns = settings->request_time > 0 ? settings->request_time : NS_PER_YEAR,
+        .age_ns = settings->grpc_age,
+        .age_grace_ns = settings->grpc_age_grace,
+    };
+    options->grpc_form = (struct rls_form){
+        .styles = styles_of(&settings->grpc_fields),
+        .limit_field = settings->grpc_limit_field,
+        .remaining_field = settings->grpc_remaining_field,
+        .reset_field = settings->grpc_reset_field,
+        .has_metadata = settings->grpc_metadata,
+        .denied_body = settings->grpc_denied_body != NULL ? span_of_text(settings->grpc_denied_body)
+                                                          : span_of(NULL, 0),
+    };
+}
+
+static void set_limits(const struct serve_settings *settings, struct server_options *options)
+{
+    options->connection_limits = (struct connection_limits){
+        .connections = settings->connections,
+        .per_address = settings->connections_per_address,
+    };
+    options->stream_limits = (struct stream_limits){
+        .idle_ns = settings->idle_time,
+        .request_ns = settings->request_time,
+        .write_ns = settings->write_time,
+    };
+    options->resp_limits = (struct resp_limits){
+        .request_bytes = settings->request_size,
+        .argument_bytes = settings->argument_size,
+        .arguments = settings->arguments,
+        .output_bytes = settings->output_size,
+    };
+    options->http_limits = (struct http_limits){
+        .header_bytes = settings->http_header_size,
+        .body_bytes = settings->http_body_size,
+        .output_bytes = settings->output_size,
+    };
+    options->http_stream_limits = (struct stream_limits){
+        .idle_ns = settings->http_idle_time,
+        .request_ns = settings->http_request_time,
+        .write_ns = settings->http_answer_time,
+    };
+    options->memory_most = settings->connection_memory;
+}
+
+/* All options of the server that follow from settings alone; they point into the settings. */
+static int set_options(struct settings *settings, struct server_options *options,
+                       struct stint_error *error)
+{
+    static const enum sandbox_mode sandboxes[] = {SANDBOX_AUTO, SANDBOX_ON, SANDBOX_OFF};
+    const struct serve_settings *values = &settings->values;
+    const struct text_list *texts[PORTS] = {
+        [PORT_RESP] = &values->resp, [PORT_RESP_TLS] = &values->resp_tls,
+        [PORT_HTTP] = &values->http, [PORT_HTTP_TLS] = &values->http_tls,
+        [PORT_GRPC] = &values->grpc, [PORT_GRPC_TLS] = &values->grpc_tls,
+    };
+    int code = 0;
+    for (int port = 0; port < PORTS && code == 0; port++)
+        code = set_addresses(settings, (enum port)port, texts[port], options, error);
+    if (code == 0)
+        code = set_tls(settings, options, error);
+    if (code == 0)
+        code = set_watched(settings, options, error);
+    if (code == 0)
+        code = set_control(settings, options, error);
+    set_limits(values, options);
+    set_grpc(values, options);
+    options->workers = workers(values);
+    options->auth_guesses = (unsigned)values->auth_guesses;
+    options->has_tokens = values->tokens != NULL;
+    options->is_insecure = values->insecure;
+    options->replaces = values->replace;
+    options->needs_rules = values->ready_with_rules;
+    options->drain_ns = values->drain_time;
+    options->watch_ns = values->watch;
+    options->sandbox = sandboxes[values->sandbox];
+    return code;
+}
+
+/* ---- Rules and tokens ------------------------------------------------------------------------ */
+
+#define TOKENS_FILE_MAX (1u << 20)
+
+/* Rules and tokens, each with a reference; NULL if no file is given. */
+struct loaded {
+    struct rules *rules;
+    struct access *access;
+};
+
+static int tell_diagnostics(const struct rules_diagnostics *diagnostics, struct stint_error *error)
+{
+    const struct rules_fault *first = &diagnostics->diagnostics[0];
+    size_t n_others = diagnostics->n_diagnostics + diagnostics->n_more - 1;
+    struct buf message = buf_of(error->message, sizeof(error->message));
+    error->code = STINT_E_SYNTAX;
+    buf_add(&message, "%s:%" PRIu32 ":%" PRIu32 ": %s", first->file, first->line, first->column,
+            first->message);
+    if (n_others > 0)
+        buf_add(&message, " (and %zu more: `stint rules check` prints all)", n_others);
+    return error->code;
+}
+
+static void tell_warnings(struct log *log, const struct rules_diagnostics *diagnostics)
+{
+    for (size_t i = 0; i < diagnostics->n_warnings; i++) {
+        const struct rules_fault *warning = &diagnostics->warnings[i];
+        log_line(log, LOG_RULES_WARNING, LOG_TEXT("file", warning->file),
+                 LOG_NUMBER("line", warning->line), LOG_NUMBER("column", warning->column),
+                 LOG_TEXT("reason", warning->message));
+    }
+}
+
+/* Rules without limits are refused, unless that is allowed. */
+static int check_empty(const struct serve_settings *settings, const struct rules_files *files,
+                       const struct rules *rules, struct log *log, struct stint_error *error)
+{
+    struct stint_error why;
+    int code =
+        rules_files_check(settings->rules.texts, settings->rules.n_texts, files, rules, &why);
+    if (code == 0)
+        return 0;
+    if (!settings->rules_may_be_empty)
+        return err_set(error, code, "%s", why.message);
+    log_line(log, LOG_RULES_EMPTY, LOG_TEXT("reason", why.message));
+    return 0;
+}
+
+static int load_rules(const struct serve_settings *settings, const struct serve_settings *started,
+                      struct log *log, struct rules **rules, struct stint_error *error)
+{
+    struct serve_store_names stores;
+    struct rules_load_options options = {
+        .merge_domains = settings->merge_domains,
+        .default_algorithm = (uint8_t)(STINT_WINDOW + settings->default_algorithm),
+    };
+    struct rules_files files;
+    struct rules_diagnostics diagnostics = {0};
+    int code = serve_store_rules(started, &stores, &options, error);
+    if (code != 0)
+        return code;
+    code = rules_files_read(settings->rules.texts, settings->rules.n_texts, &files, error);
+    if (code != 0)
+        return code;
+    *rules = rules_load(files.files, files.n_files, &options, &diagnostics);
+    if (*rules == NULL)
+        code = tell_diagnostics(&diagnostics, error);
+    else {
+        tell_warnings(log, &diagnostics);
+        code = check_empty(settings, &files, *rules, log, error);
+    }
+    rules_diagnostics_free(&diagnostics);
+    rules_files_free(&files);
+    if (code != 0) {
+        rules_unref(*rules);
+        *rules = NULL;
+    }
+    return code;
+}
+
+static int load_tokens(const struct serve_settings *settings, struct loaded *loaded,
+                       struct stint_error *error)
+{
+    char *text;
+    *loaded = (struct loaded){0};
+    if (settings->tokens == NULL)
+        return 0;
+    int code = file_text_read(settings->tokens, TOKENS_FILE_MAX, &text, error);
+    if (code != 0)
+        return code;
+    code = access_load(&loaded->access, settings->tokens, span_of_text(text), error);
+    explicit_bzero(text, strlen(text));
+    free(text);
+    return code;
+}
+
+/*
+ * STINT_E_SYNTAX, STINT_E_SYSTEM or STINT_E_MISMATCH (no limit anywhere) with the first error: then
+ * there is nothing to free. Warnings are logged. Rules may name the stores that the server was
+ * `started` with.
+ */
+static int load(const struct serve_settings *settings, const struct serve_settings *started,
+                struct log *log, struct loaded *loaded, struct stint_error *error)
+{
+    struct rules *rules = NULL;
+    int code = 0;
+    if (settings->rules.n_texts == 0 && started->rules.n_texts > 0 && !settings->rules_may_be_empty)
+        return err_set(
+            error, STINT_E_MISMATCH,
+            "rules: the server started with rules, and none are given any more; give some, or "
+            "allow that with rules_may_be_empty");
+    if (settings->rules.n_texts > 0)
+        code = load_rules(settings, started, log, &rules, error);
+    if (code == 0)
+        code = load_tokens(settings, loaded, error);
+    if (code == 0)
+        loaded->rules = rules;
     else
-        add_given(line, index, value != NULL ? value : "true");
-}
-
-/* --rules PATH PATH... */
-static void add_rules(struct argp_state *state, void *line, char *path)
-{
-    (void)state;
-    add_given(line, (size_t)setting_find(span_of_text("rules"), '_'), path);
-}
-
-static void fill_option(struct option_list *list, size_t i)
-{
-    const struct setting *setting = &settings_known[i];
-    memcpy(list->names[i], setting->name, strlen(setting->name) + 1);
-    for (char *c = list->names[i]; *c != '\0'; c++)
-        if (*c == '_')
-            *c = '-';
-    struct buf message = buf_of(list->messages[i], OPTION_TEXT_SIZE);
-    buf_add(&message, "%s", setting->message);
-    if (setting->value != NULL && setting->kind != SETTING_SWITCH)
-        buf_add(&message, " (default %s)", setting->value);
-    list->options[i] = (struct args_option){
-        .name = list->names[i],
-        .argument = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
-        .help = list->messages[i],
-        .value = {ARGS_KIND_OWN, .read = read_setting, .words = setting->choices},
-        .is_optional = setting->kind == SETTING_SWITCH,
-    };
-}
-
-/* The settings, and the options that are none. */
-static void fill_options(struct option_list *list)
-{
-    static const struct args_option others[] = {
-        {"config", "FILE", 0, "Read settings from a YAML file",
-         ARGS_TEXT(struct command_line, config)},
-        {"print-config", NULL, 0, "Print all settings, and exit",
-         ARGS_FLAG(struct command_line, prints_config)},
-        {"compat", "NAME", 0, "envoyproxy: read its environment, too",
-         ARGS_TEXT(struct command_line, compat)},
-        {0},
-    };
-    for (size_t i = 0; i < n_settings_known; i++)
-        fill_option(list, i);
-    memcpy(&list->options[n_settings_known], others, sizeof(others));
-}
-
-/* From weak to strong. Returns an enum cmd_exit. */
-static int gather(struct settings *settings, const void *arg, struct stint_error *error)
-{
-    const struct command_line *line = arg;
-    if (settings_init(settings, error) != 0)
-        return CMD_BAD_INPUT;
-    settings->values.config = line->config;
-    if (line->config != NULL && settings_read_file(settings, line->config, error) != 0)
-        return CMD_BAD_INPUT;
-    if (settings_read_environment(settings, error) != 0)
-        return CMD_BAD_USAGE;
-    for (size_t i = 0; i < line->n_given; i++) {
-        char shown[48] = "--";
-        const struct given *given = &line->given[i];
-        struct buf buf = buf_of(shown, sizeof(shown));
-        buf_add(&buf, "--%s", settings_known[given->index].name);
-        for (char *c = shown; *c != '\0'; c++)
-            *c = *c == '_' ? '-' : *c;
-        if (settings_set(settings, given->index, SETTING_OPTION, shown, given->text, error) != 0)
-            return CMD_BAD_USAGE;
-    }
-    /* Last, although weakest: the addresses that it listens at depend on the other settings. */
-    if (line->compat != NULL && compat_apply(settings, line->compat, error) != 0)
-        return CMD_BAD_USAGE;
-    return CMD_DONE;
+        rules_unref(rules);
+    return code;
 }
 
 /* ---- Parts of a server ----------------------------------------------------------------------- */
 
-/* Whether decisions use a clock that clients set. */
-static bool has_virtual_clock(const struct serve_settings *settings)
-{
-    return strcmp(settings->clock, "virtual") == 0;
-}
-
 static struct stint_table_options table_options(const struct serve_settings *settings)
 {
-    bool is_virtual = has_virtual_clock(settings);
     return (struct stint_table_options){
         .path = settings->state,
         .keys = settings->keys,
@@ -176,53 +384,33 @@ static struct stint_table_options table_options(const struct serve_settings *set
         .requests = (uint32_t)settings->requests,
         .huge_pages = settings->huge_pages,
         .trust_after_crash = settings->trust_after_crash,
-        .clock = is_virtual ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
-        .skew_max_ns = is_virtual ? 1 : 0, /* in virtual time the clocks of all callers agree */
+        .clock = (uint8_t)settings->clock,
+        /* In virtual time the clocks of all callers agree. */
+        .skew_max_ns = settings->clock == STINT_CLOCK_VIRTUAL ? 1 : 0,
     };
 }
 
 /* STINT_E_MISMATCH if such a clock is combined with shared stores. */
 static int check_clock(const struct serve_settings *settings, struct stint_error *error)
 {
-    if (!has_virtual_clock(settings) || settings->store.n_texts == 0)
+    if (settings->clock != STINT_CLOCK_VIRTUAL || settings->store.n_texts == 0)
         return 0;
     return err_set(error, STINT_E_MISMATCH,
                    "clock is virtual, and shared stores have clocks of their own: omit --store or "
                    "--clock virtual");
 }
 
-/* Bits of enum metrics_names. */
-static unsigned metrics_names(const struct serve_settings *settings)
-{
-    const char *name = settings->metrics_names;
-    return strcmp(name, "stint") == 0        ? METRICS_NAMES_STINT
-           : strcmp(name, "envoyproxy") == 0 ? METRICS_NAMES_ENVOY
-                                             : METRICS_NAMES_STINT | METRICS_NAMES_ENVOY;
-}
-
 /* The when_full of quotas that set none: enum stint_when_full. */
 static uint8_t table_full(const struct serve_settings *settings)
 {
-    return (uint8_t)spec_when_full(span_of_text(settings->table_full));
-}
-
-static enum log_level log_level(const struct serve_settings *settings)
-{
-    const char *name = settings->log_level;
-    return strcmp(name, "debug") == 0  ? LOG_LEVEL_DEBUG
-           : strcmp(name, "info") == 0 ? LOG_LEVEL_INFO
-           : strcmp(name, "warn") == 0 ? LOG_LEVEL_WARN
-                                       : LOG_LEVEL_ERROR;
-}
-
-static enum log_format log_format(const struct serve_settings *settings)
-{
-    return strcmp(settings->log_format, "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
+    static const uint8_t policies[] = {STINT_FULL_EVICT, STINT_FULL_INHERIT, STINT_FULL_DENY,
+                                       STINT_FULL_ALLOW};
+    return policies[settings->table_full];
 }
 
 struct server_parts {
     const struct serve_settings *settings;
-    const struct command_line *line;
+    const struct settings_line *line;
     struct server_options options; /* those that follow from the settings, then the others */
     struct log *log;
     struct stint_table *table;
@@ -293,10 +481,10 @@ static int open_server_state(struct server_parts *parts, struct rules *rules,
                                  .without_top_keys = settings->popular_keys == 0,
                                  .shadow_mode = settings->shadow_mode,
                                  .quota_mode = settings->quota_mode,
-                                 .charges_hits = strcmp(settings->grpc_hits, "take") != 0,
-                                 .checks_debt = strcmp(settings->grpc_hits, "add") == 0,
-                                 .metrics_names = metrics_names(settings),
-                                 .has_virtual_clock = has_virtual_clock(settings),
+                                 .charges_hits = settings->grpc_hits != GRPC_HITS_TAKE,
+                                 .checks_debt = settings->grpc_hits == GRPC_HITS_ADD,
+                                 .metrics_names = settings->metrics_names + 1,
+                                 .has_virtual_clock = settings->clock == STINT_CLOCK_VIRTUAL,
                                  .near_thousandths = (unsigned)settings->near_limit,
                                  .store_accepts = store_takes,
                                  .store_arg = parts,
@@ -318,20 +506,14 @@ static void log_state(const struct server_parts *parts)
         log_line(parts->log, LOG_STATE_FILLED, LOG_TEXT("file", parts->settings->state));
 }
 
-static void log_clock(const struct server_parts *parts)
+static int load_first(const struct server_parts *parts, struct loaded *loaded,
+                      struct stint_error *error)
 {
-    if (has_virtual_clock(parts->settings))
-        log_line(parts->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(parts->table)));
-}
-
-static int load(const struct server_parts *parts, struct serve_loaded *loaded,
-                struct stint_error *error)
-{
-    int code = serve_load(parts->settings, parts->settings, parts->log, loaded, error);
+    int code = load(parts->settings, parts->settings, parts->log, loaded, error);
     if (code == 0 || !parts->settings->rules_may_fail)
         return code;
     struct stint_error why = *error;
-    code = serve_load_tokens(parts->settings, loaded, error);
+    code = load_tokens(parts->settings, loaded, error);
     if (code == 0)
         log_line(parts->log, LOG_RULES_LACK, LOG_TEXT("reason", why.message));
     return code;
@@ -353,13 +535,13 @@ static int open_table(struct server_parts *parts, struct stint_error *error)
 static int open_parts(struct server_parts *parts, struct stint_error *error)
 {
     const struct serve_settings *settings = parts->settings;
-    struct serve_loaded loaded;
-    int code = load(parts, &loaded, error);
+    struct loaded loaded;
+    int code = load_first(parts, &loaded, error);
     if (code != 0)
         return code;
     parts->access = access_now_new(loaded.access);
     code = parts->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
-                                 : serve_http_config(settings, &parts->http_config, error);
+                                 : new_http_config(settings, &parts->http_config, error);
     if (code == 0)
         code = open_table(parts, error);
     if (code == 0) {
@@ -372,13 +554,15 @@ static int open_parts(struct server_parts *parts, struct stint_error *error)
         code = add_stores(parts, error);
     if (code == 0)
         set_stores_of_pools(parts);
+    uint64_t now_ns = code == 0 ? stint_now(parts->table) : 0;
     if (code == 0)
         code = configured_pools_define(&settings->pools, server_state_pools(parts->server_state),
-                                       stint_now(parts->table), error);
+                                       &now_ns, error);
     rules_unref(loaded.rules);
     if (code == 0) {
         log_state(parts);
-        log_clock(parts);
+        if (settings->clock == STINT_CLOCK_VIRTUAL)
+            log_line(parts->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", now_ns));
     }
     return code;
 }
@@ -392,23 +576,25 @@ static void close_parts(struct server_parts *parts)
     serve_stores_close(parts->stores);
 }
 
-/* The command line again, with the name of the running file: it may be a newer version by now. */
-static char **successor_argv(int argc, char **argv)
+/*
+ * The command line again, with the name of the running file: it may be a newer version by now. A
+ * copy, as argp reorders the words, and passwords are removed from them. NULL: there is no memory.
+ */
+static char **successor_argv(struct arena *arena, int argc, char **argv)
 {
-    static char path[PATH_MAX];
-    static char command[] = "serve", replace[] = "--replace";
-    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    char **all = calloc((size_t)argc + 3, sizeof(char *));
-    if (len <= 0 || all == NULL) {
-        free(all);
+    char path[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path));
+    char **all = arena_take(arena, ((size_t)argc + 3) * sizeof(*all));
+    if (len <= 0 || all == NULL)
         return NULL;
-    }
-    path[len] = '\0';
-    all[0] = path;
-    all[1] = command;
+    all[0] = arena_text(arena, span_of(path, (size_t)len));
+    all[1] = arena_text(arena, span_of_text("serve"));
     for (int i = 1; i < argc; i++)
-        all[i + 1] = argv[i];
-    all[argc + 1] = replace;
+        all[i + 1] = arena_text(arena, span_of_text(argv[i]));
+    all[argc + 1] = arena_text(arena, span_of_text("--replace"));
+    for (int i = 0; i < argc + 2; i++)
+        if (all[i] == NULL)
+            return NULL;
     return all;
 }
 
@@ -434,8 +620,7 @@ static int begin_process(const struct serve_settings *settings, struct server_op
 /* The results of one reload. */
 struct reading {
     struct settings settings;
-    struct serve_owned owned;
-    struct serve_loaded loaded;
+    struct loaded loaded;
 };
 
 struct reload {
@@ -451,131 +636,47 @@ static void reading_free(struct reading *reading)
         return;
     rules_unref(reading->loaded.rules);
     access_unref(reading->loaded.access);
-    serve_owned_deinit(&reading->owned);
-    settings_deinit(&reading->settings);
+    arena_free(&reading->settings.arena);
     free(reading);
-}
-
-/* ---- Settings that cannot change ------------------------------------------------------------- */
-
-/* Settings that a reload applies, or that say what it reads. */
-static const char *const live[] = {
-    "rules",
-    "merge_domains",
-    "default_algorithm",
-    "tokens",
-    "tls_certificate",
-    "tls_key",
-    "tls_client_ca",
-    "tls_priorities",
-    "connections",
-    "connections_per_address",
-    "idle_time",
-    "request_time",
-    "write_time",
-    "drain_time",
-    "watch",
-    "log_format",
-    "log_level",
-    "table_full",
-    "rules_may_be_empty",
-};
-
-static bool is_live(size_t index)
-{
-    for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
-        if (strcmp(settings_known[index].name, live[i]) == 0)
-            return true;
-    return false;
-}
-
-struct held {
-    char names[512];
-    struct buf buf;
-};
-
-static void hold(struct held *held, const char *name)
-{
-    buf_add(&held->buf, "%s%s", held->buf.len > 0 ? ", " : "", name);
-}
-
-/*
- * Whether there are tokens, and TLS, decides which ports may be open: their files may change, but
- * they can neither be added nor removed.
- */
-static int hold_presence(struct held *held, const char *name, char **value, const char *started,
-                         struct stint_error *error)
-{
-    if ((*value == NULL) == (started == NULL))
-        return 0;
-    hold(held, name);
-    return settings_put_text(value, started, error);
-}
-
-static int hold_what_stays(const struct reload *reload, struct serve_settings *settings,
-                           struct held *held, struct stint_error *error)
-{
-    const struct serve_settings *started = reload->parts->settings;
-    held->buf = buf_of(held->names, sizeof(held->names));
-    for (size_t i = 0; i < n_settings_known; i++)
-        if (!is_live(i) && !setting_is_same(i, settings, started))
-            hold(held, settings_known[i].name);
-    int code = hold_presence(held, "tokens", &settings->tokens, started->tokens, error);
-    if (code == 0)
-        code = hold_presence(held, "tls_certificate", &settings->tls_certificate,
-                             started->tls_certificate, error);
-    if (code == 0)
-        code = hold_presence(held, "tls_key", &settings->tls_key, started->tls_key, error);
-    if (configured_pools_lack(&settings->pools, server_state_pools(reload->parts->server_state)))
-        hold(held, "pools");
-    return code;
-}
-
-static void tell_held(const struct reload *reload, const struct held *held)
-{
-    if (held->buf.len > 0)
-        log_line(reload->parts->log, LOG_NEEDS_RESTART, LOG_TEXT("settings", held->names));
 }
 
 /* ---- Reading and applying -------------------------------------------------------------------- */
 
 static int read_again(const struct reload *reload, struct reading *reading,
-                      struct server_options *next, struct held *held, struct stint_error *error)
+                      struct server_options *next, struct buf *held, struct stint_error *error)
 {
     const struct server_parts *parts = reload->parts;
-    struct serve_settings *settings = &reading->settings.values;
-    if (gather(&reading->settings, parts->line, error) != 0)
+    struct serve_settings *values = &reading->settings.values;
+    struct pools *pools = server_state_pools(parts->server_state);
+    if (settings_gather(&reading->settings, parts->line, error) != 0)
         return error->code;
-    int code = hold_what_stays(reload, settings, held, error);
+    settings_hold(values, parts->settings, held);
+    if (configured_pools_lack(&values->pools, pools))
+        buf_add(held, "%spools", held->len > 0 ? ", " : "");
+    int code = set_options(&reading->settings, next, error);
     if (code == 0)
-        code = serve_server_options(settings, &reading->owned, next, error);
-    if (code == 0)
-        code = configured_pools_check(&settings->pools, server_state_pools(parts->server_state),
-                                      error);
-    if (code == 0)
-        code = serve_load(settings, parts->settings, parts->log, &reading->loaded, error);
-    return code;
+        code = configured_pools_define(&values->pools, pools, NULL, error);
+    return code != 0 ? code : load(values, parts->settings, parts->log, &reading->loaded, error);
 }
 
 /* server_options.load and .use: `arg` is a struct reload. */
 static int read_all(void *arg, struct server_options *next, struct stint_error *error)
 {
     struct reload *reload = arg;
-    struct held held;
+    char names[512];
+    struct buf held = buf_of(names, sizeof(names));
     reading_free(reload->before);
     reading_free(reload->next); /* certificates were refused after the reload had been read */
-    reload->before = reload->next = NULL;
-    struct reading *reading = calloc(1, sizeof(*reading));
-    if (reading == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
-    int code = read_again(reload, reading, next, &held, error);
+    reload->before = NULL;
+    struct reading *reading = reload->next = calloc(1, sizeof(*reading));
+    int code = reading == NULL ? no_memory(error) : read_again(reload, reading, next, &held, error);
     if (code != 0) {
         reading_free(reading);
-        return code;
+        reload->next = NULL;
+    } else if (held.len > 0) {
+        log_line(reload->parts->log, LOG_NEEDS_RESTART, LOG_TEXT("settings", names));
     }
-    tell_held(reload, &held);
-    reload->next = reading;
-    return 0;
+    return code;
 }
 
 /* If the table refuses rules, or has no capacity for a pool, the old rules are restored. */
@@ -588,8 +689,8 @@ static int use_rules_and_pools(const struct reload *reload, struct stint_error *
     int code =
         rules != NULL || old != NULL ? server_state_set_rules(server_state, rules, error) : 0;
     if (code == 0) {
-        code = configured_pools_define(pools, server_state_pools(server_state),
-                                       stint_now(reload->parts->table), error);
+        uint64_t now_ns = stint_now(reload->parts->table);
+        code = configured_pools_define(pools, server_state_pools(server_state), &now_ns, error);
         if (code != 0 && (rules != NULL || old != NULL))
             server_state_set_rules(server_state, old, &ignored);
     }
@@ -608,7 +709,7 @@ static int use_all(void *arg, struct stint_error *error)
     if (reload->next->loaded.access != NULL)
         access_now_set(parts->access, reload->next->loaded.access);
     reload->next->loaded.access = NULL;
-    log_set(parts->log, log_format(settings), log_level(settings));
+    log_set(parts->log, (enum log_format)settings->log_format, (enum log_level)settings->log_level);
     table_set_when_full(parts->table, table_full(settings));
     reload->before = reload->in_force;
     reload->in_force = reload->next;
@@ -638,118 +739,69 @@ static int serve_on(const struct server_parts *parts, struct stint_error *error)
     return code;
 }
 
-static int run(const struct serve_settings *settings, struct server_parts *parts, char **successor,
+static int run(struct settings *settings, struct server_parts *parts, char **successor,
                struct stint_error *error)
 {
-    struct serve_owned owned;
+    const struct serve_settings *values = &settings->values;
     parts->options.log = parts->log;
-    int code = serve_server_options(settings, &owned, &parts->options, error);
+    int code = set_options(settings, &parts->options, error);
     if (code == 0)
-        code = check_clock(settings, error);
+        code = check_clock(values, error);
     if (code == 0)
-        code = begin_process(settings, &parts->options, successor, error);
+        code = begin_process(values, &parts->options, successor, error);
     if (code == 0)
-        code = serve_stores_open(&parts->stores, settings, error);
+        code = serve_stores_open(&parts->stores, values, error);
     if (code == 0)
         code = open_parts(parts, error);
     if (code == 0)
         code = serve_on(parts, error);
     close_parts(parts);
-    serve_owned_deinit(&owned);
     respawn_helper_free(parts->options.respawn_helper);
     return code;
 }
 
-/*
- * Large blocks, such as those of rules, are returned to the system when they are freed. By default
- * glibc would keep them from the first reload on, since it raises its threshold with each free.
- */
-static void return_large_memory(void)
+static int serve(struct settings *settings, const struct settings_line *line, char **successor,
+                 struct stint_error *error)
 {
+    const struct serve_settings *values = &settings->values;
+    struct server_parts parts = {.settings = values, .line = line};
 #ifdef M_MMAP_THRESHOLD
+    /*
+     * Large blocks, such as those of rules, are returned to the system when they are freed. By
+     * default glibc would keep them from the first reload on, since it raises its threshold with
+     * each free.
+     */
     mallopt(M_MMAP_THRESHOLD, LARGE_MEMORY);
 #endif
-}
-
-static int serve(const struct serve_settings *settings, const struct command_line *line, int argc,
-                 char **argv)
-{
-    struct stint_error error;
-    struct server_parts parts = {.settings = settings, .line = line};
-    return_large_memory();
-    parts.log = log_new(STDERR_FILENO, log_format(settings), log_level(settings));
-    char **successor = successor_argv(argc, argv);
-    if (parts.log != NULL && settings->is_compat)
-        compat_tell(settings, parts.log);
-    int code = parts.log == NULL ? err_set(&error, STINT_E_SYSTEM, "no memory for the log")
-                                 : run(settings, &parts, successor, &error);
-    if (code != 0)
-        print_message("%s", error.message);
-    free(successor);
+    parts.log = log_new(STDERR_FILENO, (enum log_format)values->log_format,
+                        (enum log_level)values->log_level);
+    if (parts.log == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the log");
+    if (values->is_compat)
+        compat_tell(values, parts.log);
+    int code = run(settings, &parts, successor, error);
     log_free(parts.log);
-    return code == 0 ? CMD_DONE : CMD_BAD_INPUT;
-}
-
-static int gather_and_serve(const struct command_line *line, int argc, char **argv)
-{
-    struct settings settings;
-    struct stint_error error;
-    int exit_code = gather(&settings, line, &error);
-    if (exit_code != CMD_DONE)
-        print_message("%s", error.message);
-    else if (line->prints_config)
-        settings_print(&settings, stdout);
-    else
-        exit_code = serve(&settings.values, line, argc, argv);
-    settings_deinit(&settings);
-    return exit_code;
-}
-
-static void free_words(char **words, int n_words)
-{
-    for (int i = 0; words != NULL && i < n_words; i++)
-        free(words[i]);
-    free(words);
-}
-
-/* For a successor: argp reorders the words, and passwords are removed from them. */
-static char **copy_words(int n_words, char **words)
-{
-    char **copies = calloc((size_t)n_words + 1, sizeof(char *));
-    for (int i = 0; copies != NULL && i < n_words; i++) {
-        copies[i] = strdup(words[i]);
-        if (copies[i] == NULL) {
-            free_words(copies, i);
-            return NULL;
-        }
-    }
-    return copies;
-}
-
-static void free_line(struct command_line *line)
-{
-    for (size_t i = 0; i < line->n_given; i++)
-        free(line->given[i].own);
-    free(line->given);
+    return code;
 }
 
 int serve_main(int argc, char **argv)
 {
-    static struct option_list list;
-    struct command_line line = {.given = calloc((size_t)argc + 1, sizeof(struct given))};
-    char **words = copy_words(argc, argv);
-    if (line.given == NULL || words == NULL) {
-        print_message("no memory for the command line");
-        free(line.given);
-        free_words(words, argc);
-        return CMD_BAD_INPUT;
-    }
-    fill_options(&list);
-    const struct args_command command = {
-        .set = {list.options, .word = add_rules}, .arguments = "", .doc = doc};
-    args_parse(&command, argc, argv, &line);
-    int exit_code = gather_and_serve(&line, argc, words);
-    free_line(&line);
-    free_words(words, argc);
+    struct settings_line line = {.given = calloc((size_t)argc + 1, sizeof(*line.given))};
+    struct settings settings;
+    struct stint_error error;
+    if (line.given == NULL)
+        return print_failure("no memory for the command line");
+    char **successor = successor_argv(&line.arena, argc, argv);
+    settings_read_line(&line, argc, argv);
+    int exit_code = settings_gather(&settings, &line, &error);
+    if (exit_code == CMD_DONE && line.prints_config)
+        settings_print(&settings.values);
+    else if (exit_code == CMD_DONE && serve(&settings, &line, successor, &error) != 0)
+        exit_code = CMD_BAD_INPUT;
+    if (exit_code != CMD_DONE)
+        print_message("%s", error.message);
+    arena_free(&settings.arena);
+    arena_free(&line.arena);
+    free(line.given);
     return exit_code;
 }

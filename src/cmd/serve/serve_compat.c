@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* From envoyproxy/ratelimit's environment to settings; serve_compat_known.c has the variables. */
+/* From envoyproxy/ratelimit's environment to settings; the tables have all of its variables. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_settings.h"
 
-#include "algorithm/spec.h"
-#include "base/buf.h"
-#include "base/span.h"
+#include "base/number.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +20,7 @@ enum compat_kind {
     COMPAT_RATIO,    /* 0.8, as thousandths */
     COMPAT_JOINED,   /* makes a setting together with others */
     COMPAT_NOT,      /* true is refused, with the row's message */
-    COMPAT_IGNORED,
-    COMPAT_REFUSED, /* ignoring it would silently change what was requested */
+    COMPAT_REFUSED,  /* ignoring it would silently change what was requested */
 };
 
 struct compat_variable {
@@ -30,41 +28,29 @@ struct compat_variable {
     enum compat_kind kind;
     const char *setting; /* the setting that it sets; NULL: none */
     const char *value;   /* their default if it is not set; NULL: that of the setting */
-    const char *message; /* why it is ignored or refused; else a remark, or "" */
+    const char *message; /* why it is refused */
 };
-
-#define CONNECTIONS                                                                                \
-    "a worker has one connection to a server, and sends all waiting requests at once"
-#define CONNECTING "a store that is unavailable at the start is connected to once it is available"
-#define PER_SECOND "it goes with REDIS_PERSECOND, which is refused"
-#define PULLED "metrics are read at /metrics and /stats, and never sent"
-#define FILES "rules come from files"
-#define TRACES "no traces are sent"
 
 /* clang-format off: a table is read by its columns */
 #define AS(name, kind, setting, value)                                                             \
     {                                                                                              \
-        name, COMPAT_##kind, setting, value, ""                                                    \
+        name, COMPAT_##kind, setting, value, NULL                                                  \
     }
-#define NOTED(name, kind, setting, value, message)                                                 \
+#define NOT(name, why)                                                                             \
     {                                                                                              \
-        name, COMPAT_##kind, setting, value, message                                               \
-    }
-#define IGNORED(name, why)                                                                         \
-    {                                                                                              \
-        name, COMPAT_IGNORED, NULL, NULL, why                                                      \
+        name, COMPAT_NOT, NULL, NULL, why                                                          \
     }
 #define REFUSED(name, why)                                                                         \
     {                                                                                              \
         name, COMPAT_REFUSED, NULL, NULL, why                                                      \
     }
+/* clang-format on */
 
 static const struct compat_variable compat_variables[] = {
     AS("HOST", JOINED, "http", "0.0.0.0"),
     AS("PORT", JOINED, "http", "8080"),
     AS("DEBUG_HOST", JOINED, "http", "0.0.0.0"),
-    NOTED("DEBUG_PORT", JOINED, "http", "6070",
-          "has all paths that PORT has, and /debug/pprof not"),
+    AS("DEBUG_PORT", JOINED, "http", "6070"),
     AS("GRPC_UDS", JOINED, "grpc", NULL),
     AS("GRPC_HOST", JOINED, "grpc", "0.0.0.0"),
     AS("GRPC_PORT", JOINED, "grpc", "8081"),
@@ -77,126 +63,98 @@ static const struct compat_variable compat_variables[] = {
     REFUSED("GRPC_CLIENT_TLS_SAN",
             "names in client certificates are not checked: give the clients of this server an "
             "authority of their own, GRPC_CLIENT_TLS_CACERT"),
-    NOTED("LOG_LEVEL", LEVEL, "log_level", NULL,
-          "trace is debug, fatal and panic are error; info if it is not set"),
+    AS("LOG_LEVEL", LEVEL, "log_level", NULL),
     AS("LOG_FORMAT", FORMAT, "log_format", NULL),
-
-    NOTED("CONFIG_TYPE", JOINED, NULL, "FILE", "FILE alone: GRPC_XDS_SOTW is refused"),
+    AS("CONFIG_TYPE", JOINED, NULL, "FILE"),
     AS("FORCE_START_WITHOUT_INITIAL_CONFIG", SWITCH, "rules_may_fail", NULL),
-    IGNORED("CONFIG_GRPC_XDS_NODE_ID", FILES),
-    IGNORED("CONFIG_GRPC_XDS_NODE_METADATA", FILES),
-    IGNORED("CONFIG_GRPC_XDS_SERVER_URL", FILES),
-    IGNORED("CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", FILES),
-    IGNORED("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", FILES),
-    IGNORED("CONFIG_GRPC_XDS_SERVER_USE_TLS", FILES),
-    IGNORED("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", FILES),
-    IGNORED("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", FILES),
-    IGNORED("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", FILES),
-    IGNORED("CONFIG_GRPC_XDS_SERVER_TLS_SAN", FILES),
-    IGNORED("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", FILES),
-    IGNORED("XDS_CLIENT_BACKOFF_MAX_INTERVAL", FILES),
-    IGNORED("XDS_CLIENT_BACKOFF_RANDOM_FACTOR", FILES),
-    IGNORED("XDS_CLIENT_BACKOFF_JITTER", FILES),
-    IGNORED("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", FILES),
-
-    IGNORED("USE_DOG_STATSD", PULLED),
-    IGNORED("USE_DOG_STATSD_MOGRIFIERS", PULLED),
-    IGNORED("USE_STATSD", PULLED),
-    IGNORED("STATSD_HOST", PULLED),
-    IGNORED("STATSD_PORT", PULLED),
-    IGNORED("EXTRA_TAGS", "labels of a whole server are added by the collector of its metrics"),
-    IGNORED("STATS_FLUSH_INTERVAL", PULLED),
-    IGNORED("DISABLE_STATS", "counting costs a few nanoseconds, and nothing is sent"),
-    NOTED("USE_PROMETHEUS", JOINED, "http", "false", "adds PROMETHEUS_ADDR to the addresses"),
-    NOTED("PROMETHEUS_ADDR", JOINED, "http", ":9090",
-          "with USE_PROMETHEUS; has all paths that PORT has"),
-    NOTED("PROMETHEUS_PATH", TEXT, "metrics_path", NULL, "with /metrics beside it"),
-    IGNORED("PROMETHEUS_MAPPER_YAML", "the names follow its default mapping"),
-    IGNORED("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
-            "durations are in stint_decision_duration_seconds"),
-
+    AS("USE_PROMETHEUS", JOINED, "http", "false"),
+    AS("PROMETHEUS_ADDR", JOINED, "http", ":9090"),
+    AS("PROMETHEUS_PATH", TEXT, "metrics_path", NULL),
     AS("RUNTIME_ROOT", JOINED, "rules", "/srv/runtime_data/current"),
     AS("RUNTIME_SUBDIRECTORY", JOINED, "rules", NULL),
-    NOTED("RUNTIME_APPDIRECTORY", JOINED, "rules", "config",
-          "its files *.yaml and *.yml, and not those of folders in it"),
-    IGNORED("RUNTIME_IGNOREDOTFILES", "files with a dot in front are never read"),
-    IGNORED("RUNTIME_WATCH_ROOT", "both are detected: another target of a symlink, another file"),
-
-    IGNORED("EXPIRATION_JITTER_MAX_SECONDS",
-            "a key of a store expires when it has no effect any more"),
-    IGNORED("LOCAL_CACHE_SIZE_IN_BYTES", "the cache of denials is set by number: --deny-cache"),
+    AS("RUNTIME_APPDIRECTORY", JOINED, "rules", "config"),
     AS("NEAR_LIMIT_RATIO", RATIO, "near_limit", NULL),
     AS("CACHE_KEY_PREFIX", TEXT, "store_prefix", NULL),
-    NOTED("BACKEND_TYPE", JOINED, "store", "redis", "redis or memcache"),
-    IGNORED("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "a denied request is never charged"),
-
+    AS("BACKEND_TYPE", JOINED, "store", "redis"),
     AS("LIMIT_RESPONSE_HEADERS_ENABLED", JOINED, "grpc_fields", "false"),
     AS("LIMIT_LIMIT_HEADER", TEXT, "grpc_limit_field", NULL),
     AS("LIMIT_REMAINING_HEADER", TEXT, "grpc_remaining_field", NULL),
     AS("LIMIT_RESET_HEADER", TEXT, "grpc_reset_field", NULL),
     AS("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", SWITCH, "ready_with_rules", NULL),
-
-    NOTED("REDIS_SOCKET_TYPE", JOINED, "store", NULL, "unix, tcp or tls; else as the URL looks"),
-    NOTED("REDIS_TYPE", JOINED, "store", "SINGLE", "SINGLE, CLUSTER or SENTINEL"),
-    NOTED("REDIS_URL", JOINED, "store", NULL, "without it limits are in the server's own table"),
-    IGNORED("REDIS_POOL_SIZE", CONNECTIONS),
-    NOTED("REDIS_AUTH", JOINED, "store", NULL, "a password, or user:password"),
+    AS("REDIS_SOCKET_TYPE", JOINED, "store", NULL),
+    AS("REDIS_TYPE", JOINED, "store", "SINGLE"),
+    AS("REDIS_URL", JOINED, "store", NULL),
+    AS("REDIS_AUTH", JOINED, "store", NULL),
     AS("REDIS_TLS", JOINED, "store", "false"),
-    NOTED("REDIS_TLS_CLIENT_CERT", JOINED, "store_cert_file", NULL, "with REDIS_TLS"),
-    NOTED("REDIS_TLS_CLIENT_KEY", JOINED, "store_key_file", NULL, "with REDIS_TLS"),
-    NOTED("REDIS_TLS_CACERT", JOINED, "store_ca_file", NULL, "with REDIS_TLS"),
-    NOTED("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", NOT, NULL, NULL,
-          "a server's certificate must bear its name"),
-    IGNORED("REDIS_PIPELINE_WINDOW", CONNECTIONS),
-    IGNORED("REDIS_PIPELINE_LIMIT", CONNECTIONS),
-    IGNORED("REDIS_CLUSTER_PIPELINE_PARALLELISM", CONNECTIONS),
-    NOTED("REDIS_PERSECOND", NOT, NULL, NULL,
-          "set store: NAME in rules per second, and --store NAME=URL beside --store URL"),
-    IGNORED("REDIS_PERSECOND_SOCKET_TYPE", PER_SECOND),
-    IGNORED("REDIS_PERSECOND_TYPE", PER_SECOND),
-    IGNORED("REDIS_PERSECOND_URL", PER_SECOND),
-    IGNORED("REDIS_PERSECOND_POOL_SIZE", PER_SECOND),
-    IGNORED("REDIS_PERSECOND_AUTH", PER_SECOND),
-    IGNORED("REDIS_PERSECOND_TLS", PER_SECOND),
-    NOTED("REDIS_SENTINEL_AUTH", JOINED, "store", NULL,
-          "as REDIS_AUTH; another one is refused: sentinels and master have the same user"),
-    IGNORED("REDIS_PERSECOND_SENTINEL_AUTH", PER_SECOND),
-    IGNORED("REDIS_PERSECOND_PIPELINE_WINDOW", PER_SECOND),
-    IGNORED("REDIS_PERSECOND_PIPELINE_LIMIT", PER_SECOND),
-    IGNORED("REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM", PER_SECOND),
-    IGNORED("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "/readyz includes stores in any case"),
-    NOTED("REDIS_TIMEOUT", DURATION, "store_timeout", NULL, "50ms if it is not set"),
-    IGNORED("REDIS_PERSECOND_TIMEOUT", PER_SECOND),
-    IGNORED("REDIS_POOL_ON_EMPTY_BEHAVIOR", CONNECTIONS),
-    IGNORED("REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR", PER_SECOND),
-    IGNORED("REDIS_STARTUP_INITIAL_INTERVAL", CONNECTING),
-    IGNORED("REDIS_STARTUP_MAX_INTERVAL", CONNECTING),
-    IGNORED("REDIS_STARTUP_MAX_ELAPSED_TIME", CONNECTING),
-    NOTED("MEMCACHE_HOST_PORT", JOINED, "store", NULL, "with BACKEND_TYPE=memcache"),
-    IGNORED("MEMCACHE_MAX_IDLE_CONNS", CONNECTIONS),
+    AS("REDIS_TLS_CLIENT_CERT", JOINED, "store_cert_file", NULL),
+    AS("REDIS_TLS_CLIENT_KEY", JOINED, "store_key_file", NULL),
+    AS("REDIS_TLS_CACERT", JOINED, "store_ca_file", NULL),
+    NOT("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", "a server's certificate must bear its name"),
+    NOT("REDIS_PERSECOND",
+        "set store: NAME in rules per second, and --store NAME=URL beside --store URL"),
+    AS("REDIS_SENTINEL_AUTH", JOINED, "store", NULL),
+    AS("REDIS_TIMEOUT", DURATION, "store_timeout", NULL),
+    AS("MEMCACHE_HOST_PORT", JOINED, "store", NULL),
     REFUSED("MEMCACHE_SRV", "servers of memcached are named: MEMCACHE_HOST_PORT"),
-    IGNORED("MEMCACHE_SRV_REFRESH", "it goes with MEMCACHE_SRV, which is refused"),
-    NOTED("MEMCACHE_TLS", JOINED, "store", "false", "with BACKEND_TYPE=memcache"),
-    NOTED("MEMCACHE_TLS_CLIENT_CERT", JOINED, "store_cert_file", NULL, "with MEMCACHE_TLS"),
-    NOTED("MEMCACHE_TLS_CLIENT_KEY", JOINED, "store_key_file", NULL, "with MEMCACHE_TLS"),
-    NOTED("MEMCACHE_TLS_CACERT", JOINED, "store_ca_file", NULL, "with MEMCACHE_TLS"),
-    NOTED("MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", NOT, NULL, NULL,
-          "a server's certificate must bear its name"),
-
+    AS("MEMCACHE_TLS", JOINED, "store", "false"),
+    AS("MEMCACHE_TLS_CLIENT_CERT", JOINED, "store_cert_file", NULL),
+    AS("MEMCACHE_TLS_CLIENT_KEY", JOINED, "store_key_file", NULL),
+    AS("MEMCACHE_TLS_CACERT", JOINED, "store_ca_file", NULL),
+    NOT("MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", "a server's certificate must bear its name"),
     AS("SHADOW_MODE", SWITCH, "shadow_mode", NULL),
     AS("QUOTA_MODE", SWITCH, "quota_mode", NULL),
     AS("RESPONSE_DYNAMIC_METADATA", SWITCH, "grpc_metadata", NULL),
     AS("MERGE_DOMAIN_CONFIG", SWITCH, "merge_domains", NULL),
-
-    IGNORED("TRACING_ENABLED", TRACES),
-    IGNORED("TRACING_SERVICE_NAME", TRACES),
-    IGNORED("TRACING_SERVICE_NAMESPACE", TRACES),
-    IGNORED("TRACING_SERVICE_INSTANCE_ID", TRACES),
-    IGNORED("TRACING_EXPORTER_PROTOCOL", TRACES),
-    IGNORED("TRACING_SAMPLING_RATE", TRACES),
 };
-/* clang-format on */
 static const size_t n_compat_variables = sizeof(compat_variables) / sizeof(compat_variables[0]);
+
+#define IGNORED_NAMES_SIZE 512
+
+/* Names with a blank between them, and why the variables are ignored. */
+static const struct {
+    const char *names, *why;
+} compat_ignored[] = {
+    {"CONFIG_GRPC_XDS_NODE_ID CONFIG_GRPC_XDS_NODE_METADATA CONFIG_GRPC_XDS_SERVER_URL "
+     "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL "
+     "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS CONFIG_GRPC_XDS_SERVER_USE_TLS "
+     "CONFIG_GRPC_XDS_CLIENT_TLS_CERT CONFIG_GRPC_XDS_CLIENT_TLS_KEY "
+     "CONFIG_GRPC_XDS_SERVER_TLS_CACERT CONFIG_GRPC_XDS_SERVER_TLS_SAN "
+     "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL XDS_CLIENT_BACKOFF_MAX_INTERVAL "
+     "XDS_CLIENT_BACKOFF_RANDOM_FACTOR XDS_CLIENT_BACKOFF_JITTER "
+     "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES",
+     "rules come from files"},
+    {"USE_DOG_STATSD USE_DOG_STATSD_MOGRIFIERS USE_STATSD STATSD_HOST STATSD_PORT "
+     "STATS_FLUSH_INTERVAL",
+     "metrics are read at /metrics and /stats, and never sent"},
+    {"EXTRA_TAGS", "labels of a whole server are added by the collector of its metrics"},
+    {"DISABLE_STATS", "counting costs a few nanoseconds, and nothing is sent"},
+    {"PROMETHEUS_MAPPER_YAML", "the names follow its default mapping"},
+    {"PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
+     "durations are in stint_decision_duration_seconds"},
+    {"RUNTIME_IGNOREDOTFILES", "files with a dot in front are never read"},
+    {"RUNTIME_WATCH_ROOT", "both are detected: another target of a symlink, another file"},
+    {"EXPIRATION_JITTER_MAX_SECONDS", "a key of a store expires when it has no effect any more"},
+    {"LOCAL_CACHE_SIZE_IN_BYTES", "the cache of denials is set by number: --deny-cache"},
+    {"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "a denied request is never charged"},
+    {"REDIS_POOL_SIZE REDIS_PIPELINE_WINDOW REDIS_PIPELINE_LIMIT "
+     "REDIS_CLUSTER_PIPELINE_PARALLELISM REDIS_POOL_ON_EMPTY_BEHAVIOR "
+     "MEMCACHE_MAX_IDLE_CONNS",
+     "a worker has one connection to a server, and sends all waiting requests at once"},
+    {"REDIS_PERSECOND_SOCKET_TYPE REDIS_PERSECOND_TYPE REDIS_PERSECOND_URL "
+     "REDIS_PERSECOND_POOL_SIZE REDIS_PERSECOND_AUTH REDIS_PERSECOND_TLS "
+     "REDIS_PERSECOND_SENTINEL_AUTH REDIS_PERSECOND_PIPELINE_WINDOW "
+     "REDIS_PERSECOND_PIPELINE_LIMIT REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM "
+     "REDIS_PERSECOND_TIMEOUT REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR",
+     "it goes with REDIS_PERSECOND, which is refused"},
+    {"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "/readyz includes stores in any case"},
+    {"REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_INTERVAL "
+     "REDIS_STARTUP_MAX_ELAPSED_TIME",
+     "a store that is unavailable at the start is connected to once it is available"},
+    {"MEMCACHE_SRV_REFRESH", "it goes with MEMCACHE_SRV, which is refused"},
+    {"TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE "
+     "TRACING_SERVICE_INSTANCE_ID TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE",
+     "no traces are sent"},
+};
 
 static const struct compat_variable *known(const char *name)
 {
@@ -213,48 +171,44 @@ static const char *text_of(const char *name)
     return text != NULL ? text : known(name)->value;
 }
 
-/* ---- The store of REDIS_… or MEMCACHE_… ------------------------------------------------------ */
-
 /* true or false as Go reads them. STINT_E_SYNTAX with the variable's name. */
-static int compat_switch(const char *name, const char *text, bool *value, struct stint_error *error)
+static int read_switch(const char *name, bool *value, struct stint_error *error)
 {
     static const char *const words[] = {"false", "true", "False", "True", "FALSE", "TRUE",
                                         "f",     "t",    "F",     "T",    "0",     "1"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+    const char *text = text_of(name);
+    *value = false;
+    for (size_t i = 0; text != NULL && i < sizeof(words) / sizeof(words[0]); i++)
         if (strcmp(text, words[i]) == 0) {
             *value = i % 2 == 1;
             return 0;
         }
-    return err_set(error, STINT_E_SYNTAX, "%s: expected true or false, not '%s'", name, text);
+    return text == NULL
+               ? 0
+               : err_set(error, STINT_E_SYNTAX, "%s: expected true or false, not '%s'", name, text);
 }
-
-#define URL_SIZE 8192
-
-struct redis {
-    const char *url, *socket_type, *type, *auth;
-    struct span userinfo, path; /* of the URLs in REDIS_URL: before '@', after '/'. NULL: none */
-    bool is_tls, is_unix;
-    struct buf out;
-    struct stint_error *error;
-};
 
 static bool is_set(const char *text)
 {
     return text != NULL && text[0] != '\0';
 }
 
-/* As Go parses it. */
-static int read_switch(const struct redis *redis, const char *name, bool *value)
+static int refuse(struct stint_error *error, const char *name, const char *message)
 {
-    const char *text = text_of(name);
-    *value = false;
-    return is_set(text) ? compat_switch(name, text, value, redis->error) : 0;
+    return err_set(error, STINT_E_MISMATCH, "%s: %s", name, message);
 }
 
-static int refuse(const struct redis *redis, const char *name, const char *message)
-{
-    return err_set(redis->error, STINT_E_MISMATCH, "%s: %s", name, message);
-}
+/* ---- The store of REDIS_… or MEMCACHE_… ------------------------------------------------------ */
+
+#define URL_SIZE 8192
+
+struct redis {
+    const char *url, *socket_type, *type, *auth;
+    struct span userinfo, path; /* of the URLs in REDIS_URL: before '@', after '/'. NULL: none */
+    bool is_tls;
+    struct buf out;
+    struct stint_error *error;
+};
 
 /* Everything that has a meaning in a URL. */
 static void add_encoded(struct buf *out, const char *text, size_t len)
@@ -296,7 +250,7 @@ static int add_unix(struct redis *redis)
 {
     if (redis->is_tls || strcasecmp(redis->type, "SINGLE") != 0)
         return refuse(
-            redis, "REDIS_SOCKET_TYPE",
+            redis->error, "REDIS_SOCKET_TYPE",
             "a Unix socket leads to one server, without TLS: REDIS_TYPE and REDIS_TLS say "
             "otherwise");
     buf_add(&redis->out, is_set(redis->auth) ? "unix://" : "unix:");
@@ -310,9 +264,6 @@ static int add_unix(struct redis *redis)
     return 0;
 }
 
-/* ---- Hosts, each perhaps as a URL -------------------------------------------------------------
- */
-
 /* All URLs of the list belong to one store, so they must not contradict each other. */
 static int agree(const struct redis *redis, struct span *said, struct span own)
 {
@@ -323,24 +274,22 @@ static int agree(const struct redis *redis, struct span *said, struct span own)
     return said->len == own.len && memcmp(said->ptr, own.ptr, own.len) == 0
                ? 0
                : refuse(
-                     redis, "REDIS_URL",
+                     redis->error, "REDIS_URL",
                      "all servers have the same user and database: expected the same in each URL");
 }
 
 /* HOST:PORT, or redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]; rediss:// is with TLS. */
 static int read_host(struct redis *redis, struct span *host)
 {
-    static const char *const schemes[] = {"redis://", "rediss://"};
-    size_t scheme = 0;
-    while (scheme < 2 && (host->len < strlen(schemes[scheme]) ||
-                          memcmp(host->ptr, schemes[scheme], strlen(schemes[scheme])) != 0))
-        scheme++;
-    if (scheme == 2)
-        return 0;
+    const char *text = (const char *)host->ptr;
+    size_t scheme = strncmp(text, "redis://", 8) == 0    ? 8
+                    : strncmp(text, "rediss://", 9) == 0 ? 9
+                                                         : 0;
     struct span userinfo = {NULL, 0}, path = {NULL, 0};
-    size_t skipped = strlen(schemes[scheme]);
-    redis->is_tls |= scheme == 1;
-    *host = span_of(host->ptr + skipped, host->len - skipped);
+    if (scheme == 0)
+        return 0;
+    redis->is_tls |= scheme == 9;
+    *host = span_of(host->ptr + scheme, host->len - scheme);
     const uint8_t *at = memrchr(host->ptr, '@', host->len);
     if (at != NULL) {
         userinfo = span_of(host->ptr, (size_t)(at - host->ptr));
@@ -355,153 +304,95 @@ static int read_host(struct redis *redis, struct span *host)
     return code != 0 || path.len == 0 ? code : agree(redis, &redis->path, path);
 }
 
-/* The hosts of a list, without the other parts of their URLs. To be freed; NULL with an error. */
-static char *read_hosts(struct redis *redis, const char *list)
+/* Reads the hosts of a list, and then writes them, without the other parts of their URLs. */
+static int each_host(struct redis *redis, const char *list, bool writes)
 {
-    char *text = malloc(URL_SIZE);
-    if (text == NULL) {
-        err_set(redis->error, STINT_E_SYSTEM, "no memory for the settings");
-        return NULL;
-    }
-    struct buf hosts = buf_of(text, URL_SIZE);
-    int code = 0;
     bool is_one = strcasecmp(redis->type, "SINGLE") == 0;
+    int code = 0;
     for (const char *at = list, *end; code == 0 && at != NULL; at = end) {
         const char *comma = is_one ? NULL : strchr(at, ',');
         struct span host = span_of(at, comma != NULL ? (size_t)(comma - at) : strlen(at));
         end = comma != NULL ? comma + 1 : NULL;
         code = read_host(redis, &host);
-        buf_add(&hosts, "%.*s%s", (int)host.len, (const char *)host.ptr, end != NULL ? "," : "");
+        if (writes)
+            buf_add(&redis->out, "%.*s%s", (int)host.len, (const char *)host.ptr,
+                    end != NULL ? "," : "");
     }
-    if (code == 0 && hosts.len >= URL_SIZE)
-        code =
-            err_set(redis->error, STINT_E_RANGE, "REDIS_URL: expected at most %d bytes", URL_SIZE);
-    if (code == 0)
-        return text;
-    free(text);
-    return NULL;
-}
-
-/* The original has the master's name before the sentinels: mymaster,host:port,… */
-static int skip_master(const struct redis *redis, bool is_sentinel, const char **hosts)
-{
-    const char *comma = strchr(redis->url, ',');
-    *hosts = redis->url;
-    if (!is_sentinel)
-        return 0;
-    if (comma == NULL || comma == redis->url)
-        return refuse(redis, "REDIS_URL",
-                      "expected the master's name before the sentinels: NAME,HOST:PORT,HOST:PORT");
-    *hosts = comma + 1;
-    return 0;
+    return code;
 }
 
 static int add_hosts(struct redis *redis)
 {
     bool is_sentinel = strcasecmp(redis->type, "SENTINEL") == 0;
     bool is_cluster = strcasecmp(redis->type, "CLUSTER") == 0;
-    const char *list;
+    const char *list = redis->url, *comma = strchr(redis->url, ',');
     if (!is_sentinel && !is_cluster && strcasecmp(redis->type, "SINGLE") != 0)
-        return refuse(redis, "REDIS_TYPE", "expected SINGLE, CLUSTER or SENTINEL");
-    int code = skip_master(redis, is_sentinel, &list);
-    char *hosts = code == 0 ? read_hosts(redis, list) : NULL;
-    if (hosts == NULL)
-        return redis->error->code;
+        return refuse(redis->error, "REDIS_TYPE", "expected SINGLE, CLUSTER or SENTINEL");
+    if (is_sentinel && (comma == NULL || comma == redis->url))
+        return refuse(redis->error, "REDIS_URL",
+                      "expected the master's name before the sentinels: NAME,HOST:PORT,HOST:PORT");
+    if (is_sentinel) /* the original has the master's name before them: mymaster,host:port,… */
+        list = comma + 1;
+    int code = each_host(redis, list, false);
+    if (code != 0)
+        return code;
     buf_add(&redis->out, "redis%s%s://", redis->is_tls ? "s" : "",
             is_sentinel  ? "-sentinel"
             : is_cluster ? "-cluster"
                          : "");
     add_user(redis);
-    buf_add(&redis->out, "%s", hosts);
-    free(hosts);
+    (void)each_host(redis, list, true);
     if (is_sentinel) {
         buf_add(&redis->out, "/");
-        add_encoded(&redis->out, redis->url, strcspn(redis->url, ","));
+        add_encoded(&redis->out, redis->url, (size_t)(comma - redis->url));
     }
     if (redis->path.ptr != NULL)
         buf_add(&redis->out, "/%.*s", (int)redis->path.len, (const char *)redis->path.ptr);
     return 0;
 }
 
-static int check_sentinel_auth(const struct redis *redis)
-{
-    const char *auth = text_of("REDIS_SENTINEL_AUTH");
-    if (!is_set(auth) || (is_set(redis->auth) && strcmp(auth, redis->auth) == 0))
-        return 0;
-    return refuse(redis, "REDIS_SENTINEL_AUTH",
-                  "sentinels and master have the same user: it differs from REDIS_AUTH");
-}
-
 static int add_redis(struct redis *redis)
 {
+    const char *sentinel_auth = text_of("REDIS_SENTINEL_AUTH");
     redis->socket_type = text_of("REDIS_SOCKET_TYPE");
     redis->type = text_of("REDIS_TYPE");
     redis->auth = text_of("REDIS_AUTH");
-    int code = read_switch(redis, "REDIS_TLS", &redis->is_tls);
+    int code = read_switch("REDIS_TLS", &redis->is_tls, redis->error);
     if (code != 0)
         return code;
-    redis->is_unix =
+    bool is_unix =
         is_set(redis->socket_type) ? strcmp(redis->socket_type, "unix") == 0 : redis->url[0] == '/';
     if (is_set(redis->socket_type) && strcmp(redis->socket_type, "tls") == 0)
         redis->is_tls = true;
-    else if (is_set(redis->socket_type) && !redis->is_unix &&
-             strcmp(redis->socket_type, "tcp") != 0)
-        return refuse(redis, "REDIS_SOCKET_TYPE", "expected unix, tcp or tls");
-    code = strcasecmp(redis->type, "SENTINEL") == 0 ? check_sentinel_auth(redis) : 0;
-    if (code != 0)
-        return code;
-    return redis->is_unix ? add_unix(redis) : add_hosts(redis);
+    else if (is_set(redis->socket_type) && !is_unix && strcmp(redis->socket_type, "tcp") != 0)
+        return refuse(redis->error, "REDIS_SOCKET_TYPE", "expected unix, tcp or tls");
+    if (strcasecmp(redis->type, "SENTINEL") == 0 && is_set(sentinel_auth) &&
+        (!is_set(redis->auth) || strcmp(sentinel_auth, redis->auth) != 0))
+        return refuse(redis->error, "REDIS_SENTINEL_AUTH",
+                      "sentinels and master have the same user: it differs from REDIS_AUTH");
+    return is_unix ? add_unix(redis) : add_hosts(redis);
 }
 
-static int add_memcached(struct redis *redis)
+/* *shown is the variable to name in an error message. */
+static int add_store(struct redis *redis, const char **shown)
 {
-    const char *hosts = text_of("MEMCACHE_HOST_PORT");
-    int code = read_switch(redis, "MEMCACHE_TLS", &redis->is_tls);
+    const char *backend = text_of("BACKEND_TYPE"), *hosts = text_of("MEMCACHE_HOST_PORT");
+    *shown = "REDIS_URL";
+    redis->url = text_of("REDIS_URL");
+    if (!is_set(backend) || strcmp(backend, "redis") == 0)
+        return is_set(redis->url) ? add_redis(redis) : 0;
+    if (strcmp(backend, "memcache") != 0)
+        return refuse(redis->error, "BACKEND_TYPE", "expected redis or memcache");
+    *shown = "MEMCACHE_HOST_PORT";
+    int code = read_switch("MEMCACHE_TLS", &redis->is_tls, redis->error);
     if (code == 0 && is_set(hosts))
         buf_add(&redis->out, "memcached%s://%s", redis->is_tls ? "s" : "", hosts);
     return code;
 }
 
-static int add_store(struct redis *redis, const char **shown)
-{
-    const char *backend = text_of("BACKEND_TYPE");
-    *shown = "MEMCACHE_HOST_PORT";
-    if (is_set(backend) && strcmp(backend, "memcache") == 0)
-        return add_memcached(redis);
-    *shown = "REDIS_URL";
-    if (is_set(backend) && strcmp(backend, "redis") != 0)
-        return refuse(redis, "BACKEND_TYPE", "expected redis or memcache");
-    redis->url = text_of("REDIS_URL");
-    return is_set(redis->url) ? add_redis(redis) : 0;
-}
-
-/*
- * The store of REDIS_… or MEMCACHE_…, as a value of the setting. "" if there is none, and NULL with
- * an error. To be freed; *shown is the variable to name in an error message.
- */
-static char *compat_store(const char **shown, struct stint_error *error)
-{
-    char *text = calloc(1, URL_SIZE);
-    struct redis redis = {.error = error};
-    if (text == NULL) {
-        err_set(error, STINT_E_SYSTEM, "no memory for the settings");
-        return NULL;
-    }
-    redis.out = buf_of(text, URL_SIZE);
-    int code = add_store(&redis, shown);
-    if (code == 0 && redis.out.len >= URL_SIZE)
-        code = err_set(error, STINT_E_RANGE, "%s: expected at most %d bytes", *shown, URL_SIZE);
-    if (code == 0)
-        return text;
-    explicit_bzero(text, URL_SIZE);
-    free(text);
-    return NULL;
-}
-
 /* ---- The settings ---------------------------------------------------------------------------- */
 
 #define ADDRESS_SIZE 512
-#define NAMES_SIZE 512 /* of a line of the log; more variables begin another line */
 #define LOCAL_HOST "127.0.0.1"
 #define NAME "envoyproxy" /* the only one */
 
@@ -513,15 +404,10 @@ struct compat {
 
 /* ---- One setting ----------------------------------------------------------------------------- */
 
-static size_t index_of(const char *setting)
-{
-    return (size_t)setting_find(span_of_text(setting), '_');
-}
-
 /* Keeps a value that is already set. `shown` is the variable, for the error message. */
 static int give(struct compat *compat, const char *setting, const char *shown, const char *text)
 {
-    size_t index = index_of(setting);
+    size_t index = (size_t)setting_find(span_of_text(setting));
     if (compat->settings->origins[index] > SETTING_COMPAT)
         return 0;
     return settings_set(compat->settings, index, SETTING_COMPAT, shown, text, compat->error);
@@ -529,56 +415,34 @@ static int give(struct compat *compat, const char *setting, const char *shown, c
 
 /* ---- Values in their formats ----------------------------------------------------------------- */
 
-static int is_set_to_true(struct compat *compat, const char *name, bool *value)
+static int give_switch(struct compat *compat, const struct compat_variable *variable)
 {
-    const char *text = text_of(name);
-    *value = false;
-    return text == NULL ? 0 : compat_switch(name, text, value, compat->error);
-}
-
-static int refuse_true(struct compat *compat, const struct compat_variable *variable,
-                       const char *text)
-{
-    bool value = false;
-    int code = compat_switch(variable->name, text, &value, compat->error);
-    return code != 0 || !value ? code
-                               : err_set(compat->error, STINT_E_MISMATCH, "%s: %s", variable->name,
-                                         variable->message);
-}
-
-static int give_switch(struct compat *compat, const struct compat_variable *variable,
-                       const char *text)
-{
-    bool value = false;
-    int code = compat_switch(variable->name, text, &value, compat->error);
+    bool value;
+    int code = read_switch(variable->name, &value, compat->error);
     return code != 0 ? code
                      : give(compat, variable->setting, variable->name, value ? "true" : "false");
 }
 
-/* Their levels, from the most verbose; each is mapped to the equivalent level. */
-static int give_level(struct compat *compat, const struct compat_variable *variable,
-                      const char *text)
+static int refuse_true(struct compat *compat, const struct compat_variable *variable)
 {
-    static const struct {
-        const char *theirs, *ours;
-    } levels[] = {{"trace", "debug"},  {"debug", "debug"}, {"info", "info"},   {"warn", "warn"},
-                  {"warning", "warn"}, {"error", "error"}, {"fatal", "error"}, {"panic", "error"}};
-    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
-        if (strcasecmp(text, levels[i].theirs) == 0)
-            return give(compat, variable->setting, variable->name, levels[i].ours);
-    return err_set(compat->error, STINT_E_SYNTAX,
-                   "%s: expected trace, debug, info, warn, error, fatal or panic, not '%s'",
-                   variable->name, text);
+    bool value;
+    int code = read_switch(variable->name, &value, compat->error);
+    return code != 0 || !value ? code : refuse(compat->error, variable->name, variable->message);
 }
 
-static int give_format(struct compat *compat, const struct compat_variable *variable,
-                       const char *text)
+/* A word in any case of letters, and what is the equivalent here. */
+struct word {
+    const char *theirs, *ours;
+};
+
+static int give_word(struct compat *compat, const struct compat_variable *variable,
+                     const char *text, const struct word *words, const char *expected)
 {
-    bool is_json = strcasecmp(text, "json") == 0;
-    if (!is_json && strcasecmp(text, "text") != 0)
-        return err_set(compat->error, STINT_E_SYNTAX, "%s: expected text or json, not '%s'",
-                       variable->name, text);
-    return give(compat, variable->setting, variable->name, is_json ? "json" : "text");
+    for (; words->theirs != NULL; words++)
+        if (strcasecmp(text, words->theirs) == 0)
+            return give(compat, variable->setting, variable->name, words->ours);
+    return err_set(compat->error, STINT_E_SYNTAX, "%s: expected %s, not '%s'", variable->name,
+                   expected, text);
 }
 
 /* 0.8 as 800, rounded to thousandths. */
@@ -614,15 +478,11 @@ static const char *host_of(const struct compat *compat, const char *name)
 
 static int check_port(struct compat *compat, const char *name, const char *text)
 {
-    unsigned long port = 0;
-    size_t len = strspn(text, "0123456789");
-    if (len > 0 && len <= 5 && text[len] == '\0')
-        port = strtoul(text, NULL, 10);
-    else
-        port = 65536;
-    return port <= 65535 ? 0
-                         : err_set(compat->error, STINT_E_SYNTAX,
-                                   "%s: expected a port from 0 to 65535, not '%s'", name, text);
+    uint64_t port;
+    return resp_number_read(span_of_text(text), 65535, &port)
+               ? 0
+               : err_set(compat->error, STINT_E_SYNTAX,
+                         "%s: expected a port from 0 to 65535, not '%s'", name, text);
 }
 
 static int address_of(struct compat *compat, const char *host_name, const char *port_name,
@@ -646,7 +506,7 @@ static int give_http(struct compat *compat)
     if (code == 0)
         code = address_of(compat, "DEBUG_HOST", "DEBUG_PORT", debug);
     if (code == 0)
-        code = is_set_to_true(compat, "USE_PROMETHEUS", &has_prometheus);
+        code = read_switch("USE_PROMETHEUS", &has_prometheus, compat->error);
     if (code == 0)
         code = give(compat, "http", "HOST", served);
     if (code == 0 && strcmp(debug, served) != 0)
@@ -661,27 +521,22 @@ static int give_files(struct compat *compat, const char *const names[3])
     int code = 0;
     for (size_t i = 0; i < 3 && code == 0; i++) {
         const char *path = text_of(names[i]);
-        if (path != NULL && path[0] != '\0')
+        if (is_set(path))
             code = give(compat, known(names[i])->setting, names[i], path);
     }
     return code;
 }
 
-static int give_certificates(struct compat *compat)
-{
-    static const char *const names[] = {"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY",
-                                        "GRPC_CLIENT_TLS_CACERT"};
-    return give_files(compat, names);
-}
-
 static int give_grpc(struct compat *compat)
 {
+    static const char *const files[] = {"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY",
+                                        "GRPC_CLIENT_TLS_CACERT"};
     char address[ADDRESS_SIZE];
     bool has_tls;
     const char *path = text_of("GRPC_UDS");
-    bool is_local = path != NULL && path[0] != '\0';
+    bool is_local = is_set(path);
     struct buf buf = buf_of(address, sizeof(address));
-    int code = is_set_to_true(compat, "GRPC_SERVER_USE_TLS", &has_tls);
+    int code = read_switch("GRPC_SERVER_USE_TLS", &has_tls, compat->error);
     if (code == 0 && is_local)
         buf_add(&buf, "unix:%s", path);
     else if (code == 0)
@@ -691,7 +546,7 @@ static int give_grpc(struct compat *compat)
         code = give(compat, "grpc", shown, has_tls ? "off" : address);
     if (code == 0 && has_tls)
         code = give(compat, "grpc_tls", shown, address);
-    return code == 0 && has_tls ? give_certificates(compat) : code;
+    return code == 0 && has_tls ? give_files(compat, files) : code;
 }
 
 /* ---- Settings from several variables --------------------------------------------------------- */
@@ -699,20 +554,23 @@ static int give_grpc(struct compat *compat)
 /* A password in the value is in no message: store_word.h. */
 static int give_store(struct compat *compat)
 {
-    static const char *const redis[] = {"REDIS_TLS_CACERT", "REDIS_TLS_CLIENT_CERT",
-                                        "REDIS_TLS_CLIENT_KEY"};
-    static const char *const memcache[] = {"MEMCACHE_TLS_CACERT", "MEMCACHE_TLS_CLIENT_CERT",
-                                           "MEMCACHE_TLS_CLIENT_KEY"};
+    static const char *const redis_files[] = {"REDIS_TLS_CACERT", "REDIS_TLS_CLIENT_CERT",
+                                              "REDIS_TLS_CLIENT_KEY"};
+    static const char *const memcache_files[] = {"MEMCACHE_TLS_CACERT", "MEMCACHE_TLS_CLIENT_CERT",
+                                                 "MEMCACHE_TLS_CLIENT_KEY"};
+    char text[URL_SIZE] = "";
     const char *shown;
-    char *text = compat_store(&shown, compat->error);
-    if (text == NULL)
-        return compat->error->code;
-    bool is_memcache = strncmp(text, "memcached", strlen("memcached")) == 0;
-    bool is_tls = strncmp(text, "rediss", 6) == 0 || strncmp(text, "memcacheds", 10) == 0;
-    int code = text[0] != '\0' ? give(compat, "store", shown, text) : 0;
-    explicit_bzero(text, strlen(text));
-    free(text);
-    return code == 0 && is_tls ? give_files(compat, is_memcache ? memcache : redis) : code;
+    struct redis redis = {.out = buf_of(text, sizeof(text)), .error = compat->error};
+    int code = add_store(&redis, &shown);
+    if (code == 0 && redis.out.len >= URL_SIZE)
+        code =
+            err_set(compat->error, STINT_E_RANGE, "%s: expected at most %d bytes", shown, URL_SIZE);
+    if (code == 0 && redis.out.len > 0)
+        code = give(compat, "store", shown, text);
+    explicit_bzero(text, sizeof(text));
+    return code == 0 && redis.out.len > 0 && redis.is_tls
+               ? give_files(compat, shown[0] == 'M' ? memcache_files : redis_files)
+               : code;
 }
 
 static int give_rules(struct compat *compat)
@@ -723,7 +581,7 @@ static int give_rules(struct compat *compat)
     struct buf buf = buf_of(path, sizeof(path));
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         const char *part = text_of(parts[i]);
-        if (part != NULL && part[0] != '\0')
+        if (is_set(part))
             buf_add(&buf, "%s%s", i > 0 ? "/" : "", part);
     }
     if (buf.len >= sizeof(path))
@@ -734,7 +592,7 @@ static int give_rules(struct compat *compat)
 static int give_fields(struct compat *compat)
 {
     bool has_fields;
-    int code = is_set_to_true(compat, "LIMIT_RESPONSE_HEADERS_ENABLED", &has_fields);
+    int code = read_switch("LIMIT_RESPONSE_HEADERS_ENABLED", &has_fields, compat->error);
     return code != 0 || !has_fields
                ? code
                : give(compat, "grpc_fields", "LIMIT_RESPONSE_HEADERS_ENABLED", "draft-03");
@@ -749,60 +607,52 @@ static int check_source(struct compat *compat)
                    "CONFIG_TYPE: rules come from files, so expected FILE, not '%s'", type);
 }
 
-static int give_joined(struct compat *compat)
-{
-    int code = check_source(compat);
-    if (code == 0)
-        code = give_http(compat);
-    if (code == 0)
-        code = give_grpc(compat);
-    if (code == 0)
-        code = give_rules(compat);
-    if (code == 0)
-        code = give_store(compat);
-    return code != 0 ? code : give_fields(compat);
-}
-
 /*
  * RESP, which the original does not have, is off; metrics have the names that its users' dashboards
  * need; an empty folder is no error, as it may be filled later; and hits are added as they come.
  */
 static int give_own(struct compat *compat)
 {
-    int code = give(compat, "resp", "--compat", "off");
-    if (code == 0)
-        code = give(compat, "rules_may_be_empty", "--compat", "true");
-    if (code == 0)
-        code = give(compat, "grpc_hits", "--compat", "charge");
-    return code != 0 ? code : give(compat, "metrics_names", "--compat", "both");
+    static const char *const own[][2] = {{"resp", "off"},
+                                         {"rules_may_be_empty", "true"},
+                                         {"grpc_hits", "charge"},
+                                         {"metrics_names", "both"}};
+    int code = 0;
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]) && code == 0; i++)
+        code = give(compat, own[i][0], "--compat", own[i][1]);
+    return code;
 }
 
 /* ---- All of them ----------------------------------------------------------------------------- */
 
 static int apply_one(struct compat *compat, const struct compat_variable *variable)
 {
+    static const struct word levels[] = {
+        {"trace", "debug"}, {"debug", "debug"},  {"info", "info"},
+        {"warn", "warn"},   {"warning", "warn"}, {"error", "error"},
+        {"fatal", "error"}, {"panic", "error"},  {NULL, NULL}};
+    static const struct word formats[] = {{"text", "text"}, {"json", "json"}, {NULL, NULL}};
     const char *text = text_of(variable->name);
     if (text == NULL)
         return 0;
     switch (variable->kind) {
     case COMPAT_TEXT:
-        return text[0] == '\0' ? 0 : give(compat, variable->setting, variable->name, text);
+        return is_set(text) ? give(compat, variable->setting, variable->name, text) : 0;
     case COMPAT_DURATION:
         return give(compat, variable->setting, variable->name, text);
     case COMPAT_SWITCH:
-        return give_switch(compat, variable, text);
+        return give_switch(compat, variable);
     case COMPAT_NOT:
-        return refuse_true(compat, variable, text);
+        return refuse_true(compat, variable);
     case COMPAT_LEVEL:
-        return give_level(compat, variable, text);
+        return give_word(compat, variable, text, levels,
+                         "trace, debug, info, warn, error, fatal or panic");
     case COMPAT_FORMAT:
-        return give_format(compat, variable, text);
+        return give_word(compat, variable, text, formats, "text or json");
     case COMPAT_RATIO:
         return give_ratio(compat, variable, text);
     case COMPAT_REFUSED:
-        return text[0] == '\0' ? 0
-                               : err_set(compat->error, STINT_E_MISMATCH, "%s: %s", variable->name,
-                                         variable->message);
+        return is_set(text) ? refuse(compat->error, variable->name, variable->message) : 0;
     default:
         return 0;
     }
@@ -810,6 +660,8 @@ static int apply_one(struct compat *compat, const struct compat_variable *variab
 
 int compat_apply(struct settings *settings, const char *name, struct stint_error *error)
 {
+    static int (*const joined[])(struct compat * compat) = {
+        check_source, give_http, give_grpc, give_rules, give_store, give_fields, give_own};
     struct serve_settings *values = &settings->values;
     struct compat compat = {
         .settings = settings,
@@ -822,52 +674,27 @@ int compat_apply(struct settings *settings, const char *name, struct stint_error
     values->is_compat = true;
     for (size_t i = 0; i < n_compat_variables && code == 0; i++)
         code = apply_one(&compat, &compat_variables[i]);
-    if (code == 0)
-        code = give_joined(&compat);
-    return code != 0 ? code : give_own(&compat);
+    for (size_t i = 0; i < sizeof(joined) / sizeof(joined[0]) && code == 0; i++)
+        code = joined[i](&compat);
+    return code;
 }
 
 /* ---- Log lines ------------------------------------------------------------------------------- */
 
-static bool is_ignored(const struct compat_variable *variable)
-{
-    return variable->kind == COMPAT_IGNORED && getenv(variable->name) != NULL;
-}
-
-/* Whether an earlier variable has the same reason: then that one's line lists this one. */
-static bool is_told_already(const struct compat_variable *variable)
-{
-    for (const struct compat_variable *other = compat_variables; other < variable; other++)
-        if (is_ignored(other) && strcmp(other->message, variable->message) == 0)
-            return true;
-    return false;
-}
-
-static void tell_ignored(const struct compat_variable *first, struct log *log)
-{
-    char names[NAMES_SIZE] = "";
-    struct buf buf = buf_of(names, sizeof(names));
-    for (const struct compat_variable *variable = first;
-         variable < compat_variables + n_compat_variables; variable++) {
-        if (!is_ignored(variable) || strcmp(variable->message, first->message) != 0)
-            continue;
-        if (buf.len + strlen(variable->name) + 2 > sizeof(names)) {
-            log_line(log, LOG_COMPAT_IGNORED, LOG_TEXT("variables", names),
-                     LOG_TEXT("reason", first->message));
-            buf = buf_of(names, sizeof(names));
-        }
-        buf_add(&buf, "%s%s", buf.len > 0 ? " " : "", variable->name);
-    }
-    log_line(log, LOG_COMPAT_IGNORED, LOG_TEXT("variables", names),
-             LOG_TEXT("reason", first->message));
-}
-
 void compat_tell(const struct serve_settings *settings, struct log *log)
 {
-    for (const struct compat_variable *variable = compat_variables;
-         variable < compat_variables + n_compat_variables; variable++)
-        if (is_ignored(variable) && !is_told_already(variable))
-            tell_ignored(variable, log);
+    for (size_t i = 0; i < sizeof(compat_ignored) / sizeof(compat_ignored[0]); i++) {
+        char all[IGNORED_NAMES_SIZE], names[IGNORED_NAMES_SIZE] = "", *rest = all;
+        struct buf buf = buf_of(names, sizeof(names));
+        assert(strlen(compat_ignored[i].names) < sizeof(all));
+        strcpy(all, compat_ignored[i].names);
+        for (const char *name; (name = strsep(&rest, " ")) != NULL;)
+            if (getenv(name) != NULL)
+                buf_add(&buf, "%s%s", buf.len > 0 ? " " : "", name);
+        if (buf.len > 0)
+            log_line(log, LOG_COMPAT_IGNORED, LOG_TEXT("variables", names),
+                     LOG_TEXT("reason", compat_ignored[i].why));
+    }
     if (settings->is_compat_local)
         log_line(log, LOG_COMPAT_LOCAL, LOG_TEXT("address", LOCAL_HOST));
 }

@@ -1,36 +1,267 @@
 /* SPDX-License-Identifier: MIT */
-/* Settings: values parsed by their kind, read from a config file, and printed as one. */
+/* The table of settings, whose rows need a field in serve_settings.h; values by their kind. */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_settings.h"
 
 #include "algorithm/spec.h"
 #include "base/buf.h"
+#include "base/ns.h"
+#include "base/number.h"
 #include "cmd/lib/args.h"
 #include "cmd/store/store_word.h"
-#include "net/file.h"
+#include "frontend/resp/resp_conn.h"
 #include "net/listen/endpoint.h"
-#include "rules/yaml/yaml_value.h"
+#include "service/access/access.h"
+#include "service/service.h"
+#include "service/top_keys.h"
 
-#include <ctype.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- Values ---------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
-#define ENVIRONMENT_PREFIX "STINT_"
+/*
+ * Words to choose from. A setting is the number of its word, which is the value of an enum:
+ * log_format, log_level, stint_algorithm less STINT_WINDOW, metrics_names less 1, stint_clock,
+ * failover_policy, and that of hits in serve_settings.h. Arrays of serve.c and serve_stores.c are
+ * in the order of sandboxes, table_policies and store_errors.
+ */
+static const char *const log_formats[] = {"text", "json", NULL};
+static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+static const char *const algorithms[] = {"window",       "buckets",         "log", "gcra",
+                                         "fixed_window", "sliding_counter", NULL};
+static const char *const names_of_metrics[] = {"stint", "envoyproxy", "both", NULL};
+static const char *const clocks[] = {"real", "virtual", NULL};
+static const char *const failover_policies[] = {"trust", "half", "full", NULL};
+static const char *const hits[] = {"take", "charge", "add", NULL};
+static const char *const sandboxes[] = {"auto", "on", "off", NULL};
+static const char *const table_policies[] = {"evict", "inherit", "deny", "allow", NULL};
+static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
 
-int setting_find(struct span name, char separator)
-{
-    for (size_t i = 0; i < n_settings_known; i++) {
-        const char *known = settings_known[i].name;
-        size_t at = 0;
-        while (at < name.len && known[at] != '\0' &&
-               name.ptr[at] == (known[at] == '_' ? separator : known[at]))
-            at++;
-        if (at == name.len && known[at] == '\0')
-            return (int)i;
+/* Words of lists. */
+static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
+static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-ratelimit", NULL};
+
+#define GIB (UINT64_C(1) << 30)
+
+/* clang-format off: a table is read by its columns */
+#define ROW(kind, field, argument, value, min, max, choices, message)                              \
+    {                                                                                              \
+#field, SETTING_##kind, offsetof(struct serve_settings, field), argument, value, min, max, \
+            choices, message                                                                       \
     }
+#define TEXT(field, argument, value, message) ROW(TEXT, field, argument, value, 0, 0, NULL, message)
+#define CHOICE(field, value, choices, message)                                                     \
+    ROW(CHOICE, field, "NAME", value, 0, 0, choices, message)
+#define LIST(field, argument, value, choices, message)                                             \
+    ROW(LIST, field, argument, value, 0, 0, choices, message)
+#define ADDRESSES(field, value, message)                                                           \
+    ROW(ADDRESSES, field, "ADDRESS:PORT", value, 0, 0, NULL, message)
+#define STORES(field, message) ROW(STORES, field, "[NAME=]URL", NULL, 0, 0, NULL, message)
+#define NUMBER(field, value, min, max, message)                                                    \
+    ROW(NUMBER, field, "N", value, min, max, NULL, message)
+#define BYTES(field, value, min, max, message)                                                     \
+    ROW(BYTES, field, "BYTES", value, min, max, NULL, message)
+#define DURATION(field, value, min, max, message)                                                  \
+    ROW(DURATION, field, "TIME", value, min, max, NULL, message)
+#define SWITCH(field, value, message) ROW(SWITCH, field, "false", value, 0, 0, NULL, message)
+/* clang-format on */
+
+const struct setting settings_known[] = {
+    LIST(rules, "PATH", NULL, NULL, "File of rules, or folder of *.yaml and *.yml files"),
+    SWITCH(merge_domains, "false", "Allow one domain in several files of rules"),
+    CHOICE(default_algorithm, "window", algorithms, "Algorithm of limits that name none"),
+    SWITCH(shadow_mode, "false", "Count what every rule would deny, but deny nothing"),
+    SWITCH(quota_mode, "false", "Apply quota mode to every rule"),
+    SWITCH(rules_may_fail, "false", "Start without rules if their files cannot be used"),
+    SWITCH(rules_may_be_empty, "false", "Accept files of rules that contain no limit"),
+    SWITCH(ready_with_rules, "false", "Report ready only while rules are loaded"),
+
+    ADDRESSES(resp, "127.0.0.1:7379", "Addresses for RESP: ADDRESS:PORT, unix:/PATH or off"),
+    ADDRESSES(resp_tls, "off", "Addresses for RESP over TLS"),
+    ADDRESSES(http, "127.0.0.1:8080", "Addresses for HTTP"),
+    ADDRESSES(http_tls, "off", "Addresses for HTTPS"),
+    ADDRESSES(grpc, "127.0.0.1:8081", "Addresses for gRPC (Envoy's rate limit service)"),
+    ADDRESSES(grpc_tls, "off", "Addresses for gRPC over TLS"),
+    NUMBER(workers, "0", 0, WORKERS_MAX, "Worker threads; 0: one for each available processor"),
+    SWITCH(insecure, "false",
+           "Allow every client that can connect to send requests and administer the server"),
+
+    TEXT(state, "FILE", NULL,
+         "File that keeps all limits over restarts and crashes; without it they are in memory"),
+    NUMBER(keys, "1048576", 1, UINT64_C(1) << 36, "Capacity for live keys with states of 8 bytes"),
+    NUMBER(keys16, "1048576", 0, UINT64_C(1) << 35,
+           "Capacity for live keys with states of 16 bytes"),
+    NUMBER(keys_wide, "16384", 0, UINT64_C(1) << 32,
+           "Capacity for live keys with wider states: log, concurrency"),
+    NUMBER(wide_size, "4096", 0, 65536,
+           "Size of the widest state in bytes; stint explain prints the size that a quota needs"),
+    CHOICE(table_full, "evict", table_policies,
+           "What a full table does under rules and quotas that set no when_full: evict, "
+           "inherit, deny or allow"),
+    NUMBER(tickets, "65536", 1, UINT32_MAX, "Capacity for open reservations"),
+    NUMBER(blocks, "4096", 1, UINT32_MAX, "Capacity for blocked keys"),
+    NUMBER(quotas, "0", 0, 32704,
+           "Capacity for different quotas, a quarter of it for rules only; 0: one for 16 keys, "
+           "at least 1024"),
+    NUMBER(pools_max, "16", 1, 65536, "Capacity for pools of keys"),
+    NUMBER(overrides, "4096", 1, UINT64_C(1) << 24, "Capacity for keys with a quota of their own"),
+    NUMBER(requests, "65536", 0, UINT64_C(1) << 26,
+           "Answers kept for retries with the same request id"),
+    SWITCH(huge_pages, "false", "Request huge pages"),
+    CHOICE(clock, "real", clocks,
+           "Clock of decisions: real, or virtual for tests, which clients set"),
+    SWITCH(trust_after_crash, "false",
+           "Keep states as they are after a power failure; without it they count as full for "
+           "one period"),
+    DURATION(id_lifetime, "10m", NS_PER_S, NS_PER_DAY,
+             "How long the id of a request is remembered"),
+    NUMBER(popular_keys, "1024", 0, TOP_KEYS_MAX, "Names of keys kept for stint top; 0: none"),
+    DURATION(popular_half_life, "1m", STINT_TOP_HALF_LIFE_MIN_NS, STINT_TOP_HALF_LIFE_MAX_NS,
+             "Half-life of the scores of keys in stint top"),
+
+    STORES(store, "URL of a shared store, or @FILE that contains it; NAME= is its name in rules"),
+    TEXT(store_prefix, "TEXT", "stint:", "Prefix of the names of all keys in stores"),
+    DURATION(store_timeout, "50ms", NS_PER_MS, NS_PER_MIN,
+             "Longest time that a request waits for stores"),
+    DURATION(store_connect_timeout, "250ms", NS_PER_MS, NS_PER_MIN,
+             "Longest time for connecting to a store"),
+    TEXT(store_ca_file, "FILE", NULL, "CA certificates for the certificates of stores, PEM"),
+    TEXT(store_cert_file, "FILE", NULL, "Client certificate for stores, PEM"),
+    TEXT(store_key_file, "FILE", NULL, "Private key of store_cert_file, PEM"),
+    CHOICE(store_on_error, "error", store_errors,
+           "What quotas without a rule, and rules without on_store_error, do while a store is "
+           "unavailable"),
+    NUMBER(store_nodes, "1", 1, 65535,
+           "Servers that share the stores; each has 1/N of a limit while a store is unavailable"),
+    TEXT(store_node, "NAME", NULL, "Name of this server, one of store_node_names"),
+    LIST(store_node_names, "NAME", NULL, NULL,
+         "Names of all servers that share the stores, so that 1/N leaves no remainder"),
+    NUMBER(deny_cache, "65536", 0, UINT64_C(1) << 24,
+           "Denials of a store that each worker caches; 0: none"),
+    DURATION(deny_cache_max, "1s", 0, NS_PER_MIN,
+             "Longest time that a denial is cached; 0: not at all"),
+    CHOICE(after_failover, "trust", failover_policies,
+           "Assumed use of keys that look unused after a failover: trust (nothing), half or full"),
+    NUMBER(lease_keys, "4096", 1, UINT64_C(1) << 24,
+           "Keys for which a worker holds leases at the same time"),
+
+    TEXT(tokens, "FILE", NULL,
+         "File of clients' tokens and roles: NAME ROLE,… sha256:HEX on each line"),
+    TEXT(tls_certificate, "FILE", NULL, "Server certificate and its chain, PEM"),
+    TEXT(tls_key, "FILE", NULL, "Private key of tls_certificate, PEM"),
+    TEXT(tls_client_ca, "FILE", NULL,
+         "Require client certificates signed by one of these CA certificates, PEM"),
+    TEXT(tls_priorities, "TEXT", NULL, "TLS versions and ciphers, as a GnuTLS priority string"),
+
+    TEXT(http_domain, "NAME", NULL, "Domain of /auth requests whose query names none"),
+    LIST(http_descriptors, "PARTS", NULL, NULL,
+         "Descriptor of /auth requests: address, path, header:NAME"),
+    LIST(http_trusted_proxies, "NETWORK", NULL, NULL,
+         "Networks of proxies whose client-address header is trusted, such as 10.0.0.0/8"),
+    LIST(http_hosts, "NAME", NULL, NULL,
+         "Host names that HTTP accepts without tokens, besides addresses and localhost"),
+    TEXT(http_address_field, "NAME", NULL,
+         "Header in which trusted proxies send the address of the client"),
+    TEXT(http_uri_field, "NAME", NULL,
+         "Header in which trusted proxies send the URI of the client's request"),
+    TEXT(http_method_field, "NAME", NULL,
+         "Header in which trusted proxies send the method of the client's request"),
+    LIST(http_fields, "STYLE", "draft-11", field_styles,
+         "Styles of the RateLimit fields in HTTP responses"),
+    NUMBER(http_deny_status, "429", 400, 599,
+           "Status of denials by /auth if the query sets no deny_status=N"),
+
+    CHOICE(grpc_hits, "take", hits,
+           "gRPC and /json: what descriptors' own hits do under rules that set no hits: take, "
+           "charge or add"),
+    LIST(grpc_fields, "STYLE", "off", grpc_styles,
+         "gRPC: styles of the RateLimit fields that Envoy adds to responses"),
+    TEXT(grpc_limit_field, "NAME", NULL,
+         "gRPC: another name for the RateLimit-Limit field of draft-03"),
+    TEXT(grpc_remaining_field, "NAME", NULL,
+         "gRPC: another name for the RateLimit-Remaining field of draft-03"),
+    TEXT(grpc_reset_field, "NAME", NULL,
+         "gRPC: another name for the RateLimit-Reset field of draft-03"),
+    SWITCH(grpc_metadata, "false", "gRPC: send decisions to Envoy as dynamic metadata"),
+    TEXT(grpc_denied_body, "TEXT", NULL,
+         "gRPC: body of the response that Envoy sends to denied clients"),
+
+    NUMBER(auth_guesses, "20", 0, 1000000,
+           "Wrong secrets per minute from one address before further ones are rejected; 0: no "
+           "limit"),
+    NUMBER(connections, "10000", 1, 1000000, "Maximum number of connections"),
+    NUMBER(connections_per_address, "4096", 0, 1000000,
+           "Maximum number of connections from one address; 0: no limit"),
+    BYTES(connection_memory, "256MiB", 1 << 20, 64 * GIB,
+          "Maximum memory of all connections for unread answers and unfinished requests"),
+    DURATION(idle_time, "1h", 0, NS_PER_YEAR,
+             "RESP, gRPC: longest time that a connection may be idle; 0: no limit"),
+    DURATION(request_time, "10s", 0, NS_PER_DAY,
+             "RESP, gRPC: longest time for receiving a request"),
+    DURATION(write_time, "30s", 0, NS_PER_DAY,
+             "RESP, gRPC: longest time that a client may leave answers unread"),
+    BYTES(request_size, "1MiB", 1024, GIB, "RESP: maximum size of a command"),
+    BYTES(argument_size, "128KiB", 64, GIB, "RESP: maximum size of an argument"),
+    NUMBER(arguments, "4096", 8, RESP_ARGUMENTS_MAX,
+           "RESP: maximum number of arguments of a command"),
+    BYTES(output_size, "256KiB", 1024, GIB,
+          "RESP, HTTP: size of unread answers above which no requests are read"),
+    BYTES(http_header_size, "8KiB", 2048, 1 << 20,
+          "HTTP: maximum size of a request's line and fields"),
+    BYTES(http_body_size, "64KiB", 1024, 64 << 20, "HTTP: maximum size of a request's body"),
+    DURATION(http_idle_time, "75s", NS_PER_S, NS_PER_DAY,
+             "HTTP: longest time that a connection may be idle"),
+    DURATION(http_request_time, "10s", NS_PER_S, NS_PER_DAY,
+             "HTTP: longest time for receiving a request"),
+    DURATION(http_answer_time, "30s", NS_PER_S, NS_PER_DAY,
+             "HTTP: longest time that a client may leave answers unread"),
+
+    BYTES(grpc_message_size, "1MiB", 1024, GIB,
+          "gRPC: maximum size of a message, also when inflated"),
+    BYTES(grpc_header_size, "16KiB", 1024, 1 << 20, "gRPC: maximum size of the fields of a call"),
+    NUMBER(grpc_streams, "1000", 1, 100000,
+           "gRPC: maximum number of concurrent calls on a connection"),
+    BYTES(grpc_output_size, "256KiB", 1024, GIB,
+          "gRPC: size of unread answers above which no requests are read"),
+    NUMBER(grpc_idle_frames, "1000", 10, 1000000,
+           "gRPC: frames without a request, beyond four per call, that are allowed within ten "
+           "seconds"),
+    DURATION(grpc_age, "0", 0, NS_PER_YEAR,
+             "gRPC: age at which the client is requested to open a new connection; 0: never"),
+    DURATION(grpc_age_grace, "0", 0, NS_PER_DAY,
+             "gRPC: time for the last calls of such a connection; 0: until they end"),
+
+    DURATION(drain_time, "30s", 0, NS_PER_HOUR,
+             "Time for connections to end when the server stops"),
+    TEXT(control, "PATH", NULL,
+         "Control socket for a takeover; by default FILE.control of --state"),
+    SWITCH(replace, "false", "Take over from the process at --control, if one serves there"),
+    TEXT(user, "NAME", NULL, "Drop privileges to this user when started as root"),
+    CHOICE(sandbox, "auto", sandboxes,
+           "Give up access to files and system calls: auto, on (all, or no server), off"),
+    SWITCH(core_dumps, "false", "Allow debuggers, and core dumps with keys and passwords"),
+    DURATION(watch, "5s", 0, NS_PER_DAY,
+             "Interval at which files are checked for changes; 0: never"),
+    CHOICE(metrics_names, "stint", names_of_metrics,
+           "Names of metrics: stint, envoyproxy (as in its ratelimit) or both"),
+    TEXT(metrics_path, "PATH", NULL, "Additional path of /metrics"),
+    NUMBER(near_limit, "800", 0, 1000,
+           "Thousandths of a limit from which on units are near it, in envoyproxy's metrics"),
+    CHOICE(log_format, "text", log_formats, "Format of log lines: text or json"),
+    CHOICE(log_level, "info", log_levels,
+           "Lowest level that is logged: debug, info, warn or error"),
+};
+const size_t n_settings_known = sizeof(settings_known) / sizeof(settings_known[0]);
+
+_Static_assert(sizeof(settings_known) / sizeof(settings_known[0]) <= SETTINGS_MAX,
+               "settings.origins has no room for all of them");
+
+int setting_find(struct span name)
+{
+    for (size_t i = 0; i < n_settings_known; i++)
+        if (span_equals(name, settings_known[i].name))
+            return (int)i;
     return -1;
 }
 
@@ -55,17 +286,6 @@ static int out_of_range(const struct setting *setting, const char *shown, const 
                    least, most, text);
 }
 
-static bool read_digits(const char **at, uint64_t *number)
-{
-    const char *from = *at;
-    *number = 0;
-    for (; **at >= '0' && **at <= '9'; ++*at)
-        if (__builtin_mul_overflow(*number, 10, number) ||
-            __builtin_add_overflow(*number, (uint64_t)(**at - '0'), number))
-            return false;
-    return *at != from;
-}
-
 static bool read_unit(const char *at, uint64_t *number)
 {
     static const struct {
@@ -81,13 +301,16 @@ static bool read_unit(const char *at, uint64_t *number)
 static int set_number(const struct setting *setting, uint64_t *number, const char *shown,
                       const char *text, struct stint_error *error)
 {
-    const char *at = text;
-    bool is_read = setting->kind == SETTING_DURATION
-                       ? strcmp(text, "0") == 0
-                             ? (*number = 0, true)
-                             : spec_parse_duration(span_of_text(text), number) == 0
-                       : read_digits(&at, number) &&
-                             (setting->kind == SETTING_BYTES ? read_unit(at, number) : *at == '\0');
+    size_t n_digits = strspn(text, "0123456789");
+    bool is_read = true;
+    if (setting->kind != SETTING_DURATION)
+        is_read = resp_number_read(span_of(text, n_digits), UINT64_MAX, number) &&
+                  (setting->kind == SETTING_BYTES ? read_unit(text + n_digits, number)
+                                                  : text[n_digits] == '\0');
+    else if (strcmp(text, "0") == 0)
+        *number = 0;
+    else
+        is_read = spec_parse_duration(span_of_text(text), number) == 0;
     if (!is_read || *number < setting->min || *number > setting->max)
         return out_of_range(setting, shown, text, error);
     return 0;
@@ -104,17 +327,17 @@ static int set_switch(bool *value, const char *shown, const char *text, struct s
     return err_set(error, STINT_E_SYNTAX, "%s: expected true or false, not '%s'", shown, text);
 }
 
-static int check_choice(const struct setting *setting, const char *shown, const char *text,
-                        struct stint_error *error)
+/* The number of the text among the choices; else -1 with an error. */
+static int find_choice(const struct setting *setting, const char *shown, const char *text,
+                       struct stint_error *error)
 {
     struct args_hint hint;
-    for (const char *const *choice = setting->choices; choice != NULL && *choice != NULL; choice++)
-        if (strcmp(*choice, text) == 0)
-            return 0;
-    if (setting->choices == NULL)
-        return 0;
-    return err_set(error, STINT_E_SYNTAX, "%s cannot be '%s'; %s", shown, text,
-                   args_hint(&hint, "", text, setting->choices));
+    for (int i = 0; setting->choices[i] != NULL; i++)
+        if (strcmp(setting->choices[i], text) == 0)
+            return i;
+    err_set(error, STINT_E_SYNTAX, "%s cannot be '%s'; %s", shown, text,
+            args_hint(&hint, "", text, setting->choices));
+    return -1;
 }
 
 static int no_memory(struct stint_error *error)
@@ -122,106 +345,65 @@ static int no_memory(struct stint_error *error)
     return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
 }
 
-static int set_text(char **value, const char *text, struct stint_error *error)
+static int set_text(struct settings *settings, const char **value, const char *text,
+                    struct stint_error *error)
 {
-    char *copy = strdup(text);
-    if (copy == NULL)
-        return no_memory(error);
-    free(*value);
-    *value = copy;
-    return 0;
+    *value = arena_text(&settings->arena, span_of_text(text));
+    return *value != NULL ? 0 : no_memory(error);
 }
 
-int settings_put_text(char **value, const char *text, struct stint_error *error)
+static int list_add(struct settings *settings, struct text_list *list, const char *text,
+                    struct stint_error *error)
 {
-    if (text != NULL)
-        return set_text(value, text, error);
-    free(*value);
-    *value = NULL;
-    return 0;
+    size_t n = list->n_texts;
+    if ((n & (n - 1)) == 0) { /* it is full: twice the space, and one for NULL */
+        const char **texts = arena_take(&settings->arena, (2 * n + 2) * sizeof(*texts));
+        if (texts == NULL)
+            return no_memory(error);
+        if (n > 0)
+            memcpy(texts, list->texts, n * sizeof(*texts));
+        list->texts = texts;
+    }
+    list->n_texts++;
+    return set_text(settings, &list->texts[n], text, error);
 }
 
-static void list_clear(struct text_list *list)
-{
-    for (size_t i = 0; i < list->n_texts; i++)
-        free(list->texts[i]);
-    free(list->texts);
-    *list = (struct text_list){0};
-}
-
-static int list_add(struct text_list *list, const char *text, struct stint_error *error)
-{
-    char **texts = realloc(list->texts, (list->n_texts + 2) * sizeof(char *));
-    if (texts == NULL)
-        return no_memory(error);
-    list->texts = texts;
-    list->texts[list->n_texts] = list->texts[list->n_texts + 1] = NULL;
-    int code = set_text(&list->texts[list->n_texts], text, error);
-    list->n_texts += code == 0;
-    return code;
-}
-
-static int check_place(const char *shown, const char *text, struct stint_error *error)
+static int check_element(const struct setting *setting, const char *shown, const char *text,
+                         struct stint_error *error)
 {
     struct endpoint endpoint;
-    struct stint_error why;
-    int code = endpoint_parse(&endpoint, text, &why);
-    return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.message);
-}
-
-static int check_store(const char *shown, const char *text, struct stint_error *error)
-{
     struct store_word word;
     struct stint_error why;
-    int code = store_word_read(&word, text, &why);
+    if (setting->kind == SETTING_LIST)
+        return setting->choices != NULL && find_choice(setting, shown, text, error) < 0
+                   ? STINT_E_SYNTAX
+                   : 0;
+    int code = setting->kind == SETTING_ADDRESSES ? endpoint_parse(&endpoint, text, &why)
+                                                  : store_word_read(&word, text, &why);
     return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.message);
 }
 
-/* A list of texts, of whatever kind. */
-static bool setting_is_list(const struct setting *setting)
+static int set_value(struct settings *settings, const struct setting *setting, const char *shown,
+                     const char *text, struct stint_error *error)
 {
-    return setting->kind == SETTING_LIST || setting->kind == SETTING_ADDRESSES ||
-           setting->kind == SETTING_STORES;
-}
-
-static void *value_at(struct serve_settings *values, const struct setting *setting)
-{
-    return (char *)values + setting->at;
-}
-
-static void clear(struct serve_settings *values, const struct setting *setting)
-{
-    char **text = value_at(values, setting);
-    if (setting_is_list(setting))
-        list_clear(value_at(values, setting));
-    else if (setting->kind == SETTING_TEXT) {
-        free(*text);
-        *text = NULL;
-    }
-}
-
-static int set_value(struct serve_settings *values, const struct setting *setting,
-                     const char *shown, const char *text, struct stint_error *error)
-{
-    void *value = value_at(values, setting);
+    void *value = (char *)&settings->values + setting->at;
     int code;
     switch (setting->kind) {
     case SETTING_TEXT:
-        return text[0] != '\0' ? set_text(value, text, error)
+        return text[0] != '\0' ? set_text(settings, value, text, error)
                                : err_set(error, STINT_E_SYNTAX, "%s: expected a %s, found nothing",
                                          shown, setting->argument);
     case SETTING_CHOICE:
-        code = check_choice(setting, shown, text, error);
-        return code != 0 ? code : set_text(value, text, error);
+        code = find_choice(setting, shown, text, error);
+        if (code < 0)
+            return STINT_E_SYNTAX;
+        *(unsigned *)value = (unsigned)code;
+        return 0;
     case SETTING_LIST:
-        code = check_choice(setting, shown, text, error);
-        return code != 0 ? code : list_add(value, text, error);
     case SETTING_ADDRESSES:
-        code = check_place(shown, text, error);
-        return code != 0 ? code : list_add(value, text, error);
     case SETTING_STORES:
-        code = check_store(shown, text, error);
-        return code != 0 ? code : list_add(value, text, error);
+        code = check_element(setting, shown, text, error);
+        return code != 0 ? code : list_add(settings, value, text, error);
     case SETTING_SWITCH:
         return set_switch(value, shown, text, error);
     default:
@@ -229,31 +411,43 @@ static int set_value(struct serve_settings *values, const struct setting *settin
     }
 }
 
+int settings_set(struct settings *settings, size_t index, enum setting_origin origin,
+                 const char *shown, const char *text, struct stint_error *error)
+{
+    const struct setting *setting = &settings_known[index];
+    void *value = (char *)&settings->values + setting->at;
+    if (settings->origins[index] != origin && setting_is_list(setting))
+        *(struct text_list *)value = (struct text_list){0};
+    else if (text == NULL && setting->kind == SETTING_TEXT)
+        *(const char **)value = NULL;
+    settings->origins[index] = origin;
+    return text == NULL ? 0 : set_value(settings, setting, shown, text, error);
+}
+
+/* ---- Settings that cannot change ------------------------------------------------------------- */
+
 static bool is_same_text(const char *a, const char *b)
 {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-static bool is_same_list(const struct text_list *a, const struct text_list *b)
+static bool is_same(const struct setting *setting, const struct serve_settings *a,
+                    const struct serve_settings *b)
 {
-    bool is_same = a->n_texts == b->n_texts;
-    for (size_t i = 0; i < a->n_texts && is_same; i++)
-        is_same = strcmp(a->texts[i], b->texts[i]) == 0;
-    return is_same;
-}
-
-bool setting_is_same(size_t index, const struct serve_settings *a, const struct serve_settings *b)
-{
-    const struct setting *setting = &settings_known[index];
     const void *at_a = (const char *)a + setting->at, *at_b = (const char *)b + setting->at;
+    const struct text_list *list_a = at_a, *list_b = at_b;
     switch (setting->kind) {
     case SETTING_TEXT:
-    case SETTING_CHOICE:
-        return is_same_text(*(char *const *)at_a, *(char *const *)at_b);
+        return is_same_text(*(const char *const *)at_a, *(const char *const *)at_b);
     case SETTING_LIST:
     case SETTING_ADDRESSES:
     case SETTING_STORES:
-        return is_same_list(at_a, at_b);
+        for (size_t i = 0; i < list_a->n_texts && i < list_b->n_texts; i++)
+            if (strcmp(list_a->texts[i], list_b->texts[i]) != 0)
+                return false;
+        return list_a->n_texts == list_b->n_texts;
+    case SETTING_CHOICE:
+        return *(const unsigned *)at_a == *(const unsigned *)at_b;
     case SETTING_SWITCH:
         return *(const bool *)at_a == *(const bool *)at_b;
     default:
@@ -261,347 +455,59 @@ bool setting_is_same(size_t index, const struct serve_settings *a, const struct 
     }
 }
 
-/* ---- All of them ----------------------------------------------------------------------------- */
-
-int settings_set(struct settings *settings, size_t index, enum setting_origin origin,
-                 const char *shown, const char *text, struct stint_error *error)
+/* Whether a reload applies the setting, or it says what a reload reads. */
+static bool is_live(const char *name)
 {
-    const struct setting *setting = &settings_known[index];
-    if (settings->origins[index] != origin) {
-        if (text == NULL || setting_is_list(setting))
-            clear(&settings->values, setting);
-        settings->origins[index] = origin;
-    }
-    return text == NULL ? 0 : set_value(&settings->values, setting, shown, text, error);
+    static const char *const live[] = {"rules",
+                                       "merge_domains",
+                                       "default_algorithm",
+                                       "tokens",
+                                       "tls_certificate",
+                                       "tls_key",
+                                       "tls_client_ca",
+                                       "tls_priorities",
+                                       "connections",
+                                       "connections_per_address",
+                                       "idle_time",
+                                       "request_time",
+                                       "write_time",
+                                       "drain_time",
+                                       "watch",
+                                       "log_format",
+                                       "log_level",
+                                       "table_full",
+                                       "rules_may_be_empty"};
+    for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
+        if (strcmp(name, live[i]) == 0)
+            return true;
+    return false;
 }
 
-/* The elements of a list are in one text, with ';' between them. */
-static int set_joined(struct settings *settings, size_t index, enum setting_origin origin,
-                      const char *shown, const char *text, struct stint_error *error)
+static void hold(struct buf *held, const char *name)
 {
-    if (!setting_is_list(&settings_known[index]))
-        return settings_set(settings, index, origin, shown, text, error);
-    char *copy = strdup(text), *rest = NULL;
-    int code =
-        copy == NULL ? no_memory(error) : settings_set(settings, index, origin, shown, NULL, error);
-    for (char *part = copy == NULL ? NULL : strtok_r(copy, ";", &rest); part != NULL && code == 0;
-         part = strtok_r(NULL, ";", &rest))
-        code = settings_set(settings, index, origin, shown, part, error);
-    free(copy);
-    return code;
+    buf_add(held, "%s%s", held->len > 0 ? ", " : "", name);
 }
 
-int settings_init(struct settings *settings, struct stint_error *error)
+/*
+ * Whether there are tokens, and TLS, decides which ports may be open: their files may change, but
+ * they can neither be added nor removed.
+ */
+static void hold_presence(struct buf *held, const char *name, const char **value,
+                          const char *started)
 {
-    *settings = (struct settings){0};
-    int code = 0;
-    for (size_t i = 0; i < n_settings_known && code == 0; i++)
-        if (settings_known[i].value != NULL)
-            code = set_joined(settings, i, SETTING_DEFAULT, settings_known[i].name,
-                              settings_known[i].value, error);
-    return code;
+    if ((*value == NULL) == (started == NULL))
+        return;
+    hold(held, name);
+    *value = started;
 }
 
-void settings_deinit(struct settings *settings)
+void settings_hold(struct serve_settings *settings, const struct serve_settings *started,
+                   struct buf *held)
 {
-    for (size_t i = 0; i < n_settings_known; i++) {
-        clear(&settings->values, &settings_known[i]);
-        if (settings_known[i].kind == SETTING_CHOICE)
-            free(*(char **)value_at(&settings->values, &settings_known[i]));
-    }
-    arena_free(&settings->arena);
-}
-
-int settings_read_environment(struct settings *settings, struct stint_error *error)
-{
-    int code = 0;
-    for (size_t i = 0; i < n_settings_known && code == 0; i++) {
-        char name[64];
-        struct buf buf = buf_of(name, sizeof(name));
-        buf_add(&buf, ENVIRONMENT_PREFIX "%s", settings_known[i].name);
-        for (char *c = name; *c != '\0'; c++)
-            *c = (char)toupper((unsigned char)*c);
-        const char *text = getenv(name);
-        if (text != NULL)
-            code = set_joined(settings, i, SETTING_ENVIRONMENT, name, text, error);
-    }
-    return code;
-}
-
-/* ---- The config file ------------------------------------------------------------------------- */
-
-#define FILE_MAX (1u << 20)
-#define POOLS_SECTION "pools"
-
-struct config {
-    struct settings *settings;
-    const char *path;
-    bool has_pools;
-    struct stint_error *error;
-};
-
-static int error_at(const struct config *config, struct source_position position,
-                    const char *message)
-{
-    return err_set(config->error, STINT_E_SYNTAX, "%s:%" PRIu32 ":%" PRIu32 ": %s", config->path,
-                   position.line, position.column, message);
-}
-
-/* 0 if there is none. Warnings are errors here: no other program reads this format. */
-static int first_fault(const struct config *config, const struct rules_diagnostics *diagnostics)
-{
-    if (diagnostics->n_diagnostics == 0 && diagnostics->n_warnings == 0)
-        return 0;
-    const struct rules_fault *first =
-        diagnostics->n_diagnostics > 0 ? &diagnostics->diagnostics[0] : &diagnostics->warnings[0];
-    return error_at(config, (struct source_position){first->line, first->column}, first->message);
-}
-
-static int unknown_key(const struct config *config, const struct yaml_value *key)
-{
-    const char *names[SETTINGS_MAX + 2] = {NULL};
-    char message[STINT_ERROR_MAX];
-    struct args_hint hint;
-    struct quoted_text shown = quoted_text(key->text);
     for (size_t i = 0; i < n_settings_known; i++)
-        names[i] = settings_known[i].name;
-    names[n_settings_known] = POOLS_SECTION;
-    const char *advice = args_hint(&hint, "", shown.text, names);
-    bool is_near = strncmp(advice, "did", 3) == 0; /* all names would be too many to list */
-    struct buf buf = buf_of(message, sizeof(message));
-    buf_add(&buf, "there is no setting '%s'; %s", shown.text,
-            is_near ? advice : "`stint serve --help` lists them all");
-    return error_at(config, key->position, message);
-}
-
-static int already_there(const struct config *config, const struct yaml_value *key)
-{
-    return error_at(config, key->position, "this setting is there already");
-}
-
-static int set_one(struct config *config, size_t index, const struct yaml_value *value)
-{
-    struct stint_error why;
-    const char *name = settings_known[index].name;
-    if (value->kind != YAML_TEXT)
-        return error_at(config, value->position, "expected a text or a number here");
-    bool is_null = yaml_is_null(value);
-    const char *text = is_null ? NULL : arena_text(&config->settings->arena, value->text);
-    if (text == NULL && !is_null)
-        return error_at(config, value->position, "no memory for the value");
-    int code = settings_set(config->settings, index, SETTING_FILE, name, text, &why);
-    return code == 0 ? 0 : error_at(config, value->position, why.message);
-}
-
-static int set_list(struct config *config, size_t index, const struct yaml_value *list)
-{
-    int code = settings_set(config->settings, index, SETTING_FILE, settings_known[index].name, NULL,
-                            config->error);
-    for (const struct yaml_part *part = list->parts; part != NULL && code == 0; part = part->next)
-        code = set_one(config, index, part->value);
-    return code;
-}
-
-static int read_pools(struct config *config, const struct yaml_part *part)
-{
-    struct rules_diagnostics diagnostics = {0};
-    const struct source source = {config->path, &diagnostics};
-    if (config->has_pools)
-        return already_there(config, part->key);
-    config->has_pools = true;
-    configured_pools_read(&config->settings->values.pools, &config->settings->arena, &source,
-                          part->value);
-    diagnostics_sort(&diagnostics, 0, 0);
-    int code = first_fault(config, &diagnostics);
-    rules_diagnostics_free(&diagnostics);
-    return code;
-}
-
-static int read_part(struct config *config, const struct yaml_part *part)
-{
-    if (part->key->kind == YAML_TEXT && span_equals(part->key->text, POOLS_SECTION))
-        return read_pools(config, part);
-    int index = part->key->kind == YAML_TEXT ? setting_find(part->key->text, '_') : -1;
-    if (index < 0)
-        return unknown_key(config, part->key);
-    if (config->settings->origins[index] == SETTING_FILE)
-        return already_there(config, part->key);
-    return setting_is_list(&settings_known[index]) && part->value->kind == YAML_LIST
-               ? set_list(config, (size_t)index, part->value)
-               : set_one(config, (size_t)index, part->value);
-}
-
-static int read_all(struct config *config, const char *text)
-{
-    const struct rules_file file = {.path = config->path, .text = span_of_text(text)};
-    struct rules_diagnostics diagnostics = {0};
-    const struct yaml_value *root = yaml_read(&config->settings->arena, &file, &diagnostics);
-    int code = 0;
-    if (root == NULL)
-        code = first_fault(config, &diagnostics);
-    else if (root->kind != YAML_MAP && !yaml_is_null(root))
-        code = error_at(config, root->position, "expected settings as NAME: VALUE");
-    else
-        for (const struct yaml_part *part = root->parts; part != NULL && code == 0;
-             part = part->next)
-            code = read_part(config, part);
-    rules_diagnostics_free(&diagnostics);
-    return code;
-}
-
-int settings_read_file(struct settings *settings, const char *path, struct stint_error *error)
-{
-    struct config config = {.settings = settings, .path = path, .error = error};
-    char *text;
-    int code = file_text_read(path, FILE_MAX, &text, error);
-    if (code != 0)
-        return code;
-    code = read_all(&config, text);
-    free(text);
-    return code;
-}
-
-/* ---- Printing -------------------------------------------------------------------------------- */
-
-static void print_span(struct span text, FILE *out)
-{
-    fputc('"', out);
-    for (const uint8_t *c = text.ptr; c < text.ptr + text.len; c++)
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f)
-            fprintf(out, "\\x%02x", *c);
-        else
-            fputc(*c, out);
-    fputc('"', out);
-}
-
-static void print_quoted(const char *text, FILE *out)
-{
-    print_span(span_of_text(text), out);
-}
-
-static void print_list(const struct text_list *list, FILE *out)
-{
-    fputc('[', out);
-    for (size_t i = 0; i < list->n_texts; i++) {
-        fputs(i > 0 ? ", " : "", out);
-        print_quoted(list->texts[i], out);
-    }
-    fputc(']', out);
-}
-
-/* If there is no memory, an empty text is better than a password. */
-static void print_stores(const struct text_list *list, FILE *out)
-{
-    fputc('[', out);
-    for (size_t i = 0; i < list->n_texts; i++) {
-        char *shown = store_word_shown(list->texts[i]);
-        fputs(i > 0 ? ", " : "", out);
-        print_quoted(shown != NULL ? shown : "", out);
-        free(shown);
-    }
-    fputc(']', out);
-}
-
-static void print_duration(uint64_t ns, FILE *out)
-{
-    char text[64];
-    struct buf buf = buf_of(text, sizeof(text));
-    spec_format_duration(&buf, ns);
-    fputs(text, out);
-}
-
-static void print_value(const struct setting *setting, const void *value, FILE *out)
-{
-    const char *text;
-    switch (setting->kind) {
-    case SETTING_TEXT:
-    case SETTING_CHOICE:
-        text = *(char *const *)value;
-        if (text != NULL)
-            print_quoted(text, out);
-        else
-            fputs("null", out);
-        return;
-    case SETTING_LIST:
-    case SETTING_ADDRESSES:
-        print_list(value, out);
-        return;
-    case SETTING_STORES:
-        print_stores(value, out);
-        return;
-    case SETTING_SWITCH:
-        fputs(*(const bool *)value ? "true" : "false", out);
-        return;
-    case SETTING_DURATION:
-        print_duration(*(const uint64_t *)value, out);
-        return;
-    default:
-        fprintf(out, "%" PRIu64, *(const uint64_t *)value);
-    }
-}
-
-/* ---- Pools ----------------------------------------------------------------------------------- */
-
-static void print_quotas(const struct configured_quotas *quotas, FILE *out)
-{
-    fputs("quotas: [", out);
-    for (size_t i = 0; i < quotas->n_specs; i++) {
-        fputs(i > 0 ? ", " : "", out);
-        print_span(quotas->specs[i], out);
-    }
-    fputc(']', out);
-}
-
-static void print_key(const struct configured_key *key, FILE *out)
-{
-    fputs("      - {name: ", out);
-    print_span(key->name, out);
-    if (key->quotas.n_specs > 0) {
-        fputs(", ", out);
-        print_quotas(&key->quotas, out);
-    }
-    fprintf(out, ", weight: %" PRIu32 "}\n", key->weight);
-}
-
-static void print_pool(const struct configured_pool *pool, FILE *out)
-{
-    fputs("  - name: ", out);
-    print_span(pool->name, out);
-    fprintf(out, "\n    order: %s\n", configured_pool_orders[pool->order]);
-    if (pool->store.len > 0) {
-        fputs("    store: ", out);
-        print_span(pool->store, out);
-        fputc('\n', out);
-    }
-    if (pool->quotas.n_specs > 0) {
-        fputs("    ", out);
-        print_quotas(&pool->quotas, out);
-        fputc('\n', out);
-    }
-    if (pool->keys_file != NULL) {
-        fputs("    keys_file: ", out);
-        print_quoted(pool->keys_file, out);
-        fputc('\n', out);
-    }
-    fputs("    keys:\n", out);
-    for (size_t i = 0; i < pool->n_keys; i++)
-        print_key(&pool->keys[i], out);
-}
-
-/* ---- All of them ----------------------------------------------------------------------------- */
-
-void settings_print(const struct settings *settings, FILE *out)
-{
-    for (size_t i = 0; i < n_settings_known; i++) {
-        const struct setting *setting = &settings_known[i];
-        const void *value = (const char *)&settings->values + setting->at;
-        fprintf(out, "# %s\n%s: ", setting->message, setting->name);
-        print_value(setting, value, out);
-        fputc('\n', out);
-    }
-    fputs("# Pools of keys that there are from the start\npools:\n", out);
-    for (size_t i = 0; i < settings->values.pools.n_pools; i++)
-        print_pool(&settings->values.pools.pools[i], out);
+        if (!is_live(settings_known[i].name) && !is_same(&settings_known[i], settings, started))
+            hold(held, settings_known[i].name);
+    hold_presence(held, "tokens", &settings->tokens, started->tokens);
+    hold_presence(held, "tls_certificate", &settings->tls_certificate, started->tls_certificate);
+    hold_presence(held, "tls_key", &settings->tls_key, started->tls_key);
 }

@@ -10,27 +10,65 @@
 #ifndef STINT_CMD_SERVE_SERVE_SETTINGS_H
 #define STINT_CMD_SERVE_SERVE_SETTINGS_H
 
-#include "base/err.h"
+#include "base/buf.h"
 #include "base/span.h"
-#include "cmd/serve/serve_pools.h"
 #include "net/log/log.h"
+#include "rules/yaml/yaml_value.h"
 
-#include <stdio.h>
+struct pools; /* service/pools.h */
+
+/* ---- The section `pools` of a config file ---------------------------------------------------- */
+
+/* It contains names only, never the secret of a key. */
+
+struct configured_quotas {
+    struct span *specs;
+    size_t n_specs;
+};
+
+struct configured_key {
+    struct source_position position;
+    struct span name;
+    struct configured_quotas quotas; /* none: those of its pool */
+    uint32_t weight;
+};
+
+struct configured_pool {
+    struct source_position position;
+    struct span name;
+    struct span store;               /* its name; empty: the table */
+    uint8_t order;                   /* enum stint_pool_order */
+    struct configured_quotas quotas; /* of keys that have none of their own */
+    struct configured_key *keys;
+    size_t n_keys;
+    const char *keys_file; /* more keys, a NAME on each line; NULL: none */
+};
+
+/* All zero is none. Everything points into the arena of the section. */
+struct configured_pools {
+    const char *path; /* of the config file, for diagnostics */
+    struct configured_pool *pools;
+    size_t n_pools;
+};
+
+/* ---- Values ---------------------------------------------------------------------------------- */
 
 struct text_list {
-    char **texts; /* ends with NULL */
+    const char **texts; /* ends with NULL */
     size_t n_texts;
 };
 
 struct serve_settings {
     struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
         http_trusted_proxies, http_hosts, http_fields, grpc_fields, store, store_node_names;
-    char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
-        *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
+    const char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca,
+        *tls_priorities, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
-        *metrics_names, *metrics_path, *log_format, *log_level, *sandbox, *user, *store_prefix,
-        *store_ca_file, *store_cert_file, *store_key_file, *store_node, *store_on_error,
-        *after_failover, *table_full, *grpc_hits, *clock;
+        *metrics_path, *user, *store_prefix, *store_ca_file, *store_cert_file, *store_key_file,
+        *store_node;
+    /* The number of the word that was chosen: most are values of an enum. */
+    unsigned default_algorithm, metrics_names, log_format, log_level, sandbox, store_on_error,
+        after_failover, table_full, grpc_hits, clock;
     uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
         overrides, requests, popular_keys, auth_guesses, connections, connections_per_address,
         request_size, argument_size, arguments, output_size, connection_memory, http_header_size,
@@ -45,6 +83,8 @@ struct serve_settings {
     struct configured_pools pools;   /* only the config file has them */
     const char *config;              /* the path of that file, borrowed. NULL: none */
 };
+
+enum { GRPC_HITS_TAKE, GRPC_HITS_CHARGE, GRPC_HITS_ADD };
 
 enum setting_kind {
     SETTING_TEXT,
@@ -70,7 +110,7 @@ struct setting {
     const char *name; /* as the file has it */
     enum setting_kind kind;
     size_t at;            /* of its value in struct serve_settings */
-    const char *argument; /* in --help; NULL for a switch */
+    const char *argument; /* in --help */
     const char *value; /* the default as text; NULL: none. Of a list: elements with ';' between */
     uint64_t min, max; /* of numbers, bytes and durations */
     const char *const *choices;
@@ -81,21 +121,21 @@ extern const struct setting settings_known[];
 extern const size_t n_settings_known;
 #define SETTINGS_MAX 128
 
-bool setting_is_same(size_t index, const struct serve_settings *a, const struct serve_settings *b);
+/* A list of texts, of whatever kind. */
+static inline bool setting_is_list(const struct setting *setting)
+{
+    return setting->kind >= SETTING_LIST && setting->kind <= SETTING_STORES;
+}
 
-/* The index of the setting; -1 for none. `separator` is between its words: '_' or '-'. */
-int setting_find(struct span name, char separator);
+/* The index of the setting of that name; -1 for none. */
+int setting_find(struct span name);
 
-/* The gathered settings; free with settings_deinit(). */
+/* The gathered settings; arena_free() frees all of them. */
 struct settings {
     struct serve_settings values;
     enum setting_origin origins[SETTINGS_MAX];
-    struct arena arena; /* of the config file: its pools are in here */
+    struct arena arena; /* of all texts, and of the pools */
 };
-
-/* With the defaults. */
-int settings_init(struct settings *settings, struct stint_error *error);
-void settings_deinit(struct settings *settings);
 
 /*
  * Sets a setting, or adds an element to a list; call it for weak origins first. STINT_E_SYNTAX or
@@ -105,16 +145,53 @@ void settings_deinit(struct settings *settings);
 int settings_set(struct settings *settings, size_t index, enum setting_origin origin,
                  const char *shown, const char *text, struct stint_error *error);
 
-/* Replaces a text, also by none. */
-int settings_put_text(char **value, const char *text, struct stint_error *error);
+/*
+ * Adds the names of settings that differ from those of the server's start, and cannot change before
+ * a restart. Tokens and TLS stay given, or not given, as at the start, which outlives the settings.
+ */
+void settings_hold(struct serve_settings *settings, const struct serve_settings *started,
+                   struct buf *held);
 
-/* Reads all STINT_… variables; the rest of the environment is ignored. */
-int settings_read_environment(struct settings *settings, struct stint_error *error);
-/* A file of YAML; the message begins FILE:LINE:COLUMN. */
-int settings_read_file(struct settings *settings, const char *path, struct stint_error *error);
+/* ---- Where they come from: serve_config.c ---------------------------------------------------- */
+
+/* The options of the command line, before weaker origins are read. */
+struct settings_line {
+    const char *config, *compat; /* NULL: not given */
+    bool prints_config;
+    struct settings_given {
+        size_t index;
+        const char *text;
+    } * given; /* space for one for each word */
+    size_t n_given;
+    struct arena arena; /* of the words that are not those of the command line themselves */
+};
+
+/* Overwrites passwords in the words. Exits if the command line is wrong. */
+void settings_read_line(struct settings_line *line, int argc, char **argv);
+
+/* The defaults alone. */
+int settings_init(struct settings *settings, struct stint_error *error);
+
+/*
+ * Defaults, the config file, the STINT_… variables of the environment (others are ignored), and the
+ * command line. Returns an enum cmd_exit; the message of an error in a file begins
+ * FILE:LINE:COLUMN.
+ */
+int settings_gather(struct settings *settings, const struct settings_line *line,
+                    struct stint_error *error);
 
 /* Prints a config file that gives the same settings. */
-void settings_print(const struct settings *settings, FILE *out);
+void settings_print(const struct serve_settings *settings);
+
+/*
+ * Reads the files of keys and creates the pools; now_ns of NULL: only checks them. The first error
+ * is returned with its position in the config file: STINT_E_SYNTAX, or as pools_define().
+ */
+int configured_pools_define(const struct configured_pools *configured, struct pools *pools,
+                            const uint64_t *now_ns, struct stint_error *error);
+
+/* Whether the table has a pool that is not configured: such a pool stays until a restart. */
+bool configured_pools_lack(const struct configured_pools *configured, const struct pools *pools);
 
 /* ---- The environment of envoyproxy/ratelimit ------------------------------------------------- */
 

@@ -30,7 +30,7 @@ static int add_name(struct serve_store_names *names, struct span name, struct st
     return 0;
 }
 
-int serve_store_names(const struct serve_settings *settings, struct serve_store_names *names,
+static int read_names(const struct serve_settings *settings, struct serve_store_names *names,
                       struct stint_error *error)
 {
     int code = 0;
@@ -47,32 +47,28 @@ int serve_store_names(const struct serve_settings *settings, struct serve_store_
     return code;
 }
 
-static uint8_t on_error(const char *name)
+static uint8_t on_error(const struct serve_settings *settings)
 {
-    return strcmp(name, "allow") == 0   ? RULE_STORE_ERROR_ALLOW
-           : strcmp(name, "local") == 0 ? RULE_STORE_ERROR_LOCAL
-           : strcmp(name, "deny") == 0  ? RULE_STORE_ERROR_DENY
-                                        : RULE_STORE_ERROR_ERROR;
+    static const uint8_t choices[] = {RULE_STORE_ERROR_ERROR, RULE_STORE_ERROR_DENY,
+                                      RULE_STORE_ERROR_ALLOW, RULE_STORE_ERROR_LOCAL};
+    return choices[settings->store_on_error];
 }
 
 /*
  * `error` is for requests without a rule; a rule denies. With --compat envoyproxy rules return an
  * error, too: Envoy's failure_mode_deny decides then.
  */
-static uint8_t on_error_of_rules(const struct serve_settings *settings)
+int serve_store_rules(const struct serve_settings *settings, struct serve_store_names *names,
+                      struct rules_load_options *options, struct stint_error *error)
 {
-    uint8_t choice = on_error(settings->store_on_error);
+    uint8_t choice = on_error(settings);
     bool denies = choice == RULE_STORE_ERROR_ERROR && !settings->is_compat;
-    return denies ? RULE_STORE_ERROR_DENY : choice;
-}
-
-void serve_store_rules(const struct serve_settings *settings, const struct serve_store_names *names,
-                       struct rules_load_options *options)
-{
+    int code = read_names(settings, names, error);
     options->stores = names->names;
     options->n_stores = names->n_names;
     options->default_store = names->default_store;
-    options->default_on_error = on_error_of_rules(settings);
+    options->default_on_error = denies ? RULE_STORE_ERROR_DENY : choice;
+    return code;
 }
 
 /* ---- URLs ------------------------------------------------------------------------------------ */
@@ -130,9 +126,7 @@ static void configure(struct serve_stores *stores, const struct serve_settings *
         config->lease_keys = settings->lease_keys;
         config->denials = settings->deny_cache_max > 0 ? settings->deny_cache : 0;
         config->deny_cache_max_ns = settings->deny_cache_max;
-        config->failover_policy = strcmp(settings->after_failover, "half") == 0   ? FAILOVER_HALF
-                                  : strcmp(settings->after_failover, "full") == 0 ? FAILOVER_FULL
-                                                                                  : FAILOVER_TRUSTS;
+        config->failover_policy = (enum failover_policy)settings->after_failover;
     }
 }
 
@@ -175,13 +169,13 @@ static int name_nodes(struct serve_stores *stores, const struct serve_settings *
     if (names->n_texts > 0) {
         evaluation->nodes = (unsigned)names->n_texts;
         evaluation->node = settings->store_node;
-        evaluation->node_names = (const char *const *)names->texts;
+        evaluation->node_names = names->texts;
     }
     evaluation->n_stores = stores->names.n_names;
     evaluation->labels = stores->names.names;
     evaluation->items = evaluation->throttle = stores->names.default_store;
     evaluation->timeout_ns = settings->store_timeout;
-    evaluation->items_on_error = on_error(settings->store_on_error);
+    evaluation->items_on_error = on_error(settings);
     return 0;
 }
 
@@ -190,7 +184,7 @@ static int name_nodes(struct serve_stores *stores, const struct serve_settings *
 static int open_all(struct serve_stores *stores, const struct serve_settings *settings,
                     struct stint_error *error)
 {
-    int code = serve_store_names(settings, &stores->names, error);
+    int code = read_names(settings, &stores->names, error);
     for (size_t i = 0; i < stores->names.n_names && code == 0; i++)
         code = read_url(stores, i, settings->store.texts[i], error);
     if (code == 0)

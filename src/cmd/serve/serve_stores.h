@@ -23,12 +23,12 @@ struct serve_store_names {
     size_t default_store; /* from 1; 0: there is none */
 };
 
-/* STINT_E_MISMATCH for a name that is there twice, STINT_E_RANGE for too many stores. */
-int serve_store_names(const struct serve_settings *settings, struct serve_store_names *names,
-                      struct stint_error *error);
-/* The stores for loading rules; `names` is borrowed as long. */
-void serve_store_rules(const struct serve_settings *settings, const struct serve_store_names *names,
-                       struct rules_load_options *options);
+/*
+ * The stores for loading rules, which borrow the names. STINT_E_MISMATCH for a name that is there
+ * twice, STINT_E_RANGE for too many stores.
+ */
+int serve_store_rules(const struct serve_settings *settings, struct serve_store_names *names,
+                      struct rules_load_options *options, struct stint_error *error);
 
 /* Everything that follows from settings alone; the same for all workers. */
 struct serve_stores {

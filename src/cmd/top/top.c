@@ -10,18 +10,323 @@
 #include "cmd/lib/signals.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
-/* The sample as one JSON object, on one line. 0, or -1 if it cannot be written. */
-static int top_print_json(const struct top_look *look)
+/* ---- A sample of one server ------------------------------------------------------------------ */
+
+static json_t *ask_server(struct client *client, const char *path, struct stint_error *error)
 {
-    json_t *keys = json_object_get(look->keys, "keys");
-    return json_text_print(json_pack("{s:O, s:O*, s:O*}", "stats", look->stats, "keys", keys,
-                                     "servers", look->servers),
-                           false);
+    struct client_answer answer;
+    if (client_ask(client, path, NULL, 0, &answer, error) != 0)
+        return NULL;
+    json_t *object =
+        json_loadb((const char *)answer.body.ptr, answer.body.len, JSON_ALLOW_NUL, NULL);
+    if (answer.status == 200 && json_is_object(object))
+        return object;
+    json_decref(object);
+    if (answer.status == 401 || answer.status == 403)
+        err_set(error, STINT_E_MISMATCH,
+                "the server wants a token with the role metrics: --token-file (it answered %s with "
+                "%d)",
+                path, answer.status);
+    else if (answer.status != 200)
+        err_set(error, STINT_E_MISMATCH,
+                "the server answered %s with status %d; is it a stint server?", path,
+                answer.status);
+    else
+        err_set(error, STINT_E_SYNTAX, "the server's answer to %s is not a JSON object", path);
+    return NULL;
+}
+
+static void forget(struct top_look *look)
+{
+    json_decref(look->stats);
+    json_decref(look->keys);
+    json_decref(look->servers);
+    *look = (struct top_look){NULL, NULL, NULL};
+}
+
+/* 0, or a code: no answer, or one that is not from a stint server. */
+static int look_at(struct client *client, const struct top_options *options, struct top_look *look,
+                   struct stint_error *error)
+{
+    char path[64];
+    /* A key of several servers may be far down in the list of each. */
+    size_t n_keys = options->n_servers > 1 ? TOP_KEYS_MAX : options->keys;
+    snprintf(path, sizeof(path), "/v1/top?order=%s&n=%zu",
+             options->order == TOP_ASKED ? "asked" : "denied", n_keys);
+    *look = (struct top_look){.stats = ask_server(client, "/v1/stats", error)};
+    if (look->stats != NULL)
+        look->keys = ask_server(client, path, error);
+    if (look->keys != NULL)
+        return 0;
+    forget(look);
+    return error->code != 0 ? error->code : STINT_E_SYSTEM;
+}
+
+/* ---- Several servers ------------------------------------------------------------------------- */
+
+/* One server, queried in a thread of its own. */
+struct query {
+    const char *url; /* NULL: the default one */
+    struct client *client;
+    const struct top_options *options;
+    struct top_look look;
+    struct stint_error why;
+    int code;
+    pthread_t thread;
+    bool has_thread;
+};
+
+struct group {
+    size_t n_servers;
+    struct query queries[TOP_SERVERS_MAX];
+};
+
+static void group_close(struct group *group)
+{
+    for (size_t i = 0; i < group->n_servers; i++)
+        client_close(group->queries[i].client);
+}
+
+/* Each server has a connection of its own. Call group_close() after an error, too. */
+static int group_open(struct group *group, const struct top_options *options,
+                      struct stint_error *error)
+{
+    struct client_options client = options->client;
+    int code = 0;
+    group->n_servers = options->n_servers > 0 ? options->n_servers : 1;
+    for (size_t i = 0; i < group->n_servers && code == 0; i++) {
+        struct query *query = &group->queries[i];
+        if (options->n_servers > 0)
+            client.server = options->servers[i];
+        *query = (struct query){.url = client.server, .options = options};
+        code = client_open(&query->client, &client, error);
+    }
+    return code;
+}
+
+/* ---- Sums of metrics ------------------------------------------------------------------------- */
+
+/* Adds every number of `other`, in objects within it too. */
+static void add_numbers(json_t *sum, json_t *other)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(other, name, value)
+    {
+        json_t *own = json_object_get(sum, name);
+        double total = json_number_value(own) + json_number_value(value);
+        if (json_is_object(own) && json_is_object(value))
+            add_numbers(own, value);
+        else if (json_is_number(own) && json_is_number(value))
+            json_object_set_new(sum, name,
+                                json_is_integer(own) && json_is_integer(value)
+                                    ? json_integer((json_int_t)total)
+                                    : json_real(total));
+        else if (own == NULL || json_is_null(own))
+            json_object_set(sum, name, value);
+    }
+}
+
+/* Keeps the greater of two numbers; null is less than any. */
+static void keep_greater(json_t *sum, json_t *other, const char *part, const char *name)
+{
+    json_t *own = part != NULL ? json_object_get(sum, part) : sum;
+    json_t *value = json_object_get(part != NULL ? json_object_get(other, part) : other, name);
+    json_t *known = json_object_get(own, name);
+    if (json_is_number(value) &&
+        (!json_is_number(known) || json_number_value(value) > json_number_value(known)))
+        json_object_set(own, name, value);
+}
+
+static bool is_same_member(json_t *a, json_t *b, const char *name)
+{
+    return json_equal(json_object_get(a, name), json_object_get(b, name)) == 1;
+}
+
+static void add_rules(json_t *sum, json_t *other)
+{
+    size_t i, j;
+    json_t *rule, *known;
+    json_array_foreach(other, i, rule)
+    {
+        bool is_known = false;
+        json_array_foreach(sum, j, known)
+        {
+            is_known = is_same_member(known, rule, "domain") && is_same_member(known, rule, "rule");
+            if (is_known)
+                break;
+        }
+        if (is_known)
+            add_numbers(known, rule);
+        else
+            json_array_append(sum, rule);
+    }
+}
+
+/* `sum` is the object of the first server. */
+static void add_stats(json_t *sum, json_t *other)
+{
+    static const char *const parts[] = {"table", "totals", "rates", "frontends"};
+    static const char *const longest[] = {"p50_ns", "p99_ns", "p999_ns", "mean_ns"};
+    json_t *step = json_object_get(json_object_get(sum, "table"), "keys_step");
+    double keys_step = json_number_value(step);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        json_t *own = json_object_get(sum, parts[i]), *value = json_object_get(other, parts[i]);
+        if (json_is_object(own))
+            add_numbers(own, value);
+        else if (json_is_object(value))
+            json_object_set(sum, parts[i], value);
+    }
+    if (step != NULL) { /* a step of a sample, not a count */
+        json_object_set_new(json_object_get(sum, "table"), "keys_step",
+                            json_integer((json_int_t)keys_step));
+        keep_greater(sum, other, "table", "keys_step");
+    }
+    for (size_t i = 0; i < sizeof(longest) / sizeof(longest[0]); i++)
+        keep_greater(sum, other, "durations", longest[i]);
+    keep_greater(sum, other, "reloads", "generation");
+    keep_greater(sum, other, "reloads", "rules");
+    keep_greater(sum, other, NULL, "up_s");
+    add_rules(json_object_get(sum, "rules"), json_object_get(other, "rules"));
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+static int by_text(json_t *a, json_t *b, const char *name)
+{
+    json_t *x = json_object_get(a, name), *y = json_object_get(b, name);
+    size_t x_len = json_string_length(x), y_len = json_string_length(y);
+    size_t len = x_len < y_len ? x_len : y_len; /* zero bytes are bytes */
+    int order = len > 0 ? memcmp(json_string_value(x), json_string_value(y), len) : 0;
+    return order != 0 ? order : (x_len > y_len) - (x_len < y_len);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    static const char *const names[] = {"key", "domain", "rule"};
+    json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+    int order = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && order == 0; i++)
+        order = by_text(x, y, names[i]);
+    return order;
+}
+
+/* Rates instead of scores: servers may have different half-lives. `name`: of the rate. */
+static int by_rate(const void *a, const void *b, void *name)
+{
+    json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+    double x_rate = json_number_value(json_object_get(x, name));
+    double y_rate = json_number_value(json_object_get(y, name));
+    return x_rate != y_rate ? (x_rate > y_rate ? -1 : 1) : by_name(a, b);
+}
+
+/* Adds up equal names; returns how many there are then. */
+static size_t merge(json_t **rows, size_t n)
+{
+    size_t merged = 0;
+    qsort(rows, n, sizeof(json_t *), by_name);
+    for (size_t i = 0; i < n; i++) {
+        if (merged > 0 && by_name(&rows[merged - 1], &rows[i]) == 0)
+            add_numbers(rows[merged - 1], rows[i]);
+        else
+            rows[merged++] = rows[i];
+    }
+    return merged;
+}
+
+/* The first of `keys`, an array of the keys of all servers, after equal ones are added up. */
+static json_t *sum_of_keys(json_t *keys, const struct top_options *options)
+{
+    char asked_per_s[] = "asked_per_s", denied_per_s[] = "denied_per_s";
+    size_t n = json_array_size(keys), i;
+    json_t *key, *first = json_array();
+    json_t **rows = calloc(n + 1, sizeof(json_t *));
+    if (rows == NULL || first == NULL) {
+        free(rows);
+        return first;
+    }
+    json_array_foreach(keys, i, key) rows[i] = key;
+    n = merge(rows, n);
+    qsort_r(rows, n, sizeof(json_t *), by_rate,
+            options->order == TOP_ASKED ? asked_per_s : denied_per_s);
+    for (i = 0; i < n && i < options->keys; i++)
+        json_array_append(first, rows[i]);
+    free(rows);
+    return first;
+}
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+/* Adds one server's sample, and takes ownership of it. */
+static void add_look(struct top_look *sum, json_t *keys, struct top_look *look)
+{
+    json_array_extend(keys, json_object_get(look->keys, "keys"));
+    if (sum->stats == NULL)
+        sum->stats = json_incref(look->stats);
+    else
+        add_stats(sum->stats, look->stats);
+    forget(look);
+}
+
+static void *query_server(void *arg)
+{
+    struct query *query = arg;
+    query->code = look_at(query->client, query->options, &query->look, &query->why);
+    return NULL;
+}
+
+/* All servers at the same time: one that does not answer costs its own timeout, once. */
+static void query_all(struct group *group)
+{
+    for (size_t i = 0; i < group->n_servers; i++) {
+        struct query *query = &group->queries[i];
+        query->why = (struct stint_error){0};
+        query->has_thread = pthread_create(&query->thread, NULL, query_server, query) == 0;
+    }
+    for (size_t i = 0; i < group->n_servers; i++) {
+        struct query *query = &group->queries[i];
+        if (query->has_thread)
+            pthread_join(query->thread, NULL);
+        else
+            query_server(query);
+    }
+}
+
+/* All of them, added up; 0 if at least one answers. */
+static int group_look(struct group *group, const struct top_options *options, struct top_look *look,
+                      struct stint_error *error)
+{
+    if (group->n_servers == 1)
+        return look_at(group->queries[0].client, options, look, error);
+    *look = (struct top_look){.servers = json_array()};
+    json_t *keys = json_array();
+    query_all(group);
+    for (size_t i = 0; i < group->n_servers; i++) {
+        struct query *query = &group->queries[i];
+        const char *why = query->code != 0 ? query->why.message : NULL;
+        json_array_append_new(look->servers,
+                              json_pack("{s:s, s:s?}", "url", query->url, "error", why));
+        if (query->code == 0)
+            add_look(look, keys, &query->look);
+        else
+            *error = query->why;
+    }
+    look->keys = json_pack("{s:o}", "keys", sum_of_keys(keys, options));
+    json_decref(keys);
+    if (look->stats != NULL && look->keys != NULL)
+        return 0;
+    forget(look);
+    const struct stint_error last = *error;
+    return err_set(error, STINT_E_SYSTEM, "none of %zu servers answers; the last: %.180s",
+                   group->n_servers, last.message);
 }
 
 /* ---- The command ----------------------------------------------------------------------------- */
@@ -139,13 +444,16 @@ static int show(const struct top_options *options, const struct keyboard *keyboa
 {
     struct top_screen screen = screen_now(options);
     if (options->json)
-        return top_print_json(look) == 0 && fflush(stdout) == 0 ? 0 : -1;
+        return json_text_print(json_pack("{s:O, s:O*, s:O*}", "stats", look->stats, "keys",
+                                         json_object_get(look->keys, "keys"), "servers",
+                                         look->servers),
+                               false) == CMD_DONE &&
+                       fflush(stdout) == 0
+                   ? 0
+                   : -1;
     bool over_itself = screen.is_terminal && !options->once;
     fputs(over_itself ? HOME : "", stdout);
-    if (keyboard->asks_help)
-        top_draw_help(&screen);
-    else
-        top_draw(&screen, options, before, look);
+    top_draw(&screen, options, before, keyboard->asks_help ? NULL : look);
     fputs(over_itself ? CLEAR_BELOW : options->once ? "" : "\n", stdout);
     return fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : -1;
 }
@@ -154,35 +462,35 @@ static int show(const struct top_options *options, const struct keyboard *keyboa
  * Rates need two samples; --json has counts, from which rates can be computed. A sample that a key
  * asked for comes early: the next one is compared with the same one as it is.
  */
-static int look_on(struct top_options *options, struct keyboard *keyboard, struct top_group *group,
+static int look_on(struct top_options *options, struct keyboard *keyboard, struct group *group,
                    struct stint_error *error)
 {
     struct top_look before = {NULL, NULL, NULL}, look;
     int result = CMD_DONE;
     enum waited waited = WAITED;
     for (bool is_first = true; result == CMD_DONE; is_first = false) {
-        if (top_group_look(group, options, &look, error) != 0) {
+        if (group_look(group, options, &look, error) != 0) {
             result = CMD_BAD_INPUT;
             break;
         }
         /* Sums over different servers have no difference. */
         if (before.servers != NULL && json_equal(before.servers, look.servers) == 0)
-            top_forget(&before);
+            forget(&before);
         bool is_shown = options->json || !is_first || !options->once;
         if (is_shown && show(options, keyboard, &before, &look) != 0)
             result = CMD_BAD_INPUT; /* main.c reports errors of standard output */
         bool is_last = is_shown && options->once;
         waited = is_last ? WAITED_FOR_END : wait_for(keyboard, options);
         if (waited == WAITED) {
-            top_forget(&before);
+            forget(&before);
             before = look;
         } else {
-            top_forget(&look);
+            forget(&look);
         }
         if (waited == WAITED_FOR_END)
             break;
     }
-    top_forget(&before);
+    forget(&before);
     return result;
 }
 
@@ -197,11 +505,11 @@ int top_main(int argc, char **argv)
                "several URLs the sums are shown, and which servers did not answer."};
     struct top_options options = {.keys = KEYS_DEFAULT, .interval_ns = NS_PER_S};
     struct stint_error error;
-    struct top_group *group;
+    static struct group group;
     args_parse(&command, argc, argv, &options);
-    if (top_group_open(&group, &options, &error) != 0) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
+    if (group_open(&group, &options, &error) != 0) {
+        group_close(&group);
+        return print_failure("%s", error.message);
     }
     interrupt_catch();
     struct keyboard keyboard = {.is_read = false};
@@ -210,12 +518,12 @@ int top_main(int argc, char **argv)
         keyboard_open(&keyboard);
     fputs(over_itself ? ENTER : "", stdout);
     error.code = 0;
-    int result = look_on(&options, &keyboard, group, &error);
+    int result = look_on(&options, &keyboard, &group, &error);
     fputs(over_itself ? LEAVE : "", stdout);
     fflush(stdout);
     keyboard_close(&keyboard);
     if (error.code != 0)
         print_message("%s", error.message);
-    top_group_close(group);
+    group_close(&group);
     return result;
 }

@@ -29,16 +29,6 @@ struct top_look {
     json_t *servers; /* of several: an array of {url, error}, error null if it answered */
 };
 
-struct top_group; /* several servers, each with a connection of its own */
-int top_group_open(struct top_group **group, const struct top_options *options,
-                   struct stint_error *error);
-void top_group_close(struct top_group *group); /* NULL is fine */
-/* All of them, added up; 0 if at least one answers. */
-int top_group_look(struct top_group *group, const struct top_options *options,
-                   struct top_look *look, struct stint_error *error);
-
-void top_forget(struct top_look *look);
-
 /* Where to draw. */
 struct top_screen {
     FILE *out;
@@ -46,10 +36,11 @@ struct top_screen {
     bool is_terminal;       /* colours are allowed */
 };
 
-/* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */
+/*
+ * Draws a sample; rates of rules are what was counted since `before`, which may be empty. `look` of
+ * NULL: the keys of the keyboard, and what the numbers mean.
+ */
 void top_draw(const struct top_screen *screen, const struct top_options *options,
               const struct top_look *before, const struct top_look *look);
-/* The keys of the keyboard, and what the numbers mean. */
-void top_draw_help(const struct top_screen *screen);
 
 #endif

@@ -58,12 +58,8 @@ static double denied_of(json_t *rule)
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
-struct figure {
-    char text[32];
-};
-
 /* The end of the bucket that has this share of the decisions; the last bucket has none. */
-static const char *percentile_text(struct figure *figure, json_t *durations, const char *name)
+static const char *percentile_text(struct formatted *figure, json_t *durations, const char *name)
 {
     double us = number(durations, NULL, name) / (double)NS_PER_US;
     bool is_beyond = us <= 0;
@@ -80,7 +76,7 @@ static const char *percentile_text(struct figure *figure, json_t *durations, con
 }
 
 /* In eight columns at most, whole from 100 on. */
-static const char *rate_text(struct figure *figure, double n)
+static const char *rate_text(struct formatted *figure, double n)
 {
     static const char units[] = "kMGTPE";
     const char *unit = units;
@@ -97,7 +93,7 @@ static const char *rate_text(struct figure *figure, double n)
     return figure->text;
 }
 
-static const char *count_text(struct figure *figure, double n)
+static const char *count_text(struct formatted *figure, double n)
 {
     snprintf(figure->text, sizeof(figure->text), "%.0f", n);
     return figure->text;
@@ -265,7 +261,7 @@ static const char *keys_text(char *to, size_t size, json_t *stats)
 static void draw_head(struct drawing *drawing, json_t *stats)
 {
     char keys[48];
-    struct figure allowed, denied, p50, p99;
+    struct formatted allowed, denied, p50, p99;
     struct formatted up, places, bytes;
     json_t *durations = json_object_get(stats, "durations");
     struct flow head = {.drawing = drawing, .is_bold = true}, flow = {.drawing = drawing};
@@ -386,7 +382,7 @@ static bool draw_headings(struct drawing *drawing, const struct figure_column *c
 static void draw_rule(struct drawing *drawing, const struct rule_row *row, unsigned shown,
                       unsigned name_columns)
 {
-    struct figure rates[2], sums[2];
+    struct formatted rates[2], sums[2];
     const char *const texts[FIGURES_MAX] = {
         rate_text(&rates[0], row->allowed), rate_text(&rates[1], row->denied),
         count_text(&sums[0], allowed_of(row->rule)), count_text(&sums[1], denied_of(row->rule))};
@@ -415,7 +411,7 @@ static void draw_rules(struct drawing *drawing, json_t *before, json_t *stats)
 
 static void draw_key(struct drawing *drawing, json_t *key, unsigned shown, unsigned name_columns)
 {
-    struct figure asked, denied;
+    struct formatted asked, denied;
     const char *const texts[] = {rate_text(&asked, number(key, NULL, "asked_per_s")),
                                  rate_text(&denied, number(key, NULL, "denied_per_s"))};
     char line[128], whole[512], cut[520], name[520], rule[512];
@@ -445,19 +441,7 @@ static void draw_keys(struct drawing *drawing, const struct top_options *options
         draw_key(drawing, json_array_get(keys, i), shown, name_columns);
 }
 
-/* Draws a sample; rates of rules are what was counted since `before`, which may be empty. */
-void top_draw(const struct top_screen *screen, const struct top_options *options,
-              const struct top_look *before, const struct top_look *look)
-{
-    struct drawing drawing = {.screen = screen};
-    draw_servers(&drawing, look->servers);
-    draw_head(&drawing, look->stats);
-    draw_rules(&drawing, before->stats, look->stats);
-    draw_keys(&drawing, options, json_object_get(look->keys, "keys"));
-    fflush(screen->out);
-}
-
-void top_draw_help(const struct top_screen *screen)
+static void draw_help(struct drawing *drawing)
 {
     static const char *const lines[] = {
         "?  this help; any key: back",
@@ -478,9 +462,22 @@ void top_draw_help(const struct top_screen *screen)
         "  to 0.128, 0.256, 0.512 µs and so on",
         "table: keys with a live state",
     };
-    struct drawing drawing = {.screen = screen};
-    put(&drawing, true, "stint top");
+    put(drawing, true, "stint top");
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-        put(&drawing, false, "%s", lines[i]);
+        put(drawing, false, "%s", lines[i]);
+}
+
+void top_draw(const struct top_screen *screen, const struct top_options *options,
+              const struct top_look *before, const struct top_look *look)
+{
+    struct drawing drawing = {.screen = screen};
+    if (look == NULL) {
+        draw_help(&drawing);
+    } else {
+        draw_servers(&drawing, look->servers);
+        draw_head(&drawing, look->stats);
+        draw_rules(&drawing, before->stats, look->stats);
+        draw_keys(&drawing, options, json_object_get(look->keys, "keys"));
+    }
     fflush(screen->out);
 }

@@ -11,7 +11,7 @@
 static int set(struct settings *settings, const char *name, const char *text,
                struct stint_error *error)
 {
-    int index = setting_find(span_of_text(name), '_');
+    int index = setting_find(span_of_text(name));
     assert_true(index >= 0);
     return settings_set(settings, (size_t)index, SETTING_OPTION, name, text, error);
 }
@@ -49,12 +49,12 @@ TEST(test_without_stores_there_are_none)
     assert_int_equal(stores->evaluation.items, 0);
     assert_int_equal(stores->evaluation.nodes, 1);
     assert_null(stores->tls);
-    serve_store_rules(&settings.values, &stores->names, &options);
+    assert_int_equal(serve_store_rules(&settings.values, &stores->names, &options, NULL), 0);
     assert_int_equal(options.n_stores, 0);
     assert_int_equal(options.default_store, 0);
     assert_int_equal(options.default_on_error, RULE_STORE_ERROR_DENY);
     serve_stores_close(stores);
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
 }
 
 TEST(test_stores_are_configured_as_the_settings_say)
@@ -113,12 +113,12 @@ TEST(test_stores_are_configured_as_the_settings_say)
     assert_int_equal(stores->evaluation.items_on_error, RULE_STORE_ERROR_LOCAL);
     assert_int_equal(stores->evaluation.nodes, 5);
     assert_null(stores->evaluation.node);
-    serve_store_rules(&settings.values, &stores->names, &options);
+    assert_int_equal(serve_store_rules(&settings.values, &stores->names, &options, NULL), 0);
     assert_int_equal(options.n_stores, 2);
     assert_int_equal(options.default_store, 2);
     assert_int_equal(options.default_on_error, RULE_STORE_ERROR_LOCAL);
     serve_stores_close(stores);
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
 }
 
 TEST(test_what_is_left_out_is_the_default)
@@ -136,7 +136,7 @@ TEST(test_what_is_left_out_is_the_default)
     assert_int_equal(config->failover_policy, FAILOVER_TRUSTS);
     assert_int_equal(stores->evaluation.items_on_error, RULE_STORE_ERROR_ERROR);
     serve_stores_close(stores);
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
 }
 
 TEST(test_nodes_have_names)
@@ -159,7 +159,7 @@ TEST(test_nodes_have_names)
     assert_string_equal(stores->evaluation.node, "n2");
     assert_string_equal(stores->evaluation.node_names[2], "n3");
     serve_stores_close(stores);
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
 }
 
 /* ---- Files ----------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ TEST(test_a_url_may_fallback_a_file)
         assert_string_equal(stores->configs[0].url.password, "word");
         assert_string_equal(stores->configs[0].url.hosts[0].name, "h");
         serve_stores_close(stores);
-        settings_deinit(&settings);
+        arena_free(&settings.arena);
         unlink(path);
     }
 }
@@ -214,7 +214,7 @@ TEST(test_a_bad_file_is_told_and_not_what_is_in_it)
     unlink(path);
     assert_int_equal(serve_stores_open(&stores, &settings.values, &error), STINT_E_SYSTEM);
     assert_non_null(strstr(error.message, path));
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
 }
 
 /* ---- What does not go together --------------------------------------------------------------- */
@@ -259,7 +259,7 @@ TEST(test_what_does_not_go_together_is_refused)
         assert_int_not_equal(serve_stores_open(&stores, &settings.values, &error), 0);
         assert_string_equal(error.message, cases[i].told);
         assert_null(stores);
-        settings_deinit(&settings);
+        arena_free(&settings.arena);
     }
 }
 
@@ -273,14 +273,14 @@ TEST(test_certificates_are_read)
     gather(&settings, said);
     assert_int_not_equal(serve_stores_open(&stores, &settings.values, &error), 0);
     assert_non_null(strstr(error.message, "/no/such/file"));
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
     static const char *const system[] = {"store", "rediss://a", "store", "b=redis://b", NULL};
     gather(&settings, system);
     stores = opened(&settings);
     assert_non_null(stores->configs[0].tls);
     assert_null(stores->configs[1].tls);
     serve_stores_close(stores);
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
 }
 
 TEST(test_there_are_so_many_stores_and_no_more)
@@ -301,7 +301,7 @@ TEST(test_there_are_so_many_stores_and_no_more)
     assert_int_equal(set(&settings, "store", "one.more-_=redis://h", &error), 0);
     assert_int_equal(serve_stores_open(&stores, &settings.values, &error), STINT_E_RANGE);
     assert_string_equal(error.message, "store: expected at most 16 stores, found 17");
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -332,7 +332,7 @@ TEST(test_what_is_no_store_is_refused_without_its_password)
         assert_non_null(strstr(error.message, cases[i].told));
         assert_null(strstr(error.message, "secret"));
     }
-    settings_deinit(&settings);
+    arena_free(&settings.arena);
 }
 
 TEST(test_passwords_are_taken_out)
