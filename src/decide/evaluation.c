@@ -467,6 +467,68 @@ int evaluation_add_descriptors(struct evaluation *evaluation, const struct evalu
     return 0;
 }
 
+/* ---- Inputs of later runs -------------------------------------------------------------------- */
+
+struct evaluation_inputs {
+    size_t n_targets, n_unmatched, domain, keys_len;
+    struct {
+        struct target target; /* its key will be in evaluation.keys */
+        struct stint_quota quota;
+    } of[]; /* then the keys */
+};
+
+/* The key is not copied. */
+static struct target input_of(const struct target *target)
+{
+    size_t outcome = offsetof(struct target, shadow_retry_after_ns);
+    struct target input = *target;
+    memset((char *)&input + outcome, 0, sizeof(input) - outcome);
+    if (input.part != TARGET_FREE) /* others keep theirs */
+        input.decision = decision_unlimited(input.cost);
+    return input;
+}
+
+bool evaluation_keep(const struct evaluation *evaluation, struct pending *pending)
+{
+    assert(evaluation->n_targets > 0 && pending->inputs == NULL);
+    size_t n = evaluation->n_targets, keys_len = 0, at = 0;
+    for (size_t i = 0; i < n; i++)
+        keys_len += evaluation->targets[i].key.len;
+    struct evaluation_inputs *inputs =
+        malloc(sizeof(*inputs) + n * sizeof(inputs->of[0]) + keys_len);
+    if (inputs == NULL)
+        return false;
+    *inputs = (struct evaluation_inputs){n, evaluation->n_unmatched, evaluation->domain, keys_len};
+    for (size_t i = 0; i < n; i++) {
+        struct span key = evaluation->targets[i].key;
+        inputs->of[i].target = input_of(&evaluation->targets[i]);
+        inputs->of[i].target.key.ptr = evaluation->keys + at;
+        inputs->of[i].quota = evaluation->quotas[i];
+        if (key.len > 0)
+            memcpy((uint8_t *)&inputs->of[n] + at, key.ptr, key.len);
+        at += key.len;
+    }
+    pending->inputs = inputs;
+    return true;
+}
+
+void evaluation_recall(struct evaluation *evaluation, const struct pending *pending)
+{
+    const struct evaluation_inputs *inputs = pending->inputs;
+    assert(inputs != NULL && inputs->keys_len <= EVALUATION_KEYS_SIZE);
+    evaluation_begin(evaluation, pending->now_ns);
+    evaluation->n_targets = inputs->n_targets;
+    evaluation->n_unmatched = inputs->n_unmatched;
+    evaluation->domain = inputs->domain;
+    evaluation->keys_len = inputs->keys_len;
+    memcpy(evaluation->keys, &inputs->of[inputs->n_targets], inputs->keys_len);
+    for (size_t i = 0; i < inputs->n_targets; i++) {
+        evaluation->targets[i] = inputs->of[i].target;
+        evaluation->quotas[i] = inputs->of[i].quota;
+    }
+    assert(evaluation_is_valid(evaluation));
+}
+
 /* ---- Where the states are -------------------------------------------------------------------- */
 
 void evaluation_leave_distant_shadows(struct evaluation *evaluation)

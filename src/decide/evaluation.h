@@ -208,6 +208,14 @@ int evaluation_add_descriptors(struct evaluation *evaluation, const struct evalu
                                struct stint_error *error);
 
 /*
+ * For a run that waits: keeps what the evaluation was filled with, which the next run is filled
+ * with again. So both have the same quotas, whatever is set meanwhile. False: no memory. The rules
+ * have to stay; later runs are those of the same evaluation.
+ */
+bool evaluation_keep(const struct evaluation *evaluation, struct pending *pending);
+void evaluation_recall(struct evaluation *evaluation, const struct pending *pending);
+
+/*
  * The verbs. Each gives the outcome of the request as a whole (binding: the index of a target), and
  * of every target. A request that nothing limits is allowed: limit and remaining are 2^32 - 1.
  */

@@ -85,7 +85,7 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
         pending_ask(evaluation->pending, store_at(evaluation, store), asked);
     if (evaluation->pending->is_lost) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "the quotas of the request changed while it waited";
+        evaluation->fault_message = "no memory for a store request";
         return NULL;
     }
     if (answer == NULL) {
