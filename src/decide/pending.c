@@ -116,7 +116,7 @@ static void take_answer(struct backend_op *op, uint64_t now_ns)
 static struct pending_record *next_record(struct pending *pending, enum pending_kind kind, size_t n,
                                           bool *is_new)
 {
-    assert(pending_is_valid(pending) && kind <= PENDING_GRANTED && n > 0);
+    assert(pending_is_valid(pending) && kind <= PENDING_UNAVAILABLE_SINCE && n > 0);
     struct pending_requests *home = pending->home;
     struct pending_record *record = pending->next;
     *is_new = record == NULL;

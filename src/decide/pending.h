@@ -36,7 +36,6 @@ enum pending_kind {
     PENDING_BAN,
     PENDING_CLOCK,
     PENDING_UNAVAILABLE_SINCE,
-    PENDING_GRANTED,
 };
 
 /* A result or an effect of this process: the member that its kind names. */
@@ -46,7 +45,10 @@ union pending_result {
     uint64_t blocked_until_ns;
     uint64_t clock_ns;
     uint64_t unavailable_since_ns;
-    uint32_t granted;
+    struct {
+        uint64_t at_ns;
+        uint32_t granted;
+    } end; /* PENDING_DECISION, the last of several */
 };
 
 /* Results of the first run on blocked keys. */

@@ -220,73 +220,64 @@ static inline void write_u64(uint8_t *at, uint64_t number)
     write_u32(at + 4, (uint32_t)number);
 }
 
-/* The trie nodes that a descriptor's entries matched. */
-struct path {
-    const struct trie_node *nodes[ENTRIES_MAX];
-};
-
-/* The key's text for an entry: its value, or the pattern that all matching ones share. */
-static struct span counted_value(const struct path *path, const struct descriptor *descriptor,
-                                 size_t i)
+size_t rules_write_key(uint8_t *key, size_t size, uint64_t id, const struct span *texts, size_t n)
 {
-    const struct trie_node *node = path->nodes[i];
-    return node->is_shared ? trie_text(node) : descriptor->entries[i].value;
-}
-
-static size_t key_length(const struct path *path, const struct descriptor *descriptor)
-{
-    size_t len = sizeof(uint64_t);
-    for (size_t i = 0; i < descriptor->n_entries; i++)
-        len += LENGTH_SIZE + counted_value(path, descriptor, i).len;
+    size_t len = sizeof(id);
+    for (size_t i = 0; i < n; i++)
+        len += LENGTH_SIZE + texts[i].len;
+    if (len > size)
+        return len;
+    write_u64(key, id);
+    key += sizeof(id);
+    for (size_t i = 0; i < n; i++) {
+        write_u32(key, (uint32_t)texts[i].len);
+        key += LENGTH_SIZE;
+        if (texts[i].len > 0)
+            memcpy(key, texts[i].ptr, texts[i].len);
+        key += texts[i].len;
+    }
     return len;
 }
 
-static void write_key(uint8_t *key, const struct path *path, const struct descriptor *descriptor)
+/*
+ * The node with the limit, or NULL. The walk ends at the first entry without a match: a level that
+ * did match is final. `texts` gets the text of each entry for the key: its value, or the pattern
+ * that all matching ones share.
+ */
+static const struct trie_node *walk(const struct trie *trie, uint32_t domain,
+                                    const struct descriptor *descriptor, struct span *texts)
 {
-    write_u64(key, path->nodes[descriptor->n_entries - 1]->id);
-    key += sizeof(uint64_t);
-    for (size_t i = 0; i < descriptor->n_entries; i++) {
-        struct span value = counted_value(path, descriptor, i);
-        write_u32(key, (uint32_t)value.len);
-        key += LENGTH_SIZE;
-        if (value.len > 0)
-            memcpy(key, value.ptr, value.len);
-        key += value.len;
-    }
-}
-
-/* The walk ends at the first entry without a match: a level that did match is final. */
-static bool walk(const struct trie *trie, uint32_t domain, const struct descriptor *descriptor,
-                 struct path *path)
-{
+    const struct trie_node *node = trie_at(trie, domain);
     uint32_t at = domain;
     for (size_t i = 0; i < descriptor->n_entries; i++) {
-        if (!trie_at(trie, at)->has_below)
-            return false;
+        if (!node->has_below)
+            return NULL;
         at = step(trie, at, &descriptor->entries[i]);
         if (at == TRIE_NONE)
-            return false;
-        path->nodes[i] = trie_at(trie, at);
+            return NULL;
+        node = trie_at(trie, at);
+        texts[i] = node->is_shared ? trie_text(node) : descriptor->entries[i].value;
     }
-    return trie_at(trie, at)->rule != RULE_NONE;
+    return node->rule != RULE_NONE ? node : NULL;
 }
 
 int rules_match(const struct rules *rules, struct span domain, const struct descriptor *descriptor,
                 uint8_t *key, size_t key_size, struct rule_match *match, struct stint_error *error)
 {
-    struct path path;
+    struct span texts[ENTRIES_MAX];
     assert(descriptor->n_entries > 0 && descriptor->n_entries <= ENTRIES_MAX);
     *match = (struct rule_match){0};
     uint32_t at = find_domain(&rules->trie, domain);
-    if (at == TRIE_NONE || !walk(&rules->trie, at, descriptor, &path))
+    const struct trie_node *node =
+        at != TRIE_NONE ? walk(&rules->trie, at, descriptor, texts) : NULL;
+    if (node == NULL)
         return STINT_OK;
-    size_t key_len = key_length(&path, descriptor);
+    size_t key_len = rules_write_key(key, key_size, node->id, texts, descriptor->n_entries);
     if (key_len > key_size)
         return err_set(error, STINT_E_RANGE,
                        "the values of a descriptor need a key of %zu bytes; it has at most %zu",
                        key_len, key_size);
-    write_key(key, &path, descriptor);
-    match->rule = &rules->rules[path.nodes[descriptor->n_entries - 1]->rule];
+    match->rule = &rules->rules[node->rule];
     match->key_len = key_len;
     return STINT_OK;
 }

@@ -10,7 +10,6 @@
 #include "cmd/serve/serve_settings.h"
 #include "cmd/serve/serve_stores.h"
 #include "cmd/store/store_word.h"
-#include "decide/evaluation_local.h"
 #include "net/process/privileges.h"
 #include "service/metrics/metrics.h"
 #include "table/table.h"
