@@ -19,22 +19,6 @@ static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key 
     UINT64_C(0x6c6f6f70) /* separates hashes of pools' and keys' names from all rules */
 #define LOCK_WRITER (UINT32_C(1) << 31)
 
-bool pool_key_is_valid(const struct pool_key *key)
-{
-    return key->name != NULL && key->kept != NULL && key->n_quotas >= 1 &&
-           key->n_quotas <= STINT_POOL_QUOTAS_MAX && key->weight >= 1 &&
-           key->weight <= STINT_POOL_WEIGHT_MAX;
-}
-
-bool pool_is_valid(const struct stint_pool *pool)
-{
-    return pool->table != NULL && pool->record != NULL && pool->by_name != NULL &&
-           pool->by_age != NULL && pool->by_turn != NULL && pool->n_keys <= pool->keys_max &&
-           pool->n_keys <= pool->ages && pool->order <= STINT_LEAST_USED &&
-           pool->name_len <= STINT_POOL_NAME_MAX && pool->round[0] == 0 &&
-           pool->round[1] == pool->n_keys;
-}
-
 /* ---- The lock -------------------------------------------------------------------------------- */
 
 /* Writers go first: otherwise a pool in constant use could never be changed. */
@@ -158,20 +142,18 @@ static size_t place_of(struct pool_key *const *keys, size_t n, const struct pool
     return low;
 }
 
-static void insert(struct pool_key **keys, size_t n, struct pool_key *key, pool_compare *compare)
+/* `by` is 1 to add a key, -1 to remove it. */
+static void change(struct pool_key **keys, size_t n, struct pool_key *key, pool_compare *compare,
+                   int by)
 {
-    assert(n == 0 || keys[n - 1] != key);
+    assert(by == 1 || (by == -1 && n > 0));
     size_t at = place_of(keys, n, key, compare);
-    memmove(&keys[at + 1], &keys[at], (n - at) * sizeof(struct pool_key *));
-    keys[at] = key;
-}
-
-static void take_out(struct pool_key **keys, size_t n, const struct pool_key *key,
-                     pool_compare *compare)
-{
-    assert(n > 0);
-    size_t at = place_of(keys, n, key, compare);
-    memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(struct pool_key *));
+    if (by > 0) {
+        memmove(&keys[at + 1], &keys[at], (n - at) * sizeof(struct pool_key *));
+        keys[at] = key;
+    } else {
+        memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(struct pool_key *));
+    }
 }
 
 size_t pool_age_index(const struct stint_pool *pool, uint64_t age)
@@ -200,24 +182,15 @@ struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct sti
     return key;
 }
 
-/* `by` is 1 to add a key, -1 to remove it. */
 static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
 {
-    assert(by == 1 || by == -1);
     assert(pool_is_valid(pool));
     for (uint32_t pass = 1; pass <= STINT_POOL_WEIGHT_MAX; pass++)
         pool->round[pass] += (uint64_t)by * min_u64(pass, key->weight);
-    if (by > 0) {
-        insert(pool->by_name, pool->n_keys, key, compare_names);
-        insert(pool->by_turn, pool->n_keys, key, compare_turns);
-        insert(pool->by_age, pool->n_keys, key, compare_ages);
-        pool->n_keys++;
-    } else {
-        take_out(pool->by_name, pool->n_keys, key, compare_names);
-        take_out(pool->by_turn, pool->n_keys, key, compare_turns);
-        take_out(pool->by_age, pool->n_keys, key, compare_ages);
-        pool->n_keys--;
-    }
+    change(pool->by_name, pool->n_keys, key, compare_names, by);
+    change(pool->by_turn, pool->n_keys, key, compare_turns, by);
+    change(pool->by_age, pool->n_keys, key, compare_ages, by);
+    pool->n_keys += (size_t)by;
     pool->wait = (struct pool_wait){0};
     assert(pool_is_valid(pool));
 }
@@ -442,53 +415,6 @@ int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns
     }
     unlock_alone(pool);
     free(key);
-    return key != NULL ? 0 : STINT_E_GONE;
-}
-
-/* ---- One key --------------------------------------------------------------------------------- */
-
-struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
-                                   uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns)
-{
-    assert(pool_is_valid(pool));
-    assert(pool_key_is_valid(key));
-    struct list list;
-    if (key->n_quotas == 1 && verb == STINT_TAKE)
-        return table_take_hash(pool->table, &key->quotas[0], key->states[0], cost, now_ns);
-    if (key->n_quotas == 1) {
-        struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
-        return table_ask_hash(pool->table, &key->quotas[0], key->states[0], &ask, NULL, NULL);
-    }
-    list_init_hashed(&list, pool->table, now_ns);
-    for (uint32_t i = 0; i < key->n_quotas; i++)
-        list_add_hashed(&list, &key->quotas[i], key->states[i], cost);
-    if (verb == STINT_TAKE)
-        return list_take(&list);
-    list_ask(&list, verb, at_ns);
-    struct stint_decision sum = list_sum(&list);
-    for (size_t i = 0; verb == STINT_REFUND && i < list.n_parts; i++)
-        if (i == 0 || list.parts[i].decision.granted < sum.granted)
-            sum.granted = list.parts[i].decision.granted;
-    return sum;
-}
-
-int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cost,
-                         uint64_t granted_at_ns, uint64_t now_ns, uint32_t *given_back)
-{
-    assert(pool != NULL);
-    uint32_t returned = 0;
-    if (now_ns > STINT_NOW_MAX)
-        return STINT_E_RANGE;
-    pool_lock_shared(pool);
-    const struct pool_key *key = pool_find(pool, name, NULL);
-    if (key != NULL && cost > 0) {
-        uint64_t effective_ns = table_effective_now(pool->table, now_ns);
-        returned = pool_key_ask(pool, key, STINT_REFUND, cost, granted_at_ns, effective_ns).granted;
-        pool_record_count_return(pool->record);
-    }
-    pool_unlock_shared(pool);
-    if (given_back != NULL)
-        *given_back = returned;
     return key != NULL ? 0 : STINT_E_GONE;
 }
 
