@@ -526,23 +526,13 @@ void evaluation_leave_distant_shadows(struct evaluation *evaluation)
     }
 }
 
-static bool asks(const struct evaluation *evaluation, bool in_store)
+bool evaluation_asks(const struct evaluation *evaluation, bool in_stores)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++)
         if (evaluation->targets[i].part != TARGET_FREE &&
-            (evaluation->targets[i].store != 0) == in_store)
+            (evaluation->targets[i].store != 0) == in_stores)
             return true;
     return false;
-}
-
-bool evaluation_asks_stores(const struct evaluation *evaluation)
-{
-    return asks(evaluation, true);
-}
-
-bool evaluation_asks_table(const struct evaluation *evaluation)
-{
-    return asks(evaluation, false);
 }
 
 /* ---- Blocks and bans ------------------------------------------------------------------------- */

@@ -180,10 +180,8 @@ void evaluation_add_throttle(struct evaluation *evaluation, const struct stint_q
  */
 void evaluation_leave_distant_shadows(struct evaluation *evaluation);
 
-/* Whether any target's states are in a store: then it needs a pending request. */
-bool evaluation_asks_stores(const struct evaluation *evaluation);
-/* Whether any target's are in the table. */
-bool evaluation_asks_table(const struct evaluation *evaluation);
+/* Whether any target's states are in a store, which needs a pending request; else in the table. */
+bool evaluation_asks(const struct evaluation *evaluation, bool in_stores);
 
 /* The results of this run do not count: an answer is missing, or there will be none. */
 static inline bool evaluation_is_to_wait(const struct evaluation *evaluation)

@@ -68,8 +68,6 @@ static void add_id(const struct evaluation *evaluation, struct backend_request *
 
 static bool refuses_id(const struct evaluation *evaluation, size_t at)
 {
-    if (evaluation->id == NULL)
-        return false;
     const struct backend *store = store_at(evaluation, at);
     return store->ops->refuses_ids != NULL && store->ops->refuses_ids(store);
 }
@@ -738,7 +736,8 @@ static size_t gather_group(struct evaluation *evaluation, size_t store, uint32_t
         const struct target *target = &evaluation->targets[i];
         if (is_in(target, store)) {
             uint32_t cost = (uint32_t)min_u64(target->cost, most);
-            items[n] = item_of(evaluation, target, target->quota, cost, spaces[n]);
+            if (evaluation->pending->next == NULL) /* else only the answer is read */
+                items[n] = item_of(evaluation, target, target->quota, cost, spaces[n]);
             n++;
         }
     }
@@ -856,18 +855,14 @@ void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t
     assert(evaluation_is_valid(evaluation) && evaluation->pending != NULL);
     assert(evaluation->stores->n_stores <= EVALUATION_STORES_MAX);
     size_t n_stores = evaluation->stores->n_stores;
-    for (size_t store = 1; store <= n_stores; store++) {
-        groups[store - 1] = (struct evaluation_group){.answer = NULL};
-        if (refuses_id(evaluation, store))
-            ask_group(evaluation, store, verb, most, &groups[store - 1]);
+    memset(groups, 0, n_stores * sizeof(*groups));
+    for (int refusing = evaluation->id != NULL; refusing >= 0; refusing--) {
+        for (size_t store = 1; store <= n_stores; store++)
+            if (evaluation->id == NULL || refuses_id(evaluation, store) == (refusing == 1))
+                ask_group(evaluation, store, verb, most, &groups[store - 1]);
+        if (evaluation_is_to_wait(evaluation))
+            return;
     }
-    if (evaluation_is_to_wait(evaluation))
-        return;
-    for (size_t store = 1; store <= n_stores; store++)
-        if (!refuses_id(evaluation, store))
-            ask_group(evaluation, store, verb, most, &groups[store - 1]);
-    if (evaluation_is_to_wait(evaluation))
-        return;
     for (size_t store = 1; store <= n_stores; store++)
         settle_group(evaluation, store, verb, &groups[store - 1]);
 }

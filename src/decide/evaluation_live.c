@@ -16,7 +16,7 @@
 /* ---- What denies ----------------------------------------------------------------------------- */
 
 /* Whether the live targets, as decided, deny the request; one may be left out. */
-static bool is_denied_without(const struct evaluation *evaluation, size_t except)
+static bool is_denied(const struct evaluation *evaluation, size_t except)
 {
     assert(except == NO_TARGET || except < evaluation->n_targets);
     size_t quota_modes_over = 0;
@@ -34,11 +34,6 @@ static bool is_denied_without(const struct evaluation *evaluation, size_t except
     return quota_modes_over > 0 && !any_passes;
 }
 
-static bool is_denied(const struct evaluation *evaluation)
-{
-    return is_denied_without(evaluation, NO_TARGET);
-}
-
 /* Excludes targets in quota_mode that are over; false if there were none. */
 static bool exclude(struct evaluation *evaluation)
 {
@@ -54,12 +49,6 @@ static bool exclude(struct evaluation *evaluation)
 }
 
 /* ---- Hits that are no take ------------------------------------------------------------------- */
-
-static bool is_asked(const struct target *target)
-{
-    return target->hits != TARGET_HITS_TAKE && target_asks(target) &&
-           !(target->banned && target->hits == TARGET_HITS_CHECK);
-}
 
 /* A blocked key denies, but the units are recorded all the same. */
 static void end_live_hits(struct evaluation *evaluation, const struct evaluation_step *step,
@@ -84,7 +73,8 @@ static void ask_hits(struct evaluation *evaluation, bool charges)
     size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
-        if (is_asked(target))
+        bool is_known = target->banned && target->hits == TARGET_HITS_CHECK;
+        if (target->hits != TARGET_HITS_TAKE && target_asks(target) && !is_known)
             steps[n++] = (struct evaluation_step){
                 .target = target, .quota = target->quota, .hits = target->hits, .charges = charges};
     }
@@ -189,7 +179,7 @@ static void go_on(struct evaluation *evaluation)
     assert(evaluation_is_valid(evaluation));
     bool is_new;
     union pending_result space, *note;
-    if (!evaluation_asks_table(evaluation))
+    if (!evaluation_asks(evaluation, false))
         return;
     note = evaluation_note(evaluation, PENDING_CLOCK, 1, &space, &is_new);
     if (note == NULL)
@@ -333,9 +323,11 @@ static void take_round(struct evaluation *evaluation, bool charges)
             return;
         denied = anyone_is_over(evaluation);
     }
-    if (gather(evaluation)) /* with those whose fallback is local */
+    if (gather(evaluation)) { /* with those whose fallback is local */
         run_gathered(evaluation, charges && !denied, 0);
-    if (is_shared && charges && anyone_is_over(evaluation))
+        denied = is_shared && anyone_is_over(evaluation);
+    }
+    if (denied && charges)
         evaluation_take_back(evaluation, groups, 0);
 }
 
@@ -351,14 +343,14 @@ static bool ask_live(struct evaluation *evaluation, bool charges)
     ask_hits(evaluation, charges);
     if (evaluation_is_to_wait(evaluation))
         return true;
-    bool denied = is_denied(evaluation);
+    bool denied = is_denied(evaluation, NO_TARGET);
     if (!denied)
         exclude(evaluation); /* else the others would be evaluated, and charged, twice */
     for (;;) {
         take_round(evaluation, charges && !denied);
         if (evaluation_is_to_wait(evaluation))
             return true;
-        denied = is_denied(evaluation);
+        denied = is_denied(evaluation, NO_TARGET);
         if (denied || !exclude(evaluation))
             return denied;
     }
@@ -446,12 +438,12 @@ static uint32_t upto_live(struct evaluation *evaluation, uint32_t most)
 {
     assert(evaluation_is_valid(evaluation) && most > 0);
     evaluation_find_blocks(evaluation);
-    while (!is_denied(evaluation)) {
+    while (!is_denied(evaluation, NO_TARGET)) {
         uint32_t granted = upto_round(evaluation, most);
         assert(granted <= most);
         if (granted > 0 || evaluation_is_to_wait(evaluation))
             return granted;
-        if (is_denied(evaluation) || !exclude(evaluation))
+        if (is_denied(evaluation, NO_TARGET) || !exclude(evaluation))
             break;
     }
     return 0;
@@ -496,7 +488,7 @@ static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_
         return 0;
     bool was_charged = evaluation->has_charged && target->store != evaluation->ticket_store;
     bool is_refused =
-        target->banned || was_charged || is_denied_without(evaluation, is_shadow ? NO_TARGET : at);
+        target->banned || was_charged || is_denied(evaluation, is_shadow ? NO_TARGET : at);
     const struct evaluation_step step = {
         .target = target,
         .quota = target->quota,
@@ -629,7 +621,7 @@ struct stint_decision evaluation_take_upto(struct evaluation *evaluation)
     uint32_t granted = upto_live(evaluation, most);
     if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
-    return end(evaluation, is_denied(evaluation),
+    return end(evaluation, is_denied(evaluation, NO_TARGET),
                evaluation->is_replayed ? STINT_PEEK : STINT_TAKE_UPTO,
                granted > 0 ? granted : most);
 }
@@ -686,7 +678,7 @@ static struct stint_decision move_all(struct evaluation *evaluation, uint8_t ver
         if (target->part == TARGET_LIVE)
             least = (uint32_t)min_u64(least, target->decision.granted);
     }
-    struct stint_decision sum = evaluation_sum(evaluation, is_denied(evaluation));
+    struct stint_decision sum = evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
     sum.granted = (uint32_t)min_u64(least, sum.granted);
     return sum;
 }
@@ -747,7 +739,7 @@ static bool may_charge(struct evaluation *evaluation)
         ask_live(evaluation, false);
     else
         evaluation_find_blocks(evaluation);
-    return !is_denied(evaluation);
+    return !is_denied(evaluation, NO_TARGET);
 }
 
 /* The collected targets, to be issued together with the charges of shadows and candidates. */
@@ -788,7 +780,7 @@ static struct stint_decision reserve_in_table(struct evaluation *evaluation, uin
     if (*has_ticket)
         *ticket =
             reservation_issue(&reservation, evaluation->table, lifetime_ns, evaluation->now_ns);
-    return evaluation_sum(evaluation, is_denied(evaluation));
+    return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
 }
 
 /* evaluation_ticket_write() gives the ticket. */
@@ -814,8 +806,8 @@ static struct stint_decision book_in_table(struct evaluation *evaluation, uint64
                                            struct stint_ticket *ticket, bool *has_ticket)
 {
     evaluation_find_blocks(evaluation);
-    if (is_denied(evaluation) || !gather(evaluation))
-        return evaluation_sum(evaluation, is_denied(evaluation));
+    if (is_denied(evaluation, NO_TARGET) || !gather(evaluation))
+        return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
     struct stint_decision decision =
         stint_book(evaluation->table, evaluation->items, evaluation->n_items, max_wait_ns,
                    evaluation->now_ns, ticket);
@@ -845,7 +837,7 @@ static struct stint_decision book_in_store(struct evaluation *evaluation, uint64
     if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
     *has_ticket = evaluation_has_ticket(evaluation);
-    return evaluation_sum(evaluation, is_denied(evaluation));
+    return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
 }
 
 /* The ticket is kept in the ring of the table, or in the store of the deciding states. */

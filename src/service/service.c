@@ -525,7 +525,7 @@ static bool is_shared(struct service *service, const struct request *request, ui
         return false;
     service_renew_rules(service);
     return fill(service, request, now_ns, &error) == 0 &&
-           evaluation_asks_stores(&service->evaluation);
+           evaluation_asks(&service->evaluation, true);
 }
 
 /*

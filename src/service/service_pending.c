@@ -140,13 +140,13 @@ bool service_begin_pending(struct service *service, const struct request *reques
     assert(service_is_valid(service));
     assert(service->evaluation.pending == NULL);
     struct evaluation *evaluation = &service->evaluation;
-    if (!evaluation_asks_stores(evaluation)) {
+    if (!evaluation_asks(evaluation, true)) {
         if (request->is_ahead)
             return deferred(service, request, reply);
         assert(request->pending == NULL);
         return true;
     }
-    if (request->is_ahead && evaluation_asks_table(evaluation))
+    if (request->is_ahead && evaluation_asks(evaluation, false))
         return deferred(service, request, reply);
     struct pending *pending = pending_of(service, request);
     if (pending == NULL || !add_id(service, request, pending)) {
