@@ -802,15 +802,21 @@ static uint64_t look(struct evaluation *evaluation, struct target *target)
 }
 
 /*
- * Whether a decision is a gcra take whose numbers give the same as a peek: units return at whole
- * nanoseconds before `reset_after_ns`, so its rounding up is that of every unit.
+ * Whether the numbers of a take give the same as a peek. gcra: units return at whole nanoseconds
+ * before `reset_after_ns`, so its rounding up is that of every unit.
  */
-static bool tells_itself(const struct evaluation *evaluation, const struct target *target)
+static bool is_gcra_of_ns(const struct stint_quota *quota)
 {
-    return evaluation->is_taken_alone && target->quota->algorithm == STINT_GCRA &&
-           target->decision.stored == 1 &&
-           target->quota->derived.interval_ticks % (UINT64_C(1) << GCRA_TICKS_PER_NS_LOG2) == 0 &&
-           !table_has_blocks(evaluation->table, evaluation->now_ns);
+    return quota->algorithm == STINT_GCRA &&
+           quota->derived.interval_ticks % (UINT64_C(1) << GCRA_TICKS_PER_NS_LOG2) == 0;
+}
+
+/* window: only the units of this take are used, and they return together. */
+static bool is_first_of_window(const struct target *target)
+{
+    const struct stint_decision *decision = &target->decision;
+    return target->quota->algorithm == STINT_WINDOW && decision->outcome == STINT_ALLOW &&
+           decision->granted == decision->limit - decision->remaining;
 }
 
 /* Until one unit more than remains: all but the rest of the burst has returned. */
@@ -843,9 +849,11 @@ uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index)
         return decision->remaining == 0 && decision->retry_after_ns > 0
                    ? decision->retry_after_ns
                    : max_u64(decision->reset_after_ns, 1);
-    if (target->quota->algorithm == STINT_FIXED_WINDOW && decision->stored == 1)
+    bool is_plain = evaluation->is_taken_alone && decision->stored == 1 &&
+                    !table_has_blocks(evaluation->table, evaluation->now_ns);
+    if ((target->quota->algorithm == STINT_FIXED_WINDOW && decision->stored == 1) ||
+        (is_plain && is_first_of_window(target)))
         return max_u64(decision->reset_after_ns, 1);
-    if (tells_itself(evaluation, target))
-        return gcra_grows_after(target);
-    return look(evaluation, target);
+    return is_plain && is_gcra_of_ns(target->quota) ? gcra_grows_after(target)
+                                                    : look(evaluation, target);
 }
