@@ -38,8 +38,12 @@ enum target_part {
 /* How its hits are handled. */
 enum target_hits { TARGET_HITS_TAKE = 0, TARGET_HITS_CHECK, TARGET_HITS_CHARGE };
 
-/* What decides a target while its store is unavailable: rule.store.on_error. */
-enum fallback { FALLBACK_NONE = 0, FALLBACK_ALLOW, FALLBACK_DENY, FALLBACK_LOCAL };
+/*
+ * What decides a target while its store is unavailable: rule.store.on_error, each one more than in
+ * enum rule_on_store_error.
+ */
+enum fallback { FALLBACK_NONE = 0, FALLBACK_DENY, FALLBACK_ALLOW, FALLBACK_LOCAL };
+_Static_assert(FALLBACK_LOCAL == RULE_STORE_ERROR_LOCAL + 1, "policies become fallbacks");
 
 struct target {
     /* Inputs. */

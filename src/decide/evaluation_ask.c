@@ -394,9 +394,6 @@ static uint8_t note_policy(struct evaluation *evaluation, struct target *target,
 static void fallback(struct evaluation *evaluation, struct target *target, uint8_t verb,
                      const char *why)
 {
-    static const uint8_t fallbacks[] = {[RULE_STORE_ERROR_DENY] = FALLBACK_DENY,
-                                        [RULE_STORE_ERROR_ALLOW] = FALLBACK_ALLOW,
-                                        [RULE_STORE_ERROR_LOCAL] = FALLBACK_LOCAL};
     assert(target->store != 0 && target->on_error <= RULE_STORE_ERROR_ERROR);
     if (target->fallback != FALLBACK_NONE)
         return;
@@ -405,7 +402,7 @@ static void fallback(struct evaluation *evaluation, struct target *target, uint8
         evaluation->fault_message = why;
         return;
     }
-    target->fallback = fallbacks[note_policy(evaluation, target, verb)];
+    target->fallback = (uint8_t)(note_policy(evaluation, target, verb) + 1);
 }
 
 static struct stint_decision fell_back(const struct target *target, uint8_t verb, uint32_t cost)

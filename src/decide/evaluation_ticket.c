@@ -27,6 +27,7 @@
 
 /* FLAG_TAG: two bits of the tag's mode. */
 enum flag { FLAG_VALUES = 1, FLAG_LEASED = 2, FLAG_TAG = 4, FLAG_SHADOW = 16, FLAG_KEPT = 32 };
+
 #define FLAG_TAGS 3u
 #define FLAGS_END 64u
 
@@ -506,12 +507,6 @@ static const struct backend_answer *ask_records(struct evaluation *evaluation, u
     return evaluation->is_waiting ? NULL : answer;
 }
 
-static void set_costs(struct evaluation *evaluation, uint32_t cost)
-{
-    for (size_t i = 0; i < evaluation->n_targets; i++)
-        evaluation->targets[i].cost = cost;
-}
-
 static bool set_kept(struct evaluation *evaluation)
 {
     bool expires = false;
@@ -574,11 +569,12 @@ static void expire_late(struct evaluation *evaluation, struct evaluation_expired
         evaluation->fault = BACKEND_GONE;
 }
 
-static struct stint_decision close_ticket(struct evaluation *evaluation, uint8_t verb,
-                                          uint32_t cost, struct evaluation_expired *expired)
+struct stint_decision evaluation_close(struct evaluation *evaluation, uint8_t verb, uint32_t cost,
+                                       struct evaluation_expired *expired)
 {
     assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
-    set_costs(evaluation, cost);
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        evaluation->targets[i].cost = cost;
     *expired = (struct evaluation_expired){.action = STINT_EXPIRY_KEEP};
     const struct backend_answer *answer = ask_records(evaluation, verb);
     if (answer == NULL && !evaluation->is_waiting && evaluation->fault == BACKEND_GONE)
@@ -589,18 +585,6 @@ static struct stint_decision close_ticket(struct evaluation *evaluation, uint8_t
     return answer->sum;
 }
 
-struct stint_decision evaluation_settle(struct evaluation *evaluation, uint32_t actual,
-                                        struct evaluation_expired *expired)
-{
-    return close_ticket(evaluation, REQUEST_SETTLE, actual, expired);
-}
-
-struct stint_decision evaluation_cancel(struct evaluation *evaluation,
-                                        struct evaluation_expired *expired)
-{
-    return close_ticket(evaluation, REQUEST_CANCEL, 0, expired);
-}
-
 bool evaluation_renew(struct evaluation *evaluation)
 {
     assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
@@ -609,6 +593,6 @@ bool evaluation_renew(struct evaluation *evaluation)
     if (evaluation->ticket_ns == 0)
         return false;
     evaluation->longer_ns = set_kept(evaluation) ? EXPIRE_WITHIN_NS : 0;
-    close_ticket(evaluation, REQUEST_EXTEND, 0, &expired);
+    evaluation_close(evaluation, REQUEST_EXTEND, 0, &expired);
     return true;
 }

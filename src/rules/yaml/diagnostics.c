@@ -54,6 +54,13 @@ void warnings_add(const struct source *source, struct source_position position, 
     va_end(args);
 }
 
+bool diagnostics_got(const struct source *source, const void *memory)
+{
+    if (memory == NULL)
+        diagnostics_add(source, (struct source_position){0}, "out of memory");
+    return memory != NULL;
+}
+
 size_t diagnostics_count(const struct rules_diagnostics *diagnostics)
 {
     return diagnostics->n_diagnostics + diagnostics->n_more;

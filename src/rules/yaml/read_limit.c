@@ -389,7 +389,7 @@ static size_t number_of(const struct rules_load_options *options, struct span na
     return 0;
 }
 
-static bool read_which(const struct store_reading *reading, const struct fields *fields,
+static void read_which(const struct store_reading *reading, const struct fields *fields,
                        struct arena *texts, struct rule_store *store)
 {
     const struct rules_load_options *options = reading->options;
@@ -401,13 +401,13 @@ static bool read_which(const struct store_reading *reading, const struct fields 
     store->at = (uint8_t)number;
     store->label = number > 0 ? reading->kept_stores[number - 1] : NULL;
     if (!is_said || number > 0 || text_is(name, NO_STORE))
-        return true;
+        return;
     if (!options->any_store) {
         tell_unknown_store(reading, fields, name);
-        return true;
+        return;
     }
     store->label = arena_text(texts, name);
-    return store->label != NULL;
+    diagnostics_got(fields->source, store->label);
 }
 
 static bool says_none(const struct fields *fields)
@@ -543,7 +543,7 @@ static void read_lease_words(const struct store_reading *reading, const struct f
 
 /* ---- All keys of a store --------------------------------------------------------------------- */
 
-bool read_store(const struct store_reading *reading, const struct fields *fields,
+void read_store(const struct store_reading *reading, const struct fields *fields,
                 struct arena *texts, struct rule *rule)
 {
     struct rule_store *store = &rule->store;
@@ -552,10 +552,9 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
     store->on_error = (uint8_t)choice;
     if (schema_value(fields, LIMIT_ON_STORE_ERROR) != NULL && says_none(fields))
         warn_of_no_store(fields, LIMIT_ON_STORE_ERROR);
-    bool has_memory = read_which(reading, fields, texts, store);
+    read_which(reading, fields, texts, store);
     read_local(fields, rule);
     read_lease_words(reading, fields, rule);
-    return has_memory;
 }
 
 bool read_store_tag(const struct fields *fields, uint8_t *tag)

@@ -30,11 +30,8 @@ struct store_reading {
     const char *const *kept_stores; /* options->stores, kept with the rules */
 };
 
-/*
- * Fills rule->store but for its tag and names, once the quota is read. False: no memory, which adds
- * no error.
- */
-bool read_store(const struct store_reading *reading, const struct fields *fields,
+/* Fills rule->store but for its tag and names, once the quota is read. */
+void read_store(const struct store_reading *reading, const struct fields *fields,
                 struct arena *texts, struct rule *rule);
 
 /* `store_tag` of a file; false where it has none. */

@@ -212,7 +212,5 @@ struct span read_metadata(const struct source *source, const struct fields *entr
         return none;
     }
     const char *kept = arena_text(texts, span_of(text, writer.buf.len));
-    if (kept == NULL)
-        diagnostics_add(source, (struct source_position){0}, "out of memory");
-    return kept == NULL ? none : span_of(kept, writer.buf.len);
+    return diagnostics_got(source, kept) ? span_of(kept, writer.buf.len) : none;
 }

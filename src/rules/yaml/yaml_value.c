@@ -47,21 +47,14 @@ static bool refuse(struct yaml_reader *reader, struct source_position position, 
     return false;
 }
 
-static bool out_of_memory(struct yaml_reader *reader)
-{
-    return refuse(reader, (struct source_position){0}, "out of memory");
-}
-
 /* ---- Values ---------------------------------------------------------------------------------- */
 
 static struct yaml_value *value_new(struct yaml_reader *reader, enum yaml_kind kind,
                                     yaml_mark_t mark)
 {
     struct yaml_value *value = arena_take(reader->arena, sizeof(*value));
-    if (value == NULL) {
-        out_of_memory(reader);
+    if (!diagnostics_got(&reader->source, value))
         return NULL;
-    }
     value->kind = (uint8_t)kind;
     value->weight = 1;
     value->position = place_of(mark);
@@ -72,8 +65,8 @@ static bool append(struct yaml_reader *reader, struct open_value *open,
                    const struct yaml_value *value)
 {
     struct yaml_part *part = arena_take(reader->arena, sizeof(*part));
-    if (part == NULL)
-        return out_of_memory(reader);
+    if (!diagnostics_got(&reader->source, part))
+        return false;
     part->key = open->key;
     part->value = value;
     open->key = NULL;
@@ -115,8 +108,8 @@ static bool name_anchor(struct yaml_reader *reader, const yaml_char_t *name,
     if (reader->n_anchors == ANCHORS_MAX)
         return refuse(reader, value->position, "more than 1000 anchors");
     const char *copy = arena_text(reader->arena, span_of_text((const char *)name));
-    if (copy == NULL)
-        return out_of_memory(reader);
+    if (!diagnostics_got(&reader->source, copy))
+        return false;
     reader->anchors[reader->n_anchors++] = (struct anchor){span_of_text(copy), value};
     return true;
 }
@@ -154,8 +147,8 @@ static bool add_scalar(struct yaml_reader *reader, const yaml_event_t *event)
         return false;
     struct span text = span_of(event->data.scalar.value, event->data.scalar.length);
     const char *copy = arena_text(reader->arena, text);
-    if (copy == NULL)
-        return out_of_memory(reader);
+    if (!diagnostics_got(&reader->source, copy))
+        return false;
     value->text = span_of(copy, text.len);
     value->is_string =
         event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || event->data.scalar.tag != NULL;
@@ -195,8 +188,8 @@ static bool merge(struct yaml_reader *reader, const struct yaml_value *from,
     for (const struct yaml_part *part = from->parts; part && from->kind == YAML_MAP;
          part = part->next) {
         struct yaml_part *copy = arena_take(reader->arena, sizeof(*copy));
-        if (copy == NULL)
-            return out_of_memory(reader);
+        if (!diagnostics_got(&reader->source, copy))
+            return false;
         *copy = (struct yaml_part){.key = part->key, .value = part->value, .is_merged = true};
         **end = copy;
         *end = &copy->next;
@@ -281,7 +274,7 @@ static void tell_parser_error(struct yaml_reader *reader, const yaml_parser_t *p
     const char *problem = parser->problem != NULL ? parser->problem : "it cannot be read";
     struct source_position position = place_of(parser->problem_mark);
     if (parser->error == YAML_MEMORY_ERROR) {
-        out_of_memory(reader);
+        diagnostics_got(&reader->source, NULL);
         return;
     }
     if (parser->error == YAML_READER_ERROR)
@@ -318,7 +311,7 @@ const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file 
         .arena = arena, .file = file, .source = {file->path, diagnostics}, .root = &nothing};
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser)) {
-        out_of_memory(&reader);
+        diagnostics_got(&reader.source, NULL);
         return NULL;
     }
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
