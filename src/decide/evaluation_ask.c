@@ -348,13 +348,6 @@ static bool fits(const struct stint_quota *local, uint8_t verb, uint32_t cost)
     return local->limit > 0 && (!is_whole || cost <= most_units(local));
 }
 
-static uint64_t unavailable_since(struct evaluation *evaluation, const struct target *target)
-{
-    struct backend *store = store_at(evaluation, target->store);
-    uint64_t since_ns = store->ops->unavailable_since_ns(store);
-    return since_ns == 0 || since_ns > evaluation->now_ns ? evaluation->now_ns : since_ns;
-}
-
 static uint8_t policy_of(struct evaluation *evaluation, struct target *target, uint8_t verb,
                          uint64_t unavailable_since_ns)
 {
@@ -386,8 +379,12 @@ static uint8_t note_policy(struct evaluation *evaluation, struct target *target,
         pending_note(evaluation->pending, PENDING_UNAVAILABLE_SINCE, 1, &is_new);
     if (note == NULL)
         return RULE_STORE_ERROR_DENY;
-    if (is_new)
-        note->unavailable_since_ns = unavailable_since(evaluation, target);
+    if (is_new) {
+        struct backend *store = store_at(evaluation, target->store);
+        uint64_t since_ns = store->ops->unavailable_since_ns(store);
+        note->unavailable_since_ns =
+            since_ns == 0 ? evaluation->now_ns : min_u64(since_ns, evaluation->now_ns);
+    }
     return policy_of(evaluation, target, verb, note->unavailable_since_ns);
 }
 

@@ -492,16 +492,10 @@ static bool has_live(const struct evaluation *evaluation)
 static const struct backend_answer *ask_records(struct evaluation *evaluation, uint8_t verb)
 {
     assert(evaluation->ticket_rules != NULL && evaluation->n_targets > 0);
-    const struct backend_answer *answer = NULL;
-    size_t first = 0;
-    if (has_live(evaluation)) {
-        answer = evaluation_ask_ticket(evaluation, verb, NULL, 0);
-    } else {
-        answer =
-            evaluation_ask_ticket(evaluation, verb, &evaluation->ticket_rules->said[0].shadow, 0);
-        first = 1;
-    }
-    for (size_t i = first; i < evaluation->n_targets; i++)
+    bool is_live = has_live(evaluation);
+    const struct backend_answer *answer = evaluation_ask_ticket(
+        evaluation, verb, is_live ? NULL : &evaluation->ticket_rules->said[0].shadow, 0);
+    for (size_t i = !is_live; i < evaluation->n_targets; i++)
         if (evaluation->targets[i].part == TARGET_SHADOW)
             ask_shadow(evaluation, i, verb);
     return evaluation->is_waiting ? NULL : answer;

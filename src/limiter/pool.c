@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key,
-                                 uint64_t now_ns);
-
 #define KEYS_DEFAULT 1024
 #define POOL_TWEAK                                                                                 \
     UINT64_C(0x6c6f6f70) /* separates hashes of pools' and keys' names from all rules */
@@ -399,25 +396,6 @@ int stint_pool_add(struct stint_pool *pool, const struct stint_pool_key *key, ui
     return code;
 }
 
-int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns,
-                      struct stint_error *error)
-{
-    int code = check_now(now_ns, error);
-    if (code != 0)
-        return code;
-    lock_alone(pool);
-    struct pool_key *key = pool_find(pool, name, error);
-    if (key != NULL) {
-        pool_cooldown_let_in(pool, key, table_effective_now(pool->table, now_ns));
-        change_list(pool, key, -1);
-        key->kept->after = pool->old_names;
-        pool->old_names = key->kept;
-    }
-    unlock_alone(pool);
-    free(key);
-    return key != NULL ? 0 : STINT_E_GONE;
-}
-
 /*
  * The effect of reports on a key, in one word that all processes share (table/cooldown.h):
  *
@@ -473,14 +451,10 @@ static uint64_t pack(uint64_t ends_ns, uint64_t failures, uint64_t length_ns)
     return until_ns | length_code(length_ns) << FAILURES_BITS | failures;
 }
 
-struct cooldown {
-    uint64_t ends_ns, failures, code;
-};
-
-static struct cooldown unpack(uint64_t word)
+static struct pool_cooldown unpack(uint64_t word)
 {
-    struct cooldown cooldown = {.failures = word & FAILURES_OUT,
-                                .code = (word & LOW_MASK) >> FAILURES_BITS};
+    struct pool_cooldown cooldown = {.failures = word & FAILURES_OUT,
+                                     .code = (word & LOW_MASK) >> FAILURES_BITS};
     if (word == 0)
         return cooldown;
     cooldown.ends_ns = STINT_NEVER_NS;
@@ -492,7 +466,7 @@ static struct cooldown unpack(uint64_t word)
 static uint64_t after_report(uint64_t word, int outcome, uint64_t cooldown_ns, uint64_t now_ns)
 {
     assert(outcome >= STINT_POOL_OK && outcome <= STINT_POOL_OUT);
-    struct cooldown cooldown = unpack(word);
+    struct pool_cooldown cooldown = unpack(word);
     bool cools = cooldown.ends_ns > now_ns;
     if (outcome == STINT_POOL_OK)
         return 0;
@@ -570,24 +544,16 @@ struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool
                                       uint64_t now_ns)
 {
     assert(pool_key_is_valid(key));
-    struct pool_cooldown shown = {.standing = STINT_POOL_FREE};
-    uint64_t word = cooldown_read(pool->table, key->hash, now_ns);
-    if (word == 0)
-        return shown;
-    struct cooldown cooldown = unpack(word);
+    struct pool_cooldown cooldown = unpack(cooldown_read(pool->table, key->hash, now_ns));
     if (cooldown.ends_ns == STINT_NEVER_NS) {
-        shown.ends_ns = STINT_NEVER_NS;
-        shown.standing = STINT_POOL_IS_OUT;
-        return shown;
-    }
-    shown.failures = (uint32_t)cooldown.failures;
-    if (cooldown.ends_ns > now_ns) {
+        cooldown.failures = 0;
+        cooldown.standing = STINT_POOL_IS_OUT;
+    } else if (cooldown.ends_ns > now_ns) {
         bool backs_off =
             cooldown.failures > 0 && cooldown.code == length_code(back_off_ns(cooldown.failures));
-        shown.ends_ns = cooldown.ends_ns;
-        shown.standing = backs_off ? STINT_POOL_BACKING_OFF : STINT_POOL_COOLING;
+        cooldown.standing = backs_off ? STINT_POOL_BACKING_OFF : STINT_POOL_COOLING;
     }
-    return shown;
+    return cooldown;
 }
 
 /* Ends STINT_POOL_OUT, and nothing else. */
@@ -601,4 +567,23 @@ static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key 
     } while ((word & FAILURES_OUT) == FAILURES_OUT &&
              cooldown_swap(pool->table, key->hash, word, 0, now_ns) == COOLDOWN_CHANGED);
     pool_record_count_return(pool->record);
+}
+
+int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns,
+                      struct stint_error *error)
+{
+    int code = check_now(now_ns, error);
+    if (code != 0)
+        return code;
+    lock_alone(pool);
+    struct pool_key *key = pool_find(pool, name, error);
+    if (key != NULL) {
+        pool_cooldown_let_in(pool, key, table_effective_now(pool->table, now_ns));
+        change_list(pool, key, -1);
+        key->kept->after = pool->old_names;
+        pool->old_names = key->kept;
+    }
+    unlock_alone(pool);
+    free(key);
+    return key != NULL ? 0 : STINT_E_GONE;
 }

@@ -88,9 +88,9 @@ size_t pool_age_index(const struct stint_pool *pool, uint64_t age);
 /* ---- pool.c, reports ------------------------------------------------------------------------ */
 
 struct pool_cooldown {
-    uint64_t ends_ns; /* 0: it may be used; STINT_NEVER_NS: out */
-    uint32_t failures;
-    uint8_t standing; /* FREE, COOLING, BACKING_OFF or IS_OUT */
+    uint64_t ends_ns;        /* 0: never cooled down; STINT_NEVER_NS: out */
+    uint64_t failures, code; /* in turn; of its length */
+    uint8_t standing;        /* FREE, COOLING, BACKING_OFF or IS_OUT */
 };
 struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool_key *key,
                                       uint64_t now_ns);

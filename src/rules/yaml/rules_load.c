@@ -10,7 +10,10 @@
 #include "rules/yaml/read_limit.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
+
+#define ITEMS_MIN 16
 
 /* The position of a node in the files, for errors that name two entries. */
 struct origin {
@@ -56,6 +59,160 @@ struct level {
 static struct trie_node *node_of(const struct reading *reading, uint32_t number)
 {
     return trie_at(&reading->rules->trie, number);
+}
+
+/* ---- How a set grows ------------------------------------------------------------------------- */
+
+/* Grows for one more item; the items, or NULL and nothing has changed. */
+static void *with_space(void *items, size_t n_items, size_t *items_max, size_t item_size)
+{
+    if (n_items < *items_max)
+        return items;
+    size_t more = *items_max == 0 ? ITEMS_MIN : 2 * *items_max;
+    void *moved = more > SIZE_MAX / item_size ? NULL : realloc(items, more * item_size);
+    if (moved != NULL)
+        *items_max = more;
+    return moved;
+}
+
+/* False, or NULL: out of memory. */
+static bool rules_add_domain(struct rules *rules, const char *name)
+{
+    const char **domains =
+        with_space(rules->domains, rules->n_domains, &rules->domains_max, sizeof(*domains));
+    if (domains == NULL)
+        return false;
+    rules->domains = domains;
+    rules->domains[rules->n_domains++] = name;
+    return true;
+}
+
+/* All zero but for its index. Rules move: valid until the next is added. */
+static struct rule *rules_add_rule(struct rules *rules)
+{
+    if (rules->n_rules >= RULE_NONE)
+        return NULL;
+    struct rule *all = with_space(rules->rules, rules->n_rules, &rules->rules_max, sizeof(*all));
+    if (all == NULL)
+        return NULL;
+    rules->rules = all;
+    struct rule *rule = &all[rules->n_rules];
+    memset(rule, 0, sizeof(*rule));
+    rule->index = (uint32_t)rules->n_rules++;
+    return rule;
+}
+
+/* An empty set with one reference. The secret is for the trie. */
+static struct rules *rules_new(const uint64_t secret[2])
+{
+    struct rules *rules = calloc(1, sizeof(*rules));
+    if (rules == NULL)
+        return NULL;
+    atomic_init(&rules->references, 1);
+    memcpy(rules->trie.secret, secret, sizeof(rules->trie.secret));
+    return rules;
+}
+
+/* ---- Identities ------------------------------------------------------------------------------ */
+
+/*
+ * The same in every process and after every reload. They begin with a domain and add each entry on
+ * the way down; an entry without a value differs from an empty value.
+ */
+
+enum id_part { ID_DOMAIN = 1, ID_KEY, ID_VALUE, ID_NO_VALUE, ID_NAME, ID_SHADOW };
+
+/* Each part is hashed with the hash before it, so differently split texts differ. */
+static struct hash128 join(struct hash128 before, enum id_part part, struct span text)
+{
+    const uint64_t secret[2] = {before.lo, before.hi};
+    return siphash13_128(secret, part, text.ptr, text.len);
+}
+
+static struct hash128 rule_id_of_domain(struct span domain)
+{
+    /* Public on purpose: processes that share a table must agree. */
+    static const struct hash128 begin = {UINT64_C(0x73746e74207275), UINT64_C(0x6c65206964)};
+    return join(begin, ID_DOMAIN, domain);
+}
+
+static struct hash128 rule_id_below(struct hash128 above, struct span key, struct span value,
+                                    bool has_value)
+{
+    return join(join(above, ID_KEY, key), has_value ? ID_VALUE : ID_NO_VALUE, value);
+}
+
+/* Of the candidate beside it where `is_shadow`. */
+static struct hash128 rule_id_named(struct hash128 entry, struct span name, bool is_shadow)
+{
+    struct hash128 named = join(entry, ID_NAME, name);
+    return is_shadow ? join(named, ID_SHADOW, span_of(NULL, 0)) : named;
+}
+
+/* The half that identifies rules: never 0. */
+static uint64_t rule_id_short(struct hash128 named)
+{
+    return named.lo != 0 ? named.lo : 1;
+}
+
+/* ---- Names of states in a store -------------------------------------------------------------- */
+
+#define CUT_LEN (RULE_STORE_NAME_MAX - 35) /* "@@@" and 32 digits fit after it */
+
+/*
+ * Writes RULE of a key's name piece by piece: DOMAIN/KEY=VALUE/KEY@NAME, and @shadow after that of
+ * a candidate. `/`, `=` and `@` in a text become %XX, as does every byte that a key's name cannot
+ * have: so no two rules have one name. A hash of the whole replaces the end of a name longer than
+ * RULE_STORE_NAME_MAX.
+ */
+struct store_name {
+    char text[RULE_STORE_NAME_MAX + 4]; /* one character more than fits, which may be %XX */
+    size_t len;
+};
+
+/* Those that script_key() leaves as they are, except for the three separators. */
+static bool is_plain(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("-._~+,*", c) != NULL);
+}
+
+static void add_char(struct store_name *name, uint8_t c)
+{
+    static const char hexadecimal[] = "0123456789ABCDEF";
+    if (name->len > RULE_STORE_NAME_MAX)
+        return;
+    if (is_plain(c)) {
+        name->text[name->len++] = (char)c;
+    } else {
+        name->text[name->len++] = '%';
+        name->text[name->len++] = hexadecimal[c >> 4];
+        name->text[name->len++] = hexadecimal[c & 15];
+    }
+}
+
+static void store_name_add(struct store_name *name, const char *separator, struct span text)
+{
+    for (; *separator != '\0'; separator++)
+        if (name->len <= RULE_STORE_NAME_MAX)
+            name->text[name->len++] = *separator;
+    for (size_t i = 0; i < text.len; i++)
+        add_char(name, text.ptr[i]);
+}
+
+/* A name that ended in the middle of %XX would be unreadable. */
+static void store_name_end(struct store_name *name, struct hash128 hash)
+{
+    if (name->len > RULE_STORE_NAME_MAX) {
+        size_t len = CUT_LEN;
+        for (size_t back = 1; back <= 2; back++)
+            if (name->text[CUT_LEN - back] == '%')
+                len = CUT_LEN - back;
+        struct buf end = buf_of(name->text + len, sizeof(name->text) - len);
+        buf_add(&end, "@@@%016" PRIx64 "%016" PRIx64, hash.lo, hash.hi);
+        name->len = len + end.len;
+    }
+    name->text[name->len] = '\0';
 }
 
 /* ---- Nodes ----------------------------------------------------------------------------------- */
@@ -507,15 +664,6 @@ static uint32_t add_domain(struct reading *reading, struct span name, uint32_t l
     return TRIE_NONE;
 }
 
-/* The name that the rules of the domain point to already. */
-static const char *kept_domain(const struct rules *rules, struct span name)
-{
-    for (size_t i = 0; i < rules->n_domains; i++)
-        if (span_equals(name, rules->domains[i]))
-            return rules->domains[i];
-    return NULL;
-}
-
 /* False with an error if the file has no name for its domain. */
 static bool read_domain(struct reading *reading, const struct fields *fields, struct span *name)
 {
@@ -541,7 +689,7 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     uint32_t number = trie_find(&reading->rules->trie, &node_name);
     if (number == TRIE_NONE)
         return add_domain(reading, name, schema_position(fields, FILE_DOMAIN).line);
-    reading->domain = kept_domain(reading->rules, name);
+    reading->domain = reading->rules->domains[node_of(reading, number)->rule];
     if (may_merge)
         return number;
     struct origin other = reading->origins[number];
@@ -558,6 +706,17 @@ static size_t number_of_domain(const struct rules *rules, const char *domain)
     while (rules->domains[i] != domain)
         i++;
     return i;
+}
+
+static bool read_store_tag(const struct fields *fields, uint8_t *tag)
+{
+    static const char *const names[] = {
+        [RULE_TAG_VALUES] = "values", [RULE_TAG_FIRST] = "first", [RULE_TAG_DOMAIN] = "domain"};
+    size_t choice;
+    if (!schema_choice(fields, FILE_STORE_TAG, names, 3, &choice))
+        return false;
+    *tag = (uint8_t)choice;
+    return true;
 }
 
 /* If a domain has several files, one may set it for all; others must not contradict. */

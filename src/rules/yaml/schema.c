@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include <strings.h>
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
@@ -242,20 +244,9 @@ bool schema_duration(const struct fields *fields, int key, uint64_t *ns)
     return true;
 }
 
-/* ASCII letters are enough for the names of choices. */
 static bool is_name(struct span text, const char *name)
 {
-    struct span named = text_span(name);
-    if (text.len != named.len)
-        return false;
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t c = text.ptr[i];
-        if (c >= 'A' && c <= 'Z')
-            c = (uint8_t)(c - 'A' + 'a');
-        if (c != named.ptr[i])
-            return false;
-    }
-    return true;
+    return text.len == strlen(name) && strncasecmp((const char *)text.ptr, name, text.len) == 0;
 }
 
 static void tell_choices(const struct fields *fields, int key, const char *const *names,
