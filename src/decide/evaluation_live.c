@@ -698,10 +698,10 @@ struct stint_decision evaluation_refund(struct evaluation *evaluation, uint64_t 
 
 /* ---- reserve and book ------------------------------------------------------------------------ */
 
-/* Targets of one decision. If several are charged, each has its numbers. */
-static void hand_out_one(struct evaluation *evaluation, const struct stint_decision *decision)
+/* Of one decision, which becomes the request's. If several are charged, each has its numbers. */
+static void hand_out_one(struct evaluation *evaluation, struct stint_decision *decision)
 {
-    assert(decision->outcome == STINT_ALLOW || decision->binding < evaluation->n_items);
+    assert(decision->binding < evaluation->n_items);
     for (size_t i = 0; i < evaluation->n_items; i++) {
         struct target *target = &evaluation->targets[evaluation->target_of[i]];
         bool is_allowed = decision->outcome == STINT_ALLOW;
@@ -714,14 +714,7 @@ static void hand_out_one(struct evaluation *evaluation, const struct stint_decis
         }
         target->decision.granted = is_allowed ? target->cost : 0;
     }
-}
-
-static struct stint_decision of_request(const struct evaluation *evaluation,
-                                        struct stint_decision decision)
-{
-    assert(decision.binding < evaluation->n_items);
-    decision.binding = evaluation->target_of[decision.binding];
-    return decision;
+    decision->binding = evaluation->target_of[decision->binding];
 }
 
 static bool has_quota_mode(const struct evaluation *evaluation)
@@ -770,7 +763,7 @@ static struct stint_decision reserve_in_table(struct evaluation *evaluation, uin
         hand_out_one(evaluation, &decision);
         if (decision.outcome != STINT_ALLOW) {
             struct stint_decision seen = refuse(evaluation);
-            return seen.outcome != STINT_ALLOW ? seen : of_request(evaluation, decision);
+            return seen.outcome != STINT_ALLOW ? seen : decision;
         }
     }
     evaluation->reservation = &reservation;
@@ -781,6 +774,18 @@ static struct stint_decision reserve_in_table(struct evaluation *evaluation, uin
         *ticket =
             reservation_issue(&reservation, evaluation->table, lifetime_ns, evaluation->now_ns);
     return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
+}
+
+/* A fallback gives no tickets: the store has granted something. */
+static bool any_ticket(const struct evaluation *evaluation)
+{
+    assert(evaluation->is_ticket);
+    for (size_t i = 0; evaluation->ticket_store != 0 && i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (target->is_reserved || (target_is_charged(target) && target->fallback == FALLBACK_NONE))
+            return true;
+    }
+    return false;
 }
 
 /* evaluation_ticket_write() gives the ticket. */
@@ -797,7 +802,7 @@ static struct stint_decision reserve_in_store(struct evaluation *evaluation, uin
     evaluation->has_charged = evaluation->is_replayed;
     struct stint_decision decision =
         end(evaluation, denied, denied ? STINT_PEEK : STINT_TAKE, UINT32_MAX);
-    *has_ticket = !denied && evaluation_has_ticket(evaluation);
+    *has_ticket = !denied && any_ticket(evaluation);
     return decision;
 }
 
@@ -813,7 +818,7 @@ static struct stint_decision book_in_table(struct evaluation *evaluation, uint64
                    evaluation->now_ns, ticket);
     hand_out_one(evaluation, &decision);
     *has_ticket = decision.outcome == STINT_ALLOW;
-    return of_request(evaluation, decision);
+    return decision;
 }
 
 static struct stint_decision book_in_store(struct evaluation *evaluation, uint64_t max_wait_ns,
@@ -836,7 +841,7 @@ static struct stint_decision book_in_store(struct evaluation *evaluation, uint64
     }
     if (evaluation_is_to_wait(evaluation))
         return decision_unlimited(0);
-    *has_ticket = evaluation_has_ticket(evaluation);
+    *has_ticket = any_ticket(evaluation);
     return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
 }
 

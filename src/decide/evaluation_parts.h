@@ -41,6 +41,12 @@ static inline bool target_takes(const struct target *target)
            !target->excluded;
 }
 
+/* The same, once it is decided: units of it were taken. */
+static inline bool target_is_charged(const struct target *target)
+{
+    return target_takes(target) && !target->over;
+}
+
 static inline bool target_has_ban(const struct target *target)
 {
     return target->rule != NULL && target->rule->ban.after > 0;
@@ -161,7 +167,5 @@ struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool i
 
 /* Before anything is charged. False: no ticket can be made, and evaluation.fault has the reason. */
 bool evaluation_begin_ticket(struct evaluation *evaluation, bool books, uint64_t lifetime_ns);
-/* After the decision. */
-bool evaluation_has_ticket(const struct evaluation *evaluation);
 
 #endif

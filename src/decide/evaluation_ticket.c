@@ -136,11 +136,6 @@ static uint64_t sum_of(const uint8_t *bytes, size_t len)
     return siphash13_128(no_secret, VERSION, bytes, len).lo;
 }
 
-static bool is_charged(const struct target *target)
-{
-    return target_takes(target) && !target->over;
-}
-
 /*
  * The limits that are not enforced and have a record under the ticket. A very long ticket may have
  * no space for the last of them, or for their keys: their charge stays as estimated.
@@ -204,7 +199,7 @@ size_t evaluation_ticket_write(const struct evaluation *evaluation, uint8_t byte
 {
     assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
     struct charged items[TARGETS_MAX] = {{0, false}};
-    size_t n_live = find_items(evaluation, is_charged, items);
+    size_t n_live = find_items(evaluation, target_is_charged, items);
     size_t n = add_shadows(evaluation, items, n_live), len;
     while ((len = write_items(evaluation, bytes, items, n)) > TICKET_BYTES_MAX && n > n_live)
         n--;
@@ -223,7 +218,7 @@ bool evaluation_ticket_expires(const struct evaluation *evaluation)
     assert(evaluation_is_valid(evaluation));
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
-        if ((is_charged(target) || target->is_reserved) &&
+        if ((target_is_charged(target) || target->is_reserved) &&
             target->quota->algorithm != STINT_CONCURRENCY &&
             evaluation_kept(evaluation, target) != STINT_KEEP_ALL)
             return true;
@@ -448,18 +443,6 @@ bool evaluation_begin_ticket(struct evaluation *evaluation, bool books, uint64_t
     if (!books)
         evaluation->ticket_ns = life_of(evaluation, lifetime_ns);
     return true;
-}
-
-/* A fallback gives no tickets: the store has granted something. */
-bool evaluation_has_ticket(const struct evaluation *evaluation)
-{
-    assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
-    for (size_t i = 0; evaluation->ticket_store != 0 && i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        if (target->is_reserved || (is_charged(target) && target->fallback == FALLBACK_NONE))
-            return true;
-    }
-    return false;
 }
 
 /* ---- Operations on a ticket ------------------------------------------------------------------ */
