@@ -2,8 +2,10 @@
 /* Fills an evaluation: each descriptor's rule, the quota that counts, and replaced rules. */
 #include "decide/evaluation_parts.h"
 
+#include "algorithm/gcra.h"
 #include "base/wide_int.h"
 #include "rules/ban.h"
+#include "table/cooldown.h"
 #include "table/overrides.h"
 
 #include <assert.h>
@@ -245,33 +247,6 @@ void evaluation_add_throttle(struct evaluation *evaluation, const struct stint_q
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
-static bool append(struct evaluation *evaluation, const void *bytes, size_t len)
-{
-    assert(evaluation->keys_len <= EVALUATION_KEYS_SIZE);
-    if (len > EVALUATION_KEYS_SIZE - evaluation->keys_len)
-        return false;
-    memcpy(evaluation->keys + evaluation->keys_len, bytes, len);
-    evaluation->keys_len += len;
-    return true;
-}
-
-/* Big-endian, so that a key is the same wherever it is made. */
-static bool append_number(struct evaluation *evaluation, uint64_t number, size_t size)
-{
-    assert(size == sizeof(number) || (size < sizeof(number) && number >> (8 * size) == 0));
-    uint8_t bytes[sizeof(number)];
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)(number >> (8 * (size - 1 - i)));
-    return append(evaluation, bytes, size);
-}
-
-/* A text after its length: so no two lists of texts have the same bytes. */
-static bool append_text(struct evaluation *evaluation, struct span text)
-{
-    return append_number(evaluation, text.len, sizeof(uint32_t)) &&
-           append(evaluation, text.ptr, text.len);
-}
-
 /*
  * The key of a descriptor that no rule matches but that supplies a quota: all of its entries, in
  * the form of rules_match().
@@ -280,17 +255,21 @@ static int key_of_override(struct evaluation *evaluation, struct span domain,
                            const struct descriptor *descriptor, struct span *key,
                            struct stint_error *error)
 {
-    assert(descriptor->n_entries >= 1);
-    size_t from = evaluation->keys_len;
-    bool fits = append_number(evaluation, OVERRIDE_RULE, sizeof(uint64_t)) &&
-                append_text(evaluation, domain);
-    for (size_t i = 0; fits && i < descriptor->n_entries; i++)
-        fits = append_text(evaluation, descriptor->entries[i].key) &&
-               append_text(evaluation, descriptor->entries[i].value);
-    *key = span_of(evaluation->keys + from, evaluation->keys_len - from);
-    if (!fits || key->len > STINT_KEY_MAX)
+    assert(descriptor->n_entries >= 1 && descriptor->n_entries <= ENTRIES_MAX);
+    assert(evaluation->keys_len + STINT_KEY_MAX <= EVALUATION_KEYS_SIZE);
+    struct span texts[1 + 2 * ENTRIES_MAX] = {domain};
+    uint8_t *bytes = evaluation->keys + evaluation->keys_len;
+    size_t n = 1;
+    for (size_t i = 0; i < descriptor->n_entries; i++) {
+        texts[n++] = descriptor->entries[i].key;
+        texts[n++] = descriptor->entries[i].value;
+    }
+    size_t len = rules_write_key(bytes, STINT_KEY_MAX, OVERRIDE_RULE, texts, n);
+    if (len > STINT_KEY_MAX)
         return err_set(error, STINT_E_RANGE, "the descriptor is longer than a key may be: %d bytes",
                        STINT_KEY_MAX);
+    *key = span_of(bytes, len);
+    evaluation->keys_len += len;
     return 0;
 }
 
@@ -467,6 +446,68 @@ int evaluation_add_descriptors(struct evaluation *evaluation, const struct evalu
     return 0;
 }
 
+/* ---- Inputs of later runs -------------------------------------------------------------------- */
+
+struct evaluation_inputs {
+    size_t n_targets, n_unmatched, domain, keys_len;
+    struct {
+        struct target target; /* its key will be in evaluation.keys */
+        struct stint_quota quota;
+    } of[]; /* then the keys */
+};
+
+/* The key is not copied. */
+static struct target input_of(const struct target *target)
+{
+    size_t outcome = offsetof(struct target, shadow_retry_after_ns);
+    struct target input = *target;
+    memset((char *)&input + outcome, 0, sizeof(input) - outcome);
+    if (input.part != TARGET_FREE) /* others keep theirs */
+        input.decision = decision_unlimited(input.cost);
+    return input;
+}
+
+bool evaluation_keep(const struct evaluation *evaluation, struct pending *pending)
+{
+    assert(evaluation->n_targets > 0 && pending->inputs == NULL);
+    size_t n = evaluation->n_targets, keys_len = 0, at = 0;
+    for (size_t i = 0; i < n; i++)
+        keys_len += evaluation->targets[i].key.len;
+    struct evaluation_inputs *inputs =
+        malloc(sizeof(*inputs) + n * sizeof(inputs->of[0]) + keys_len);
+    if (inputs == NULL)
+        return false;
+    *inputs = (struct evaluation_inputs){n, evaluation->n_unmatched, evaluation->domain, keys_len};
+    for (size_t i = 0; i < n; i++) {
+        struct span key = evaluation->targets[i].key;
+        inputs->of[i].target = input_of(&evaluation->targets[i]);
+        inputs->of[i].target.key.ptr = evaluation->keys + at;
+        inputs->of[i].quota = evaluation->quotas[i];
+        if (key.len > 0)
+            memcpy((uint8_t *)&inputs->of[n] + at, key.ptr, key.len);
+        at += key.len;
+    }
+    pending->inputs = inputs;
+    return true;
+}
+
+void evaluation_recall(struct evaluation *evaluation, const struct pending *pending)
+{
+    const struct evaluation_inputs *inputs = pending->inputs;
+    assert(inputs != NULL && inputs->keys_len <= EVALUATION_KEYS_SIZE);
+    evaluation_begin(evaluation, pending->now_ns);
+    evaluation->n_targets = inputs->n_targets;
+    evaluation->n_unmatched = inputs->n_unmatched;
+    evaluation->domain = inputs->domain;
+    evaluation->keys_len = inputs->keys_len;
+    memcpy(evaluation->keys, &inputs->of[inputs->n_targets], inputs->keys_len);
+    for (size_t i = 0; i < inputs->n_targets; i++) {
+        evaluation->targets[i] = inputs->of[i].target;
+        evaluation->quotas[i] = inputs->of[i].quota;
+    }
+    assert(evaluation_is_valid(evaluation));
+}
+
 /* ---- Where the states are -------------------------------------------------------------------- */
 
 void evaluation_leave_distant_shadows(struct evaluation *evaluation)
@@ -485,18 +526,334 @@ void evaluation_leave_distant_shadows(struct evaluation *evaluation)
     }
 }
 
-bool evaluation_asks_stores(const struct evaluation *evaluation)
+bool evaluation_asks(const struct evaluation *evaluation, bool in_stores)
 {
     for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (evaluation->targets[i].part != TARGET_FREE && evaluation->targets[i].store != 0)
+        if (evaluation->targets[i].part != TARGET_FREE &&
+            (evaluation->targets[i].store != 0) == in_stores)
             return true;
     return false;
 }
 
-bool evaluation_asks_table(const struct evaluation *evaluation)
+/* ---- Blocks and bans ------------------------------------------------------------------------- */
+
+/* The latest end of all that blocks the key; 0: not blocked. */
+static uint64_t blocked_until(struct evaluation *evaluation, const struct target *target)
 {
+    assert(target_asks(target));
+    struct stint_table *table = evaluation->table;
+    uint64_t now_ns = evaluation->now_ns, until_ns = 0;
+    if (target_has_ban(target))
+        until_ns = ban_until(table, target->rule, target->key, now_ns);
+    if (table_has_blocks(table, now_ns) && target->key.len <= STINT_KEY_MAX) {
+        struct hash128 hash = table_block_hash(table, target->key.ptr, target->key.len);
+        until_ns = max_u64(until_ns, table_blocked_until(table, hash));
+    }
+    return until_ns > now_ns ? until_ns : 0;
+}
+
+static void deny_until(const struct evaluation *evaluation, struct target *target,
+                       uint64_t until_ns)
+{
+    assert(target->quota != NULL && until_ns > evaluation->now_ns);
+    uint32_t capacity = most_units(target->quota);
+    uint64_t wait_ns = until_ns - evaluation->now_ns;
+    target->banned = true;
+    target->over = true;
+    if (target->cost > capacity)
+        target->decision = algorithm_never(capacity);
+    else
+        target->decision = (struct stint_decision){.outcome = STINT_DENY,
+                                                   .stored = 1,
+                                                   .limit = capacity,
+                                                   .retry_after_ns = wait_ns,
+                                                   .reset_after_ns = wait_ns};
+}
+
+/* The results of the first run of the request: bans may have been added since. */
+static void recall_blocks(struct evaluation *evaluation, const union pending_result *notes)
+{
+    assert(notes != NULL);
     for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (evaluation->targets[i].part != TARGET_FREE && evaluation->targets[i].store == 0)
+        if (notes[i].blocked_until_ns > 0)
+            deny_until(evaluation, &evaluation->targets[i], notes[i].blocked_until_ns);
+}
+
+static bool any_may_be_blocked(const struct evaluation *evaluation)
+{
+    return table_has_blocks(evaluation->table, evaluation->now_ns) ||
+           cooldown_any(evaluation->table, evaluation->now_ns);
+}
+
+static void find_blocks(struct evaluation *evaluation, union pending_result *notes)
+{
+    assert((notes != NULL) == (evaluation->pending != NULL));
+    if (!any_may_be_blocked(evaluation))
+        return;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        bool asks_nothing = target->cost == 0 && target->hits != TARGET_HITS_CHECK;
+        if (!target_asks(target) || asks_nothing)
+            continue;
+        uint64_t until_ns = blocked_until(evaluation, target);
+        if (until_ns > 0)
+            deny_until(evaluation, target, until_ns);
+        if (notes != NULL)
+            notes[i].blocked_until_ns = until_ns;
+    }
+}
+
+/* Whether there are no blocks, now and in the first run of the request. */
+static bool knows_of_no_blocks(const struct evaluation *evaluation)
+{
+    assert(evaluation->pending != NULL);
+    struct pending *pending = evaluation->pending;
+    if (pending->blocks == PENDING_BLOCKS_UNKNOWN)
+        pending->blocks =
+            any_may_be_blocked(evaluation) ? PENDING_BLOCKS_NOTED : PENDING_BLOCKS_NONE;
+    return pending->blocks == PENDING_BLOCKS_NONE;
+}
+
+void evaluation_find_blocks(struct evaluation *evaluation)
+{
+    assert(evaluation_is_valid(evaluation));
+    bool is_new = true;
+    union pending_result *notes = NULL;
+    if (evaluation->pending != NULL) {
+        if (knows_of_no_blocks(evaluation))
+            return;
+        notes = pending_note(evaluation->pending, PENDING_BLOCKED_UNTIL, evaluation->n_targets,
+                             &is_new);
+        if (notes == NULL)
+            return;
+    }
+    if (is_new)
+        find_blocks(evaluation, notes);
+    else
+        recall_blocks(evaluation, notes);
+}
+
+/* Once for a request, however often it runs. */
+static struct ban_made count_denial(struct evaluation *evaluation, const struct target *target)
+{
+    assert(target->over && target_has_ban(target));
+    bool is_new;
+    union pending_result space, *note;
+    note = evaluation_note(evaluation, PENDING_BAN, 1, &space, &is_new);
+    if (note == NULL)
+        return (struct ban_made){0};
+    if (is_new)
+        note->ban = ban_count(evaluation->table, target->rule, target->key, evaluation->now_ns);
+    return note->ban;
+}
+
+/* After a denial: counts it for the bans of the rules that denied. */
+void evaluation_count_denials(struct evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        /* Blocked already: more denials never extend a ban. NEVER does not depend on repetition. */
+        if (!target_asks(target) || !target_has_ban(target) || !target->over || target->banned ||
+            target->decision.outcome != STINT_DENY || target->hits == TARGET_HITS_CHARGE)
+            continue; /* a charge means that it was served */
+        struct ban_made made = count_denial(evaluation, target);
+        evaluation->bans_lost += made.is_lost;
+        if (made.until_ns == 0)
+            continue;
+        uint64_t own_wait_ns = target->decision.retry_after_ns;
+        deny_until(evaluation, target, made.until_ns);
+        target->decision.retry_after_ns = max_u64(target->decision.retry_after_ns, own_wait_ns);
+        target->made_ban = true;
+    }
+}
+
+int evaluation_block(struct evaluation *evaluation, uint64_t for_ns)
+{
+    assert(evaluation_is_valid(evaluation));
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (target->part == TARGET_FREE)
+            continue;
+        int code = stint_block(evaluation->table, target->key.ptr, target->key.len,
+                               add_sat(evaluation->now_ns, for_ns), evaluation->now_ns);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+/* ---- The decision of the request ------------------------------------------------------------- */
+
+bool evaluation_would_be_denied(const struct evaluation *evaluation)
+{
+    assert(evaluation_is_valid(evaluation));
+    bool any_over = false, any_passes = false;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        bool is_over = target->part == TARGET_SHADOW && target->is_all_shadow && target->over;
+        if (is_over && !target->is_quota_mode)
             return true;
-    return false;
+        any_over |= is_over;
+        any_passes |= !is_over && target_passes_in_quota_mode(target);
+    }
+    return any_over && !any_passes;
+}
+
+/*
+ * What denies: all that are over; where all are in quota_mode, the one whose capacity returns
+ * first. With it the request passes again, and the others are excluded.
+ */
+static const struct target *first_to_return(const struct evaluation *evaluation)
+{
+    const struct target *first = NULL;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (target_passes_in_quota_mode(target))
+            return NULL;
+        if (!target_asks(target) || !target->is_quota_mode)
+            continue;
+        if (first == NULL || target->decision.retry_after_ns < first->decision.retry_after_ns)
+            first = target;
+    }
+    return first;
+}
+
+static bool binds_more(const struct target *a, const struct target *b)
+{
+    assert(a != NULL);
+    if (b == NULL || a->decision.outcome != b->decision.outcome)
+        return b == NULL || a->decision.outcome > b->decision.outcome;
+    return list_has_less(&a->decision, &b->decision);
+}
+
+static struct stint_decision sum_denied(const struct evaluation *evaluation)
+{
+    const struct target *first = first_to_return(evaluation), *binding = NULL;
+    uint64_t retry_after_ns = 0;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (!target_asks(target) || !target->over || (target->is_quota_mode && target != first))
+            continue;
+        retry_after_ns = max_u64(retry_after_ns, target->decision.retry_after_ns);
+        if (binds_more(target, binding))
+            binding = target;
+    }
+    assert(binding != NULL); /* only needed because another one denies */
+    struct stint_decision sum = binding->decision;
+    sum.binding = (uint8_t)evaluation_index(evaluation, binding);
+    sum.retry_after_ns = retry_after_ns;
+    sum.granted = 0;
+    assert(sum.outcome != STINT_ALLOW);
+    return sum;
+}
+
+/* Where no live quota decides, the numbers are those of a shadow one: this gives at least some. */
+static struct stint_decision sum_allowed(const struct evaluation *evaluation)
+{
+    assert(evaluation->n_targets > 0);
+    static const uint8_t parts[] = {TARGET_LIVE, TARGET_SHADOW, TARGET_FREE};
+    const struct target *binding = NULL;
+    for (size_t part = 0; binding == NULL && part < sizeof(parts); part++)
+        for (size_t i = 0; i < evaluation->n_targets; i++) {
+            const struct target *target = &evaluation->targets[i];
+            if (target->part == parts[part] && !target->is_refund && !target->excluded &&
+                binds_more(target, binding))
+                binding = target;
+        }
+    for (size_t i = 0; binding == NULL && i < evaluation->n_targets; i++)
+        binding = &evaluation->targets[i];
+    assert(binding != NULL);
+    struct stint_decision sum = binding->decision;
+    sum.binding = (uint8_t)evaluation_index(evaluation, binding);
+    return sum;
+}
+
+struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool is_denied)
+{
+    assert(evaluation_is_valid(evaluation));
+    return is_denied ? sum_denied(evaluation) : sum_allowed(evaluation);
+}
+
+/* ---- When what is left grows ----------------------------------------------------------------- */
+
+/*
+ * A peek of one unit more than remains: its wait lasts until `remaining` grows. If the peek is
+ * allowed at once, more is free than was decided, since no take was made or units came back: then a
+ * copy of the state without these units gives the wait. If other requests took units, the wait is
+ * longer, but still correct: no more than `remaining` can be used before it ends.
+ */
+static uint64_t look(struct evaluation *evaluation, struct target *target)
+{
+    assert(target->decision.remaining < target->decision.limit && target->store == 0);
+    uint32_t left = target->decision.remaining;
+    struct stint_ask ask = {.now_ns = evaluation->now_ns, .cost = left + 1, .verb = STINT_PEEK};
+    struct stint_decision more;
+    struct hash128 hash = evaluation->taken_hash;
+    if (!evaluation->is_taken_alone)
+        hash = table_hash(evaluation->table, target->quota, target->key.ptr, target->key.len);
+    if (table_has_blocks(evaluation->table, evaluation->now_ns))
+        more = table_ask(evaluation->table, target->quota, target->key.ptr, target->key.len, &ask,
+                         NULL, NULL);
+    else
+        more = table_ask_hash(evaluation->table, target->quota, hash, &ask, NULL, NULL);
+    if (more.outcome == STINT_ALLOW)
+        more = table_foresee(evaluation->table, target->quota, hash, left, evaluation->now_ns);
+    return more.outcome == STINT_NEVER ? STINT_NEVER_NS : max_u64(more.retry_after_ns, 1);
+}
+
+/*
+ * Whether the numbers of a take give the same as a peek. gcra: units return at whole nanoseconds
+ * before `reset_after_ns`, so its rounding up is that of every unit.
+ */
+static bool is_gcra_of_ns(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_GCRA &&
+           quota->derived.interval_ticks % (UINT64_C(1) << GCRA_TICKS_PER_NS_LOG2) == 0;
+}
+
+/* window: only the units of this take are used, and they return together. */
+static bool is_first_of_window(const struct target *target)
+{
+    const struct stint_decision *decision = &target->decision;
+    return target->quota->algorithm == STINT_WINDOW && decision->outcome == STINT_ALLOW &&
+           decision->granted == decision->limit - decision->remaining;
+}
+
+/* Until one unit more than remains: all but the rest of the burst has returned. */
+static uint64_t gcra_grows_after(const struct target *target)
+{
+    assert(target->quota->algorithm == STINT_GCRA);
+    assert(target->decision.remaining < target->decision.limit);
+    const struct stint_decision *decision = &target->decision;
+    uint64_t interval_ns = target->quota->derived.interval_ticks >> GCRA_TICKS_PER_NS_LOG2;
+    uint64_t rest = decision->limit - decision->remaining - 1;
+    return max_u64(sub_floor(decision->reset_after_ns, rest * interval_ns), 1);
+}
+
+uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index)
+{
+    assert(evaluation_is_valid(evaluation) && index < evaluation->n_targets);
+    struct target *target = &evaluation->targets[index];
+    const struct stint_decision *decision = &target->decision;
+    if (decision->outcome == STINT_NEVER || decision->limit == 0)
+        return STINT_NEVER_NS;
+    if (target->part == TARGET_FREE || decision->remaining >= decision->limit)
+        return 0;
+    if (target->banned) /* a peek ignores bans, which belong to the rule */
+        return decision->retry_after_ns;
+    /*
+     * Not worth another store request. It is also true, though less exact, that no more than what
+     * is left can be used before all is back.
+     */
+    if (target->store != 0)
+        return decision->remaining == 0 && decision->retry_after_ns > 0
+                   ? decision->retry_after_ns
+                   : max_u64(decision->reset_after_ns, 1);
+    bool is_plain = evaluation->is_taken_alone && decision->stored == 1 &&
+                    !table_has_blocks(evaluation->table, evaluation->now_ns);
+    if ((target->quota->algorithm == STINT_FIXED_WINDOW && decision->stored == 1) ||
+        (is_plain && is_first_of_window(target)))
+        return max_u64(decision->reset_after_ns, 1);
+    return is_plain && is_gcra_of_ns(target->quota) ? gcra_grows_after(target)
+                                                    : look(evaluation, target);
 }

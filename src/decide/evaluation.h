@@ -38,8 +38,12 @@ enum target_part {
 /* How its hits are handled. */
 enum target_hits { TARGET_HITS_TAKE = 0, TARGET_HITS_CHECK, TARGET_HITS_CHARGE };
 
-/* What decides a target while its store is unavailable: rule.store.on_error. */
-enum fallback { FALLBACK_NONE = 0, FALLBACK_ALLOW, FALLBACK_DENY, FALLBACK_LOCAL };
+/*
+ * What decides a target while its store is unavailable: rule.store.on_error, each one more than in
+ * enum rule_on_store_error.
+ */
+enum fallback { FALLBACK_NONE = 0, FALLBACK_DENY, FALLBACK_ALLOW, FALLBACK_LOCAL };
+_Static_assert(FALLBACK_LOCAL == RULE_STORE_ERROR_LOCAL + 1, "policies become fallbacks");
 
 struct target {
     /* Inputs. */
@@ -180,10 +184,8 @@ void evaluation_add_throttle(struct evaluation *evaluation, const struct stint_q
  */
 void evaluation_leave_distant_shadows(struct evaluation *evaluation);
 
-/* Whether any target's states are in a store: then it needs a pending request. */
-bool evaluation_asks_stores(const struct evaluation *evaluation);
-/* Whether any target's are in the table. */
-bool evaluation_asks_table(const struct evaluation *evaluation);
+/* Whether any target's states are in a store, which needs a pending request; else in the table. */
+bool evaluation_asks(const struct evaluation *evaluation, bool in_stores);
 
 /* The results of this run do not count: an answer is missing, or there will be none. */
 static inline bool evaluation_is_to_wait(const struct evaluation *evaluation)
@@ -206,6 +208,14 @@ struct evaluation_ask {
  */
 int evaluation_add_descriptors(struct evaluation *evaluation, const struct evaluation_ask *ask,
                                struct stint_error *error);
+
+/*
+ * For a run that waits: keeps what the evaluation was filled with, which the next run is filled
+ * with again. So both have the same quotas, whatever is set meanwhile. False: no memory. The rules
+ * have to stay; later runs are those of the same evaluation.
+ */
+bool evaluation_keep(const struct evaluation *evaluation, struct pending *pending);
+void evaluation_recall(struct evaluation *evaluation, const struct pending *pending);
 
 /*
  * The verbs. Each gives the outcome of the request as a whole (binding: the index of a target), and
@@ -247,5 +257,40 @@ int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota
 uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index);
 /* Forgets the keys of all targets, under their candidates too, and lifts blocks and bans. */
 void evaluation_reset(struct evaluation *evaluation);
+
+/* ---- on_store_error: local ---- */
+
+/*
+ * The share of a quota that this node decides by itself while the store of its states is
+ * unavailable: floor(N / nodes), and the remainder to those nodes that come first for the key.
+ * docs/decisions/0041 proves what the nodes admit together.
+ */
+
+/*
+ * The share as a quota with states of its own, for evaluation.table. Its limit is 0 where the share
+ * is nothing, or no quota that can be kept. False where the time for it has passed: then
+ * rule.store.local_then applies, deny where there is no rule.
+ *
+ * A cost above the share never fits it, and yet may fit the whole once the store is back.
+ */
+bool evaluation_local_quota(const struct evaluation_stores *stores, const struct target *target,
+                            uint64_t unavailable_since_ns, uint64_t now_ns,
+                            struct stint_quota *local);
+
+/*
+ * Until when the share counts as used up, whatever its states hold: as long as units that the store
+ * admitted before the failure still count. 0 where the share begins unused: local_empty.
+ *
+ * It is returned and not charged to the states, because each worker notices by itself that a store
+ * is unavailable, and may do so again while states of the last time exist.
+ */
+uint64_t evaluation_local_full_until(const struct target *target, uint64_t unavailable_since_ns);
+
+/*
+ * Whether a table can hold the states of a rule's shares, where local decisions may need them. As
+ * stint_table_accepts().
+ */
+int evaluation_local_accepts(struct stint_table *table, const struct evaluation_stores *stores,
+                             const struct rule *rule, struct stint_error *error);
 
 #endif

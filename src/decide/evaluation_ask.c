@@ -6,13 +6,13 @@
  */
 #include "decide/evaluation_parts.h"
 
-#include "algorithm/algorithm.h"
+#include "algorithm/gcra.h"
 #include "base/buf.h"
-#include "base/wide_int.h"
-#include "decide/evaluation_local.h"
+#include "base/siphash.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #define RETRY_AFTER_NS (1000 * NS_PER_MS) /* of a denial while a store is unavailable */
 
@@ -68,8 +68,6 @@ static void add_id(const struct evaluation *evaluation, struct backend_request *
 
 static bool refuses_id(const struct evaluation *evaluation, size_t at)
 {
-    if (evaluation->id == NULL)
-        return false;
     const struct backend *store = store_at(evaluation, at);
     return store->ops->refuses_ids != NULL && store->ops->refuses_ids(store);
 }
@@ -85,7 +83,7 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
         pending_ask(evaluation->pending, store_at(evaluation, store), asked);
     if (evaluation->pending->is_lost) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "the quotas of the request changed while it waited";
+        evaluation->fault_message = "no memory for a store request";
         return NULL;
     }
     if (answer == NULL) {
@@ -147,20 +145,207 @@ struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
     return note->decision;
 }
 
+/* ---- Shares, for on_store_error: local ------------------------------------------------------- */
+
+/*
+ * Each algorithm's numbers are divided so that the shares of all nodes together admit no more than
+ * the whole quota.
+ */
+
+#define LOCAL_FOR_NS NS_PER_MIN /* of a quota without a rule */
+
+/* Public on purpose: all nodes must agree on their order for a key. */
+static const uint64_t order_secret[2] = {UINT64_C(0x72656d61696e64), UINT64_C(0x65726e6f646573)};
+
+static const uint64_t name_secret[2] = {UINT64_C(0x6c6f63616c2071), UINT64_C(0x756f7461206964)};
+
+struct place_in_line {
+    struct hash128 hash;
+    const char *name;
+};
+
+static struct place_in_line in_line(const struct target *target, const char *name)
+{
+    assert(target->quota != NULL && name != NULL);
+    struct hash128 key =
+        siphash13_128(order_secret, target->quota->rule, target->key.ptr, target->key.len);
+    const uint64_t secret[2] = {key.lo, key.hi};
+    return (struct place_in_line){siphash13_128(secret, 0, name, strlen(name)), name};
+}
+
+static bool is_before(const struct place_in_line *a, const struct place_in_line *b)
+{
+    if (a->hash.lo != b->hash.lo)
+        return a->hash.lo < b->hash.lo;
+    return a->hash.hi != b->hash.hi ? a->hash.hi < b->hash.hi : strcmp(a->name, b->name) < 0;
+}
+
+/*
+ * How many nodes come before this one for the key (rendezvous hashing); all of them if the nodes
+ * are not known.
+ */
+static unsigned rank_of(const struct evaluation_stores *stores, const struct target *target)
+{
+    unsigned rank = 0;
+    bool is_known = false;
+    if (stores->node == NULL || stores->node_names == NULL)
+        return UINT32_MAX;
+    struct place_in_line own = in_line(target, stores->node);
+    for (unsigned i = 0; i < stores->nodes; i++) {
+        struct place_in_line other = in_line(target, stores->node_names[i]);
+        is_known |= strcmp(stores->node, stores->node_names[i]) == 0;
+        rank += is_before(&other, &own);
+    }
+    return is_known ? rank : UINT32_MAX;
+}
+
+/* One of n shares; the first ones in order have one unit more where division leaves a remainder. */
+struct share {
+    unsigned of, rank;
+};
+
+static uint32_t share_of(const struct share *share, uint32_t units)
+{
+    assert(share->of > 0);
+    return units / share->of + (share->rank < units % share->of);
+}
+
+/* A quota whose T is exactly this many ticks, or a little more where units are in months. */
+static void set_interval(struct stint_quota *local, uint64_t ticks)
+{
+    assert(ticks > 0);
+    uint32_t times = ticks < NS_PER_US ? (uint32_t)(NS_PER_US / ticks) + 1 : 1;
+    local->limit = times << GCRA_TICKS_PER_NS_LOG2;
+    local->period_ns = ticks * times;
+    if (local->period_ns > PERIOD_MAX_NS) {
+        local->limit = 1;
+        local->period_ns = gcra_ns_up(ticks);
+    }
+}
+
+/*
+ * T of a share is N·T/N', rounded up: so the rates of all shares together are at most 1/T. With
+ * fewer units of burst than nodes, only the first nodes have burst and rate.
+ */
+static void divide_gcra(struct stint_quota *local, const struct share *share)
+{
+    assert(local->algorithm == STINT_GCRA && share->of > 0);
+    struct share among = *share;
+    if (local->burst < among.of && among.rank != UINT32_MAX)
+        among.of = local->burst;
+    bool has_part = among.of > 0 && (among.rank < among.of || among.rank == UINT32_MAX);
+    uint32_t limit = has_part ? share_of(&among, local->limit) : 0;
+    uint32_t burst = has_part ? share_of(&among, local->burst) : 0;
+    if (limit == 0 || burst == 0) {
+        local->limit = 0;
+        return;
+    }
+    struct wide ticks = wide_mul(local->limit, local->derived.interval_ticks);
+    set_interval(local, ticks.lo / limit + (ticks.lo % limit > 0));
+    local->burst = burst;
+}
+
+/*
+ * The count of a bucket is divided as the limit is, and rounded up: so there are no more buckets
+ * than in a state of the whole, and the state is no wider.
+ */
+static void divide_buckets(struct stint_quota *local, const struct share *share)
+{
+    assert(local->algorithm == STINT_BUCKETS && share->of > 0);
+    uint32_t slack = local->count_slack;
+    local->limit = share_of(share, local->limit);
+    if (slack > 0)
+        slack = slack / share->of + (slack % share->of > 0);
+    local->count_slack = (uint32_t)min_u64(slack, local->limit);
+}
+
+/* Denies everything. */
+static void be_nothing(struct stint_quota *local)
+{
+    struct stint_error ignored;
+    uint64_t rule = local->rule;
+    *local = (struct stint_quota){.algorithm = STINT_WINDOW, .period_ns = NS_PER_S, .rule = rule};
+    stint_quota_check(local, &ignored);
+}
+
+static void divide(struct stint_quota *local, const struct share *share)
+{
+    struct stint_error ignored;
+    struct hash128 id = siphash13_128(name_secret, local->rule, NULL, 0);
+    local->rule = id.lo != 0 ? id.lo : 1;
+    if (local->algorithm == STINT_GCRA)
+        divide_gcra(local, share);
+    else if (local->algorithm == STINT_BUCKETS)
+        divide_buckets(local, share);
+    else
+        local->limit = share_of(share, local->limit);
+    if (local->limit == 0 || stint_quota_check(local, &ignored) != STINT_OK)
+        be_nothing(local);
+}
+
+static unsigned nodes_of(const struct evaluation_stores *stores)
+{
+    return stores->nodes > 0 ? stores->nodes : 1;
+}
+
+/* Whether a remainder is left, which goes by the order of nodes. */
+static bool divides_evenly(const struct stint_quota *quota, unsigned nodes)
+{
+    assert(nodes > 0);
+    return quota->limit % nodes == 0 &&
+           (quota->algorithm != STINT_GCRA || quota->burst % nodes == 0);
+}
+
+bool evaluation_local_quota(const struct evaluation_stores *stores, const struct target *target,
+                            uint64_t unavailable_since_ns, uint64_t now_ns,
+                            struct stint_quota *local)
+{
+    assert(target->quota != NULL && target->quota->derived.checked == 1);
+    struct share share = {.of = nodes_of(stores), .rank = UINT32_MAX};
+    uint64_t for_ns = target->rule != NULL ? target->rule->store.local_for_ns : LOCAL_FOR_NS;
+    if (sub_floor(now_ns, unavailable_since_ns) >= for_ns)
+        return false;
+    if (!divides_evenly(target->quota, share.of))
+        share.rank = rank_of(stores, target);
+    *local = *target->quota;
+    divide(local, &share);
+    assert(local->derived.checked == 1);
+    return true;
+}
+
+uint64_t evaluation_local_full_until(const struct target *target, uint64_t unavailable_since_ns)
+{
+    assert(target->quota != NULL);
+    if (target->rule != NULL && target->rule->store.local_empty)
+        return 0;
+    return add_sat(unavailable_since_ns, rule_counts_for_ns(target->quota));
+}
+
+int evaluation_local_accepts(struct stint_table *table, const struct evaluation_stores *stores,
+                             const struct rule *rule, struct stint_error *error)
+{
+    const struct share least = {nodes_of(stores), UINT32_MAX}, most = {nodes_of(stores), 0};
+    const struct share *const shares[] = {&least, &most};
+    struct stint_error why;
+    if (rule->unlimited || rule->store.on_error != RULE_STORE_ERROR_LOCAL)
+        return 0;
+    for (size_t i = 0; i < 2; i++) {
+        struct stint_quota local = rule->quota;
+        divide(&local, shares[i]);
+        int code = table_keeps(table, &local, &why);
+        if (code != 0)
+            return err_set(error, code, "on_store_error: local: %s", why.message);
+    }
+    return 0;
+}
+
 /* ---- Fallback -------------------------------------------------------------------------------- */
 
 /* A cost above this node's share may fit the whole, once the store is back. */
 static bool fits(const struct stint_quota *local, uint8_t verb, uint32_t cost)
 {
-    bool is_whole = verb == BACKEND_TAKE || verb == BACKEND_PEEK;
+    bool is_whole = verb == REQUEST_TAKE || verb == REQUEST_PEEK;
     return local->limit > 0 && (!is_whole || cost <= most_units(local));
-}
-
-static uint64_t unavailable_since(struct evaluation *evaluation, const struct target *target)
-{
-    struct backend *store = store_at(evaluation, target->store);
-    uint64_t since_ns = store->ops->unavailable_since_ns(store);
-    return since_ns == 0 || since_ns > evaluation->now_ns ? evaluation->now_ns : since_ns;
 }
 
 static uint8_t policy_of(struct evaluation *evaluation, struct target *target, uint8_t verb,
@@ -174,7 +359,7 @@ static uint8_t policy_of(struct evaluation *evaluation, struct target *target, u
     uint64_t full_until_ns = evaluation_local_full_until(target, unavailable_since_ns);
     target->fallback_wait_ns = sub_floor(full_until_ns, evaluation->now_ns);
     if (target->hits == TARGET_HITS_CHARGE)
-        verb = BACKEND_CHARGE; /* a peek goes before it */
+        verb = REQUEST_CHARGE; /* a peek goes before it */
     return target->fallback_wait_ns > 0 || !fits(local, verb, target->cost)
                ? RULE_STORE_ERROR_DENY
                : RULE_STORE_ERROR_LOCAL;
@@ -194,17 +379,18 @@ static uint8_t note_policy(struct evaluation *evaluation, struct target *target,
         pending_note(evaluation->pending, PENDING_UNAVAILABLE_SINCE, 1, &is_new);
     if (note == NULL)
         return RULE_STORE_ERROR_DENY;
-    if (is_new)
-        note->unavailable_since_ns = unavailable_since(evaluation, target);
+    if (is_new) {
+        struct backend *store = store_at(evaluation, target->store);
+        uint64_t since_ns = store->ops->unavailable_since_ns(store);
+        note->unavailable_since_ns =
+            since_ns == 0 ? evaluation->now_ns : min_u64(since_ns, evaluation->now_ns);
+    }
     return policy_of(evaluation, target, verb, note->unavailable_since_ns);
 }
 
 static void fallback(struct evaluation *evaluation, struct target *target, uint8_t verb,
                      const char *why)
 {
-    static const uint8_t fallbacks[] = {[RULE_STORE_ERROR_DENY] = FALLBACK_DENY,
-                                        [RULE_STORE_ERROR_ALLOW] = FALLBACK_ALLOW,
-                                        [RULE_STORE_ERROR_LOCAL] = FALLBACK_LOCAL};
     assert(target->store != 0 && target->on_error <= RULE_STORE_ERROR_ERROR);
     if (target->fallback != FALLBACK_NONE)
         return;
@@ -213,33 +399,28 @@ static void fallback(struct evaluation *evaluation, struct target *target, uint8
         evaluation->fault_message = why;
         return;
     }
-    target->fallback = fallbacks[note_policy(evaluation, target, verb)];
+    target->fallback = (uint8_t)(note_policy(evaluation, target, verb) + 1);
 }
 
 static struct stint_decision fell_back(const struct target *target, uint8_t verb, uint32_t cost)
 {
     assert(target->store != 0 && target->quota != NULL);
     uint32_t limit = most_units(target->quota);
-    bool is_denied = target->fallback == FALLBACK_DENY && verb != BACKEND_REFUND;
+    bool is_denied = target->fallback == FALLBACK_DENY && verb != REQUEST_REFUND;
     uint64_t wait_ns = target->fallback_wait_ns > 0 ? target->fallback_wait_ns : RETRY_AFTER_NS;
-    if (is_denied && verb != BACKEND_PEEK && cost > limit)
+    if (is_denied && verb != REQUEST_PEEK && cost > limit)
         return algorithm_never(limit);
     return (struct stint_decision){
         .outcome = is_denied && cost > 0 ? STINT_DENY : STINT_ALLOW,
         .limit = limit,
         .remaining = is_denied ? 0 : limit,
-        .granted = is_denied || verb == BACKEND_PEEK ? 0 : cost,
+        .granted = is_denied || verb == REQUEST_PEEK ? 0 : cost,
         .retry_after_ns = is_denied && cost > 0 ? wait_ns : 0,
         .reset_after_ns = is_denied ? wait_ns : 0,
     };
 }
 
 /* ---- One quota by itself --------------------------------------------------------------------- */
-
-static struct stint_decision nothing_known(const struct stint_quota *quota)
-{
-    return (struct stint_decision){.outcome = STINT_DENY, .limit = most_units(quota)};
-}
 
 /* Quotas that refuse the id go first: grants under an id by others could not be given back. */
 static size_t store_to_ask(const struct evaluation *evaluation, size_t store)
@@ -272,10 +453,11 @@ static bool makes_record(const struct evaluation *evaluation, const struct targe
 }
 
 /* Sends the request to the target's store; NULL: no answer yet. The table needs no request. */
-static const struct backend_answer *send(struct evaluation *evaluation, struct target *target,
-                                         const struct stint_quota *quota,
-                                         const struct stint_ask *one)
+static const struct backend_answer *
+send(struct evaluation *evaluation, const struct evaluation_step *step, const struct stint_ask *one)
 {
+    const struct target *target = step->target;
+    const struct stint_quota *quota = step->quota;
     assert(target->part != TARGET_FREE);
     assert(target->store == 0 || evaluation->pending != NULL);
     char space[EVALUATION_NAME_SIZE];
@@ -312,16 +494,18 @@ static const struct backend_answer *send(struct evaluation *evaluation, struct t
  * The answer, once all requests were sent: reading may evaluate the fallback of an unavailable
  * store. The table is asked now.
  */
-static struct stint_decision read_answer(struct evaluation *evaluation, struct target *target,
-                                         const struct stint_quota *quota,
+static struct stint_decision read_answer(struct evaluation *evaluation,
+                                         const struct evaluation_step *step,
                                          const struct stint_ask *one,
                                          const struct backend_answer *answer)
 {
+    struct target *target = step->target;
+    const struct stint_quota *quota = step->quota;
     assert(answer == NULL || target->store != 0);
     if (target->store == 0)
         return evaluation_ask_table(evaluation, target, quota, one);
     if (answer == NULL)
-        return nothing_known(quota);
+        return (struct stint_decision){.outcome = STINT_DENY, .limit = most_units(quota)};
     if (answer->outcome == BACKEND_DECIDED) {
         evaluation->at_ns = max_u64(evaluation->at_ns, answer->at_ns);
         evaluation->is_replayed |= answer->is_replayed;
@@ -349,7 +533,8 @@ struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct t
                                          const struct stint_ask *ask)
 {
     assert(evaluation_is_valid(evaluation));
-    return read_answer(evaluation, target, quota, ask, send(evaluation, target, quota, ask));
+    const struct evaluation_step step = {.target = target, .quota = quota};
+    return read_answer(evaluation, &step, ask, send(evaluation, &step, ask));
 }
 
 /* ---- Hits of Envoy's descriptors ------------------------------------------------------------- */
@@ -364,15 +549,13 @@ static struct stint_ask ask_of(const struct evaluation *evaluation, uint8_t verb
     return (struct stint_ask){.now_ns = evaluation->now_ns, .cost = cost, .verb = verb};
 }
 
-/* The cost of the peek: one unit, or the units to be charged. Only debt denies a cost of 0. */
-static struct stint_ask look_of(const struct evaluation *evaluation,
-                                const struct evaluation_step *step)
+/* Of a peek: one unit, or the units to be charged. Only debt denies a cost of 0. */
+static uint32_t look_cost(const struct evaluation *evaluation, const struct evaluation_step *step)
 {
     assert(step->hits != TARGET_HITS_TAKE);
-    uint32_t cost = evaluation->checks_debt && algorithm_has_debt(step->quota) ? 0 : 1;
     if (step->hits == TARGET_HITS_CHARGE)
-        cost = step->target->cost;
-    return ask_of(evaluation, STINT_PEEK, cost);
+        return step->target->cost;
+    return !evaluation->checks_debt || !algorithm_has_debt(step->quota);
 }
 
 static bool charges_now(const struct evaluation_step *step)
@@ -380,52 +563,49 @@ static bool charges_now(const struct evaluation_step *step)
     return step->charges && step->hits == TARGET_HITS_CHARGE;
 }
 
-static void send_hits(struct evaluation *evaluation, struct evaluation_step *step)
+static void send_step(struct evaluation *evaluation, struct evaluation_step *step)
 {
     assert(step->target->store != 0 && step->looked == NULL);
-    struct target *target = step->target;
-    const struct stint_ask look = look_of(evaluation, step);
-    const struct stint_ask charge = ask_of(evaluation, STINT_CHARGE, target->cost);
-    step->looked = send(evaluation, target, step->quota, &look);
+    struct stint_ask look = step->ask;
+    const struct stint_ask charge = ask_of(evaluation, STINT_CHARGE, step->target->cost);
+    if (step->hits != TARGET_HITS_TAKE)
+        look = ask_of(evaluation, STINT_PEEK, look_cost(evaluation, step));
+    step->looked = send(evaluation, step, &look);
     if (charges_now(step))
-        step->charged = send(evaluation, target, step->quota, &charge);
+        step->charged = send(evaluation, step, &charge);
 }
 
-static struct stint_decision read_step(struct evaluation *evaluation,
-                                       const struct evaluation_step *step,
-                                       const struct stint_ask *ask,
-                                       const struct backend_answer *answer)
+/* Of a store, the answer to the peek that was sent. */
+static struct stint_decision peek(struct evaluation *evaluation, const struct evaluation_step *step,
+                                  uint32_t cost)
 {
-    return read_answer(evaluation, step->target, step->quota, ask, answer);
+    const struct stint_ask ask = ask_of(evaluation, STINT_PEEK, cost);
+    return read_answer(evaluation, step, &ask, step->looked);
 }
 
-/* The numbers of an allowed peek are those of a take: one unit less. */
-static struct stint_decision put_back(struct stint_decision decision)
+/*
+ * A store gets one request, and the numbers of an allowed peek are those of a take: one unit less.
+ * The table, which is cheap, is read again for the current numbers.
+ */
+static struct stint_decision check(struct evaluation *evaluation,
+                                   const struct evaluation_step *step)
 {
-    assert(decision.outcome == STINT_ALLOW);
+    assert(step->hits == TARGET_HITS_CHECK);
+    bool wants_one = look_cost(evaluation, step) > 0;
+    struct stint_decision decision;
+    if (step->target->store == 0) {
+        decision = peek(evaluation, step, 0);
+        if (decision.outcome == STINT_ALLOW && (decision.remaining > 0 || !wants_one))
+            return decision;
+    }
+    decision = peek(evaluation, step, 1);
+    if (decision.outcome != STINT_ALLOW || !wants_one)
+        return decision;
     decision.granted = 0;
     decision.remaining = (uint32_t)min_u64((uint64_t)decision.remaining + 1, decision.limit);
     if (decision.remaining == decision.limit)
         decision.reset_after_ns = 0;
     return decision;
-}
-
-/* A store gets one request; the table, which is cheap, is read again for the current numbers. */
-static struct stint_decision check(struct evaluation *evaluation,
-                                   const struct evaluation_step *step)
-{
-    assert(step->hits == TARGET_HITS_CHECK);
-    const struct stint_ask one = ask_of(evaluation, STINT_PEEK, 1);
-    const struct stint_ask metrics = ask_of(evaluation, STINT_PEEK, 0);
-    bool wants_one = look_of(evaluation, step).cost > 0;
-    struct stint_decision decision;
-    if (step->target->store == 0) {
-        decision = read_step(evaluation, step, &metrics, NULL);
-        if (decision.outcome == STINT_ALLOW && (decision.remaining > 0 || !wants_one))
-            return decision;
-    }
-    decision = read_step(evaluation, step, &one, step->looked);
-    return decision.outcome == STINT_ALLOW && wants_one ? put_back(decision) : decision;
 }
 
 /* After a charge that did not fit: the wait until there is a unit again. */
@@ -436,8 +616,7 @@ static struct stint_decision deny(struct evaluation *evaluation, const struct ev
     decision.outcome = STINT_DENY;
     decision.retry_after_ns = max_u64(charged.reset_after_ns, 1);
     if (step->target->store == 0) {
-        const struct stint_ask ask = ask_of(evaluation, STINT_PEEK, 1);
-        struct stint_decision one = read_step(evaluation, step, &ask, NULL);
+        struct stint_decision one = peek(evaluation, step, 1);
         if (one.outcome != STINT_ALLOW)
             decision = one;
     }
@@ -450,10 +629,9 @@ static bool charge(struct evaluation *evaluation, const struct evaluation_step *
 {
     assert(step->hits == TARGET_HITS_CHARGE && step->charges);
     struct target *target = step->target;
-    const struct stint_ask look = look_of(evaluation, step);
     const struct stint_ask ask = ask_of(evaluation, STINT_CHARGE, target->cost);
-    struct stint_decision before = read_step(evaluation, step, &look, step->looked);
-    *decision = read_step(evaluation, step, &ask, step->charged);
+    struct stint_decision before = peek(evaluation, step, target->cost);
+    *decision = read_answer(evaluation, step, &ask, step->charged);
     bool fits = before.outcome == STINT_ALLOW && decision->outcome == STINT_ALLOW;
     if (step->quota == target->quota)
         target->fitted = fits ? target->cost : (uint32_t)min_u64(before.remaining, target->cost);
@@ -463,48 +641,27 @@ static bool charge(struct evaluation *evaluation, const struct evaluation_step *
     return !fits;
 }
 
-/* Whether the units did not fit. */
-static bool read_hits(struct evaluation *evaluation, const struct evaluation_step *step,
-                      struct stint_decision *decision)
-{
-    const struct stint_ask look = look_of(evaluation, step);
-    if (charges_now(step))
-        return charge(evaluation, step, decision);
-    *decision = step->hits == TARGET_HITS_CHARGE ? read_step(evaluation, step, &look, step->looked)
-                                                 : check(evaluation, step);
-    return decision->outcome != STINT_ALLOW;
-}
-
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-static void send_step(struct evaluation *evaluation, struct evaluation_step *step)
-{
-    if (step->hits != TARGET_HITS_TAKE)
-        send_hits(evaluation, step);
-    else
-        step->looked = send(evaluation, step->target, step->quota, &step->ask);
-}
-
 /* Best effort that got less than it wanted was also limited. */
-static bool is_over(const struct stint_decision *decision, const struct stint_ask *ask)
-{
-    return decision->outcome != STINT_ALLOW ||
-           (ask->verb == STINT_TAKE_UPTO && decision->granted < ask->cost);
-}
-
 static void end_step(struct evaluation *evaluation, const struct evaluation_step *step,
                      evaluation_step_end *end)
 {
     assert(step->quota != NULL && step->target->part != TARGET_FREE);
     struct stint_decision decision;
-    bool over;
-    if (step->hits != TARGET_HITS_TAKE) {
-        over = read_hits(evaluation, step, &decision);
-    } else {
-        decision = read_step(evaluation, step, &step->ask, step->looked);
-        over = is_over(&decision, &step->ask);
-    }
-    end(evaluation, step, &decision, over);
+    bool is_over = false;
+    if (charges_now(step))
+        is_over = charge(evaluation, step, &decision);
+    else if (step->hits == TARGET_HITS_CHARGE)
+        decision = peek(evaluation, step, step->target->cost);
+    else if (step->hits == TARGET_HITS_CHECK)
+        decision = check(evaluation, step);
+    else
+        decision = read_answer(evaluation, step, &step->ask, step->looked);
+    if (!charges_now(step))
+        is_over = decision.outcome != STINT_ALLOW ||
+                  (step->ask.verb == STINT_TAKE_UPTO && decision.granted < step->ask.cost);
+    end(evaluation, step, &decision, is_over);
 }
 
 void evaluation_run_steps(struct evaluation *evaluation, struct evaluation_step *steps, size_t n,
@@ -533,7 +690,7 @@ const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation
                                                    const uint8_t *shadow_mark, size_t item)
 {
     assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
-    assert(verb >= BACKEND_SETTLE && item < evaluation->n_targets);
+    assert(verb >= REQUEST_SETTLE && item < evaluation->n_targets);
     struct backend_item items[TARGETS_MAX];
     char spaces[TARGETS_MAX][EVALUATION_NAME_SIZE];
     uint8_t id[BACKEND_ID_LEN];
@@ -573,7 +730,8 @@ static size_t gather_group(struct evaluation *evaluation, size_t store, uint32_t
         const struct target *target = &evaluation->targets[i];
         if (is_in(target, store)) {
             uint32_t cost = (uint32_t)min_u64(target->cost, most);
-            items[n] = item_of(evaluation, target, target->quota, cost, spaces[n]);
+            if (evaluation->pending->next == NULL) /* else only the answer is read */
+                items[n] = item_of(evaluation, target, target->quota, cost, spaces[n]);
             n++;
         }
     }
@@ -590,7 +748,7 @@ static void ask_group(struct evaluation *evaluation, size_t store, uint8_t verb,
     struct backend_request asked = {.verb = verb, .items = items, .n_items = n};
     if (n == 0)
         return;
-    if (verb == BACKEND_TAKE || verb == BACKEND_TAKE_UPTO)
+    if (verb == REQUEST_TAKE || verb == REQUEST_TAKE_UPTO)
         add_id(evaluation, &asked);
     group->answer = ask(evaluation, store, &asked);
 }
@@ -627,15 +785,15 @@ static void settle_group(struct evaluation *evaluation, size_t store, uint8_t ve
     if (answer == NULL)
         return;
     bool is_decided = answer->outcome == BACKEND_DECIDED;
-    bool is_granted = is_decided && verb != BACKEND_PEEK && answer->sum.outcome == STINT_ALLOW;
-    group->granted = !is_granted ? 0 : verb == BACKEND_TAKE ? UINT32_MAX : answer->sum.granted;
+    bool is_granted = is_decided && verb != REQUEST_PEEK && answer->sum.outcome == STINT_ALLOW;
+    group->granted = !is_granted ? 0 : verb == REQUEST_TAKE ? UINT32_MAX : answer->sum.granted;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
         if (!is_in(target, store))
             continue;
         if (is_decided) {
             target->decision = answer->each[n++];
-            target->is_settled = !is_granted && verb != BACKEND_PEEK; /* counts as taken */
+            target->is_settled = !is_granted && verb != REQUEST_PEEK; /* counts as taken */
         } else {
             fallback(evaluation, target, verb, answer->error);
             target->decision = fell_back(target, verb, target->cost);
@@ -667,7 +825,7 @@ static void take_back(struct evaluation *evaluation, size_t store,
     size_t n = 0;
     if (group->answer == NULL || group->granted == 0 || evaluation->id != NULL)
         return;
-    struct backend_request asked = {.verb = BACKEND_REFUND,
+    struct backend_request asked = {.verb = REQUEST_REFUND,
                                     .items = items,
                                     .n_items =
                                         gather_group(evaluation, store, units, items, spaces),
@@ -691,18 +849,14 @@ void evaluation_ask_groups(struct evaluation *evaluation, uint8_t verb, uint32_t
     assert(evaluation_is_valid(evaluation) && evaluation->pending != NULL);
     assert(evaluation->stores->n_stores <= EVALUATION_STORES_MAX);
     size_t n_stores = evaluation->stores->n_stores;
-    for (size_t store = 1; store <= n_stores; store++) {
-        groups[store - 1] = (struct evaluation_group){.answer = NULL};
-        if (refuses_id(evaluation, store))
-            ask_group(evaluation, store, verb, most, &groups[store - 1]);
+    memset(groups, 0, n_stores * sizeof(*groups));
+    for (int refusing = evaluation->id != NULL; refusing >= 0; refusing--) {
+        for (size_t store = 1; store <= n_stores; store++)
+            if (evaluation->id == NULL || refuses_id(evaluation, store) == (refusing == 1))
+                ask_group(evaluation, store, verb, most, &groups[store - 1]);
+        if (evaluation_is_to_wait(evaluation))
+            return;
     }
-    if (evaluation_is_to_wait(evaluation))
-        return;
-    for (size_t store = 1; store <= n_stores; store++)
-        if (!refuses_id(evaluation, store))
-            ask_group(evaluation, store, verb, most, &groups[store - 1]);
-    if (evaluation_is_to_wait(evaluation))
-        return;
     for (size_t store = 1; store <= n_stores; store++)
         settle_group(evaluation, store, verb, &groups[store - 1]);
 }

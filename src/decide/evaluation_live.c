@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The live targets, all or nothing: what is blocked, what denies, rounds over the table and the
- * stores; then the limits beside them that are not enforced.
+ * The verbs. The live targets, all or nothing: what denies, rounds over the table and the stores;
+
+ * then the limits beside them that are not enforced.
  */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
 #include "rules/ban.h"
-#include "table/cooldown.h"
 
 #include <assert.h>
 
@@ -15,20 +15,8 @@
 
 /* ---- What denies ----------------------------------------------------------------------------- */
 
-/*
- * As long as anything in quota mode passes, what is over in it denies nothing. A limit in shadow
- * mode and a descriptor without a limit also pass, where all are in quota mode. An unlimited one
- * does not count.
- */
-static bool passes_in_quota_mode(const struct target *target)
-{
-    bool is_unlimited = target->quota == NULL && target->rule != NULL && target->rule->unlimited;
-    return target->is_quota_mode && !target->is_refund && !is_unlimited &&
-           (!target_asks(target) || !target->over);
-}
-
 /* Whether the live targets, as decided, deny the request; one may be left out. */
-static bool is_denied_without(const struct evaluation *evaluation, size_t except)
+static bool is_denied(const struct evaluation *evaluation, size_t except)
 {
     assert(except == NO_TARGET || except < evaluation->n_targets);
     size_t quota_modes_over = 0;
@@ -41,29 +29,9 @@ static bool is_denied_without(const struct evaluation *evaluation, size_t except
         if (is_over && !target->is_quota_mode)
             return true;
         quota_modes_over += is_over;
-        any_passes = any_passes || (target->is_quota_mode && passes_in_quota_mode(target));
+        any_passes = any_passes || (target->is_quota_mode && target_passes_in_quota_mode(target));
     }
     return quota_modes_over > 0 && !any_passes;
-}
-
-bool evaluation_is_denied(const struct evaluation *evaluation)
-{
-    return is_denied_without(evaluation, NO_TARGET);
-}
-
-bool evaluation_would_be_denied(const struct evaluation *evaluation)
-{
-    assert(evaluation_is_valid(evaluation));
-    bool any_over = false, any_passes = false;
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        bool is_over = target->part == TARGET_SHADOW && target->is_all_shadow && target->over;
-        if (is_over && !target->is_quota_mode)
-            return true;
-        any_over |= is_over;
-        any_passes |= !is_over && passes_in_quota_mode(target);
-    }
-    return any_over && !any_passes;
 }
 
 /* Excludes targets in quota_mode that are over; false if there were none. */
@@ -80,222 +48,7 @@ static bool exclude(struct evaluation *evaluation)
     return did;
 }
 
-/* ---- The decision of the request ------------------------------------------------------------- */
-
-/*
- * What denies: all that are over; where all are in quota_mode, the one whose capacity returns
- * first. With it the request passes again, and the others are excluded.
- */
-static const struct target *first_to_return(const struct evaluation *evaluation)
-{
-    const struct target *first = NULL;
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        if (passes_in_quota_mode(target))
-            return NULL;
-        if (!target_asks(target) || !target->is_quota_mode)
-            continue;
-        if (first == NULL || target->decision.retry_after_ns < first->decision.retry_after_ns)
-            first = target;
-    }
-    return first;
-}
-
-static bool binds_more(const struct target *a, const struct target *b)
-{
-    assert(a != NULL);
-    if (b == NULL || a->decision.outcome != b->decision.outcome)
-        return b == NULL || a->decision.outcome > b->decision.outcome;
-    return list_has_less(&a->decision, &b->decision);
-}
-
-static struct stint_decision sum_denied(const struct evaluation *evaluation)
-{
-    const struct target *first = first_to_return(evaluation), *binding = NULL;
-    uint64_t retry_after_ns = 0;
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        if (!target_asks(target) || !target->over || (target->is_quota_mode && target != first))
-            continue;
-        retry_after_ns = max_u64(retry_after_ns, target->decision.retry_after_ns);
-        if (binds_more(target, binding))
-            binding = target;
-    }
-    assert(binding != NULL); /* only needed because another one denies */
-    struct stint_decision sum = binding->decision;
-    sum.binding = (uint8_t)evaluation_index(evaluation, binding);
-    sum.retry_after_ns = retry_after_ns;
-    sum.granted = 0;
-    assert(sum.outcome != STINT_ALLOW);
-    return sum;
-}
-
-/* Where no live quota decides, the numbers are those of a shadow one: this gives at least some. */
-static struct stint_decision sum_allowed(const struct evaluation *evaluation)
-{
-    assert(evaluation->n_targets > 0);
-    static const uint8_t parts[] = {TARGET_LIVE, TARGET_SHADOW, TARGET_FREE};
-    const struct target *binding = NULL;
-    for (size_t part = 0; binding == NULL && part < sizeof(parts); part++)
-        for (size_t i = 0; i < evaluation->n_targets; i++) {
-            const struct target *target = &evaluation->targets[i];
-            if (target->part == parts[part] && !target->is_refund && !target->excluded &&
-                binds_more(target, binding))
-                binding = target;
-        }
-    for (size_t i = 0; binding == NULL && i < evaluation->n_targets; i++)
-        binding = &evaluation->targets[i];
-    assert(binding != NULL);
-    struct stint_decision sum = binding->decision;
-    sum.binding = (uint8_t)evaluation_index(evaluation, binding);
-    return sum;
-}
-
-struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool is_denied)
-{
-    assert(evaluation_is_valid(evaluation));
-    return is_denied ? sum_denied(evaluation) : sum_allowed(evaluation);
-}
-
-/* ---- Blocks and bans ------------------------------------------------------------------------- */
-
-/* The latest end of all that blocks the key; 0: not blocked. */
-static uint64_t blocked_until(struct evaluation *evaluation, const struct target *target)
-{
-    assert(target_asks(target));
-    struct stint_table *table = evaluation->table;
-    uint64_t now_ns = evaluation->now_ns, until_ns = 0;
-    if (target_has_ban(target))
-        until_ns = ban_until(table, target->rule, target->key, now_ns);
-    if (table_has_blocks(table, now_ns) && target->key.len <= STINT_KEY_MAX) {
-        struct hash128 hash = table_block_hash(table, target->key.ptr, target->key.len);
-        until_ns = max_u64(until_ns, table_blocked_until(table, hash));
-    }
-    return until_ns > now_ns ? until_ns : 0;
-}
-
-static void deny_until(const struct evaluation *evaluation, struct target *target,
-                       uint64_t until_ns)
-{
-    assert(target->quota != NULL && until_ns > evaluation->now_ns);
-    uint32_t capacity = most_units(target->quota);
-    uint64_t wait_ns = until_ns - evaluation->now_ns;
-    target->banned = true;
-    target->over = true;
-    if (target->cost > capacity)
-        target->decision = algorithm_never(capacity);
-    else
-        target->decision = (struct stint_decision){.outcome = STINT_DENY,
-                                                   .stored = 1,
-                                                   .limit = capacity,
-                                                   .retry_after_ns = wait_ns,
-                                                   .reset_after_ns = wait_ns};
-}
-
-/* The results of the first run of the request: bans may have been added since. */
-static void recall_blocks(struct evaluation *evaluation, const union pending_result *notes)
-{
-    assert(notes != NULL);
-    for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (notes[i].blocked_until_ns > 0)
-            deny_until(evaluation, &evaluation->targets[i], notes[i].blocked_until_ns);
-}
-
-static bool any_may_be_blocked(const struct evaluation *evaluation)
-{
-    return table_has_blocks(evaluation->table, evaluation->now_ns) ||
-           cooldown_any(evaluation->table, evaluation->now_ns);
-}
-
-static void find_blocks(struct evaluation *evaluation, union pending_result *notes)
-{
-    assert((notes != NULL) == (evaluation->pending != NULL));
-    if (!any_may_be_blocked(evaluation))
-        return;
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        bool asks_nothing = target->cost == 0 && target->hits != TARGET_HITS_CHECK;
-        if (!target_asks(target) || asks_nothing)
-            continue;
-        uint64_t until_ns = blocked_until(evaluation, target);
-        if (until_ns > 0)
-            deny_until(evaluation, target, until_ns);
-        if (notes != NULL)
-            notes[i].blocked_until_ns = until_ns;
-    }
-}
-
-/* Whether there are no blocks, now and in the first run of the request. */
-static bool knows_of_no_blocks(const struct evaluation *evaluation)
-{
-    assert(evaluation->pending != NULL);
-    struct pending *pending = evaluation->pending;
-    if (pending->blocks == PENDING_BLOCKS_UNKNOWN)
-        pending->blocks =
-            any_may_be_blocked(evaluation) ? PENDING_BLOCKS_NOTED : PENDING_BLOCKS_NONE;
-    return pending->blocks == PENDING_BLOCKS_NONE;
-}
-
-void evaluation_find_blocks(struct evaluation *evaluation)
-{
-    assert(evaluation_is_valid(evaluation));
-    bool is_new = true;
-    union pending_result *notes = NULL;
-    if (evaluation->pending != NULL) {
-        if (knows_of_no_blocks(evaluation))
-            return;
-        notes = pending_note(evaluation->pending, PENDING_BLOCKED_UNTIL, evaluation->n_targets,
-                             &is_new);
-        if (notes == NULL)
-            return;
-    }
-    if (is_new)
-        find_blocks(evaluation, notes);
-    else
-        recall_blocks(evaluation, notes);
-}
-
-/* Once for a request, however often it runs. */
-static struct ban_made count_denial(struct evaluation *evaluation, const struct target *target)
-{
-    assert(target->over && target_has_ban(target));
-    bool is_new;
-    union pending_result space, *note;
-    note = evaluation_note(evaluation, PENDING_BAN, 1, &space, &is_new);
-    if (note == NULL)
-        return (struct ban_made){0};
-    if (is_new)
-        note->ban = ban_count(evaluation->table, target->rule, target->key, evaluation->now_ns);
-    return note->ban;
-}
-
-/* After a denial: counts it for the bans of the rules that denied. */
-static void count_denials(struct evaluation *evaluation)
-{
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        /* Blocked already: more denials never extend a ban. NEVER does not depend on repetition. */
-        if (!target_asks(target) || !target_has_ban(target) || !target->over || target->banned ||
-            target->decision.outcome != STINT_DENY || target->hits == TARGET_HITS_CHARGE)
-            continue; /* a charge means that it was served */
-        struct ban_made made = count_denial(evaluation, target);
-        evaluation->bans_lost += made.is_lost;
-        if (made.until_ns == 0)
-            continue;
-        uint64_t own_wait_ns = target->decision.retry_after_ns;
-        deny_until(evaluation, target, made.until_ns);
-        target->decision.retry_after_ns = max_u64(target->decision.retry_after_ns, own_wait_ns);
-        target->made_ban = true;
-    }
-}
-
 /* ---- Hits that are no take ------------------------------------------------------------------- */
-
-static bool is_asked(const struct target *target)
-{
-    return target->hits != TARGET_HITS_TAKE && target_asks(target) &&
-           !(target->banned && target->hits == TARGET_HITS_CHECK);
-}
 
 /* A blocked key denies, but the units are recorded all the same. */
 static void end_live_hits(struct evaluation *evaluation, const struct evaluation_step *step,
@@ -320,7 +73,8 @@ static void ask_hits(struct evaluation *evaluation, bool charges)
     size_t n = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
-        if (is_asked(target))
+        bool is_known = target->banned && target->hits == TARGET_HITS_CHECK;
+        if (target->hits != TARGET_HITS_TAKE && target_asks(target) && !is_known)
             steps[n++] = (struct evaluation_step){
                 .target = target, .quota = target->quota, .hits = target->hits, .charges = charges};
     }
@@ -330,7 +84,11 @@ static void ask_hits(struct evaluation *evaluation, bool charges)
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-bool evaluation_gather(struct evaluation *evaluation)
+/*
+ * Collects the live targets in the table that take part and are not blocked or excluded; false if
+ * there are none.
+ */
+static bool gather(struct evaluation *evaluation)
 {
     evaluation->n_items = 0;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
@@ -378,7 +136,8 @@ static void hand_out(struct evaluation *evaluation)
     }
 }
 
-struct stint_decision evaluation_stands(struct evaluation *evaluation, struct target *target)
+/* The numbers of a target with no request: neither debt nor a booking denies it. */
+static struct stint_decision stands(struct evaluation *evaluation, struct target *target)
 {
     assert(target->part != TARGET_FREE);
     const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = STINT_PEEK};
@@ -386,16 +145,6 @@ struct stint_decision evaluation_stands(struct evaluation *evaluation, struct ta
     decision.outcome = STINT_ALLOW;
     decision.retry_after_ns = 0;
     return decision;
-}
-
-/* For a refused request, the targets that had capacity: their numbers, as nothing was taken. */
-static void look_again(struct evaluation *evaluation)
-{
-    for (size_t i = 0; i < evaluation->n_targets; i++) {
-        struct target *target = &evaluation->targets[i];
-        if (target_asks(target) && !target->over && !target->is_settled)
-            target->decision = evaluation_stands(evaluation, target);
-    }
 }
 
 /* Those that distinguish units of different times. */
@@ -421,12 +170,16 @@ static uint64_t latest_entered(const struct evaluation *evaluation)
     return latest_ns;
 }
 
-void evaluation_go_on(struct evaluation *evaluation)
+/*
+ * For verbs that charge several states and return one time: moves on to the latest time at which
+ * any of these states was charged. A log then has units at exactly that time.
+ */
+static void go_on(struct evaluation *evaluation)
 {
     assert(evaluation_is_valid(evaluation));
     bool is_new;
     union pending_result space, *note;
-    if (!evaluation_asks_table(evaluation))
+    if (!evaluation_asks(evaluation, false))
         return;
     note = evaluation_note(evaluation, PENDING_CLOCK, 1, &space, &is_new);
     if (note == NULL)
@@ -484,41 +237,6 @@ static void decide_gathered(struct evaluation *evaluation, bool charges)
     }
 }
 
-/* The decisions of this run are kept for later ones, or those of an earlier run repeated. */
-static void note_gathered(struct evaluation *evaluation, union pending_result *notes, bool is_new)
-{
-    assert(notes != NULL && evaluation->pending != NULL);
-    for (size_t i = 0; i < evaluation->n_items; i++) {
-        struct target *target = &evaluation->targets[evaluation->target_of[i]];
-        if (is_new)
-            notes[i].decision = target->decision;
-        target->decision = notes[i].decision;
-        target->over = target->decision.outcome != STINT_ALLOW;
-    }
-}
-
-/* Decides what was collected. */
-static void ask_gathered(struct evaluation *evaluation, bool charges)
-{
-    bool is_new;
-    struct pending *pending = evaluation->pending;
-    if (pending == NULL) {
-        decide_gathered(evaluation, charges);
-        return;
-    }
-    union pending_result *notes =
-        pending_note(pending, PENDING_DECISION, evaluation->n_items, &is_new);
-    union pending_result *clock = pending_note(pending, PENDING_CLOCK, 1, &is_new);
-    if (clock == NULL)
-        return;
-    if (is_new) {
-        decide_gathered(evaluation, charges);
-        clock->clock_ns = evaluation->at_ns;
-    }
-    evaluation->at_ns = clock->clock_ns;
-    note_gathered(evaluation, notes, is_new);
-}
-
 static uint32_t upto_list(struct evaluation *evaluation, uint32_t most)
 {
     assert(most > 0);
@@ -539,22 +257,40 @@ static uint32_t upto_list(struct evaluation *evaluation, uint32_t most)
     return granted;
 }
 
-/* Decides what was collected by best effort: how many units each was charged. */
-static uint32_t upto_gathered(struct evaluation *evaluation, uint32_t most)
+/*
+ * Decides what was collected: by best effort where `most` is above 0. How much was granted of each
+ * then. The results are kept for later runs of the request, or those of an earlier run repeated.
+ */
+static uint32_t run_gathered(struct evaluation *evaluation, bool charges, uint32_t most)
 {
-    bool is_new;
-    struct pending *pending = evaluation->pending;
-    if (pending == NULL)
-        return upto_list(evaluation, most);
-    union pending_result *notes =
-        pending_note(pending, PENDING_DECISION, evaluation->n_items, &is_new);
-    union pending_result *sum = pending_note(pending, PENDING_GRANTED, 1, &is_new);
-    if (sum == NULL)
-        return 0;
-    if (is_new)
-        sum->granted = upto_list(evaluation, most);
-    note_gathered(evaluation, notes, is_new);
-    return sum->granted;
+    bool is_new = true;
+    size_t n = evaluation->n_items;
+    union pending_result *notes = NULL, end = {.end.granted = 0};
+    if (evaluation->pending != NULL) {
+        notes = pending_note(evaluation->pending, PENDING_DECISION, n + 1, &is_new);
+        if (notes == NULL)
+            return 0;
+    }
+    if (is_new) {
+        if (most > 0)
+            end.end.granted = upto_list(evaluation, most);
+        else
+            decide_gathered(evaluation, charges);
+        end.end.at_ns = evaluation->at_ns;
+        if (notes != NULL)
+            notes[n] = end;
+    } else {
+        end = notes[n];
+    }
+    for (size_t i = 0; notes != NULL && i < n; i++) {
+        struct target *target = &evaluation->targets[evaluation->target_of[i]];
+        if (is_new)
+            notes[i].decision = target->decision;
+        target->decision = notes[i].decision;
+        target->over = target->decision.outcome != STINT_ALLOW;
+    }
+    evaluation->at_ns = end.end.at_ns;
+    return end.end.granted;
 }
 
 /* ---- Rounds ---------------------------------------------------------------------------------- */
@@ -575,41 +311,48 @@ static bool anyone_is_over(const struct evaluation *evaluation)
 static void take_round(struct evaluation *evaluation, bool charges)
 {
     struct evaluation_group groups[EVALUATION_STORES_MAX];
-    bool is_shared = evaluation->pending != NULL, is_denied = false;
+    bool is_shared = evaluation->pending != NULL, denied = false;
     if (is_shared) {
-        if (evaluation_gather(evaluation)) {
-            ask_gathered(evaluation, false);
+        if (gather(evaluation)) {
+            run_gathered(evaluation, false, 0);
             charges = charges && !anyone_is_over(evaluation);
         }
-        evaluation_ask_groups(evaluation, charges ? BACKEND_TAKE : BACKEND_PEEK, UINT32_MAX,
+        evaluation_ask_groups(evaluation, charges ? REQUEST_TAKE : REQUEST_PEEK, UINT32_MAX,
                               groups);
         if (evaluation_is_to_wait(evaluation))
             return;
-        is_denied = anyone_is_over(evaluation);
+        denied = anyone_is_over(evaluation);
     }
-    if (evaluation_gather(evaluation)) /* with those whose fallback is local */
-        ask_gathered(evaluation, charges && !is_denied);
-    if (is_shared && charges && anyone_is_over(evaluation))
+    if (gather(evaluation)) { /* with those whose fallback is local */
+        run_gathered(evaluation, charges && !denied, 0);
+        denied = is_shared && anyone_is_over(evaluation);
+    }
+    if (denied && charges)
         evaluation_take_back(evaluation, groups, 0);
 }
 
-bool evaluation_ask_live(struct evaluation *evaluation, bool charges)
+/*
+ * Decides the live targets, blocks first. Those in quota_mode that are over are excluded, and the
+ * others are evaluated again: one more round for each at most. Whether the request is denied, where
+ * it is not suspended.
+ */
+static bool ask_live(struct evaluation *evaluation, bool charges)
 {
     assert(evaluation_is_valid(evaluation));
     evaluation_find_blocks(evaluation);
     ask_hits(evaluation, charges);
     if (evaluation_is_to_wait(evaluation))
         return true;
-    bool is_denied = evaluation_is_denied(evaluation);
-    if (!is_denied)
+    bool denied = is_denied(evaluation, NO_TARGET);
+    if (!denied)
         exclude(evaluation); /* else the others would be evaluated, and charged, twice */
     for (;;) {
-        take_round(evaluation, charges && !is_denied);
+        take_round(evaluation, charges && !denied);
         if (evaluation_is_to_wait(evaluation))
             return true;
-        is_denied = evaluation_is_denied(evaluation);
-        if (is_denied || !exclude(evaluation))
-            return is_denied;
+        denied = is_denied(evaluation, NO_TARGET);
+        if (denied || !exclude(evaluation))
+            return denied;
     }
 }
 
@@ -632,9 +375,9 @@ static uint32_t times_gathered(const struct evaluation *evaluation, size_t i)
 static uint32_t look_at_table(struct evaluation *evaluation, uint32_t most)
 {
     assert(evaluation->pending != NULL && most > 0);
-    if (!evaluation_gather(evaluation))
+    if (!gather(evaluation))
         return most;
-    ask_gathered(evaluation, false);
+    run_gathered(evaluation, false, 0);
     for (size_t i = 0; i < evaluation->n_items; i++) {
         struct target *target = &evaluation->targets[evaluation->target_of[i]];
         const struct stint_decision *decision = &target->decision;
@@ -675,14 +418,14 @@ static uint32_t upto_round(struct evaluation *evaluation, uint32_t most)
     bool is_shared = evaluation->pending != NULL;
     uint32_t granted = is_shared ? look_at_table(evaluation, most) : most;
     if (is_shared) {
-        uint8_t verb = granted > 0 ? BACKEND_TAKE_UPTO : BACKEND_PEEK;
+        uint8_t verb = granted > 0 ? REQUEST_TAKE_UPTO : REQUEST_PEEK;
         evaluation_ask_groups(evaluation, verb, granted > 0 ? granted : 1, groups);
         if (granted == 0 || evaluation_is_to_wait(evaluation))
             return 0;
         granted = least_granted(evaluation, groups, granted);
     }
-    if (granted > 0 && evaluation_gather(evaluation))
-        granted = upto_gathered(evaluation, granted);
+    if (granted > 0 && gather(evaluation))
+        granted = run_gathered(evaluation, true, granted);
     else if (!is_shared)
         granted = 0;
     if (is_shared)
@@ -690,16 +433,17 @@ static uint32_t upto_round(struct evaluation *evaluation, uint32_t most)
     return granted;
 }
 
-uint32_t evaluation_upto_live(struct evaluation *evaluation, uint32_t most)
+/* The same by best effort: how many units were granted of each. */
+static uint32_t upto_live(struct evaluation *evaluation, uint32_t most)
 {
     assert(evaluation_is_valid(evaluation) && most > 0);
     evaluation_find_blocks(evaluation);
-    while (!evaluation_is_denied(evaluation)) {
+    while (!is_denied(evaluation, NO_TARGET)) {
         uint32_t granted = upto_round(evaluation, most);
         assert(granted <= most);
         if (granted > 0 || evaluation_is_to_wait(evaluation))
             return granted;
-        if (evaluation_is_denied(evaluation) || !exclude(evaluation))
+        if (is_denied(evaluation, NO_TARGET) || !exclude(evaluation))
             break;
     }
     return 0;
@@ -744,7 +488,7 @@ static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_
         return 0;
     bool was_charged = evaluation->has_charged && target->store != evaluation->ticket_store;
     bool is_refused =
-        target->banned || was_charged || is_denied_without(evaluation, is_shadow ? NO_TARGET : at);
+        target->banned || was_charged || is_denied(evaluation, is_shadow ? NO_TARGET : at);
     const struct evaluation_step step = {
         .target = target,
         .quota = target->quota,
@@ -763,7 +507,11 @@ static size_t add_shadows(const struct evaluation *evaluation, size_t at, uint8_
     return n;
 }
 
-void evaluation_ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_t most)
+/*
+ * Shadow targets and candidates, once the live ones are decided: with `verb` where they are to be
+ * charged, each its own cost or `most`. Else they are only peeked.
+ */
+static void ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_t most)
 {
     assert(evaluation_is_valid(evaluation));
     struct evaluation_step steps[2 * TARGETS_MAX];
@@ -776,21 +524,370 @@ void evaluation_ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_
 
 /* ---- The end of a decision ------------------------------------------------------------------- */
 
-void evaluation_count_denial(struct evaluation *evaluation)
+/* For a refused request, the targets that had capacity: their numbers, as nothing was taken. */
+static void count_denial(struct evaluation *evaluation)
 {
-    assert(evaluation_is_valid(evaluation));
-    look_again(evaluation);
-    count_denials(evaluation);
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        if (target_asks(target) && !target->over && !target->is_settled)
+            target->decision = stands(evaluation, target);
+    }
+    evaluation_count_denials(evaluation);
+}
+
+static struct stint_decision end(struct evaluation *evaluation, bool denied, uint8_t verb,
+                                 uint32_t most)
+{
+    if (denied)
+        count_denial(evaluation);
+    ask_shadows(evaluation, verb, most);
+    return evaluation_sum(evaluation, denied);
 }
 
 /* The list does not show which item denies: each target is peeked. */
-struct stint_decision evaluation_refuse(struct evaluation *evaluation)
+static struct stint_decision refuse(struct evaluation *evaluation)
 {
-    assert(evaluation_is_valid(evaluation) && evaluation->pending == NULL);
-    evaluation_ask_live(evaluation, false);
-    if (evaluation_is_denied(evaluation))
-        look_again(evaluation);
-    count_denials(evaluation);
-    evaluation_ask_shadows(evaluation, STINT_PEEK, UINT32_MAX);
-    return evaluation_sum(evaluation, evaluation_is_denied(evaluation));
+    assert(evaluation->pending == NULL);
+    return end(evaluation, ask_live(evaluation, false), STINT_PEEK, UINT32_MAX);
+}
+
+/* ---- take and peek --------------------------------------------------------------------------- */
+
+/* Units that come back with a request that is allowed. */
+static void ask_refunds(struct evaluation *evaluation, bool charges)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        if (!target->is_refund || target->part == TARGET_FREE)
+            continue;
+        struct stint_ask ask = {.now_ns = evaluation->now_ns,
+                                .at_ns = STINT_NEVER_NS,
+                                .cost = target->cost,
+                                .verb = STINT_REFUND};
+        target->decision = charges ? evaluation_ask_one(evaluation, target, target->quota, &ask)
+                                   : stands(evaluation, target);
+        if (charges && target_candidate(target) != NULL)
+            evaluation_ask_one(evaluation, target, target_candidate(target), &ask);
+    }
+}
+
+static struct stint_decision take(struct evaluation *evaluation, bool charges)
+{
+    bool denied = ask_live(evaluation, charges);
+    if (evaluation_is_to_wait(evaluation))
+        return decision_unlimited(0);
+    if (denied && charges)
+        count_denial(evaluation);
+    charges = charges && !evaluation->is_replayed;
+    ask_shadows(evaluation, charges ? STINT_TAKE : STINT_PEEK, UINT32_MAX);
+    ask_refunds(evaluation, charges && !denied);
+    return evaluation_sum(evaluation, denied);
+}
+
+struct stint_decision evaluation_take(struct evaluation *evaluation)
+{
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
+    if (evaluation->n_targets > 1)
+        go_on(evaluation);
+    return take(evaluation, true);
+}
+
+struct stint_decision evaluation_peek(struct evaluation *evaluation)
+{
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
+    return take(evaluation, false);
+}
+
+/* ---- take_upto ------------------------------------------------------------------------------- */
+
+static uint32_t least_cost(const struct evaluation *evaluation)
+{
+    uint32_t least = UINT32_MAX;
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (target_asks(&evaluation->targets[i]))
+            least = (uint32_t)min_u64(least, evaluation->targets[i].cost);
+    return least;
+}
+
+struct stint_decision evaluation_take_upto(struct evaluation *evaluation)
+{
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
+    uint32_t most = least_cost(evaluation);
+    for (size_t i = 0; most == 0 && i < evaluation->n_targets; i++)
+        evaluation->targets[i].cost = 0; /* the least is granted: nothing from any */
+    if (most == 0)
+        return evaluation_peek(evaluation);
+    go_on(evaluation);
+    uint32_t granted = upto_live(evaluation, most);
+    if (evaluation_is_to_wait(evaluation))
+        return decision_unlimited(0);
+    return end(evaluation, is_denied(evaluation, NO_TARGET),
+               evaluation->is_replayed ? STINT_PEEK : STINT_TAKE_UPTO,
+               granted > 0 ? granted : most);
+}
+
+/* ---- charge and refund ----------------------------------------------------------------------- */
+
+static void end_move(struct evaluation *evaluation, const struct evaluation_step *step,
+                     const struct stint_decision *decision, bool is_over)
+{
+    assert(step->target->part != TARGET_FREE);
+    (void)evaluation;
+    (void)is_over;
+    if (step->quota == step->target->quota)
+        step->target->decision = *decision;
+}
+
+/* A descriptor that gives its hits back does so whatever verb the others have. */
+static struct stint_ask move_of(const struct evaluation *evaluation, const struct target *target,
+                                uint8_t verb, uint64_t at_ns)
+{
+    return (struct stint_ask){.now_ns = evaluation->now_ns,
+                              .at_ns = target->is_refund ? STINT_NEVER_NS : at_ns,
+                              .cost = target->cost,
+                              .verb = target->is_refund ? STINT_REFUND : verb};
+}
+
+/*
+ * Moves units of every quota, the shadows' too; returns the least that any live one moved. Those of
+ * the table move first: also where no store ever answers.
+ */
+static struct stint_decision move_all(struct evaluation *evaluation, uint8_t verb, uint64_t at_ns)
+{
+    uint32_t least = UINT32_MAX;
+    struct evaluation_step steps[2 * TARGETS_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        struct evaluation_step step = {.target = target,
+                                       .quota = target->quota,
+                                       .ask = move_of(evaluation, target, verb, at_ns)};
+        if (target->part == TARGET_FREE)
+            continue;
+        steps[n++] = step;
+        step.quota = target_candidate(target);
+        if (step.quota != NULL)
+            steps[n++] = step;
+    }
+    evaluation_run_steps(evaluation, steps, n, end_move);
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        if (target->part == TARGET_FREE)
+            continue;
+        target->over = target->decision.outcome != STINT_ALLOW && target->part == TARGET_LIVE;
+        if (target->part == TARGET_LIVE)
+            least = (uint32_t)min_u64(least, target->decision.granted);
+    }
+    struct stint_decision sum = evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
+    sum.granted = (uint32_t)min_u64(least, sum.granted);
+    return sum;
+}
+
+struct stint_decision evaluation_charge(struct evaluation *evaluation)
+{
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
+    go_on(evaluation);
+    return move_all(evaluation, STINT_CHARGE, 0);
+}
+
+struct stint_decision evaluation_refund(struct evaluation *evaluation, uint64_t granted_at_ns)
+{
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
+    return move_all(evaluation, STINT_REFUND, granted_at_ns);
+}
+
+/* ---- reserve and book ------------------------------------------------------------------------ */
+
+/* Of one decision, which becomes the request's. If several are charged, each has its numbers. */
+static void hand_out_one(struct evaluation *evaluation, struct stint_decision *decision)
+{
+    assert(decision->binding < evaluation->n_items);
+    for (size_t i = 0; i < evaluation->n_items; i++) {
+        struct target *target = &evaluation->targets[evaluation->target_of[i]];
+        bool is_allowed = decision->outcome == STINT_ALLOW;
+        target->over = !is_allowed && i == decision->binding;
+        if (is_allowed || target->over)
+            target->decision = *decision;
+        if (is_allowed && evaluation->n_items > 1) {
+            target->decision = stands(evaluation, target);
+            target->decision.retry_after_ns = decision->retry_after_ns; /* until a booking starts */
+        }
+        target->decision.granted = is_allowed ? target->cost : 0;
+    }
+    decision->binding = evaluation->target_of[decision->binding];
+}
+
+static bool has_quota_mode(const struct evaluation *evaluation)
+{
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (target_asks(&evaluation->targets[i]) && evaluation->targets[i].is_quota_mode)
+            return true;
+    return false;
+}
+
+/* Blocks and exclusions, which must be known before all the rest is charged at once. */
+static bool may_charge(struct evaluation *evaluation)
+{
+    if (has_quota_mode(evaluation))
+        ask_live(evaluation, false);
+    else
+        evaluation_find_blocks(evaluation);
+    return !is_denied(evaluation, NO_TARGET);
+}
+
+/* The collected targets, to be issued together with the charges of shadows and candidates. */
+static struct stint_decision reserve_gathered(struct evaluation *evaluation,
+                                              struct reservation *reservation)
+{
+    assert(evaluation->n_items > 0 && evaluation->reservation == NULL);
+    uint32_t kept[TARGETS_MAX];
+    struct stint_decision decision = algorithm_never(0);
+    for (size_t i = 0; i < evaluation->n_items; i++)
+        kept[i] = evaluation_kept(evaluation, &evaluation->targets[evaluation->target_of[i]]);
+    if (list_init(&evaluation->list, evaluation->table, evaluation->items, evaluation->n_items,
+                  evaluation->now_ns))
+        reservation_take(reservation, &evaluation->list, evaluation->items, kept, &decision);
+    return decision;
+}
+
+static struct stint_decision reserve_in_table(struct evaluation *evaluation, uint64_t lifetime_ns,
+                                              struct stint_ticket *ticket, bool *has_ticket)
+{
+    assert(evaluation->pending == NULL);
+    struct reservation reservation;
+    if (!may_charge(evaluation))
+        return refuse(evaluation);
+    reservation_init(&reservation);
+    if (gather(evaluation)) {
+        struct stint_decision decision = reserve_gathered(evaluation, &reservation);
+        hand_out_one(evaluation, &decision);
+        if (decision.outcome != STINT_ALLOW) {
+            struct stint_decision seen = refuse(evaluation);
+            return seen.outcome != STINT_ALLOW ? seen : decision;
+        }
+    }
+    evaluation->reservation = &reservation;
+    ask_shadows(evaluation, STINT_TAKE, UINT32_MAX);
+    evaluation->reservation = NULL;
+    *has_ticket = reservation.n_entries > 0;
+    if (*has_ticket)
+        *ticket =
+            reservation_issue(&reservation, evaluation->table, lifetime_ns, evaluation->now_ns);
+    return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
+}
+
+/* A fallback gives no tickets: the store has granted something. */
+static bool any_ticket(const struct evaluation *evaluation)
+{
+    assert(evaluation->is_ticket);
+    for (size_t i = 0; evaluation->ticket_store != 0 && i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        if (target->is_reserved || (target_is_charged(target) && target->fallback == FALLBACK_NONE))
+            return true;
+    }
+    return false;
+}
+
+/* evaluation_ticket_write() gives the ticket. */
+static struct stint_decision reserve_in_store(struct evaluation *evaluation, uint64_t lifetime_ns,
+                                              bool *has_ticket)
+{
+    assert(evaluation->pending != NULL);
+    if (!evaluation_begin_ticket(evaluation, false, lifetime_ns))
+        return decision_unlimited(0);
+    bool denied = ask_live(evaluation, true);
+    if (evaluation_is_to_wait(evaluation))
+        return decision_unlimited(0);
+    /* Where the id was known, so are the shadows' own in the same store: each is charged once. */
+    evaluation->has_charged = evaluation->is_replayed;
+    struct stint_decision decision =
+        end(evaluation, denied, denied ? STINT_PEEK : STINT_TAKE, UINT32_MAX);
+    *has_ticket = !denied && any_ticket(evaluation);
+    return decision;
+}
+
+/* Shadows are not evaluated: they have no queue, so the position of a booking is unknown. */
+static struct stint_decision book_in_table(struct evaluation *evaluation, uint64_t max_wait_ns,
+                                           struct stint_ticket *ticket, bool *has_ticket)
+{
+    evaluation_find_blocks(evaluation);
+    if (is_denied(evaluation, NO_TARGET) || !gather(evaluation))
+        return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
+    struct stint_decision decision =
+        stint_book(evaluation->table, evaluation->items, evaluation->n_items, max_wait_ns,
+                   evaluation->now_ns, ticket);
+    hand_out_one(evaluation, &decision);
+    *has_ticket = decision.outcome == STINT_ALLOW;
+    return decision;
+}
+
+static struct stint_decision book_in_store(struct evaluation *evaluation, uint64_t max_wait_ns,
+                                           bool *has_ticket)
+{
+    assert(evaluation->pending != NULL);
+    if (!evaluation_begin_ticket(evaluation, true, 0))
+        return decision_unlimited(0);
+    evaluation_find_blocks(evaluation);
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        const struct stint_ask ask = {.now_ns = evaluation->now_ns,
+                                      .at_ns = max_wait_ns,
+                                      .cost = target->cost,
+                                      .verb = STINT_BOOK};
+        if (!target_takes(target))
+            continue;
+        target->decision = evaluation_ask_one(evaluation, target, target->quota, &ask);
+        target->over = target->decision.outcome != STINT_ALLOW;
+    }
+    if (evaluation_is_to_wait(evaluation))
+        return decision_unlimited(0);
+    *has_ticket = any_ticket(evaluation);
+    return evaluation_sum(evaluation, is_denied(evaluation, NO_TARGET));
+}
+
+/* The ticket is kept in the ring of the table, or in the store of the deciding states. */
+struct stint_decision evaluation_reserve(struct evaluation *evaluation, uint64_t lifetime_ns,
+                                         struct stint_ticket *ticket, bool *has_ticket)
+{
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
+    *has_ticket = false;
+    return evaluation->pending != NULL
+               ? reserve_in_store(evaluation, lifetime_ns, has_ticket)
+               : reserve_in_table(evaluation, lifetime_ns, ticket, has_ticket);
+}
+
+struct stint_decision evaluation_book(struct evaluation *evaluation, uint64_t max_wait_ns,
+                                      struct stint_ticket *ticket, bool *has_ticket)
+{
+    assert(evaluation_is_valid(evaluation) && evaluation->n_targets > 0);
+    *has_ticket = false;
+    return evaluation->pending != NULL ? book_in_store(evaluation, max_wait_ns, has_ticket)
+                                       : book_in_table(evaluation, max_wait_ns, ticket, has_ticket);
+}
+
+/* ---- block and reset ------------------------------------------------------------------------- */
+
+static void forget(struct evaluation *evaluation, struct target *target,
+                   const struct stint_quota *quota)
+{
+    const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = REQUEST_RESET};
+    assert(target->part != TARGET_FREE && quota != NULL);
+    if (target->store != 0)
+        evaluation_ask_one(evaluation, target, quota, &ask);
+    stint_reset(evaluation->table, quota, target->key.ptr, target->key.len, evaluation->now_ns);
+}
+
+void evaluation_reset(struct evaluation *evaluation)
+{
+    assert(evaluation_is_valid(evaluation));
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
+        if (target->part == TARGET_FREE)
+            continue;
+        forget(evaluation, target, target->quota);
+        if (target_candidate(target) != NULL)
+            forget(evaluation, target, target_candidate(target));
+        if (target_has_ban(target))
+            ban_lift(evaluation->table, target->rule, target->key, evaluation->now_ns);
+    }
 }

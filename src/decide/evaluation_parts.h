@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of an evaluation share. Each file uses those before it: evaluation.c fills,
- * evaluation_ask.c asks the table and the stores, evaluation_live.c decides the live targets and
- * what is beside them, evaluation_ticket.c has the tickets of stores, evaluation_verbs.c the verbs.
+ * What the files of an evaluation share. Each file uses those before it: evaluation_ask.c asks the
+ * table and the stores; evaluation.c fills, and knows of blocks and bans; evaluation_ticket.c has
+ * the tickets of stores; evaluation_live.c has the verbs.
  */
 #ifndef STINT_DECIDE_EVALUATION_PARTS_H
 #define STINT_DECIDE_EVALUATION_PARTS_H
@@ -41,9 +41,27 @@ static inline bool target_takes(const struct target *target)
            !target->excluded;
 }
 
+/* The same, once it is decided: units of it were taken. */
+static inline bool target_is_charged(const struct target *target)
+{
+    return target_takes(target) && !target->over;
+}
+
 static inline bool target_has_ban(const struct target *target)
 {
     return target->rule != NULL && target->rule->ban.after > 0;
+}
+
+/*
+ * As long as anything in quota mode passes, what is over in it denies nothing. A limit in shadow
+ * mode and a descriptor without a limit also pass, where all are in quota mode. An unlimited one
+ * does not count.
+ */
+static inline bool target_passes_in_quota_mode(const struct target *target)
+{
+    bool is_unlimited = target->quota == NULL && target->rule != NULL && target->rule->unlimited;
+    return target->is_quota_mode && !target->is_refund && !is_unlimited &&
+           (!target_asks(target) || !target->over);
 }
 
 /* The second quota of its rule; NULL: none. */
@@ -132,53 +150,15 @@ struct span evaluation_name_of(const struct target *target, const struct stint_q
 const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation, uint8_t verb,
                                                    const uint8_t *shadow_mark, size_t item);
 
-/* ---- evaluation_live.c --------------------------------------------------------------------------
- */
-
-/*
- * For verbs that charge several states and return one time: moves on to the latest time at which
- * any of these states was charged. A log then has units at exactly that time.
- */
-void evaluation_go_on(struct evaluation *evaluation);
+/* ---- evaluation.c ---- */
 
 /*
  * Denies targets whose key is blocked, for every verb that decides. Runs before any unit is
  * charged: so neither siblings nor the ban itself count it.
  */
 void evaluation_find_blocks(struct evaluation *evaluation);
-
-/*
- * Decides the live targets, blocks first. Those in quota_mode that are over are excluded, and the
- * others are evaluated again: one more round for each at most. Whether the request is denied, where
- * it is not suspended.
- */
-bool evaluation_ask_live(struct evaluation *evaluation, bool charges);
-/* The same by best effort: how many units were granted of each. */
-uint32_t evaluation_upto_live(struct evaluation *evaluation, uint32_t most);
-
-/* Whether the live targets, as decided, deny the request. */
-bool evaluation_is_denied(const struct evaluation *evaluation);
-
-/*
- * Collects the live targets in the table that take part and are not blocked or excluded; false if
- * there are none.
- */
-bool evaluation_gather(struct evaluation *evaluation);
-
-/* The numbers of a target with no request: neither debt nor a booking denies it. */
-struct stint_decision evaluation_stands(struct evaluation *evaluation, struct target *target);
-
-/* After a denial: the numbers of what was not taken, and the bans of the rules that denied. */
-void evaluation_count_denial(struct evaluation *evaluation);
-/* A list was denied, which does not show the item: peeks each target for the whole decision. */
-struct stint_decision evaluation_refuse(struct evaluation *evaluation);
-
-/*
- * Shadow targets and candidates, once the live ones are decided: with `verb` where they are to be
- * charged, each its own cost or `most`. Else they are only peeked.
- */
-void evaluation_ask_shadows(struct evaluation *evaluation, uint8_t verb, uint32_t most);
-
+/* After a denial: counts it for the bans of the rules that denied. */
+void evaluation_count_denials(struct evaluation *evaluation);
 /* The decision of the request from those of its targets. */
 struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool is_denied);
 
@@ -187,7 +167,5 @@ struct stint_decision evaluation_sum(const struct evaluation *evaluation, bool i
 
 /* Before anything is charged. False: no ticket can be made, and evaluation.fault has the reason. */
 bool evaluation_begin_ticket(struct evaluation *evaluation, bool books, uint64_t lifetime_ns);
-/* After the decision. */
-bool evaluation_has_ticket(const struct evaluation *evaluation);
 
 #endif

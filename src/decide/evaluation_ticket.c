@@ -27,6 +27,7 @@
 
 /* FLAG_TAG: two bits of the tag's mode. */
 enum flag { FLAG_VALUES = 1, FLAG_LEASED = 2, FLAG_TAG = 4, FLAG_SHADOW = 16, FLAG_KEPT = 32 };
+
 #define FLAG_TAGS 3u
 #define FLAGS_END 64u
 
@@ -135,11 +136,6 @@ static uint64_t sum_of(const uint8_t *bytes, size_t len)
     return siphash13_128(no_secret, VERSION, bytes, len).lo;
 }
 
-static bool is_charged(const struct target *target)
-{
-    return target_takes(target) && !target->over;
-}
-
 /*
  * The limits that are not enforced and have a record under the ticket. A very long ticket may have
  * no space for the last of them, or for their keys: their charge stays as estimated.
@@ -203,7 +199,7 @@ size_t evaluation_ticket_write(const struct evaluation *evaluation, uint8_t byte
 {
     assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
     struct charged items[TARGETS_MAX] = {{0, false}};
-    size_t n_live = find_items(evaluation, is_charged, items);
+    size_t n_live = find_items(evaluation, target_is_charged, items);
     size_t n = add_shadows(evaluation, items, n_live), len;
     while ((len = write_items(evaluation, bytes, items, n)) > TICKET_BYTES_MAX && n > n_live)
         n--;
@@ -222,7 +218,7 @@ bool evaluation_ticket_expires(const struct evaluation *evaluation)
     assert(evaluation_is_valid(evaluation));
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         const struct target *target = &evaluation->targets[i];
-        if ((is_charged(target) || target->is_reserved) &&
+        if ((target_is_charged(target) || target->is_reserved) &&
             target->quota->algorithm != STINT_CONCURRENCY &&
             evaluation_kept(evaluation, target) != STINT_KEEP_ALL)
             return true;
@@ -449,18 +445,6 @@ bool evaluation_begin_ticket(struct evaluation *evaluation, bool books, uint64_t
     return true;
 }
 
-/* A fallback gives no tickets: the store has granted something. */
-bool evaluation_has_ticket(const struct evaluation *evaluation)
-{
-    assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
-    for (size_t i = 0; evaluation->ticket_store != 0 && i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        if (target->is_reserved || (is_charged(target) && target->fallback == FALLBACK_NONE))
-            return true;
-    }
-    return false;
-}
-
 /* ---- Operations on a ticket ------------------------------------------------------------------ */
 
 /* The record of a shadow or a candidate. Only the live limits decide the outcome. */
@@ -491,25 +475,13 @@ static bool has_live(const struct evaluation *evaluation)
 static const struct backend_answer *ask_records(struct evaluation *evaluation, uint8_t verb)
 {
     assert(evaluation->ticket_rules != NULL && evaluation->n_targets > 0);
-    const struct backend_answer *answer = NULL;
-    size_t first = 0;
-    if (has_live(evaluation)) {
-        answer = evaluation_ask_ticket(evaluation, verb, NULL, 0);
-    } else {
-        answer =
-            evaluation_ask_ticket(evaluation, verb, &evaluation->ticket_rules->said[0].shadow, 0);
-        first = 1;
-    }
-    for (size_t i = first; i < evaluation->n_targets; i++)
+    bool is_live = has_live(evaluation);
+    const struct backend_answer *answer = evaluation_ask_ticket(
+        evaluation, verb, is_live ? NULL : &evaluation->ticket_rules->said[0].shadow, 0);
+    for (size_t i = !is_live; i < evaluation->n_targets; i++)
         if (evaluation->targets[i].part == TARGET_SHADOW)
             ask_shadow(evaluation, i, verb);
     return evaluation->is_waiting ? NULL : answer;
-}
-
-static void set_costs(struct evaluation *evaluation, uint32_t cost)
-{
-    for (size_t i = 0; i < evaluation->n_targets; i++)
-        evaluation->targets[i].cost = cost;
 }
 
 static bool set_kept(struct evaluation *evaluation)
@@ -551,7 +523,7 @@ struct stint_decision evaluation_expire(struct evaluation *evaluation,
         evaluation->fault = BACKEND_GONE;
         return decision_unlimited(0);
     }
-    const struct backend_answer *answer = ask_records(evaluation, BACKEND_EXPIRE);
+    const struct backend_answer *answer = ask_records(evaluation, REQUEST_EXPIRE);
     if (answer == NULL)
         return decision_unlimited(0);
     for (size_t i = 0; i < evaluation->n_targets; i++)
@@ -574,11 +546,12 @@ static void expire_late(struct evaluation *evaluation, struct evaluation_expired
         evaluation->fault = BACKEND_GONE;
 }
 
-static struct stint_decision close_ticket(struct evaluation *evaluation, uint8_t verb,
-                                          uint32_t cost, struct evaluation_expired *expired)
+struct stint_decision evaluation_close(struct evaluation *evaluation, uint8_t verb, uint32_t cost,
+                                       struct evaluation_expired *expired)
 {
     assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
-    set_costs(evaluation, cost);
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        evaluation->targets[i].cost = cost;
     *expired = (struct evaluation_expired){.action = STINT_EXPIRY_KEEP};
     const struct backend_answer *answer = ask_records(evaluation, verb);
     if (answer == NULL && !evaluation->is_waiting && evaluation->fault == BACKEND_GONE)
@@ -589,18 +562,6 @@ static struct stint_decision close_ticket(struct evaluation *evaluation, uint8_t
     return answer->sum;
 }
 
-struct stint_decision evaluation_settle(struct evaluation *evaluation, uint32_t actual,
-                                        struct evaluation_expired *expired)
-{
-    return close_ticket(evaluation, BACKEND_SETTLE, actual, expired);
-}
-
-struct stint_decision evaluation_cancel(struct evaluation *evaluation,
-                                        struct evaluation_expired *expired)
-{
-    return close_ticket(evaluation, BACKEND_CANCEL, 0, expired);
-}
-
 bool evaluation_renew(struct evaluation *evaluation)
 {
     assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
@@ -609,6 +570,6 @@ bool evaluation_renew(struct evaluation *evaluation)
     if (evaluation->ticket_ns == 0)
         return false;
     evaluation->longer_ns = set_kept(evaluation) ? EXPIRE_WITHIN_NS : 0;
-    close_ticket(evaluation, BACKEND_EXTEND, 0, &expired);
+    evaluation_close(evaluation, REQUEST_EXTEND, 0, &expired);
     return true;
 }

@@ -36,11 +36,12 @@ struct evaluation_expired {
     uint64_t kept_units;
 };
 
-/* What was used of each quota, or nothing. fault: BACKEND_GONE where the ticket is not valid. */
-struct stint_decision evaluation_settle(struct evaluation *evaluation, uint32_t actual,
-                                        struct evaluation_expired *expired);
-struct stint_decision evaluation_cancel(struct evaluation *evaluation,
-                                        struct evaluation_expired *expired);
+/*
+ * SETTLE: `cost` is what was used of each quota; CANCEL. fault: BACKEND_GONE where the ticket is
+ * not valid.
+ */
+struct stint_decision evaluation_close(struct evaluation *evaluation, uint8_t verb, uint32_t cost,
+                                       struct evaluation_expired *expired);
 /*
  * For an ended ticket: the units that its maker chose stay charged, the rest comes back. Denied,
  * with a wait, while it is valid; BACKEND_GONE where it was used, expired, or keeps all.

@@ -4,8 +4,8 @@
  *
  * Evaluation never blocks. Where it needs a store reply that is missing, it is suspended, and runs
  * again from its beginning once the reply is in. The pending request records the replies in the
- * order of the requests, and local results that may differ later, so that the second run takes the
- * same branches as the first. One thread.
+ * order of the requests, local results that may differ later, and what the evaluation was filled
+ * with, so that the second run takes the same branches as the first. One thread.
  */
 #ifndef STINT_DECIDE_PENDING_H
 #define STINT_DECIDE_PENDING_H
@@ -36,7 +36,6 @@ enum pending_kind {
     PENDING_BAN,
     PENDING_CLOCK,
     PENDING_UNAVAILABLE_SINCE,
-    PENDING_GRANTED,
 };
 
 /* A result or an effect of this process: the member that its kind names. */
@@ -46,7 +45,10 @@ union pending_result {
     uint64_t blocked_until_ns;
     uint64_t clock_ns;
     uint64_t unavailable_since_ns;
-    uint32_t granted;
+    struct {
+        uint64_t at_ns;
+        uint32_t granted;
+    } end; /* PENDING_DECISION, the last of several */
 };
 
 /* Results of the first run on blocked keys. */
@@ -60,7 +62,8 @@ struct pending {
     uint64_t heard_ns; /* when the last reply came; 0: none yet */
     uint64_t now_ns;   /* of the first run: every run evaluates at this time */
     uint64_t deadline_ns;
-    struct pending_extra *extra; /* NULL: none */
+    struct pending_extra *extra;      /* NULL: none */
+    struct evaluation_inputs *inputs; /* evaluation_keep(); NULL: none are kept */
     /*
      * The rules of the first run, with a reference; its owner knows the type. NULL: it has not
      * waited yet.
@@ -69,7 +72,7 @@ struct pending {
     uint8_t id[BACKEND_ID_LEN]; /* of the ticket that it makes, where the request has none */
     bool has_asked, has_id;
     uint8_t blocks; /* enum pending_blocks */
-    bool is_lost;   /* a request differs: the quota of a key has changed; or no memory */
+    bool is_lost;   /* no memory */
     /* Called once nothing is waited for; it may run the evaluation again. NULL: no callback. */
     void (*done)(void *arg, uint64_t now_ns);
     void *arg;
@@ -88,9 +91,9 @@ bool pending_is_valid(const struct pending *pending);
 void pending_rewind(struct pending *pending);
 
 /*
- * The next store request of this run: the answer, or NULL where it is missing or the request could
- * not be sent (is_lost, or no memory: then the pending request is lost as well). In the first run
- * the request goes to the store; later it has to be the same.
+ * The next store request of this run: the answer, or NULL where it is missing, or where the request
+ * could not be sent and the pending request is lost. In the first run the request goes to the
+ * store; later it has to be the same.
  */
 const struct backend_answer *pending_ask(struct pending *pending, struct backend *store,
                                          struct backend_request *ask);

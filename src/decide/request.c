@@ -1,28 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 #include "decide/request.h"
 
-#define CHARGES .is_charging = true
-#define ADMINISTERS .is_charging = true, .is_administrative = true
+#define CHARGES(number) .is_charging = true, .digest = (number)
+#define ADMINISTERS(number) CHARGES(number), .is_administrative = true
 #define AHEAD .may_be_ahead = true
 #define COUNTED .is_counted = true
+#define OF_STORES .is_of_stores = true
 
 const struct verb request_verbs[REQUEST_VERBS] = {
-    [REQUEST_TAKE] = {"take", CHARGES, AHEAD, COUNTED},
+    [REQUEST_TAKE] = {"take", CHARGES(0), AHEAD, COUNTED},
+    [REQUEST_TAKE_UPTO] = {"take_upto", CHARGES(2), AHEAD, COUNTED},
     [REQUEST_PEEK] = {"peek", AHEAD},
-    [REQUEST_TAKE_UPTO] = {"take_upto", CHARGES, AHEAD, COUNTED},
-    [REQUEST_RESERVE] = {"reserve", CHARGES, COUNTED},
-    [REQUEST_SETTLE] = {"settle", CHARGES},
-    [REQUEST_CANCEL] = {"cancel", CHARGES},
-    [REQUEST_RENEW] = {"renew", CHARGES},
-    [REQUEST_REFUND] = {"refund", CHARGES, AHEAD},
-    [REQUEST_CHARGE] = {"charge", CHARGES, AHEAD, COUNTED},
-    [REQUEST_BOOK] = {"book", CHARGES, COUNTED},
-    [REQUEST_BLOCK] = {"block", ADMINISTERS},
-    [REQUEST_RESET] = {"reset", ADMINISTERS},
-    [REQUEST_SET_QUOTA] = {"set_quota", ADMINISTERS},
+    [REQUEST_CHARGE] = {"charge", CHARGES(8), AHEAD, COUNTED},
+    [REQUEST_REFUND] = {"refund", CHARGES(7), AHEAD},
+    [REQUEST_BOOK] = {"book", CHARGES(9), COUNTED},
+    [REQUEST_UNBOOK] = {"unbook", OF_STORES},
+    [REQUEST_RESET] = {"reset", ADMINISTERS(11)},
+    [REQUEST_LEASE] = {"lease", OF_STORES},
+    [REQUEST_RETURN] = {"return", OF_STORES},
+    [REQUEST_SETTLE] = {"settle", CHARGES(4)},
+    [REQUEST_CANCEL] = {"cancel", CHARGES(5)},
+    [REQUEST_EXTEND] = {"extend", OF_STORES},
+    [REQUEST_EXPIRE] = {"expire", OF_STORES},
+    [REQUEST_UNDO] = {"undo", OF_STORES},
+    [REQUEST_RELEASE] = {"release", OF_STORES},
+    [REQUEST_RENEW] = {"renew", CHARGES(6)},
+    [REQUEST_RESERVE] = {"reserve", CHARGES(3), COUNTED},
+    [REQUEST_BLOCK] = {"block", ADMINISTERS(10)},
+    [REQUEST_SET_QUOTA] = {"set_quota", ADMINISTERS(12)},
     [REQUEST_EXPLAIN] = {"explain", AHEAD},
-    [REQUEST_THROTTLE] = {"throttle", CHARGES, AHEAD},
-    [REQUEST_FORGET] = {"forget", CHARGES},
+    [REQUEST_THROTTLE] = {"throttle", CHARGES(14), AHEAD},
+    [REQUEST_FORGET] = {"forget", CHARGES(15)},
     [REQUEST_FIND] = {.name = "find"},
 };
 
@@ -33,8 +41,9 @@ static bool is_text(struct span text)
 
 bool request_is_valid(const struct request *request)
 {
-    return request->verb < REQUEST_VERBS && is_text(request->domain) && is_text(request->key) &&
-           is_text(request->quota) && is_text(request->id) && is_text(request->ticket_text) &&
+    return request->verb < REQUEST_VERBS && !request_verbs[request->verb].is_of_stores &&
+           is_text(request->domain) && is_text(request->key) && is_text(request->quota) &&
+           is_text(request->id) && is_text(request->ticket_text) &&
            (request->items != NULL || request->n_items == 0) &&
            (request->descriptors != NULL || request->n_descriptors == 0);
 }

@@ -11,19 +11,48 @@
 
 struct pending; /* decide/pending.h */
 
+/*
+ * Verbs of callers and of stores. Those on one state have the numbers of stint.h: an evaluation
+ * passes them on. Stores get those up to RENEW.
+ */
 enum request_verb {
-    REQUEST_TAKE,
-    REQUEST_PEEK,
-    REQUEST_TAKE_UPTO,
-    REQUEST_RESERVE, /* lifetime_ns */
-    REQUEST_SETTLE,  /* ticket, cost: what was used */
-    REQUEST_CANCEL,  /* ticket */
-    REQUEST_RENEW,   /* ticket */
-    REQUEST_REFUND,  /* granted_at_ns */
-    REQUEST_CHARGE,
-    REQUEST_BOOK,  /* max_wait_ns in lifetime_ns */
-    REQUEST_BLOCK, /* lifetime_ns: for how long */
+    REQUEST_TAKE = STINT_TAKE,
+    REQUEST_TAKE_UPTO = STINT_TAKE_UPTO,
+    REQUEST_PEEK = STINT_PEEK,
+    REQUEST_CHARGE = STINT_CHARGE,
+    REQUEST_REFUND = STINT_REFUND, /* granted_at_ns */
+    REQUEST_BOOK = STINT_BOOK, /* max_wait_ns in lifetime_ns. A store: one item, with a ticket */
+    REQUEST_UNBOOK = STINT_UNBOOK,
     REQUEST_RESET,
+    /*
+     * One item under a rule with leases: up to `cost` units, which the caller grants by itself for
+     * a term. Ends earlier leases of the caller. RETURN only ends them. See struct backend_lease.
+     */
+    REQUEST_LEASE,
+    REQUEST_RETURN,
+    /*
+     * For a ticket, of a store also the items charged under it. SETTLE: `cost` is what was used of
+     * each. CANCEL: nothing was used. EXTEND, of stores: the holder keeps its slots for longer.
+     */
+    REQUEST_SETTLE,
+    REQUEST_CANCEL,
+    REQUEST_EXTEND,
+    /*
+     * For an ended ticket that was not used: `cost` is the most that stays charged of each item.
+     * Denied, with a wait, while the ticket is still valid. Slots of concurrency do not change.
+     */
+    REQUEST_EXPIRE,
+    /*
+     * What a store that runs scripts is asked by its backend alone (backend/script/script.h): all
+     * that was charged under an id is taken back, slots included, and the id is forgotten; or the
+     * slots of one holder of concurrency are returned, or held for longer.
+     */
+    REQUEST_UNDO,
+    REQUEST_RELEASE,
+    REQUEST_RENEW, /* of a caller: the slots of a ticket */
+    /* Of callers alone. */
+    REQUEST_RESERVE,   /* lifetime_ns */
+    REQUEST_BLOCK,     /* lifetime_ns: for how long */
     REQUEST_SET_QUOTA, /* quota: for these keys from now on; empty: that of the rules again */
     REQUEST_EXPLAIN,   /* which rules match, their state, which would deny; charges nothing */
     REQUEST_THROTTLE,  /* CL.THROTTLE: throttle, key */
@@ -34,11 +63,13 @@ enum request_verb {
 
 /* What is known of a verb, whatever the protocol. */
 struct verb {
-    const char *name;       /* in metrics, in logs, and in the paths of HTTP */
-    bool is_charging;       /* it may move units: such a request may have an id */
+    const char *name;  /* in metrics, in logs, in the paths of HTTP, and to scripts of stores */
+    bool is_of_stores; /* and no caller's */
+    bool is_charging;  /* it may move units: such a request may have an id */
     bool is_administrative; /* for administrators */
     bool may_be_ahead;      /* it can wait for a store before earlier requests have an answer */
     bool is_counted; /* its outcome is counted: it decides, or moves units as a decision does */
+    uint8_t digest;  /* is_charging: its number where tables and stores keep requests with an id */
 };
 extern const struct verb request_verbs[REQUEST_VERBS];
 

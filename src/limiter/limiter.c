@@ -37,14 +37,12 @@ struct stint_decision stint_take_upto(struct stint_table *table, const struct st
         return algorithm_never(0);
     uint32_t most = items[0].cost;
     for (size_t i = 1; i < n_items; i++)
-        if (items[i].cost < most)
-            most = items[i].cost;
+        most = (uint32_t)min_u64(most, items[i].cost);
     if (most > 0)
         return list_take_upto(&list, most);
     for (size_t i = 0; i < list.n_parts; i++)
         list.parts[i].cost = 0; /* nothing is granted */
-    list_ask(&list, STINT_PEEK, 0);
-    return list_sum(&list);
+    return list_ask(&list, STINT_PEEK, 0);
 }
 
 struct stint_decision stint_peek(struct stint_table *table, const struct stint_item *items,
@@ -54,8 +52,7 @@ struct stint_decision stint_peek(struct stint_table *table, const struct stint_i
     struct list list;
     if (!list_init(&list, table, items, n_items, now_ns))
         return algorithm_never(0);
-    list_ask(&list, STINT_PEEK, 0);
-    return list_sum(&list);
+    return list_ask(&list, STINT_PEEK, 0);
 }
 
 /* charge and refund move units in every part, and return the least that any moved. */
@@ -66,13 +63,7 @@ static struct stint_decision move_all(struct stint_table *table, const struct st
     struct list list;
     if (!list_init(&list, table, items, n_items, now_ns))
         return algorithm_never(0);
-    list_ask(&list, verb, at_ns);
-    struct stint_decision sum = list_sum(&list);
-    sum.granted = list.parts[0].decision.granted;
-    for (size_t i = 1; i < list.n_parts; i++)
-        if (list.parts[i].decision.granted < sum.granted)
-            sum.granted = list.parts[i].decision.granted;
-    return sum;
+    return list_ask(&list, verb, at_ns);
 }
 
 struct stint_decision stint_charge(struct stint_table *table, const struct stint_item *items,

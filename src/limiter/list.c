@@ -109,13 +109,6 @@ static struct stint_decision ask_part(const struct list *list, struct list_part 
     return part->decision;
 }
 
-void list_ask(struct list *list, uint8_t verb, uint64_t at_ns)
-{
-    assert(list_is_valid(list));
-    for (size_t i = 0; i < list->n_parts; i++)
-        ask_part(list, &list->parts[i], verb, list->parts[i].cost, at_ns);
-}
-
 struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb, uint64_t at_ns)
 {
     assert(list_is_valid(list) && part < list->n_parts);
@@ -150,6 +143,20 @@ struct stint_decision list_sum(const struct list *list)
     sum.stored = stored;
     sum.retry_after_ns = is_allowed ? 0 : retry_after_ns;
     sum.granted = is_allowed ? sum.granted : 0;
+    return sum;
+}
+
+struct stint_decision list_ask(struct list *list, uint8_t verb, uint64_t at_ns)
+{
+    assert(list_is_valid(list));
+    uint32_t least = UINT32_MAX;
+    for (size_t i = 0; i < list->n_parts; i++) {
+        struct list_part *part = &list->parts[i];
+        least = (uint32_t)min_u64(least, ask_part(list, part, verb, part->cost, at_ns).granted);
+    }
+    struct stint_decision sum = list_sum(list);
+    if (verb == STINT_CHARGE || verb == STINT_REFUND)
+        sum.granted = least;
     return sum;
 }
 
@@ -200,8 +207,7 @@ struct stint_decision list_take(struct list *list)
 {
     assert(list_is_valid(list));
     if (list->n_parts > 1) {
-        list_ask(list, STINT_PEEK, 0);
-        struct stint_decision sum = list_sum(list);
+        struct stint_decision sum = list_ask(list, STINT_PEEK, 0);
         if (sum.outcome != STINT_ALLOW)
             return sum;
     }

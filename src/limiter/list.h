@@ -43,8 +43,11 @@ void list_init_hashed(struct list *list, struct stint_table *table, uint64_t now
 void list_add_hashed(struct list *list, const struct stint_quota *quota, struct hash128 hash,
                      uint32_t cost);
 
-/* Runs `verb` on every part with its own cost, charging nothing back; keeps the decisions. */
-void list_ask(struct list *list, uint8_t verb, uint64_t at_ns);
+/*
+ * Runs `verb` on every part with its own cost, charging nothing back; keeps the decisions. Their
+ * sum: charge and refund return the least that any part moved.
+ */
+struct stint_decision list_ask(struct list *list, uint8_t verb, uint64_t at_ns);
 
 /* The same for one part. */
 struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb, uint64_t at_ns);

@@ -11,29 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key,
-                                 uint64_t now_ns);
-
 #define KEYS_DEFAULT 1024
 #define POOL_TWEAK                                                                                 \
     UINT64_C(0x6c6f6f70) /* separates hashes of pools' and keys' names from all rules */
 #define LOCK_WRITER (UINT32_C(1) << 31)
-
-bool pool_key_is_valid(const struct pool_key *key)
-{
-    return key->name != NULL && key->kept != NULL && key->n_quotas >= 1 &&
-           key->n_quotas <= STINT_POOL_QUOTAS_MAX && key->weight >= 1 &&
-           key->weight <= STINT_POOL_WEIGHT_MAX;
-}
-
-bool pool_is_valid(const struct stint_pool *pool)
-{
-    return pool->table != NULL && pool->record != NULL && pool->by_name != NULL &&
-           pool->by_age != NULL && pool->by_turn != NULL && pool->n_keys <= pool->keys_max &&
-           pool->n_keys <= pool->ages && pool->order <= STINT_LEAST_USED &&
-           pool->name_len <= STINT_POOL_NAME_MAX && pool->round[0] == 0 &&
-           pool->round[1] == pool->n_keys;
-}
 
 /* ---- The lock -------------------------------------------------------------------------------- */
 
@@ -158,20 +139,18 @@ static size_t place_of(struct pool_key *const *keys, size_t n, const struct pool
     return low;
 }
 
-static void insert(struct pool_key **keys, size_t n, struct pool_key *key, pool_compare *compare)
+/* `by` is 1 to add a key, -1 to remove it. */
+static void change(struct pool_key **keys, size_t n, struct pool_key *key, pool_compare *compare,
+                   int by)
 {
-    assert(n == 0 || keys[n - 1] != key);
+    assert(by == 1 || (by == -1 && n > 0));
     size_t at = place_of(keys, n, key, compare);
-    memmove(&keys[at + 1], &keys[at], (n - at) * sizeof(struct pool_key *));
-    keys[at] = key;
-}
-
-static void take_out(struct pool_key **keys, size_t n, const struct pool_key *key,
-                     pool_compare *compare)
-{
-    assert(n > 0);
-    size_t at = place_of(keys, n, key, compare);
-    memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(struct pool_key *));
+    if (by > 0) {
+        memmove(&keys[at + 1], &keys[at], (n - at) * sizeof(struct pool_key *));
+        keys[at] = key;
+    } else {
+        memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(struct pool_key *));
+    }
 }
 
 size_t pool_age_index(const struct stint_pool *pool, uint64_t age)
@@ -200,24 +179,15 @@ struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct sti
     return key;
 }
 
-/* `by` is 1 to add a key, -1 to remove it. */
 static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
 {
-    assert(by == 1 || by == -1);
     assert(pool_is_valid(pool));
     for (uint32_t pass = 1; pass <= STINT_POOL_WEIGHT_MAX; pass++)
         pool->round[pass] += (uint64_t)by * min_u64(pass, key->weight);
-    if (by > 0) {
-        insert(pool->by_name, pool->n_keys, key, compare_names);
-        insert(pool->by_turn, pool->n_keys, key, compare_turns);
-        insert(pool->by_age, pool->n_keys, key, compare_ages);
-        pool->n_keys++;
-    } else {
-        take_out(pool->by_name, pool->n_keys, key, compare_names);
-        take_out(pool->by_turn, pool->n_keys, key, compare_turns);
-        take_out(pool->by_age, pool->n_keys, key, compare_ages);
-        pool->n_keys--;
-    }
+    change(pool->by_name, pool->n_keys, key, compare_names, by);
+    change(pool->by_turn, pool->n_keys, key, compare_turns, by);
+    change(pool->by_age, pool->n_keys, key, compare_ages, by);
+    pool->n_keys += (size_t)by;
     pool->wait = (struct pool_wait){0};
     assert(pool_is_valid(pool));
 }
@@ -426,72 +396,6 @@ int stint_pool_add(struct stint_pool *pool, const struct stint_pool_key *key, ui
     return code;
 }
 
-int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns,
-                      struct stint_error *error)
-{
-    int code = check_now(now_ns, error);
-    if (code != 0)
-        return code;
-    lock_alone(pool);
-    struct pool_key *key = pool_find(pool, name, error);
-    if (key != NULL) {
-        pool_cooldown_let_in(pool, key, table_effective_now(pool->table, now_ns));
-        change_list(pool, key, -1);
-        key->kept->after = pool->old_names;
-        pool->old_names = key->kept;
-    }
-    unlock_alone(pool);
-    free(key);
-    return key != NULL ? 0 : STINT_E_GONE;
-}
-
-/* ---- One key --------------------------------------------------------------------------------- */
-
-struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
-                                   uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns)
-{
-    assert(pool_is_valid(pool));
-    assert(pool_key_is_valid(key));
-    struct list list;
-    if (key->n_quotas == 1 && verb == STINT_TAKE)
-        return table_take_hash(pool->table, &key->quotas[0], key->states[0], cost, now_ns);
-    if (key->n_quotas == 1) {
-        struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
-        return table_ask_hash(pool->table, &key->quotas[0], key->states[0], &ask, NULL, NULL);
-    }
-    list_init_hashed(&list, pool->table, now_ns);
-    for (uint32_t i = 0; i < key->n_quotas; i++)
-        list_add_hashed(&list, &key->quotas[i], key->states[i], cost);
-    if (verb == STINT_TAKE)
-        return list_take(&list);
-    list_ask(&list, verb, at_ns);
-    struct stint_decision sum = list_sum(&list);
-    for (size_t i = 0; verb == STINT_REFUND && i < list.n_parts; i++)
-        if (i == 0 || list.parts[i].decision.granted < sum.granted)
-            sum.granted = list.parts[i].decision.granted;
-    return sum;
-}
-
-int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cost,
-                         uint64_t granted_at_ns, uint64_t now_ns, uint32_t *given_back)
-{
-    assert(pool != NULL);
-    uint32_t returned = 0;
-    if (now_ns > STINT_NOW_MAX)
-        return STINT_E_RANGE;
-    pool_lock_shared(pool);
-    const struct pool_key *key = pool_find(pool, name, NULL);
-    if (key != NULL && cost > 0) {
-        uint64_t effective_ns = table_effective_now(pool->table, now_ns);
-        returned = pool_key_ask(pool, key, STINT_REFUND, cost, granted_at_ns, effective_ns).granted;
-        pool_record_count_return(pool->record);
-    }
-    pool_unlock_shared(pool);
-    if (given_back != NULL)
-        *given_back = returned;
-    return key != NULL ? 0 : STINT_E_GONE;
-}
-
 /*
  * The effect of reports on a key, in one word that all processes share (table/cooldown.h):
  *
@@ -547,14 +451,10 @@ static uint64_t pack(uint64_t ends_ns, uint64_t failures, uint64_t length_ns)
     return until_ns | length_code(length_ns) << FAILURES_BITS | failures;
 }
 
-struct cooldown {
-    uint64_t ends_ns, failures, code;
-};
-
-static struct cooldown unpack(uint64_t word)
+static struct pool_cooldown unpack(uint64_t word)
 {
-    struct cooldown cooldown = {.failures = word & FAILURES_OUT,
-                                .code = (word & LOW_MASK) >> FAILURES_BITS};
+    struct pool_cooldown cooldown = {.failures = word & FAILURES_OUT,
+                                     .code = (word & LOW_MASK) >> FAILURES_BITS};
     if (word == 0)
         return cooldown;
     cooldown.ends_ns = STINT_NEVER_NS;
@@ -566,7 +466,7 @@ static struct cooldown unpack(uint64_t word)
 static uint64_t after_report(uint64_t word, int outcome, uint64_t cooldown_ns, uint64_t now_ns)
 {
     assert(outcome >= STINT_POOL_OK && outcome <= STINT_POOL_OUT);
-    struct cooldown cooldown = unpack(word);
+    struct pool_cooldown cooldown = unpack(word);
     bool cools = cooldown.ends_ns > now_ns;
     if (outcome == STINT_POOL_OK)
         return 0;
@@ -644,24 +544,16 @@ struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool
                                       uint64_t now_ns)
 {
     assert(pool_key_is_valid(key));
-    struct pool_cooldown shown = {.standing = STINT_POOL_FREE};
-    uint64_t word = cooldown_read(pool->table, key->hash, now_ns);
-    if (word == 0)
-        return shown;
-    struct cooldown cooldown = unpack(word);
+    struct pool_cooldown cooldown = unpack(cooldown_read(pool->table, key->hash, now_ns));
     if (cooldown.ends_ns == STINT_NEVER_NS) {
-        shown.ends_ns = STINT_NEVER_NS;
-        shown.standing = STINT_POOL_IS_OUT;
-        return shown;
-    }
-    shown.failures = (uint32_t)cooldown.failures;
-    if (cooldown.ends_ns > now_ns) {
+        cooldown.failures = 0;
+        cooldown.standing = STINT_POOL_IS_OUT;
+    } else if (cooldown.ends_ns > now_ns) {
         bool backs_off =
             cooldown.failures > 0 && cooldown.code == length_code(back_off_ns(cooldown.failures));
-        shown.ends_ns = cooldown.ends_ns;
-        shown.standing = backs_off ? STINT_POOL_BACKING_OFF : STINT_POOL_COOLING;
+        cooldown.standing = backs_off ? STINT_POOL_BACKING_OFF : STINT_POOL_COOLING;
     }
-    return shown;
+    return cooldown;
 }
 
 /* Ends STINT_POOL_OUT, and nothing else. */
@@ -675,4 +567,23 @@ static void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key 
     } while ((word & FAILURES_OUT) == FAILURES_OUT &&
              cooldown_swap(pool->table, key->hash, word, 0, now_ns) == COOLDOWN_CHANGED);
     pool_record_count_return(pool->record);
+}
+
+int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns,
+                      struct stint_error *error)
+{
+    int code = check_now(now_ns, error);
+    if (code != 0)
+        return code;
+    lock_alone(pool);
+    struct pool_key *key = pool_find(pool, name, error);
+    if (key != NULL) {
+        pool_cooldown_let_in(pool, key, table_effective_now(pool->table, now_ns));
+        change_list(pool, key, -1);
+        key->kept->after = pool->old_names;
+        pool->old_names = key->kept;
+    }
+    unlock_alone(pool);
+    free(key);
+    return key != NULL ? 0 : STINT_E_GONE;
 }

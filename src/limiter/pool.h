@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of a key pool share. pool.c has the list of keys and applies reports; pool_next.c
- * chooses one of them. Every key has a state of its own.
+ * chooses one of them, and has their status. Every key has a state of its own.
  *
  * The list belongs to this process. next, report and the like hold the lock for reading, add and
  * remove change the list. Nothing in the region waits for the lock: a process that is killed with
@@ -57,8 +57,21 @@ struct stint_pool {
 };
 
 /* What holds while the list does not change: under the lock, for readers too. */
-bool pool_is_valid(const struct stint_pool *pool);
-bool pool_key_is_valid(const struct pool_key *key);
+static inline bool pool_is_valid(const struct stint_pool *pool)
+{
+    return pool->table != NULL && pool->record != NULL && pool->by_name != NULL &&
+           pool->by_age != NULL && pool->by_turn != NULL && pool->n_keys <= pool->keys_max &&
+           pool->n_keys <= pool->ages && pool->order <= STINT_LEAST_USED &&
+           pool->name_len <= STINT_POOL_NAME_MAX && pool->round[0] == 0 &&
+           pool->round[1] == pool->n_keys;
+}
+
+static inline bool pool_key_is_valid(const struct pool_key *key)
+{
+    return key->name != NULL && key->kept != NULL && key->n_quotas >= 1 &&
+           key->n_quotas <= STINT_POOL_QUOTAS_MAX && key->weight >= 1 &&
+           key->weight <= STINT_POOL_WEIGHT_MAX;
+}
 
 void pool_lock_shared(struct stint_pool *pool);
 void pool_unlock_shared(struct stint_pool *pool);
@@ -72,16 +85,12 @@ int pool_check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns,
 /* The index, in the order of age, of the first key that is not younger than this. */
 size_t pool_age_index(const struct stint_pool *pool, uint64_t age);
 
-/* One decision of all the key's quotas, all or nothing; the verbs are those of list.h. */
-struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
-                                   uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns);
-
 /* ---- pool.c, reports ------------------------------------------------------------------------ */
 
 struct pool_cooldown {
-    uint64_t ends_ns; /* 0: it may be used; STINT_NEVER_NS: out */
-    uint32_t failures;
-    uint8_t standing; /* FREE, COOLING, BACKING_OFF or IS_OUT */
+    uint64_t ends_ns;        /* 0: never cooled down; STINT_NEVER_NS: out */
+    uint64_t failures, code; /* in turn; of its length */
+    uint8_t standing;        /* FREE, COOLING, BACKING_OFF or IS_OUT */
 };
 struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool_key *key,
                                       uint64_t now_ns);

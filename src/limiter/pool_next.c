@@ -19,6 +19,7 @@
 #include "table/cooldown.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define CLAIMS_MAX 64 /* lost races for a turn; after as many, any turn is good */
 
@@ -39,16 +40,40 @@ struct choice {
     uint64_t nearest_ns;
 };
 
-static struct stint_decision key_take(const struct choice *choice, const struct pool_key *key)
+/* ---- One key --------------------------------------------------------------------------------- */
+
+/* One decision of all the key's quotas, all or nothing; the verbs are those of list.h. */
+static struct stint_decision key_ask(struct stint_pool *pool, const struct pool_key *key,
+                                     uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns)
 {
+    assert(pool_is_valid(pool));
     assert(pool_key_is_valid(key));
-    return pool_key_ask(choice->pool, key, STINT_TAKE, choice->ask->cost, 0, choice->now_ns);
+    struct list list;
+    if (key->n_quotas == 1 && verb == STINT_TAKE)
+        return table_take_hash(pool->table, &key->quotas[0], key->states[0], cost, now_ns);
+    if (key->n_quotas == 1) {
+        struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
+        return table_ask_hash(pool->table, &key->quotas[0], key->states[0], &ask, NULL, NULL);
+    }
+    list_init_hashed(&list, pool->table, now_ns);
+    for (uint32_t i = 0; i < key->n_quotas; i++)
+        list_add_hashed(&list, &key->quotas[i], key->states[i], cost);
+    return verb == STINT_TAKE ? list_take(&list) : list_ask(&list, verb, at_ns);
 }
 
-static struct stint_decision key_peek(const struct choice *choice, const struct pool_key *key)
+static struct stint_decision key_try(const struct choice *choice, const struct pool_key *key,
+                                     uint8_t verb)
 {
-    assert(pool_key_is_valid(key));
-    return pool_key_ask(choice->pool, key, STINT_PEEK, choice->ask->cost, 0, choice->now_ns);
+    return key_ask(choice->pool, key, verb, choice->ask->cost, 0, choice->now_ns);
+}
+
+/* A decision of `ahead_ns` later, as the caller sees it. */
+static void put_off(struct stint_decision *decision, uint64_t ahead_ns)
+{
+    if (decision->retry_after_ns > 0)
+        decision->retry_after_ns = add_sat(decision->retry_after_ns, ahead_ns);
+    if (decision->reset_after_ns > 0)
+        decision->reset_after_ns = add_sat(decision->reset_after_ns, ahead_ns);
 }
 
 /* ---- Waits that are known -------------------------------------------------------------------- */
@@ -124,7 +149,7 @@ static void tell_wait(struct choice *choice)
             .reset_after_ns = sub_floor(wait.reset_ns, choice->now_ns),
         };
     else
-        choice->decision = key_peek(choice, key);
+        choice->decision = key_try(choice, key, STINT_PEEK);
     choice->decision.outcome = STINT_DENY;
     choice->decision.granted = 0;
     choice->decision.retry_after_ns = choice->wait_ns;
@@ -163,7 +188,7 @@ static void pass_cooling_down(struct choice *choice, const struct pool_key *key,
     assert(ends_ns > choice->now_ns);
     if (ends_ns == STINT_NEVER_NS)
         return;
-    struct stint_decision peek = key_peek(choice, key);
+    struct stint_decision peek = key_try(choice, key, STINT_PEEK);
     if (peek.outcome == STINT_NEVER)
         return;
     keep_wait(choice, key, max_u64(peek.retry_after_ns, ends_ns - choice->now_ns), &peek);
@@ -184,7 +209,7 @@ static bool try_key(struct choice *choice, const struct pool_key *key)
         pass_cooling_down(choice, key, ends_ns);
         return false;
     }
-    struct stint_decision decision = key_take(choice, key);
+    struct stint_decision decision = key_try(choice, key, STINT_TAKE);
     if (decision.outcome == STINT_ALLOW) {
         choice->key = key;
         choice->decision = decision;
@@ -298,7 +323,7 @@ static void choose_least_used(struct choice *choice)
         const struct pool_key *key = pool->by_age[i];
         if (pass_waiting(choice, key))
             continue;
-        struct stint_decision peek = key_peek(choice, key);
+        struct stint_decision peek = key_try(choice, key, STINT_PEEK);
         uint64_t share = used_share(&peek, choice->ask->cost);
         if (peek.outcome != STINT_ALLOW ||
             (best != NULL && share * best->weight >= best_share * key->weight) ||
@@ -326,7 +351,7 @@ static void choose_key(struct choice *choice)
         keep_all_waiting(choice);
     if (choice->key != NULL || !choice->ask->probe || choice->some_serve || choice->nearest == NULL)
         return;
-    struct stint_decision decision = key_take(choice, choice->nearest);
+    struct stint_decision decision = key_try(choice, choice->nearest, STINT_TAKE);
     if (decision.outcome != STINT_ALLOW)
         return;
     choice->key = choice->nearest;
@@ -387,9 +412,105 @@ struct stint_pool_answer stint_pool_next(struct stint_pool *pool, const struct s
     answer.probe = choice.probe;
     answer.granted_at_ns = choice.now_ns;
     answer.wait_ns = answer.name != NULL ? 0 : add_sat(choice.wait_ns, ahead_ns);
-    if (answer.decision.retry_after_ns != 0)
-        answer.decision.retry_after_ns = add_sat(answer.decision.retry_after_ns, ahead_ns);
-    if (answer.decision.reset_after_ns != 0)
-        answer.decision.reset_after_ns = add_sat(answer.decision.reset_after_ns, ahead_ns);
+    put_off(&answer.decision, ahead_ns);
     return answer;
+}
+
+/* ---- Giving back ----------------------------------------------------------------------------- */
+
+int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cost,
+                         uint64_t granted_at_ns, uint64_t now_ns, uint32_t *given_back)
+{
+    assert(pool != NULL);
+    uint32_t returned = 0;
+    if (now_ns > STINT_NOW_MAX)
+        return STINT_E_RANGE;
+    pool_lock_shared(pool);
+    const struct pool_key *key = pool_find(pool, name, NULL);
+    if (key != NULL && cost > 0) {
+        uint64_t effective_ns = table_effective_now(pool->table, now_ns);
+        returned = key_ask(pool, key, STINT_REFUND, cost, granted_at_ns, effective_ns).granted;
+        pool_record_count_return(pool->record);
+    }
+    pool_unlock_shared(pool);
+    if (given_back != NULL)
+        *given_back = returned;
+    return key != NULL ? 0 : STINT_E_GONE;
+}
+
+/* ---- The status of each key: nothing is taken, and no caller waits meanwhile ---------------- */
+
+/* SPDX-License-Identifier: MIT */
+/* The status of each key of a pool; nothing is taken, and no caller waits meanwhile. */
+#include "limiter/pool.h"
+
+#include "base/wide_int.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* The decision of one unit of the key, with how much it has left. */
+static struct stint_decision stands(struct stint_pool *pool, const struct pool_key *key,
+                                    uint64_t now_ns)
+{
+    assert(pool_key_is_valid(key));
+    struct stint_decision one = key_ask(pool, key, STINT_PEEK, 1, 0, now_ns);
+    struct stint_decision none = key_ask(pool, key, STINT_PEEK, 0, 0, now_ns);
+    none.outcome = one.outcome;
+    none.retry_after_ns = one.retry_after_ns;
+    return none;
+}
+
+static void describe(struct stint_pool *pool, const struct pool_key *key, uint64_t now_ns,
+                     struct stint_pool_status *status)
+{
+    assert(pool_key_is_valid(key));
+    uint64_t effective_ns = table_effective_now(pool->table, now_ns);
+    struct pool_cooldown cooldown = pool_cooldown_of(pool, key, effective_ns);
+    uint64_t ahead_ns = effective_ns - now_ns;
+    *status = (struct stint_pool_status){.weight = key->weight,
+                                         .standing = cooldown.standing,
+                                         .failures = (uint8_t)cooldown.failures,
+                                         .decision = stands(pool, key, effective_ns)};
+    uint64_t wait_ns = status->decision.retry_after_ns;
+    if (wait_ns > 0 && cooldown.standing == STINT_POOL_FREE)
+        status->standing = STINT_POOL_USED_UP;
+    if (cooldown.standing != STINT_POOL_FREE)
+        wait_ns = cooldown.ends_ns == STINT_NEVER_NS
+                      ? STINT_NEVER_NS
+                      : max_u64(wait_ns, cooldown.ends_ns - effective_ns);
+    status->returns_after_ns = wait_ns > 0 ? add_sat(wait_ns, ahead_ns) : 0;
+    put_off(&status->decision, ahead_ns);
+}
+
+/* The oldest key that is younger than all before `age`. */
+static const struct pool_key *from_age(const struct stint_pool *pool, uint64_t age)
+{
+    assert(pool_is_valid(pool));
+    size_t at = pool_age_index(pool, age);
+    return at < pool->n_keys ? pool->by_age[at] : NULL;
+}
+
+/* The callback may use the pool: the list is not locked while it runs. */
+void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
+                     bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg)
+{
+    char name[STINT_POOL_NAME_MAX + 1];
+    struct stint_pool_status status;
+    uint64_t age = 0;
+    if (now_ns > STINT_NOW_MAX)
+        return;
+    for (;;) {
+        pool_lock_shared(pool);
+        const struct pool_key *key = from_age(pool, age);
+        if (key != NULL) {
+            describe(pool, key, now_ns, &status);
+            memcpy(name, key->name, strlen(key->name) + 1);
+            age = key->age + 1;
+        }
+        pool_unlock_shared(pool);
+        status.name = name;
+        if (key == NULL || !visit(&status, arg))
+            return;
+    }
 }

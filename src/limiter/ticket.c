@@ -477,50 +477,44 @@ static void add_closed(struct closing *closing, const struct ticket_part *part,
     closing->has_live |= !part->is_shadow;
 }
 
-static int end_closing(const struct closing *closing, struct stint_decision *decision)
+/* A settle where `actual` is not NULL, else a cancel. */
+static int close_ticket(struct stint_table *table, struct stint_ticket ticket,
+                        const uint32_t *actual, uint64_t now_ns, struct stint_decision *decision)
 {
-    assert(closing->has_any);
-    if (closing->is_gone)
+    assert(table_is_valid(table));
+    struct ticket_part parts[PARTS_MAX];
+    struct closing closing = {.sum = {.outcome = STINT_ALLOW}};
+    int n = redeem(table, ticket, now_ns, parts);
+    for (int i = 0; i < n; i++) {
+        const struct ticket_part *part = &parts[i];
+        struct stint_ask ask = {
+            .cost = part->units,
+            .verb = part->kind == KIND_BOOKING ? STINT_UNBOOK : STINT_REFUND,
+        };
+        if (actual != NULL)
+            ask = ticket_settling(part->units, (uint64_t)*actual * part->times, part->granted_at_ns,
+                                  now_ns);
+        struct stint_decision one = move_part(table, part, ask.verb, ask.cost, now_ns);
+        add_closed(&closing, part, &one);
+    }
+    if (n < 0 || closing.is_gone)
         return STINT_E_GONE;
+    assert(closing.has_any);
     if (decision != NULL)
-        *decision = closing->sum;
+        *decision = closing.sum;
     return 0;
 }
 
 int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                  uint64_t now_ns, struct stint_decision *decision)
 {
-    assert(table_is_valid(table));
-    struct ticket_part parts[PARTS_MAX];
-    struct closing closing = {.sum = {.outcome = STINT_ALLOW}};
-    int n = redeem(table, ticket, now_ns, parts);
-    if (n < 0)
-        return n;
-    for (int i = 0; i < n; i++) {
-        const struct ticket_part *part = &parts[i];
-        struct stint_ask ask = ticket_settling(part->units, (uint64_t)actual * part->times,
-                                               part->granted_at_ns, now_ns);
-        struct stint_decision one = move_part(table, part, ask.verb, ask.cost, now_ns);
-        add_closed(&closing, part, &one);
-    }
-    return end_closing(&closing, decision);
+    return close_ticket(table, ticket, &actual, now_ns, decision);
 }
 
 int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
                  struct stint_decision *decision)
 {
-    assert(table_is_valid(table));
-    struct ticket_part parts[PARTS_MAX];
-    struct closing closing = {.sum = {.outcome = STINT_ALLOW}};
-    int n = redeem(table, ticket, now_ns, parts);
-    if (n < 0)
-        return n;
-    for (int i = 0; i < n; i++) {
-        uint8_t verb = parts[i].kind == KIND_BOOKING ? STINT_UNBOOK : STINT_REFUND;
-        struct stint_decision one = move_part(table, &parts[i], verb, parts[i].units, now_ns);
-        add_closed(&closing, &parts[i], &one);
-    }
-    return end_closing(&closing, decision);
+    return close_ticket(table, ticket, NULL, now_ns, decision);
 }
 
 /* ---- Expiry ---------------------------------------------------------------------------------- */

@@ -285,6 +285,7 @@ struct top_found {
     uint64_t last_ns;
     struct stint_top *top;
     size_t index;
+    double score; /* by which they are sorted */
 };
 
 /* Collects scores, scaled so that a use at the time of the reading counts 1. */
@@ -308,7 +309,8 @@ static size_t collect(struct stint_top *top, uint64_t now_ns, struct top_found *
                                             denied * per_s,
                                             entry->last_ns,
                                             top,
-                                            i};
+                                            i,
+                                            0};
     }
     let_go(top);
     return n;
@@ -342,22 +344,11 @@ static size_t merge(struct top_found *found, size_t n)
     return merged;
 }
 
-static int by_score(double x, double y, const struct top_found *a, const struct top_found *b)
+static int by_score(const void *a, const void *b)
 {
-    int order = (x < y) - (x > y);
+    const struct top_found *x = a, *y = b;
+    int order = (x->score < y->score) - (x->score > y->score);
     return order != 0 ? order : by_id(a, b);
-}
-
-static int by_units(const void *a, const void *b)
-{
-    const struct top_found *x = a, *y = b;
-    return by_score(x->units, y->units, x, y);
-}
-
-static int by_denied(const void *a, const void *b)
-{
-    const struct top_found *x = a, *y = b;
-    return by_score(x->denied, y->denied, x, y);
 }
 
 /* False if the key was replaced meanwhile. */
@@ -395,13 +386,14 @@ int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order, uint
     for (size_t i = 0; i < n_tops; i++)
         n += collect(tops[i], now_ns, found + n);
     n = merge(found, n);
+    for (size_t i = 0; i < n; i++)
+        found[i].score = order == STINT_TOP_DENIED ? found[i].denied : found[i].units;
     if (n > 1)
-        qsort(found, n, sizeof(*found), order == STINT_TOP_DENIED ? by_denied : by_units);
+        qsort(found, n, sizeof(*found), by_score);
     keys_max = keys_max < INT_MAX ? keys_max : INT_MAX;
-    for (size_t i = 0; i < n && written < keys_max; i++) {
-        bool counts = order != STINT_TOP_DENIED || found[i].denied > 0;
-        written += counts && describe(&found[i], &keys[written]);
-    }
+    for (size_t i = 0; i < n && written < keys_max; i++)
+        if (order != STINT_TOP_DENIED || found[i].denied > 0)
+            written += describe(&found[i], &keys[written]);
     free(found);
     return (int)written;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A set of rules: how it grows while its files are read, its references, and the match. */
+/* A set of rules: its references, and the match. */
 #include "rules/rules_make.h"
 
 #include "algorithm/gcra.h"
@@ -9,18 +9,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define ITEMS_MIN 16
 #define LENGTH_SIZE 4 /* bytes of a length in a key */
-
-struct rules *rules_new(const uint64_t secret[2])
-{
-    struct rules *rules = calloc(1, sizeof(*rules));
-    if (rules == NULL)
-        return NULL;
-    atomic_init(&rules->references, 1);
-    memcpy(rules->trie.secret, secret, sizeof(rules->trie.secret));
-    return rules;
-}
 
 struct rules *rules_ref(struct rules *rules)
 {
@@ -88,80 +77,6 @@ uint64_t rule_counts_for_ns(const struct stint_quota *quota)
     }
 }
 
-/* ---- Growing --------------------------------------------------------------------------------- */
-
-/* Grows for one more item; the items, or NULL and nothing has changed. */
-static void *with_space(void *items, size_t n_items, size_t *items_max, size_t item_size)
-{
-    if (n_items < *items_max)
-        return items;
-    size_t more = *items_max == 0 ? ITEMS_MIN : 2 * *items_max;
-    void *moved = more > SIZE_MAX / item_size ? NULL : realloc(items, more * item_size);
-    if (moved != NULL)
-        *items_max = more;
-    return moved;
-}
-
-bool rules_add_domain(struct rules *rules, const char *name)
-{
-    const char **domains =
-        with_space(rules->domains, rules->n_domains, &rules->domains_max, sizeof(*domains));
-    if (domains == NULL)
-        return false;
-    rules->domains = domains;
-    rules->domains[rules->n_domains++] = name;
-    return true;
-}
-
-struct rule *rules_add_rule(struct rules *rules)
-{
-    if (rules->n_rules >= RULE_NONE)
-        return NULL;
-    struct rule *all = with_space(rules->rules, rules->n_rules, &rules->rules_max, sizeof(*all));
-    if (all == NULL)
-        return NULL;
-    rules->rules = all;
-    struct rule *rule = &all[rules->n_rules];
-    memset(rule, 0, sizeof(*rule));
-    rule->index = (uint32_t)rules->n_rules++;
-    return rule;
-}
-
-/* ---- Identities ------------------------------------------------------------------------------ */
-
-enum id_part { ID_DOMAIN = 1, ID_KEY, ID_VALUE, ID_NO_VALUE, ID_NAME, ID_SHADOW };
-
-/* Each part is hashed with the hash before it, so differently split texts differ. */
-static struct hash128 join(struct hash128 before, enum id_part part, struct span text)
-{
-    const uint64_t secret[2] = {before.lo, before.hi};
-    return siphash13_128(secret, part, text.ptr, text.len);
-}
-
-struct hash128 rule_id_of_domain(struct span domain)
-{
-    /* Public on purpose: processes that share a table must agree. */
-    static const struct hash128 begin = {UINT64_C(0x73746e74207275), UINT64_C(0x6c65206964)};
-    return join(begin, ID_DOMAIN, domain);
-}
-
-struct hash128 rule_id_below(struct hash128 above, struct span key, struct span value,
-                             bool has_value)
-{
-    return join(join(above, ID_KEY, key), has_value ? ID_VALUE : ID_NO_VALUE, value);
-}
-
-struct hash128 rule_id_named(struct hash128 entry, struct span name, bool is_shadow)
-{
-    struct hash128 named = join(entry, ID_NAME, name);
-    return is_shadow ? join(named, ID_SHADOW, span_of(NULL, 0)) : named;
-}
-
-uint64_t rule_id_short(struct hash128 named)
-{
-    return named.lo != 0 ? named.lo : 1;
-}
-
 /* ---- Matching: one step down the tree for each entry ----------------------------------------- */
 
 static uint32_t find_domain(const struct trie *trie, struct span domain)
@@ -220,73 +135,64 @@ static inline void write_u64(uint8_t *at, uint64_t number)
     write_u32(at + 4, (uint32_t)number);
 }
 
-/* The trie nodes that a descriptor's entries matched. */
-struct path {
-    const struct trie_node *nodes[ENTRIES_MAX];
-};
-
-/* The key's text for an entry: its value, or the pattern that all matching ones share. */
-static struct span counted_value(const struct path *path, const struct descriptor *descriptor,
-                                 size_t i)
+size_t rules_write_key(uint8_t *key, size_t size, uint64_t id, const struct span *texts, size_t n)
 {
-    const struct trie_node *node = path->nodes[i];
-    return node->is_shared ? trie_text(node) : descriptor->entries[i].value;
-}
-
-static size_t key_length(const struct path *path, const struct descriptor *descriptor)
-{
-    size_t len = sizeof(uint64_t);
-    for (size_t i = 0; i < descriptor->n_entries; i++)
-        len += LENGTH_SIZE + counted_value(path, descriptor, i).len;
+    size_t len = sizeof(id);
+    for (size_t i = 0; i < n; i++)
+        len += LENGTH_SIZE + texts[i].len;
+    if (len > size)
+        return len;
+    write_u64(key, id);
+    key += sizeof(id);
+    for (size_t i = 0; i < n; i++) {
+        write_u32(key, (uint32_t)texts[i].len);
+        key += LENGTH_SIZE;
+        if (texts[i].len > 0)
+            memcpy(key, texts[i].ptr, texts[i].len);
+        key += texts[i].len;
+    }
     return len;
 }
 
-static void write_key(uint8_t *key, const struct path *path, const struct descriptor *descriptor)
+/*
+ * The node with the limit, or NULL. The walk ends at the first entry without a match: a level that
+ * did match is final. `texts` gets the text of each entry for the key: its value, or the pattern
+ * that all matching ones share.
+ */
+static const struct trie_node *walk(const struct trie *trie, uint32_t domain,
+                                    const struct descriptor *descriptor, struct span *texts)
 {
-    write_u64(key, path->nodes[descriptor->n_entries - 1]->id);
-    key += sizeof(uint64_t);
-    for (size_t i = 0; i < descriptor->n_entries; i++) {
-        struct span value = counted_value(path, descriptor, i);
-        write_u32(key, (uint32_t)value.len);
-        key += LENGTH_SIZE;
-        if (value.len > 0)
-            memcpy(key, value.ptr, value.len);
-        key += value.len;
-    }
-}
-
-/* The walk ends at the first entry without a match: a level that did match is final. */
-static bool walk(const struct trie *trie, uint32_t domain, const struct descriptor *descriptor,
-                 struct path *path)
-{
+    const struct trie_node *node = trie_at(trie, domain);
     uint32_t at = domain;
     for (size_t i = 0; i < descriptor->n_entries; i++) {
-        if (!trie_at(trie, at)->has_below)
-            return false;
+        if (!node->has_below)
+            return NULL;
         at = step(trie, at, &descriptor->entries[i]);
         if (at == TRIE_NONE)
-            return false;
-        path->nodes[i] = trie_at(trie, at);
+            return NULL;
+        node = trie_at(trie, at);
+        texts[i] = node->is_shared ? trie_text(node) : descriptor->entries[i].value;
     }
-    return trie_at(trie, at)->rule != RULE_NONE;
+    return node->rule != RULE_NONE ? node : NULL;
 }
 
 int rules_match(const struct rules *rules, struct span domain, const struct descriptor *descriptor,
                 uint8_t *key, size_t key_size, struct rule_match *match, struct stint_error *error)
 {
-    struct path path;
+    struct span texts[ENTRIES_MAX];
     assert(descriptor->n_entries > 0 && descriptor->n_entries <= ENTRIES_MAX);
     *match = (struct rule_match){0};
     uint32_t at = find_domain(&rules->trie, domain);
-    if (at == TRIE_NONE || !walk(&rules->trie, at, descriptor, &path))
+    const struct trie_node *node =
+        at != TRIE_NONE ? walk(&rules->trie, at, descriptor, texts) : NULL;
+    if (node == NULL)
         return STINT_OK;
-    size_t key_len = key_length(&path, descriptor);
+    size_t key_len = rules_write_key(key, key_size, node->id, texts, descriptor->n_entries);
     if (key_len > key_size)
         return err_set(error, STINT_E_RANGE,
                        "the values of a descriptor need a key of %zu bytes; it has at most %zu",
                        key_len, key_size);
-    write_key(key, &path, descriptor);
-    match->rule = &rules->rules[path.nodes[descriptor->n_entries - 1]->rule];
+    match->rule = &rules->rules[node->rule];
     match->key_len = key_len;
     return STINT_OK;
 }

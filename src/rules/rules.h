@@ -161,6 +161,12 @@ struct rule_match {
 };
 
 /*
+ * Writes a key: an id, then each text after its length, so that no two lists of texts have the same
+ * bytes. Returns its length; where that is above `size`, nothing is written.
+ */
+size_t rules_write_key(uint8_t *key, size_t size, uint64_t id, const struct span *texts, size_t n);
+
+/*
  * Finds the rule of a descriptor in a domain, as docs/rules.md describes: at each level the exact
  * value, then wildcards in the order of the file, then the bare key; the limit must be at the
  * descriptor's last entry. Writes the key at `key`. STINT_E_RANGE for a key that would be longer

@@ -56,9 +56,9 @@ static void add_descriptor(struct digest *digest, const struct descriptor *descr
 
 static void add_body(struct digest *digest, const struct request *request)
 {
-    assert(request->verb < REQUEST_VERBS);
+    assert(request_verbs[request->verb].is_charging);
     const uint64_t numbers[] = {
-        request->verb,
+        request_verbs[request->verb].digest,
         request->cost,
         request->n_descriptors,
         request->n_items,

@@ -124,6 +124,10 @@ static int fill(struct service *service, const struct request *request, uint64_t
                 struct stint_error *error)
 {
     size_t n = request->n_items + request->n_descriptors;
+    if (request->pending != NULL && request->pending->inputs != NULL) {
+        evaluation_recall(&service->evaluation, request->pending);
+        return 0;
+    }
     evaluation_begin(&service->evaluation, now_ns);
     if (n == 0)
         return err_set(error, STINT_E_SYNTAX,
@@ -294,6 +298,17 @@ static void list_statuses(struct service *service, const struct request *request
     reply->n_statuses = evaluation->n_targets;
 }
 
+/* The next run must not match its rules again, nor find a quota that is set meanwhile. */
+static void keep_inputs(struct service *service, struct reply *reply)
+{
+    assert(reply->pending != NULL);
+    if (reply->pending->inputs != NULL || evaluation_keep(&service->evaluation, reply->pending))
+        return;
+    service_drop(service, reply->pending);
+    reply->pending = NULL;
+    service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for a store request");
+}
+
 static void answer_targets(struct service *service, const struct request *request, uint64_t now_ns,
                            struct reply *reply)
 {
@@ -306,8 +321,11 @@ static void answer_targets(struct service *service, const struct request *reques
     if (!service_begin_pending(service, request, reply))
         return;
     reply->decision = evaluate(service, request, reply);
-    if (!service_end_pending(service, reply))
+    if (!service_end_pending(service, reply)) {
+        if (reply->error == REPLY_WAITS)
+            keep_inputs(service, reply);
         return;
+    }
     reply->at_ns = service->evaluation.at_ns;
     if (reply->error != REPLY_DECIDED)
         return;
@@ -507,7 +525,7 @@ static bool is_shared(struct service *service, const struct request *request, ui
         return false;
     service_renew_rules(service);
     return fill(service, request, now_ns, &error) == 0 &&
-           evaluation_asks_stores(&service->evaluation);
+           evaluation_asks(&service->evaluation, true);
 }
 
 /*

@@ -140,13 +140,13 @@ bool service_begin_pending(struct service *service, const struct request *reques
     assert(service_is_valid(service));
     assert(service->evaluation.pending == NULL);
     struct evaluation *evaluation = &service->evaluation;
-    if (!evaluation_asks_stores(evaluation)) {
+    if (!evaluation_asks(evaluation, true)) {
         if (request->is_ahead)
             return deferred(service, request, reply);
-        service_drop(service, request->pending); /* another server has given the key a quota */
+        assert(request->pending == NULL);
         return true;
     }
-    if (request->is_ahead && evaluation_asks_table(evaluation))
+    if (request->is_ahead && evaluation_asks(evaluation, false))
         return deferred(service, request, reply);
     struct pending *pending = pending_of(service, request);
     if (pending == NULL || !add_id(service, request, pending)) {
@@ -188,7 +188,7 @@ bool service_end_pending(struct service *service, struct reply *reply)
         evaluation->is_waiting = evaluation->is_too_early = true; /* no store request was sent */
     if (pending->is_lost && evaluation->fault == 0) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "the quotas of the request have changed during its evaluation";
+        evaluation->fault_message = "no memory for a store request";
     }
     if (evaluation->fault == 0 && evaluation->is_waiting && !evaluation->is_too_early) {
         begin_wait(service, pending, reply);

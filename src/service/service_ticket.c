@@ -95,10 +95,10 @@ static int add_ticket(struct service *service, const struct request *request,
 static void ask(struct evaluation *evaluation, const struct request *request, struct reply *reply,
                 struct evaluation_expired *expired)
 {
-    if (request->verb == REQUEST_SETTLE)
-        reply->decision = evaluation_settle(evaluation, request->cost, expired);
-    else if (request->verb == REQUEST_CANCEL)
-        reply->decision = evaluation_cancel(evaluation, expired);
+    if (request->verb != REQUEST_RENEW)
+        reply->decision =
+            evaluation_close(evaluation, request->verb,
+                             request->verb == REQUEST_SETTLE ? request->cost : 0, expired);
     else if (!evaluation_renew(evaluation))
         service_refuse_as(reply, REPLY_BAD_REQUEST, NO_LEASE);
 }

@@ -199,7 +199,7 @@ def test_what_gave_units_back_is_not_undone(redis):
     for replayed in (False, True):
         reply = store.ask(QUOTAS[-1], "{a}p", "release", holder[1], S, holder[0], id=named("y"))
         assert (reply.granted, reply.replayed) == (2, replayed)
-    assert RELEASE == 15 and UNDO == 14  # as in decide/backend.h, for words()
+    assert RELEASE == 15 and UNDO == 14  # as in decide/request.h, for words()
 
 
 def test_c_takes_back_what_an_id_was_charged(words):  # noqa: F811

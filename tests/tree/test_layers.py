@@ -57,6 +57,7 @@ SYSTEM = {
     # math.h: isfinite, a macro; the numbers of metadata are texts again at once.
     "src/rules/": LANGUAGE | {"stdarg.h", "stdatomic.h", "stdlib.h", "stdio.h", "inttypes.h",
                               "math.h", "yaml.h"},
+    "src/rules/yaml/": {"errno.h", "strings.h"},  # strtoull(), strncasecmp()
     "src/decide/": LANGUAGE | {"stdlib.h", "inttypes.h"},
     "src/backend/": LANGUAGE | {"stdlib.h", "stdatomic.h", "inttypes.h"},
     "src/backend/redis/": {"hiredis/read.h"},

@@ -248,7 +248,7 @@ static struct stint_decision decision_of(const struct lease_key *key, uint32_t l
 
 bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns)
 {
-    uint32_t least = verb == BACKEND_TAKE_UPTO ? 1 : cost;
+    uint32_t least = verb == REQUEST_TAKE_UPTO ? 1 : cost;
     return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
            now_ns < key->denied_until_ns;
 }
@@ -264,7 +264,7 @@ bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t no
         answer->sum.outcome = STINT_DENY;
         answer->sum.retry_after_ns = key->retry_ns - now_ns;
     } else if (fits) {
-        bool is_peek = verb == BACKEND_PEEK;
+        bool is_peek = verb == REQUEST_PEEK;
         answer->at_ns = key->held[0].at_ns;
         if (!is_peek && cost > 0)
             answer->at_ns = hand_out(key, cost);

@@ -43,7 +43,7 @@ struct lease_list {
 
 static bool takes(const struct lease_list *list)
 {
-    return list->ask.verb == BACKEND_TAKE || list->ask.verb == BACKEND_TAKE_UPTO;
+    return list->ask.verb == REQUEST_TAKE || list->ask.verb == REQUEST_TAKE_UPTO;
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static struct backend_request asked_of(struct lease_list *list, struct backend_i
     asked.is_ahead = false;
     list->is_take = takes(list) && !list->is_denied;
     if (takes(list) && !list->is_take)
-        asked.verb = BACKEND_PEEK;
+        asked.verb = REQUEST_PEEK;
     if (asked.id != NULL) {
         memcpy(id, list->id, BACKEND_ID_LEN);
         id[0] ^= (uint8_t)(list->step + 1);
@@ -109,7 +109,7 @@ static struct backend_request asked_of(struct lease_list *list, struct backend_i
         if (list->step < list->n_items ? i != list->step : entry->is_leased)
             continue;
         items[asked.n_items] = entry->item;
-        if (list->ask.verb == BACKEND_TAKE_UPTO && entry->item.cost > list->least)
+        if (list->ask.verb == REQUEST_TAKE_UPTO && entry->item.cost > list->least)
             items[asked.n_items].cost = list->least;
         asked.n_items++;
     }
@@ -161,7 +161,7 @@ static uint32_t kept_of(const struct lease_list *list, const struct entry *entry
 {
     if (list->is_denied)
         return 0;
-    return list->ask.verb == BACKEND_TAKE_UPTO && entry->taken > list->least ? list->least
+    return list->ask.verb == REQUEST_TAKE_UPTO && entry->taken > list->least ? list->least
                                                                              : entry->taken;
 }
 
@@ -178,7 +178,7 @@ static bool give_back(struct lease_list *list, struct entry *entry)
         (uint32_t)min_u64((uint64_t)entry->decision.remaining + item.cost, entry->decision.limit);
     asked.items = &item;
     asked.n_items = 1;
-    asked.verb = BACKEND_REFUND;
+    asked.verb = REQUEST_REFUND;
     asked.at_ns = entry->at_ns;
     asked.is_ahead = false;
     entry->is_taken = false;
@@ -203,7 +203,7 @@ static void finish(struct lease_list *list)
             each[i] = list->entries[i].decision;
         }
         list->answer.sum = script_sum(each, list->n_items);
-        if (list->answer.sum.outcome == STINT_ALLOW && list->ask.verb != BACKEND_TAKE)
+        if (list->answer.sum.outcome == STINT_ALLOW && list->ask.verb != REQUEST_TAKE)
             list->answer.sum.granted = list->least;
     }
     asker->answer = list->answer;

@@ -45,7 +45,7 @@ struct lease_key {
     struct lease_waiter *first, *last;
     uint64_t waiting; /* units that they want in total */
     /* The one request in progress. */
-    uint8_t asking;  /* BACKEND_LEASE, BACKEND_RETURN, BACKEND_REFUND; 0: none */
+    uint8_t asking;  /* REQUEST_LEASE, REQUEST_RETURN, REQUEST_REFUND; 0: none */
     uint32_t coming; /* units of a LEASE request */
     struct backend_op op;
     struct stint_decision each;

@@ -297,7 +297,7 @@ static bool any_part_is(const struct job *job, enum part_state state)
 
 static bool takes(const struct job *job)
 {
-    return job->verb == BACKEND_TAKE || job->verb == BACKEND_TAKE_UPTO;
+    return job->verb == REQUEST_TAKE || job->verb == REQUEST_TAKE_UPTO;
 }
 
 /* The worst outcome of those that have decided. */
@@ -331,7 +331,7 @@ static void return_parts(struct job *job, bool is_allowed, uint32_t least, uint6
             continue;
         if (!is_allowed)
             part_return(part, 0, now_ns);
-        else if (job->verb == BACKEND_TAKE_UPTO && !job->has_id && part->sum.granted > least)
+        else if (job->verb == REQUEST_TAKE_UPTO && !job->has_id && part->sum.granted > least)
             part_return(part, least, now_ns);
     }
 }
@@ -349,7 +349,7 @@ static void settle_each(const struct job *job, bool is_allowed, uint32_t least)
         const struct part *part = &job->parts[job->items[i].part];
         if (part->state != PART_DECIDED || part->sum.outcome != STINT_ALLOW)
             continue;
-        uint32_t kept = !is_allowed ? 0 : job->verb == BACKEND_TAKE_UPTO ? least : each->granted;
+        uint32_t kept = !is_allowed ? 0 : job->verb == REQUEST_TAKE_UPTO ? least : each->granted;
         if (each->granted > kept)
             give_back(each, each->granted - kept);
         each->granted = kept;
@@ -405,7 +405,7 @@ static enum backend_outcome join(struct job *job, uint64_t now_ns)
         settle_each(job, is_allowed, least);
     struct stint_decision *sum = &job->op->answer.sum;
     *sum = script_sum(job->op->answer.each, job->n_items);
-    if (sum->outcome == STINT_ALLOW && job->verb != BACKEND_TAKE)
+    if (sum->outcome == STINT_ALLOW && job->verb != REQUEST_TAKE)
         sum->granted = least;
     job->op->answer.at_ns = at_of(job);
     job->op->answer.is_replayed = all_replayed(job);
@@ -426,7 +426,7 @@ static enum backend_outcome take_only(struct job *job)
         answer->sum = part->sum;
         answer->at_ns = part->now_ns;
         answer->is_replayed = part->is_replayed;
-        if (job->verb == BACKEND_LEASE && part->n_holders > 0) {
+        if (job->verb == REQUEST_LEASE && part->n_holders > 0) {
             answer->lease_ends_ns = part->holders[0].deadline_us * NS_PER_US;
             answer->leases = part->holders[0].count;
         }
@@ -502,8 +502,8 @@ static void keep_items(struct job *job, const struct backend_request *ask,
 static bool is_repeatable(const struct job *job)
 {
     bool closes =
-        job->verb == BACKEND_SETTLE || job->verb == BACKEND_CANCEL || job->verb == BACKEND_EXPIRE;
-    return (job->has_id && !closes) || job->verb == BACKEND_PEEK;
+        job->verb == REQUEST_SETTLE || job->verb == REQUEST_CANCEL || job->verb == REQUEST_EXPIRE;
+    return (job->has_id && !closes) || job->verb == REQUEST_PEEK;
 }
 
 static bool ask_part(struct job *job, size_t part_index, const struct backend_request *ask,

@@ -52,7 +52,7 @@ static size_t items_of(const struct part *part, uint32_t granted, uint32_t kept,
         const struct job_item *item = &job->items[i];
         if (&job->parts[item->part] != part)
             continue;
-        uint32_t had = job->verb == BACKEND_TAKE_UPTO ? granted : item->cost;
+        uint32_t had = job->verb == REQUEST_TAKE_UPTO ? granted : item->cost;
         items[n_items++] = (struct script_item){
             .quota = &item->quota,
             .key = item->key,
@@ -84,7 +84,7 @@ static void undo(struct part *part, uint64_t now_ns)
     struct script_id id = job->id_words;
     id.key = span_of(id_key, store_id_key(part->head, job->id, id_key, len));
     const struct script_ask ask = {
-        .verb = BACKEND_UNDO, .now_ns = job->now_ns, .is_virtual = job->is_virtual, .id = &id};
+        .verb = REQUEST_UNDO, .now_ns = job->now_ns, .is_virtual = job->is_virtual, .id = &id};
     make_words(part, items, n_items, &ask);
     send_return(part, true, now_ns);
     free(id_key);
@@ -104,7 +104,7 @@ static void release(struct part *part, const struct script_item *items, size_t n
         if (items[i].quota->algorithm != STINT_CONCURRENCY || items[i].quota->limit == 0 ||
             !is_first)
             continue;
-        ask->verb = BACKEND_RELEASE;
+        ask->verb = REQUEST_RELEASE;
         ask->holder = part->holders[n_released++];
         script_command_one(&part->job->store->command, &items[i], ask);
         send_return(part, true, now_ns);
@@ -115,7 +115,7 @@ void part_return(struct part *part, uint32_t kept, uint64_t now_ns)
 {
     const struct job *job = part->job;
     struct script_item all[STINT_ITEMS_MAX], units[STINT_ITEMS_MAX];
-    struct script_ask ask = {.verb = BACKEND_REFUND,
+    struct script_ask ask = {.verb = REQUEST_REFUND,
                              .at_ns = part->now_ns,
                              .now_ns = job->now_ns,
                              .is_virtual = job->is_virtual};

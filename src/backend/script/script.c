@@ -18,15 +18,6 @@
 #define REPLAYED 4       /* in place of ALLOW: the answer to the first request with the id */
 #define KEY_PLAIN "-._~/@+=,*"
 
-static const char *const verb_names[] = {
-    [BACKEND_TAKE] = "take",     [BACKEND_TAKE_UPTO] = "take_upto", [BACKEND_PEEK] = "peek",
-    [BACKEND_CHARGE] = "charge", [BACKEND_REFUND] = "refund",       [BACKEND_BOOK] = "book",
-    [STINT_UNBOOK] = "unbook",   [BACKEND_RESET] = "reset",         [BACKEND_LEASE] = "lease",
-    [BACKEND_RETURN] = "return", [BACKEND_SETTLE] = "settle",       [BACKEND_CANCEL] = "cancel",
-    [BACKEND_EXTEND] = "extend", [BACKEND_EXPIRE] = "expire",       [BACKEND_RELEASE] = "release",
-    [BACKEND_RENEW] = "renew",   [BACKEND_UNDO] = "undo",
-};
-
 /* Of an algorithm: alone and with an id, and the same where units are leased. */
 #define SCRIPTS_OF(name)                                                                           \
     {                                                                                              \
@@ -191,9 +182,9 @@ static void add_now(struct script_command *command, const struct script_ask *ask
 
 static void add_at(struct script_command *command, const struct script_ask *ask)
 {
-    if (ask->verb == BACKEND_RELEASE || ask->verb == BACKEND_RENEW)
+    if (ask->verb == REQUEST_RELEASE || ask->verb == REQUEST_RENEW)
         add_number(command, (int64_t)ask->holder.deadline_us);
-    else if (ask->verb == BACKEND_REFUND && ask->at_ns == STINT_NEVER_NS)
+    else if (ask->verb == REQUEST_REFUND && ask->at_ns == STINT_NEVER_NS)
         add_number(command, -1);
     else /* a wait of any length is as good as the longest number */
         add_number(command, (int64_t)(ask->at_ns / NS_PER_US < (uint64_t)EXACT_MAX
@@ -261,14 +252,14 @@ static void add_id(struct script_command *command, const struct script_ask *ask)
     add_body(command, id->body);
     add_number(command, (int64_t)min_u64(lifetime_ms, TICKET_MAX_US / 1000));
     if (id->is_ticket &&
-        (ask->verb == BACKEND_TAKE || ask->verb == BACKEND_BOOK || ask->verb == BACKEND_EXTEND))
+        (ask->verb == REQUEST_TAKE || ask->verb == REQUEST_BOOK || ask->verb == REQUEST_EXTEND))
         add_good(command, id);
 }
 
 static struct span verb_of(const struct script_ask *ask)
 {
-    bool reserves = ask->verb == BACKEND_TAKE && ask->id != NULL && ask->id->is_ticket;
-    return span_of_text(reserves ? "reserve" : verb_names[ask->verb]);
+    bool reserves = ask->verb == REQUEST_TAKE && ask->id != NULL && ask->id->is_ticket;
+    return span_of_text(request_verbs[reserves ? REQUEST_RESERVE : ask->verb].name);
 }
 
 /* Options that are 0 at the end are left out: every word costs the store time. */
@@ -281,8 +272,8 @@ static void drop_zeros(struct script_command *command, size_t at_most)
 void script_command_one(struct script_command *command, const struct script_item *item,
                         const struct script_ask *ask)
 {
-    bool names_holder = ask->verb == BACKEND_RELEASE || ask->verb == BACKEND_RENEW;
-    assert(ask->verb < BACKEND_SETTLE || ask->verb > BACKEND_UNDO || ask->id != NULL);
+    bool names_holder = ask->verb == REQUEST_RELEASE || ask->verb == REQUEST_RENEW;
+    assert(ask->verb < REQUEST_SETTLE || ask->verb > REQUEST_UNDO || ask->id != NULL);
     begin(command, scripts[item->quota->algorithm][ask->id != NULL], ask->id != NULL ? 2 : 1);
     add(command, item->key);
     if (ask->id != NULL)
@@ -301,8 +292,8 @@ void script_command_list(struct script_command *command, const struct script_ite
                          size_t n_items, const struct script_ask *ask)
 {
     assert(n_items > 0 && n_items <= STINT_ITEMS_MAX);
-    assert(ask->verb <= BACKEND_REFUND || ask->verb == BACKEND_RESET ||
-           (ask->verb >= BACKEND_SETTLE && ask->verb <= BACKEND_UNDO && ask->id != NULL));
+    assert(ask->verb <= REQUEST_REFUND || ask->verb == REQUEST_RESET ||
+           (ask->verb >= REQUEST_SETTLE && ask->verb <= REQUEST_UNDO && ask->id != NULL));
     begin(command, ask->id != NULL ? &lua_script_list_once : &lua_script_list,
           n_items + (ask->id != NULL));
     for (size_t i = 0; i < n_items; i++)
@@ -350,10 +341,10 @@ void script_command_leased(struct script_command *command, const struct script_i
                            struct span leases, const struct script_ask *ask,
                            const struct backend_request *lease)
 {
-    bool lends = ask->verb == BACKEND_LEASE, has_id = ask->id != NULL;
+    bool lends = ask->verb == REQUEST_LEASE, has_id = ask->id != NULL;
     struct script_ask asked = *ask;
     assert(item->quota->algorithm != STINT_CONCURRENCY && lease->n_ended <= SCRIPT_ENDED_MAX);
-    assert(!has_id || (!lends && ask->verb != BACKEND_RETURN && lease->n_ended == 0));
+    assert(!has_id || (!lends && ask->verb != REQUEST_RETURN && lease->n_ended == 0));
     if (lends)
         asked.at_ns = lease->least * NS_PER_US;
     script_command_one(command, item, &asked);

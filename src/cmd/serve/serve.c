@@ -9,7 +9,7 @@
 #include "cmd/rules/rules_files.h"
 #include "cmd/serve/serve_settings.h"
 #include "cmd/serve/serve_stores.h"
-#include "decide/evaluation_local.h"
+#include "decide/evaluation.h"
 #include "net/dashboard/dashboard.h"
 #include "net/file.h"
 #include "net/process/privileges.h"

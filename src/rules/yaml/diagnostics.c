@@ -16,42 +16,49 @@ static bool is_listed(const struct rules_fault *list, size_t n, const struct rul
 }
 
 /* False: no space. */
-static bool add(struct rules_fault **list, size_t *n_listed, const struct rules_fault *fault)
+static __attribute__((format(printf, 5, 0))) bool add(struct rules_fault **list, size_t *n_listed,
+                                                      const struct source *source,
+                                                      struct source_position position,
+                                                      const char *format, va_list args)
 {
+    struct rules_fault fault = {
+        .file = source->path, .line = position.line, .column = position.column};
+    vsnprintf(fault.message, sizeof(fault.message), format, args);
     if (*list == NULL)
         *list = calloc(RULES_FAULTS_MAX, sizeof(**list));
     if (*list == NULL || *n_listed == RULES_FAULTS_MAX)
         return false;
-    if (!is_listed(*list, *n_listed, fault))
-        (*list)[(*n_listed)++] = *fault;
+    if (!is_listed(*list, *n_listed, &fault))
+        (*list)[(*n_listed)++] = fault;
     return true;
 }
 
 void diagnostics_add(const struct source *source, struct source_position position,
                      const char *format, ...)
 {
-    struct rules_diagnostics *diagnostics = source->diagnostics;
-    struct rules_fault fault = {
-        .file = source->path, .line = position.line, .column = position.column};
+    struct rules_diagnostics *to = source->diagnostics;
     va_list args;
     va_start(args, format);
-    vsnprintf(fault.message, sizeof(fault.message), format, args);
+    if (!add(&to->diagnostics, &to->n_diagnostics, source, position, format, args))
+        to->n_more++;
     va_end(args);
-    if (!add(&diagnostics->diagnostics, &diagnostics->n_diagnostics, &fault))
-        diagnostics->n_more++;
 }
 
 void warnings_add(const struct source *source, struct source_position position, const char *format,
                   ...)
 {
-    struct rules_diagnostics *diagnostics = source->diagnostics;
-    struct rules_fault warning = {
-        .file = source->path, .line = position.line, .column = position.column};
+    struct rules_diagnostics *to = source->diagnostics;
     va_list args;
     va_start(args, format);
-    vsnprintf(warning.message, sizeof(warning.message), format, args);
+    add(&to->warnings, &to->n_warnings, source, position, format, args);
     va_end(args);
-    add(&diagnostics->warnings, &diagnostics->n_warnings, &warning);
+}
+
+bool diagnostics_got(const struct source *source, const void *memory)
+{
+    if (memory == NULL)
+        diagnostics_add(source, (struct source_position){0}, "out of memory");
+    return memory != NULL;
 }
 
 size_t diagnostics_count(const struct rules_diagnostics *diagnostics)

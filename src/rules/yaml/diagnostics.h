@@ -26,6 +26,9 @@ void diagnostics_add(const struct source *source, struct source_position positio
 void warnings_add(const struct source *source, struct source_position position, const char *format,
                   ...) ERR_PRINTF(3, 4);
 
+/* True unless `memory` is NULL: then it adds the error that there is none. */
+bool diagnostics_got(const struct source *source, const void *memory);
+
 /* Errors so far, including those that were too many to keep. */
 size_t diagnostics_count(const struct rules_diagnostics *diagnostics);
 

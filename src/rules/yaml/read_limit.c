@@ -27,6 +27,7 @@
 
 static const char *const unit_names[] = {"second", "minute", "hour", "day",
                                          "week",   "month",  "year"};
+
 #define N_UNITS (sizeof(unit_names) / sizeof(unit_names[0]))
 
 static const struct unit {
@@ -34,6 +35,7 @@ static const struct unit {
     uint8_t align;  /* as a calendar window; 0: not one */
     uint64_t ns;    /* as a fixed length */
 } units[N_UNITS] = {
+
     {RULE_SECOND, 0, NS_PER_S},
     {RULE_MINUTE, 0, NS_PER_MIN},
     {RULE_HOUR, 0, NS_PER_HOUR},
@@ -42,8 +44,6 @@ static const struct unit {
     {RULE_MONTH, STINT_ALIGN_MONTH, 30 * NS_PER_DAY},
     {RULE_YEAR, STINT_ALIGN_YEAR, NS_PER_YEAR},
 };
-
-enum calendar { CALENDAR_UNSAID, CALENDAR_FIXED, CALENDAR_UTC };
 
 struct limit_reader {
     const struct fields *fields;
@@ -108,15 +108,14 @@ static void read_length(struct limit_reader *reader)
         limit->unit = unit_of_length(limit->quota.period_ns);
 }
 
+static const char *const lease_words[] = {"strict", "fast"};
+
 /* read_store() reads the other `lease`: a word, for units that are leased from a store. */
 static bool has_lease_word(const struct limit_reader *reader)
 {
-    static const char *const words[] = {"strict", "fast"};
     const struct yaml_value *value = schema_value(reader->fields, LIMIT_LEASE);
-    for (size_t i = 0; value != NULL && value->kind == YAML_TEXT && i < 2; i++)
-        if (text_is(value->text, words[i]))
-            return true;
-    return false;
+    return value != NULL && value->kind == YAML_TEXT &&
+           (text_is(value->text, lease_words[0]) || text_is(value->text, lease_words[1]));
 }
 
 /* Slots that are held, and no units that come back by themselves. */
@@ -190,19 +189,18 @@ static void read_calendar(struct limit_reader *reader)
 {
     static const char *const names[] = {"fixed", "utc"};
     size_t choice;
-    enum calendar calendar = CALENDAR_UNSAID;
-    if (schema_choice(reader->fields, LIMIT_CALENDAR, names, 2, &choice))
-        calendar = choice == 0 ? CALENDAR_FIXED : CALENDAR_UTC;
+    bool is_said = schema_choice(reader->fields, LIMIT_CALENDAR, names, 2, &choice);
+    bool is_fixed = is_said && choice == 0;
     read_offset(reader);
-    bool is_asked_for = calendar == CALENDAR_UTC || has(reader, LIMIT_UTC_OFFSET);
+    bool is_asked_for = (is_said && !is_fixed) || has(reader, LIMIT_UTC_OFFSET);
     bool is_long = reader->unit != NULL && reader->unit->align >= STINT_ALIGN_MONTH;
-    if (calendar == CALENDAR_FIXED && has(reader, LIMIT_UTC_OFFSET))
+    if (is_fixed && has(reader, LIMIT_UTC_OFFSET))
         schema_error(reader->fields, LIMIT_UTC_OFFSET,
                      "calendar: fixed has no time zone; leave out one of the two");
-    else if (calendar == CALENDAR_FIXED && has(reader, LIMIT_PERIOD))
+    else if (is_fixed && has(reader, LIMIT_PERIOD))
         schema_error(reader->fields, LIMIT_CALENDAR,
                      "a period is always fixed; expected a unit beside calendar");
-    else if (calendar != CALENDAR_FIXED && (is_asked_for || is_long))
+    else if (!is_fixed && (is_asked_for || is_long))
         align(reader, is_asked_for);
 }
 
@@ -213,6 +211,7 @@ static const struct option {
     uint32_t algorithms; /* that have it */
     const char *home;
 } limit_options[] = {
+
     {LIMIT_BURST, IN(STINT_GCRA), "gcra"},
     {LIMIT_RESOLUTION, IN(STINT_WINDOW), "window"},
     {LIMIT_TIME_SLACK, IN(STINT_BUCKETS), "buckets"},
@@ -389,7 +388,7 @@ static size_t number_of(const struct rules_load_options *options, struct span na
     return 0;
 }
 
-static bool read_which(const struct store_reading *reading, const struct fields *fields,
+static void read_which(const struct store_reading *reading, const struct fields *fields,
                        struct arena *texts, struct rule_store *store)
 {
     const struct rules_load_options *options = reading->options;
@@ -401,13 +400,13 @@ static bool read_which(const struct store_reading *reading, const struct fields 
     store->at = (uint8_t)number;
     store->label = number > 0 ? reading->kept_stores[number - 1] : NULL;
     if (!is_said || number > 0 || text_is(name, NO_STORE))
-        return true;
+        return;
     if (!options->any_store) {
         tell_unknown_store(reading, fields, name);
-        return true;
+        return;
     }
     store->label = arena_text(texts, name);
-    return store->label != NULL;
+    diagnostics_got(fields->source, store->label);
 }
 
 static bool says_none(const struct fields *fields)
@@ -518,7 +517,6 @@ static void warn_of_table(const struct store_reading *reading, const struct fiel
 static void read_lease_words(const struct store_reading *reading, const struct fields *fields,
                              struct rule *rule)
 {
-    static const char *const words[] = {"strict", "fast"};
     size_t choice;
     bool is_read =
         rule->quota.algorithm != 0; /* else its errors are reported, and these depend on it */
@@ -527,7 +525,7 @@ static void read_lease_words(const struct store_reading *reading, const struct f
         need_lease(fields);
         return;
     }
-    if (!is_read || !schema_choice(fields, LIMIT_LEASE, words, 2, &choice))
+    if (!is_read || !schema_choice(fields, LIMIT_LEASE, lease_words, 2, &choice))
         return;
     if (rule->quota.count_denied) {
         schema_error(fields, LIMIT_LEASE,
@@ -543,7 +541,7 @@ static void read_lease_words(const struct store_reading *reading, const struct f
 
 /* ---- All keys of a store --------------------------------------------------------------------- */
 
-bool read_store(const struct store_reading *reading, const struct fields *fields,
+void read_store(const struct store_reading *reading, const struct fields *fields,
                 struct arena *texts, struct rule *rule)
 {
     struct rule_store *store = &rule->store;
@@ -552,68 +550,7 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
     store->on_error = (uint8_t)choice;
     if (schema_value(fields, LIMIT_ON_STORE_ERROR) != NULL && says_none(fields))
         warn_of_no_store(fields, LIMIT_ON_STORE_ERROR);
-    bool has_memory = read_which(reading, fields, texts, store);
+    read_which(reading, fields, texts, store);
     read_local(fields, rule);
     read_lease_words(reading, fields, rule);
-    return has_memory;
-}
-
-bool read_store_tag(const struct fields *fields, uint8_t *tag)
-{
-    static const char *const names[] = {
-        [RULE_TAG_VALUES] = "values", [RULE_TAG_FIRST] = "first", [RULE_TAG_DOMAIN] = "domain"};
-    size_t choice;
-    if (!schema_choice(fields, FILE_STORE_TAG, names, 3, &choice))
-        return false;
-    *tag = (uint8_t)choice;
-    return true;
-}
-
-/* ---- Names of states in a store -------------------------------------------------------------- */
-
-#define CUT_LEN (RULE_STORE_NAME_MAX - 35) /* "@@@" and 32 digits fit after it */
-
-/* Those that script_key() leaves as they are, except for the three separators. */
-static bool is_plain(uint8_t c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c != '\0' && strchr("-._~+,*", c) != NULL);
-}
-
-static void add_char(struct store_name *name, uint8_t c)
-{
-    static const char hexadecimal[] = "0123456789ABCDEF";
-    if (name->len > RULE_STORE_NAME_MAX)
-        return;
-    if (is_plain(c)) {
-        name->text[name->len++] = (char)c;
-    } else {
-        name->text[name->len++] = '%';
-        name->text[name->len++] = hexadecimal[c >> 4];
-        name->text[name->len++] = hexadecimal[c & 15];
-    }
-}
-
-void store_name_add(struct store_name *name, const char *separator, struct span text)
-{
-    for (; *separator != '\0'; separator++)
-        if (name->len <= RULE_STORE_NAME_MAX)
-            name->text[name->len++] = *separator;
-    for (size_t i = 0; i < text.len; i++)
-        add_char(name, text.ptr[i]);
-}
-
-/* A name that ended in the middle of %XX would be unreadable. */
-void store_name_end(struct store_name *name, struct hash128 hash)
-{
-    if (name->len > RULE_STORE_NAME_MAX) {
-        size_t len = CUT_LEN;
-        for (size_t back = 1; back <= 2; back++)
-            if (name->text[CUT_LEN - back] == '%')
-                len = CUT_LEN - back;
-        struct buf end = buf_of(name->text + len, sizeof(name->text) - len);
-        buf_add(&end, "@@@%016" PRIx64 "%016" PRIx64, hash.lo, hash.hi);
-        name->len = len + end.len;
-    }
-    name->text[name->len] = '\0';
 }

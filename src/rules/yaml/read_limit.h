@@ -30,29 +30,9 @@ struct store_reading {
     const char *const *kept_stores; /* options->stores, kept with the rules */
 };
 
-/*
- * Fills rule->store but for its tag and names, once the quota is read. False: no memory, which adds
- * no error.
- */
-bool read_store(const struct store_reading *reading, const struct fields *fields,
+/* Fills rule->store but for its tag and names, once the quota is read. */
+void read_store(const struct store_reading *reading, const struct fields *fields,
                 struct arena *texts, struct rule *rule);
-
-/* `store_tag` of a file; false where it has none. */
-bool read_store_tag(const struct fields *fields, uint8_t *tag);
-
-/*
- * Writes RULE of a key's name piece by piece: DOMAIN/KEY=VALUE/KEY@NAME, and @shadow after that of
- * a candidate. `/`, `=` and `@` in a text become %XX, as does every byte that a key's name cannot
- * have: so no two rules have one name. A hash of the whole replaces the end of a name longer than
- * RULE_STORE_NAME_MAX.
- */
-struct store_name {
-    char text[RULE_STORE_NAME_MAX + 4]; /* one character more than fits, which may be %XX */
-    size_t len;
-};
-void store_name_add(struct store_name *name, const char *separator, struct span text);
-/* Ends it. The hash covers all that was added, by either function. */
-void store_name_end(struct store_name *name, struct hash128 hash);
 
 /* ---- Metadata -------------------------------------------------------------------------------- */
 

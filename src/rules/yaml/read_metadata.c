@@ -17,7 +17,7 @@ struct json_writer {
     struct buf buf;
 };
 
-/* The parts of a mapping, those that `<<` merges into it included. */
+/* The parts of a mapping: of equal keys its own, then the first merged one. */
 struct members {
     const struct yaml_part *parts[METADATA_KEYS_MAX];
     size_t n_parts;
@@ -115,11 +115,6 @@ static bool write_text(struct json_writer *writer, const struct yaml_value *valu
 
 /* ---- Mappings -------------------------------------------------------------------------------- */
 
-static bool is_merge(const struct yaml_part *part)
-{
-    return !part->key->is_string && part->key->kind == YAML_TEXT && text_is(part->key->text, "<<");
-}
-
 static const struct yaml_part *find_key(const struct members *members, struct span key)
 {
     for (size_t i = 0; i < members->n_parts; i++) {
@@ -131,54 +126,15 @@ static const struct yaml_part *find_key(const struct members *members, struct sp
 }
 
 static bool add_member(struct json_writer *writer, struct members *members,
-                       const struct yaml_part *part, bool is_merged)
+                       const struct yaml_part *part)
 {
     if (part->key->kind != YAML_TEXT)
         return refuse(writer, part->key->position, "expected a text as a key");
     if (find_key(members, part->key->text) != NULL)
-        return is_merged || refuse(writer, part->key->position, "this key is there already");
+        return part->is_merged || refuse(writer, part->key->position, "this key is there already");
     if (members->n_parts == METADATA_KEYS_MAX)
         return refuse(writer, part->key->position, "expected at most 256 keys in a mapping");
     members->parts[members->n_parts++] = part;
-    return true;
-}
-
-static bool merge_map(struct json_writer *writer, struct members *members,
-                      const struct yaml_value *merged)
-{
-    if (merged->kind != YAML_MAP)
-        return refuse(writer, merged->position, "<<: expected a mapping or a list of mappings");
-    for (const struct yaml_part *part = merged->parts; part != NULL; part = part->next) {
-        if (is_merge(part))
-            return refuse(writer, part->key->position, "<<: a merged mapping cannot merge others");
-        if (!add_member(writer, members, part, true))
-            return false;
-    }
-    return true;
-}
-
-static bool merge(struct json_writer *writer, struct members *members,
-                  const struct yaml_value *merged)
-{
-    if (merged->kind != YAML_LIST)
-        return merge_map(writer, members, merged);
-    for (const struct yaml_part *part = merged->parts; part != NULL; part = part->next)
-        if (!merge_map(writer, members, part->value))
-            return false;
-    return true;
-}
-
-/* Of equal keys the mapping's own counts, then the first merged one. */
-static bool gather(struct json_writer *writer, struct members *members,
-                   const struct yaml_value *map)
-{
-    members->n_parts = 0;
-    for (const struct yaml_part *part = map->parts; part != NULL; part = part->next)
-        if (!is_merge(part) && !add_member(writer, members, part, false))
-            return false;
-    for (const struct yaml_part *part = map->parts; part != NULL; part = part->next)
-        if (is_merge(part) && !merge(writer, members, part->value))
-            return false;
     return true;
 }
 
@@ -189,8 +145,10 @@ static bool write_value(struct json_writer *writer, const struct yaml_value *val
 static bool write_map(struct json_writer *writer, const struct yaml_value *map)
 {
     struct members members;
-    if (!gather(writer, &members, map))
-        return false;
+    members.n_parts = 0;
+    for (const struct yaml_part *part = map->parts; part != NULL; part = part->next)
+        if (!add_member(writer, &members, part))
+            return false;
     buf_add(&writer->buf, "{");
     for (size_t i = 0; i < members.n_parts; i++) {
         buf_add(&writer->buf, "%s", i == 0 ? "" : ",");
@@ -254,7 +212,5 @@ struct span read_metadata(const struct source *source, const struct fields *entr
         return none;
     }
     const char *kept = arena_text(texts, span_of(text, writer.buf.len));
-    if (kept == NULL)
-        diagnostics_add(source, (struct source_position){0}, "out of memory");
-    return kept == NULL ? none : span_of(kept, writer.buf.len);
+    return diagnostics_got(source, kept) ? span_of(kept, writer.buf.len) : none;
 }

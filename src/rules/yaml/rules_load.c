@@ -10,7 +10,10 @@
 #include "rules/yaml/read_limit.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
+
+#define ITEMS_MIN 16
 
 /* The position of a node in the files, for errors that name two entries. */
 struct origin {
@@ -53,14 +56,163 @@ struct level {
     bool any_shares, any_shows; /* the same, here or above */
 };
 
-static void tell_no_memory(const struct source *source)
-{
-    diagnostics_add(source, (struct source_position){0}, "out of memory");
-}
-
 static struct trie_node *node_of(const struct reading *reading, uint32_t number)
 {
     return trie_at(&reading->rules->trie, number);
+}
+
+/* ---- How a set grows ------------------------------------------------------------------------- */
+
+/* Grows for one more item; the items, or NULL and nothing has changed. */
+static void *with_space(void *items, size_t n_items, size_t *items_max, size_t item_size)
+{
+    if (n_items < *items_max)
+        return items;
+    size_t more = *items_max == 0 ? ITEMS_MIN : 2 * *items_max;
+    void *moved = more > SIZE_MAX / item_size ? NULL : realloc(items, more * item_size);
+    if (moved != NULL)
+        *items_max = more;
+    return moved;
+}
+
+/* False, or NULL: out of memory. */
+static bool rules_add_domain(struct rules *rules, const char *name)
+{
+    const char **domains =
+        with_space(rules->domains, rules->n_domains, &rules->domains_max, sizeof(*domains));
+    if (domains == NULL)
+        return false;
+    rules->domains = domains;
+    rules->domains[rules->n_domains++] = name;
+    return true;
+}
+
+/* All zero but for its index. Rules move: valid until the next is added. */
+static struct rule *rules_add_rule(struct rules *rules)
+{
+    if (rules->n_rules >= RULE_NONE)
+        return NULL;
+    struct rule *all = with_space(rules->rules, rules->n_rules, &rules->rules_max, sizeof(*all));
+    if (all == NULL)
+        return NULL;
+    rules->rules = all;
+    struct rule *rule = &all[rules->n_rules];
+    memset(rule, 0, sizeof(*rule));
+    rule->index = (uint32_t)rules->n_rules++;
+    return rule;
+}
+
+/* An empty set with one reference. The secret is for the trie. */
+static struct rules *rules_new(const uint64_t secret[2])
+{
+    struct rules *rules = calloc(1, sizeof(*rules));
+    if (rules == NULL)
+        return NULL;
+    atomic_init(&rules->references, 1);
+    memcpy(rules->trie.secret, secret, sizeof(rules->trie.secret));
+    return rules;
+}
+
+/* ---- Identities ------------------------------------------------------------------------------ */
+
+/*
+ * The same in every process and after every reload. They begin with a domain and add each entry on
+ * the way down; an entry without a value differs from an empty value.
+ */
+
+enum id_part { ID_DOMAIN = 1, ID_KEY, ID_VALUE, ID_NO_VALUE, ID_NAME, ID_SHADOW };
+
+/* Each part is hashed with the hash before it, so differently split texts differ. */
+static struct hash128 join(struct hash128 before, enum id_part part, struct span text)
+{
+    const uint64_t secret[2] = {before.lo, before.hi};
+    return siphash13_128(secret, part, text.ptr, text.len);
+}
+
+static struct hash128 rule_id_of_domain(struct span domain)
+{
+    /* Public on purpose: processes that share a table must agree. */
+    static const struct hash128 begin = {UINT64_C(0x73746e74207275), UINT64_C(0x6c65206964)};
+    return join(begin, ID_DOMAIN, domain);
+}
+
+static struct hash128 rule_id_below(struct hash128 above, struct span key, struct span value,
+                                    bool has_value)
+{
+    return join(join(above, ID_KEY, key), has_value ? ID_VALUE : ID_NO_VALUE, value);
+}
+
+/* Of the candidate beside it where `is_shadow`. */
+static struct hash128 rule_id_named(struct hash128 entry, struct span name, bool is_shadow)
+{
+    struct hash128 named = join(entry, ID_NAME, name);
+    return is_shadow ? join(named, ID_SHADOW, span_of(NULL, 0)) : named;
+}
+
+/* The half that identifies rules: never 0. */
+static uint64_t rule_id_short(struct hash128 named)
+{
+    return named.lo != 0 ? named.lo : 1;
+}
+
+/* ---- Names of states in a store -------------------------------------------------------------- */
+
+#define CUT_LEN (RULE_STORE_NAME_MAX - 35) /* "@@@" and 32 digits fit after it */
+
+/*
+ * Writes RULE of a key's name piece by piece: DOMAIN/KEY=VALUE/KEY@NAME, and @shadow after that of
+ * a candidate. `/`, `=` and `@` in a text become %XX, as does every byte that a key's name cannot
+ * have: so no two rules have one name. A hash of the whole replaces the end of a name longer than
+ * RULE_STORE_NAME_MAX.
+ */
+struct store_name {
+    char text[RULE_STORE_NAME_MAX + 4]; /* one character more than fits, which may be %XX */
+    size_t len;
+};
+
+/* Those that script_key() leaves as they are, except for the three separators. */
+static bool is_plain(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("-._~+,*", c) != NULL);
+}
+
+static void add_char(struct store_name *name, uint8_t c)
+{
+    static const char hexadecimal[] = "0123456789ABCDEF";
+    if (name->len > RULE_STORE_NAME_MAX)
+        return;
+    if (is_plain(c)) {
+        name->text[name->len++] = (char)c;
+    } else {
+        name->text[name->len++] = '%';
+        name->text[name->len++] = hexadecimal[c >> 4];
+        name->text[name->len++] = hexadecimal[c & 15];
+    }
+}
+
+static void store_name_add(struct store_name *name, const char *separator, struct span text)
+{
+    for (; *separator != '\0'; separator++)
+        if (name->len <= RULE_STORE_NAME_MAX)
+            name->text[name->len++] = *separator;
+    for (size_t i = 0; i < text.len; i++)
+        add_char(name, text.ptr[i]);
+}
+
+/* A name that ended in the middle of %XX would be unreadable. */
+static void store_name_end(struct store_name *name, struct hash128 hash)
+{
+    if (name->len > RULE_STORE_NAME_MAX) {
+        size_t len = CUT_LEN;
+        for (size_t back = 1; back <= 2; back++)
+            if (name->text[CUT_LEN - back] == '%')
+                len = CUT_LEN - back;
+        struct buf end = buf_of(name->text + len, sizeof(name->text) - len);
+        buf_add(&end, "@@@%016" PRIx64 "%016" PRIx64, hash.lo, hash.hi);
+        name->len = len + end.len;
+    }
+    name->text[name->len] = '\0';
 }
 
 /* ---- Nodes ----------------------------------------------------------------------------------- */
@@ -141,10 +293,8 @@ static bool take_place(struct reading *reading, const struct fields *fields, str
         tell_double(reading, fields, level, reading->origins[number]);
     if (is_double || level->key.len == 0)
         number = trie_add(&reading->rules->trie, &nowhere);
-    if (number == TRIE_NONE || !note_origin(reading, number, fields->map->position.line)) {
-        tell_no_memory(&reading->source);
-        return false;
-    }
+    if (number == TRIE_NONE || !note_origin(reading, number, fields->map->position.line))
+        return diagnostics_got(&reading->source, NULL);
     node_of(reading, number)->is_entry = true;
     node_of(reading, level->above->node)->has_below = true;
     level->node = number;
@@ -153,30 +303,12 @@ static bool take_place(struct reading *reading, const struct fields *fields, str
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-static void add_path(struct buf *buf, const struct level *level)
+/* A text kept with the rules; "" without memory, and then there are no rules. */
+static const char *keep(struct reading *reading, struct span text)
 {
-    if (level->above->above != NULL) {
-        add_path(buf, level->above);
-        buf_add(buf, ".");
-    }
-    buf_add(buf, "%.*s", (int)level->key.len, (const char *)level->key.ptr);
-    if (level->has_value)
-        buf_add(buf, "=%.*s", (int)level->value.len, (const char *)level->value.ptr);
+    const char *kept = text.len == 0 ? "" : arena_text(&reading->rules->texts, text);
+    return diagnostics_got(&reading->source, kept) ? kept : "";
 }
-
-static const char *path_text(struct reading *reading, const struct level *level)
-{
-    struct buf buf = buf_of(NULL, 0);
-    add_path(&buf, level);
-    char *text = arena_take(&reading->rules->texts, buf.len + 1);
-    if (text == NULL)
-        return NULL;
-    buf = buf_of(text, buf.len + 1);
-    add_path(&buf, level);
-    return text;
-}
-
-/* ---- Names in metrics ------------------------------------------------------------------------ */
 
 /* Whether the request's value is what metrics show; a value of the file is the same in all. */
 static bool shows_value(const struct level *level, bool is_detailed)
@@ -185,18 +317,36 @@ static bool shows_value(const struct level *level, bool is_detailed)
     return !level->shares && (is_detailed || (level->shows_value && !is_fixed));
 }
 
-static void add_metric_entry(struct buf *buf, const struct level *level, bool is_detailed)
+/* Characters between the entries of a rule, and before their values. */
+struct entry_style {
+    char between, value;
+    bool shows_values, is_detailed; /* in metrics */
+};
+
+static void add_entries(struct buf *buf, const struct level *level, const struct entry_style *style)
 {
     if (level->above->above != NULL) {
-        add_metric_entry(buf, level->above, is_detailed);
-        buf_add(buf, "%c", RULE_METRIC_ENTRY);
+        add_entries(buf, level->above, style);
+        buf_add(buf, "%c", style->between);
     }
     buf_add(buf, "%.*s", (int)level->key.len, (const char *)level->key.ptr);
     if (level->has_value)
-        buf_add(buf, "%c%.*s", RULE_METRIC_VALUE, (int)level->value.len,
-                (const char *)level->value.ptr);
-    if (shows_value(level, is_detailed))
+        buf_add(buf, "%c%.*s", style->value, (int)level->value.len, (const char *)level->value.ptr);
+    if (style->shows_values && shows_value(level, style->is_detailed))
         buf_add(buf, "%c", RULE_METRIC_SHOWN);
+}
+
+static const char *entries_text(struct reading *reading, const struct level *level,
+                                const struct entry_style *style)
+{
+    struct buf buf = buf_of(NULL, 0);
+    add_entries(&buf, level, style);
+    char *text = arena_take(&reading->rules->texts, buf.len + 1);
+    if (!diagnostics_got(&reading->source, text))
+        return "";
+    buf = buf_of(text, buf.len + 1);
+    add_entries(&buf, level, style);
+    return text;
 }
 
 static uint32_t shown_entries(const struct level *level, bool is_detailed)
@@ -205,26 +355,6 @@ static uint32_t shown_entries(const struct level *level, bool is_detailed)
     for (; level->above != NULL; level = level->above)
         bits |= (uint32_t)shows_value(level, is_detailed) << (level->depth - 1);
     return bits;
-}
-
-static void name_in_metrics(struct reading *reading, const struct level *level, struct rule *rule)
-{
-    struct buf buf = buf_of(NULL, 0);
-    add_metric_entry(&buf, level, rule->detailed_metric);
-    char *text = arena_take(&reading->rules->texts, buf.len + 1);
-    if (text == NULL) {
-        tell_no_memory(&reading->source);
-        return;
-    }
-    buf = buf_of(text, buf.len + 1);
-    add_metric_entry(&buf, level, rule->detailed_metric);
-    rule->metric = text;
-    rule->shown = shown_entries(level, rule->detailed_metric);
-}
-
-static const char *keep(struct reading *reading, struct span text)
-{
-    return text.len == 0 ? "" : arena_text(&reading->rules->texts, text);
 }
 
 static size_t n_parts(const struct yaml_value *list)
@@ -253,8 +383,6 @@ static void read_replaced(struct reading *reading, const struct yaml_value *item
         schema_error(&fields, REPLACES_NAME, "a limit cannot replace itself, \"%s\"",
                      quoted_text(own).text);
     *name = keep(reading, text);
-    if (*name == NULL)
-        tell_no_memory(&reading->source);
 }
 
 static void read_replaces(struct reading *reading, const struct fields *fields, struct span own,
@@ -270,10 +398,8 @@ static void read_replaces(struct reading *reading, const struct fields *fields, 
     }
     size_t n = n_parts(list);
     const char **names = arena_take(&reading->rules->texts, (n + 1) * sizeof(*names));
-    if (names == NULL) {
-        tell_no_memory(&reading->source);
+    if (!diagnostics_got(&reading->source, names))
         return;
-    }
     rule->replaces = names;
     for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
         read_replaced(reading, part->value, own, &names[rule->n_replaces++]);
@@ -282,7 +408,6 @@ static void read_replaces(struct reading *reading, const struct fields *fields, 
 static void read_rate_limit(struct reading *reading, const struct fields *fields, struct span name,
                             struct rule *rule)
 {
-    const struct source *source = &reading->source;
     const struct store_reading store = {reading->options, reading->stores};
     struct limit limit;
     schema_flag(fields, LIMIT_UNLIMITED, &rule->unlimited);
@@ -299,8 +424,7 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
     if (rule->unlimited && rule->has_on_expiry)
         schema_error(fields, LIMIT_ON_EXPIRY,
                      "an unlimited rule counts nothing, and so nothing is reserved under it");
-    if (!read_store(&store, fields, &reading->rules->texts, rule))
-        tell_no_memory(source);
+    read_store(&store, fields, &reading->rules->texts, rule);
 }
 
 static void read_shadow(struct reading *reading, const struct fields *entry, struct rule *rule)
@@ -337,7 +461,7 @@ static void add_store_name(struct store_name *name, const struct level *level)
         store_name_add(name, "=", level->value);
 }
 
-/* The name of its states in a store, or of those of its candidate. NULL: no memory. */
+/* The name of its states in a store, or of those of its candidate. */
 static const char *store_name_text(struct reading *reading, const struct level *level,
                                    struct span name, bool is_shadow)
 {
@@ -349,7 +473,7 @@ static const char *store_name_text(struct reading *reading, const struct level *
     if (is_shadow)
         store_name_add(&text, "@", span_of_text("shadow"));
     store_name_end(&text, rule_id_named(level->id, name, is_shadow));
-    return arena_text(&reading->rules->texts, span_of(text.text, text.len));
+    return keep(reading, span_of(text.text, text.len));
 }
 
 static void name_states(struct reading *reading, const struct level *level, struct span name,
@@ -361,21 +485,22 @@ static void name_states(struct reading *reading, const struct level *level, stru
     store->name = store_name_text(reading, level, name, false);
     if (rule->has_shadow)
         store->shadow_name = store_name_text(reading, level, name, true);
-    if (store->name == NULL || (rule->has_shadow && store->shadow_name == NULL))
-        tell_no_memory(&reading->source);
 }
 
 static void name_rule(struct reading *reading, const struct level *level,
                       const struct source_position *position, struct span name, struct rule *rule)
 {
+    static const struct entry_style path = {'.', '=', false, false};
+    const struct entry_style metric = {RULE_METRIC_ENTRY, RULE_METRIC_VALUE, true,
+                                       rule->detailed_metric};
     rule->domain = reading->domain;
     rule->file = reading->path;
-    rule->path = path_text(reading, level);
+    rule->path = entries_text(reading, level, &path);
+    rule->metric = entries_text(reading, level, &metric);
+    rule->shown = shown_entries(level, rule->detailed_metric);
     rule->name = keep(reading, name);
     rule->line = position->line;
     rule->column = position->column;
-    if (rule->path == NULL || rule->name == NULL)
-        tell_no_memory(&reading->source);
     rule->id = rule_id_short(rule_id_named(level->id, name, false));
     rule->quota.rule = rule->id;
     if (rule->has_shadow)
@@ -401,10 +526,8 @@ static void read_rule(struct reading *reading, const struct fields *entry,
     if (!schema_read(&reading->source, &shape_limit, value, &fields))
         return;
     struct rule *rule = rules_add_rule(reading->rules);
-    if (rule == NULL) {
-        tell_no_memory(&reading->source);
+    if (!diagnostics_got(&reading->source, rule))
         return;
-    }
     schema_text(&fields, LIMIT_NAME, &name);
     read_rate_limit(reading, &fields, name, rule);
     read_flags(entry, rule);
@@ -415,7 +538,6 @@ static void read_rule(struct reading *reading, const struct fields *entry,
     rule->metadata = level->metadata;
     name_rule(reading, level, &entry->map->position, name, rule);
     name_states(reading, level, name, rule);
-    name_in_metrics(reading, level, rule);
     struct trie_node *node = node_of(reading, level->node);
     node->rule = rule->index;
     node->id = rule->id;
@@ -531,24 +653,15 @@ static uint32_t add_domain(struct reading *reading, struct span name, uint32_t l
 {
     const struct trie_name node_name = {TRIE_NONE, TRIE_DOMAIN, name};
     uint32_t number = trie_add(&reading->rules->trie, &node_name);
-    reading->domain = arena_text(&reading->rules->texts, name);
-    if (number != TRIE_NONE && reading->domain != NULL && note_origin(reading, number, line) &&
+    reading->domain = keep(reading, name);
+    if (number != TRIE_NONE && note_origin(reading, number, line) &&
         rules_add_domain(reading->rules, reading->domain) && add_tag(reading)) {
         struct trie_node *node = trie_at(&reading->rules->trie, number);
         node->rule = (uint32_t)reading->rules->n_domains - 1;
         return number;
     }
-    tell_no_memory(&reading->source);
+    diagnostics_got(&reading->source, NULL);
     return TRIE_NONE;
-}
-
-/* The name that the rules of the domain point to already. */
-static const char *kept_domain(const struct rules *rules, struct span name)
-{
-    for (size_t i = 0; i < rules->n_domains; i++)
-        if (span_equals(name, rules->domains[i]))
-            return rules->domains[i];
-    return NULL;
 }
 
 /* False with an error if the file has no name for its domain. */
@@ -576,7 +689,7 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     uint32_t number = trie_find(&reading->rules->trie, &node_name);
     if (number == TRIE_NONE)
         return add_domain(reading, name, schema_position(fields, FILE_DOMAIN).line);
-    reading->domain = kept_domain(reading->rules, name);
+    reading->domain = reading->rules->domains[node_of(reading, number)->rule];
     if (may_merge)
         return number;
     struct origin other = reading->origins[number];
@@ -593,6 +706,17 @@ static size_t number_of_domain(const struct rules *rules, const char *domain)
     while (rules->domains[i] != domain)
         i++;
     return i;
+}
+
+static bool read_store_tag(const struct fields *fields, uint8_t *tag)
+{
+    static const char *const names[] = {
+        [RULE_TAG_VALUES] = "values", [RULE_TAG_FIRST] = "first", [RULE_TAG_DOMAIN] = "domain"};
+    size_t choice;
+    if (!schema_choice(fields, FILE_STORE_TAG, names, 3, &choice))
+        return false;
+    *tag = (uint8_t)choice;
+    return true;
 }
 
 /* If a domain has several files, one may set it for all; others must not contradict. */
@@ -648,11 +772,7 @@ static void load_file(struct reading *reading, bool may_merge)
     size_t first = reading->source.diagnostics->n_diagnostics;
     size_t first_warning = reading->source.diagnostics->n_warnings;
     reading->source.path = file->path;
-    reading->path = arena_text(&reading->rules->texts, span_of_text(file->path));
-    if (reading->path == NULL) {
-        tell_no_memory(&reading->source);
-        return;
-    }
+    reading->path = keep(reading, span_of_text(file->path));
     const struct yaml_value *root = NULL;
     if (file->text.len > RULES_TEXT_MAX)
         diagnostics_add(&reading->source, (struct source_position){0},
@@ -665,16 +785,12 @@ static void load_file(struct reading *reading, bool may_merge)
     arena_free(&values);
 }
 
-static bool keep_stores(struct reading *reading)
+static void keep_stores(struct reading *reading)
 {
     const struct rules_load_options *options = reading->options;
     assert(options->n_stores <= RULES_STORES_MAX && options->default_store <= options->n_stores);
-    for (size_t i = 0; i < options->n_stores; i++) {
-        reading->stores[i] = arena_text(&reading->rules->texts, span_of_text(options->stores[i]));
-        if (reading->stores[i] == NULL)
-            return false;
-    }
-    return true;
+    for (size_t i = 0; i < options->n_stores; i++)
+        reading->stores[i] = keep(reading, span_of_text(options->stores[i]));
 }
 
 /* The same files hash alike wherever they are read; no text can choose its own hash. */
@@ -702,14 +818,11 @@ struct rules *rules_load(const struct rules_file *files, size_t n_files,
                               .rules = rules_new(secret),
                               .files = files,
                               .options = options};
-    if (reading.rules != NULL)
-        reading.rules->default_algorithm =
-            options->default_algorithm != 0 ? options->default_algorithm : STINT_WINDOW;
-    if (reading.rules == NULL || !keep_stores(&reading)) {
-        tell_no_memory(&reading.source);
-        rules_unref(reading.rules);
+    if (!diagnostics_got(&reading.source, reading.rules))
         return NULL;
-    }
+    reading.rules->default_algorithm =
+        options->default_algorithm != 0 ? options->default_algorithm : STINT_WINDOW;
+    keep_stores(&reading);
     for (size_t i = 0; i < n_files; i++) {
         reading.file = (uint32_t)i;
         load_file(&reading, options->merge_domains);

@@ -11,68 +11,18 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-
-#define MERGES_MAX 8 /* mappings that merge others, one within the other */
+#include <string.h>
+#include <strings.h>
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 #define KEYS(names) .keys = (names), .n_keys = sizeof(names) / sizeof((names)[0])
 
-static const char *const file_keys[] = {
-    [FILE_DOMAIN] = "domain",
-    [FILE_STORE_TAG] = "store_tag",
-    [FILE_DESCRIPTORS] = "descriptors",
-};
-
-static const char *const entry_keys[] = {
-    [ENTRY_KEY] = "key",
-    [ENTRY_VALUE] = "value",
-    [ENTRY_RATE_LIMIT] = "rate_limit",
-    [ENTRY_SHADOW] = "shadow",
-    [ENTRY_BAN] = "ban",
-    [ENTRY_DESCRIPTORS] = "descriptors",
-    [ENTRY_METADATA] = "metadata",
-    [ENTRY_SHADOW_MODE] = "shadow_mode",
-    [ENTRY_QUOTA_MODE] = "quota_mode",
-    [ENTRY_DETAILED_METRIC] = "detailed_metric",
-    [ENTRY_VALUE_TO_METRIC] = "value_to_metric",
-    [ENTRY_SHARE_THRESHOLD] = "share_threshold",
-};
-
-static const char *const limit_keys[] = {
-    [LIMIT_REQUESTS_PER_UNIT] = "requests_per_unit",
-    [LIMIT_UNIT] = "unit",
-    [LIMIT_PERIOD] = "period",
-    [LIMIT_ALGORITHM] = "algorithm",
-    [LIMIT_CALENDAR] = "calendar",
-    [LIMIT_UTC_OFFSET] = "utc_offset",
-    [LIMIT_BURST] = "burst",
-    [LIMIT_RESOLUTION] = "resolution",
-    [LIMIT_TIME_SLACK] = "time_slack",
-    [LIMIT_COUNT_SLACK] = "count_slack",
-    [LIMIT_LEASE] = "lease",
-    [LIMIT_COUNT_DENIED] = "count_denied",
-    [LIMIT_WHEN_FULL] = "when_full",
-    [LIMIT_NAME] = "name",
-    [LIMIT_REPLACES] = "replaces",
-    [LIMIT_UNLIMITED] = "unlimited",
-    [LIMIT_ON_STORE_ERROR] = "on_store_error",
-    [LIMIT_STORE] = "store",
-    [LIMIT_LEASE_UNITS] = "lease_units",
-    [LIMIT_LEASE_TERM] = "lease_term",
-    [LIMIT_LOCAL_START] = "local_start",
-    [LIMIT_LOCAL_FOR] = "local_for",
-    [LIMIT_LOCAL_THEN] = "local_then",
-    [LIMIT_HITS] = "hits",
-    [LIMIT_ON_EXPIRY] = "on_expiry",
-};
-
-static const char *const ban_keys[] = {
-    [BAN_AFTER] = "after",   [BAN_FOR] = "for", [BAN_WITHIN] = "within",
-    [BAN_FACTOR] = "factor", [BAN_MAX] = "max",
-};
-
-static const char *const replaces_keys[] = {[REPLACES_NAME] = "name"};
+static const char *const file_keys[] = {FILE_KEYS(SHAPE_NAME)};
+static const char *const entry_keys[] = {ENTRY_KEYS(SHAPE_NAME)};
+static const char *const limit_keys[] = {LIMIT_KEYS(SHAPE_NAME)};
+static const char *const ban_keys[] = {BAN_KEYS(SHAPE_NAME)};
+static const char *const replaces_keys[] = {REPLACES_KEYS(SHAPE_NAME)};
 
 const struct shape shape_file = {"the file", "a file", KEYS(file_keys)};
 const struct shape shape_entry = {"an entry", "an entry with a key", KEYS(entry_keys)};
@@ -133,51 +83,12 @@ static void read_key(struct fields *fields, const struct yaml_part *part)
     int key = key_number(fields->shape, part->key->text);
     if (key < 0)
         tell_unknown(fields->source, fields->shape, part->key);
-    else if (fields->parts[key] != NULL)
+    else if (fields->parts[key] == NULL)
+        fields->parts[key] = part;
+    else if (!part->is_merged)
         diagnostics_add(fields->source, part->key->position,
                         "the key \"%s\" is there already, in line %u", fields->shape->keys[key],
                         (unsigned)fields->parts[key]->key->position.line);
-    else
-        fields->parts[key] = part;
-}
-
-static bool is_merge(const struct yaml_part *part)
-{
-    return part->key->kind == YAML_TEXT && !part->key->is_string && text_is(part->key->text, "<<");
-}
-
-static void read_map(struct fields *fields, const struct yaml_value *map, unsigned depth);
-
-/* Of several mappings that are merged, the first that has a key counts. */
-static void merge(struct fields *fields, const struct yaml_value *merged, unsigned depth)
-{
-    struct fields found = {.source = fields->source, .shape = fields->shape, .map = merged};
-    if (merged->kind != YAML_MAP || depth == MERGES_MAX) {
-        diagnostics_add(fields->source, merged->position,
-                        "<<: expected a mapping or a list of mappings, %s",
-                        depth == MERGES_MAX ? "not nested so deeply" : "found neither");
-        return;
-    }
-    read_map(&found, merged, depth + 1);
-    for (size_t i = 0; i < fields->shape->n_keys; i++)
-        if (fields->parts[i] == NULL)
-            fields->parts[i] = found.parts[i];
-}
-
-static void read_map(struct fields *fields, const struct yaml_value *map, unsigned depth)
-{
-    for (const struct yaml_part *part = map->parts; part != NULL; part = part->next)
-        if (!is_merge(part))
-            read_key(fields, part);
-    for (const struct yaml_part *part = map->parts; part != NULL; part = part->next) {
-        if (!is_merge(part))
-            continue;
-        if (part->value->kind != YAML_LIST)
-            merge(fields, part->value, depth);
-        else
-            for (const struct yaml_part *item = part->value->parts; item; item = item->next)
-                merge(fields, item->value, depth);
-    }
 }
 
 bool schema_read(const struct source *source, const struct shape *shape,
@@ -189,7 +100,8 @@ bool schema_read(const struct source *source, const struct shape *shape,
                         schema_found(value).text);
         return false;
     }
-    read_map(fields, value, 0);
+    for (const struct yaml_part *part = value->parts; part != NULL; part = part->next)
+        read_key(fields, part);
     return true;
 }
 
@@ -216,7 +128,7 @@ void schema_error(const struct fields *fields, int key, const char *format, ...)
                     fields->shape->keys[key], message);
 }
 
-/* Reads the values of keys: texts, flags, numbers, durations, choices. */
+/* ---- Values: texts, flags, numbers, durations, choices --------------------------------------- */
 
 struct quoted_text schema_found(const struct yaml_value *value)
 {
@@ -332,20 +244,9 @@ bool schema_duration(const struct fields *fields, int key, uint64_t *ns)
     return true;
 }
 
-/* ASCII letters are enough for the names of choices. */
 static bool is_name(struct span text, const char *name)
 {
-    struct span named = text_span(name);
-    if (text.len != named.len)
-        return false;
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t c = text.ptr[i];
-        if (c >= 'A' && c <= 'Z')
-            c = (uint8_t)(c - 'A' + 'a');
-        if (c != named.ptr[i])
-            return false;
-    }
-    return true;
+    return text.len == strlen(name) && strncasecmp((const char *)text.ptr, name, text.len) == 0;
 }
 
 static void tell_choices(const struct fields *fields, int key, const char *const *names,

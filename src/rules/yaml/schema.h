@@ -19,51 +19,70 @@ struct shape {
     size_t n_keys;
 };
 
-enum { FILE_DOMAIN, FILE_STORE_TAG, FILE_DESCRIPTORS };
-enum {
-    ENTRY_KEY,
-    ENTRY_VALUE,
-    ENTRY_RATE_LIMIT,
-    ENTRY_SHADOW,
-    ENTRY_BAN,
-    ENTRY_DESCRIPTORS,
-    ENTRY_METADATA,
-    ENTRY_SHADOW_MODE,
-    ENTRY_QUOTA_MODE,
-    ENTRY_DETAILED_METRIC,
-    ENTRY_VALUE_TO_METRIC,
-    ENTRY_SHARE_THRESHOLD,
-};
+/* The keys of each kind: the number and the name. */
+#define SHAPE_NUMBER(number, name) number,
+#define SHAPE_NAME(number, name) [number] = (name),
+
+#define FILE_KEYS(KEY)                                                                             \
+    KEY(FILE_DOMAIN, "domain")                                                                     \
+    KEY(FILE_STORE_TAG, "store_tag")                                                               \
+    KEY(FILE_DESCRIPTORS, "descriptors")
+enum { FILE_KEYS(SHAPE_NUMBER) };
+
+#define ENTRY_KEYS(KEY)                                                                            \
+    KEY(ENTRY_KEY, "key")                                                                          \
+    KEY(ENTRY_VALUE, "value")                                                                      \
+    KEY(ENTRY_RATE_LIMIT, "rate_limit")                                                            \
+    KEY(ENTRY_SHADOW, "shadow")                                                                    \
+    KEY(ENTRY_BAN, "ban")                                                                          \
+    KEY(ENTRY_DESCRIPTORS, "descriptors")                                                          \
+    KEY(ENTRY_METADATA, "metadata")                                                                \
+    KEY(ENTRY_SHADOW_MODE, "shadow_mode")                                                          \
+    KEY(ENTRY_QUOTA_MODE, "quota_mode")                                                            \
+    KEY(ENTRY_DETAILED_METRIC, "detailed_metric")                                                  \
+    KEY(ENTRY_VALUE_TO_METRIC, "value_to_metric")                                                  \
+    KEY(ENTRY_SHARE_THRESHOLD, "share_threshold")
+enum { ENTRY_KEYS(SHAPE_NUMBER) };
+
 /* A shadow has those before LIMIT_NAME. */
-enum {
-    LIMIT_REQUESTS_PER_UNIT,
-    LIMIT_UNIT,
-    LIMIT_PERIOD,
-    LIMIT_ALGORITHM,
-    LIMIT_CALENDAR,
-    LIMIT_UTC_OFFSET,
-    LIMIT_BURST,
-    LIMIT_RESOLUTION,
-    LIMIT_TIME_SLACK,
-    LIMIT_COUNT_SLACK,
-    LIMIT_LEASE,
-    LIMIT_COUNT_DENIED,
-    LIMIT_WHEN_FULL,
-    LIMIT_NAME,
-    LIMIT_REPLACES,
-    LIMIT_UNLIMITED,
-    LIMIT_ON_STORE_ERROR,
-    LIMIT_STORE,
-    LIMIT_LEASE_UNITS,
-    LIMIT_LEASE_TERM,
-    LIMIT_LOCAL_START,
-    LIMIT_LOCAL_FOR,
-    LIMIT_LOCAL_THEN,
-    LIMIT_HITS,
-    LIMIT_ON_EXPIRY,
-};
-enum { BAN_AFTER, BAN_FOR, BAN_WITHIN, BAN_FACTOR, BAN_MAX };
-enum { REPLACES_NAME };
+#define LIMIT_KEYS(KEY)                                                                            \
+    KEY(LIMIT_REQUESTS_PER_UNIT, "requests_per_unit")                                              \
+    KEY(LIMIT_UNIT, "unit")                                                                        \
+    KEY(LIMIT_PERIOD, "period")                                                                    \
+    KEY(LIMIT_ALGORITHM, "algorithm")                                                              \
+    KEY(LIMIT_CALENDAR, "calendar")                                                                \
+    KEY(LIMIT_UTC_OFFSET, "utc_offset")                                                            \
+    KEY(LIMIT_BURST, "burst")                                                                      \
+    KEY(LIMIT_RESOLUTION, "resolution")                                                            \
+    KEY(LIMIT_TIME_SLACK, "time_slack")                                                            \
+    KEY(LIMIT_COUNT_SLACK, "count_slack")                                                          \
+    KEY(LIMIT_LEASE, "lease")                                                                      \
+    KEY(LIMIT_COUNT_DENIED, "count_denied")                                                        \
+    KEY(LIMIT_WHEN_FULL, "when_full")                                                              \
+    KEY(LIMIT_NAME, "name")                                                                        \
+    KEY(LIMIT_REPLACES, "replaces")                                                                \
+    KEY(LIMIT_UNLIMITED, "unlimited")                                                              \
+    KEY(LIMIT_ON_STORE_ERROR, "on_store_error")                                                    \
+    KEY(LIMIT_STORE, "store")                                                                      \
+    KEY(LIMIT_LEASE_UNITS, "lease_units")                                                          \
+    KEY(LIMIT_LEASE_TERM, "lease_term")                                                            \
+    KEY(LIMIT_LOCAL_START, "local_start")                                                          \
+    KEY(LIMIT_LOCAL_FOR, "local_for")                                                              \
+    KEY(LIMIT_LOCAL_THEN, "local_then")                                                            \
+    KEY(LIMIT_HITS, "hits")                                                                        \
+    KEY(LIMIT_ON_EXPIRY, "on_expiry")
+enum { LIMIT_KEYS(SHAPE_NUMBER) };
+
+#define BAN_KEYS(KEY)                                                                              \
+    KEY(BAN_AFTER, "after")                                                                        \
+    KEY(BAN_FOR, "for")                                                                            \
+    KEY(BAN_WITHIN, "within")                                                                      \
+    KEY(BAN_FACTOR, "factor")                                                                      \
+    KEY(BAN_MAX, "max")
+enum { BAN_KEYS(SHAPE_NUMBER) };
+
+#define REPLACES_KEYS(KEY) KEY(REPLACES_NAME, "name")
+enum { REPLACES_KEYS(SHAPE_NUMBER) };
 
 extern const struct shape shape_file, shape_entry, shape_limit, shape_shadow, shape_ban,
     shape_replaces;

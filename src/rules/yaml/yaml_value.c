@@ -4,6 +4,7 @@
 
 #include "algorithm/text.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <yaml.h>
@@ -46,21 +47,14 @@ static bool refuse(struct yaml_reader *reader, struct source_position position, 
     return false;
 }
 
-static bool out_of_memory(struct yaml_reader *reader)
-{
-    return refuse(reader, (struct source_position){0}, "out of memory");
-}
-
 /* ---- Values ---------------------------------------------------------------------------------- */
 
 static struct yaml_value *value_new(struct yaml_reader *reader, enum yaml_kind kind,
                                     yaml_mark_t mark)
 {
     struct yaml_value *value = arena_take(reader->arena, sizeof(*value));
-    if (value == NULL) {
-        out_of_memory(reader);
+    if (!diagnostics_got(&reader->source, value))
         return NULL;
-    }
     value->kind = (uint8_t)kind;
     value->weight = 1;
     value->position = place_of(mark);
@@ -71,8 +65,8 @@ static bool append(struct yaml_reader *reader, struct open_value *open,
                    const struct yaml_value *value)
 {
     struct yaml_part *part = arena_take(reader->arena, sizeof(*part));
-    if (part == NULL)
-        return out_of_memory(reader);
+    if (!diagnostics_got(&reader->source, part))
+        return false;
     part->key = open->key;
     part->value = value;
     open->key = NULL;
@@ -114,8 +108,8 @@ static bool name_anchor(struct yaml_reader *reader, const yaml_char_t *name,
     if (reader->n_anchors == ANCHORS_MAX)
         return refuse(reader, value->position, "more than 1000 anchors");
     const char *copy = arena_text(reader->arena, span_of_text((const char *)name));
-    if (copy == NULL)
-        return out_of_memory(reader);
+    if (!diagnostics_got(&reader->source, copy))
+        return false;
     reader->anchors[reader->n_anchors++] = (struct anchor){span_of_text(copy), value};
     return true;
 }
@@ -153,8 +147,8 @@ static bool add_scalar(struct yaml_reader *reader, const yaml_event_t *event)
         return false;
     struct span text = span_of(event->data.scalar.value, event->data.scalar.length);
     const char *copy = arena_text(reader->arena, text);
-    if (copy == NULL)
-        return out_of_memory(reader);
+    if (!diagnostics_got(&reader->source, copy))
+        return false;
     value->text = span_of(copy, text.len);
     value->is_string =
         event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || event->data.scalar.tag != NULL;
@@ -179,10 +173,57 @@ static bool open_value(struct yaml_reader *reader, enum yaml_kind kind, const ya
     return name_anchor(reader, anchor, value);
 }
 
+static bool is_merge(const struct yaml_part *part)
+{
+    return part->key->kind == YAML_TEXT && !part->key->is_string && text_is(part->key->text, "<<");
+}
+
+/* Appends the parts of a mapping, at *end. */
+static bool merge(struct yaml_reader *reader, const struct yaml_value *from,
+                  struct yaml_part ***end)
+{
+    if (from->kind != YAML_MAP) /* other errors of the file are reported as well */
+        diagnostics_add(&reader->source, from->position,
+                        "<<: expected a mapping or a list of mappings, found neither");
+    for (const struct yaml_part *part = from->parts; part && from->kind == YAML_MAP;
+         part = part->next) {
+        struct yaml_part *copy = arena_take(reader->arena, sizeof(*copy));
+        if (!diagnostics_got(&reader->source, copy))
+            return false;
+        *copy = (struct yaml_part){.key = part->key, .value = part->value, .is_merged = true};
+        **end = copy;
+        *end = &copy->next;
+    }
+    return true;
+}
+
+/* In place of each `<<`, at the end, what it merges. Each was complete before. */
+static bool merge_all(struct yaml_reader *reader, struct yaml_value *map)
+{
+    struct yaml_part *merges = NULL, **merges_end = &merges, **end = &map->parts;
+    for (struct yaml_part *part = map->parts; part != NULL; part = part->next) {
+        struct yaml_part ***list = is_merge(part) ? &merges_end : &end;
+        **list = part;
+        *list = &part->next;
+    }
+    *merges_end = *end = NULL;
+    for (const struct yaml_part *part = merges; part != NULL; part = part->next) {
+        bool is_list = part->value->kind == YAML_LIST;
+        if (!is_list && !merge(reader, part->value, &end))
+            return false;
+        for (const struct yaml_part *item = part->value->parts; item && is_list; item = item->next)
+            if (!merge(reader, item->value, &end))
+                return false;
+    }
+    return true;
+}
+
 static bool close_value(struct yaml_reader *reader)
 {
     struct yaml_value *value = reader->open[--reader->depth].value;
     value->is_open = false;
+    if (value->kind == YAML_MAP && !merge_all(reader, value))
+        return false;
     yaml_mark_t mark = {.line = value->position.line - 1, .column = value->position.column - 1};
     return add(reader, value, mark);
 }
@@ -233,7 +274,7 @@ static void tell_parser_error(struct yaml_reader *reader, const yaml_parser_t *p
     const char *problem = parser->problem != NULL ? parser->problem : "it cannot be read";
     struct source_position position = place_of(parser->problem_mark);
     if (parser->error == YAML_MEMORY_ERROR) {
-        out_of_memory(reader);
+        diagnostics_got(&reader->source, NULL);
         return;
     }
     if (parser->error == YAML_READER_ERROR)
@@ -270,7 +311,7 @@ const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file 
         .arena = arena, .file = file, .source = {file->path, diagnostics}, .root = &nothing};
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser)) {
-        out_of_memory(&reader);
+        diagnostics_got(&reader.source, NULL);
         return NULL;
     }
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
@@ -337,14 +378,6 @@ static bool read_plain(const struct yaml_value *value, struct plain *plain)
     return true;
 }
 
-static unsigned digit_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return (unsigned)(c - '0');
-    char small = (char)(c | 0x20);
-    return small >= 'a' && small <= 'f' ? (unsigned)(small - 'a') + 10 : 16;
-}
-
 /* Skips 0x, 0o, 0b or the 0 of an octal number, which give the base of the rest. */
 static unsigned read_base(const char **digits)
 {
@@ -374,58 +407,25 @@ bool yaml_whole(const struct yaml_value *value, struct yaml_whole *whole)
     *whole = (struct yaml_whole){.is_negative = *digits == '-'};
     if (*digits == '-' || *digits == '+')
         digits++;
+    static const char all[] = "0123456789abcdefABCDEF";
     unsigned base = read_base(&digits);
-    if (digits == end)
+    size_t n = strspn(digits, all), n_decimal = strspn(digits, "0123456789");
+    if (digits + n != end || n == 0 || (base != 16 && n != n_decimal))
         return false;
-    for (; digits < end; digits++) {
-        unsigned digit = digit_value(*digits);
-        if (digit >= base)
-            return false;
-        if (whole->magnitude > (UINT64_MAX - digit) / base)
-            whole->is_too_large = true;
-        else
-            whole->magnitude = whole->magnitude * base + digit;
-    }
-    return true;
-}
-
-static size_t skip_digits(const char *text)
-{
-    size_t n = 0;
-    while (text[n] >= '0' && text[n] <= '9')
-        n++;
-    return n;
-}
-
-/* strtod() accepts more than YAML does: hexadecimal, infinities, blanks. */
-static bool looks_real(const char *text)
-{
-    if (*text == '+' || *text == '-')
-        text++;
-    size_t n_digits = skip_digits(text);
-    text += n_digits;
-    if (*text == '.') {
-        size_t n_more = skip_digits(text + 1);
-        n_digits += n_more;
-        text += 1 + n_more;
-    }
-    if (n_digits == 0)
-        return false;
-    if (*text == 'e' || *text == 'E') {
-        text += text[1] == '+' || text[1] == '-' ? 2 : 1;
-        size_t n_exponent = skip_digits(text);
-        if (n_exponent == 0)
-            return false;
-        text += n_exponent;
-    }
-    return *text == '\0';
+    char *stop;
+    errno = 0;
+    whole->magnitude = strtoull(digits, &stop, (int)base);
+    whole->is_too_large = errno == ERANGE;
+    return stop == end;
 }
 
 bool yaml_real(const struct yaml_value *value, double *real)
 {
     struct plain plain;
-    if (!read_plain(value, &plain) || strlen(plain.text) != plain.len || !looks_real(plain.text))
+    char *end;
+    /* strtod() accepts more than YAML does: hexadecimal, infinities, blanks. */
+    if (!read_plain(value, &plain) || strspn(plain.text, "+-.0123456789eE") != plain.len)
         return false;
-    *real = strtod(plain.text, NULL);
-    return isfinite(*real);
+    *real = strtod(plain.text, &end);
+    return end == plain.text + plain.len && isfinite(*real);
 }

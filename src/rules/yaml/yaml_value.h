@@ -19,19 +19,21 @@ struct yaml_value {
     uint32_t weight; /* values in it, itself included; an alias counts as its target */
     struct source_position position;
     struct span text;
-    struct yaml_part *parts; /* of a list or mapping, in the order of the file */
+    struct yaml_part *parts; /* of a list or mapping, in the order of the file; merged ones last */
 };
 
 struct yaml_part {
     struct yaml_part *next;
     const struct yaml_value *key; /* NULL in a list */
     const struct yaml_value *value;
+    bool is_merged; /* by `<<`: an equal key before it counts */
 };
 
 /*
  * Reads the one document of a file; NULL with an error for anything else. An empty file is a null.
- * An alias is the very value that its anchor names. Weight and height of the result have limits, so
- * that aliases cannot make a small file large, and no file is nested deeply.
+ * An alias is the very value that its anchor names; what `<<` merges is in the mapping. Weight and
+ * height of the result have limits, so that aliases cannot make a small file large, and no file is
+ * nested deeply.
  */
 const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file *file,
                                    struct rules_diagnostics *diagnostics);

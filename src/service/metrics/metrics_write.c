@@ -200,8 +200,9 @@ static void write_requests(const struct writing *writing, const struct frontend_
     family(writing, "requests", "counter", "Requests answered, by verb.");
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         for (int verb = 0; verb < REQUEST_VERBS; verb++)
-            write_parts(writing, "requests_total", frontend, "verb", request_verbs[verb].name,
-                        frontends[frontend].verbs[verb]);
+            if (!request_verbs[verb].is_of_stores)
+                write_parts(writing, "requests_total", frontend, "verb", request_verbs[verb].name,
+                            frontends[frontend].verbs[verb]);
     family(writing, "request_errors", "counter", "Requests answered with an error, by kind.");
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         for (unsigned error = 1; error < METRICS_ERRORS; error++)

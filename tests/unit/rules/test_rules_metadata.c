@@ -85,6 +85,7 @@ TEST(test_what_is_merged_counts_where_the_mapping_has_no_such_key)
                 "{\"x\":{\"a\":1,\"b\":2},\"y\":{\"b\":3,\"a\":1}}");
     assert_kept("{x: &x {a: 1}, y: &y {a: 2, c: 3}, z: {<<: [*x, *y]}}",
                 "{\"x\":{\"a\":1},\"y\":{\"a\":2,\"c\":3},\"z\":{\"a\":1,\"c\":3}}");
+    assert_kept("{<<: {<<: {a: 1, b: 2}, b: 3}, c: 4}", "{\"c\":4,\"b\":3,\"a\":1}");
 }
 
 TEST(test_each_rule_has_that_of_its_own_entry)
@@ -111,8 +112,7 @@ TEST(test_what_cannot_be_told_is_a_fault)
     assert_refused("{a: 1, a: 2}", "metadata: this key is there already");
     assert_refused("{[1]: 2}", "metadata: expected a text as a key");
     assert_refused("{a: .inf}", "metadata: JSON has no such number; expected a finite one");
-    assert_refused("{<<: 5}", "metadata: <<: expected a mapping or a list of mappings");
-    assert_refused("{<<: {<<: {}}}", "metadata: <<: a merged mapping cannot merge others");
+    assert_refused("{<<: 5}", "<<: expected a mapping or a list of mappings, found neither");
 }
 
 static char *filled(const char *head, char c, size_t n, const char *tail)

@@ -6,7 +6,6 @@
 #include "unit/serving.h"
 
 #include "algorithm/gcra.h"
-#include "decide/evaluation_local.h"
 
 #define NODES_MAX 9
 #define USES_MAX 20000

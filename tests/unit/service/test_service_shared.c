@@ -154,6 +154,49 @@ TEST(test_a_request_goes_on_under_the_rules_it_began_under)
     server_state_free_retired(shared.s.server_state);
 }
 
+/* Each is done while a request waits; the next request finds a limit of 9. */
+static void set_rules(void)
+{
+    struct rules *rules = rules_of("domain: d\n"
+                                   "descriptors:\n"
+                                   "  - key: ip\n"
+                                   "    rate_limit: {unit: minute, requests_per_unit: 9}\n");
+    assert_int_equal(server_state_set_rules(shared.s.server_state, rules, NULL), 0);
+    rules_unref(rules);
+}
+
+static void set_own_quota(void)
+{
+    struct asked asked;
+    struct request request = *descriptors_of(&asked, "ip=1");
+    request.verb = REQUEST_SET_QUOTA;
+    request.quota = span_of_text("window 9/1m");
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
+}
+
+TEST(test_a_request_goes_on_under_the_quotas_it_began_under)
+{
+    static void (*const changes[])(void) = {set_own_quota, set_rules};
+    for (size_t i = 0; i < N(changes); i++) {
+        struct asked asked, other;
+        struct request request = *descriptors_of(&asked, i == 0 ? "ip=1; here=1" : "ip=2; here=2");
+        assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+        request.pending = shared.s.reply.pending;
+        changes[i]();
+        ask(&shared.s, descriptors_of(&other, "nothing=1")); /* fills the evaluation */
+        fake_let_all(&shared.fake, shared.s.now_ns);
+        assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
+        for (size_t j = 0; j < 2; j++) {
+            const struct reply_status *status = &shared.s.reply.statuses[j];
+            assert_int_equal(status->decision.limit, 3);
+            assert_int_equal(status->decision.remaining, 2);
+            assert_string_equal(status->rule->path, j == 0 ? "ip" : "here");
+        }
+        assert_int_equal(decided(i == 0 ? "ip=1" : "ip=2")->decision.limit, 9);
+    }
+    server_state_free_retired(shared.s.server_state);
+}
+
 TEST(test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait)
 {
     struct asked asked;
