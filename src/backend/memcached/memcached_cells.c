@@ -84,8 +84,8 @@ static void note(struct memcached_clock *clock, uint64_t skew_ns)
     clock->options->io->ops->skewed(clock->options->io, skew_ns);
 }
 
-static void clock_written(void *arg, enum memcached_outcome outcome,
-                          const struct memcached_reply *reply, uint64_t now_ns)
+static void clock_written(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                          uint64_t now_ns)
 {
     struct memcached_clock *clock = arg;
     (void)outcome;
@@ -119,13 +119,13 @@ static void write_time(struct memcached_clock *clock, uint64_t wall_ns, uint64_t
     clock_ask(clock, &command, now_ns);
 }
 
-static void clock_read(void *arg, enum memcached_outcome outcome,
-                       const struct memcached_reply *reply, uint64_t now_ns)
+static void clock_read(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                       uint64_t now_ns)
 {
     struct memcached_clock *clock = arg;
     uint64_t wall_ns = clock->options->io->ops->wall(clock->options->io);
     clock->is_asking = false;
-    if (outcome != MEMCACHED_DONE)
+    if (outcome != LINK_DONE)
         return;
     if (reply->code == MEMCACHED_MISS) {
         write_time(clock, wall_ns, 0, now_ns);
@@ -524,13 +524,13 @@ static bool name_request(const struct cell *cell, struct memcached_key *key)
     return true;
 }
 
-static void take_request(void *arg, enum memcached_outcome outcome,
-                         const struct memcached_reply *reply, uint64_t now_ns)
+static void take_request(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                         uint64_t now_ns)
 {
     struct turn *turn = arg;
     uint64_t gap_ns = 0;
     turn->is_listening = false;
-    if (outcome != MEMCACHED_DONE || reply->code != MEMCACHED_VALUE || reply->value.len != 4)
+    if (outcome != LINK_DONE || reply->code != MEMCACHED_VALUE || reply->value.len != 4)
         return;
     for (size_t i = 0; i < reply->value.len; i++)
         gap_ns = gap_ns << 8 | reply->value.ptr[i];
@@ -555,8 +555,8 @@ static void listen(struct cell *cell, uint64_t now_ns)
                                             now_ns);
 }
 
-static void take_nothing(void *arg, enum memcached_outcome outcome,
-                         const struct memcached_reply *reply, uint64_t now_ns)
+static void take_nothing(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                         uint64_t now_ns)
 {
     (void)arg;
     (void)outcome;
@@ -657,31 +657,31 @@ static bool must_rest(struct cell *cell, uint64_t now_ns)
 
 /* ---- Writes ---------------------------------------------------------------------------------- */
 
-static void take_written(void *arg, enum memcached_outcome outcome,
-                         const struct memcached_reply *reply, uint64_t now_ns)
+static void take_written(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                         uint64_t now_ns)
 {
     struct cell *cell = arg;
     struct memcached_metrics *metrics = cell->cells->metrics;
     cell->replied_ns = now_ns;
     switch (outcome) {
-    case MEMCACHED_DONE:
+    case LINK_DONE:
         if (reply->code == MEMCACHED_STORED)
             win(cell, now_ns);
         else
             lose(cell, now_ns);
         return;
-    case MEMCACHED_REFUSED:
+    case LINK_REFUSED:
         set_fault(cell->cells, reply);
         answer_all(cell, CELL_REFUSED, true, now_ns);
         return;
-    case MEMCACHED_UNSENT:
+    case LINK_UNSENT:
         begin_again(cell, now_ns);
         return;
     default:
         metrics->lost++;
         err_set(&cell->cells->fault, STINT_E_GONE,
                 "memcached did not confirm the write of a state");
-        answer_all(cell, outcome == MEMCACHED_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
+        answer_all(cell, outcome == LINK_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
     }
 }
 
@@ -756,19 +756,19 @@ static void refuse(struct cell *cell, const char *why, uint64_t now_ns)
     answer_all(cell, CELL_REFUSED, false, now_ns);
 }
 
-static void take_read(void *arg, enum memcached_outcome outcome,
-                      const struct memcached_reply *reply, uint64_t now_ns)
+static void take_read(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                      uint64_t now_ns)
 {
     struct cell *cell = arg;
     struct memcached_state *state = &cell->cells->state;
     struct turn *turn = turns_find(&cell->cells->turns, cell->name);
     cell->replied_ns = now_ns;
-    if (turn != NULL && outcome == MEMCACHED_DONE)
+    if (turn != NULL && outcome == LINK_DONE)
         cell->may_be_read = turn_read(turn, reply->was_read, now_ns);
-    if (outcome == MEMCACHED_REFUSED) {
+    if (outcome == LINK_REFUSED) {
         set_fault(cell->cells, reply);
         answer_all(cell, CELL_REFUSED, false, now_ns);
-    } else if (outcome != MEMCACHED_DONE)
+    } else if (outcome != LINK_DONE)
         begin(cell, now_ns); /* nothing was done: it waits for the connection */
     else if (reply->code == MEMCACHED_MISS) {
         memcached_state_forget(state);
@@ -781,10 +781,10 @@ static void take_read(void *arg, enum memcached_outcome outcome,
     }
 }
 
-static void take_forgotten(void *arg, enum memcached_outcome outcome,
+static void take_forgotten(void *arg, enum link_outcome outcome,
                            const struct memcached_reply *reply, uint64_t now_ns)
 {
-    if (outcome == MEMCACHED_DONE)
+    if (outcome == LINK_DONE)
         answer_decided(arg, now_ns);
     else
         take_written(arg, outcome, reply, now_ns);

@@ -236,26 +236,26 @@ static void take_reply(struct part *part, const struct redis_reply *reply)
     tell_each(part, &read);
 }
 
-enum backend_error redis_backend_error_of(enum router_outcome outcome)
+enum backend_error redis_backend_error_of(enum link_outcome outcome)
 {
     switch (outcome) {
-    case ROUTER_LATE:
+    case LINK_LATE:
         return BACKEND_ERROR_LATE;
-    case ROUTER_LOST:
+    case LINK_LOST:
         return BACKEND_ERROR_LOST;
-    case ROUTER_FAILED:
+    case LINK_UNSENT:
         return BACKEND_ERROR_UNREACHABLE;
     default:
         return BACKEND_ERROR_OTHER;
     }
 }
 
-const char *redis_backend_reason(const struct redis_backend *store, enum router_outcome outcome,
+const char *redis_backend_reason(const struct redis_backend *store, enum link_outcome outcome,
                                  const struct redis_reply *reply)
 {
-    if (outcome == ROUTER_REFUSED)
+    if (outcome == LINK_REFUSED)
         return message_of(reply->text);
-    if (outcome == ROUTER_DONE)
+    if (outcome == LINK_DONE)
         return "the store's reply is not that of a stint script";
     if (router_unavailable_since(store->router) == 0)
         return "the store has not answered in time";
@@ -263,24 +263,24 @@ const char *redis_backend_reason(const struct redis_backend *store, enum router_
     return fault[0] != '\0' ? fault : "the store is not connected yet";
 }
 
-static void take_outcome(struct part *part, enum router_outcome outcome,
+static void take_outcome(struct part *part, enum link_outcome outcome,
                          const struct redis_reply *reply)
 {
     const struct redis_backend *store = part->job->store;
     part->ask = NULL;
-    if (outcome == ROUTER_DONE) {
+    if (outcome == LINK_DONE) {
         take_reply(part, reply);
         return;
     }
-    if (outcome == ROUTER_REFUSED && script_is_conflict(reply->text)) {
+    if (outcome == LINK_REFUSED && script_is_conflict(reply->text)) {
         part->state = PART_CONFLICT;
         return;
     }
-    if (outcome == ROUTER_REFUSED && script_is_gone(reply->text)) {
+    if (outcome == LINK_REFUSED && script_is_gone(reply->text)) {
         part->state = PART_GONE;
         return;
     }
-    part->state = outcome == ROUTER_LATE || outcome == ROUTER_LOST ? PART_LOST : PART_FAILED;
+    part->state = outcome == LINK_LATE || outcome == LINK_LOST ? PART_LOST : PART_FAILED;
     part->job->fault = redis_backend_error_of(outcome);
     part->job->error = redis_backend_reason(store, outcome, reply);
 }
@@ -459,7 +459,7 @@ static struct backend_op *complete(struct job *job, uint64_t now_ns)
     return op;
 }
 
-static void part_answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+static void part_answered(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                           uint64_t now_ns)
 {
     struct part *part = arg;

@@ -88,8 +88,8 @@ static inline void redis_backend_settle(struct redis_backend *store)
 /* ---- redis_backend.c ------------------------------------------------------------------------- */
 
 /* Why a command was not done, or not certainly. */
-enum backend_error redis_backend_error_of(enum router_outcome outcome);
-const char *redis_backend_reason(const struct redis_backend *store, enum router_outcome outcome,
+enum backend_error redis_backend_error_of(enum link_outcome outcome);
+const char *redis_backend_reason(const struct redis_backend *store, enum link_outcome outcome,
                                  const struct redis_reply *reply);
 
 /* ---- redis_backend_return.c ------------------------------------------------------------------ */

@@ -64,7 +64,7 @@ static bool take_reply(const struct pool_job *job, const struct redis_reply *rep
     return is_read;
 }
 
-static void answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+static void answered(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                      uint64_t now_ns)
 {
     struct pool_job *job = arg;
@@ -72,7 +72,7 @@ static void answered(void *arg, enum router_outcome outcome, const struct redis_
     struct backend_pool_op *op = job->op;
     struct backend_pool_answer *answer = &op->answer;
     uint64_t offset_ns = job->offset_ns;
-    if (outcome == ROUTER_DONE && take_reply(job, reply)) {
+    if (outcome == LINK_DONE && take_reply(job, reply)) {
         answer->outcome = BACKEND_DECIDED;
     } else {
         answer->outcome = BACKEND_FAILED;

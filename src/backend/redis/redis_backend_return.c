@@ -14,7 +14,7 @@
 
 #define RETURN_NS (1 * NS_PER_S) /* how long it is tried where nothing was done */
 
-static void on_returned(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+static void on_returned(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                         uint64_t now_ns)
 {
     struct redis_backend *store = arg;

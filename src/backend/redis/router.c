@@ -21,7 +21,7 @@ struct router_ask {
     struct ask_list *list;
     struct router *router;
     struct server *at; /* the one that has it, or that it waits for. NULL: the master of the slot */
-    router_answered *answered; /* NULL: cancelled */
+    redis_answered *answered; /* NULL: cancelled */
     void *arg;
     uint8_t *memory; /* its words, then their bytes */
     size_t size, n_words, n_bytes;
@@ -134,10 +134,10 @@ static void free_ask(struct router_ask *ask)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-static void ask_finish(struct router_ask *ask, enum router_outcome outcome,
+static void ask_finish(struct router_ask *ask, enum link_outcome outcome,
                        const struct redis_reply *reply, uint64_t now_ns)
 {
-    router_answered *answered = ask->answered;
+    redis_answered *answered = ask->answered;
     void *arg = ask->arg;
     free_ask(ask);
     if (answered != NULL)
@@ -157,7 +157,7 @@ static void retry(struct router_ask *ask, uint64_t now_ns)
 {
     unsigned doublings = ask->tries < PAUSE_DOUBLINGS ? ask->tries : PAUSE_DOUBLINGS;
     if (ask->answered == NULL || ask->router->is_ending) {
-        ask_finish(ask, ROUTER_FAILED, NULL, now_ns);
+        ask_finish(ask, LINK_UNSENT, NULL, now_ns);
         return;
     }
     ask->tries++;
@@ -275,23 +275,23 @@ static void on_refused(struct router_ask *ask, struct server *said, const struct
 {
     bool is_wanted = ask->answered != NULL && !ask->router->is_ending;
     if (!is_wanted || !take_refusal(ask, said, reply, now_ns))
-        ask_finish(ask, ROUTER_REFUSED, reply, now_ns);
+        ask_finish(ask, LINK_REFUSED, reply, now_ns);
 }
 
-static void on_answer(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void on_answer(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                       uint64_t now_ns)
 {
     struct router_ask *ask = arg;
     struct server *said = ask->at;
     ask->is_sent = false;
-    if (outcome == REDIS_DONE)
-        ask_finish(ask, ROUTER_DONE, reply, now_ns);
-    else if (outcome == REDIS_REFUSED)
+    if (outcome == LINK_DONE)
+        ask_finish(ask, outcome, reply, now_ns);
+    else if (outcome == LINK_REFUSED)
         on_refused(ask, said, reply, now_ns);
-    else if (outcome == REDIS_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
+    else if (outcome == LINK_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
         retry(ask, now_ns);
     else
-        ask_finish(ask, outcome == REDIS_LATE ? ROUTER_LATE : ROUTER_LOST, NULL, now_ns);
+        ask_finish(ask, outcome, NULL, now_ns);
 }
 
 /* ---- Sending --------------------------------------------------------------------------------- */
@@ -385,7 +385,7 @@ uint64_t router_deadline(const struct router *router)
 }
 
 /* A callback may add or cancel commands, so expired ones are collected before any callback. */
-static void end_late(struct router *router, struct ask_list *list, enum router_outcome outcome,
+static void end_late(struct router *router, struct ask_list *list, enum link_outcome outcome,
                      uint64_t now_ns)
 {
     struct ask_list late = {NULL, NULL};
@@ -399,12 +399,12 @@ static void end_late(struct router *router, struct ask_list *list, enum router_o
     }
     while (late.first != NULL) {
         struct router_ask *ask = late.first;
-        if (outcome == ROUTER_FAILED) {
+        if (outcome == LINK_UNSENT) {
             ask_finish(ask, outcome, NULL, now_ns);
             continue;
         }
         /* The connection still has it, and will report it. */
-        router_answered *answered = ask->answered;
+        redis_answered *answered = ask->answered;
         ask->answered = NULL;
         ask_list_remove(ask);
         ask_list_add(&router->sent, ask);
@@ -433,8 +433,8 @@ static void set_earliest(struct router *router)
 
 void router_wake(struct router *router, uint64_t now_ns)
 {
-    end_late(router, &router->waiting, ROUTER_FAILED, now_ns);
-    end_late(router, &router->sent, ROUTER_LATE, now_ns);
+    end_late(router, &router->waiting, LINK_UNSENT, now_ns);
+    end_late(router, &router->sent, LINK_LATE, now_ns);
     router->earliest_ns = STINT_NEVER_NS;
     servers_wake(router, now_ns);
     dispatch(router, now_ns);
@@ -513,7 +513,7 @@ void router_free(struct router *router)
     uint64_t now_ns = router->options.dialer->ops->now(router->options.dialer);
     router->is_ending = true;
     while (router->waiting.first != NULL)
-        ask_finish(router->waiting.first, ROUTER_FAILED, NULL, now_ns);
+        ask_finish(router->waiting.first, LINK_UNSENT, NULL, now_ns);
     servers_free(router); /* answers what was sent */
     assert(router->sent.first == NULL && router->n_asks == 0);
     while (router->free_asks != NULL) {

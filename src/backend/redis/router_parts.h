@@ -99,7 +99,7 @@ static inline void metric_add(_Atomic uint64_t *metric, uint64_t more)
 /* At least half of it, so that many waiting clients do not come back together. */
 static inline uint64_t router_jitter(struct router *router, uint64_t length_ns)
 {
-    return backoff_jitter(&router->random, length_ns);
+    return link_jitter(&router->random, length_ns);
 }
 
 /* Something has to be done at that time. */

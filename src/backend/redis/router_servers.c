@@ -35,7 +35,7 @@ static struct redis_conn_options conn_options(struct server *server)
     const struct router_options *options = &server->router->options;
     bool is_store = server->use == SERVER_STORE;
     return (struct redis_conn_options){
-        .pipeline =
+        .link =
             {
                 .user = options->url->user,
                 .password = options->url->password,
@@ -48,7 +48,6 @@ static struct redis_conn_options conn_options(struct server *server)
             },
         .name = "stint",
         .database = is_store ? options->url->database : 0,
-        .keeps_nothing = true,
         .pushed = server->use == SERVER_CHANNEL ? on_pushed : NULL,
         .arg = server,
     };
@@ -344,7 +343,7 @@ static void take_map(struct router *router, uint64_t now_ns)
     router->commands->dispatch(router, now_ns);
 }
 
-static void on_slots(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void on_slots(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                      uint64_t now_ns)
 {
     struct server *server = arg;
@@ -352,10 +351,10 @@ static void on_slots(void *arg, enum redis_outcome outcome, const struct redis_r
     router->refresher = NULL;
     if (router->is_ending)
         return;
-    if (outcome == REDIS_REFUSED)
+    if (outcome == LINK_REFUSED)
         err_set(&router->fault, STINT_E_GONE, "the store refuses CLUSTER SLOTS: %.*s",
                 (int)reply->text.len, (const char *)reply->text.ptr);
-    bool is_read = outcome == REDIS_DONE &&
+    bool is_read = outcome == LINK_DONE &&
                    cluster_read(router->spare, reply, &server->host, &router->fault) == 0;
     if (is_read && router->spare->n_slots_served > 0)
         take_map(router, now_ns);
@@ -447,7 +446,7 @@ static void set_master(struct router *router, const struct store_host *host, uin
         topology_doubt(router, now_ns);
 }
 
-static void on_master(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void on_master(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                       uint64_t now_ns)
 {
     struct server *server = arg;
@@ -456,9 +455,9 @@ static void on_master(void *arg, enum redis_outcome outcome, const struct redis_
     if (router->refresher == server)
         router->refresher = NULL;
     if (server != router->sentinel || router->is_ending ||
-        (outcome != REDIS_DONE && outcome != REDIS_REFUSED))
+        (outcome != LINK_DONE && outcome != LINK_REFUSED))
         return; /* its loss will be reported */
-    if (outcome == REDIS_REFUSED) {
+    if (outcome == LINK_REFUSED) {
         err_set(&router->fault, STINT_E_GONE, "the sentinel refuses to name the master: %.*s",
                 (int)reply->text.len, (const char *)reply->text.ptr);
         next_sentinel(router, now_ns);
@@ -493,24 +492,15 @@ static void refresh_sentinels(struct router *router, uint64_t now_ns)
         router->channel = server_open(router, host, SERVER_CHANNEL, now_ns);
 }
 
-static void on_subscribed(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
-                          uint64_t now_ns)
-{
-    (void)arg;
-    (void)outcome;
-    (void)reply;
-    (void)now_ns;
-}
-
 static void subscribe(struct server *channel, uint64_t now_ns)
 {
     static const char *const words[] = {"SUBSCRIBE", SENTINEL_CHANNEL};
-    (void)server_ask(channel, words, 2, on_subscribed, now_ns);
+    (void)server_ask(channel, words, 2, redis_skip_reply, now_ns);
     /* A switch before the subscription needs a query. */
     topology_doubt(channel->router, now_ns);
 }
 
-static void on_pushed(void *arg, enum redis_outcome outcome, const struct redis_reply *message,
+static void on_pushed(void *arg, enum link_outcome outcome, const struct redis_reply *message,
                       uint64_t now_ns)
 {
     struct server *server = arg;
@@ -611,7 +601,7 @@ static void compare_run_id(struct server *server, const char *run_id)
 
 static void ask_who(struct server *server, uint64_t now_ns);
 
-static void on_info(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void on_info(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                     uint64_t now_ns)
 {
     struct server *server = arg;
@@ -619,13 +609,13 @@ static void on_info(void *arg, enum redis_outcome outcome, const struct redis_re
     char run_id[RUN_ID_SIZE] = "";
     if (server->state != SERVER_CHECKING)
         return; /* it has ended */
-    if (outcome == REDIS_LATE && is_connected(server)) {
+    if (outcome == LINK_LATE && is_connected(server)) {
         ask_who(server, now_ns); /* it sends bytes, and so is not lost */
         return;
     }
-    if (outcome != REDIS_DONE && outcome != REDIS_REFUSED)
+    if (outcome != LINK_DONE && outcome != LINK_REFUSED)
         return; /* its loss will be reported */
-    if (outcome == REDIS_DONE)
+    if (outcome == LINK_DONE)
         read_run_id(reply, run_id);
     compare_run_id(server, run_id);
     server->state = SERVER_READY;

@@ -13,9 +13,7 @@
 #define REPLY_FIXED 8                                  /* integers of the decision */
 #define REPLY_EACH 6                                   /* integers of each quota of a list */
 #define TICKET_MAX_US (100 * UINT64_C(31536000000000)) /* in the store's numbers */
-#define WORD_KEY 3       /* behind EVALSHA, the hash, the number of keys */
-#define WORDS_OF_QUOTA 9 /* verb cost now at limit period x y z */
-#define REPLAYED 4       /* in place of ALLOW: the answer to the first request with the id */
+#define REPLAYED 4 /* in place of ALLOW: the answer to the first request with the id */
 #define KEY_PLAIN "-._~/@+=,*"
 
 static const char *const verb_names[] = {
@@ -25,22 +23,6 @@ static const char *const verb_names[] = {
     [BACKEND_RETURN] = "return", [BACKEND_SETTLE] = "settle",       [BACKEND_CANCEL] = "cancel",
     [BACKEND_EXTEND] = "extend", [BACKEND_EXPIRE] = "expire",       [BACKEND_RELEASE] = "release",
     [BACKEND_RENEW] = "renew",   [BACKEND_UNDO] = "undo",
-};
-
-/* Of an algorithm: alone and with an id, and the same where units are leased. */
-#define SCRIPTS_OF(name)                                                                           \
-    {                                                                                              \
-        &lua_script_##name, &lua_script_##name##_once, &lua_script_lease_##name,                   \
-            &lua_script_lease_##name##_once                                                        \
-    }
-static const struct lua_script *const scripts[][4] = {
-    [STINT_WINDOW] = SCRIPTS_OF(window),
-    [STINT_BUCKETS] = SCRIPTS_OF(buckets),
-    [STINT_LOG] = SCRIPTS_OF(log),
-    [STINT_GCRA] = SCRIPTS_OF(gcra),
-    [STINT_FIXED_WINDOW] = SCRIPTS_OF(fixed_window),
-    [STINT_SLIDING_COUNTER] = SCRIPTS_OF(sliding_counter),
-    [STINT_CONCURRENCY] = {&lua_script_concurrency, &lua_script_concurrency_once},
 };
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
@@ -271,30 +253,39 @@ static struct span verb_of(const struct script_ask *ask)
     return span_of_text(reserves ? "reserve" : verb_names[ask->verb]);
 }
 
-/* Options that are 0 at the end are left out: every word costs the store time. */
-static void drop_zeros(struct script_command *command, size_t at_most)
-{
-    while (at_most-- > 0 && span_equals(command->words[command->n_words - 1], "0"))
-        command->n_words--;
-}
-
-void script_command_one(struct script_command *command, const struct script_item *item,
-                        const struct script_ask *ask)
+/* `leases`: their key; NULL: none. Options before further words are kept. */
+static void make_one(struct script_command *command, const struct script_item *item,
+                     const struct script_ask *ask, const struct span *leases, bool keeps_options)
 {
     bool names_holder = ask->verb == BACKEND_RELEASE || ask->verb == BACKEND_RENEW;
-    assert(ask->verb < BACKEND_SETTLE || ask->verb > BACKEND_UNDO || ask->id != NULL);
-    begin(command, scripts[item->quota->algorithm][ask->id != NULL], ask->id != NULL ? 2 : 1);
+    bool is_leased = leases != NULL, has_id = ask->id != NULL;
+    assert(ask->verb < BACKEND_SETTLE || ask->verb > BACKEND_UNDO || has_id);
+    begin(command, lua_scripts_one[item->quota->algorithm][2 * is_leased + has_id],
+          1u + is_leased + has_id);
     add(command, item->key);
-    if (ask->id != NULL)
+    if (is_leased)
+        add(command, *leases);
+    if (has_id)
         add(command, ask->id->key);
     add(command, verb_of(ask));
     add_number(command, names_holder ? ask->holder.count : item->cost);
     add_now(command, ask);
     add_at(command, ask);
     add_quota(command, item->quota);
-    drop_zeros(command, 3);
-    if (ask->id != NULL)
+    /* Options that are 0 at the end are left out: every word costs the store time. */
+    for (size_t i = 0; i < 3 && !keeps_options; i++) {
+        if (!span_equals(command->words[command->n_words - 1], "0"))
+            break;
+        command->n_words--;
+    }
+    if (has_id)
         add_id(command, ask);
+}
+
+void script_command_one(struct script_command *command, const struct script_item *item,
+                        const struct script_ask *ask)
+{
+    make_one(command, item, ask, NULL, false);
 }
 
 void script_command_list(struct script_command *command, const struct script_item *items,
@@ -323,47 +314,19 @@ void script_command_list(struct script_command *command, const struct script_ite
 
 /* ---- Leases ---------------------------------------------------------------------------------- */
 
-bool script_is_leased(const struct backend_item *item)
-{
-    return item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE &&
-           item->quota != &item->rule->shadow && /* a candidate admits nothing */
-           item->quota->algorithm != STINT_CONCURRENCY && !item->quota->count_denied;
-}
-
-static void insert(struct script_command *command, size_t at, struct span word)
-{
-    assert(command->n_words < SCRIPT_WORDS_MAX);
-    memmove(&command->words[at + 1], &command->words[at],
-            (command->n_words - at) * sizeof(command->words[0]));
-    command->words[at] = word;
-    command->n_words++;
-}
-
-/* Options that were left out are restored before those that follow them. */
-static void fill_options(struct script_command *command, size_t first)
-{
-    while (command->n_words < first + WORDS_OF_QUOTA)
-        add(command, span_of_text("0"));
-}
-
 void script_command_leased(struct script_command *command, const struct script_item *item,
                            struct span leases, const struct script_ask *ask,
                            const struct backend_request *lease)
 {
-    bool lends = ask->verb == BACKEND_LEASE, has_id = ask->id != NULL;
+    bool lends = ask->verb == BACKEND_LEASE, ends = lends || lease->n_ended > 0;
     struct script_ask asked = *ask;
     assert(item->quota->algorithm != STINT_CONCURRENCY && lease->n_ended <= SCRIPT_ENDED_MAX);
-    assert(!has_id || (!lends && ask->verb != BACKEND_RETURN && lease->n_ended == 0));
+    assert(ask->id == NULL || (!ends && ask->verb != BACKEND_RETURN));
     if (lends)
         asked.at_ns = lease->least * NS_PER_US;
-    script_command_one(command, item, &asked);
-    command->script = scripts[item->quota->algorithm][2 + has_id];
-    command->words[1] = span_of(command->script->sha1, sizeof(command->script->sha1) - 1);
-    command->words[2] = span_of_text(has_id ? "3" : "2");
-    insert(command, WORD_KEY + 1, leases);
-    if (!lends && lease->n_ended == 0)
+    make_one(command, item, &asked, &leases, ends);
+    if (!ends)
         return;
-    fill_options(command, WORD_KEY + 2);
     add_number(command, lends ? (int64_t)(lease->term_ns / NS_PER_US) : 0);
     for (size_t i = 0; i < lease->n_ended; i++) {
         add_number(command, (int64_t)(lease->ended[i].ends_ns / NS_PER_US));
