@@ -34,8 +34,9 @@ uint64_t breakers_stopped(const struct breakers *breakers, uint64_t now_ns)
 
 struct breakers_pass breakers_ask(struct breakers *breakers, uint64_t servers, uint64_t now_ns)
 {
-    struct breakers_pass pass = {.servers = 0};
-    for (uint64_t left = servers; left != 0;) {
+    /* The others are closed. */
+    struct breakers_pass pass = {.servers = servers & ~breakers->shut_off};
+    for (uint64_t left = servers & breakers->shut_off; left != 0;) {
         unsigned i = next_of(&left);
         enum breaker_pass one = breaker_ask(&breakers->each[i], now_ns);
         if (one != BREAKER_STOP)

@@ -167,7 +167,9 @@ static void settle(struct front *front, const struct breakers_pass *pass,
     }
     uint64_t failed = has_failed && answer->failed == 0 ? pass->servers : answer->failed;
     breakers_tell(&front->breakers, pass, failed, now_ns);
-    show_state(front);
+    if (failed != 0 || backend_metric(&front->metrics->state) != STORE_ASKED ||
+        backend_metric(&front->metrics->unavailable_since_ns) != 0)
+        show_state(front);
 }
 
 /* ---- The denial cache ------------------------------------------------------------------------ */
@@ -537,7 +539,7 @@ static void inner_answered(struct backend_op *inner, uint64_t now_ns)
 {
     struct front_ask *ask = inner->arg;
     settle(ask->front, &ask->pass, &inner->answer, &ask->asked_ns, now_ns);
-    if (go_on(ask, now_ns))
+    if (ask->failover != NULL && go_on(ask, now_ns))
         return;
     learns(ask, &inner->answer);
     struct backend_op *op = ask->op;
@@ -578,7 +580,7 @@ static bool send(struct front_ask *ask, const struct backend_request *asked)
 static bool go_on(struct front_ask *ask, uint64_t now_ns)
 {
     const struct backend_request *next = NULL;
-    while (ask->failover != NULL && (next = next_step(ask, now_ns)) != NULL)
+    while ((next = next_step(ask, now_ns)) != NULL)
         if (send(ask, next))
             return true;
     return false;

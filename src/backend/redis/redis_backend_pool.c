@@ -76,8 +76,7 @@ static void answered(void *arg, enum link_outcome outcome, const struct redis_re
         answer->outcome = BACKEND_DECIDED;
     } else {
         answer->outcome = BACKEND_FAILED;
-        answer->fault = (uint8_t)redis_backend_error_of(outcome);
-        answer->error = redis_backend_reason(store, outcome, reply);
+        answer->error = redis_backend_reason(store, outcome, reply, &answer->fault);
     }
     op->at_work = NULL;
     free(job);

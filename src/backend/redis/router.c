@@ -46,6 +46,8 @@ static void ask_list_add(struct ask_list *list, struct router_ask *ask)
 static void ask_list_remove(struct router_ask *ask)
 {
     struct ask_list *list = ask->list;
+    if (list == NULL)
+        return;
     *(ask->previous != NULL ? &ask->previous->next : &list->first) = ask->next;
     *(ask->next != NULL ? &ask->next->previous : &list->last) = ask->previous;
     ask->list = NULL;
@@ -364,8 +366,10 @@ struct router_ask *router_ask(struct router *router, const struct router_command
     ask->redirects = ask->tries = 0;
     ask->is_repeatable = command->is_repeatable;
     ask->is_asking = ask->is_sent = false;
-    ask_list_add(&router->waiting, ask);
+    ask->list = NULL;
     ask_send(ask, now_ns);
+    if (ask->list == NULL)
+        ask_list_add(&router->waiting, ask);
     router_hurry(router, ask->deadline_ns < router->ends_ns ? ask->deadline_ns : router->ends_ns);
     return ask;
 }

@@ -183,14 +183,9 @@ void link_give_up_late(struct link *link, uint64_t now_ns)
 
 /* ---- Bytes of a connection ------------------------------------------------------------------- */
 
-static bool reads(const struct link *link)
-{
-    return link->state == LINK_GREETING || link->state == LINK_READY;
-}
-
 void link_feed(struct link *link, struct span bytes, uint64_t now_ns)
 {
-    if (!reads(link))
+    if (!link_reads(link))
         return;
     if (link->codec->read(link, bytes, now_ns) < 0)
         link_give_up(link);
@@ -203,7 +198,7 @@ struct span link_output(const struct link *link)
     bool is_greeting = link->state == LINK_GREETING;
     const struct wire_bytes *bytes = is_greeting ? &link->greeting : &link->bytes;
     size_t skipped = is_greeting ? link->greeting_sent : (size_t)(link->sent - link->base);
-    if (!reads(link) || bytes->ptr == NULL)
+    if (!link_reads(link) || bytes->ptr == NULL)
         return span_of(NULL, 0);
     return span_of(bytes->ptr + skipped, bytes->len - skipped);
 }

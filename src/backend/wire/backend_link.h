@@ -162,6 +162,12 @@ static inline bool link_is_ready(const struct link *link)
     return link->state == LINK_READY;
 }
 
+/* Whether it has a socket to a server that may reply. */
+static inline bool link_reads(const struct link *link)
+{
+    return link->state == LINK_GREETING || link->state == LINK_READY;
+}
+
 /* Why it was not ready the last time; "" if it always was. */
 static inline const char *link_fault(const struct link *link)
 {

@@ -391,7 +391,7 @@ static void answer(struct memcached_conn *conn, const struct memcached_reply *re
 static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t now_ns)
 {
     size_t used = 0;
-    while (conn->link.state == LINK_GREETING || conn->link.state == LINK_READY) {
+    while (link_reads(&conn->link)) {
         struct memcached_reply reply;
         int len = memcached_reply_read(&reply, span_of(bytes.ptr + used, bytes.len - used),
                                        &conn->link.fault);
@@ -460,11 +460,6 @@ struct memcached_conn *memcached_conn_new(const struct link_options *options)
         return conn;
     free(conn);
     return NULL;
-}
-
-struct link *memcached_conn_link(struct memcached_conn *conn)
-{
-    return &conn->link;
 }
 
 const char *memcached_conn_version(const struct memcached_conn *conn)

@@ -85,8 +85,11 @@ struct memcached_command {
 
 /* Wants its first socket at once. NULL: no memory. */
 struct memcached_conn *memcached_conn_new(const struct link_options *options);
-/* For the owner of the socket. Freed by link_free(). */
-struct link *memcached_conn_link(struct memcached_conn *conn);
+/* For the owner of the socket: the first member. Freed by link_free(). */
+static inline struct link *memcached_conn_link(struct memcached_conn *conn)
+{
+    return (struct link *)conn;
+}
 
 /* False: it is not ready, or too many commands wait; `answered` is not called. */
 bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_command *command,

@@ -614,7 +614,7 @@ static int read_replies(struct link *link, struct span bytes, uint64_t now_ns)
     const struct redis_reply *reply = NULL;
     conn->heard_ns = now_ns;
     int code = redis_reader_feed(conn->reader, bytes, &link->fault);
-    while (code == 0 && (link->state == LINK_GREETING || link->state == LINK_READY) &&
+    while (code == 0 && link_reads(link) &&
            (code = redis_reader_next(conn->reader, &reply, &link->fault)) > 0) {
         code = 0;
         if (link->state == LINK_GREETING)
@@ -661,11 +661,6 @@ void redis_conn_free(struct redis_conn *conn, uint64_t now_ns)
 {
     if (conn != NULL)
         link_free(&conn->link, now_ns);
-}
-
-struct link *redis_conn_link(struct redis_conn *conn)
-{
-    return &conn->link;
 }
 
 const struct redis_server *redis_conn_server(const struct redis_conn *conn)

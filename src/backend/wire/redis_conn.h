@@ -135,7 +135,12 @@ void redis_conn_free(struct redis_conn *conn, uint64_t now_ns);
 bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns);
 size_t redis_conn_pending(const struct redis_conn *conn);
 
-struct link *redis_conn_link(struct redis_conn *conn); /* for the owner of the socket */
+/* For the owner of the socket: the first member. */
+static inline struct link *redis_conn_link(struct redis_conn *conn)
+{
+    return (struct link *)conn;
+}
+
 const struct redis_server *redis_conn_server(const struct redis_conn *conn);
 
 #endif
