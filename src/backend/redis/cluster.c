@@ -84,18 +84,12 @@ static uint16_t place_of(struct cluster *cluster, const struct store_host *host)
     return (uint16_t)cluster->n_masters;
 }
 
-/* An empty or unknown name means the node that sent the reply. */
-static bool set_host(struct store_host *host, struct span name, uint16_t port,
-                     const struct store_host *asked)
+bool cluster_host(struct store_host *host, struct span name, uint16_t port,
+                  const struct store_host *asked)
 {
-    if (name.len == 0 || span_equals(name, "?"))
-        *host = *asked;
-    else if (name.len >= sizeof(host->name) || memchr(name.ptr, '\0', name.len) != NULL)
-        return false;
-    else {
-        memcpy(host->name, name.ptr, name.len);
-        host->name[name.len] = '\0';
-    }
+    if (name.len > 0 && !span_equals(name, "?"))
+        return store_host_set(host, name, port);
+    *host = *asked;
     host->port = port;
     return true;
 }
@@ -105,7 +99,7 @@ bool cluster_move(struct cluster *cluster, const struct redis_redirect *redirect
 {
     struct store_host host;
     assert(redirect->slot < CLUSTER_SLOTS);
-    if (!set_host(&host, redirect->host, redirect->port, asked))
+    if (!cluster_host(&host, redirect->host, redirect->port, asked))
         return false;
     uint16_t place = place_of(cluster, &host);
     if (place == 0)
@@ -144,7 +138,8 @@ static bool read_range(const struct redis_reply *reply, const struct store_host 
     range->first = (unsigned)reply->items[0].number;
     range->last = (unsigned)reply->items[1].number;
     range->replicas = (unsigned)reply->n_items - 3;
-    return set_host(&range->master, node->items[0].text, (uint16_t)node->items[1].number, asked);
+    return cluster_host(&range->master, node->items[0].text, (uint16_t)node->items[1].number,
+                        asked);
 }
 
 static int refuse(struct stint_error *error)

@@ -31,6 +31,10 @@ void cluster_free(struct cluster *cluster); /* NULL is fine */
 int cluster_read(struct cluster *cluster, const struct redis_reply *reply,
                  const struct store_host *asked, struct stint_error *error);
 
+/* A node in a reply of `asked`: an empty or unknown name means that one. False: an invalid name. */
+bool cluster_host(struct store_host *host, struct span name, uint16_t port,
+                  const struct store_host *asked);
+
 /*
  * One slot has moved, by a MOVED reply of `asked`; the rest of the map is then old, too. False: the
  * new master is unknown.

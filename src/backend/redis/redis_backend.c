@@ -237,18 +237,6 @@ static const char *message_of(struct span text)
     }
 }
 
-static bool read_integers(const struct redis_reply *reply, int64_t values[SCRIPT_REPLY_MAX])
-{
-    if (reply->type != REDIS_ARRAY || reply->n_items > SCRIPT_REPLY_MAX)
-        return false;
-    for (size_t i = 0; i < reply->n_items; i++) {
-        if (reply->items[i].type != REDIS_INTEGER)
-            return false;
-        values[i] = reply->items[i].number;
-    }
-    return true;
-}
-
 static void tell_each(const struct part *part, const struct script_reply *reply)
 {
     const struct job *job = part->job;
@@ -264,7 +252,7 @@ static void take_reply(struct part *part, const struct redis_reply *reply)
 {
     int64_t values[SCRIPT_REPLY_MAX];
     struct script_reply read;
-    if (!read_integers(reply, values) ||
+    if (!redis_reply_integers(reply, values, SCRIPT_REPLY_MAX) ||
         !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items)) {
         part->state = PART_LOST;
         part->job->error = "the store's reply is not that of a stint script";

@@ -185,19 +185,12 @@ static void follow(struct router_ask *ask, struct server *server, bool is_asking
     ask_send(ask, now_ns);
 }
 
-/* The server of a redirect; one without a name is the server that sent it. */
-static bool host_of(const struct redis_redirect *redirect, const struct server *said,
-                    struct store_host *host)
+/* The server of a redirect. False: it is invalid. */
+static bool read_redirect(const struct redis_reply *reply, const struct server *said,
+                          struct redis_redirect *redirect, struct store_host *host)
 {
-    *host = said->host;
-    host->port = redirect->port;
-    if (redirect->host.len == 0 || span_equals(redirect->host, "?"))
-        return true;
-    if (redirect->host.len >= sizeof(host->name))
-        return false;
-    memcpy(host->name, redirect->host.ptr, redirect->host.len);
-    host->name[redirect->host.len] = '\0';
-    return true;
+    return redis_redirect_parse(reply->text, redirect) &&
+           cluster_host(host, redirect->host, redirect->port, &said->host);
 }
 
 /*
@@ -211,7 +204,7 @@ static void on_moved(struct router_ask *ask, struct server *said, const struct r
     struct redis_redirect redirect;
     struct store_host host;
     metric_add(&router->metrics.redirects, 1);
-    if (!redis_redirect_parse(reply->text, &redirect) || !host_of(&redirect, said, &host)) {
+    if (!read_redirect(reply, said, &redirect, &host)) {
         retry(ask, now_ns);
         return;
     }
@@ -232,9 +225,8 @@ static void on_ask(struct router_ask *ask, struct server *said, const struct red
     struct store_host host;
     struct server *server = NULL;
     metric_add(&router->metrics.redirects, 1);
-    if (redis_redirect_parse(reply->text, &redirect) && host_of(&redirect, said, &host)) {
+    if (read_redirect(reply, said, &redirect, &host))
         server = server_of_host(router, &host, now_ns);
-    }
     follow(ask, server, true, now_ns);
 }
 

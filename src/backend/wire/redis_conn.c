@@ -287,6 +287,18 @@ bool redis_reply_is(const struct redis_reply *reply, const char *text)
            span_equals(reply->text, text);
 }
 
+bool redis_reply_integers(const struct redis_reply *reply, int64_t *values, size_t most)
+{
+    if (reply->type != REDIS_ARRAY || reply->n_items > most)
+        return false;
+    for (size_t i = 0; i < reply->n_items; i++) {
+        if (reply->items[i].type != REDIS_INTEGER)
+            return false;
+        values[i] = reply->items[i].number;
+    }
+    return true;
+}
+
 const struct redis_reply *redis_reply_named(const struct redis_reply *reply, const char *name)
 {
     for (size_t i = 0; reply->type == REDIS_ARRAY && i + 1 < reply->n_items; i += 2)

@@ -85,6 +85,8 @@ bool redis_redirect_parse(struct span text, struct redis_redirect *redirect);
 /* The item after a name, in an array of alternating names and values; NULL: it is missing. */
 const struct redis_reply *redis_reply_named(const struct redis_reply *reply, const char *name);
 bool redis_reply_is(const struct redis_reply *reply, const char *text);
+/* The items of an array of integers, at most so many; false: it is none. */
+bool redis_reply_integers(const struct redis_reply *reply, int64_t *values, size_t most);
 
 /* ---- The connection -------------------------------------------------------------------------- */
 
