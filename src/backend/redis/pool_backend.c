@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
+#include "rules/arena.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ struct view {
 };
 
 struct backend_pool_list {
-    struct key *keys; /* by age */
+    struct arena arena; /* what follows */
+    struct key *keys;   /* by age */
     size_t n_keys;
     struct group *groups;
     size_t n_groups;
@@ -119,11 +121,9 @@ static int add_keys(struct backend_pool_list *pool, const struct backend_pool_de
         int code = check_key(asked, error);
         if (code != 0)
             return code;
-        size_t name_size = strlen(asked->name) + 1;
-        key->name = malloc(name_size);
+        key->name = arena_text(&pool->arena, span_of_text(asked->name));
         if (key->name == NULL)
             return err_set(error, STINT_E_SYSTEM, "no memory for the keys of a pool");
-        memcpy(key->name, asked->name, name_size);
         key->weight = asked->weight > 0 ? asked->weight : 1;
         key->group = group_of(pool, asked);
         pool->by_turn.keys[i] = pool->by_age.keys[i] = key;
@@ -151,12 +151,12 @@ static int check_names(struct backend_pool_list *pool, struct stint_error *error
 
 #define NUMBER_LEN 5 /* a number up to 1,024, and a comma */
 
-static bool write_numbers(const struct backend_pool_list *pool, struct view *view)
+static bool write_numbers(struct backend_pool_list *pool, struct view *view)
 {
     size_t size = NUMBER_LEN * pool->n_keys + 1;
     bool even = true;
-    view->weights = calloc(size, 1);
-    view->groups = calloc(size, 1);
+    view->weights = arena_take(&pool->arena, size);
+    view->groups = arena_take(&pool->arena, size);
     if (view->weights == NULL || view->groups == NULL)
         return false;
     struct buf weights = buf_of(view->weights, size), groups = buf_of(view->groups, size);
@@ -177,7 +177,7 @@ static bool name_key(struct backend_pool_list *pool, struct span prefix, struct 
 {
     static const char tail[] = "pool";
     size_t len = script_tag(prefix, name, NULL, 0);
-    pool->key = malloc(len + sizeof(tail));
+    pool->key = arena_take(&pool->arena, len + sizeof(tail));
     if (pool->key == NULL)
         return false;
     script_tag(prefix, name, pool->key, len);
@@ -188,11 +188,11 @@ static bool name_key(struct backend_pool_list *pool, struct span prefix, struct 
 
 static bool allocate(struct backend_pool_list *pool, size_t n_keys)
 {
-    size_t n = n_keys > 0 ? n_keys : 1;
-    pool->keys = calloc(n, sizeof(*pool->keys));
-    pool->groups = calloc(n, sizeof(*pool->groups));
-    pool->by_turn.keys = calloc(n, sizeof(struct key *));
-    pool->by_age.keys = calloc(n, sizeof(struct key *));
+    struct arena *arena = &pool->arena;
+    pool->keys = arena_take(arena, n_keys * sizeof(*pool->keys));
+    pool->groups = arena_take(arena, n_keys * sizeof(*pool->groups));
+    pool->by_turn.keys = arena_take(arena, n_keys * sizeof(struct key *));
+    pool->by_age.keys = arena_take(arena, n_keys * sizeof(struct key *));
     return pool->keys != NULL && pool->groups != NULL && pool->by_turn.keys != NULL &&
            pool->by_age.keys != NULL;
 }
@@ -235,24 +235,10 @@ int pool_backend_new(struct backend_pool_list **pool, struct span prefix,
     return 0;
 }
 
-static void free_view(struct view *view)
-{
-    free(view->keys);
-    free(view->weights);
-    free(view->groups);
-}
-
 void pool_backend_free(struct backend_pool_list *pool)
 {
-    if (pool == NULL)
-        return;
-    for (size_t i = 0; i < pool->n_keys; i++)
-        free(pool->keys[i].name);
-    free(pool->keys);
-    free(pool->groups);
-    free_view(&pool->by_turn);
-    free_view(&pool->by_age);
-    free(pool->key);
+    if (pool != NULL)
+        arena_free(&pool->arena);
     free(pool);
 }
 

@@ -432,36 +432,36 @@ static void part_return(struct part *part, uint32_t kept, uint64_t now_ns)
 
 /* ---- Replies of several parts ---------------------------------------------------------------- */
 
-static bool any_part_is(const struct job *job, enum part_state state)
+/* What the parts of a request came to. */
+struct joined {
+    bool has_conflict, is_missing, is_decided, is_replayed;
+    uint8_t outcome; /* the worst of those that have decided */
+    uint32_t least;  /* that one of them granted */
+    uint64_t at_ns; /* the earliest: a refund with a later time would take units that live longer */
+};
+
+static struct joined join_parts(const struct job *job)
 {
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (job->parts[i].state == state)
-            return true;
-    return false;
+    struct joined all = {
+        .is_replayed = true, .outcome = STINT_ALLOW, .least = UINT32_MAX, .at_ns = UINT64_MAX};
+    for (size_t i = 0; i < job->n_parts; i++) {
+        const struct part *part = &job->parts[i];
+        all.has_conflict |= part->state == PART_CONFLICT;
+        all.is_missing |= part->state == PART_FAILED || part->state == PART_LOST;
+        all.is_replayed &= part->is_replayed;
+        if (part->state != PART_DECIDED)
+            continue;
+        all.is_decided = true;
+        all.outcome = part->sum.outcome > all.outcome ? part->sum.outcome : all.outcome;
+        all.least = part->sum.granted < all.least ? part->sum.granted : all.least;
+        all.at_ns = min_u64(all.at_ns, part->now_ns);
+    }
+    return all;
 }
 
 static bool takes(const struct job *job)
 {
     return job->verb == BACKEND_TAKE || job->verb == BACKEND_TAKE_UPTO;
-}
-
-/* The worst outcome of those that have decided. */
-static uint8_t outcome_of(const struct job *job)
-{
-    uint8_t outcome = STINT_ALLOW;
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (job->parts[i].state == PART_DECIDED && job->parts[i].sum.outcome > outcome)
-            outcome = job->parts[i].sum.outcome;
-    return outcome;
-}
-
-static uint32_t least_granted(const struct job *job)
-{
-    uint32_t least = UINT32_MAX;
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (job->parts[i].state == PART_DECIDED && job->parts[i].sum.granted < least)
-            least = job->parts[i].sum.granted;
-    return least;
 }
 
 /*
@@ -501,24 +501,6 @@ static void settle_each(const struct job *job, bool is_allowed, uint32_t least)
     }
 }
 
-/* The earliest: a refund with a later time would take units that live longer. */
-static uint64_t at_of(const struct job *job)
-{
-    uint64_t at_ns = UINT64_MAX;
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (job->parts[i].state == PART_DECIDED && job->parts[i].now_ns < at_ns)
-            at_ns = job->parts[i].now_ns;
-    return at_ns;
-}
-
-static bool all_replayed(const struct job *job)
-{
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (!job->parts[i].is_replayed)
-            return false;
-    return true;
-}
-
 static void clear_missing(const struct job *job)
 {
     for (size_t i = 0; i < job->n_items; i++)
@@ -528,32 +510,29 @@ static void clear_missing(const struct job *job)
 
 static enum backend_outcome join(struct job *job, uint64_t now_ns)
 {
-    bool is_conflict = any_part_is(job, PART_CONFLICT);
-    bool is_missing = any_part_is(job, PART_FAILED) || any_part_is(job, PART_LOST);
-    uint8_t outcome = outcome_of(job);
-    bool is_allowed = !is_conflict && !is_missing && outcome == STINT_ALLOW;
-    uint32_t least = least_granted(job);
+    const struct joined all = join_parts(job);
+    bool is_allowed = !all.has_conflict && !all.is_missing && all.outcome == STINT_ALLOW;
     if (takes(job) && !job->store->is_ending)
-        return_parts(job, is_allowed, least, now_ns);
-    if (is_conflict)
+        return_parts(job, is_allowed, all.least, now_ns);
+    if (all.has_conflict)
         return BACKEND_CONFLICT;
     /* A list that one quota denies is denied, whatever the missing answers are. */
-    bool is_denied = takes(job) && outcome != STINT_ALLOW;
-    if (is_missing && !is_denied)
+    bool is_denied = takes(job) && all.outcome != STINT_ALLOW;
+    if (all.is_missing && !is_denied)
         return BACKEND_FAILED;
-    if (!any_part_is(job, PART_DECIDED))
+    if (!all.is_decided)
         return BACKEND_GONE;
     if (job->op == NULL)
         return BACKEND_DECIDED;
     clear_missing(job);
     if (takes(job))
-        settle_each(job, is_allowed, least);
+        settle_each(job, is_allowed, all.least);
     struct stint_decision *sum = &job->op->answer.sum;
     *sum = script_sum(job->op->answer.each, job->n_items);
     if (sum->outcome == STINT_ALLOW && job->verb != BACKEND_TAKE)
-        sum->granted = least;
-    job->op->answer.at_ns = at_of(job);
-    job->op->answer.is_replayed = all_replayed(job);
+        sum->granted = all.least;
+    job->op->answer.at_ns = all.at_ns;
+    job->op->answer.is_replayed = all.is_replayed;
     return BACKEND_DECIDED;
 }
 

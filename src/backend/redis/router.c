@@ -469,8 +469,8 @@ static void set_defaults(struct router_options *options)
 
 static void free_memory(struct router *router)
 {
-    cluster_free(router->cluster);
-    cluster_free(router->spare);
+    free(router->cluster);
+    free(router->spare);
     free(router->of_master);
     free(router);
 }
@@ -493,8 +493,8 @@ struct router *router_new(const struct router_options *options)
     router->is_refresh_wanted = true;
     if (options->url->kind != STORE_REDIS_CLUSTER)
         return router;
-    router->cluster = cluster_new();
-    router->spare = cluster_new();
+    router->cluster = calloc(1, sizeof(*router->cluster));
+    router->spare = calloc(1, sizeof(*router->spare));
     router->of_master = calloc(CLUSTER_MASTERS_MAX, sizeof(struct server *));
     if (router->cluster != NULL && router->spare != NULL && router->of_master != NULL)
         return router;

@@ -348,27 +348,17 @@ static int take_greeting(struct memcached_conn *conn, const struct memcached_rep
 /* The replies of a command beside errors. */
 static bool is_reply_of(enum memcached_verb verb, enum memcached_code code)
 {
-    switch (code) {
-    case MEMCACHED_ERROR:
-        return true;
-    case MEMCACHED_VALUE:
-    case MEMCACHED_MISS:
-        return verb == MEMCACHED_GET;
-    case MEMCACHED_STORED:
-        return verb == MEMCACHED_ADD || verb == MEMCACHED_SWAP || verb == MEMCACHED_SET ||
-               verb == MEMCACHED_DELETE;
-    case MEMCACHED_NOT_STORED:
-        return verb == MEMCACHED_ADD || verb == MEMCACHED_SWAP || verb == MEMCACHED_SET;
-    case MEMCACHED_EXISTS:
-        return verb == MEMCACHED_SWAP;
-    case MEMCACHED_NOT_FOUND:
-        return verb == MEMCACHED_SWAP || verb == MEMCACHED_DELETE;
-    case MEMCACHED_STAT:
-    case MEMCACHED_END:
-        return verb == MEMCACHED_STATS;
-    default:
-        return false;
-    }
+#define REPLY(code) (1u << (code))
+    static const unsigned replies[] = {
+        [MEMCACHED_GET] = REPLY(MEMCACHED_VALUE) | REPLY(MEMCACHED_MISS),
+        [MEMCACHED_ADD] = REPLY(MEMCACHED_STORED) | REPLY(MEMCACHED_NOT_STORED),
+        [MEMCACHED_SWAP] = REPLY(MEMCACHED_STORED) | REPLY(MEMCACHED_NOT_STORED) |
+                           REPLY(MEMCACHED_EXISTS) | REPLY(MEMCACHED_NOT_FOUND),
+        [MEMCACHED_SET] = REPLY(MEMCACHED_STORED) | REPLY(MEMCACHED_NOT_STORED),
+        [MEMCACHED_DELETE] = REPLY(MEMCACHED_STORED) | REPLY(MEMCACHED_NOT_FOUND),
+        [MEMCACHED_STATS] = REPLY(MEMCACHED_STAT) | REPLY(MEMCACHED_END),
+    };
+    return ((replies[verb] | REPLY(MEMCACHED_ERROR)) & REPLY(code)) != 0;
 }
 
 static void answer(struct memcached_conn *conn, const struct memcached_reply *reply,
