@@ -4,7 +4,6 @@
 
 #include "algorithm/algorithm.h"
 #include "algorithm/gcra.h"
-#include "backend/breakers.h"
 #include "backend/front/denials.h"
 #include "backend/item_copy.h"
 #include "backend/script/script.h"
