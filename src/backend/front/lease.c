@@ -524,10 +524,10 @@ static bool make_space(struct lease *lease, uint64_t now_ns)
 }
 
 /* The same key as before, or a new one. NULL: there is no space; another one gives back units. */
-static struct lease_key *key_of(struct lease *lease, const struct backend_item *item)
+static struct lease_key *key_of(struct lease *lease, const struct backend_item *item,
+                                uint64_t now_ns)
 {
-    struct lease_key *key = lease_find(lease, item);
-    uint64_t now_ns = now_of(lease);
+    struct lease_key *key = lease_find(lease, item, now_ns);
     if (key == NULL)
         return !lease->is_draining && make_space(lease, now_ns) ? lease_new_key(lease, item, now_ns)
                                                                 : NULL;
@@ -657,13 +657,12 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
     struct backend_answer answer = {.outcome = BACKEND_WAITS};
     lease->turns++;
     if (!goes_on)
-        key = takes(ask) && ask->items[0].cost > 0 ? key_of(lease, &ask->items[0])
-                                                   : lease_find(lease, &ask->items[0]);
+        key = takes(ask) && ask->items[0].cost > 0 ? key_of(lease, &ask->items[0], now_ns)
+                                                   : lease_find(lease, &ask->items[0], now_ns);
     if (key == NULL) {
         pass_on(lease, ask, op);
         return;
     }
-    lease_touch(key, now_ns);
     drop_ended(key, now_ns);
     if (ask->verb > BACKEND_PEEK)
         key->denied_cost = 0;

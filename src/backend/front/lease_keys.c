@@ -27,15 +27,6 @@ static bool is_same(const struct lease_key *key, const struct backend_item *item
            item_is_same(key->item, item);
 }
 
-struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item)
-{
-    uint64_t hash = hash_of(lease, item);
-    struct lease_key *key = lease->buckets[hash % lease->n_buckets];
-    while (key != NULL && (key->hash != hash || !is_same(key, item)))
-        key = key->next;
-    return key;
-}
-
 /* ---- Age ------------------------------------------------------------------------------------- */
 
 static void unlink_age(struct lease_key *key)
@@ -54,13 +45,21 @@ static void link_newest(struct lease_key *key)
     lease->newest = key;
 }
 
-void lease_touch(struct lease_key *key, uint64_t now_ns)
+struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item,
+                             uint64_t now_ns)
 {
+    uint64_t hash = hash_of(lease, item);
+    struct lease_key *key = lease->buckets[hash % lease->n_buckets];
+    while (key != NULL && (key->hash != hash || !is_same(key, item)))
+        key = key->next;
+    if (key == NULL)
+        return NULL;
     key->asked_ns = now_ns;
-    if (key->newer == NULL)
-        return;
-    unlink_age(key);
-    link_newest(key);
+    if (key->newer != NULL) {
+        unlink_age(key);
+        link_newest(key);
+    }
+    return key;
 }
 
 void lease_remove(struct lease_key *key)

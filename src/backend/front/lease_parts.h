@@ -95,11 +95,12 @@ static inline void lease_count(struct lease *lease, int64_t units)
 
 /* ---- lease_keys.c ---------------------------------------------------------------------------- */
 
-struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item);
+/* The key, which is now the newest. NULL: it is not there. */
+struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item,
+                             uint64_t now_ns);
 /* It is not there yet, and there is space. NULL: no memory. */
 struct lease_key *lease_new_key(struct lease *lease, const struct backend_item *item,
                                 uint64_t now_ns);
-void lease_touch(struct lease_key *key, uint64_t now_ns);
 /* It holds no units and has no requests. */
 void lease_remove(struct lease_key *key);
 

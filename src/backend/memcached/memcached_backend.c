@@ -67,7 +67,7 @@ struct store {
     unsigned n_servers;
     struct cells *cells;
     struct memcached_metrics metrics;
-    struct stint_error fault;
+    struct stint_error fault, cells_fault;
     struct work *first;
     size_t n_works;
     uint64_t earliest_ns; /* no work's deadline is earlier */
@@ -403,7 +403,7 @@ static void go_on(struct work *work, uint64_t now_ns)
     if (goes_on)
         return;
     if (work->has_failed || (work->phase != PHASE_UNDOING && !all_decided(work)))
-        work_fail(work, fault_of(work), cells_fault(work->store->cells), now_ns);
+        work_fail(work, fault_of(work), work->store->cells_fault.message, now_ns);
     else
         answer(work, now_ns);
     work_end(work);
@@ -850,8 +850,8 @@ struct backend *memcached_backend_new(const struct memcached_backend_options *op
         store->options.skew_max_ns = 100 * NS_PER_MS;
     if (store->options.beat_ns == 0)
         store->options.beat_ns = NS_PER_S;
-    store->cells =
-        cells_new(&store->options, &store->metrics, span_of(store->prefix, store->prefix_len));
+    store->cells = cells_new(&store->options, &store->metrics, &store->cells_fault,
+                             span_of(store->prefix, store->prefix_len));
     if (store->cells == NULL) {
         free(store);
         return NULL;

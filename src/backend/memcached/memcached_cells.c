@@ -101,7 +101,7 @@ struct cells {
     size_t n_cells;
     uint64_t rest_ends_ns; /* no rest ends earlier */
     struct turns turns;
-    struct stint_error fault;
+    struct stint_error *fault;    /* why the last request was refused or lost */
     struct memcached_state state; /* read last: it is large, and only one is needed at a time */
 };
 
@@ -304,13 +304,15 @@ static uint64_t turns_wait_ns(struct turns *turns, const struct turn *turn, uint
 /* ---- Start and end --------------------------------------------------------------------------- */
 
 struct cells *cells_new(const struct memcached_backend_options *options,
-                        struct memcached_metrics *metrics, struct span prefix)
+                        struct memcached_metrics *metrics, struct stint_error *fault,
+                        struct span prefix)
 {
     struct cells *cells = calloc(1, sizeof(*cells));
     if (cells == NULL)
         return NULL;
     cells->options = options;
     cells->metrics = metrics;
+    cells->fault = fault;
     cells->prefix_len = prefix.len;
     struct memcached_key *clock = &cells->clock.key;
     memcpy(clock->text, prefix.ptr, prefix.len);
@@ -322,11 +324,6 @@ struct cells *cells_new(const struct memcached_backend_options *options,
     cells->turns.random = options->seed;
     cells->rest_ends_ns = STINT_NEVER_NS;
     return cells;
-}
-
-const char *cells_fault(const struct cells *cells)
-{
-    return cells->fault.message;
 }
 
 /* ---- The cells ------------------------------------------------------------------------------- */
@@ -458,7 +455,7 @@ static void begin_again(struct cell *cell, uint64_t now_ns)
 
 static void set_fault(struct cells *cells, const struct memcached_reply *reply)
 {
-    err_set(&cells->fault, STINT_E_SYSTEM, "memcached: %.*s",
+    err_set(cells->fault, STINT_E_SYSTEM, "memcached: %.*s",
             reply->value.len < 200 ? (int)reply->value.len : 200, (const char *)reply->value.ptr);
 }
 
@@ -651,8 +648,7 @@ static void take_written(void *arg, enum link_outcome outcome, const struct memc
         return;
     default:
         metrics->lost++;
-        err_set(&cell->cells->fault, STINT_E_GONE,
-                "memcached did not confirm the write of a state");
+        err_set(cell->cells->fault, STINT_E_GONE, "memcached did not confirm the write of a state");
         answer_all(cell, outcome == LINK_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
     }
 }
@@ -711,7 +707,7 @@ static void decide_all(struct cell *cell, struct memcached_state *state, uint64_
     size_t work = 0;
     for (struct cell_ask *ask = cell->first;
          ask != NULL && !ask->is_reset && work < DECIDED_BYTES_MAX; ask = ask->next) {
-        if (decide(ask, state, wall_ns, &cell->cells->fault))
+        if (decide(ask, state, wall_ns, cell->cells->fault))
             last = ask;
         work += state->len;
     }
@@ -724,7 +720,7 @@ static void decide_all(struct cell *cell, struct memcached_state *state, uint64_
 
 static void refuse(struct cell *cell, const char *why, uint64_t now_ns)
 {
-    err_set(&cell->cells->fault, STINT_E_MISMATCH, "%s", why);
+    err_set(cell->cells->fault, STINT_E_MISMATCH, "%s", why);
     answer_all(cell, CELL_REFUSED, false, now_ns);
 }
 

@@ -46,11 +46,13 @@ struct cell_ask {
 };
 
 /*
- * Options and metrics are borrowed; the prefix of all keys is escaped. NULL: no memory. For free(),
- * once no decision waits and nothing is in progress.
+ * Options, metrics and `fault`, for why the last request was refused or lost, are borrowed; the
+ * prefix of all keys is escaped. NULL: no memory. For free(), once no decision waits and nothing is
+ * in progress.
  */
 struct cells *cells_new(const struct memcached_backend_options *options,
-                        struct memcached_metrics *metrics, struct span prefix);
+                        struct memcached_metrics *metrics, struct stint_error *fault,
+                        struct span prefix);
 /* False: no memory. Never answers from within. */
 bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key *key,
                struct cell_ask *ask, uint64_t now_ns);
@@ -68,8 +70,5 @@ void cells_forget(struct cell_ask *ask);
 uint64_t cells_deadline(const struct cells *cells);
 /* has_connected: some connection is ready, so cells that waited for it continue. */
 void cells_wake(struct cells *cells, bool has_connected, uint64_t now_ns);
-
-/* Why the last request was refused or lost; "" if none was. */
-const char *cells_fault(const struct cells *cells);
 
 #endif
