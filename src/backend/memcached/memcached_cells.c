@@ -265,19 +265,6 @@ static uint64_t turn_lost(struct turn *turn, uint64_t took_ns, uint64_t now_ns)
     return gap_ns;
 }
 
-/* Another store, or this one, has requested a gap. */
-static void turn_heard(struct turn *turn, uint64_t gap_ns, uint64_t now_ns)
-{
-    turn->heard_ns = now_ns;
-    turn->heard_gap_ns = min_u64(gap_ns, GAP_MAX_NS);
-}
-
-/* Whether to read requests with the next swap. */
-static bool turn_listens(const struct turn *turn, uint64_t now_ns)
-{
-    return !turn->is_listening && turn->contended_ns > now_ns;
-}
-
 /* A store whose own request is equal or larger is one of those that need the gap. */
 static uint64_t gap_of(const struct turn *turn, uint64_t now_ns)
 {
@@ -506,7 +493,9 @@ static void take_request(void *arg, enum link_outcome outcome, const struct memc
         return;
     for (size_t i = 0; i < reply->value.len; i++)
         gap_ns = gap_ns << 8 | reply->value.ptr[i];
-    turn_heard(turn, gap_ns, now_ns);
+    /* Another store, or this one, has requested a gap. */
+    turn->heard_ns = now_ns;
+    turn->heard_gap_ns = min_u64(gap_ns, GAP_MAX_NS);
 }
 
 /* Together with a swap, so that it costs no time. */
@@ -515,7 +504,8 @@ static void listen(struct cell *cell, uint64_t now_ns)
     const struct memcached_backend_options *options = cell->cells->options;
     struct turn *turn = turns_find(&cell->cells->turns, cell->name);
     struct memcached_key key;
-    if (turn == NULL || !turn_listens(turn, now_ns) || !name_request(cell, &key))
+    if (turn == NULL || turn->is_listening || turn->contended_ns <= now_ns ||
+        !name_request(cell, &key))
         return;
     turn->is_listening = memcached_conn_ask(options->conns[cell->server],
                                             &(struct memcached_command){

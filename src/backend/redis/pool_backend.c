@@ -311,60 +311,38 @@ static void begin(struct pool_command *command, const struct backend_pool_reques
     add(command, span_of_text(is_next && ask->probe ? "1" : "0"));
 }
 
-static void add_group(struct pool_command *command, const struct group *group)
-{
-    for (size_t i = 0; i < group->n_words; i++)
-        add(command, group->words[i]);
-}
-
 /* Keys come in the order of turns only where they take turns. */
 static const struct view *view_of(const struct backend_pool_list *pool)
 {
     return pool->order == STINT_ROUND_ROBIN ? &pool->by_turn : &pool->by_age;
 }
 
-static bool ask_all(struct pool_command *command, const struct backend_pool_request *ask,
-                    struct pool_time time)
-{
-    const struct backend_pool_list *pool = ask->list;
-    const struct view *view = ask->verb == BACKEND_POOL_NEXT ? view_of(pool) : &pool->by_age;
-    if (!reserve(command, HEAD_WORDS + 3 + pool->n_groups * GROUP_WORDS_MAX + pool->n_keys))
-        return false;
-    begin(command, ask, time);
-    add(command, span_of_text(view->weights));
-    add(command, span_of_text(view->groups));
-    add(command, span_of_text(pool->n_groups_word));
-    for (size_t i = 0; i < pool->n_groups; i++)
-        add_group(command, &pool->groups[i]);
-    for (size_t i = 0; i < pool->n_keys; i++)
-        add(command, span_of_text(view->keys[i]->name));
-    return true;
-}
-
-static bool ask_key(struct pool_command *command, const struct backend_pool_request *ask,
-                    struct pool_time time)
-{
-    const struct backend_pool_list *pool = ask->list;
-    const struct key *key = NULL;
-    for (size_t i = 0; i < pool->n_keys && key == NULL; i++)
-        if (span_equals(ask->key, pool->keys[i].name))
-            key = &pool->keys[i];
-    if (key == NULL || !reserve(command, HEAD_WORDS + 3 + GROUP_WORDS_MAX + 1))
-        return false;
-    begin(command, ask, time);
-    add(command, span_of_text(""));
-    add(command, span_of_text(""));
-    add(command, span_of_text("1"));
-    add_group(command, &pool->groups[key->group]);
-    add(command, span_of_text(key->name));
-    return true;
-}
-
 bool pool_command_make(struct pool_command *command, const struct backend_pool_request *ask,
                        struct pool_time time)
 {
+    const struct backend_pool_list *pool = ask->list;
     bool is_all = ask->verb == BACKEND_POOL_NEXT || ask->verb == BACKEND_POOL_STATUS;
-    return is_all ? ask_all(command, ask, time) : ask_key(command, ask, time);
+    const struct view *view = ask->verb == BACKEND_POOL_NEXT ? view_of(pool) : &pool->by_age;
+    const struct key *only = NULL;
+    for (size_t i = 0; i < pool->n_keys && !is_all && only == NULL; i++)
+        if (span_equals(ask->key, pool->keys[i].name))
+            only = &pool->keys[i];
+    if (!is_all && only == NULL)
+        return false;
+    const struct group *groups = is_all ? pool->groups : &pool->groups[only->group];
+    size_t n_groups = is_all ? pool->n_groups : 1, n_keys = is_all ? pool->n_keys : 1;
+    if (!reserve(command, HEAD_WORDS + 3 + n_groups * GROUP_WORDS_MAX + n_keys))
+        return false;
+    begin(command, ask, time);
+    add(command, span_of_text(is_all ? view->weights : ""));
+    add(command, span_of_text(is_all ? view->groups : ""));
+    add(command, span_of_text(is_all ? pool->n_groups_word : "1"));
+    for (size_t i = 0; i < n_groups; i++)
+        for (size_t j = 0; j < groups[i].n_words; j++)
+            add(command, groups[i].words[j]);
+    for (size_t i = 0; i < n_keys; i++)
+        add(command, span_of_text(is_all ? view->keys[i]->name : only->name));
+    return true;
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */

@@ -74,12 +74,6 @@ struct named {
 
 /* ---- Requests in progress -------------------------------------------------------------------- */
 
-static size_t job_size(size_t n_parts, size_t n_items, size_t n_bytes)
-{
-    return sizeof(struct job) + n_parts * sizeof(struct part) + n_items * sizeof(struct job_item) +
-           n_bytes;
-}
-
 static struct job *new_job(struct redis_backend *store, const struct backend_request *ask,
                            size_t n_parts, size_t n_bytes)
 {
@@ -88,7 +82,10 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
         job = store->free_jobs;
         store->free_jobs = job->next;
     } else
-        job = malloc(n_parts == 1 ? sizeof(*job) : job_size(n_parts, ask->n_items, n_bytes));
+        job = malloc(sizeof(*job) + (n_parts == 1
+                                         ? 0
+                                         : n_parts * sizeof(struct part) +
+                                               ask->n_items * sizeof(struct job_item) + n_bytes));
     if (job == NULL)
         return NULL;
     uint64_t now_ns = store->dialer->ops->now(store->dialer);

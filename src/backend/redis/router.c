@@ -264,14 +264,6 @@ static bool take_refusal(struct router_ask *ask, struct server *said,
     }
 }
 
-static void on_refused(struct router_ask *ask, struct server *said, const struct redis_reply *reply,
-                       uint64_t now_ns)
-{
-    bool is_wanted = ask->answered != NULL && !ask->router->is_ending;
-    if (!is_wanted || !take_refusal(ask, said, reply, now_ns))
-        ask_finish(ask, LINK_REFUSED, reply, now_ns);
-}
-
 static void on_answer(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                       uint64_t now_ns)
 {
@@ -280,9 +272,11 @@ static void on_answer(void *arg, enum link_outcome outcome, const struct redis_r
     ask->is_sent = false;
     if (outcome == LINK_DONE)
         ask_finish(ask, outcome, reply, now_ns);
-    else if (outcome == LINK_REFUSED)
-        on_refused(ask, said, reply, now_ns);
-    else if (outcome == LINK_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
+    else if (outcome == LINK_REFUSED) {
+        bool is_wanted = ask->answered != NULL && !ask->router->is_ending;
+        if (!is_wanted || !take_refusal(ask, said, reply, now_ns))
+            ask_finish(ask, outcome, reply, now_ns);
+    } else if (outcome == LINK_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
         retry(ask, now_ns);
     else
         ask_finish(ask, outcome, NULL, now_ns);
