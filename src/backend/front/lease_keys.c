@@ -143,13 +143,6 @@ static struct stint_decision decision_of(const struct lease_key *key, uint32_t l
     };
 }
 
-bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns)
-{
-    uint32_t least = verb == BACKEND_TAKE_UPTO ? 1 : cost;
-    return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
-           now_ns < key->denied_until_ns;
-}
-
 /* A peek of more than is held here goes to the store, and a cost of 0 only returns numbers. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
                  struct backend_answer *answer)

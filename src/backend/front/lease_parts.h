@@ -93,6 +93,15 @@ static inline void lease_count(struct lease *lease, int64_t units)
         backend_metric_set(&lease->options.metrics->lease_units, lease->units);
 }
 
+/* Whether a denial of so much is known. */
+static inline bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost,
+                                uint64_t now_ns)
+{
+    uint32_t least = verb == BACKEND_TAKE_UPTO ? 1 : cost;
+    return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
+           now_ns < key->denied_until_ns;
+}
+
 /* ---- lease_keys.c ---------------------------------------------------------------------------- */
 
 /* The key, which is now the newest. NULL: it is not there. */
@@ -107,8 +116,6 @@ void lease_remove(struct lease_key *key);
 /* True: decided by what is held or known here. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
                  struct backend_answer *answer);
-/* Whether a denial of so much is known. */
-bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns);
 /* True: the units went back to the lease that they are from. */
 bool lease_refund(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
                   struct backend_answer *answer);

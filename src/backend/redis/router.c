@@ -208,7 +208,7 @@ static void on_moved(struct router_ask *ask, struct server *said, const struct r
         retry(ask, now_ns);
         return;
     }
-    topology_ask(said, now_ns);
+    topology_doubt(router, said, now_ns);
     if (!cluster_has_master(router->cluster, &host) ||
         !cluster_move(router->cluster, &redirect, &said->host)) {
         retry(ask, now_ns);
@@ -245,7 +245,7 @@ static bool take_refusal(struct router_ask *ask, struct server *said,
             on_ask(ask, said, reply, now_ns);
         return has_slots;
     case REDIS_ERROR_CLUSTERDOWN:
-        topology_doubt(ask->router, now_ns);
+        topology_doubt(ask->router, NULL, now_ns);
         retry(ask, now_ns);
         return true;
     case REDIS_ERROR_READONLY:
@@ -292,7 +292,7 @@ static void ask_send(struct router_ask *ask, uint64_t now_ns)
     ask->retry_ns = 0;
     struct server *server = ask->at != NULL ? ask->at : server_of_slot(router, ask->slot, now_ns);
     if (server == NULL) {
-        topology_doubt(router, now_ns);
+        topology_doubt(router, NULL, now_ns);
         return;
     }
     if (server->state != SERVER_READY || !link_is_ready(redis_conn_link(server->dialled.conn)))

@@ -272,8 +272,17 @@ static void refresh_at(struct router *router, uint64_t at_ns)
     router_hurry(router, router->refresh_ns);
 }
 
-void topology_doubt(struct router *router, uint64_t now_ns)
+static void ask_slots(struct server *server, uint64_t now_ns);
+
+void topology_doubt(struct router *router, struct server *newer, uint64_t now_ns)
 {
+    if (newer != NULL && router->refresher != NULL)
+        return;
+    if (newer != NULL && is_ready(newer) &&
+        now_ns >= router->refreshed_ns + router->options.hurry_ns / 2) {
+        ask_slots(newer, now_ns);
+        return;
+    }
     uint64_t at_ns = router->refreshed_ns + hurry_ns(router);
     if (!router->is_refresh_wanted)
         refresh_at(router, at_ns > now_ns ? at_ns : now_ns);
@@ -359,7 +368,7 @@ static void on_slots(void *arg, enum link_outcome outcome, const struct redis_re
     if (is_read && router->spare->n_slots_served > 0)
         take_map(router, now_ns);
     else
-        topology_doubt(router, now_ns);
+        topology_doubt(router, NULL, now_ns);
 }
 
 static void ask_slots(struct server *server, uint64_t now_ns)
@@ -369,17 +378,6 @@ static void ask_slots(struct server *server, uint64_t now_ns)
     server->router->refresher = server;
     if (!server_ask(server, words, 2, on_slots, now_ns))
         server->router->refresher = NULL;
-}
-
-void topology_ask(struct server *server, uint64_t now_ns)
-{
-    struct router *router = server->router;
-    if (router->refresher != NULL)
-        return;
-    if (is_ready(server) && now_ns >= router->refreshed_ns + router->options.hurry_ns / 2)
-        ask_slots(server, now_ns);
-    else
-        topology_doubt(router, now_ns);
 }
 
 /* A random ready one, so that not all nodes query the same server. */
@@ -443,7 +441,7 @@ static void set_master(struct router *router, const struct store_host *host, uin
         server_end(router->master, now_ns);
     open_master(router, host, now_ns);
     if (router->master == NULL)
-        topology_doubt(router, now_ns);
+        topology_doubt(router, NULL, now_ns);
 }
 
 static void on_master(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
@@ -497,7 +495,7 @@ static void subscribe(struct server *channel, uint64_t now_ns)
     static const char *const words[] = {"SUBSCRIBE", SENTINEL_CHANNEL};
     (void)server_ask(channel, words, 2, redis_skip_reply, now_ns);
     /* A switch before the subscription needs a query. */
-    topology_doubt(channel->router, now_ns);
+    topology_doubt(channel->router, NULL, now_ns);
 }
 
 static void on_pushed(void *arg, enum link_outcome outcome, const struct redis_reply *message,
@@ -549,7 +547,7 @@ static void topology_lost(struct server *server, uint64_t now_ns)
         /* The next of several names of a single server. */
         if (router->options.url->kind == STORE_REDIS && router->options.url->n_hosts > 1)
             server_end(server, now_ns);
-        topology_doubt(router, now_ns);
+        topology_doubt(router, NULL, now_ns);
     }
 }
 
@@ -560,7 +558,7 @@ void topology_refuse_replica(struct server *server, uint64_t now_ns)
         err_set(&router->fault, STINT_E_GONE, "the store is a replica: it takes no writes");
         server_end(server, now_ns);
     }
-    topology_doubt(router, now_ns);
+    topology_doubt(router, NULL, now_ns);
 }
 
 /* ---- Identity -------------------------------------------------------------------------------- */
