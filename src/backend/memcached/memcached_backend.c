@@ -613,7 +613,7 @@ static const char *why_not_now(struct store *store, const struct work *work, uin
         return "the deadline of a request passed before it could be sent to memcached";
     for (size_t i = 0; i < work->n_parts; i++) {
         struct memcached_conn *conn = store->options.conns[work->parts[i].server];
-        uint64_t since_ns = memcached_conn_unavailable_since(conn);
+        uint64_t since_ns = memcached_conn_link(conn)->unavailable_since_ns;
         if (since_ns == 0 || now_ns - since_ns <= work->deadline_ns - now_ns)
             continue;
         err_set(&store->fault, STINT_E_GONE, "memcached is unavailable: %s",
@@ -762,7 +762,7 @@ static uint64_t store_unavailable_since(const struct backend *shared)
     const struct store *store = (const struct store *)shared;
     uint64_t earliest_ns = 0;
     for (unsigned i = 0; i < store->n_servers; i++) {
-        uint64_t since_ns = memcached_conn_unavailable_since(store->options.conns[i]);
+        uint64_t since_ns = memcached_conn_link(store->options.conns[i])->unavailable_since_ns;
         if (since_ns == 0)
             return 0;
         if (earliest_ns == 0 || since_ns < earliest_ns)

@@ -154,7 +154,7 @@ static void close_server(struct server **at)
 /* Its commands are waited for: a connection that does not answer closes by itself. */
 static bool is_over(const struct server *server, uint64_t now_ns)
 {
-    bool is_idle = redis_conn_pending(server->dialled.conn) == 0;
+    bool is_idle = redis_conn_link(server->dialled.conn)->n_pending == 0;
     if (server->state == SERVER_ENDED)
         return is_idle || !is_connected(server);
     return server->use == SERVER_STORE && !server->is_wanted && is_idle && server->n_asks == 0 &&

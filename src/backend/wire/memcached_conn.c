@@ -461,8 +461,3 @@ unsigned memcached_conn_restarts(const struct memcached_conn *conn)
 {
     return conn->restarts;
 }
-
-uint64_t memcached_conn_unavailable_since(const struct memcached_conn *conn)
-{
-    return conn->link.unavailable_since_ns;
-}

@@ -98,7 +98,5 @@ bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_comm
 const char *memcached_conn_version(const struct memcached_conn *conn);
 /* Reconnects to a server that had restarted, or that does not report it. */
 unsigned memcached_conn_restarts(const struct memcached_conn *conn);
-/* Since when it is not ready; 0: it is, or has not begun to connect. */
-uint64_t memcached_conn_unavailable_since(const struct memcached_conn *conn);
 
 #endif

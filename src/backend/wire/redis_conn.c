@@ -380,11 +380,6 @@ bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command
     return true;
 }
 
-size_t redis_conn_pending(const struct redis_conn *conn)
-{
-    return conn->link.n_pending;
-}
-
 /*
  * The server does not know the script of the first command, so nothing was done: the command goes
  * to the end once more, after its script, unless another command is loading it already. False:

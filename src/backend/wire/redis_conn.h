@@ -135,7 +135,6 @@ void redis_conn_free(struct redis_conn *conn, uint64_t now_ns);
 
 /* False: it is not ready, or too many commands wait; `answered` is not called. */
 bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns);
-size_t redis_conn_pending(const struct redis_conn *conn);
 
 /* For the owner of the socket: the first member. */
 static inline struct link *redis_conn_link(struct redis_conn *conn)

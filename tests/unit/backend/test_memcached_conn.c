@@ -230,7 +230,7 @@ TEST(a_greeting_has_its_time)
     begin(&(struct link_options){0});
     link_dialling(link, 10 * MS);
     assert_int_equal(link_deadline(link), 260 * MS);
-    assert_int_equal(memcached_conn_unavailable_since(conn), 10 * MS);
+    assert_int_equal(memcached_conn_link(conn)->unavailable_since_ns, 10 * MS);
     link_wake(link, 260 * MS);
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
     assert_string_equal(link_fault(link), "memcached has not greeted within 250 ms");
@@ -277,7 +277,7 @@ TEST(commands_are_taken_only_while_it_is_ready)
     link_lost(link, "reset", 1 * MS);
     assert_told("a unsent at 1; b unsent at 1");
     assert_false(ask(MEMCACHED_GET, "a", 1 * MS));
-    assert_int_equal(memcached_conn_unavailable_since(conn), 1 * MS);
+    assert_int_equal(memcached_conn_link(conn)->unavailable_since_ns, 1 * MS);
 }
 
 TEST(a_late_reply_ends_the_connection_and_nothing_is_sent_twice)
