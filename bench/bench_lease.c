@@ -79,7 +79,7 @@ static void from_lease(void *arg, unsigned turn)
                                           .name = span_of(NAME, sizeof(NAME) - 1),
                                           .key = span_of(&key, KEY_LEN),
                                           .cost = 1};
-        const struct backend_request ask = {.verb = BACKEND_TAKE,
+        const struct backend_request ask = {.verb = REQUEST_TAKE,
                                             .items = &item,
                                             .n_items = 1,
                                             .now_ns = load->inner.now_ns,

@@ -26,7 +26,7 @@ static const char *const specs[] = {
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
 static const uint8_t ids[4][BACKEND_ID_LEN] = {{1}, {2}, {3}, {4}};
-static const uint8_t closings[] = {BACKEND_SETTLE, BACKEND_CANCEL, BACKEND_EXPIRE, STINT_TAKE};
+static const uint8_t closings[] = {REQUEST_SETTLE, REQUEST_CANCEL, REQUEST_EXPIRE, STINT_TAKE};
 
 static struct memcached_step step_of(const struct stint_quota *quota, struct span *bytes,
                                      uint64_t now_ns)
@@ -48,7 +48,7 @@ static struct memcached_step step_of(const struct stint_quota *quota, struct spa
 static void check_decision(const struct stint_quota *quota, const struct memcached_step *step,
                            const struct stint_decision *decision)
 {
-    bool is_closing = step->verb >= BACKEND_SETTLE; /* under the limit that the state has */
+    bool is_closing = step->verb >= REQUEST_SETTLE; /* under the limit that the state has */
     MUST(decision->limit == most_units(quota) || decision->limit == 0 || is_closing);
     MUST(decision->remaining <= decision->limit);
     MUST(decision->granted <= step->cost || is_closing);
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct stint_decision decision;
         int code = memcached_state_ask(&state, &step, &decision, NULL);
         if (code == STINT_E_GONE) {
-            MUST(step.verb >= BACKEND_SETTLE);
+            MUST(step.verb >= REQUEST_SETTLE);
         } else if (code != 0) {
             MUST(i == 0 && memcmp(&before, &state, sizeof(state)) == 0);
             return 0;

@@ -14,40 +14,40 @@
 #define BACKEND_ITEMS_MAX STINT_ITEMS_MAX
 #define BACKEND_ID_LEN 16 /* bytes of an id: a keyed hash of the caller's id */
 
-enum backend_verb {
-    BACKEND_TAKE = STINT_TAKE,
-    BACKEND_TAKE_UPTO = STINT_TAKE_UPTO,
-    BACKEND_PEEK = STINT_PEEK,
-    BACKEND_CHARGE = STINT_CHARGE,
-    BACKEND_REFUND = STINT_REFUND,
-    BACKEND_BOOK = STINT_BOOK, /* of one item, with a ticket; at_ns: the longest wait */
-    BACKEND_RESET = STINT_UNBOOK + 1,
+enum request_verb {
+    REQUEST_TAKE = STINT_TAKE,
+    REQUEST_TAKE_UPTO = STINT_TAKE_UPTO,
+    REQUEST_PEEK = STINT_PEEK,
+    REQUEST_CHARGE = STINT_CHARGE,
+    REQUEST_REFUND = STINT_REFUND,
+    REQUEST_BOOK = STINT_BOOK, /* of one item, with a ticket; at_ns: the longest wait */
+    REQUEST_RESET = STINT_UNBOOK + 1,
     /*
      * One item under a rule with leases: up to `cost` units, which the caller grants by itself for
      * a term. Ends earlier leases of the caller. RETURN only ends them. See struct backend_lease.
      */
-    BACKEND_LEASE,
-    BACKEND_RETURN,
+    REQUEST_LEASE,
+    REQUEST_RETURN,
     /*
      * For the ticket with this id and the items charged under it. SETTLE: `cost` is what was used
      * of each. CANCEL: nothing was used. EXTEND: the holder keeps its slots for longer.
      */
-    BACKEND_SETTLE,
-    BACKEND_CANCEL,
-    BACKEND_EXTEND,
+    REQUEST_SETTLE,
+    REQUEST_CANCEL,
+    REQUEST_EXTEND,
     /*
      * For an ended ticket that was not used: `cost` is the most that stays charged of each item.
      * Denied, with a wait, while the ticket is still valid. Slots of concurrency do not change.
      */
-    BACKEND_EXPIRE,
+    REQUEST_EXPIRE,
     /*
      * What a store that runs scripts is asked by its backend alone (backend/script/script.h): all
      * that was charged under an id is taken back, slots included, and the id is forgotten; or the
      * slots of one holder of concurrency are returned, or held for longer.
      */
-    BACKEND_UNDO,
-    BACKEND_RELEASE,
-    BACKEND_RENEW,
+    REQUEST_UNDO,
+    REQUEST_RELEASE,
+    REQUEST_RENEW,
 };
 
 /* Units that were leased. Units left at the end become free again; the rest was used. */
@@ -72,7 +72,7 @@ struct backend_item {
 };
 
 struct backend_request {
-    uint8_t verb;                     /* enum backend_verb */
+    uint8_t verb;                     /* enum request_verb */
     bool is_virtual;                  /* now_ns is the time, not the store's own clock */
     bool is_ahead;                    /* prefetch: do not decide what could be answered at once */
     const struct backend_item *items; /* 1 … BACKEND_ITEMS_MAX: all or nothing over them */

@@ -152,7 +152,7 @@ struct stint_decision evaluation_ask_table(struct evaluation *evaluation,
 /* A cost above this node's share may fit the whole, once the store is back. */
 static bool fits(const struct stint_quota *local, uint8_t verb, uint32_t cost)
 {
-    bool is_whole = verb == BACKEND_TAKE || verb == BACKEND_PEEK;
+    bool is_whole = verb == REQUEST_TAKE || verb == REQUEST_PEEK;
     return local->limit > 0 && (!is_whole || cost <= most_units(local));
 }
 
@@ -174,7 +174,7 @@ static uint8_t policy_of(struct evaluation *evaluation, struct target *target, u
     uint64_t full_until_ns = evaluation_local_full_until(target, unavailable_since_ns);
     target->fallback_wait_ns = sub_floor(full_until_ns, evaluation->now_ns);
     if (target->hits == TARGET_HITS_CHARGE)
-        verb = BACKEND_CHARGE; /* a peek goes before it */
+        verb = REQUEST_CHARGE; /* a peek goes before it */
     return target->fallback_wait_ns > 0 || !fits(local, verb, target->cost)
                ? RULE_STORE_ERROR_DENY
                : RULE_STORE_ERROR_LOCAL;
@@ -220,15 +220,15 @@ static struct stint_decision fell_back(const struct target *target, uint8_t verb
 {
     assert(target->store != 0 && target->quota != NULL);
     uint32_t limit = most_units(target->quota);
-    bool is_denied = target->fallback == FALLBACK_DENY && verb != BACKEND_REFUND;
+    bool is_denied = target->fallback == FALLBACK_DENY && verb != REQUEST_REFUND;
     uint64_t wait_ns = target->fallback_wait_ns > 0 ? target->fallback_wait_ns : RETRY_AFTER_NS;
-    if (is_denied && verb != BACKEND_PEEK && cost > limit)
+    if (is_denied && verb != REQUEST_PEEK && cost > limit)
         return algorithm_never(limit);
     return (struct stint_decision){
         .outcome = is_denied && cost > 0 ? STINT_DENY : STINT_ALLOW,
         .limit = limit,
         .remaining = is_denied ? 0 : limit,
-        .granted = is_denied || verb == BACKEND_PEEK ? 0 : cost,
+        .granted = is_denied || verb == REQUEST_PEEK ? 0 : cost,
         .retry_after_ns = is_denied && cost > 0 ? wait_ns : 0,
         .reset_after_ns = is_denied ? wait_ns : 0,
     };
@@ -533,7 +533,7 @@ const struct backend_answer *evaluation_ask_ticket(struct evaluation *evaluation
                                                    const uint8_t *shadow_mark, size_t item)
 {
     assert(evaluation_is_valid(evaluation) && evaluation->is_ticket);
-    assert(verb >= BACKEND_SETTLE && item < evaluation->n_targets);
+    assert(verb >= REQUEST_SETTLE && item < evaluation->n_targets);
     struct backend_item items[TARGETS_MAX];
     char spaces[TARGETS_MAX][EVALUATION_NAME_SIZE];
     uint8_t id[BACKEND_ID_LEN];
@@ -590,7 +590,7 @@ static void ask_group(struct evaluation *evaluation, size_t store, uint8_t verb,
     struct backend_request asked = {.verb = verb, .items = items, .n_items = n};
     if (n == 0)
         return;
-    if (verb == BACKEND_TAKE || verb == BACKEND_TAKE_UPTO)
+    if (verb == REQUEST_TAKE || verb == REQUEST_TAKE_UPTO)
         add_id(evaluation, &asked);
     group->answer = ask(evaluation, store, &asked);
 }
@@ -627,15 +627,15 @@ static void settle_group(struct evaluation *evaluation, size_t store, uint8_t ve
     if (answer == NULL)
         return;
     bool is_decided = answer->outcome == BACKEND_DECIDED;
-    bool is_granted = is_decided && verb != BACKEND_PEEK && answer->sum.outcome == STINT_ALLOW;
-    group->granted = !is_granted ? 0 : verb == BACKEND_TAKE ? UINT32_MAX : answer->sum.granted;
+    bool is_granted = is_decided && verb != REQUEST_PEEK && answer->sum.outcome == STINT_ALLOW;
+    group->granted = !is_granted ? 0 : verb == REQUEST_TAKE ? UINT32_MAX : answer->sum.granted;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
         if (!is_in(target, store))
             continue;
         if (is_decided) {
             target->decision = answer->each[n++];
-            target->is_settled = !is_granted && verb != BACKEND_PEEK; /* counts as taken */
+            target->is_settled = !is_granted && verb != REQUEST_PEEK; /* counts as taken */
         } else {
             fallback(evaluation, target, verb, answer->error);
             target->decision = fell_back(target, verb, target->cost);
@@ -667,7 +667,7 @@ static void take_back(struct evaluation *evaluation, size_t store,
     size_t n = 0;
     if (group->answer == NULL || group->granted == 0 || evaluation->id != NULL)
         return;
-    struct backend_request asked = {.verb = BACKEND_REFUND,
+    struct backend_request asked = {.verb = REQUEST_REFUND,
                                     .items = items,
                                     .n_items =
                                         gather_group(evaluation, store, units, items, spaces),

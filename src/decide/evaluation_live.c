@@ -581,7 +581,7 @@ static void take_round(struct evaluation *evaluation, bool charges)
             ask_gathered(evaluation, false);
             charges = charges && !anyone_is_over(evaluation);
         }
-        evaluation_ask_groups(evaluation, charges ? BACKEND_TAKE : BACKEND_PEEK, UINT32_MAX,
+        evaluation_ask_groups(evaluation, charges ? REQUEST_TAKE : REQUEST_PEEK, UINT32_MAX,
                               groups);
         if (evaluation_is_to_wait(evaluation))
             return;
@@ -675,7 +675,7 @@ static uint32_t upto_round(struct evaluation *evaluation, uint32_t most)
     bool is_shared = evaluation->pending != NULL;
     uint32_t granted = is_shared ? look_at_table(evaluation, most) : most;
     if (is_shared) {
-        uint8_t verb = granted > 0 ? BACKEND_TAKE_UPTO : BACKEND_PEEK;
+        uint8_t verb = granted > 0 ? REQUEST_TAKE_UPTO : REQUEST_PEEK;
         evaluation_ask_groups(evaluation, verb, granted > 0 ? granted : 1, groups);
         if (granted == 0 || evaluation_is_to_wait(evaluation))
             return 0;

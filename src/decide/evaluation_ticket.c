@@ -551,7 +551,7 @@ struct stint_decision evaluation_expire(struct evaluation *evaluation,
         evaluation->fault = BACKEND_GONE;
         return decision_unlimited(0);
     }
-    const struct backend_answer *answer = ask_records(evaluation, BACKEND_EXPIRE);
+    const struct backend_answer *answer = ask_records(evaluation, REQUEST_EXPIRE);
     if (answer == NULL)
         return decision_unlimited(0);
     for (size_t i = 0; i < evaluation->n_targets; i++)
@@ -592,13 +592,13 @@ static struct stint_decision close_ticket(struct evaluation *evaluation, uint8_t
 struct stint_decision evaluation_settle(struct evaluation *evaluation, uint32_t actual,
                                         struct evaluation_expired *expired)
 {
-    return close_ticket(evaluation, BACKEND_SETTLE, actual, expired);
+    return close_ticket(evaluation, REQUEST_SETTLE, actual, expired);
 }
 
 struct stint_decision evaluation_cancel(struct evaluation *evaluation,
                                         struct evaluation_expired *expired)
 {
-    return close_ticket(evaluation, BACKEND_CANCEL, 0, expired);
+    return close_ticket(evaluation, REQUEST_CANCEL, 0, expired);
 }
 
 bool evaluation_renew(struct evaluation *evaluation)
@@ -609,6 +609,6 @@ bool evaluation_renew(struct evaluation *evaluation)
     if (evaluation->ticket_ns == 0)
         return false;
     evaluation->longer_ns = set_kept(evaluation) ? EXPIRE_WITHIN_NS : 0;
-    close_ticket(evaluation, BACKEND_EXTEND, 0, &expired);
+    close_ticket(evaluation, REQUEST_EXTEND, 0, &expired);
     return true;
 }

@@ -352,7 +352,7 @@ int evaluation_block(struct evaluation *evaluation, uint64_t for_ns)
 static void forget(struct evaluation *evaluation, struct target *target,
                    const struct stint_quota *quota)
 {
-    const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = BACKEND_RESET};
+    const struct stint_ask ask = {.now_ns = evaluation->now_ns, .verb = REQUEST_RESET};
     assert(target->part != TARGET_FREE && quota != NULL);
     if (target->store != 0)
         evaluation_ask_one(evaluation, target, quota, &ask);

@@ -339,7 +339,7 @@ static void ask(struct client *client)
 {
     struct node *node = client->node;
     const struct backend_request asked = {
-        .verb = BACKEND_TAKE,
+        .verb = REQUEST_TAKE,
         .items = &client->item,
         .n_items = 1,
         .now_ns = sim.now_ns,

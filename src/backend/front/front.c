@@ -195,8 +195,8 @@ static bool is_cacheable_item(const struct backend_item *item)
 static bool is_cacheable(const struct backend_request *asked)
 {
     if (asked->id != NULL || asked->is_virtual ||
-        (asked->verb != BACKEND_TAKE && asked->verb != BACKEND_TAKE_UPTO &&
-         asked->verb != BACKEND_PEEK))
+        (asked->verb != REQUEST_TAKE && asked->verb != REQUEST_TAKE_UPTO &&
+         asked->verb != REQUEST_PEEK))
         return false;
     for (size_t i = 0; i < asked->n_items; i++)
         if (!is_cacheable_item(&asked->items[i]))
@@ -207,15 +207,15 @@ static bool is_cacheable(const struct backend_request *asked)
 /* After these verbs all that is known about their keys is invalid. */
 static bool is_dropping(const struct backend_request *asked)
 {
-    return !asked->is_virtual && (asked->verb == BACKEND_CHARGE || asked->verb == BACKEND_REFUND ||
-                                  asked->verb == BACKEND_RESET || asked->verb == BACKEND_SETTLE ||
-                                  asked->verb == BACKEND_CANCEL || asked->verb == BACKEND_EXPIRE);
+    return !asked->is_virtual && (asked->verb == REQUEST_CHARGE || asked->verb == REQUEST_REFUND ||
+                                  asked->verb == REQUEST_RESET || asked->verb == REQUEST_SETTLE ||
+                                  asked->verb == REQUEST_CANCEL || asked->verb == REQUEST_EXPIRE);
 }
 
 /* The least that a request has to get of each item not to be denied. */
 static uint32_t least_of(uint8_t verb, uint32_t cost)
 {
-    return verb == BACKEND_TAKE_UPTO && cost > 1 ? 1 : cost;
+    return verb == REQUEST_TAKE_UPTO && cost > 1 ? 1 : cost;
 }
 
 /*
@@ -244,7 +244,7 @@ static bool read(const struct denial *denial, const struct backend_item *item, u
      * An allowed peek returns the numbers as after a take. Nothing left may mean debt, in which a
      * cost of 0 is denied, too.
      */
-    bool is_allowed = least <= denial->remaining && denial->remaining > 0 && verb != BACKEND_PEEK;
+    bool is_allowed = least <= denial->remaining && denial->remaining > 0 && verb != REQUEST_PEEK;
     if (!is_denied && !is_allowed)
         return false;
     *decision = (struct stint_decision){
@@ -323,7 +323,7 @@ static void learn_item(struct front_ask *ask, size_t i, bool in_denied)
         denial.cost = least_of(ask->verb, item->cost);
         denial.retry_ns = add_sat(ask->asked_ns, decision->retry_after_ns);
         denial.ends_ns = min_u64(ends_ns, denial.retry_ns);
-    } else if (decision->outcome != STINT_ALLOW || ask->verb == BACKEND_PEEK ||
+    } else if (decision->outcome != STINT_ALLOW || ask->verb == REQUEST_PEEK ||
                (!in_denied && known == NULL)) {
         return;
     } else if (known != NULL && known->cost > 0) {
@@ -372,10 +372,10 @@ static uint64_t until_of(const struct front *front, const struct stint_quota *qu
 static bool is_in_failover(const struct front *front, const struct backend_request *asked)
 {
     enum failover_policy failover_policy = front->options.failover_policy;
-    bool is_taking = asked->verb == BACKEND_TAKE || asked->verb == BACKEND_TAKE_UPTO ||
-                     asked->verb == BACKEND_CHARGE || asked->verb == BACKEND_BOOK;
+    bool is_taking = asked->verb == REQUEST_TAKE || asked->verb == REQUEST_TAKE_UPTO ||
+                     asked->verb == REQUEST_CHARGE || asked->verb == REQUEST_BOOK;
     if (failover_policy == FAILOVER_TRUSTS || front->failed_over_ns == 0 || asked->is_virtual ||
-        !(is_taking || (asked->verb == BACKEND_PEEK && failover_policy == FAILOVER_FULL)))
+        !(is_taking || (asked->verb == REQUEST_PEEK && failover_policy == FAILOVER_FULL)))
         return false;
     for (size_t i = 0; i < asked->n_items; i++)
         if (asked->now_ns < until_of(front, asked->items[i].quota))
@@ -423,7 +423,7 @@ static bool is_unused(const struct front_ask *ask, size_t i, uint64_t now_ns)
 /* Holders of slots are known by their deadlines: lost ones cannot be replaced. */
 static bool is_to_deny(const struct front_ask *ask, const struct backend_item *item)
 {
-    return ask->verb != BACKEND_CHARGE && (ask->front->options.failover_policy == FAILOVER_FULL ||
+    return ask->verb != REQUEST_CHARGE && (ask->front->options.failover_policy == FAILOVER_FULL ||
                                            item->quota->algorithm == STINT_CONCURRENCY);
 }
 
@@ -487,13 +487,13 @@ static const struct backend_request *next_step(struct front_ask *ask, uint64_t n
         bool is_denied = look(ask, now_ns);
         if (is_denied || failover->n_unused > 0)
             backend_metric_up(&ask->front->metrics->cautious);
-        if (is_denied && ask->verb != BACKEND_PEEK)
+        if (is_denied && ask->verb != REQUEST_PEEK)
             untake(ask);
         if (is_denied) {
             answer->sum = script_sum(ask->each, ask->n_items);
             ask->is_cached = false; /* the algorithm does not deny it */
         }
-        if (is_denied || ask->verb == BACKEND_PEEK)
+        if (is_denied || ask->verb == REQUEST_PEEK)
             return NULL;
     }
     bool is_charging = failover->step == STEP_LOOK && failover->n_unused > 0;
@@ -502,7 +502,7 @@ static const struct backend_request *next_step(struct front_ask *ask, uint64_t n
     failover->step_asked.now_ns = now_ns;
     failover->step_asked.is_ahead = false;
     if (is_charging) {
-        failover->step_asked.verb = BACKEND_CHARGE;
+        failover->step_asked.verb = REQUEST_CHARGE;
         failover->step_asked.id = NULL;
         failover->step_asked.is_ticket = false;
         failover->step_asked.items = failover->unused;
@@ -594,7 +594,7 @@ static bool begin_failover(struct front_ask *ask, const struct backend_request *
         return false;
     }
     failover->step_asked = failover->asked;
-    failover->step_asked.verb = BACKEND_PEEK;
+    failover->step_asked.verb = REQUEST_PEEK;
     failover->step_asked.id = NULL;
     failover->step_asked.is_ticket = false;
     return send(ask, &failover->step_asked) || go_on(ask, asked->now_ns);

@@ -228,7 +228,7 @@ static void adapt(struct lease_key *key, uint64_t waiting, uint64_t now_ns)
 /* The least that serves the first waiting request. */
 static uint32_t wanted(const struct lease_key *key)
 {
-    return key->first != NULL && key->first->verb == BACKEND_TAKE ? key->first->cost : 1;
+    return key->first != NULL && key->first->verb == REQUEST_TAKE ? key->first->cost : 1;
 }
 
 static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
@@ -246,7 +246,7 @@ static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_
     uint32_t least = wanted(key);
     adapt(key, key->waiting, now_ns);
     uint32_t units = key->units;
-    struct backend_request asked = {.verb = BACKEND_LEASE, .ended = ended};
+    struct backend_request asked = {.verb = REQUEST_LEASE, .ended = ended};
     asked.n_ended = end(key, key->first != NULL, now_ns, ended);
     key->least = least;
     if (is_fast) {
@@ -288,7 +288,7 @@ static void tell_waiting(struct lease_key *key, uint32_t least, const struct bac
     while (waiter != NULL && waiter->turn <= before) {
         struct lease_waiter *next = waiter->next;
         uint64_t turn = lease->turns;
-        if ((waiter->verb == BACKEND_TAKE_UPTO ? 1 : waiter->cost) >= least)
+        if ((waiter->verb == REQUEST_TAKE_UPTO ? 1 : waiter->cost) >= least)
             deliver(waiter, &given, now_ns);
         waiter = lease->turns == turn ? next : key->first;
     }
@@ -339,7 +339,7 @@ static void take_answer(struct lease_key *key, uint64_t now_ns)
     const struct backend_answer answer = key->op.answer;
     uint8_t verb = key->asking;
     key->asking = 0;
-    if (verb == BACKEND_LEASE)
+    if (verb == REQUEST_LEASE)
         take_lease(key, &answer, now_ns);
     else if (answer.outcome == BACKEND_DECIDED)
         take_metrics(key, &answer.sum, now_ns);
@@ -452,7 +452,7 @@ static bool refund_one(struct lease_key *key, uint64_t now_ns)
         drop(key, i--);
         if (held.lease.left == 0)
             continue;
-        struct backend_request asked = {.verb = BACKEND_REFUND,
+        struct backend_request asked = {.verb = REQUEST_REFUND,
                                         .at_ns = held.at_ns - held.at_ns % NS_PER_US,
                                         .deadline_ns = now_ns + RETURN_NS};
         send(key, held.lease.left, &asked, now_ns);
@@ -469,7 +469,7 @@ static void give_back(struct lease_key *key, uint64_t now_ns)
     key->pins++;
     key->units = 1;
     struct backend_request asked = {
-        .verb = BACKEND_RETURN, .ended = ended, .deadline_ns = now_ns + RETURN_NS};
+        .verb = REQUEST_RETURN, .ended = ended, .deadline_ns = now_ns + RETURN_NS};
     asked.n_ended = end(key, true, now_ns, ended);
     if (asked.n_ended > 0) {
         send(key, 0, &asked, now_ns);
@@ -613,7 +613,7 @@ static void reset(struct lease_key *key, const struct backend_request *ask, stru
 
 static bool takes(const struct backend_request *ask)
 {
-    return ask->verb == BACKEND_TAKE || ask->verb == BACKEND_TAKE_UPTO;
+    return ask->verb == REQUEST_TAKE || ask->verb == REQUEST_TAKE_UPTO;
 }
 
 /* True: answered here and now. */
@@ -621,13 +621,13 @@ static bool answer_here(struct lease_key *key, const struct backend_request *ask
                         struct backend_answer *answer)
 {
     uint32_t cost = ask->items[0].cost;
-    if (ask->verb == BACKEND_REFUND)
+    if (ask->verb == REQUEST_REFUND)
         return lease_refund(key, ask, now_ns, answer);
-    if (ask->verb == BACKEND_RESET)
+    if (ask->verb == REQUEST_RESET)
         return false;
-    if (ask->verb == BACKEND_CHARGE)
+    if (ask->verb == REQUEST_CHARGE)
         return cost > 0 && lease_left(key) >= cost &&
-               lease_serve(key, BACKEND_TAKE, cost, now_ns, answer);
+               lease_serve(key, REQUEST_TAKE, cost, now_ns, answer);
     /* First come, first served, except for requests that take nothing the first one waits for. */
     if (key->first != NULL && takes(ask) && cost > 0 && lease_left(key) < key->waiting + cost)
         return false;
@@ -642,17 +642,17 @@ static bool is_ahead_of_time(const struct lease_key *key, const struct backend_r
                              uint64_t now_ns)
 {
     uint32_t cost = ask->items[0].cost;
-    if (!ask->is_ahead || ask->verb == BACKEND_RESET)
+    if (!ask->is_ahead || ask->verb == REQUEST_RESET)
         return false;
-    bool is_coming = key->asking == BACKEND_LEASE && key->coming >= key->waiting + cost;
+    bool is_coming = key->asking == REQUEST_LEASE && key->coming >= key->waiting + cost;
     return lease_left(key) >= cost || (is_coming && takes(ask)) ||
-           lease_denies(key, ask->verb, cost, now_ns) || ask->verb == BACKEND_REFUND;
+           lease_denies(key, ask->verb, cost, now_ns) || ask->verb == REQUEST_REFUND;
 }
 
 static void ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
     uint64_t now_ns = now_of(lease);
-    bool goes_on = ask->is_virtual || ask->id != NULL || ask->verb > BACKEND_RESET;
+    bool goes_on = ask->is_virtual || ask->id != NULL || ask->verb > REQUEST_RESET;
     struct lease_key *key = NULL;
     struct backend_answer answer = {.outcome = BACKEND_WAITS};
     lease->turns++;
@@ -664,7 +664,7 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
         return;
     }
     drop_ended(key, now_ns);
-    if (ask->verb > BACKEND_PEEK)
+    if (ask->verb > REQUEST_PEEK)
         key->denied_cost = 0;
     if (is_ahead_of_time(key, ask, now_ns)) {
         op->answer.outcome = BACKEND_AHEAD;
@@ -674,9 +674,9 @@ static void ask_item(struct lease *lease, const struct backend_request *ask, str
         fill(op, &answer);
         if (takes(ask))
             prefetch(key, ask->deadline_ns, now_ns);
-    } else if (ask->verb == BACKEND_RESET) {
+    } else if (ask->verb == REQUEST_RESET) {
         reset(key, ask, op, now_ns);
-    } else if (ask->verb == BACKEND_PEEK && lease_left(key) > 0) {
+    } else if (ask->verb == REQUEST_PEEK && lease_left(key) > 0) {
         ask_peek(key, ask, op);
     } else if (takes(ask) && ask->items[0].cost > 0 && now_ns >= key->direct_until_ns &&
                !lease->is_draining) {

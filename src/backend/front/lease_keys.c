@@ -154,7 +154,7 @@ bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t no
         answer->sum.outcome = STINT_DENY;
         answer->sum.retry_after_ns = key->retry_ns - now_ns;
     } else if (fits) {
-        bool is_peek = verb == BACKEND_PEEK;
+        bool is_peek = verb == REQUEST_PEEK;
         answer->at_ns = key->held[0].at_ns;
         if (!is_peek && cost > 0)
             answer->at_ns = hand_out(key, cost);

@@ -41,7 +41,7 @@ struct lease_list {
 
 static bool takes(const struct lease_list *list)
 {
-    return list->ask.verb == BACKEND_TAKE || list->ask.verb == BACKEND_TAKE_UPTO;
+    return list->ask.verb == REQUEST_TAKE || list->ask.verb == REQUEST_TAKE_UPTO;
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -93,7 +93,7 @@ static struct backend_request asked_of(struct lease_list *list, struct backend_i
     asked.is_ahead = false;
     list->is_take = takes(list) && !list->is_denied;
     if (takes(list) && !list->is_take)
-        asked.verb = BACKEND_PEEK;
+        asked.verb = REQUEST_PEEK;
     if (asked.id != NULL) {
         memcpy(id, list->id, BACKEND_ID_LEN);
         id[0] ^= (uint8_t)(list->step + 1);
@@ -103,7 +103,7 @@ static struct backend_request asked_of(struct lease_list *list, struct backend_i
         if (list->step < list->n_items ? i != list->step : list->entries[i].is_leased)
             continue;
         items[asked.n_items] = list->items[i];
-        if (list->ask.verb == BACKEND_TAKE_UPTO && list->items[i].cost > list->least)
+        if (list->ask.verb == REQUEST_TAKE_UPTO && list->items[i].cost > list->least)
             items[asked.n_items].cost = list->least;
         asked.n_items++;
     }
@@ -155,7 +155,7 @@ static uint32_t kept_of(const struct lease_list *list, const struct entry *entry
 {
     if (list->is_denied)
         return 0;
-    return list->ask.verb == BACKEND_TAKE_UPTO && entry->taken > list->least ? list->least
+    return list->ask.verb == REQUEST_TAKE_UPTO && entry->taken > list->least ? list->least
                                                                              : entry->taken;
 }
 
@@ -173,7 +173,7 @@ static bool give_back(struct lease_list *list, size_t i)
         (uint32_t)min_u64((uint64_t)entry->decision.remaining + item.cost, entry->decision.limit);
     asked.items = &item;
     asked.n_items = 1;
-    asked.verb = BACKEND_REFUND;
+    asked.verb = REQUEST_REFUND;
     asked.at_ns = entry->at_ns;
     asked.is_ahead = false;
     entry->is_taken = false;
@@ -198,7 +198,7 @@ static void finish(struct lease_list *list)
             each[i] = list->entries[i].decision;
         }
         list->answer.sum = script_sum(each, list->n_items);
-        if (list->answer.sum.outcome == STINT_ALLOW && list->ask.verb != BACKEND_TAKE)
+        if (list->answer.sum.outcome == STINT_ALLOW && list->ask.verb != REQUEST_TAKE)
             list->answer.sum.granted = list->least;
     }
     asker->answer = list->answer;

@@ -43,7 +43,7 @@ struct lease_key {
     struct lease_waiter *first, *last;
     uint64_t waiting; /* units that they want in total */
     /* The one request in progress. */
-    uint8_t asking;  /* BACKEND_LEASE, BACKEND_RETURN, BACKEND_REFUND; 0: none */
+    uint8_t asking;  /* REQUEST_LEASE, REQUEST_RETURN, REQUEST_REFUND; 0: none */
     uint32_t coming; /* units of a LEASE request */
     struct backend_op op;
     struct stint_decision each;
@@ -97,7 +97,7 @@ static inline void lease_count(struct lease *lease, int64_t units)
 static inline bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost,
                                 uint64_t now_ns)
 {
-    uint32_t least = verb == BACKEND_TAKE_UPTO ? 1 : cost;
+    uint32_t least = verb == REQUEST_TAKE_UPTO ? 1 : cost;
     return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
            now_ns < key->denied_until_ns;
 }

@@ -49,7 +49,7 @@ struct work {
     uint64_t at_ns, now_ns, deadline_ns;
     uint64_t decided_ns; /* the earliest of its decisions */
     enum phase phase;
-    uint8_t verb; /* enum backend_verb */
+    uint8_t verb; /* enum request_verb */
     bool is_virtual, has_failed, is_ticket;
     uint8_t id[BACKEND_ID_LEN];  /* of the ticket */
     uint64_t ticket_ns;          /* for which it is good */
@@ -77,7 +77,7 @@ struct store {
 /* The verbs on a ticket, at each of its keys by itself. */
 static bool closes_ticket(uint8_t verb)
 {
-    return verb == BACKEND_SETTLE || verb == BACKEND_CANCEL || verb == BACKEND_EXPIRE;
+    return verb == REQUEST_SETTLE || verb == REQUEST_CANCEL || verb == REQUEST_EXPIRE;
 }
 
 /* As in an answer. Servers beyond the 64th share a bit with one of the first. */
@@ -157,7 +157,7 @@ static struct stint_decision sum_of(const struct work *work)
     }
     struct stint_decision sum = list_sum(&list);
     bool moves =
-        work->verb == BACKEND_CHARGE || work->verb == BACKEND_REFUND || closes_ticket(work->verb);
+        work->verb == REQUEST_CHARGE || work->verb == REQUEST_REFUND || closes_ticket(work->verb);
     if (moves && sum.outcome == STINT_ALLOW)
         sum.granted = least;
     return sum;
@@ -225,7 +225,7 @@ static void ask_part(struct part *part, uint8_t verb, uint32_t cost, uint64_t at
                      uint64_t now_ns)
 {
     struct work *work = part->work;
-    bool is_reset = verb == BACKEND_RESET;
+    bool is_reset = verb == REQUEST_RESET;
     part->ask = (struct cell_ask){
         .step = {.quota = &part->quota,
                  .now_ns = work->now_ns,
@@ -257,7 +257,7 @@ static void ask_all(struct work *work, enum phase phase, uint8_t verb, uint64_t 
     work->decided_ns = STINT_NEVER_NS;
     for (size_t i = 0; i < work->n_parts; i++) {
         struct part *part = &work->parts[i];
-        bool looks_for_space = phase == PHASE_LOOKING && work->verb == BACKEND_TAKE_UPTO;
+        bool looks_for_space = phase == PHASE_LOOKING && work->verb == REQUEST_TAKE_UPTO;
         uint32_t cost = looks_for_space ? (work->most > 0 ? part->times : 0) : cost_of(work, part);
         ask_part(part, verb, cost, work->at_ns, now_ns);
     }
@@ -292,7 +292,7 @@ static void undo(struct work *work, uint64_t now_ns)
     work->phase = PHASE_UNDOING;
     for (size_t i = 0; i < work->n_parts; i++)
         if (was_charged(&work->parts[i]))
-            ask_part(&work->parts[i], work->is_ticket ? BACKEND_CANCEL : STINT_REFUND,
+            ask_part(&work->parts[i], work->is_ticket ? REQUEST_CANCEL : STINT_REFUND,
                      work->parts[i].decision.granted, work->parts[i].ask.at_ns, now_ns);
 }
 
@@ -304,7 +304,7 @@ static void count_undone(struct work *work)
         bool is_undone = part->outcome == CELL_DECIDED;
         uint8_t verb = part->ask.step.verb;
         if (part->decision.outcome != STINT_ALLOW ||
-            (verb != STINT_REFUND && verb != BACKEND_CANCEL))
+            (verb != STINT_REFUND && verb != REQUEST_CANCEL))
             continue;
         work->store->metrics.kept +=
             part->ask.step.cost - (is_undone ? part->ask.decision.granted : 0);
@@ -342,7 +342,7 @@ static bool go_on_from_look(struct work *work, uint64_t now_ns)
 {
     if (!all_decided(work) || !all_allowed(work))
         return false;
-    if (work->verb == BACKEND_TAKE_UPTO) {
+    if (work->verb == REQUEST_TAKE_UPTO) {
         if (work->most == 0)
             return false;
         choose_each(work);
@@ -367,7 +367,7 @@ static bool go_on_from_taking(struct work *work, uint64_t now_ns)
 static bool go_on_from_undoing(struct work *work, uint64_t now_ns)
 {
     count_undone(work);
-    if (work->has_failed || work->verb != BACKEND_TAKE_UPTO || work->op == NULL)
+    if (work->has_failed || work->verb != REQUEST_TAKE_UPTO || work->op == NULL)
         return false;
     work->failed = work->each;
     look(work, now_ns);
@@ -414,8 +414,8 @@ static void work_start(struct work *work, uint64_t now_ns)
     struct store *store = work->store;
     bool is_earlier = work->deadline_ns < store->earliest_ns;
     bool is_list = work->n_parts > 1 || work->parts[0].times > 1;
-    bool looks = (work->verb == BACKEND_TAKE && work->n_parts > 1) ||
-                 (work->verb == BACKEND_TAKE_UPTO && is_list);
+    bool looks = (work->verb == REQUEST_TAKE && work->n_parts > 1) ||
+                 (work->verb == REQUEST_TAKE_UPTO && is_list);
     work->next = store->first;
     if (store->first != NULL)
         store->first->previous = work;
@@ -477,7 +477,7 @@ static void deny_busy(struct work *work, uint64_t now_ns)
 static void work_be_late(struct work *work, uint64_t now_ns)
 {
     enum cell_wait wait = wait_of(work, now_ns);
-    bool may_deny = work->verb == BACKEND_TAKE || work->verb == BACKEND_TAKE_UPTO;
+    bool may_deny = work->verb == REQUEST_TAKE || work->verb == REQUEST_TAKE_UPTO;
     if (wait == CELL_WAITS_FOR_TURN && work->op != NULL)
         work->store->metrics.busy++;
     if (work->phase == PHASE_UNDOING && !work->has_failed)
@@ -583,12 +583,12 @@ static void fail_at_once(struct backend_op *op, enum backend_error fault, const 
 
 static const char *why_never(const struct backend_request *ask)
 {
-    if (ask->verb == BACKEND_BOOK || ask->verb == BACKEND_EXTEND)
+    if (ask->verb == REQUEST_BOOK || ask->verb == REQUEST_EXTEND)
         return "memcached supports neither bookings nor slots of concurrency: use Redis or Valkey";
     if (ask->id != NULL && (!ask->is_ticket || ask->id_lifetime_ns > 0))
         return "memcached cannot recognize a repeated id, and would charge twice: send no id, or "
                "use Redis or Valkey";
-    if (ask->verb == BACKEND_LEASE || ask->verb == BACKEND_RETURN)
+    if (ask->verb == REQUEST_LEASE || ask->verb == REQUEST_RETURN)
         return "memcached supports no leases: use Redis or Valkey";
     for (size_t i = 0; i < ask->n_items; i++) {
         const struct backend_item *item = &ask->items[i];

@@ -556,7 +556,7 @@ static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
 
 static bool is_closing(const struct memcached_step *step)
 {
-    return step->verb >= BACKEND_SETTLE;
+    return step->verb >= REQUEST_SETTLE;
 }
 
 static bool is_under(const struct loaded *loaded, const struct stint_quota *quota)
@@ -670,7 +670,7 @@ static bool close_ended(struct loaded *loaded, const struct memcached_step *step
             i++;
             continue;
         }
-        bool is_own = step->verb == BACKEND_EXPIRE &&
+        bool is_own = step->verb == REQUEST_EXPIRE &&
                       memcmp(ticket->id, step->ticket.id, BACKEND_ID_LEN) == 0;
         struct stint_decision one = expire(loaded, ticket, now_ns, is_own ? &own : closed);
         if (is_own)
@@ -690,14 +690,14 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
         *decision = look(loaded, now_ns, 0);
         return STINT_E_GONE;
     }
-    if (step->verb == BACKEND_EXPIRE) {
+    if (step->verb == REQUEST_EXPIRE) {
         *decision = look(loaded, now_ns, 0);
         decision->outcome = STINT_DENY;
         decision->retry_after_ns = ticket->ends_ns - step->now_ns;
         return 0;
     }
     struct stint_ask ask =
-        ticket_settling(ticket->units, step->verb == BACKEND_SETTLE ? step->cost : 0,
+        ticket_settling(ticket->units, step->verb == REQUEST_SETTLE ? step->cost : 0,
                         charged_at(loaded, ticket, now_ns), now_ns);
     limit_back(loaded, ticket, &ask);
     *decision = algorithm_ask(&loaded->quota, loaded->words, &ask);

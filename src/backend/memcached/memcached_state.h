@@ -46,7 +46,7 @@ struct memcached_step {
     uint64_t now_ns; /* since 1970, or virtual */
     uint64_t at_ns;  /* refund: as now_ns, STINT_NEVER_NS for just now */
     uint32_t cost;
-    uint8_t verb; /* enum stint_verb; of a ticket BACKEND_SETTLE, BACKEND_CANCEL, BACKEND_EXPIRE */
+    uint8_t verb; /* enum stint_verb; of a ticket REQUEST_SETTLE, REQUEST_CANCEL, REQUEST_EXPIRE */
     bool is_virtual;
     struct memcached_step_ticket ticket;
 };

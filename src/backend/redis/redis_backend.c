@@ -343,7 +343,7 @@ static size_t items_of(const struct part *part, uint32_t granted, uint32_t kept,
         const struct job_item *item = &job->items[i];
         if (&job->parts[item->part] != part)
             continue;
-        uint32_t had = job->verb == BACKEND_TAKE_UPTO ? granted : item->cost;
+        uint32_t had = job->verb == REQUEST_TAKE_UPTO ? granted : item->cost;
         items[n_items++] = (struct script_item){
             .quota = &item->quota,
             .key = item->key,
@@ -375,7 +375,7 @@ static void undo(struct part *part, uint64_t now_ns)
     struct script_id id = job->id_words;
     id.key = span_of(id_key, store_id_key(part->head, job->id, id_key, len));
     const struct script_ask ask = {
-        .verb = BACKEND_UNDO, .now_ns = job->now_ns, .is_virtual = job->is_virtual, .id = &id};
+        .verb = REQUEST_UNDO, .now_ns = job->now_ns, .is_virtual = job->is_virtual, .id = &id};
     make_words(part, items, n_items, &ask);
     send_return(part, true, now_ns);
     free(id_key);
@@ -395,7 +395,7 @@ static void release(struct part *part, const struct script_item *items, size_t n
         if (items[i].quota->algorithm != STINT_CONCURRENCY || items[i].quota->limit == 0 ||
             !is_first)
             continue;
-        ask->verb = BACKEND_RELEASE;
+        ask->verb = REQUEST_RELEASE;
         ask->holder = part->holders[n_released++];
         script_command_one(&part->job->store->command, &items[i], ask);
         send_return(part, true, now_ns);
@@ -407,7 +407,7 @@ static void part_return(struct part *part, uint32_t kept, uint64_t now_ns)
 {
     const struct job *job = part->job;
     struct script_item all[STINT_ITEMS_MAX], units[STINT_ITEMS_MAX];
-    struct script_ask ask = {.verb = BACKEND_REFUND,
+    struct script_ask ask = {.verb = REQUEST_REFUND,
                              .at_ns = part->now_ns,
                              .now_ns = job->now_ns,
                              .is_virtual = job->is_virtual};
@@ -458,7 +458,7 @@ static struct joined join_parts(const struct job *job)
 
 static bool takes(const struct job *job)
 {
-    return job->verb == BACKEND_TAKE || job->verb == BACKEND_TAKE_UPTO;
+    return job->verb == REQUEST_TAKE || job->verb == REQUEST_TAKE_UPTO;
 }
 
 /*
@@ -473,7 +473,7 @@ static void return_parts(struct job *job, bool is_allowed, uint32_t least, uint6
             continue;
         if (!is_allowed)
             part_return(part, 0, now_ns);
-        else if (job->verb == BACKEND_TAKE_UPTO && !job->has_id && part->sum.granted > least)
+        else if (job->verb == REQUEST_TAKE_UPTO && !job->has_id && part->sum.granted > least)
             part_return(part, least, now_ns);
     }
 }
@@ -491,7 +491,7 @@ static void settle_each(const struct job *job, bool is_allowed, uint32_t least)
         const struct part *part = &job->parts[job->items[i].part];
         if (part->state != PART_DECIDED || part->sum.outcome != STINT_ALLOW)
             continue;
-        uint32_t kept = !is_allowed ? 0 : job->verb == BACKEND_TAKE_UPTO ? least : each->granted;
+        uint32_t kept = !is_allowed ? 0 : job->verb == REQUEST_TAKE_UPTO ? least : each->granted;
         if (each->granted > kept)
             give_back(each, each->granted - kept);
         each->granted = kept;
@@ -526,7 +526,7 @@ static enum backend_outcome join(struct job *job, uint64_t now_ns)
         settle_each(job, is_allowed, all.least);
     struct stint_decision *sum = &job->op->answer.sum;
     *sum = script_sum(job->op->answer.each, job->n_items);
-    if (sum->outcome == STINT_ALLOW && job->verb != BACKEND_TAKE)
+    if (sum->outcome == STINT_ALLOW && job->verb != REQUEST_TAKE)
         sum->granted = all.least;
     job->op->answer.at_ns = all.at_ns;
     job->op->answer.is_replayed = all.is_replayed;
@@ -547,7 +547,7 @@ static enum backend_outcome take_only(struct job *job)
         answer->sum = part->sum;
         answer->at_ns = part->now_ns;
         answer->is_replayed = part->is_replayed;
-        if (job->verb == BACKEND_LEASE && part->n_holders > 0) {
+        if (job->verb == REQUEST_LEASE && part->n_holders > 0) {
             answer->lease_ends_ns = part->holders[0].deadline_us * NS_PER_US;
             answer->leases = part->holders[0].count;
         }
@@ -623,8 +623,8 @@ static void keep_items(struct job *job, const struct backend_request *ask,
 static bool is_repeatable(const struct job *job)
 {
     bool closes =
-        job->verb == BACKEND_SETTLE || job->verb == BACKEND_CANCEL || job->verb == BACKEND_EXPIRE;
-    return (job->has_id && !closes) || job->verb == BACKEND_PEEK;
+        job->verb == REQUEST_SETTLE || job->verb == REQUEST_CANCEL || job->verb == REQUEST_EXPIRE;
+    return (job->has_id && !closes) || job->verb == REQUEST_PEEK;
 }
 
 static bool ask_part(struct job *job, size_t part_index, const struct backend_request *ask,

@@ -17,12 +17,12 @@
 #define KEY_PLAIN "-._~/@+=,*"
 
 static const char *const verb_names[] = {
-    [BACKEND_TAKE] = "take",     [BACKEND_TAKE_UPTO] = "take_upto", [BACKEND_PEEK] = "peek",
-    [BACKEND_CHARGE] = "charge", [BACKEND_REFUND] = "refund",       [BACKEND_BOOK] = "book",
-    [STINT_UNBOOK] = "unbook",   [BACKEND_RESET] = "reset",         [BACKEND_LEASE] = "lease",
-    [BACKEND_RETURN] = "return", [BACKEND_SETTLE] = "settle",       [BACKEND_CANCEL] = "cancel",
-    [BACKEND_EXTEND] = "extend", [BACKEND_EXPIRE] = "expire",       [BACKEND_RELEASE] = "release",
-    [BACKEND_RENEW] = "renew",   [BACKEND_UNDO] = "undo",
+    [REQUEST_TAKE] = "take",     [REQUEST_TAKE_UPTO] = "take_upto", [REQUEST_PEEK] = "peek",
+    [REQUEST_CHARGE] = "charge", [REQUEST_REFUND] = "refund",       [REQUEST_BOOK] = "book",
+    [STINT_UNBOOK] = "unbook",   [REQUEST_RESET] = "reset",         [REQUEST_LEASE] = "lease",
+    [REQUEST_RETURN] = "return", [REQUEST_SETTLE] = "settle",       [REQUEST_CANCEL] = "cancel",
+    [REQUEST_EXTEND] = "extend", [REQUEST_EXPIRE] = "expire",       [REQUEST_RELEASE] = "release",
+    [REQUEST_RENEW] = "renew",   [REQUEST_UNDO] = "undo",
 };
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
@@ -175,9 +175,9 @@ static void sign_now(struct span *now)
 
 static int64_t at_of(const struct script_ask *ask)
 {
-    if (ask->verb == BACKEND_RELEASE || ask->verb == BACKEND_RENEW)
+    if (ask->verb == REQUEST_RELEASE || ask->verb == REQUEST_RENEW)
         return (int64_t)ask->holder.deadline_us;
-    if (ask->verb == BACKEND_REFUND && ask->at_ns == STINT_NEVER_NS)
+    if (ask->verb == REQUEST_REFUND && ask->at_ns == STINT_NEVER_NS)
         return -1;
     /* A wait of any length is as good as the longest number. */
     return (int64_t)(ask->at_ns / NS_PER_US < (uint64_t)EXACT_MAX ? ask->at_ns / NS_PER_US
@@ -234,13 +234,13 @@ static void add_id(struct script_command *command, const struct script_ask *ask)
     add_body(command, id->body);
     add_numbers(command, (int64_t[]){(int64_t)min_u64(lifetime_ms, TICKET_MAX_US / 1000)}, 1);
     if (id->is_ticket &&
-        (ask->verb == BACKEND_TAKE || ask->verb == BACKEND_BOOK || ask->verb == BACKEND_EXTEND))
+        (ask->verb == REQUEST_TAKE || ask->verb == REQUEST_BOOK || ask->verb == REQUEST_EXTEND))
         add_good(command, id);
 }
 
 static struct span verb_of(const struct script_ask *ask)
 {
-    bool reserves = ask->verb == BACKEND_TAKE && ask->id != NULL && ask->id->is_ticket;
+    bool reserves = ask->verb == REQUEST_TAKE && ask->id != NULL && ask->id->is_ticket;
     return span_of_text(reserves ? "reserve" : verb_names[ask->verb]);
 }
 
@@ -248,9 +248,9 @@ static struct span verb_of(const struct script_ask *ask)
 static void make_one(struct script_command *command, const struct script_item *item,
                      const struct script_ask *ask, const struct span *leases, bool keeps_options)
 {
-    bool names_holder = ask->verb == BACKEND_RELEASE || ask->verb == BACKEND_RENEW;
+    bool names_holder = ask->verb == REQUEST_RELEASE || ask->verb == REQUEST_RENEW;
     bool is_leased = leases != NULL, has_id = ask->id != NULL;
-    assert(ask->verb < BACKEND_SETTLE || ask->verb > BACKEND_UNDO || has_id);
+    assert(ask->verb < REQUEST_SETTLE || ask->verb > REQUEST_UNDO || has_id);
     begin(command, lua_scripts_one[item->quota->algorithm][2 * is_leased + has_id],
           1u + is_leased + has_id);
     add(command, item->key);
@@ -283,8 +283,8 @@ void script_command_list(struct script_command *command, const struct script_ite
                          size_t n_items, const struct script_ask *ask)
 {
     assert(n_items > 0 && n_items <= STINT_ITEMS_MAX);
-    assert(ask->verb <= BACKEND_REFUND || ask->verb == BACKEND_RESET ||
-           (ask->verb >= BACKEND_SETTLE && ask->verb <= BACKEND_UNDO && ask->id != NULL));
+    assert(ask->verb <= REQUEST_REFUND || ask->verb == REQUEST_RESET ||
+           (ask->verb >= REQUEST_SETTLE && ask->verb <= REQUEST_UNDO && ask->id != NULL));
     begin(command, ask->id != NULL ? &lua_script_list_once : &lua_script_list,
           n_items + (ask->id != NULL));
     for (size_t i = 0; i < n_items; i++)
@@ -311,10 +311,10 @@ void script_command_leased(struct script_command *command, const struct script_i
                            struct span leases, const struct script_ask *ask,
                            const struct backend_request *lease)
 {
-    bool lends = ask->verb == BACKEND_LEASE, ends = lends || lease->n_ended > 0;
+    bool lends = ask->verb == REQUEST_LEASE, ends = lends || lease->n_ended > 0;
     struct script_ask asked = *ask;
     assert(item->quota->algorithm != STINT_CONCURRENCY && lease->n_ended <= SCRIPT_ENDED_MAX);
-    assert(ask->id == NULL || (!ends && ask->verb != BACKEND_RETURN));
+    assert(ask->id == NULL || (!ends && ask->verb != REQUEST_RETURN));
     if (lends)
         asked.at_ns = lease->least * NS_PER_US;
     make_one(command, item, &asked, &leases, ends);

@@ -42,12 +42,12 @@ struct script_id {
 
 /*
  * The request. A store counts in microseconds: times are rounded down to them. The verbs of tickets
- * and BACKEND_UNDO need an id, and the keys that it charged. Costs and at_ns of an UNDO do not
+ * and REQUEST_UNDO need an id, and the keys that it charged. Costs and at_ns of an UNDO do not
  * count: the store knows them. If it does not know the id, its reply grants nothing. If a ticket is
  * no longer valid, it replies with an error: script_is_gone().
  */
 struct script_ask {
-    uint8_t verb; /* enum backend_verb */
+    uint8_t verb; /* enum request_verb */
     /* refund: when it was granted, STINT_NEVER_NS for just now; book and unbook as in stint.h */
     uint64_t at_ns;
     uint64_t now_ns;             /* where is_virtual */
@@ -138,7 +138,7 @@ static inline bool script_is_leased(const struct backend_item *item)
            item->quota->algorithm != STINT_CONCURRENCY && !item->quota->count_denied;
 }
 /*
- * One quota, with a second key for the leases. `lease` has the lease of BACKEND_LEASE, and those
+ * One quota, with a second key for the leases. `lease` has the lease of REQUEST_LEASE, and those
  * that end; with an id none. The one holder of the reply to a lease is its end and the number of
  * others.
  */

@@ -183,7 +183,7 @@ static int clean_batch(struct replay_store *store, const struct key_set *names, 
     struct backend_item items[STINT_ITEMS_MAX];
     for (size_t i = 0; i < n; i++) {
         const struct backend_request ask = {
-            .verb = BACKEND_RESET,
+            .verb = REQUEST_RESET,
             .is_virtual = true,
             .items = items,
             .n_items = make_items(store, items, key_set_name(names, (uint32_t)(first + i)), 0),

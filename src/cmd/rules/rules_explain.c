@@ -206,7 +206,7 @@ static int find_fault(struct explain_store *store, const struct target *target,
     struct backend *shared = shared_session_store(store->session);
     const struct backend_item item = item_of(target, false);
     uint64_t now_ns = shared_session_now_ns(store->session);
-    const struct backend_request ask = {.verb = BACKEND_PEEK,
+    const struct backend_request ask = {.verb = REQUEST_PEEK,
                                         .items = &item,
                                         .n_items = 1,
                                         .now_ns = now_ns,
