@@ -28,9 +28,8 @@ static void take(struct cluster *cluster, const struct redis_reply *reply)
     static const struct store_host asked = {"asked", 7000};
     struct redis_redirect redirect;
     struct store_host host = {"", 0};
-    unsigned served = cluster->n_slots_served, n_masters = cluster->n_masters;
     if (cluster_read(cluster, reply, &asked, NULL) < 0)
-        MUST(served == cluster->n_slots_served && n_masters == cluster->n_masters);
+        MUST(cluster->n_slots_served == 0 && cluster->n_masters == 0);
     if (reply->type == REDIS_ERROR && redis_redirect_parse(reply->text, &redirect) &&
         cluster_move(cluster, &redirect, &asked))
         MUST(cluster_master(cluster, redirect.slot)->port == redirect.port);
@@ -47,13 +46,13 @@ static void take(struct cluster *cluster, const struct redis_reply *reply)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct redis_reader *reader = redis_reader_new(1u << 20);
-    struct cluster *cluster = cluster_new();
+    struct cluster *cluster = calloc(1, sizeof(*cluster));
     const struct redis_reply *reply;
     MUST(reader != NULL && cluster != NULL);
     if (redis_reader_feed(reader, span_of(data, size), NULL) == 0)
         while (redis_reader_next(reader, &reply, NULL) > 0)
             take(cluster, reply);
     redis_reader_free(reader);
-    cluster_free(cluster);
+    free(cluster);
     return 0;
 }

@@ -21,7 +21,7 @@ struct told {
     unsigned n_ended;
 };
 
-static void note(void *arg, enum memcached_outcome outcome, const struct memcached_reply *reply,
+static void note(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
                  uint64_t now_ns)
 {
     struct told *told = arg;
@@ -52,7 +52,7 @@ static void begin(struct told *told, struct span verbs)
 {
     told->n_ended = 0;
     told->buf = buf_of(told->text, sizeof(told->text));
-    told->conn = memcached_conn_new(&(struct pipeline_options){.commands_max = COMMANDS});
+    told->conn = memcached_conn_new(&(struct link_options){.commands_max = COMMANDS});
     MUST(told->conn != NULL);
     struct link *link = memcached_conn_link(told->conn);
     link_dialling(link, 0);

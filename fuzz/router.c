@@ -92,14 +92,14 @@ static const struct dialer_ops ops = {op_now, op_open, op_close, op_asked, op_hu
 
 /* ---- Asks ------------------------------------------------------------------------------------ */
 
-static void on_answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+static void on_answered(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                         uint64_t now_ns)
 {
     struct asked *asked = arg;
     MUST(asked->ask != NULL);
-    MUST((reply != NULL) == (outcome == ROUTER_DONE || outcome == ROUTER_REFUSED));
+    MUST((reply != NULL) == (outcome == LINK_DONE || outcome == LINK_REFUSED));
     MUST(world.is_ending || now_ns < asked->deadline_ns + 2 * STEP_NS);
-    MUST(outcome != ROUTER_FAILED || asked->is_repeatable || asked->n_sent <= asked->n_refused);
+    MUST(outcome != LINK_UNSENT || asked->is_repeatable || asked->n_sent <= asked->n_refused);
     asked->ask = NULL;
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
-       make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for backend/script.
+       make_scripts.py FOLDER OUTPUT.c: all of them, for backend/script/lua_script.h.
 
 NAME is an algorithm (its file between single_begin and single_end), `list` (all of them), either
 with `_once` behind it (the same within once_begin and once_end, for requests with an id),
@@ -17,6 +17,7 @@ ALGORITHMS = (
     "window", "buckets", "log", "gcra", "fixed_window", "sliding_counter", "concurrency"
 )
 LEASED = ALGORITHMS[:-1]  # places of concurrency have holders of their own
+EXTERN = ("list", "list_once", "pool")
 NAMES = (
     *ALGORITHMS, "list", *(f"{name}_once" for name in (*ALGORITHMS, "list")), "rolling_window",
     "pool", *(f"lease_{algorithm}{once}" for algorithm in LEASED for once in ("", "_once")),
@@ -65,7 +66,7 @@ def in_c(folder, name):
     lines = "".join("    " + "".join(f"{byte}," for byte in row) + "\n" for row in rows)
     return (
         f"\nstatic const uint8_t {name}_text[] = {{\n{lines}}};\n"
-        f"const struct lua_script lua_script_{name} = {{\n"
+        f"{'' if name in EXTERN else 'static '}const struct lua_script lua_script_{name} = {{\n"
         f'    .name = "{name}",\n'
         f'    .sha1 = "{hashlib.sha1(data).hexdigest()}",\n'
         f"    .text = {{{name}_text, sizeof({name}_text)}},\n}};\n"
@@ -79,9 +80,17 @@ def main(folder, what):
     scripts = "".join(in_c(folder, name) for name in NAMES)
     rows = "".join(f"    &lua_script_{name},\n" for name in NAMES)
     scripts += f"\nconst struct lua_script *const lua_scripts[] = {{\n{rows}    NULL,\n}};\n"
+    rows = "".join(
+        f"    [STINT_{algorithm.upper()}] = {{"
+        + ", ".join(f"&lua_script_{kind}" for kind in (
+            algorithm, f"{algorithm}_once", f"lease_{algorithm}", f"lease_{algorithm}_once",
+        ) if kind in NAMES) + "},\n"
+        for algorithm in ALGORITHMS
+    )
+    scripts += f"\nconst struct lua_script *const lua_scripts_one[][4] = {{\n{rows}}};\n"
     head = (
         '/* Made of lua/ when the program was built. */\n#include "backend/script/lua_script.h"\n'
-        "\n#include <stddef.h>\n"
+        "#include \"stint.h\"\n\n#include <stddef.h>\n"
     )
     Path(what).write_text(head + scripts, encoding="utf-8")
 

@@ -22,29 +22,20 @@ size_t store_key_escape(struct span span, char *out, size_t size)
 
 /* ---- Values ---------------------------------------------------------------------------------- */
 
-/* The next value, which is removed from the rest; false: there is none. */
-static bool cut_value(struct span *values, struct span *value)
+/* Adds up to so many values, joined by commas; returns the rest. */
+static struct span add_values(struct key_text *text, struct span values, size_t most)
 {
-    size_t len = 0;
-    if (values->len < LENGTH_SIZE)
-        return false;
-    for (size_t i = 0; i < LENGTH_SIZE; i++)
-        len = len << 8 | values->ptr[i];
-    if (len > values->len - LENGTH_SIZE)
-        return false;
-    *value = (struct span){values->ptr + LENGTH_SIZE, len};
-    *values = (struct span){value->ptr + len, values->len - LENGTH_SIZE - len};
-    return true;
-}
-
-static void add_values(struct key_text *text, struct span values)
-{
-    struct span value;
-    for (bool is_first = true; cut_value(&values, &value); is_first = false) {
-        if (!is_first)
+    for (size_t i = 0; i < most && values.len >= LENGTH_SIZE; i++) {
+        const uint8_t *at = values.ptr;
+        size_t len = (size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | at[3];
+        if (len > values.len - LENGTH_SIZE)
+            break;
+        if (i > 0)
             key_text_add(text, ",", 1);
-        key_text_escape(text, value, PLAIN);
+        key_text_escape(text, span_of(at + LENGTH_SIZE, len), PLAIN);
+        values = span_after(values, LENGTH_SIZE + len);
     }
+    return values;
 }
 
 /* The text in the braces, and the text after them. If it is one text, that is the one value. */
@@ -52,7 +43,7 @@ static struct span add_tag(struct key_text *text, const struct backend_item *ite
 {
     unsigned mode = item->rule != NULL ? item->rule->store.tag : RULE_TAG_VALUES;
     const struct span nothing = {NULL, 0};
-    struct span rest = item->key, value;
+    struct span rest = item->key;
     if (mode == RULE_TAG_DOMAIN) {
         key_text_escape(text, span_of_text(item->rule->domain), PLAIN);
         return rest;
@@ -61,13 +52,10 @@ static struct span add_tag(struct key_text *text, const struct backend_item *ite
         key_text_escape(text, rest, PLAIN);
         return nothing;
     }
-    if (mode == RULE_TAG_VALUES) {
-        add_values(text, rest);
-        return nothing;
-    }
-    if (cut_value(&rest, &value))
-        key_text_escape(text, value, PLAIN);
-    return rest;
+    if (mode != RULE_TAG_VALUES)
+        return add_values(text, rest, 1);
+    add_values(text, rest, SIZE_MAX);
+    return nothing;
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
@@ -95,7 +83,7 @@ size_t store_key(const struct backend_item *item, struct span prefix, char *out,
     key_text_add(&text, item->name.ptr, item->name.len);
     key_text_add(&text, ":", 1);
     if (item->is_values)
-        add_values(&text, rest);
+        add_values(&text, rest, SIZE_MAX);
     else
         key_text_escape(&text, rest, PLAIN);
     return text.len;

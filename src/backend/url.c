@@ -111,6 +111,16 @@ static int parse_user(struct store_url *url, struct span *rest, struct stint_err
 
 /* ---- Hosts ----------------------------------------------------------------------------------- */
 
+bool store_host_set(struct store_host *host, struct span name, uint16_t port)
+{
+    if (name.len == 0 || name.len >= sizeof(host->name) || memchr(name.ptr, '\0', name.len) != NULL)
+        return false;
+    memcpy(host->name, name.ptr, name.len);
+    host->name[name.len] = '\0';
+    host->port = port;
+    return true;
+}
+
 static uint16_t default_port(enum store_kind kind)
 {
     return kind == STORE_MEMCACHED        ? MEMCACHED_PORT

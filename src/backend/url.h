@@ -15,6 +15,7 @@
 #define STINT_BACKEND_URL_H
 
 #include "base/err.h"
+#include "base/span.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +39,9 @@ static inline bool store_host_is_same(const struct store_host *a, const struct s
 {
     return a->port == b->port && strcmp(a->name, b->name) == 0;
 }
+
+/* A name from a server. False: it is none, or too long. */
+bool store_host_set(struct store_host *host, struct span name, uint16_t port);
 
 struct store_url {
     enum store_kind kind;

@@ -247,7 +247,7 @@ SETUP
     assert_int_equal(store_url_parse(&url, "memcached://one,two", NULL), 0);
     memset(servers, 0, sizeof(servers));
     for (unsigned i = 0; i < SERVERS; i++)
-        conns[i] = servers[i].conn = memcached_conn_new(&(struct pipeline_options){0});
+        conns[i] = servers[i].conn = memcached_conn_new(&(struct link_options){0});
     store = memcached_backend_new(&(struct memcached_backend_options){
         .url = &url, .io = &io, .conns = conns, .prefix = "p:", .beat_ns = NS_PER_HOUR});
     assert_non_null(store);

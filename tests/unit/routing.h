@@ -14,7 +14,7 @@ static struct buf telling;
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-static inline void note(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+static inline void note(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                         uint64_t now_ns)
 {
     static const char *const names[] = {"done", "refused", "failed", "late", "lost"};

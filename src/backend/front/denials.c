@@ -48,11 +48,6 @@ void denials_free(struct denials *denials)
     free(denials);
 }
 
-static size_t set_of(const struct denials *denials, const struct denial_name *name)
-{
-    return name->hash.lo % denials->n_sets;
-}
-
 /* The name includes the quota's parameters: under another quota it is another key. */
 struct denial_name denials_name(const struct denials *denials, const struct backend_item *item)
 {
@@ -62,18 +57,14 @@ struct denial_name denials_name(const struct denials *denials, const struct back
             .lo;
     struct denial_name name = {
         .hash = siphash13_128(denials->secret, rule ^ params[1], item->key.ptr, item->key.len)};
-    name.drops = denials->drops[set_of(denials, &name)];
+    name.set = name.hash.lo % denials->n_sets;
+    name.drops = denials->drops[name.set];
     return name;
-}
-
-bool denials_same(const struct denial_name *a, const struct denial_name *b)
-{
-    return a->hash.lo == b->hash.lo && a->hash.hi == b->hash.hi;
 }
 
 static struct entry *entry_of(const struct denials *denials, const struct denial_name *name)
 {
-    struct set *set = &denials->sets[set_of(denials, name)];
+    struct set *set = &denials->sets[name->set];
     for (size_t i = 0; i < WAYS; i++)
         if (set->entries[i].tag == name->hash.hi && set->entries[i].denial.ends_ns > 0)
             return &set->entries[i];
@@ -100,8 +91,8 @@ static struct entry *first_to_go(struct set *set)
 void denials_put(struct denials *denials, const struct denial_name *name,
                  const struct denial *denial, uint64_t now_ns)
 {
-    struct set *set = &denials->sets[set_of(denials, name)];
-    if (denials->drops[set_of(denials, name)] != name->drops || denial->ends_ns <= now_ns)
+    struct set *set = &denials->sets[name->set];
+    if (denials->drops[name->set] != name->drops || denial->ends_ns <= now_ns)
         return;
     struct entry *place = entry_of(denials, name);
     if (place == NULL)
@@ -112,7 +103,7 @@ void denials_put(struct denials *denials, const struct denial_name *name,
 void denials_drop(struct denials *denials, const struct denial_name *name)
 {
     struct entry *entry = entry_of(denials, name);
-    denials->drops[set_of(denials, name)]++;
+    denials->drops[name->set]++;
     if (entry != NULL)
         *entry = (struct entry){.tag = 0};
 }

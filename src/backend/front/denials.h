@@ -24,6 +24,7 @@ struct denial {
 /* A key and its quota, and how often its set had been dropped at the lookup. */
 struct denial_name {
     struct hash128 hash;
+    size_t set;
     uint32_t drops;
 };
 
@@ -32,7 +33,10 @@ struct denials *denials_new(size_t entries, const uint64_t secret[2]);
 void denials_free(struct denials *denials); /* NULL is fine */
 
 struct denial_name denials_name(const struct denials *denials, const struct backend_item *item);
-bool denials_same(const struct denial_name *a, const struct denial_name *b);
+static inline bool denials_same(const struct denial_name *a, const struct denial_name *b)
+{
+    return a->hash.lo == b->hash.lo && a->hash.hi == b->hash.hi;
+}
 
 /* NULL: nothing is known. Valid until the next put or drop. */
 struct denial *denials_find(const struct denials *denials, const struct denial_name *name,

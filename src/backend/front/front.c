@@ -1,21 +1,74 @@
 /* SPDX-License-Identifier: MIT */
 /* The front as a backend: which requests pass, what answers come back, what the breakers learn. */
+#include "backend/front/front.h"
+
+#include "algorithm/algorithm.h"
 #include "algorithm/gcra.h"
-#include "backend/front/front_parts.h"
+#include "backend/front/denials.h"
+#include "backend/item_copy.h"
 #include "backend/script/script.h"
 #include "base/limits.h"
 #include "base/wide_int.h"
 
 #include <stdlib.h>
 
-static bool front_begin_failover(struct front_ask *ask, const struct backend_request *asked);
-static bool front_denies(struct front_ask *ask, const struct backend_request *asked);
-static void front_end_failover(struct front_ask *ask);
-static bool front_go_on(struct front_ask *ask, uint64_t now_ns);
-static bool front_is_in_failover(const struct front *front, const struct backend_request *asked);
-static void front_learns(struct front_ask *ask, const struct backend_answer *answer);
-
 #define NO_MEMORY "no memory for a request to the store"
+#define ITEMS_FEW 4
+#define STOPPED "the store failed several times in a row; requests to it are stopped for a while"
+
+struct front {
+    struct backend store;
+    struct front_options options;
+    struct breakers breakers;
+    uint64_t failed_over_ns; /* when it was noticed; 0: never */
+    uint64_t failovers;      /* the servers concerned */
+    struct denials *denials; /* NULL: none */
+    struct front_ask *free_asks;
+    struct backend_metrics *metrics;
+    struct backend_metrics own_metrics; /* an answer that no caller waits for */
+    /* Pools in the same store; NULL: not in use. */
+    struct backend_pools pools, *inner_pools;
+    struct backend_pools_ops pools_ops;
+};
+
+/* The known state of an item when its request was sent. */
+struct front_item {
+    struct denial_name name;
+    uint32_t cost;
+};
+
+/*
+ * One request in progress. The front gets the answer even if the caller has cancelled: else a store
+ * slower than its callers' timeouts would never count as unavailable.
+ */
+struct front_ask {
+    struct front *front;
+    struct front_ask *next;
+    struct backend_op inner;
+    struct backend_op *op; /* the caller's; NULL: cancelled */
+    struct breakers_pass pass;
+    uint64_t asked_ns;
+    uint8_t verb;
+    bool is_cached, is_dropping;    /* what its answer does to the denials */
+    struct failover_work *failover; /* where it takes several steps */
+    size_t n_items;
+    struct front_item *items;
+    struct stint_decision *each;
+    void *many; /* memory for both, if there are many items */
+    struct front_item few_items[ITEMS_FEW];
+    struct stint_decision few_each[ITEMS_FEW];
+};
+
+enum step { STEP_LOOK, STEP_CHARGE, STEP_ASK };
+
+/* A copy of a request. */
+struct failover_work {
+    enum step step;
+    struct backend_request asked, step_asked;
+    struct backend_item *items, *unused;
+    size_t n_unused;
+    uint8_t id[BACKEND_ID_LEN];
+};
 
 static struct front *front_of(const struct backend *store)
 {
@@ -38,7 +91,7 @@ static struct front_ask *ask_new(struct front *front, size_t n_items)
     ask->n_items = n_items;
     ask->items = ask->few_items;
     ask->each = ask->few_each;
-    if (n_items <= FRONT_ITEMS_FEW)
+    if (n_items <= ITEMS_FEW)
         return ask;
     ask->many = malloc(n_items * (sizeof(*ask->items) + sizeof(*ask->each)));
     ask->items = ask->many;
@@ -52,7 +105,11 @@ static struct front_ask *ask_new(struct front *front, size_t n_items)
 
 static void ask_free(struct front_ask *ask)
 {
-    front_end_failover(ask);
+    if (ask->failover != NULL) {
+        free(ask->failover->items);
+        free(ask->failover->unused);
+        free(ask->failover);
+    }
     free(ask->many);
     ask->next = ask->front->free_asks;
     ask->front->free_asks = ask;
@@ -84,46 +141,374 @@ static void show_state(struct front *front)
 }
 
 /*
- * What an answer shows about the store's health. A lease shows nothing, nor does a refusal from
- * within ask(). Too many requests in progress, or a key that others change at the same time, is no
- * failure of the store, or a burst would shut it off.
+ * Counts a result, and tells the breakers what it shows about the store's health. A lease shows
+ * nothing, nor does a refusal from within ask(). Too many requests in progress, or a key that
+ * others change at the same time, is no failure of the store, or a burst would shut it off.
+ * asked_ns NULL: it was answered from within ask().
  */
-void front_settle(struct front *front, const struct breakers_pass *pass,
-                  const struct front_outcome *result)
+static void settle(struct front *front, const struct breakers_pass *pass,
+                   const struct backend_answer *answer, const uint64_t *asked_ns, uint64_t now_ns)
 {
-    bool has_failed = result->outcome == BACKEND_FAILED;
+    bool has_failed = answer->outcome == BACKEND_FAILED, at_once = asked_ns == NULL;
     if (has_failed)
-        backend_metric_up(&front->metrics->errors[result->fault]);
-    if (result->outcome == BACKEND_REFUSED)
+        backend_metric_up(&front->metrics->errors[answer->fault]);
+    if (answer->outcome == BACKEND_REFUSED)
         backend_metric_up(&front->metrics->refused);
-    if (!result->at_once)
-        backend_metrics_took(front->metrics, sub_floor(result->now_ns, result->asked_ns));
+    if (!at_once)
+        backend_metrics_took(front->metrics, sub_floor(now_ns, *asked_ns));
     bool says_nothing =
-        has_failed ? result->fault == BACKEND_ERROR_OVERLOAD ||
-                         result->fault == BACKEND_ERROR_BUSY || result->fault == BACKEND_ERROR_STATE
-                   : result->is_local || (result->at_once && result->outcome != BACKEND_DECIDED);
+        has_failed ? answer->fault == BACKEND_ERROR_OVERLOAD ||
+                         answer->fault == BACKEND_ERROR_BUSY || answer->fault == BACKEND_ERROR_STATE
+                   : answer->is_local || (at_once && answer->outcome != BACKEND_DECIDED);
     if (says_nothing) {
         breakers_drop(&front->breakers, pass);
         return;
     }
-    uint64_t failed = has_failed && result->failed == 0 ? pass->servers : result->failed;
-    breakers_tell(&front->breakers, pass, failed, result->now_ns);
-    show_state(front);
+    uint64_t failed = has_failed && answer->failed == 0 ? pass->servers : answer->failed;
+    breakers_tell(&front->breakers, pass, failed, now_ns);
+    if (failed != 0 || backend_metric(&front->metrics->state) != STORE_ASKED ||
+        backend_metric(&front->metrics->unavailable_since_ns) != 0)
+        show_state(front);
 }
 
-static void settle(const struct front_ask *ask, bool at_once, uint64_t now_ns)
+/* ---- The denial cache ------------------------------------------------------------------------ */
+
+/*
+ * A denial with retry_after r at t means: no take of that cost or more is allowed before t + r,
+ * whatever other clients take meanwhile, since taking only delays that time. It holds for all
+ * algorithms but concurrency, whose holders may leave early; and as long as no caller refunds,
+ * resets the key or changes its quota. tests/unit/backend/test_denials.c checks the algorithms.
+ *
+ * The store decided after the request was sent, so the time counts from the sending.
+ */
+
+/* A refused take that would change something must reach the store. */
+static bool is_cacheable_item(const struct backend_item *item)
 {
-    const struct backend_answer *answer = &ask->inner.answer;
-    front_settle(ask->front, &ask->pass,
-                 &(struct front_outcome){
-                     .outcome = answer->outcome,
-                     .fault = answer->fault,
-                     .is_local = answer->is_local,
-                     .at_once = at_once,
-                     .failed = answer->failed,
-                     .asked_ns = ask->asked_ns,
-                     .now_ns = now_ns,
-                 });
+    const struct stint_quota *quota = item->quota;
+    return quota->algorithm != STINT_CONCURRENCY && !quota->count_denied &&
+           (item->rule == NULL || item->rule->store.lease == RULE_LEASE_NONE) &&
+           item->cost <= most_units(quota);
+}
+
+/* An id that was allowed before must be allowed again: only the store knows it. */
+static bool is_cacheable(const struct backend_request *asked)
+{
+    if (asked->id != NULL || asked->is_virtual ||
+        (asked->verb != REQUEST_TAKE && asked->verb != REQUEST_TAKE_UPTO &&
+         asked->verb != REQUEST_PEEK))
+        return false;
+    for (size_t i = 0; i < asked->n_items; i++)
+        if (!is_cacheable_item(&asked->items[i]))
+            return false;
+    return true;
+}
+
+/* After these verbs all that is known about their keys is invalid. */
+static bool is_dropping(const struct backend_request *asked)
+{
+    return !asked->is_virtual && (asked->verb == REQUEST_CHARGE || asked->verb == REQUEST_REFUND ||
+                                  asked->verb == REQUEST_RESET || asked->verb == REQUEST_SETTLE ||
+                                  asked->verb == REQUEST_CANCEL || asked->verb == REQUEST_EXPIRE);
+}
+
+/* The least that a request has to get of each item not to be denied. */
+static uint32_t least_of(uint8_t verb, uint32_t cost)
+{
+    return verb == REQUEST_TAKE_UPTO && cost > 1 ? 1 : cost;
+}
+
+/*
+ * The wait of a denied cost: at least that of the least cost known to be denied. Units taken since
+ * make it longer, and so does a larger cost; under gcra the reset gives by how much.
+ */
+static uint64_t wait_ns(const struct denial *denial, const struct stint_quota *quota, uint32_t cost,
+                        uint64_t now_ns)
+{
+    uint64_t known_ns = denial->retry_ns - now_ns;
+    if (quota->algorithm != STINT_GCRA)
+        return known_ns;
+    uint64_t full_ns = gcra_ns_up(quota->derived.capacity_ticks);
+    uint64_t cost_ns = gcra_ns_up(cost * quota->derived.interval_ticks);
+    uint64_t reset_ns = sub_floor(denial->reset_ns, now_ns);
+    return max_u64(known_ns, sub_floor(add_sat(reset_ns, cost_ns), full_ns));
+}
+
+/* The state of an item by itself, as far as is known. False: it needs a store request. */
+static bool read(const struct denial *denial, const struct backend_item *item, uint8_t verb,
+                 uint64_t now_ns, struct stint_decision *decision)
+{
+    uint32_t least = least_of(verb, item->cost);
+    bool is_denied = denial->cost > 0 && least >= denial->cost;
+    /*
+     * An allowed peek returns the numbers as after a take. Nothing left may mean debt, in which a
+     * cost of 0 is denied, too.
+     */
+    bool is_allowed = least <= denial->remaining && denial->remaining > 0 && verb != REQUEST_PEEK;
+    if (!is_denied && !is_allowed)
+        return false;
+    *decision = (struct stint_decision){
+        .outcome = is_denied ? STINT_DENY : STINT_ALLOW,
+        .stored = 1,
+        .limit = most_units(item->quota),
+        .remaining = denial->remaining,
+        .retry_after_ns = is_denied ? wait_ns(denial, item->quota, least, now_ns) : 0,
+        .reset_after_ns = sub_floor(denial->reset_ns, now_ns),
+    };
+    return true;
+}
+
+/* Names all items; costs of equal keys add up in the store, so such a list goes to the store. */
+static bool name_items(struct front_ask *ask, const struct backend_request *asked)
+{
+    bool are_different = true;
+    for (size_t i = 0; i < asked->n_items; i++) {
+        ask->items[i].name = denials_name(ask->front->denials, &asked->items[i]);
+        ask->items[i].cost = asked->items[i].cost;
+        for (size_t j = 0; j < i; j++)
+            are_different &= !denials_same(&ask->items[i].name, &ask->items[j].name);
+    }
+    return are_different;
+}
+
+static void drop_all(struct front_ask *ask)
+{
+    for (size_t i = 0; i < ask->n_items; i++)
+        denials_drop(ask->front->denials, &ask->items[i].name);
+}
+
+/* All numbers are known, and one of them denies: a partial list would return unknown numbers. */
+static bool denies(struct front_ask *ask, const struct backend_request *asked)
+{
+    const struct denials *denials = ask->front->denials;
+    if (denials == NULL)
+        return false;
+    ask->is_dropping = is_dropping(asked);
+    ask->is_cached = is_cacheable(asked);
+    if (!ask->is_dropping && !ask->is_cached)
+        return false;
+    ask->is_cached &= name_items(ask, asked);
+    if (ask->is_dropping)
+        drop_all(ask);
+    bool is_denied = false;
+    for (size_t i = 0; i < asked->n_items; i++) {
+        const struct denial *denial =
+            ask->is_cached ? denials_find(denials, &ask->items[i].name, asked->now_ns) : NULL;
+        if (denial == NULL ||
+            !read(denial, &asked->items[i], asked->verb, asked->now_ns, &ask->each[i]))
+            return false;
+        is_denied |= ask->each[i].outcome == STINT_DENY;
+    }
+    if (is_denied)
+        ask->inner.answer = (struct backend_answer){.outcome = BACKEND_DECIDED,
+                                                    .is_local = true,
+                                                    .each = ask->each,
+                                                    .sum = script_sum(ask->each, ask->n_items)};
+    return is_denied;
+}
+
+/*
+ * For a denied item, until when. For others, their state: if the list is denied, or if something is
+ * cached already, so that it stays correct.
+ */
+static void learn_item(struct front_ask *ask, size_t i, bool in_denied)
+{
+    struct front *front = ask->front;
+    const struct front_item *item = &ask->items[i];
+    const struct stint_decision *decision = &ask->each[i];
+    uint64_t ends_ns = add_sat(ask->asked_ns, front->options.deny_cache_max_ns);
+    const struct denial *known = denials_find(front->denials, &item->name, ask->asked_ns);
+    struct denial denial = {.ends_ns = ends_ns};
+    if (in_denied && decision->outcome == STINT_DENY) {
+        denial.cost = least_of(ask->verb, item->cost);
+        denial.retry_ns = add_sat(ask->asked_ns, decision->retry_after_ns);
+        denial.ends_ns = min_u64(ends_ns, denial.retry_ns);
+    } else if (decision->outcome != STINT_ALLOW || ask->verb == REQUEST_PEEK ||
+               (!in_denied && known == NULL)) {
+        return;
+    } else if (known != NULL && known->cost > 0) {
+        denial = *known; /* the cost that was denied */
+    }
+    denial.remaining = decision->remaining;
+    denial.reset_ns = add_sat(ask->asked_ns, decision->reset_after_ns);
+    denials_put(front->denials, &item->name, &denial, ask->asked_ns);
+}
+
+/* Learns from an answer about the keys. */
+static void learns(struct front_ask *ask, const struct backend_answer *answer)
+{
+    if (ask->is_dropping)
+        drop_all(ask);
+    if (!ask->is_cached || answer->outcome != BACKEND_DECIDED || answer->is_local ||
+        answer->is_replayed)
+        return;
+    for (size_t i = 0; i < ask->n_items; i++)
+        learn_item(ask, i, answer->sum.outcome == STINT_DENY);
+}
+
+/* ---- After a failover ------------------------------------------------------------------------ */
+
+/*
+ * Writes that a master had answered and not yet replicated are lost, and their keys may look never
+ * used. So until a period has passed, keys are peeked first, and those that look unused are denied,
+ * or half charged before the request.
+ *
+ * Two or three round trips instead of one, and only then. If another node uses the key between peek
+ * and take, it is no longer unused, and is treated as any other. If two nodes see it unused at
+ * once, both charge it, which denies more, never less.
+ */
+
+/* How long lost units may be missing: until no window can hold them any more. */
+static uint64_t until_of(const struct front *front, const struct stint_quota *quota)
+{
+    bool has_months = quota->algorithm == STINT_FIXED_WINDOW && quota->align >= STINT_ALIGN_MONTH;
+    uint64_t missed_ns = rule_counts_for_ns(quota) + (has_months ? 3 * NS_PER_DAY : 0);
+    if (quota->algorithm == STINT_GCRA)
+        missed_ns = max_u64(missed_ns, quota->period_ns);
+    return add_sat(front->failed_over_ns, missed_ns);
+}
+
+/* Whether a failover is so recent that keys of this request are to be peeked first. */
+static bool is_in_failover(const struct front *front, const struct backend_request *asked)
+{
+    enum failover_policy failover_policy = front->options.failover_policy;
+    bool is_taking = asked->verb == REQUEST_TAKE || asked->verb == REQUEST_TAKE_UPTO ||
+                     asked->verb == REQUEST_CHARGE || asked->verb == REQUEST_BOOK;
+    if (failover_policy == FAILOVER_TRUSTS || front->failed_over_ns == 0 || asked->is_virtual ||
+        !(is_taking || (asked->verb == REQUEST_PEEK && failover_policy == FAILOVER_FULL)))
+        return false;
+    for (size_t i = 0; i < asked->n_items; i++)
+        if (asked->now_ns < until_of(front, asked->items[i].quota))
+            return true;
+    return false;
+}
+
+/* NULL: no memory. */
+static struct failover_work *copy_of(const struct backend_request *asked)
+{
+    struct failover_work *copy = malloc(sizeof(*copy));
+    struct backend_item *items = item_copy(asked->items, asked->n_items);
+    struct backend_item *unused = calloc(asked->n_items, sizeof(*unused));
+    if (copy == NULL || items == NULL || unused == NULL) {
+        free(copy);
+        free(items);
+        free(unused);
+        return NULL;
+    }
+    *copy = (struct failover_work){.asked = *asked, .items = items, .unused = unused};
+    copy->asked.items = items;
+    if (asked->id != NULL)
+        copy->asked.id = memcpy(copy->id, asked->id, BACKEND_ID_LEN);
+    return copy;
+}
+
+/*
+ * A peek returns what a take would leave: of an unused key, all but its cost. The costs of equal
+ * keys may have been added up.
+ */
+static bool is_unused(const struct front_ask *ask, size_t i, uint64_t now_ns)
+{
+    const struct backend_item *items = ask->failover->items;
+    const struct stint_decision *seen = &ask->each[i];
+    uint32_t capacity = most_units(items[i].quota);
+    uint64_t all_costs = 0;
+    for (size_t j = 0; j < ask->n_items; j++)
+        all_costs += item_is_same(&items[i], &items[j]) ? items[j].cost : 0;
+    return items[i].cost > 0 && seen->outcome == STINT_ALLOW &&
+           ((uint64_t)seen->remaining + items[i].cost == capacity ||
+            seen->remaining + all_costs == capacity) &&
+           now_ns < until_of(ask->front, items[i].quota);
+}
+
+/* Holders of slots are known by their deadlines: lost ones cannot be replaced. */
+static bool is_to_deny(const struct front_ask *ask, const struct backend_item *item)
+{
+    return ask->verb != REQUEST_CHARGE && (ask->front->options.failover_policy == FAILOVER_FULL ||
+                                           item->quota->algorithm == STINT_CONCURRENCY);
+}
+
+static void deny(const struct front_ask *ask, struct stint_decision *seen,
+                 const struct backend_item *item, uint64_t now_ns)
+{
+    uint64_t wait_ns = until_of(ask->front, item->quota) - now_ns;
+    *seen = (struct stint_decision){.outcome = STINT_DENY,
+                                    .stored = 1,
+                                    .limit = most_units(item->quota),
+                                    .retry_after_ns = wait_ns,
+                                    .reset_after_ns = wait_ns};
+}
+
+/* Denies what looks unused, and counts what is to be charged first. True: something is denied. */
+static bool look(struct front_ask *ask, uint64_t now_ns)
+{
+    struct failover_work *failover = ask->failover;
+    bool is_denied = false;
+    for (size_t i = 0; i < ask->n_items; i++) {
+        const struct backend_item *item = &failover->items[i];
+        struct stint_decision *seen = &ask->each[i];
+        if (!is_unused(ask, i, now_ns))
+            continue;
+        if (is_to_deny(ask, item)) {
+            deny(ask, seen, item, now_ns);
+            is_denied = true;
+            continue;
+        }
+        uint32_t capacity = most_units(item->quota);
+        bool is_half = ask->front->options.failover_policy == FAILOVER_HALF;
+        failover->unused[failover->n_unused] = *item;
+        failover->unused[failover->n_unused++].cost =
+            is_half ? capacity / 2 + capacity % 2 : capacity;
+    }
+    return is_denied;
+}
+
+/* In a list that is denied, nothing was taken of the others either. */
+static void untake(struct front_ask *ask)
+{
+    for (size_t i = 0; i < ask->n_items; i++) {
+        const struct backend_item *item = &ask->failover->items[i];
+        struct stint_decision *seen = &ask->each[i];
+        if (seen->outcome != STINT_ALLOW)
+            continue;
+        uint64_t remaining = (uint64_t)seen->remaining + item->cost;
+        seen->remaining = (uint32_t)min_u64(remaining, most_units(item->quota));
+        seen->granted = 0;
+    }
+}
+
+/* The next request; NULL: the last answer is final. */
+static const struct backend_request *next_step(struct front_ask *ask, uint64_t now_ns)
+{
+    struct failover_work *failover = ask->failover;
+    struct backend_answer *answer = &ask->inner.answer;
+    if (answer->outcome != BACKEND_DECIDED || failover->step == STEP_ASK || ask->op == NULL)
+        return NULL;
+    if (failover->step == STEP_LOOK) {
+        bool is_denied = look(ask, now_ns);
+        if (is_denied || failover->n_unused > 0)
+            backend_metric_up(&ask->front->metrics->cautious);
+        if (is_denied && ask->verb != REQUEST_PEEK)
+            untake(ask);
+        if (is_denied) {
+            answer->sum = script_sum(ask->each, ask->n_items);
+            ask->is_cached = false; /* the algorithm does not deny it */
+        }
+        if (is_denied || ask->verb == REQUEST_PEEK)
+            return NULL;
+    }
+    bool is_charging = failover->step == STEP_LOOK && failover->n_unused > 0;
+    failover->step = is_charging ? STEP_CHARGE : STEP_ASK;
+    failover->step_asked = failover->asked;
+    failover->step_asked.now_ns = now_ns;
+    failover->step_asked.is_ahead = false;
+    if (is_charging) {
+        failover->step_asked.verb = REQUEST_CHARGE;
+        failover->step_asked.id = NULL;
+        failover->step_asked.is_ticket = false;
+        failover->step_asked.items = failover->unused;
+        failover->step_asked.n_items = failover->n_unused;
+    }
+    return &failover->step_asked;
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
@@ -147,13 +532,15 @@ static void hand_over(struct front_ask *ask, struct backend_op *op)
     ask_free(ask);
 }
 
+static bool go_on(struct front_ask *ask, uint64_t now_ns);
+
 static void inner_answered(struct backend_op *inner, uint64_t now_ns)
 {
     struct front_ask *ask = inner->arg;
-    settle(ask, false, now_ns);
-    if (front_go_on(ask, now_ns))
+    settle(ask->front, &ask->pass, &inner->answer, &ask->asked_ns, now_ns);
+    if (ask->failover != NULL && go_on(ask, now_ns))
         return;
-    front_learns(ask, &inner->answer);
+    learns(ask, &inner->answer);
     struct backend_op *op = ask->op;
     if (op == NULL) {
         ask_free(ask);
@@ -164,10 +551,10 @@ static void inner_answered(struct backend_op *inner, uint64_t now_ns)
 }
 
 /*
- * Sends to the backend behind, if the breakers allow it. True: front_go_on() will be called; false:
+ * Sends to the backend behind, if the breakers allow it. True: go_on() will be called; false:
  * it was answered at once, in ask->inner.answer.
  */
-static bool front_send(struct front_ask *ask, const struct backend_request *asked)
+static bool send(struct front_ask *ask, const struct backend_request *asked)
 {
     struct front *front = ask->front;
     struct backend_answer *answer = &ask->inner.answer;
@@ -183,9 +570,34 @@ static bool front_send(struct front_ask *ask, const struct backend_request *aske
     if (answer->outcome == BACKEND_WAITS)
         return true;
     if (is_stopped)
-        answer->error = FRONT_STOPPED;
-    settle(ask, true, asked->now_ns);
+        answer->error = STOPPED;
+    settle(front, &ask->pass, answer, NULL, asked->now_ns);
     return false;
+}
+
+/* The next step, once one is answered. True: it waits for another one. */
+static bool go_on(struct front_ask *ask, uint64_t now_ns)
+{
+    const struct backend_request *next = NULL;
+    while ((next = next_step(ask, now_ns)) != NULL)
+        if (send(ask, next))
+            return true;
+    return false;
+}
+
+/* As send(), in steps. */
+static bool begin_failover(struct front_ask *ask, const struct backend_request *asked)
+{
+    struct failover_work *failover = ask->failover = copy_of(asked);
+    if (failover == NULL) {
+        fail(&ask->inner.answer, BACKEND_ERROR_OTHER, NO_MEMORY);
+        return false;
+    }
+    failover->step_asked = failover->asked;
+    failover->step_asked.verb = REQUEST_PEEK;
+    failover->step_asked.id = NULL;
+    failover->step_asked.is_ticket = false;
+    return send(ask, &failover->step_asked) || go_on(ask, asked->now_ns);
 }
 
 static void notice_failover(struct front *front, uint64_t now_ns)
@@ -202,17 +614,16 @@ static void notice_failover(struct front *front, uint64_t now_ns)
 /* True: it waits. */
 static bool begin(struct front_ask *ask, const struct backend_request *asked)
 {
-    if (front_denies(ask, asked)) {
+    if (denies(ask, asked)) {
         if (asked->is_ahead)
             ask->inner.answer.outcome = BACKEND_AHEAD;
         else
             backend_metric_up(&ask->front->metrics->denials_hit);
         return false;
     }
-    bool waits = front_is_in_failover(ask->front, asked) ? front_begin_failover(ask, asked)
-                                                         : front_send(ask, asked);
+    bool waits = is_in_failover(ask->front, asked) ? begin_failover(ask, asked) : send(ask, asked);
     if (!waits)
-        front_learns(ask, &ask->inner.answer);
+        learns(ask, &ask->inner.answer);
     return waits;
 }
 
@@ -325,429 +736,101 @@ void front_tick(struct backend *store, uint64_t now_ns)
     backend_metric_set(&front->metrics->unavailable_since_ns, unavailable_since(front, now_ns));
 }
 
+/* ---- Pools ----------------------------------------------------------------------------------- */
+
 /*
- * What the front does after a failover. Writes that a master had answered and not yet replicated
- * are lost, and their keys may look never used. So until a period has passed, keys are peeked
- * first, and those that look unused are denied, or half charged before the request.
- *
- * Two or three round trips instead of one, and only then. If another node uses the key between peek
- * and take, it is no longer unused, and is treated as any other. If two nodes see it unused at
- * once, both charge it, which denies more, never less.
+ * Pool requests: the store's breakers stop them, and they count in its metrics. The rest of the
+ * front does not apply: the pool itself stores what it denies.
  */
-
-enum step { STEP_LOOK, STEP_CHARGE, STEP_ASK };
-
-/* A copy of a request; only its rules are borrowed, until the caller cancels it. */
-struct front_failover_work {
-    enum step step;
-    struct backend_request asked, step_asked;
-    struct backend_item *items, *unused;
-    size_t n_unused;
-    uint8_t id[BACKEND_ID_LEN];
+struct front_pool_ask {
+    struct front *front;
+    struct backend_pool_op inner;
+    struct backend_pool_op *op; /* the caller's */
+    struct breakers_pass pass;
+    uint64_t asked_ns;
 };
 
-/* How long lost units may be missing: until no window can hold them any more. */
-static uint64_t missed_for(const struct stint_quota *quota)
+static struct front *front_of_pools(const struct backend_pools *pools)
 {
-    switch (quota->algorithm) {
-    case STINT_GCRA:
-        return quota->limit > 0 ? max_u64(quota->period_ns,
-                                          mul_div_up(quota->period_ns, quota->burst, quota->limit))
-                                : 0;
-    case STINT_FIXED_WINDOW:
-        return quota->period_ns + (quota->align >= STINT_ALIGN_MONTH ? 3 * NS_PER_DAY : 0);
-    case STINT_CONCURRENCY:
-        return quota->lease_ns;
-    default:
-        return quota->period_ns;
-    }
+    return (struct front *)(void *)((uint8_t *)(uintptr_t)pools - offsetof(struct front, pools));
 }
 
-static uint64_t until_of(const struct front *front, const struct stint_quota *quota)
+static void settle_pool(const struct front_pool_ask *ask, const uint64_t *asked_ns, uint64_t now_ns)
 {
-    return add_sat(front->failed_over_ns, missed_for(quota));
+    const struct backend_answer answer = {.outcome = ask->inner.answer.outcome,
+                                          .fault = ask->inner.answer.fault};
+    settle(ask->front, &ask->pass, &answer, asked_ns, now_ns);
 }
 
-/* Whether a failover is so recent that keys of this request are to be peeked first. */
-static bool front_is_in_failover(const struct front *front, const struct backend_request *asked)
+static void pool_answered(struct backend_pool_op *inner, uint64_t now_ns)
 {
-    enum failover_policy failover_policy = front->options.failover_policy;
-    bool is_taking = asked->verb == REQUEST_TAKE || asked->verb == REQUEST_TAKE_UPTO ||
-                     asked->verb == REQUEST_CHARGE || asked->verb == REQUEST_BOOK;
-    if (failover_policy == FAILOVER_TRUSTS || front->failed_over_ns == 0 || asked->is_virtual ||
-        !(is_taking || (asked->verb == REQUEST_PEEK && failover_policy == FAILOVER_FULL)))
-        return false;
-    for (size_t i = 0; i < asked->n_items; i++)
-        if (asked->now_ns < until_of(front, asked->items[i].quota))
-            return true;
-    return false;
+    struct front_pool_ask *ask = inner->arg;
+    struct backend_pool_op *op = ask->op;
+    settle_pool(ask, &ask->asked_ns, now_ns);
+    op->answer = inner->answer;
+    op->at_work = NULL;
+    free(ask);
+    op->answered(op, now_ns);
 }
 
-/* ---- Copies ---------------------------------------------------------------------------------- */
-
-static struct span copy_span(uint8_t **at, struct span from)
+static void pools_ask(struct backend_pools *pools, const struct backend_pool_request *asked,
+                      struct backend_pool_op *op)
 {
-    struct span copy = span_of(*at, from.len);
-    if (from.len > 0)
-        memcpy(*at, from.ptr, from.len);
-    *at += from.len;
-    return copy;
-}
-
-/* In one block of memory: twice as many items, their quotas, then names and keys. */
-static struct front_failover_work *copy_of(const struct backend_request *asked)
-{
-    size_t n = asked->n_items;
-    size_t size = sizeof(struct front_failover_work) +
-                  n * (2 * sizeof(struct backend_item) + sizeof(struct stint_quota));
-    for (size_t i = 0; i < n; i++)
-        size += asked->items[i].name.len + asked->items[i].key.len;
-    struct front_failover_work *copy = malloc(size);
-    if (copy == NULL)
-        return NULL;
-    *copy = (struct front_failover_work){.asked = *asked};
-    copy->items = (void *)(copy + 1);
-    copy->unused = copy->items + n;
-    struct stint_quota *quotas = (void *)(copy->unused + n);
-    uint8_t *bytes = (void *)(quotas + n);
-    for (size_t i = 0; i < n; i++) {
-        copy->items[i] = asked->items[i];
-        quotas[i] = *asked->items[i].quota;
-        copy->items[i].quota = &quotas[i];
-        copy->items[i].name = copy_span(&bytes, asked->items[i].name);
-        copy->items[i].key = copy_span(&bytes, asked->items[i].key);
-    }
-    copy->asked.items = copy->items;
-    if (asked->id != NULL) {
-        memcpy(copy->id, asked->id, BACKEND_ID_LEN);
-        copy->asked.id = copy->id;
-    }
-    return copy;
-}
-
-static void front_end_failover(struct front_ask *ask)
-{
-    free(ask->failover);
-    ask->failover = NULL;
-}
-
-/* ---- Steps ----------------------------------------------------------------------------------- */
-
-static bool are_equal(const struct backend_item *a, const struct backend_item *b)
-{
-    return a->name.len == b->name.len && a->key.len == b->key.len &&
-           (a->name.len == 0 || memcmp(a->name.ptr, b->name.ptr, a->name.len) == 0) &&
-           (a->key.len == 0 || memcmp(a->key.ptr, b->key.ptr, a->key.len) == 0) &&
-           memcmp(a->quota->derived.params_hash, b->quota->derived.params_hash,
-                  sizeof(a->quota->derived.params_hash)) == 0;
-}
-
-/*
- * A peek returns what a take would leave: of an unused key, all but its cost. The costs of equal
- * keys may have been added up.
- */
-static bool is_unused(const struct front_ask *ask, size_t i, uint64_t now_ns)
-{
-    const struct backend_item *items = ask->failover->items;
-    const struct stint_decision *seen = &ask->each[i];
-    uint32_t capacity = front_capacity(items[i].quota);
-    uint64_t all_costs = 0;
-    for (size_t j = 0; j < ask->n_items; j++)
-        all_costs += are_equal(&items[i], &items[j]) ? items[j].cost : 0;
-    return items[i].cost > 0 && seen->outcome == STINT_ALLOW &&
-           ((uint64_t)seen->remaining + items[i].cost == capacity ||
-            seen->remaining + all_costs == capacity) &&
-           now_ns < until_of(ask->front, items[i].quota);
-}
-
-/* Holders of slots are known by their deadlines: lost ones cannot be replaced. */
-static bool is_to_deny(const struct front_ask *ask, const struct backend_item *item)
-{
-    return ask->verb != REQUEST_CHARGE && (ask->front->options.failover_policy == FAILOVER_FULL ||
-                                           item->quota->algorithm == STINT_CONCURRENCY);
-}
-
-static void deny(const struct front_ask *ask, struct stint_decision *seen,
-                 const struct backend_item *item, uint64_t now_ns)
-{
-    uint64_t wait_ns = until_of(ask->front, item->quota) - now_ns;
-    *seen = (struct stint_decision){.outcome = STINT_DENY,
-                                    .stored = 1,
-                                    .limit = front_capacity(item->quota),
-                                    .retry_after_ns = wait_ns,
-                                    .reset_after_ns = wait_ns};
-}
-
-/* Denies what looks unused, and counts what is to be charged first. True: something is denied. */
-static bool look(struct front_ask *ask, uint64_t now_ns)
-{
-    struct front_failover_work *failover = ask->failover;
-    bool is_denied = false;
-    for (size_t i = 0; i < ask->n_items; i++) {
-        const struct backend_item *item = &failover->items[i];
-        struct stint_decision *seen = &ask->each[i];
-        if (!is_unused(ask, i, now_ns))
-            continue;
-        if (is_to_deny(ask, item)) {
-            deny(ask, seen, item, now_ns);
-            is_denied = true;
-            continue;
-        }
-        uint32_t capacity = front_capacity(item->quota);
-        bool is_half = ask->front->options.failover_policy == FAILOVER_HALF;
-        failover->unused[failover->n_unused] = *item;
-        failover->unused[failover->n_unused++].cost =
-            is_half ? capacity / 2 + capacity % 2 : capacity;
-    }
-    return is_denied;
-}
-
-/* In a list that is denied, nothing was taken of the others either. */
-static void untake(struct front_ask *ask)
-{
-    for (size_t i = 0; i < ask->n_items; i++) {
-        const struct backend_item *item = &ask->failover->items[i];
-        struct stint_decision *seen = &ask->each[i];
-        if (seen->outcome != STINT_ALLOW)
-            continue;
-        uint64_t remaining = (uint64_t)seen->remaining + item->cost;
-        seen->remaining = (uint32_t)min_u64(remaining, front_capacity(item->quota));
-        seen->granted = 0;
-    }
-}
-
-/* The next request; NULL: the last answer is final. */
-static const struct backend_request *next_step(struct front_ask *ask, uint64_t now_ns)
-{
-    struct front_failover_work *failover = ask->failover;
-    struct backend_answer *answer = &ask->inner.answer;
-    if (answer->outcome != BACKEND_DECIDED || failover->step == STEP_ASK || ask->op == NULL)
-        return NULL;
-    if (failover->step == STEP_LOOK) {
-        bool is_denied = look(ask, now_ns);
-        if (is_denied || failover->n_unused > 0)
-            backend_metric_up(&ask->front->metrics->cautious);
-        if (is_denied && ask->verb != REQUEST_PEEK)
-            untake(ask);
-        if (is_denied) {
-            answer->sum = script_sum(ask->each, ask->n_items);
-            ask->is_cached = false; /* the algorithm does not deny it */
-        }
-        if (is_denied || ask->verb == REQUEST_PEEK)
-            return NULL;
-    }
-    bool is_charging = failover->step == STEP_LOOK && failover->n_unused > 0;
-    failover->step = is_charging ? STEP_CHARGE : STEP_ASK;
-    failover->step_asked = failover->asked;
-    failover->step_asked.now_ns = now_ns;
-    failover->step_asked.is_ahead = false;
-    if (is_charging) {
-        failover->step_asked.verb = REQUEST_CHARGE;
-        failover->step_asked.id = NULL;
-        failover->step_asked.is_ticket = false;
-        failover->step_asked.items = failover->unused;
-        failover->step_asked.n_items = failover->n_unused;
-    }
-    return &failover->step_asked;
-}
-
-/* The next step, once one is answered. True: it waits for another one. */
-static bool front_go_on(struct front_ask *ask, uint64_t now_ns)
-{
-    const struct backend_request *next = NULL;
-    while (ask->failover != NULL && (next = next_step(ask, now_ns)) != NULL)
-        if (front_send(ask, next))
-            return true;
-    return false;
-}
-
-/* As front_send(), in steps. */
-static bool front_begin_failover(struct front_ask *ask, const struct backend_request *asked)
-{
-    struct front_failover_work *failover = ask->failover = copy_of(asked);
-    if (failover == NULL) {
-        ask->inner.answer = (struct backend_answer){
-            .outcome = BACKEND_FAILED, .error = "no memory for a request to the store"};
-        return false;
-    }
-    failover->step_asked = failover->asked;
-    failover->step_asked.verb = REQUEST_PEEK;
-    failover->step_asked.id = NULL;
-    failover->step_asked.is_ticket = false;
-    return front_send(ask, &failover->step_asked) || front_go_on(ask, asked->now_ns);
-}
-
-/*
- * The front's denial cache: which requests it may answer, how, and what it learns from answers.
- *
- * A denial with retry_after r at t means: no take of that cost or more is allowed before t + r,
- * whatever other clients take meanwhile, since taking only delays that time. It holds for all
- * algorithms but concurrency, whose holders may leave early; and as long as no caller refunds,
- * resets the key or changes its quota. tests/unit/backend/test_denials.c checks the algorithms.
- *
- * The store decided after the request was sent, so the time counts from the sending.
- */
-
-/* A refused take that would change something must reach the store. */
-static bool is_cacheable_item(const struct backend_item *item)
-{
-    const struct stint_quota *quota = item->quota;
-    return quota->algorithm != STINT_CONCURRENCY && !quota->count_denied &&
-           (item->rule == NULL || item->rule->store.lease == RULE_LEASE_NONE) &&
-           item->cost <= front_capacity(quota);
-}
-
-/* An id that was allowed before must be allowed again: only the store knows it. */
-static bool is_cacheable(const struct backend_request *asked)
-{
-    if (asked->id != NULL || asked->is_virtual ||
-        (asked->verb != REQUEST_TAKE && asked->verb != REQUEST_TAKE_UPTO &&
-         asked->verb != REQUEST_PEEK))
-        return false;
-    for (size_t i = 0; i < asked->n_items; i++)
-        if (!is_cacheable_item(&asked->items[i]))
-            return false;
-    return true;
-}
-
-/* After these verbs all that is known about their keys is invalid. */
-static bool is_dropping(const struct backend_request *asked)
-{
-    return !asked->is_virtual && (asked->verb == REQUEST_CHARGE || asked->verb == REQUEST_REFUND ||
-                                  asked->verb == REQUEST_RESET || asked->verb == REQUEST_SETTLE ||
-                                  asked->verb == REQUEST_CANCEL || asked->verb == REQUEST_EXPIRE);
-}
-
-/* The least that a request has to get of each item not to be denied. */
-static uint32_t least_of(uint8_t verb, uint32_t cost)
-{
-    return verb == REQUEST_TAKE_UPTO && cost > 1 ? 1 : cost;
-}
-
-/*
- * The wait of a denied cost: at least that of the least cost known to be denied. Units taken since
- * make it longer, and so does a larger cost; under gcra the reset gives by how much.
- */
-static uint64_t wait_ns(const struct denial *denial, const struct stint_quota *quota, uint32_t cost,
-                        uint64_t now_ns)
-{
-    uint64_t known_ns = denial->retry_ns - now_ns;
-    if (quota->algorithm != STINT_GCRA)
-        return known_ns;
-    uint64_t full_ns = gcra_ns_up(quota->derived.capacity_ticks);
-    uint64_t cost_ns = gcra_ns_up(cost * quota->derived.interval_ticks);
-    uint64_t reset_ns = sub_floor(denial->reset_ns, now_ns);
-    return max_u64(known_ns, sub_floor(add_sat(reset_ns, cost_ns), full_ns));
-}
-
-/* The state of an item by itself, as far as is known. False: it needs a store request. */
-static bool read(const struct denial *denial, const struct backend_item *item, uint8_t verb,
-                 uint64_t now_ns, struct stint_decision *decision)
-{
-    uint32_t least = least_of(verb, item->cost);
-    bool is_denied = denial->cost > 0 && least >= denial->cost;
-    /*
-     * An allowed peek returns the numbers as after a take. Nothing left may mean debt, in which a
-     * cost of 0 is denied, too.
-     */
-    bool is_allowed = least <= denial->remaining && denial->remaining > 0 && verb != REQUEST_PEEK;
-    if (!is_denied && !is_allowed)
-        return false;
-    *decision = (struct stint_decision){
-        .outcome = is_denied ? STINT_DENY : STINT_ALLOW,
-        .stored = 1,
-        .limit = front_capacity(item->quota),
-        .remaining = denial->remaining,
-        .retry_after_ns = is_denied ? wait_ns(denial, item->quota, least, now_ns) : 0,
-        .reset_after_ns = sub_floor(denial->reset_ns, now_ns),
-    };
-    return true;
-}
-
-/* Names all items; costs of equal keys add up in the store, so such a list goes to the store. */
-static bool name_items(struct front_ask *ask, const struct backend_request *asked)
-{
-    bool are_different = true;
-    for (size_t i = 0; i < asked->n_items; i++) {
-        ask->items[i].name = denials_name(ask->front->denials, &asked->items[i]);
-        ask->items[i].cost = asked->items[i].cost;
-        for (size_t j = 0; j < i; j++)
-            are_different &= !denials_same(&ask->items[i].name, &ask->items[j].name);
-    }
-    return are_different;
-}
-
-static void drop_all(struct front_ask *ask)
-{
-    for (size_t i = 0; i < ask->n_items; i++)
-        denials_drop(ask->front->denials, &ask->items[i].name);
-}
-
-/* All numbers are known, and one of them denies: a partial list would return unknown numbers. */
-static bool front_denies(struct front_ask *ask, const struct backend_request *asked)
-{
-    const struct denials *denials = ask->front->denials;
-    if (denials == NULL)
-        return false;
-    ask->is_dropping = is_dropping(asked);
-    ask->is_cached = is_cacheable(asked);
-    if (!ask->is_dropping && !ask->is_cached)
-        return false;
-    ask->is_cached &= name_items(ask, asked);
-    if (ask->is_dropping)
-        drop_all(ask);
-    bool is_denied = false;
-    for (size_t i = 0; i < asked->n_items; i++) {
-        const struct denial *denial =
-            ask->is_cached ? denials_find(denials, &ask->items[i].name, asked->now_ns) : NULL;
-        if (denial == NULL ||
-            !read(denial, &asked->items[i], asked->verb, asked->now_ns, &ask->each[i]))
-            return false;
-        is_denied |= ask->each[i].outcome == STINT_DENY;
-    }
-    if (is_denied)
-        ask->inner.answer = (struct backend_answer){.outcome = BACKEND_DECIDED,
-                                                    .is_local = true,
-                                                    .each = ask->each,
-                                                    .sum = script_sum(ask->each, ask->n_items)};
-    return is_denied;
-}
-
-/*
- * For a denied item, until when. For others, their state: if the list is denied, or if something is
- * cached already, so that it stays correct.
- */
-static void learn_item(struct front_ask *ask, size_t i, bool in_denied)
-{
-    struct front *front = ask->front;
-    const struct front_item *item = &ask->items[i];
-    const struct stint_decision *decision = &ask->each[i];
-    uint64_t ends_ns = add_sat(ask->asked_ns, front->options.deny_cache_max_ns);
-    const struct denial *known = denials_find(front->denials, &item->name, ask->asked_ns);
-    struct denial denial = {.ends_ns = ends_ns};
-    if (in_denied && decision->outcome == STINT_DENY) {
-        denial.cost = least_of(ask->verb, item->cost);
-        denial.retry_ns = add_sat(ask->asked_ns, decision->retry_after_ns);
-        denial.ends_ns = min_u64(ends_ns, denial.retry_ns);
-    } else if (decision->outcome != STINT_ALLOW || ask->verb == REQUEST_PEEK ||
-               (!in_denied && known == NULL)) {
+    struct front *front = front_of_pools(pools);
+    struct front_pool_ask *ask = malloc(sizeof(*ask));
+    struct backend_pool_request forwarded = *asked;
+    backend_metric_up(&front->metrics->asks);
+    if (ask == NULL) {
+        op->answer.outcome = BACKEND_FAILED;
+        op->answer.error = NO_MEMORY;
         return;
-    } else if (known != NULL && known->cost > 0) {
-        denial = *known; /* the cost that was denied */
     }
-    denial.remaining = decision->remaining;
-    denial.reset_ns = add_sat(ask->asked_ns, decision->reset_after_ns);
-    denials_put(front->denials, &item->name, &denial, ask->asked_ns);
+    *ask =
+        (struct front_pool_ask){.front = front, .op = op, .asked_ns = asked->now_ns, .inner = *op};
+    ask->inner.answered = pool_answered;
+    ask->inner.arg = ask;
+    forwarded.stopped = breakers_stopped(&front->breakers, asked->now_ns);
+    front->inner_pools->ops->ask(front->inner_pools, &forwarded, &ask->inner);
+    ask->pass = breakers_ask(&front->breakers, ask->inner.answer.servers, asked->now_ns);
+    if (ask->inner.answer.outcome == BACKEND_WAITS) {
+        op->answer.outcome = BACKEND_WAITS;
+        op->at_work = ask;
+        return;
+    }
+    settle_pool(ask, NULL, asked->now_ns);
+    op->answer = ask->inner.answer;
+    if (op->answer.outcome == BACKEND_FAILED && op->answer.fault == BACKEND_ERROR_STOPPED)
+        op->answer.error = STOPPED;
+    free(ask);
 }
 
-/* Learns from an answer about the keys. */
-static void front_learns(struct front_ask *ask, const struct backend_answer *answer)
+/* The list goes with the caller, so the answer is not kept: the wait was not to the end. */
+static void pools_forget(struct backend_pools *pools, struct backend_pool_op *op)
 {
-    if (ask->is_dropping)
-        drop_all(ask);
-    if (!ask->is_cached || answer->outcome != BACKEND_DECIDED || answer->is_local ||
-        answer->is_replayed)
-        return;
-    for (size_t i = 0; i < ask->n_items; i++)
-        learn_item(ask, i, answer->sum.outcome == STINT_DENY);
+    struct front *front = front_of_pools(pools);
+    struct front_pool_ask *ask = op->at_work;
+    op->at_work = NULL;
+    front->inner_pools->ops->forget(front->inner_pools, &ask->inner);
+    breakers_drop(&front->breakers, &ask->pass);
+    free(ask);
+}
+
+static int pools_list_new(const struct backend_pools *pools,
+                          const struct backend_pool_definition *given,
+                          struct backend_pool_list **list, struct stint_error *error)
+{
+    const struct backend_pools *inner = front_of_pools(pools)->inner_pools;
+    return inner->ops->list_new(inner, given, list, error);
+}
+
+struct backend_pools *front_pools(struct backend *store, struct backend_pools *inner)
+{
+    struct front *front = (struct front *)store;
+    front->inner_pools = inner;
+    front->pools_ops = *inner->ops;
+    front->pools_ops.list_new = pools_list_new;
+    front->pools_ops.ask = pools_ask;
+    front->pools_ops.forget = pools_forget;
+    front->pools.ops = &front->pools_ops;
+    return &front->pools;
 }

@@ -14,7 +14,7 @@
 #ifndef STINT_BACKEND_FRONT_FRONT_H
 #define STINT_BACKEND_FRONT_FRONT_H
 
-#include "backend/breaker.h"
+#include "backend/breakers.h"
 #include "decide/backend_metrics.h"
 #include "decide/backend_pool.h"
 

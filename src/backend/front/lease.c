@@ -52,9 +52,73 @@ struct lease_waiter {
     struct lease_list *list; /* of LEASE_LISTS */
 };
 
-static struct lease *of(struct backend *store)
+static uint64_t now_of(const struct lease *lease)
 {
-    return (struct lease *)store;
+    return lease->options.now(lease->options.arg);
+}
+
+static uint64_t term_of(const struct lease_key *key)
+{
+    return key->store.lease_term_ns;
+}
+
+/* ---- What is held ---------------------------------------------------------------------------- */
+
+static void drop(struct lease_key *key, size_t i)
+{
+    lease_count(key->home, -(int64_t)key->held[i].lease.left);
+    key->n_held--;
+    memmove(&key->held[i], &key->held[i + 1], (key->n_held - i) * sizeof(key->held[0]));
+}
+
+/* Used units that were charged at once need no report. */
+static void drop_ended(struct lease_key *key, uint64_t now_ns)
+{
+    for (size_t i = key->n_held; i-- > 0;)
+        if (now_ns >= key->held[i].until_ns ||
+            (key->held[i].lease.left == 0 && key->held[i].lease.ends_ns == 0))
+            drop(key, i);
+}
+
+static size_t end(struct lease_key *key, bool all, uint64_t now_ns,
+                  struct backend_lease ended[LEASE_HELD_MAX])
+{
+    size_t n_ended = 0;
+    uint64_t soon_ns = now_ns + term_of(key) / LEASE_SOON_PARTS;
+    for (size_t i = 0; i < key->n_held;) {
+        const struct lease_held *held = &key->held[i];
+        if (held->lease.ends_ns != 0 &&
+            (all || held->lease.left == 0 || held->until_ns <= soon_ns)) {
+            ended[n_ended++] = held->lease;
+            drop(key, i);
+        } else {
+            i++;
+        }
+    }
+    return n_ended;
+}
+
+static void hold(struct lease_key *key, const struct backend_answer *answer, uint64_t until_ns)
+{
+    struct lease *lease = key->home;
+    uint32_t units = answer->sum.granted;
+    lease_count(lease, units);
+    struct lease_held *newest = &key->held[LEASE_HELD_MAX - 1];
+    if (key->n_held == LEASE_HELD_MAX && newest->lease.ends_ns == 0 && answer->lease_ends_ns == 0) {
+        /* Leases charged at once are merged; refunds name the earlier time. */
+        newest->lease.units += units;
+        newest->lease.left += units;
+        newest->until_ns = until_ns;
+        return;
+    }
+    if (key->n_held == LEASE_HELD_MAX) /* the rule has changed; it stays charged */
+        drop(key, 0);
+    lease->salt = lease->salt * UINT64_C(6364136223846793005) + 1442695040888963407;
+    key->held[key->n_held++] = (struct lease_held){
+        .lease = {.ends_ns = answer->lease_ends_ns, .units = units, .left = units},
+        .until_ns = until_ns,
+        .at_ns = answer->at_ns - answer->at_ns % NS_PER_US + 1 + (lease->salt >> 32) % 999,
+    };
 }
 
 /* ---- Waiting requests ------------------------------------------------------------------------ */
@@ -135,7 +199,7 @@ static void send(struct lease_key *key, uint32_t cost, const struct backend_requ
                  uint64_t now_ns)
 {
     struct backend_request asked = *about;
-    struct backend_item item = key->item;
+    struct backend_item item = *key->item;
     item.cost = cost;
     asked.items = &item;
     asked.n_items = 1;
@@ -151,10 +215,10 @@ static void send(struct lease_key *key, uint32_t cost, const struct backend_requ
 static void adapt(struct lease_key *key, uint64_t waiting, uint64_t now_ns)
 {
     uint64_t elapsed_ns = max_u64(sub_floor(now_ns, key->leased_ns), NS_PER_US),
-             most = key->rule.store.lease_units;
+             most = key->store.lease_units;
     uint64_t used = key->used + waiting, demand = used;
-    if (key->leased_ns != 0 && elapsed_ns < lease_term_ns(key))
-        demand = min_u64(mul_div(min_u64(used, most), lease_term_ns(key), elapsed_ns),
+    if (key->leased_ns != 0 && elapsed_ns < term_of(key))
+        demand = min_u64(mul_div(min_u64(used, most), term_of(key), elapsed_ns),
                          (uint64_t)GROWTH * key->units);
     key->units = (uint32_t)min_u64(max_u64(max_u64(demand, waiting), 1), max_u64(most, 1));
     key->used = 0;
@@ -178,24 +242,24 @@ static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
 static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
     struct backend_lease ended[LEASE_HELD_MAX];
-    bool is_fast = key->rule.store.lease == RULE_LEASE_FAST;
+    bool is_fast = key->store.lease == RULE_LEASE_FAST;
     uint32_t least = wanted(key);
     adapt(key, key->waiting, now_ns);
     uint32_t units = key->units;
     struct backend_request asked = {.verb = REQUEST_LEASE, .ended = ended};
-    asked.n_ended = lease_end(key, key->first != NULL, now_ns, ended);
+    asked.n_ended = end(key, key->first != NULL, now_ns, ended);
     key->least = least;
     if (is_fast) {
         /* Units held and unused are never more than one lease. */
-        uint32_t left = lease_left(key), most = key->rule.store.lease_units;
+        uint32_t left = lease_left(key), most = key->store.lease_units;
         uint32_t more = most > left ? most - left : 1;
         least = least > left ? least - left : 1;
         units = units < more ? units : more;
     }
     asked.least = least;
-    asked.term_ns = is_fast ? 0 : lease_term_ns(key) - lease_term_ns(key) % NS_PER_US;
+    asked.term_ns = is_fast ? 0 : term_of(key) - term_of(key) % NS_PER_US;
     asked.deadline_ns = deadline_of(key, deadline_ns);
-    key->sent_term_ns = lease_term_ns(key);
+    key->sent_term_ns = term_of(key);
     key->granted = 0;
     key->coming = units > least ? units : least;
     send(key, key->coming, &asked, now_ns);
@@ -243,8 +307,7 @@ static void deny(struct lease_key *key, const struct backend_answer *answer, uin
         key->denied_until_ns =
             min_u64(key->retry_ns, add_sat(now_ns, key->home->options.denied_max_ns));
     }
-    key->quiet_until_ns =
-        add_sat(now_ns, min_u64(sum->retry_after_ns, lease_term_ns(key) / QUIET_PARTS));
+    key->quiet_until_ns = add_sat(now_ns, min_u64(sum->retry_after_ns, term_of(key) / QUIET_PARTS));
     key->units = 1;
     tell_waiting(key, key->least, answer, now_ns);
 }
@@ -255,7 +318,7 @@ static void take_lease(struct lease_key *key, const struct backend_answer *answe
         key->sent_ns + sub_floor(key->sent_term_ns / 100 * RATES_PERCENT, NS_PER_US);
     if (answer->outcome != BACKEND_DECIDED) {
         key->units = 1;
-        key->quiet_until_ns = add_sat(now_ns, lease_term_ns(key) / QUIET_PARTS);
+        key->quiet_until_ns = add_sat(now_ns, term_of(key) / QUIET_PARTS);
         tell_waiting(key, 0, answer, now_ns);
         return;
     }
@@ -266,9 +329,9 @@ static void take_lease(struct lease_key *key, const struct backend_answer *answe
     }
     key->granted = answer->sum.granted;
     if (answer->sum.granted > 0)
-        lease_hold(key, answer, until_ns);
+        hold(key, answer, until_ns);
     if (answer->sum.granted == 0 || until_ns <= now_ns)
-        key->direct_until_ns = now_ns + lease_term_ns(key) / DIRECT_PARTS;
+        key->direct_until_ns = now_ns + term_of(key) / DIRECT_PARTS;
 }
 
 static void take_answer(struct lease_key *key, uint64_t now_ns)
@@ -291,7 +354,7 @@ static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
     struct lease *lease = key->home;
     struct backend_op *op = waiter->op;
     bool is_new = waiter->is_new;
-    struct backend_item item = key->item;
+    struct backend_item item = *key->item;
     item.cost = waiter->cost;
     const struct backend_request asked = {
         .verb = waiter->verb,
@@ -315,9 +378,9 @@ static void serve_waiting(struct lease_key *key, uint64_t now_ns)
     struct backend_answer answer;
     while (key->first != NULL) {
         struct lease_waiter *waiter = key->first;
-        uint64_t served_ns = lease_now(key->home);
+        uint64_t served_ns = now_of(key->home);
         answer = (struct backend_answer){.outcome = BACKEND_WAITS};
-        lease_drop_ended(key, served_ns);
+        drop_ended(key, served_ns);
         if (lease_serve(key, waiter->verb, waiter->cost, served_ns, &answer))
             deliver(waiter, &answer, now_ns);
         else if (key->asking == 0 && (now_ns < key->direct_until_ns || key->home->is_draining))
@@ -361,7 +424,7 @@ static void finish(struct lease_key *key, uint64_t now_ns)
 static bool ends_soon(const struct lease_key *key, uint64_t now_ns)
 {
     for (size_t i = 0; i < key->n_held; i++)
-        if (key->held[i].until_ns <= now_ns + lease_term_ns(key) / LEASE_SOON_PARTS)
+        if (key->held[i].until_ns <= now_ns + term_of(key) / LEASE_SOON_PARTS)
             return true;
     return false;
 }
@@ -386,7 +449,7 @@ static bool refund_one(struct lease_key *key, uint64_t now_ns)
         const struct lease_held held = key->held[i];
         if (held.lease.ends_ns != 0)
             continue;
-        lease_drop(key, i--);
+        drop(key, i--);
         if (held.lease.left == 0)
             continue;
         struct backend_request asked = {.verb = REQUEST_REFUND,
@@ -407,7 +470,7 @@ static void give_back(struct lease_key *key, uint64_t now_ns)
     key->units = 1;
     struct backend_request asked = {
         .verb = REQUEST_RETURN, .ended = ended, .deadline_ns = now_ns + RETURN_NS};
-    asked.n_ended = lease_end(key, true, now_ns, ended);
+    asked.n_ended = end(key, true, now_ns, ended);
     if (asked.n_ended > 0) {
         send(key, 0, &asked, now_ns);
         finish(key, now_ns);
@@ -447,7 +510,7 @@ static bool make_space(struct lease *lease, uint64_t now_ns)
     for (unsigned i = 0; i < LOOKED_AT_MAX && key != NULL; i++, key = key->newer) {
         if (is_busy(key))
             continue;
-        lease_drop_ended(key, now_ns);
+        drop_ended(key, now_ns);
         if (lease_left(key) == 0) {
             lease_remove(key);
             return true;
@@ -461,16 +524,14 @@ static bool make_space(struct lease *lease, uint64_t now_ns)
 }
 
 /* The same key as before, or a new one. NULL: there is no space; another one gives back units. */
-static struct lease_key *key_of(struct lease *lease, const struct backend_item *item)
+static struct lease_key *key_of(struct lease *lease, const struct backend_item *item,
+                                uint64_t now_ns)
 {
-    struct lease_key *key = lease_find(lease, item);
-    uint64_t now_ns = lease_now(lease);
+    struct lease_key *key = lease_find(lease, item, now_ns);
     if (key == NULL)
         return !lease->is_draining && make_space(lease, now_ns) ? lease_new_key(lease, item, now_ns)
                                                                 : NULL;
-    key->rule.store.lease = item->rule->store.lease;
-    key->rule.store.lease_units = item->rule->store.lease_units;
-    key->rule.store.lease_term_ns = item->rule->store.lease_term_ns;
+    key->store = item->rule->store;
     return key;
 }
 
@@ -488,7 +549,7 @@ static void on_peeked(struct backend_op *inner, uint64_t now_ns)
     struct backend_answer answer = inner->answer;
     struct lease_key *key = waiter->key;
     key->pins--;
-    lease_drop_ended(key, now_ns);
+    drop_ended(key, now_ns);
     uint32_t left = lease_left(key);
     if (answer.outcome == BACKEND_DECIDED && left > 0) {
         uint64_t remaining = min_u64((uint64_t)answer.sum.remaining + left, answer.sum.limit);
@@ -545,7 +606,7 @@ static void reset(struct lease_key *key, const struct backend_request *ask, stru
     struct backend_lease ended[LEASE_HELD_MAX];
     struct backend_request asked = *ask;
     asked.ended = ended;
-    asked.n_ended = lease_end(key, true, now_ns, ended);
+    asked.n_ended = end(key, true, now_ns, ended);
     key->remaining = 0;
     pass_on(key->home, &asked, op);
 }
@@ -590,20 +651,19 @@ static bool is_ahead_of_time(const struct lease_key *key, const struct backend_r
 
 static void ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
-    uint64_t now_ns = lease_now(lease);
+    uint64_t now_ns = now_of(lease);
     bool goes_on = ask->is_virtual || ask->id != NULL || ask->verb > REQUEST_RESET;
     struct lease_key *key = NULL;
     struct backend_answer answer = {.outcome = BACKEND_WAITS};
     lease->turns++;
     if (!goes_on)
-        key = takes(ask) && ask->items[0].cost > 0 ? key_of(lease, &ask->items[0])
-                                                   : lease_find(lease, &ask->items[0]);
+        key = takes(ask) && ask->items[0].cost > 0 ? key_of(lease, &ask->items[0], now_ns)
+                                                   : lease_find(lease, &ask->items[0], now_ns);
     if (key == NULL) {
         pass_on(lease, ask, op);
         return;
     }
-    lease_touch(key, now_ns);
-    lease_drop_ended(key, now_ns);
+    drop_ended(key, now_ns);
     if (ask->verb > REQUEST_PEEK)
         key->denied_cost = 0;
     if (is_ahead_of_time(key, ask, now_ns)) {
@@ -660,7 +720,7 @@ static void ask_list(struct lease *lease, const struct backend_request *ask, str
 
 static void op_ask(struct backend *store, const struct backend_request *ask, struct backend_op *op)
 {
-    struct lease *lease = of(store);
+    struct lease *lease = (struct lease *)store;
     bool any_is_leased = false;
     for (size_t i = 0; i < ask->n_items && !any_is_leased; i++)
         any_is_leased = script_is_leased(&ask->items[i]);
@@ -674,7 +734,7 @@ static void op_ask(struct backend *store, const struct backend_request *ask, str
 
 static void op_forget(struct backend *store, struct backend_op *op)
 {
-    struct lease *lease = of(store);
+    struct lease *lease = (struct lease *)store;
     struct lease_waiter *waiter = op->at_work;
     lease->turns++;
     if (!is_waiter(lease, waiter)) {
@@ -712,8 +772,8 @@ static uint64_t op_unavailable_since_ns(const struct backend *store)
 static void op_drain(struct backend *store, uint64_t deadline_ns, void (*done)(void *arg),
                      void *arg)
 {
-    struct lease *lease = of(store);
-    uint64_t now_ns = lease_now(lease);
+    struct lease *lease = (struct lease *)store;
+    uint64_t now_ns = now_of(lease);
     lease->is_draining = true;
     for (struct lease_key *key = lease->oldest; key != NULL; key = key->newer)
         give_back(key, now_ns);
@@ -722,7 +782,7 @@ static void op_drain(struct backend *store, uint64_t deadline_ns, void (*done)(v
 
 static void op_free(struct backend *store)
 {
-    struct lease *lease = of(store);
+    struct lease *lease = (struct lease *)store;
     lease->is_ending = true;
     lease->inner->ops->free(lease->inner);
     while (lease->oldest != NULL) {
@@ -759,7 +819,7 @@ uint64_t lease_deadline(const struct backend *store)
 static uint64_t idle_ns(const struct lease_key *key)
 {
     bool is_low = key->remaining < key->limit / LOW_PARTS;
-    return key->rule.store.lease_term_ns / (is_low ? IDLE_PARTS_LOW : IDLE_PARTS);
+    return key->store.lease_term_ns / (is_low ? IDLE_PARTS_LOW : IDLE_PARTS);
 }
 
 static void look_after(struct lease_key *key, uint64_t now_ns)
@@ -767,7 +827,7 @@ static void look_after(struct lease_key *key, uint64_t now_ns)
     uint64_t unused_ns = sub_floor(now_ns, key->asked_ns);
     if (is_busy(key))
         return;
-    lease_drop_ended(key, now_ns);
+    drop_ended(key, now_ns);
     if (lease_left(key) > 0) {
         if (unused_ns >= idle_ns(key))
             give_back(key, now_ns);
@@ -778,7 +838,7 @@ static void look_after(struct lease_key *key, uint64_t now_ns)
 
 void lease_wake(struct backend *store, uint64_t now_ns)
 {
-    struct lease *lease = of(store);
+    struct lease *lease = (struct lease *)store;
     struct lease_key *key = lease->oldest, *newer;
     lease->woken_ns = now_ns;
     for (unsigned i = 0; i < WOKEN_MAX && key != NULL; i++, key = newer) {

@@ -1,49 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keys with leases, now or lately: found by their hash, removed by their age; the leases that
- * each key holds, and what is decided by them.
+ * The keys with leases, now or lately: found by their hash, removed by their age; and what is
+ * decided by the leases that a key holds.
  */
 #include "backend/front/lease_parts.h"
 
+#include "algorithm/algorithm.h"
+#include "backend/item_copy.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 
 #include <stdlib.h>
-
-/* ---- Copies ---------------------------------------------------------------------------------- */
-
-static struct span keep(uint8_t **at, struct span span)
-{
-    struct span kept = span_of(*at, span.len);
-    if (span.len > 0)
-        memcpy(*at, span.ptr, span.len);
-    *at += span.len;
-    return kept;
-}
-
-bool lease_copy_item(const struct backend_item *item, struct backend_item *copy,
-                     struct stint_quota *quota, struct rule *rule, uint8_t **bytes)
-{
-    const char *domain = item->rule != NULL ? item->rule->domain : NULL;
-    size_t domain_size = domain != NULL ? strlen(domain) + 1 : 0;
-    uint8_t *at = malloc(item->name.len + item->key.len + domain_size + 1);
-    if (at == NULL)
-        return false;
-    *bytes = at;
-    *copy = *item;
-    *quota = *item->quota;
-    copy->quota = quota;
-    copy->name = keep(&at, item->name);
-    copy->key = keep(&at, item->key);
-    if (item->rule == NULL)
-        return true;
-    *rule = (struct rule){.store = item->rule->store};
-    rule->store.label = rule->store.name = rule->store.shadow_name = NULL;
-    if (domain != NULL)
-        rule->domain = (const char *)keep(&at, span_of(domain, domain_size)).ptr;
-    copy->rule = rule;
-    return true;
-}
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
@@ -54,26 +21,10 @@ static uint64_t hash_of(const struct lease *lease, const struct backend_item *it
     return siphash13_128(lease->options.secret, tweak, item->key.ptr, item->key.len).lo;
 }
 
-static bool spans_are_equal(struct span a, struct span b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
-}
-
 static bool is_same(const struct lease_key *key, const struct backend_item *item)
 {
-    return memcmp(key->quota.derived.params_hash, item->quota->derived.params_hash,
-                  sizeof(key->quota.derived.params_hash)) == 0 &&
-           key->item.is_values == item->is_values && key->rule.store.tag == item->rule->store.tag &&
-           spans_are_equal(key->item.name, item->name) && spans_are_equal(key->item.key, item->key);
-}
-
-struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item)
-{
-    uint64_t hash = hash_of(lease, item);
-    struct lease_key *key = lease->buckets[hash % lease->n_buckets];
-    while (key != NULL && (key->hash != hash || !is_same(key, item)))
-        key = key->next;
-    return key;
+    return key->item->is_values == item->is_values && key->store.tag == item->rule->store.tag &&
+           item_is_same(key->item, item);
 }
 
 /* ---- Age ------------------------------------------------------------------------------------- */
@@ -94,13 +45,21 @@ static void link_newest(struct lease_key *key)
     lease->newest = key;
 }
 
-void lease_touch(struct lease_key *key, uint64_t now_ns)
+struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item,
+                             uint64_t now_ns)
 {
+    uint64_t hash = hash_of(lease, item);
+    struct lease_key *key = lease->buckets[hash % lease->n_buckets];
+    while (key != NULL && (key->hash != hash || !is_same(key, item)))
+        key = key->next;
+    if (key == NULL)
+        return NULL;
     key->asked_ns = now_ns;
-    if (key->newer == NULL)
-        return;
-    unlink_age(key);
-    link_newest(key);
+    if (key->newer != NULL) {
+        unlink_age(key);
+        link_newest(key);
+    }
+    return key;
 }
 
 void lease_remove(struct lease_key *key)
@@ -111,7 +70,7 @@ void lease_remove(struct lease_key *key)
         place = &(*place)->next;
     *place = key->next;
     unlink_age(key);
-    free(key->bytes);
+    free(key->item);
     lease->n_keys--;
     key->next = lease->free_keys;
     lease->free_keys = key;
@@ -128,13 +87,18 @@ struct lease_key *lease_new_key(struct lease *lease, const struct backend_item *
         key = malloc(sizeof(*key));
     if (key == NULL)
         return NULL;
-    *key = (struct lease_key){.home = lease, .hash = hash, .units = 1, .asked_ns = now_ns};
-    if (!lease_copy_item(item, &key->item, &key->quota, &key->rule, &key->bytes)) {
+    *key = (struct lease_key){.home = lease,
+                              .hash = hash,
+                              .item = item_copy(item, 1),
+                              .store = item->rule->store,
+                              .units = 1,
+                              .limit = most_units(item->quota),
+                              .asked_ns = now_ns};
+    if (key->item == NULL) {
         key->next = lease->free_keys;
         lease->free_keys = key;
         return NULL;
     }
-    key->limit = key->quota.algorithm == STINT_GCRA ? key->quota.burst : key->quota.limit;
     key->next = lease->buckets[hash % lease->n_buckets];
     lease->buckets[hash % lease->n_buckets] = key;
     link_newest(key);
@@ -144,73 +108,6 @@ struct lease_key *lease_new_key(struct lease *lease, const struct backend_item *
     return key;
 }
 
-/* ---- What is held ---------------------------------------------------------------------------- */
-
-/* `units` more, or fewer, are held and unused. */
-static void count(struct lease *lease, int64_t units)
-{
-    lease->units += (uint64_t)units;
-    if (lease->options.metrics != NULL)
-        backend_metric_set(&lease->options.metrics->lease_units, lease->units);
-}
-
-void lease_drop(struct lease_key *key, size_t i)
-{
-    count(key->home, -(int64_t)key->held[i].lease.left);
-    key->n_held--;
-    memmove(&key->held[i], &key->held[i + 1], (key->n_held - i) * sizeof(key->held[0]));
-}
-
-/* Used units that were charged at once need no report. */
-void lease_drop_ended(struct lease_key *key, uint64_t now_ns)
-{
-    for (size_t i = key->n_held; i-- > 0;)
-        if (now_ns >= key->held[i].until_ns ||
-            (key->held[i].lease.left == 0 && key->held[i].lease.ends_ns == 0))
-            lease_drop(key, i);
-}
-
-size_t lease_end(struct lease_key *key, bool all, uint64_t now_ns,
-                 struct backend_lease ended[LEASE_HELD_MAX])
-{
-    size_t n_ended = 0;
-    uint64_t soon_ns = now_ns + lease_term_ns(key) / LEASE_SOON_PARTS;
-    for (size_t i = 0; i < key->n_held;) {
-        const struct lease_held *held = &key->held[i];
-        if (held->lease.ends_ns != 0 &&
-            (all || held->lease.left == 0 || held->until_ns <= soon_ns)) {
-            ended[n_ended++] = held->lease;
-            lease_drop(key, i);
-        } else {
-            i++;
-        }
-    }
-    return n_ended;
-}
-
-void lease_hold(struct lease_key *key, const struct backend_answer *answer, uint64_t until_ns)
-{
-    struct lease *lease = key->home;
-    uint32_t units = answer->sum.granted;
-    count(lease, units);
-    struct lease_held *newest = &key->held[LEASE_HELD_MAX - 1];
-    if (key->n_held == LEASE_HELD_MAX && newest->lease.ends_ns == 0 && answer->lease_ends_ns == 0) {
-        /* Leases charged at once are merged; refunds name the earlier time. */
-        newest->lease.units += units;
-        newest->lease.left += units;
-        newest->until_ns = until_ns;
-        return;
-    }
-    if (key->n_held == LEASE_HELD_MAX) /* the rule has changed; it stays charged */
-        lease_drop(key, 0);
-    lease->salt = lease->salt * UINT64_C(6364136223846793005) + 1442695040888963407;
-    key->held[key->n_held++] = (struct lease_held){
-        .lease = {.ends_ns = answer->lease_ends_ns, .units = units, .left = units},
-        .until_ns = until_ns,
-        .at_ns = answer->at_ns - answer->at_ns % NS_PER_US + 1 + (lease->salt >> 32) % 999,
-    };
-}
-
 /* ---- What a key decides by them -------------------------------------------------------------- */
 
 /* Takes units from held leases, the oldest first; returns the time of the grant. */
@@ -218,7 +115,7 @@ static uint64_t hand_out(struct lease_key *key, uint32_t units)
 {
     uint64_t at_ns = 0;
     key->used += units;
-    count(key->home, -(int64_t)units);
+    lease_count(key->home, -(int64_t)units);
     for (size_t i = 0; i < key->n_held && units > 0; i++) {
         struct lease_held *held = &key->held[i];
         uint32_t taken = units < held->lease.left ? units : held->lease.left;
@@ -244,13 +141,6 @@ static struct stint_decision decision_of(const struct lease_key *key, uint32_t l
         .remaining = (uint32_t)remaining,
         .reset_after_ns = sub_floor(key->reset_ns, now_ns),
     };
-}
-
-bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns)
-{
-    uint32_t least = verb == REQUEST_TAKE_UPTO ? 1 : cost;
-    return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
-           now_ns < key->denied_until_ns;
 }
 
 /* A peek of more than is held here goes to the store, and a cost of 0 only returns numbers. */
@@ -290,7 +180,7 @@ bool lease_refund(struct lease_key *key, const struct backend_request *ask, uint
         if (held->at_ns != ask->at_ns || held->lease.units - held->lease.left < cost)
             continue;
         held->lease.left += cost;
-        count(key->home, cost);
+        lease_count(key->home, cost);
         *answer = (struct backend_answer){
             .outcome = BACKEND_DECIDED,
             .is_local = true,

@@ -7,6 +7,7 @@
  * Units taken under an id stay taken: a retry with the id is answered that it has them.
  */
 #include "backend/front/lease_parts.h"
+#include "backend/item_copy.h"
 #include "backend/script/script.h"
 #include "base/wide_int.h"
 
@@ -14,10 +15,6 @@
 
 /* One item and its result. */
 struct entry {
-    struct backend_item item;
-    struct stint_quota quota;
-    struct rule rule;
-    uint8_t *bytes;
     bool is_leased;
     bool is_taken; /* may be given back: `taken` units, as of at_ns */
     uint32_t taken;
@@ -32,6 +29,7 @@ struct lease_list {
     struct stint_decision each[BACKEND_ITEMS_MAX];
     struct backend_request ask; /* without items */
     uint8_t id[BACKEND_ID_LEN];
+    struct backend_item *items; /* copies */
     struct entry *entries;
     size_t n_items, n_plain;
     size_t step; /* n_items: the plain ones; above: returns */
@@ -50,8 +48,7 @@ static bool takes(const struct lease_list *list)
 
 static void list_free(struct lease_list *list)
 {
-    for (size_t i = 0; i < list->n_items; i++)
-        free(list->entries[i].bytes);
+    free(list->items);
     free(list->entries);
     free(list);
 }
@@ -61,25 +58,23 @@ static struct lease_list *list_new(const struct backend_request *ask)
     struct lease_list *list = calloc(1, sizeof(*list));
     if (list == NULL)
         return NULL;
-    *list = (struct lease_list){
-        .ask = *ask, .is_local = true, .is_replayed = true, .least = UINT32_MAX};
-    list->entries = calloc(ask->n_items, sizeof(struct entry));
-    if (list->entries == NULL) {
+    *list = (struct lease_list){.ask = *ask,
+                                .n_items = ask->n_items,
+                                .items = item_copy(ask->items, ask->n_items),
+                                .entries = calloc(ask->n_items, sizeof(struct entry)),
+                                .answer.at_ns = UINT64_MAX,
+                                .is_local = true,
+                                .is_replayed = true,
+                                .least = UINT32_MAX};
+    if (list->items == NULL || list->entries == NULL) {
         list_free(list);
         return NULL;
     }
-    list->answer.at_ns = UINT64_MAX;
     if (ask->id != NULL)
         memcpy(list->id, ask->id, BACKEND_ID_LEN);
-    for (; list->n_items < ask->n_items; list->n_items++) {
-        struct entry *entry = &list->entries[list->n_items];
-        if (!lease_copy_item(&ask->items[list->n_items], &entry->item, &entry->quota, &entry->rule,
-                             &entry->bytes)) {
-            list_free(list);
-            return NULL;
-        }
-        entry->is_leased = script_is_leased(&ask->items[list->n_items]); /* the copy is elsewhere */
-        list->n_plain += !entry->is_leased;
+    for (size_t i = 0; i < list->n_items; i++) {
+        list->entries[i].is_leased = script_is_leased(&list->items[i]);
+        list->n_plain += !list->entries[i].is_leased;
     }
     return list;
 }
@@ -105,11 +100,10 @@ static struct backend_request asked_of(struct lease_list *list, struct backend_i
         asked.id = id;
     }
     for (size_t i = 0; i < list->n_items; i++) {
-        const struct entry *entry = &list->entries[i];
-        if (list->step < list->n_items ? i != list->step : entry->is_leased)
+        if (list->step < list->n_items ? i != list->step : list->entries[i].is_leased)
             continue;
-        items[asked.n_items] = entry->item;
-        if (list->ask.verb == REQUEST_TAKE_UPTO && entry->item.cost > list->least)
+        items[asked.n_items] = list->items[i];
+        if (list->ask.verb == REQUEST_TAKE_UPTO && list->items[i].cost > list->least)
             items[asked.n_items].cost = list->least;
         asked.n_items++;
     }
@@ -166,12 +160,13 @@ static uint32_t kept_of(const struct lease_list *list, const struct entry *entry
 }
 
 /* False: nothing of this entry is to be given back. */
-static bool give_back(struct lease_list *list, struct entry *entry)
+static bool give_back(struct lease_list *list, size_t i)
 {
+    struct entry *entry = &list->entries[i];
     uint32_t kept = kept_of(list, entry);
     if (!entry->is_taken || entry->taken == kept)
         return false;
-    struct backend_item item = entry->item;
+    struct backend_item item = list->items[i];
     struct backend_request asked = list->ask;
     item.cost = entry->taken - kept;
     entry->decision.remaining =
@@ -228,7 +223,7 @@ static bool go_on(struct lease_list *list)
     }
     for (size_t i = 0; i < list->n_items; i++) {
         list->step = list->n_items + 1;
-        if (give_back(list, &list->entries[i]) && list->op.answer.outcome == BACKEND_WAITS)
+        if (give_back(list, i) && list->op.answer.outcome == BACKEND_WAITS)
             return false;
     }
     return true;

@@ -36,10 +36,8 @@ struct lease_key {
      */
     bool is_pumping;
     /* A copy of its item: requests continue when no caller is left. */
-    struct backend_item item;
-    struct stint_quota quota;
-    struct rule rule;
-    uint8_t *bytes;
+    struct backend_item *item;
+    struct rule_store store;                /* of the rule in force */
     struct lease_held held[LEASE_HELD_MAX]; /* the oldest first */
     size_t n_held;
     struct lease_waiter *first, *last;
@@ -79,11 +77,6 @@ struct lease {
     bool is_draining, is_ending;
 };
 
-static inline uint64_t lease_now(const struct lease *lease)
-{
-    return lease->options.now(lease->options.arg);
-}
-
 static inline uint32_t lease_left(const struct lease_key *key)
 {
     uint32_t left = 0;
@@ -92,40 +85,37 @@ static inline uint32_t lease_left(const struct lease_key *key)
     return left;
 }
 
-static inline uint64_t lease_term_ns(const struct lease_key *key)
+/* `units` more, or fewer, are held and unused. */
+static inline void lease_count(struct lease *lease, int64_t units)
 {
-    return key->rule.store.lease_term_ns;
+    lease->units += (uint64_t)units;
+    if (lease->options.metrics != NULL)
+        backend_metric_set(&lease->options.metrics->lease_units, lease->units);
+}
+
+/* Whether a denial of so much is known. */
+static inline bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost,
+                                uint64_t now_ns)
+{
+    uint32_t least = verb == REQUEST_TAKE_UPTO ? 1 : cost;
+    return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
+           now_ns < key->denied_until_ns;
 }
 
 /* ---- lease_keys.c ---------------------------------------------------------------------------- */
 
-/* Copies of the item, in one block of memory; false: none. */
-bool lease_copy_item(const struct backend_item *item, struct backend_item *copy,
-                     struct stint_quota *quota, struct rule *rule, uint8_t **bytes);
-
-struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item);
+/* The key, which is now the newest. NULL: it is not there. */
+struct lease_key *lease_find(const struct lease *lease, const struct backend_item *item,
+                             uint64_t now_ns);
 /* It is not there yet, and there is space. NULL: no memory. */
 struct lease_key *lease_new_key(struct lease *lease, const struct backend_item *item,
                                 uint64_t now_ns);
-void lease_touch(struct lease_key *key, uint64_t now_ns);
 /* It holds no units and has no requests. */
 void lease_remove(struct lease_key *key);
-
-void lease_hold(struct lease_key *key, const struct backend_answer *answer, uint64_t until_ns);
-void lease_drop(struct lease_key *key, size_t i);
-void lease_drop_ended(struct lease_key *key, uint64_t now_ns);
-/*
- * Removes leases that are to be ended: all with `all`, else those used up or soon over. At most
- * LEASE_HELD_MAX.
- */
-size_t lease_end(struct lease_key *key, bool all, uint64_t now_ns,
-                 struct backend_lease ended[LEASE_HELD_MAX]);
 
 /* True: decided by what is held or known here. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
                  struct backend_answer *answer);
-/* Whether a denial of so much is known. */
-bool lease_denies(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns);
 /* True: the units went back to the lease that they are from. */
 bool lease_refund(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
                   struct backend_answer *answer);

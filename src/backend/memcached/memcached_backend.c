@@ -67,7 +67,7 @@ struct store {
     unsigned n_servers;
     struct cells *cells;
     struct memcached_metrics metrics;
-    struct stint_error fault;
+    struct stint_error fault, cells_fault;
     struct work *first;
     size_t n_works;
     uint64_t earliest_ns; /* no work's deadline is earlier */
@@ -96,7 +96,7 @@ static void work_end(struct work *work)
     struct store *store = work->store;
     for (size_t i = 0; i < work->n_parts; i++)
         if (work->parts[i].is_waiting)
-            cells_forget(store->cells, &work->parts[i].ask);
+            cells_forget(&work->parts[i].ask);
     if (work->next != NULL)
         work->next->previous = work->previous;
     *(work->previous != NULL ? &work->previous->next : &store->first) = work->next;
@@ -403,7 +403,7 @@ static void go_on(struct work *work, uint64_t now_ns)
     if (goes_on)
         return;
     if (work->has_failed || (work->phase != PHASE_UNDOING && !all_decided(work)))
-        work_fail(work, fault_of(work), cells_fault(work->store->cells), now_ns);
+        work_fail(work, fault_of(work), work->store->cells_fault.message, now_ns);
     else
         answer(work, now_ns);
     work_end(work);
@@ -493,16 +493,6 @@ static void work_be_late(struct work *work, uint64_t now_ns)
         work_fail(work,
                   wait == CELL_WAITS_FOR_REPLY ? BACKEND_ERROR_LATE : BACKEND_ERROR_UNREACHABLE,
                   "memcached has not answered in time", now_ns);
-}
-
-static struct store *store_of(struct backend *shared)
-{
-    return (struct store *)shared;
-}
-
-static const struct store *const_store_of(const struct backend *shared)
-{
-    return (const struct store *)shared;
 }
 
 static uint64_t now_of(const struct store *store)
@@ -623,7 +613,7 @@ static const char *why_not_now(struct store *store, const struct work *work, uin
         return "the deadline of a request passed before it could be sent to memcached";
     for (size_t i = 0; i < work->n_parts; i++) {
         struct memcached_conn *conn = store->options.conns[work->parts[i].server];
-        uint64_t since_ns = memcached_conn_unavailable_since(conn);
+        uint64_t since_ns = memcached_conn_link(conn)->unavailable_since_ns;
         if (since_ns == 0 || now_ns - since_ns <= work->deadline_ns - now_ns)
             continue;
         err_set(&store->fault, STINT_E_GONE, "memcached is unavailable: %s",
@@ -674,7 +664,7 @@ static void begin(struct store *store, struct work *work, const struct backend_r
 static void store_ask(struct backend *shared, const struct backend_request *ask,
                       struct backend_op *op)
 {
-    struct store *store = store_of(shared);
+    struct store *store = (struct store *)shared;
     const char *why = why_never(ask);
     bool overflows = false;
     assert(ask->n_items > 0 && ask->n_items <= BACKEND_ITEMS_MAX);
@@ -708,7 +698,7 @@ static void store_forget(struct backend *shared, struct backend_op *op)
 
 uint64_t memcached_backend_deadline(const struct backend *shared)
 {
-    const struct store *store = const_store_of(shared);
+    const struct store *store = (const struct store *)shared;
     return min_u64(store->earliest_ns, cells_deadline(store->cells));
 }
 
@@ -733,8 +723,8 @@ static struct work *find_late(struct store *store, uint64_t now_ns)
 
 void memcached_backend_wake(struct backend *shared, uint64_t now_ns)
 {
-    struct store *store = store_of(shared);
-    cells_wake(store->cells, now_ns);
+    struct store *store = (struct store *)shared;
+    cells_wake(store->cells, false, now_ns);
     if (store->earliest_ns > now_ns)
         return;
     /* A callback may send or cancel requests. */
@@ -748,12 +738,12 @@ void memcached_backend_wake(struct backend *shared, uint64_t now_ns)
 
 void memcached_backend_changed(struct backend *shared, uint64_t now_ns)
 {
-    struct store *store = store_of(shared);
+    struct store *store = (struct store *)shared;
     uint64_t restarts = 0;
     for (unsigned i = 0; i < store->n_servers; i++)
         restarts += memcached_conn_restarts(store->options.conns[i]);
     store->metrics.restarts = restarts;
-    cells_go_on(store->cells, now_ns);
+    cells_wake(store->cells, true, now_ns);
     store->options.io->ops->hurry(store->options.io);
 }
 
@@ -769,10 +759,10 @@ static int store_accepts(const struct backend *shared, const struct stint_quota 
 /* One available server is enough: each has its own keys. */
 static uint64_t store_unavailable_since(const struct backend *shared)
 {
-    const struct store *store = const_store_of(shared);
+    const struct store *store = (const struct store *)shared;
     uint64_t earliest_ns = 0;
     for (unsigned i = 0; i < store->n_servers; i++) {
-        uint64_t since_ns = memcached_conn_unavailable_since(store->options.conns[i]);
+        uint64_t since_ns = memcached_conn_link(store->options.conns[i])->unavailable_since_ns;
         if (since_ns == 0)
             return 0;
         if (earliest_ns == 0 || since_ns < earliest_ns)
@@ -790,19 +780,18 @@ static bool store_refuses_ids(const struct backend *shared)
 static void store_drain(struct backend *shared, uint64_t deadline_ns, void (*done)(void *arg),
                         void *arg)
 {
-    (void)shared;
-    (void)deadline_ns;
+    (void)shared, (void)deadline_ns;
     done(arg); /* nothing is held */
 }
 
 const struct memcached_metrics *memcached_backend_metrics(const struct backend *shared)
 {
-    return &const_store_of(shared)->metrics;
+    return &((const struct store *)shared)->metrics;
 }
 
 const char *memcached_backend_fault(const struct backend *shared)
 {
-    const struct store *store = const_store_of(shared);
+    const struct store *store = (const struct store *)shared;
     const char *fault = "";
     for (unsigned i = 0; i < store->n_servers; i++) {
         struct link *link = memcached_conn_link(store->options.conns[i]);
@@ -816,7 +805,7 @@ const char *memcached_backend_fault(const struct backend *shared)
 
 static void store_free(struct backend *shared)
 {
-    struct store *store = store_of(shared);
+    struct store *store = (struct store *)shared;
     store->is_ending = true;
     while (store->first != NULL) {
         struct work *work = store->first;
@@ -825,7 +814,7 @@ static void store_free(struct backend *shared)
         assert(store->first != work);
     }
     store->options.io->ops->close(store->options.io);
-    cells_free(store->cells);
+    free(store->cells);
     free(store);
 }
 
@@ -861,8 +850,8 @@ struct backend *memcached_backend_new(const struct memcached_backend_options *op
         store->options.skew_max_ns = 100 * NS_PER_MS;
     if (store->options.beat_ns == 0)
         store->options.beat_ns = NS_PER_S;
-    store->cells =
-        cells_new(&store->options, &store->metrics, span_of(store->prefix, store->prefix_len));
+    store->cells = cells_new(&store->options, &store->metrics, &store->cells_fault,
+                             span_of(store->prefix, store->prefix_len));
     if (store->cells == NULL) {
         free(store);
         return NULL;

@@ -25,138 +25,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* ---- The clocks of the nodes ----------------------------------------------------------------- */
-
-/*
- * How far the nodes' clocks differ, as far as memcached can show. One key has the latest time that
- * any node had at its check; a node that finds a later time than its own is behind by at least so
- * much. Checks repeat at random times, because the result is too small by the age of the value. One
- * thread.
- */
-
-struct memcached_clock {
-    struct memcached_conn *conn; /* of the server that has the key */
-    unsigned server;
-    const struct memcached_backend_options *options;
-    struct memcached_metrics *metrics;
-    struct memcached_key key;
-    uint64_t next_ns;     /* the next check */
-    uint64_t reported_ns; /* the largest that was reported */
-    uint64_t random;
-    uint8_t bytes[8]; /* what is written */
-    bool is_asking;
-};
-
-/* Reads the key, and writes it where our clock is later. */
-
-#define BEATS_KEPT 10 /* beats until a wrong clock that is right again is forgotten */
-
-/* Options and metrics are borrowed; the prefix is escaped. */
-static void memcached_clock_init(struct memcached_clock *clock,
-                                 const struct memcached_backend_options *options,
-                                 struct memcached_metrics *metrics, struct span prefix)
-{
-    *clock = (struct memcached_clock){
-        .options = options, .metrics = metrics, .random = options->io->ops->wall(options->io)};
-    memcpy(clock->key.text, prefix.ptr, prefix.len);
-    memcpy(clock->key.text + prefix.len, "{clock}", 7);
-    clock->key.len = prefix.len + 7;
-    clock->server = memcached_key_server(options->url, span_of(clock->key.text, clock->key.len));
-    clock->conn = options->conns[clock->server];
-}
-
-static uint64_t read_time(struct span value)
-{
-    uint64_t time = 0;
-    for (size_t i = 0; i < value.len; i++)
-        time = time << 8 | value.ptr[i];
-    return time;
-}
-
-static void note(struct memcached_clock *clock, uint64_t skew_ns)
-{
-    if (skew_ns > clock->metrics->skew_ns)
-        clock->metrics->skew_ns = skew_ns;
-    /* Once for each doubling, so that reports do not repeat. */
-    if (skew_ns <= clock->options->skew_max_ns || skew_ns / 2 < clock->reported_ns)
-        return;
-    clock->reported_ns = skew_ns;
-    clock->options->io->ops->skewed(clock->options->io, skew_ns);
-}
-
-static void clock_written(void *arg, enum memcached_outcome outcome,
-                          const struct memcached_reply *reply, uint64_t now_ns)
-{
-    struct memcached_clock *clock = arg;
-    (void)outcome;
-    (void)reply;
-    (void)now_ns;
-    clock->is_asking = false;
-}
-
-static void clock_ask(struct memcached_clock *clock, struct memcached_command *command,
-                      uint64_t now_ns)
-{
-    command->key = span_of(clock->key.text, clock->key.len);
-    command->arg = clock;
-    clock->is_asking = memcached_conn_ask(clock->conn, command, now_ns);
-    if (clock->is_asking)
-        clock->options->io->ops->asked(clock->options->io, clock->server);
-}
-
-static void write_time(struct memcached_clock *clock, uint64_t wall_ns, uint64_t number,
-                       uint64_t now_ns)
-{
-    struct memcached_command command = {
-        .verb = number > 0 ? MEMCACHED_SWAP : MEMCACHED_ADD,
-        .value = span_of(clock->bytes, sizeof(clock->bytes)),
-        .number = number,
-        .ttl_s = 2 + BEATS_KEPT * clock->options->beat_ns / NS_PER_S,
-        .answered = clock_written,
-    };
-    for (size_t i = sizeof(clock->bytes); i > 0; i--, wall_ns >>= 8)
-        clock->bytes[i - 1] = (uint8_t)wall_ns;
-    clock_ask(clock, &command, now_ns);
-}
-
-static void clock_read(void *arg, enum memcached_outcome outcome,
-                       const struct memcached_reply *reply, uint64_t now_ns)
-{
-    struct memcached_clock *clock = arg;
-    uint64_t wall_ns = clock->options->io->ops->wall(clock->options->io);
-    clock->is_asking = false;
-    if (outcome != MEMCACHED_DONE)
-        return;
-    if (reply->code == MEMCACHED_MISS) {
-        write_time(clock, wall_ns, 0, now_ns);
-        return;
-    }
-    uint64_t latest_ns = reply->value.len == sizeof(clock->bytes) ? read_time(reply->value) : 0;
-    if (latest_ns > wall_ns)
-        note(clock, latest_ns - wall_ns);
-    else if (reply->number > 0)
-        write_time(clock, wall_ns, reply->number, now_ns);
-}
-
-static uint64_t memcached_clock_deadline(const struct memcached_clock *clock)
-{
-    return link_is_ready(memcached_conn_link(clock->conn)) ? clock->next_ns : STINT_NEVER_NS;
-}
-
-/* The first check is as soon as the connection is ready. */
-static void memcached_clock_wake(struct memcached_clock *clock, uint64_t now_ns)
-{
-    struct memcached_command command = {.verb = MEMCACHED_GET, .answered = clock_read};
-    if (memcached_clock_deadline(clock) > now_ns)
-        return;
-    clock->next_ns = now_ns + clock->options->beat_ns / 2 +
-                     splitmix_next(&clock->random) % (clock->options->beat_ns + 1);
-    if (!clock->is_asking)
-        clock_ask(clock, &command, now_ns);
-}
-
 /* ---- Cells ----------------------------------------------------------------------------------- */
 
+#define BEATS_KEPT 10 /* beats until a wrong clock that is right again is forgotten */
 #define BINS 1024
 #define DECIDED_BYTES_MAX (1u << 20) /* of states, on one read */
 #define TURNS_MAX 256
@@ -216,16 +87,121 @@ struct cells {
     const struct memcached_backend_options *options;
     struct memcached_metrics *metrics;
     size_t prefix_len; /* of all keys */
-    struct memcached_clock clock;
+    struct {
+        struct memcached_conn *conn; /* of the server that has the key */
+        unsigned server;
+        struct memcached_key key;
+        uint64_t next_ns;     /* the next check */
+        uint64_t reported_ns; /* the largest that was reported */
+        uint64_t random;
+        uint8_t bytes[8]; /* what is written */
+        bool is_asking;
+    } clock;
     struct cell *bins[BINS];
     size_t n_cells;
     uint64_t rest_ends_ns; /* no rest ends earlier */
     struct turns turns;
-    struct stint_error fault;
+    struct stint_error *fault;    /* why the last request was refused or lost */
     struct memcached_state state; /* read last: it is large, and only one is needed at a time */
 };
 
 static void begin(struct cell *cell, uint64_t now_ns);
+
+/* ---- The clocks of the nodes ----------------------------------------------------------------- */
+
+/*
+ * How far the nodes' clocks differ, as far as memcached can show. One key has the latest time that
+ * any node had at its check; a node that finds a later time than its own is behind by at least so
+ * much. Checks repeat at random times, because the result is too small by the age of the value.
+ */
+
+static uint64_t read_time(struct span value)
+{
+    uint64_t time = 0;
+    for (size_t i = 0; i < value.len; i++)
+        time = time << 8 | value.ptr[i];
+    return time;
+}
+
+static void note(struct cells *cells, uint64_t skew_ns)
+{
+    if (skew_ns > cells->metrics->skew_ns)
+        cells->metrics->skew_ns = skew_ns;
+    /* Once for each doubling, so that reports do not repeat. */
+    if (skew_ns <= cells->options->skew_max_ns || skew_ns / 2 < cells->clock.reported_ns)
+        return;
+    cells->clock.reported_ns = skew_ns;
+    cells->options->io->ops->skewed(cells->options->io, skew_ns);
+}
+
+static void clock_written(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                          uint64_t now_ns)
+{
+    struct cells *cells = arg;
+    (void)outcome, (void)reply, (void)now_ns;
+    cells->clock.is_asking = false;
+}
+
+static void clock_ask(struct cells *cells, struct memcached_command *command, uint64_t now_ns)
+{
+    command->key = span_of(cells->clock.key.text, cells->clock.key.len);
+    command->arg = cells;
+    cells->clock.is_asking = memcached_conn_ask(cells->clock.conn, command, now_ns);
+    if (cells->clock.is_asking)
+        cells->options->io->ops->asked(cells->options->io, cells->clock.server);
+}
+
+static void write_time(struct cells *cells, uint64_t wall_ns, uint64_t number, uint64_t now_ns)
+{
+    struct memcached_command command = {
+        .verb = number > 0 ? MEMCACHED_SWAP : MEMCACHED_ADD,
+        .value = span_of(cells->clock.bytes, sizeof(cells->clock.bytes)),
+        .number = number,
+        .ttl_s = 2 + BEATS_KEPT * cells->options->beat_ns / NS_PER_S,
+        .answered = clock_written,
+    };
+    for (size_t i = sizeof(cells->clock.bytes); i > 0; i--, wall_ns >>= 8)
+        cells->clock.bytes[i - 1] = (uint8_t)wall_ns;
+    clock_ask(cells, &command, now_ns);
+}
+
+static void clock_read(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                       uint64_t now_ns)
+{
+    struct cells *cells = arg;
+    uint64_t wall_ns = cells->options->io->ops->wall(cells->options->io);
+    cells->clock.is_asking = false;
+    if (outcome != LINK_DONE)
+        return;
+    if (reply->code == MEMCACHED_MISS) {
+        write_time(cells, wall_ns, 0, now_ns);
+        return;
+    }
+    uint64_t latest_ns =
+        reply->value.len == sizeof(cells->clock.bytes) ? read_time(reply->value) : 0;
+    if (latest_ns > wall_ns)
+        note(cells, latest_ns - wall_ns);
+    else if (reply->number > 0)
+        write_time(cells, wall_ns, reply->number, now_ns);
+}
+
+static uint64_t clock_deadline(const struct cells *cells)
+{
+    return link_is_ready(memcached_conn_link(cells->clock.conn)) ? cells->clock.next_ns
+                                                                 : STINT_NEVER_NS;
+}
+
+/* The first check is as soon as the connection is ready. */
+static void clock_wake(struct cells *cells, uint64_t now_ns)
+{
+    struct memcached_command command = {.verb = MEMCACHED_GET, .answered = clock_read};
+    if (clock_deadline(cells) > now_ns)
+        return;
+    cells->clock.next_ns = now_ns + cells->options->beat_ns / 2 +
+                           splitmix_next(&cells->clock.random) % (cells->options->beat_ns + 1);
+    if (!cells->clock.is_asking)
+        clock_ask(cells, &command, now_ns);
+}
 
 /* ---- Turns ----------------------------------------------------------------------------------- */
 
@@ -289,19 +265,6 @@ static uint64_t turn_lost(struct turn *turn, uint64_t took_ns, uint64_t now_ns)
     return gap_ns;
 }
 
-/* Another store, or this one, has requested a gap. */
-static void turn_heard(struct turn *turn, uint64_t gap_ns, uint64_t now_ns)
-{
-    turn->heard_ns = now_ns;
-    turn->heard_gap_ns = min_u64(gap_ns, GAP_MAX_NS);
-}
-
-/* Whether to read requests with the next swap. */
-static bool turn_listens(const struct turn *turn, uint64_t now_ns)
-{
-    return !turn->is_listening && turn->contended_ns > now_ns;
-}
-
 /* A store whose own request is equal or larger is one of those that need the gap. */
 static uint64_t gap_of(const struct turn *turn, uint64_t now_ns)
 {
@@ -328,29 +291,26 @@ static uint64_t turns_wait_ns(struct turns *turns, const struct turn *turn, uint
 /* ---- Start and end --------------------------------------------------------------------------- */
 
 struct cells *cells_new(const struct memcached_backend_options *options,
-                        struct memcached_metrics *metrics, struct span prefix)
+                        struct memcached_metrics *metrics, struct stint_error *fault,
+                        struct span prefix)
 {
     struct cells *cells = calloc(1, sizeof(*cells));
     if (cells == NULL)
         return NULL;
     cells->options = options;
     cells->metrics = metrics;
+    cells->fault = fault;
     cells->prefix_len = prefix.len;
-    memcached_clock_init(&cells->clock, options, metrics, prefix);
+    struct memcached_key *clock = &cells->clock.key;
+    memcpy(clock->text, prefix.ptr, prefix.len);
+    memcpy(clock->text + prefix.len, "{clock}", 7);
+    clock->len = prefix.len + 7;
+    cells->clock.server = memcached_key_server(options->url, span_of(clock->text, clock->len));
+    cells->clock.conn = options->conns[cells->clock.server];
+    cells->clock.random = options->io->ops->wall(options->io);
     cells->turns.random = options->seed;
     cells->rest_ends_ns = STINT_NEVER_NS;
     return cells;
-}
-
-void cells_free(struct cells *cells)
-{
-    assert(cells == NULL || cells->n_cells == 0);
-    free(cells);
-}
-
-const char *cells_fault(const struct cells *cells)
-{
-    return cells->fault.message;
 }
 
 /* ---- The cells ------------------------------------------------------------------------------- */
@@ -431,11 +391,10 @@ enum cell_wait cells_wait(const struct cell_ask *ask, uint64_t now_ns)
                                                                         : CELL_WAITS_FOR_REPLY;
 }
 
-void cells_forget(struct cells *cells, struct cell_ask *ask)
+void cells_forget(struct cell_ask *ask)
 {
     struct cell *cell = ask->cell;
     struct cell_ask **at = &cell->first, *before = NULL;
-    (void)cells;
     while (*at != ask) {
         before = *at;
         at = &before->next;
@@ -456,7 +415,7 @@ static void answer_due(struct cell *cell, uint64_t now_ns)
     cell->state = CELL_ANSWERING;
     /* Decided ones are at the front: decisions are made in the order of requests. */
     for (struct cell_ask *ask; (ask = cell->first) != NULL && ask->is_due;) {
-        cells_forget(cell->cells, ask);
+        cells_forget(ask);
         ask->answered(ask, (enum cell_outcome)ask->outcome, now_ns);
     }
     begin(cell, now_ns);
@@ -483,7 +442,7 @@ static void begin_again(struct cell *cell, uint64_t now_ns)
 
 static void set_fault(struct cells *cells, const struct memcached_reply *reply)
 {
-    err_set(&cells->fault, STINT_E_SYSTEM, "memcached: %.*s",
+    err_set(cells->fault, STINT_E_SYSTEM, "memcached: %.*s",
             reply->value.len < 200 ? (int)reply->value.len : 200, (const char *)reply->value.ptr);
 }
 
@@ -524,17 +483,19 @@ static bool name_request(const struct cell *cell, struct memcached_key *key)
     return true;
 }
 
-static void take_request(void *arg, enum memcached_outcome outcome,
-                         const struct memcached_reply *reply, uint64_t now_ns)
+static void take_request(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                         uint64_t now_ns)
 {
     struct turn *turn = arg;
     uint64_t gap_ns = 0;
     turn->is_listening = false;
-    if (outcome != MEMCACHED_DONE || reply->code != MEMCACHED_VALUE || reply->value.len != 4)
+    if (outcome != LINK_DONE || reply->code != MEMCACHED_VALUE || reply->value.len != 4)
         return;
     for (size_t i = 0; i < reply->value.len; i++)
         gap_ns = gap_ns << 8 | reply->value.ptr[i];
-    turn_heard(turn, gap_ns, now_ns);
+    /* Another store, or this one, has requested a gap. */
+    turn->heard_ns = now_ns;
+    turn->heard_gap_ns = min_u64(gap_ns, GAP_MAX_NS);
 }
 
 /* Together with a swap, so that it costs no time. */
@@ -543,7 +504,8 @@ static void listen(struct cell *cell, uint64_t now_ns)
     const struct memcached_backend_options *options = cell->cells->options;
     struct turn *turn = turns_find(&cell->cells->turns, cell->name);
     struct memcached_key key;
-    if (turn == NULL || !turn_listens(turn, now_ns) || !name_request(cell, &key))
+    if (turn == NULL || turn->is_listening || turn->contended_ns <= now_ns ||
+        !name_request(cell, &key))
         return;
     turn->is_listening = memcached_conn_ask(options->conns[cell->server],
                                             &(struct memcached_command){
@@ -555,13 +517,10 @@ static void listen(struct cell *cell, uint64_t now_ns)
                                             now_ns);
 }
 
-static void take_nothing(void *arg, enum memcached_outcome outcome,
-                         const struct memcached_reply *reply, uint64_t now_ns)
+static void take_nothing(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                         uint64_t now_ns)
 {
-    (void)arg;
-    (void)outcome;
-    (void)reply;
-    (void)now_ns;
+    (void)arg, (void)outcome, (void)reply, (void)now_ns;
 }
 
 static void request_gaps(const struct cell *cell, uint64_t gap_ns, uint64_t now_ns)
@@ -657,31 +616,30 @@ static bool must_rest(struct cell *cell, uint64_t now_ns)
 
 /* ---- Writes ---------------------------------------------------------------------------------- */
 
-static void take_written(void *arg, enum memcached_outcome outcome,
-                         const struct memcached_reply *reply, uint64_t now_ns)
+static void take_written(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                         uint64_t now_ns)
 {
     struct cell *cell = arg;
     struct memcached_metrics *metrics = cell->cells->metrics;
     cell->replied_ns = now_ns;
     switch (outcome) {
-    case MEMCACHED_DONE:
+    case LINK_DONE:
         if (reply->code == MEMCACHED_STORED)
             win(cell, now_ns);
         else
             lose(cell, now_ns);
         return;
-    case MEMCACHED_REFUSED:
+    case LINK_REFUSED:
         set_fault(cell->cells, reply);
         answer_all(cell, CELL_REFUSED, true, now_ns);
         return;
-    case MEMCACHED_UNSENT:
+    case LINK_UNSENT:
         begin_again(cell, now_ns);
         return;
     default:
         metrics->lost++;
-        err_set(&cell->cells->fault, STINT_E_GONE,
-                "memcached did not confirm the write of a state");
-        answer_all(cell, outcome == MEMCACHED_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
+        err_set(cell->cells->fault, STINT_E_GONE, "memcached did not confirm the write of a state");
+        answer_all(cell, outcome == LINK_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
     }
 }
 
@@ -739,7 +697,7 @@ static void decide_all(struct cell *cell, struct memcached_state *state, uint64_
     size_t work = 0;
     for (struct cell_ask *ask = cell->first;
          ask != NULL && !ask->is_reset && work < DECIDED_BYTES_MAX; ask = ask->next) {
-        if (decide(ask, state, wall_ns, &cell->cells->fault))
+        if (decide(ask, state, wall_ns, cell->cells->fault))
             last = ask;
         work += state->len;
     }
@@ -752,23 +710,23 @@ static void decide_all(struct cell *cell, struct memcached_state *state, uint64_
 
 static void refuse(struct cell *cell, const char *why, uint64_t now_ns)
 {
-    err_set(&cell->cells->fault, STINT_E_MISMATCH, "%s", why);
+    err_set(cell->cells->fault, STINT_E_MISMATCH, "%s", why);
     answer_all(cell, CELL_REFUSED, false, now_ns);
 }
 
-static void take_read(void *arg, enum memcached_outcome outcome,
-                      const struct memcached_reply *reply, uint64_t now_ns)
+static void take_read(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                      uint64_t now_ns)
 {
     struct cell *cell = arg;
     struct memcached_state *state = &cell->cells->state;
     struct turn *turn = turns_find(&cell->cells->turns, cell->name);
     cell->replied_ns = now_ns;
-    if (turn != NULL && outcome == MEMCACHED_DONE)
+    if (turn != NULL && outcome == LINK_DONE)
         cell->may_be_read = turn_read(turn, reply->was_read, now_ns);
-    if (outcome == MEMCACHED_REFUSED) {
+    if (outcome == LINK_REFUSED) {
         set_fault(cell->cells, reply);
         answer_all(cell, CELL_REFUSED, false, now_ns);
-    } else if (outcome != MEMCACHED_DONE)
+    } else if (outcome != LINK_DONE)
         begin(cell, now_ns); /* nothing was done: it waits for the connection */
     else if (reply->code == MEMCACHED_MISS) {
         memcached_state_forget(state);
@@ -781,10 +739,10 @@ static void take_read(void *arg, enum memcached_outcome outcome,
     }
 }
 
-static void take_forgotten(void *arg, enum memcached_outcome outcome,
+static void take_forgotten(void *arg, enum link_outcome outcome,
                            const struct memcached_reply *reply, uint64_t now_ns)
 {
-    if (outcome == MEMCACHED_DONE)
+    if (outcome == LINK_DONE)
         answer_decided(arg, now_ns);
     else
         take_written(arg, outcome, reply, now_ns);
@@ -823,42 +781,26 @@ static void begin(struct cell *cell, uint64_t now_ns)
         (void)send(cell, &read, now_ns);
 }
 
-void cells_go_on(struct cells *cells, uint64_t now_ns)
-{
-    for (size_t i = 0; i < BINS && cells->n_cells > 0; i++)
-        for (struct cell *cell = cells->bins[i], *next; cell != NULL; cell = next) {
-            next = cell->next;
-            if (cell->state == CELL_WAITING)
-                begin(cell, now_ns);
-        }
-    memcached_clock_wake(&cells->clock, now_ns);
-}
-
 uint64_t cells_deadline(const struct cells *cells)
 {
-    return min_u64(cells->rest_ends_ns, memcached_clock_deadline(&cells->clock));
+    return min_u64(cells->rest_ends_ns, clock_deadline(cells));
 }
 
-/* A callback of a starting cell may add decisions: so only resting cells are visited. */
-static void end_rests(struct cells *cells, uint64_t now_ns)
+/* A callback of a starting cell may add decisions: only those that are ready to begin do. */
+void cells_wake(struct cells *cells, bool has_connected, uint64_t now_ns)
 {
-    if (cells->rest_ends_ns > now_ns)
-        return;
-    cells->rest_ends_ns = STINT_NEVER_NS;
-    for (size_t i = 0; i < BINS && cells->n_cells > 0; i++)
+    bool rests_end = cells->rest_ends_ns <= now_ns;
+    if (rests_end)
+        cells->rest_ends_ns = STINT_NEVER_NS;
+    clock_wake(cells, now_ns);
+    for (size_t i = 0; (has_connected || rests_end) && i < BINS && cells->n_cells > 0; i++)
         for (struct cell *cell = cells->bins[i], *next; cell != NULL; cell = next) {
             next = cell->next;
-            if (cell->state != CELL_RESTING)
-                continue;
-            if (cell->rest_ends_ns <= now_ns)
+            bool is_resting = cell->state == CELL_RESTING && rests_end;
+            if ((cell->state == CELL_WAITING && has_connected) ||
+                (is_resting && cell->rest_ends_ns <= now_ns))
                 begin(cell, now_ns);
-            else
+            else if (is_resting)
                 cells->rest_ends_ns = min_u64(cells->rest_ends_ns, cell->rest_ends_ns);
         }
-}
-
-void cells_wake(struct cells *cells, uint64_t now_ns)
-{
-    memcached_clock_wake(&cells->clock, now_ns);
-    end_rests(cells, now_ns);
 }

@@ -45,12 +45,14 @@ struct cell_ask {
     bool has_lost;   /* part of a swap, at another store */
 };
 
-/* Options and metrics are borrowed; the prefix of all keys is escaped. NULL: no memory. */
+/*
+ * Options, metrics and `fault`, for why the last request was refused or lost, are borrowed; the
+ * prefix of all keys is escaped. NULL: no memory. For free(), once no decision waits and nothing is
+ * in progress.
+ */
 struct cells *cells_new(const struct memcached_backend_options *options,
-                        struct memcached_metrics *metrics, struct span prefix);
-/* Once no decision waits and nothing is in progress. NULL is fine. */
-void cells_free(struct cells *cells);
-
+                        struct memcached_metrics *metrics, struct stint_error *fault,
+                        struct span prefix);
 /* False: no memory. Never answers from within. */
 bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key *key,
                struct cell_ask *ask, uint64_t now_ns);
@@ -62,15 +64,11 @@ enum cell_wait {
 };
 enum cell_wait cells_wait(const struct cell_ask *ask, uint64_t now_ns);
 /* The answer is no longer wanted; the decision may still be done. */
-void cells_forget(struct cells *cells, struct cell_ask *ask);
-/* Some connection is ready: cells that waited for it continue. */
-void cells_go_on(struct cells *cells, uint64_t now_ns);
+void cells_forget(struct cell_ask *ask);
 /* When to call wake() at the latest: some cell has waited for its turn, or the nodes' clocks are to
  * be compared. */
 uint64_t cells_deadline(const struct cells *cells);
-void cells_wake(struct cells *cells, uint64_t now_ns);
-
-/* Why the last request was refused or lost; "" if none was. */
-const char *cells_fault(const struct cells *cells);
+/* has_connected: some connection is ready, so cells that waited for it continue. */
+void cells_wake(struct cells *cells, bool has_connected, uint64_t now_ns);
 
 #endif

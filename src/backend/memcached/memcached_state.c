@@ -67,9 +67,8 @@ struct memcached_tickets {
 /* A state unpacked: its words, and under what they were written. */
 struct loaded {
     struct stint_quota quota;
-    uint64_t epoch_ns;   /* since 1970 */
-    struct word16 words; /* of 8 bytes: lo */
-    uint64_t *wide;      /* of log and buckets, in their index */
+    uint64_t epoch_ns; /* since 1970 */
+    uint64_t *words;   /* derived.state_size bytes, in scratch */
 };
 
 /* Space for the state that is decided on and for the one that was read. */
@@ -89,33 +88,40 @@ int memcached_state_accepts(const struct stint_quota *quota, struct stint_error 
     return script_accepts(quota, error);
 }
 
-/* ---- Open tickets of one key ----------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
-static uint64_t read_8(const uint8_t *at)
+static uint64_t read_number(const uint8_t **at, size_t size)
+{
+    uint64_t number = 0;
+    for (; size > 0; size--)
+        number = number << 8 | *(*at)++;
+    return number;
+}
+
+static void write_number(uint8_t **at, uint64_t number, size_t size)
+{
+    for (size_t i = size; i > 0; i--, number >>= 8)
+        (*at)[i - 1] = (uint8_t)number;
+    *at += size;
+}
+
+/* The same of 8 bytes: there are thousands of them. */
+static uint64_t read_8(const uint8_t **at)
 {
     uint64_t number;
-    memcpy(&number, at, sizeof(number));
+    memcpy(&number, *at, sizeof(number));
+    *at += sizeof(number);
     return be64toh(number);
 }
 
-static uint32_t read_4(const uint8_t *at)
-{
-    uint32_t number;
-    memcpy(&number, at, sizeof(number));
-    return be32toh(number);
-}
-
-static void write_8(uint8_t *at, uint64_t number)
+static void write_8(uint8_t **at, uint64_t number)
 {
     number = htobe64(number);
-    memcpy(at, &number, sizeof(number));
+    memcpy(*at, &number, sizeof(number));
+    *at += sizeof(number);
 }
 
-static void write_4(uint8_t *at, uint32_t number)
-{
-    number = htobe32(number);
-    memcpy(at, &number, sizeof(number));
-}
+/* ---- Open tickets of one key ----------------------------------------------------------------- */
 
 /* Removes them from the end of these bytes. False: write() did not write these. */
 static bool tickets_read(struct span *bytes)
@@ -128,14 +134,15 @@ static bool tickets_read(struct span *bytes)
         return false;
     *bytes = span_of(bytes->ptr, bytes->len - 2 - len);
     const uint8_t *at = end - len;
-    for (size_t i = 0; i < n; i++, at += MEMCACHED_TICKET_LEN) {
+    for (size_t i = 0; i < n; i++) {
         struct memcached_ticket *ticket = &tickets.each[i];
         memcpy(ticket->id, at, BACKEND_ID_LEN);
-        ticket->charged_ns = read_8(at + BACKEND_ID_LEN);
-        ticket->ends_ns = read_8(at + BACKEND_ID_LEN + 8);
-        ticket->unit_ticks = read_8(at + BACKEND_ID_LEN + 16);
-        ticket->units = read_4(at + BACKEND_ID_LEN + 24);
-        ticket->kept = read_4(at + BACKEND_ID_LEN + 28);
+        at += BACKEND_ID_LEN;
+        ticket->charged_ns = read_8(&at);
+        ticket->ends_ns = read_8(&at);
+        ticket->unit_ticks = read_8(&at);
+        ticket->units = (uint32_t)read_number(&at, 4);
+        ticket->kept = (uint32_t)read_number(&at, 4);
     }
     tickets.n = n;
     return true;
@@ -145,17 +152,17 @@ static bool tickets_read(struct span *bytes)
 static void tickets_write(uint8_t **at)
 {
     assert(tickets.n > 0 && tickets.n <= MEMCACHED_TICKETS_MAX);
-    for (size_t i = 0; i < tickets.n; i++, *at += MEMCACHED_TICKET_LEN) {
+    for (size_t i = 0; i < tickets.n; i++) {
         const struct memcached_ticket *ticket = &tickets.each[i];
         memcpy(*at, ticket->id, BACKEND_ID_LEN);
-        write_8(*at + BACKEND_ID_LEN, ticket->charged_ns);
-        write_8(*at + BACKEND_ID_LEN + 8, ticket->ends_ns);
-        write_8(*at + BACKEND_ID_LEN + 16, ticket->unit_ticks);
-        write_4(*at + BACKEND_ID_LEN + 24, ticket->units);
-        write_4(*at + BACKEND_ID_LEN + 28, ticket->kept);
+        *at += BACKEND_ID_LEN;
+        write_8(at, ticket->charged_ns);
+        write_8(at, ticket->ends_ns);
+        write_8(at, ticket->unit_ticks);
+        write_number(at, ticket->units, 4);
+        write_number(at, ticket->kept, 4);
     }
-    *(*at)++ = (uint8_t)(tickets.n >> 8);
-    *(*at)++ = (uint8_t)tickets.n;
+    write_number(at, tickets.n, 2);
 }
 
 /* NULL: none has this id. */
@@ -202,56 +209,43 @@ static bool is_wide(const struct stint_quota *quota)
     return quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS;
 }
 
-static bool has_two_words(const struct stint_quota *quota)
-{
-    return quota->derived.state_size == 16;
-}
-
 static bool keeps_limit(const struct stint_quota *quota)
 {
     return quota->algorithm != STINT_GCRA;
 }
 
-static uint64_t read_number(const uint8_t **at, size_t size)
+/* The numbers of 4 bytes at the front of a log: in a word, the same bytes on every machine. */
+static bool has_halves(const struct stint_quota *quota, size_t word)
 {
-    uint64_t number = 0;
-    for (; size > 0; size--)
-        number = number << 8 | *(*at)++;
-    return number;
+    return quota->algorithm == STINT_LOG && word < 2;
 }
 
-static void write_number(uint8_t **at, uint64_t number, size_t size)
+static uint64_t read_word(const struct stint_quota *quota, size_t i, const uint8_t **at)
 {
-    for (size_t i = size; i > 0; i--, number >>= 8)
-        (*at)[i - 1] = (uint8_t)number;
-    *at += size;
-}
-
-/* A word of a wide state; if it is two numbers of the limiter, the same bytes on every machine. */
-static uint64_t read_wide(const struct stint_quota *quota, size_t i, const uint8_t **at)
-{
-    uint64_t word;
-    if (quota->algorithm != STINT_LOG || i >= 2) {
-        *at += sizeof(word);
-        return read_8(*at - sizeof(word)); /* there are thousands of them */
-    }
+    uint64_t word = 0;
+    if (!has_halves(quota, i))
+        return read_8(at);
     uint32_t halves[2] = {(uint32_t)read_number(at, 4), 0};
     halves[1] = (uint32_t)read_number(at, 4);
     memcpy(&word, halves, sizeof(word));
     return word;
 }
 
-static void write_wide(const struct stint_quota *quota, size_t i, uint64_t word, uint8_t **at)
+static void write_word(const struct stint_quota *quota, size_t i, uint64_t word, uint8_t **at)
 {
     uint32_t halves[2];
-    if (quota->algorithm != STINT_LOG || i >= 2) {
-        write_8(*at, word);
-        *at += sizeof(word);
-        return;
-    }
     memcpy(halves, &word, sizeof(word));
-    write_number(at, halves[0], 4);
-    write_number(at, halves[1], 4);
+    if (has_halves(quota, i)) {
+        write_number(at, halves[0], 4);
+        write_number(at, halves[1], 4);
+    } else
+        write_8(at, word);
+}
+
+/* Of two words the higher one is written first, and of more the lowest. */
+static size_t place_of(const struct stint_quota *quota, size_t i)
+{
+    return quota->derived.state_size == 16 && !is_wide(quota) ? 1 - i : i;
 }
 
 static uint8_t version_of(const struct stint_quota *quota, unsigned version)
@@ -273,66 +267,35 @@ static uint32_t sum_of(const uint8_t *bytes, size_t len)
 static void straighten(struct loaded *loaded)
 {
     uint32_t head[2]; /* index of the oldest, and their number */
-    uint64_t *entries = loaded->wide + LOG_HEAD_WORDS, *ring = scratch[1];
+    uint64_t *entries = loaded->words + LOG_HEAD_WORDS, *ring = scratch[1];
     size_t n = loaded->quota.derived.state_size / sizeof(uint64_t) - LOG_HEAD_WORDS;
-    memcpy(head, loaded->wide, sizeof(head));
-    assert(head[1] <= n && (n == 0 || head[0] < n) && loaded->wide != ring);
+    memcpy(head, loaded->words, sizeof(head));
+    assert(head[1] <= n && (n == 0 || head[0] < n) && loaded->words != ring);
     memcpy(ring, entries, n * sizeof(uint64_t));
     memset(entries, 0, n * sizeof(uint64_t));
     for (size_t i = 0; i < head[1]; i++)
         entries[i] = ring[(head[0] + i) % n];
     head[0] = 0;
-    memcpy(loaded->wide, head, sizeof(head));
+    memcpy(loaded->words, head, sizeof(head));
 }
 
-/* Words of a wide state up to the last that is not zero. */
+/* Words up to the last that is not zero. */
 static size_t used_words(const struct loaded *loaded)
 {
     size_t n = loaded->quota.derived.state_size / sizeof(uint64_t);
-    while (n > 0 && loaded->wide[n - 1] == 0)
+    while (n > 0 && loaded->words[n - 1] == 0)
         n--;
     return n;
 }
 
-static bool is_never_used(const struct loaded *loaded)
-{
-    return is_wide(&loaded->quota) ? used_words(loaded) == 0
-                                   : loaded->words.lo == 0 && loaded->words.hi == 0;
-}
-
-static const void *state_of(const struct loaded *loaded)
-{
-    return is_wide(&loaded->quota) ? (const void *)loaded->wide : &loaded->words;
-}
-
-static void *mutable_state_of(struct loaded *loaded)
-{
-    return is_wide(&loaded->quota) ? (void *)loaded->wide : &loaded->words;
-}
-
 static struct stint_decision ask_words(struct loaded *loaded, const struct stint_ask *ask)
 {
-    return stint_state_ask(&loaded->quota, mutable_state_of(loaded), ask);
-}
-
-static bool is_valid(const struct loaded *loaded, uint64_t now_ns)
-{
-    return algorithm_is_valid(&loaded->quota, state_of(loaded), now_ns);
+    return stint_state_ask(&loaded->quota, loaded->words, ask);
 }
 
 static uint64_t own_ns(const struct loaded *loaded)
 {
-    return algorithm_own_ns(&loaded->quota, state_of(loaded));
-}
-
-static uint64_t expires_at(const struct loaded *loaded)
-{
-    return algorithm_expires_at(&loaded->quota, state_of(loaded));
-}
-
-static size_t held(const struct loaded *loaded, uint64_t at_ns, struct held_run *runs)
-{
-    return algorithm_held(&loaded->quota, state_of(loaded), at_ns, runs);
+    return algorithm_own_ns(&loaded->quota, loaded->words);
 }
 
 /* ---- Epochs ---------------------------------------------------------------------------------- */
@@ -378,15 +341,14 @@ static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
     uint64_t later_ns = to->epoch_ns - from->epoch_ns;
     assert(to->epoch_ns >= from->epoch_ns);
     at_ns = min_u64(at_ns, STINT_NOW_MAX);
-    size_t n_runs = held(from, at_ns, runs);
+    size_t n_runs = algorithm_held(&from->quota, from->words, at_ns, runs);
     for (size_t i = 0; i < n_runs; i++)
         runs[i].at_ns = sub_floor(runs[i].at_ns, later_ns);
     at_ns = sub_floor(at_ns, later_ns);
-    bool keeps_time = to->quota.limit > 0 && !is_never_used(from);
-    to->words = (struct word16){0, 0};
-    algorithm_carry(&to->quota, mutable_state_of(to), runs, n_runs);
+    bool keeps_time = to->quota.limit > 0 && used_words(from) > 0;
+    algorithm_carry(&to->quota, to->words, runs, n_runs);
     if (keeps_time)
-        algorithm_pass(&to->quota, mutable_state_of(to), at_ns);
+        algorithm_pass(&to->quota, to->words, at_ns);
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
@@ -463,18 +425,13 @@ static bool read_quota(struct loaded *loaded, const uint8_t **at)
 static bool read_words(struct loaded *loaded, struct span bytes, const uint8_t *at)
 {
     const struct stint_quota *quota = &loaded->quota;
-    if (!is_wide(quota)) {
-        if (has_two_words(quota))
-            loaded->words.hi = read_number(&at, 8);
-        loaded->words.lo = read_number(&at, 8);
-        return true;
-    }
-    size_t size = bytes.len - head_len(quota);
-    if (size % sizeof(uint64_t) != 0 || size > quota->derived.state_size)
+    size_t state_words = quota->derived.state_size / sizeof(uint64_t);
+    size_t size = bytes.len - head_len(quota), n_words = size / sizeof(uint64_t);
+    if (size % sizeof(uint64_t) != 0 || n_words > state_words)
         return false;
-    for (size_t i = 0; i < size / sizeof(uint64_t); i++)
-        loaded->wide[i] = read_wide(quota, i, &at);
-    memset((uint8_t *)loaded->wide + size, 0, quota->derived.state_size - size);
+    memset(loaded->words, 0, quota->derived.state_size);
+    for (size_t i = 0; i < n_words; i++)
+        loaded->words[place_of(quota, i)] = read_word(quota, i, &at);
     return true;
 }
 
@@ -488,9 +445,7 @@ enum reading {
 static void begin_anew(struct loaded *loaded, const struct memcached_step *step)
 {
     set_quota(loaded, step, epoch_of(step));
-    loaded->words = (struct word16){0, 0};
-    if (is_wide(&loaded->quota))
-        memset(loaded->wide, 0, loaded->quota.derived.state_size);
+    memset(loaded->words, 0, loaded->quota.derived.state_size);
 }
 
 static enum reading judge(struct loaded *loaded, const struct memcached_step *step)
@@ -507,11 +462,13 @@ static enum reading judge(struct loaded *loaded, const struct memcached_step *st
         return READ_STATE;
     }
     bool is_core_time = step->is_virtual && step->now_ns <= STINT_NOW_MAX;
-    if (!is_valid(loaded, STINT_NOW_MAX) || (is_core_time && loaded->epoch_ns != 0))
+    if (!algorithm_is_valid(&loaded->quota, loaded->words, STINT_NOW_MAX) ||
+        (is_core_time && loaded->epoch_ns != 0))
         return READ_DAMAGED;
     if (step->is_virtual)
         return READ_STATE;
-    return loaded->epoch_ns <= epoch_of(&ahead) && is_valid(loaded, last_ns) &&
+    return loaded->epoch_ns <= epoch_of(&ahead) &&
+                   algorithm_is_valid(&loaded->quota, loaded->words, last_ns) &&
                    own_ns(loaded) <= last_ns
                ? READ_STATE
                : READ_AHEAD;
@@ -523,7 +480,7 @@ static enum reading load(struct loaded *loaded, const struct memcached_state *st
 {
     const uint8_t *at = state->bytes + 1;
     struct span bytes;
-    *loaded = (struct loaded){.wide = scratch[1]};
+    *loaded = (struct loaded){.words = scratch[1]};
     tickets.n = 0;
     tickets.has_changed = false;
     if (state->len == 0) {
@@ -569,14 +526,11 @@ static void save(struct memcached_state *state, struct loaded *loaded)
         write_number(&at, quota->period_ns, 8);
         write_number(&at, quota->time_slack_ns, 8);
         write_number(&at, quota->count_slack, 4);
-        size_t n_words = used_words(loaded);
-        for (size_t i = 0; i < n_words; i++)
-            write_wide(quota, i, loaded->wide[i], &at);
-    } else {
-        if (has_two_words(quota))
-            write_number(&at, loaded->words.hi, 8);
-        write_number(&at, loaded->words.lo, 8);
     }
+    size_t n_words =
+        is_wide(quota) ? used_words(loaded) : quota->derived.state_size / sizeof(uint64_t);
+    for (size_t i = 0; i < n_words; i++)
+        write_word(quota, i, loaded->words[place_of(quota, i)], &at);
     if (tickets.n > 0)
         tickets_write(&at);
     write_number(&at, sum_of(state->bytes, (size_t)(at - state->bytes)), SUM_LEN);
@@ -597,7 +551,7 @@ static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
     if (step->is_virtual || loaded->quota.algorithm != STINT_GCRA || most > STINT_NOW_MAX)
         return;
     most = add_sat(most * TICKS_PER_NS, 2 * loaded->quota.derived.capacity_ticks);
-    loaded->words.lo = min_u64(loaded->words.lo, most);
+    loaded->words[0] = min_u64(loaded->words[0], most);
 }
 
 static bool is_closing(const struct memcached_step *step)
@@ -633,32 +587,15 @@ static enum reading load_for(struct loaded *loaded, const struct memcached_state
     uint64_t epoch_ns = max_u64(epoch_of(step), written.epoch_ns);
     limit_debt(&written, step);
     *loaded = written;
-    loaded->wide = scratch[0];
+    loaded->words = scratch[0];
     if (epoch_ns == written.epoch_ns && is_under(&written, &quota)) {
-        if (is_wide(&written.quota))
-            memcpy(loaded->wide, written.wide, written.quota.derived.state_size);
+        memcpy(loaded->words, written.words, written.quota.derived.state_size);
         return reading;
     }
     loaded->quota = quota;
     set_epoch(loaded, epoch_ns);
     carry(&written, loaded, step->now_ns);
     return reading;
-}
-
-/* Wide states are compared with scratch[1], which is free at this point. */
-static void keep_before(const struct loaded *loaded, struct loaded *before)
-{
-    *before = *loaded;
-    before->wide = scratch[1];
-    if (is_wide(&loaded->quota))
-        memcpy(before->wide, loaded->wide, loaded->quota.derived.state_size);
-}
-
-static bool is_changed(const struct loaded *loaded, const struct loaded *before)
-{
-    if (is_wide(&loaded->quota))
-        return memcmp(loaded->wide, before->wide, loaded->quota.derived.state_size) != 0;
-    return loaded->words.lo != before->words.lo || loaded->words.hi != before->words.hi;
 }
 
 static uint64_t us_up(uint64_t ns)
@@ -708,9 +645,9 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
                              .cost = units,
                              .verb = STINT_REFUND};
     limit_back(loaded, ticket, &back);
-    struct stint_decision decision =
-        back.cost > 0 ? algorithm_ask(&loaded->quota, mutable_state_of(loaded), &back)
-                      : look(loaded, now_ns, 0);
+    struct stint_decision decision = back.cost > 0
+                                         ? algorithm_ask(&loaded->quota, loaded->words, &back)
+                                         : look(loaded, now_ns, 0);
     closed->expired[expiry_action(ticket->kept)]++;
     closed->kept_units += units - min_u64(decision.granted, units);
     tickets_remove(ticket);
@@ -763,7 +700,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
         ticket_settling(ticket->units, step->verb == REQUEST_SETTLE ? step->cost : 0,
                         charged_at(loaded, ticket, now_ns), now_ns);
     limit_back(loaded, ticket, &ask);
-    *decision = algorithm_ask(&loaded->quota, mutable_state_of(loaded), &ask);
+    *decision = algorithm_ask(&loaded->quota, loaded->words, &ask);
     tickets_remove(ticket);
     return 0;
 }
@@ -805,7 +742,8 @@ static int decide(struct loaded *loaded, const struct memcached_step *step,
 int memcached_state_ask(struct memcached_state *state, const struct memcached_step *step,
                         struct stint_decision *decision, struct stint_error *error)
 {
-    struct loaded loaded, before;
+    struct loaded loaded;
+    uint64_t *before = scratch[1]; /* not used any more, once it is loaded */
     struct memcached_closed closed = state->closed;
     enum reading reading = load_for(&loaded, state, step);
     if (reading == READ_AHEAD)
@@ -813,14 +751,15 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
                        "a state of %s in memcached has a time more than an hour in the future: "
                        "check the clocks of the servers",
                        stint_algorithm_name(step->quota->algorithm));
-    keep_before(&loaded, &before);
+    memcpy(before, loaded.words, loaded.quota.derived.state_size);
     int code = decide(&loaded, step, &closed, decision);
     decision->stored = 1;
     decision->retry_after_ns = us_up(decision->retry_after_ns);
     decision->reset_after_ns = us_up(decision->reset_after_ns);
     if (reading == READ_DAMAGED)
         state->was_damaged = true;
-    bool has_changed = is_changed(&loaded, &before) || tickets.has_changed;
+    bool has_changed =
+        memcmp(loaded.words, before, loaded.quota.derived.state_size) != 0 || tickets.has_changed;
     if (reading == READ_DAMAGED || (has_changed && step->verb != STINT_PEEK)) {
         state->closed = closed;
         save(state, &loaded);
@@ -842,7 +781,7 @@ uint64_t memcached_state_ttl_s(const struct memcached_state *state,
     struct loaded loaded;
     if (step->is_virtual || load(&loaded, state, step) != READ_STATE)
         return 0;
-    uint64_t ends_ns = add_sat(expires_at(&loaded), loaded.epoch_ns);
+    uint64_t ends_ns = add_sat(algorithm_expires_at(&loaded.quota, loaded.words), loaded.epoch_ns);
     uint64_t expires_ns = add_sat(max_u64(ends_ns, tickets_until()), skew_ns);
     uint64_t left_s = sub_floor(expires_ns, step->now_ns) / NS_PER_S + 1 + CLOCK_LATE_S;
     if (left_s <= TTL_RELATIVE_MAX_S)

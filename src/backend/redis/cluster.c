@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A reply is checked as a whole before anything is taken from it. */
+/* Slots of keys, and the map of slots from replies of nodes. */
 #include "backend/redis/cluster.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
@@ -36,27 +35,6 @@ unsigned cluster_slot_of(struct span key)
 
 /* ---- Masters --------------------------------------------------------------------------------- */
 
-struct cluster *cluster_new(void)
-{
-    struct cluster *cluster = calloc(1, sizeof(*cluster));
-    if (cluster == NULL)
-        return NULL;
-    cluster->masters = calloc(CLUSTER_MASTERS_MAX, sizeof(*cluster->masters));
-    if (cluster->masters == NULL) {
-        free(cluster);
-        return NULL;
-    }
-    return cluster;
-}
-
-void cluster_free(struct cluster *cluster)
-{
-    if (cluster == NULL)
-        return;
-    free(cluster->masters);
-    free(cluster);
-}
-
 const struct store_host *cluster_master(const struct cluster *cluster, unsigned slot)
 {
     assert(slot < CLUSTER_SLOTS);
@@ -84,18 +62,12 @@ static uint16_t place_of(struct cluster *cluster, const struct store_host *host)
     return (uint16_t)cluster->n_masters;
 }
 
-/* An empty or unknown name means the node that sent the reply. */
-static bool set_host(struct store_host *host, struct span name, uint16_t port,
-                     const struct store_host *asked)
+bool cluster_host(struct store_host *host, struct span name, uint16_t port,
+                  const struct store_host *asked)
 {
-    if (name.len == 0 || span_equals(name, "?"))
-        *host = *asked;
-    else if (name.len >= sizeof(host->name) || memchr(name.ptr, '\0', name.len) != NULL)
-        return false;
-    else {
-        memcpy(host->name, name.ptr, name.len);
-        host->name[name.len] = '\0';
-    }
+    if (name.len > 0 && !span_equals(name, "?"))
+        return store_host_set(host, name, port);
+    *host = *asked;
     host->port = port;
     return true;
 }
@@ -105,7 +77,7 @@ bool cluster_move(struct cluster *cluster, const struct redis_redirect *redirect
 {
     struct store_host host;
     assert(redirect->slot < CLUSTER_SLOTS);
-    if (!set_host(&host, redirect->host, redirect->port, asked))
+    if (!cluster_host(&host, redirect->host, redirect->port, asked))
         return false;
     uint16_t place = place_of(cluster, &host);
     if (place == 0)
@@ -144,47 +116,49 @@ static bool read_range(const struct redis_reply *reply, const struct store_host 
     range->first = (unsigned)reply->items[0].number;
     range->last = (unsigned)reply->items[1].number;
     range->replicas = (unsigned)reply->n_items - 3;
-    return set_host(&range->master, node->items[0].text, (uint16_t)node->items[1].number, asked);
+    return cluster_host(&range->master, node->items[0].text, (uint16_t)node->items[1].number,
+                        asked);
 }
 
-static int refuse(struct stint_error *error)
+static void clear(struct cluster *cluster)
 {
-    return err_set(error, STINT_E_SYNTAX,
-                   "invalid reply to CLUSTER SLOTS: expected ranges of slots with nodes");
+    cluster->n_masters = cluster->n_replicas = cluster->n_slots_served = 0;
+    memset(cluster->of_slot, 0, sizeof(cluster->of_slot));
+}
+
+static int add_range(struct cluster *cluster, const struct range *range, struct stint_error *error)
+{
+    uint16_t place = place_of(cluster, &range->master);
+    if (place == 0)
+        return err_set(error, STINT_E_RANGE, "the cluster has more than %d masters",
+                       CLUSTER_MASTERS_MAX);
+    for (unsigned slot = range->first; slot <= range->last; slot++) {
+        cluster->n_slots_served += cluster->of_slot[slot] == 0;
+        cluster->of_slot[slot] = place;
+    }
+    cluster->n_replicas += range->replicas;
+    return 0;
 }
 
 int cluster_read(struct cluster *cluster, const struct redis_reply *reply,
                  const struct store_host *asked, struct stint_error *error)
 {
     struct range range = {.first = 0};
-    if (reply->type != REDIS_ARRAY)
-        return refuse(error);
+    int code = 0;
+    clear(cluster);
     if (reply->n_items > CLUSTER_SLOTS)
         return err_set(error, STINT_E_RANGE,
                        "invalid reply to CLUSTER SLOTS: more ranges than slots");
-    struct cluster *read = cluster_new();
-    if (read == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for a map of slots");
-    int code = 0;
-    for (size_t i = 0; i < reply->n_items && code == 0; i++) {
-        uint16_t place = 0;
-        if (!read_range(&reply->items[i], asked, &range))
-            code = refuse(error);
-        else if ((place = place_of(read, &range.master)) == 0)
-            code = err_set(error, STINT_E_RANGE, "the cluster has more than %d masters",
-                           CLUSTER_MASTERS_MAX);
-        for (unsigned slot = range.first; code == 0 && slot <= range.last; slot++) {
-            read->n_slots_served += read->of_slot[slot] == 0;
-            read->of_slot[slot] = place;
-        }
-        if (code == 0)
-            read->n_replicas += range.replicas;
+    bool is_valid = reply->type == REDIS_ARRAY;
+    for (size_t i = 0; i < reply->n_items && is_valid && code == 0; i++) {
+        is_valid = read_range(&reply->items[i], asked, &range);
+        if (is_valid)
+            code = add_range(cluster, &range, error);
     }
-    if (code == 0) {
-        struct cluster old = *cluster;
-        *cluster = *read;
-        *read = old;
-    }
-    cluster_free(read);
+    if (!is_valid)
+        code = err_set(error, STINT_E_SYNTAX,
+                       "invalid reply to CLUSTER SLOTS: expected ranges of slots with nodes");
+    if (code != 0)
+        clear(cluster);
     return code;
 }

@@ -5,9 +5,14 @@
  */
 #include "backend/redis/pool_backend.h"
 
+#include "backend/redis/cluster.h"
+#include "backend/redis/redis_backend_parts.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
+#include "rules/arena.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -37,7 +42,8 @@ struct view {
 };
 
 struct backend_pool_list {
-    struct key *keys; /* by age */
+    struct arena arena; /* what follows */
+    struct key *keys;   /* by age */
     size_t n_keys;
     struct group *groups;
     size_t n_groups;
@@ -115,11 +121,9 @@ static int add_keys(struct backend_pool_list *pool, const struct backend_pool_de
         int code = check_key(asked, error);
         if (code != 0)
             return code;
-        size_t name_size = strlen(asked->name) + 1;
-        key->name = malloc(name_size);
+        key->name = arena_text(&pool->arena, span_of_text(asked->name));
         if (key->name == NULL)
             return err_set(error, STINT_E_SYSTEM, "no memory for the keys of a pool");
-        memcpy(key->name, asked->name, name_size);
         key->weight = asked->weight > 0 ? asked->weight : 1;
         key->group = group_of(pool, asked);
         pool->by_turn.keys[i] = pool->by_age.keys[i] = key;
@@ -147,12 +151,12 @@ static int check_names(struct backend_pool_list *pool, struct stint_error *error
 
 #define NUMBER_LEN 5 /* a number up to 1,024, and a comma */
 
-static bool write_numbers(const struct backend_pool_list *pool, struct view *view)
+static bool write_numbers(struct backend_pool_list *pool, struct view *view)
 {
     size_t size = NUMBER_LEN * pool->n_keys + 1;
     bool even = true;
-    view->weights = calloc(size, 1);
-    view->groups = calloc(size, 1);
+    view->weights = arena_take(&pool->arena, size);
+    view->groups = arena_take(&pool->arena, size);
     if (view->weights == NULL || view->groups == NULL)
         return false;
     struct buf weights = buf_of(view->weights, size), groups = buf_of(view->groups, size);
@@ -173,7 +177,7 @@ static bool name_key(struct backend_pool_list *pool, struct span prefix, struct 
 {
     static const char tail[] = "pool";
     size_t len = script_tag(prefix, name, NULL, 0);
-    pool->key = malloc(len + sizeof(tail));
+    pool->key = arena_take(&pool->arena, len + sizeof(tail));
     if (pool->key == NULL)
         return false;
     script_tag(prefix, name, pool->key, len);
@@ -184,11 +188,11 @@ static bool name_key(struct backend_pool_list *pool, struct span prefix, struct 
 
 static bool allocate(struct backend_pool_list *pool, size_t n_keys)
 {
-    size_t n = n_keys > 0 ? n_keys : 1;
-    pool->keys = calloc(n, sizeof(*pool->keys));
-    pool->groups = calloc(n, sizeof(*pool->groups));
-    pool->by_turn.keys = calloc(n, sizeof(struct key *));
-    pool->by_age.keys = calloc(n, sizeof(struct key *));
+    struct arena *arena = &pool->arena;
+    pool->keys = arena_take(arena, n_keys * sizeof(*pool->keys));
+    pool->groups = arena_take(arena, n_keys * sizeof(*pool->groups));
+    pool->by_turn.keys = arena_take(arena, n_keys * sizeof(struct key *));
+    pool->by_age.keys = arena_take(arena, n_keys * sizeof(struct key *));
     return pool->keys != NULL && pool->groups != NULL && pool->by_turn.keys != NULL &&
            pool->by_age.keys != NULL;
 }
@@ -231,35 +235,16 @@ int pool_backend_new(struct backend_pool_list **pool, struct span prefix,
     return 0;
 }
 
-static void free_view(struct view *view)
-{
-    free(view->keys);
-    free(view->weights);
-    free(view->groups);
-}
-
 void pool_backend_free(struct backend_pool_list *pool)
 {
-    if (pool == NULL)
-        return;
-    for (size_t i = 0; i < pool->n_keys; i++)
-        free(pool->keys[i].name);
-    free(pool->keys);
-    free(pool->groups);
-    free_view(&pool->by_turn);
-    free_view(&pool->by_age);
-    free(pool->key);
+    if (pool != NULL)
+        arena_free(&pool->arena);
     free(pool);
 }
 
 size_t pool_backend_n_keys(const struct backend_pool_list *pool)
 {
     return pool->n_keys;
-}
-
-struct span pool_backend_key(const struct backend_pool_list *pool)
-{
-    return span_of(pool->key, pool->key_len);
 }
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -274,12 +259,6 @@ static bool reserve(struct pool_command *command, size_t n_words)
     command->words = words;
     command->words_max = n_words;
     return true;
-}
-
-void pool_command_deinit(struct pool_command *command)
-{
-    free(command->words);
-    *command = (struct pool_command){0};
 }
 
 static void add(struct pool_command *command, struct span word)
@@ -315,7 +294,7 @@ static void begin(struct pool_command *command, const struct backend_pool_reques
     add(command, span_of_text("EVALSHA"));
     add(command, span_of(lua_script_pool.sha1, sizeof(lua_script_pool.sha1) - 1));
     add(command, span_of_text("1"));
-    add(command, pool_backend_key(ask->list));
+    add(command, span_of(ask->list->key, ask->list->key_len));
     add(command, span_of_text(verbs[ask->verb]));
     if (time.is_virtual)
         add_number(command, 0, "+", time.now_ns / NS_PER_US);
@@ -332,60 +311,38 @@ static void begin(struct pool_command *command, const struct backend_pool_reques
     add(command, span_of_text(is_next && ask->probe ? "1" : "0"));
 }
 
-static void add_group(struct pool_command *command, const struct group *group)
-{
-    for (size_t i = 0; i < group->n_words; i++)
-        add(command, group->words[i]);
-}
-
 /* Keys come in the order of turns only where they take turns. */
 static const struct view *view_of(const struct backend_pool_list *pool)
 {
     return pool->order == STINT_ROUND_ROBIN ? &pool->by_turn : &pool->by_age;
 }
 
-static bool ask_all(struct pool_command *command, const struct backend_pool_request *ask,
-                    struct pool_time time)
-{
-    const struct backend_pool_list *pool = ask->list;
-    const struct view *view = ask->verb == BACKEND_POOL_NEXT ? view_of(pool) : &pool->by_age;
-    if (!reserve(command, HEAD_WORDS + 3 + pool->n_groups * GROUP_WORDS_MAX + pool->n_keys))
-        return false;
-    begin(command, ask, time);
-    add(command, span_of_text(view->weights));
-    add(command, span_of_text(view->groups));
-    add(command, span_of_text(pool->n_groups_word));
-    for (size_t i = 0; i < pool->n_groups; i++)
-        add_group(command, &pool->groups[i]);
-    for (size_t i = 0; i < pool->n_keys; i++)
-        add(command, span_of_text(view->keys[i]->name));
-    return true;
-}
-
-static bool ask_key(struct pool_command *command, const struct backend_pool_request *ask,
-                    struct pool_time time)
-{
-    const struct backend_pool_list *pool = ask->list;
-    const struct key *key = NULL;
-    for (size_t i = 0; i < pool->n_keys && key == NULL; i++)
-        if (span_equals(ask->key, pool->keys[i].name))
-            key = &pool->keys[i];
-    if (key == NULL || !reserve(command, HEAD_WORDS + 3 + GROUP_WORDS_MAX + 1))
-        return false;
-    begin(command, ask, time);
-    add(command, span_of_text(""));
-    add(command, span_of_text(""));
-    add(command, span_of_text("1"));
-    add_group(command, &pool->groups[key->group]);
-    add(command, span_of_text(key->name));
-    return true;
-}
-
 bool pool_command_make(struct pool_command *command, const struct backend_pool_request *ask,
                        struct pool_time time)
 {
+    const struct backend_pool_list *pool = ask->list;
     bool is_all = ask->verb == BACKEND_POOL_NEXT || ask->verb == BACKEND_POOL_STATUS;
-    return is_all ? ask_all(command, ask, time) : ask_key(command, ask, time);
+    const struct view *view = ask->verb == BACKEND_POOL_NEXT ? view_of(pool) : &pool->by_age;
+    const struct key *only = NULL;
+    for (size_t i = 0; i < pool->n_keys && !is_all && only == NULL; i++)
+        if (span_equals(ask->key, pool->keys[i].name))
+            only = &pool->keys[i];
+    if (!is_all && only == NULL)
+        return false;
+    const struct group *groups = is_all ? pool->groups : &pool->groups[only->group];
+    size_t n_groups = is_all ? pool->n_groups : 1, n_keys = is_all ? pool->n_keys : 1;
+    if (!reserve(command, HEAD_WORDS + 3 + n_groups * GROUP_WORDS_MAX + n_keys))
+        return false;
+    begin(command, ask, time);
+    add(command, span_of_text(is_all ? view->weights : ""));
+    add(command, span_of_text(is_all ? view->groups : ""));
+    add(command, span_of_text(is_all ? pool->n_groups_word : "1"));
+    for (size_t i = 0; i < n_groups; i++)
+        for (size_t j = 0; j < groups[i].n_words; j++)
+            add(command, groups[i].words[j]);
+    for (size_t i = 0; i < n_keys; i++)
+        add(command, span_of_text(is_all ? view->keys[i]->name : only->name));
+    return true;
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */
@@ -465,4 +422,169 @@ bool pool_backend_read(const struct backend_pool_list *pool, uint8_t verb, const
     default:
         return n_values == 1 && values[0] == 0;
     }
+}
+
+/* ---- Over a router --------------------------------------------------------------------------- */
+
+/*
+ * One script on one key, so nothing has to be given back. If the answer is lost, a key may be
+ * charged, but no caller uses it, and no limit is passed.
+ */
+struct pool_job {
+    struct redis_backend *store;
+    struct backend_pool_op *op;
+    const struct backend_pool_list *list;
+    struct router_ask *ask;
+    uint64_t offset_ns; /* from the router's clock to the caller's */
+    uint8_t verb;
+};
+
+static struct redis_backend *of(const struct backend_pools *pools)
+{
+    return (struct redis_backend *)(void *)((uint8_t *)(uintptr_t)pools -
+                                            offsetof(struct redis_backend, pools));
+}
+
+static bool take_reply(const struct pool_job *job, const struct redis_reply *reply)
+{
+    int64_t *values = calloc(reply->n_items + 1, sizeof(*values));
+    bool is_read =
+        values != NULL && redis_reply_integers(reply, values, reply->n_items) &&
+        pool_backend_read(job->list, job->verb, values, reply->n_items, &job->op->answer);
+    free(values);
+    return is_read;
+}
+
+static void answered(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
+                     uint64_t now_ns)
+{
+    struct pool_job *job = arg;
+    struct redis_backend *store = job->store;
+    struct backend_pool_op *op = job->op;
+    struct backend_pool_answer *answer = &op->answer;
+    uint64_t offset_ns = job->offset_ns;
+    if (outcome == LINK_DONE && take_reply(job, reply)) {
+        answer->outcome = BACKEND_DECIDED;
+    } else {
+        answer->outcome = BACKEND_FAILED;
+        answer->error = redis_backend_reason(store, outcome, reply, &answer->fault);
+    }
+    op->at_work = NULL;
+    free(job);
+    store->n_pending--;
+    op->answered(op, now_ns + offset_ns);
+    redis_backend_settle(store);
+}
+
+int redis_backend_pool_list(const char *prefix, const struct backend_pool_definition *given,
+                            struct backend_pool_list **list, struct stint_error *error)
+{
+    return pool_backend_new(
+        list, span_of_text(prefix != NULL ? prefix : REDIS_STORE_PREFIX_DEFAULT), given, error);
+}
+
+static int op_list_new(const struct backend_pools *pools,
+                       const struct backend_pool_definition *given, struct backend_pool_list **list,
+                       struct stint_error *error)
+{
+    return redis_backend_pool_list(of(pools)->plain_prefix, given, list, error);
+}
+
+/* A verb that moves no unit may be sent twice. */
+static bool is_repeatable(const struct backend_pool_request *ask)
+{
+    return ask->verb == BACKEND_POOL_STATUS || (ask->verb == BACKEND_POOL_NEXT && ask->cost == 0) ||
+           ask->verb == BACKEND_POOL_LET_IN;
+}
+
+static struct pool_job *send(struct redis_backend *store, const struct backend_pool_request *ask,
+                             struct backend_pool_op *op, unsigned slot)
+{
+    struct pool_job *job = malloc(sizeof(*job));
+    if (job == NULL)
+        return NULL;
+    uint64_t now_ns = store->dialer->ops->now(store->dialer);
+    uint64_t left_ns = sub_floor(ask->deadline_ns, ask->now_ns);
+    *job = (struct pool_job){.store = store,
+                             .op = op,
+                             .list = ask->list,
+                             .offset_ns = ask->now_ns - now_ns,
+                             .verb = ask->verb};
+    const struct router_command command = {
+        .slot = slot,
+        .words = store->pool_command.words,
+        .n_words = store->pool_command.n_words,
+        .script = store->pool_command.script->text,
+        .deadline_ns = add_sat(now_ns, left_ns),
+        .is_repeatable = is_repeatable(ask),
+        .answered = answered,
+        .arg = job,
+    };
+    job->ask = store->is_ending ? NULL : router_ask(store->router, &command, now_ns);
+    if (job->ask != NULL)
+        return job;
+    free(job);
+    return NULL;
+}
+
+static void op_ask(struct backend_pools *pools, const struct backend_pool_request *ask,
+                   struct backend_pool_op *op)
+{
+    struct redis_backend *store = of(pools);
+    struct backend_pool_answer *answer = &op->answer;
+    if (!pool_command_make(&store->pool_command, ask, (struct pool_time){0})) {
+        bool has_key = ask->verb != BACKEND_POOL_NEXT && ask->verb != BACKEND_POOL_STATUS;
+        answer->outcome = has_key ? BACKEND_REFUSED : BACKEND_FAILED;
+        answer->error =
+            has_key ? "the pool has no such key" : "no memory for a request to the store";
+        return;
+    }
+    bool has_slots = router_has_slots(store->router);
+    unsigned slot = has_slots ? cluster_slot_of(span_of(ask->list->key, ask->list->key_len)) : 0;
+    uint64_t now_ns = store->dialer->ops->now(store->dialer);
+    uint64_t server = router_server_bit(store->router, slot, now_ns);
+    if ((server & ask->stopped) != 0) {
+        answer->outcome = BACKEND_FAILED;
+        answer->fault = BACKEND_ERROR_STOPPED;
+        answer->error = "requests to the server of the pool are stopped now";
+        return;
+    }
+    struct pool_job *job = send(store, ask, op, slot);
+    if (job == NULL) {
+        answer->outcome = BACKEND_FAILED;
+        answer->fault = BACKEND_ERROR_OVERLOAD;
+        answer->error = "too many requests wait for the store";
+        return;
+    }
+    store->n_pending++;
+    op->at_work = job;
+    answer->servers = server;
+    answer->outcome = BACKEND_WAITS;
+}
+
+static void op_forget(struct backend_pools *pools, struct backend_pool_op *op)
+{
+    struct redis_backend *store = of(pools);
+    struct pool_job *job = op->at_work;
+    assert(job != NULL && job->op == op);
+    op->at_work = NULL;
+    router_forget(job->ask);
+    free(job);
+    store->n_pending--;
+    redis_backend_settle(store);
+}
+
+static const struct backend_pools_ops pools_ops = {
+    .list_new = op_list_new,
+    .list_free = pool_backend_free,
+    .list_len = pool_backend_n_keys,
+    .ask = op_ask,
+    .forget = op_forget,
+};
+
+struct backend_pools *redis_backend_pools(struct backend *store)
+{
+    struct backend_pools *pools = &((struct redis_backend *)store)->pools;
+    pools->ops = &pools_ops;
+    return pools;
 }

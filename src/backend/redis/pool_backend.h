@@ -12,6 +12,8 @@
 #include "backend/script/script.h"
 #include "decide/backend_pool.h"
 
+#include <stdlib.h>
+
 #define POOL_STORE_KEYS_MAX 1024 /* all names are words of every command */
 #define POOL_STORE_STATUS 8      /* integers of each key in the reply to status */
 
@@ -25,8 +27,6 @@ int pool_backend_new(struct backend_pool_list **pool, struct span prefix,
 void pool_backend_free(struct backend_pool_list *pool); /* NULL is fine */
 
 size_t pool_backend_n_keys(const struct backend_pool_list *pool);
-/* The only key of every command, for its slot. */
-struct span pool_backend_key(const struct backend_pool_list *pool);
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
@@ -38,7 +38,11 @@ struct pool_command {
     char digits[3 * SCRIPT_DIGITS_MAX];
 };
 
-void pool_command_deinit(struct pool_command *command);
+static inline void pool_command_deinit(struct pool_command *command)
+{
+    free(command->words);
+    *command = (struct pool_command){0};
+}
 
 /* The time of the request: the store's own, or a virtual one. */
 struct pool_time {

@@ -16,6 +16,52 @@
 #include <stdlib.h>
 
 #define ID_LIFETIME_MIN_NS NS_PER_MS
+#define RETURN_NS (1 * NS_PER_S) /* how long a return is tried where nothing was done */
+
+enum part_state { PART_DUE, PART_DECIDED, PART_FAILED, PART_LOST, PART_CONFLICT, PART_GONE };
+
+/* The items of one slot: one script, all or nothing. */
+struct part {
+    struct job *job;
+    struct router_ask *ask; /* while it is in progress */
+    enum part_state state;
+    bool is_replayed;
+    unsigned slot;
+    uint64_t server; /* router_server_bit() */
+    size_t n_items;
+    struct span head; /* of its keys, up to the tag's brace */
+    struct stint_decision sum;
+    uint64_t now_ns; /* by the store's clock */
+    struct script_holder holders[STINT_ITEMS_MAX];
+    size_t n_holders;
+};
+
+/* An item of a request of several parts, which may have to be given back. */
+struct job_item {
+    struct stint_quota quota;
+    struct span key;
+    uint32_t cost;
+    uint8_t part;
+};
+
+/* One request. With a single part no items are kept: there is nothing to give back. */
+struct job {
+    struct job *next; /* of those that are free */
+    struct redis_backend *store;
+    struct backend_op *op; /* NULL: cancelled */
+    uint64_t offset_ns;    /* from the router's clock to the caller's */
+    uint8_t verb;
+    bool is_virtual, has_id;
+    uint64_t now_ns; /* where is_virtual */
+    uint8_t id[BACKEND_ID_LEN];
+    struct script_id id_words; /* without the key, which differs in each part */
+    const char *error;         /* why a part was not decided */
+    uint8_t fault;             /* enum backend_error */
+    size_t n_items, n_parts, n_due;
+    struct job_item *items; /* NULL: a single part */
+    struct part *parts;
+    struct part only;
+};
 
 /* One item of a request while it is prepared. */
 struct named {
@@ -23,20 +69,10 @@ struct named {
     uint64_t server;
     unsigned slot;
     uint8_t part;
+    bool is_leased;
 };
 
-static struct redis_backend *of(struct backend *store)
-{
-    return (struct redis_backend *)store;
-}
-
 /* ---- Requests in progress -------------------------------------------------------------------- */
-
-static size_t job_size(size_t n_parts, size_t n_items, size_t n_bytes)
-{
-    return sizeof(struct job) + n_parts * sizeof(struct part) + n_items * sizeof(struct job_item) +
-           n_bytes;
-}
 
 static struct job *new_job(struct redis_backend *store, const struct backend_request *ask,
                            size_t n_parts, size_t n_bytes)
@@ -46,7 +82,10 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
         job = store->free_jobs;
         store->free_jobs = job->next;
     } else
-        job = malloc(n_parts == 1 ? sizeof(*job) : job_size(n_parts, ask->n_items, n_bytes));
+        job = malloc(sizeof(*job) + (n_parts == 1
+                                         ? 0
+                                         : n_parts * sizeof(struct part) +
+                                               ask->n_items * sizeof(struct job_item) + n_bytes));
     if (job == NULL)
         return NULL;
     uint64_t now_ns = store->dialer->ops->now(store->dialer);
@@ -121,7 +160,8 @@ static size_t name_items(struct redis_backend *store, const struct backend_reque
         named[i].at = at;
         if (ask->id != NULL)
             id_len = max_u64(id_len, named[i].tag_len + STORE_ID_KEY_MORE);
-        if (script_is_leased(&ask->items[i]))
+        named[i].is_leased = script_is_leased(&ask->items[i]);
+        if (named[i].is_leased)
             leases_len = max_u64(leases_len, len + strlen(SCRIPT_LEASES_SUFFIX));
         named[i++].len = len;
         at += len;
@@ -194,18 +234,6 @@ static const char *message_of(struct span text)
     }
 }
 
-static bool read_integers(const struct redis_reply *reply, int64_t values[SCRIPT_REPLY_MAX])
-{
-    if (reply->type != REDIS_ARRAY || reply->n_items > SCRIPT_REPLY_MAX)
-        return false;
-    for (size_t i = 0; i < reply->n_items; i++) {
-        if (reply->items[i].type != REDIS_INTEGER)
-            return false;
-        values[i] = reply->items[i].number;
-    }
-    return true;
-}
-
 static void tell_each(const struct part *part, const struct script_reply *reply)
 {
     const struct job *job = part->job;
@@ -221,7 +249,7 @@ static void take_reply(struct part *part, const struct redis_reply *reply)
 {
     int64_t values[SCRIPT_REPLY_MAX];
     struct script_reply read;
-    if (!read_integers(reply, values) ||
+    if (!redis_reply_integers(reply, values, SCRIPT_REPLY_MAX) ||
         !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items)) {
         part->state = PART_LOST;
         part->job->error = "the store's reply is not that of a stint script";
@@ -236,87 +264,201 @@ static void take_reply(struct part *part, const struct redis_reply *reply)
     tell_each(part, &read);
 }
 
-enum backend_error redis_backend_error_of(enum router_outcome outcome)
+const char *redis_backend_reason(const struct redis_backend *store, enum link_outcome outcome,
+                                 const struct redis_reply *reply, uint8_t *fault)
 {
-    switch (outcome) {
-    case ROUTER_LATE:
-        return BACKEND_ERROR_LATE;
-    case ROUTER_LOST:
-        return BACKEND_ERROR_LOST;
-    case ROUTER_FAILED:
-        return BACKEND_ERROR_UNREACHABLE;
-    default:
-        return BACKEND_ERROR_OTHER;
-    }
-}
-
-const char *redis_backend_reason(const struct redis_backend *store, enum router_outcome outcome,
-                                 const struct redis_reply *reply)
-{
-    if (outcome == ROUTER_REFUSED)
+    static const uint8_t faults[] = {[LINK_UNSENT] = BACKEND_ERROR_UNREACHABLE,
+                                     [LINK_LATE] = BACKEND_ERROR_LATE,
+                                     [LINK_LOST] = BACKEND_ERROR_LOST};
+    const char *why = router_error(store->router);
+    *fault = faults[outcome];
+    if (outcome == LINK_REFUSED)
         return message_of(reply->text);
-    if (outcome == ROUTER_DONE)
+    if (outcome == LINK_DONE)
         return "the store's reply is not that of a stint script";
     if (router_unavailable_since(store->router) == 0)
         return "the store has not answered in time";
-    const char *fault = router_error(store->router);
-    return fault[0] != '\0' ? fault : "the store is not connected yet";
+    return why[0] != '\0' ? why : "the store is not connected yet";
 }
 
-static void take_outcome(struct part *part, enum router_outcome outcome,
+static void take_outcome(struct part *part, enum link_outcome outcome,
                          const struct redis_reply *reply)
 {
     const struct redis_backend *store = part->job->store;
     part->ask = NULL;
-    if (outcome == ROUTER_DONE) {
+    if (outcome == LINK_DONE)
         take_reply(part, reply);
-        return;
-    }
-    if (outcome == ROUTER_REFUSED && script_is_conflict(reply->text)) {
+    else if (outcome == LINK_REFUSED && script_is_conflict(reply->text))
         part->state = PART_CONFLICT;
-        return;
-    }
-    if (outcome == ROUTER_REFUSED && script_is_gone(reply->text)) {
+    else if (outcome == LINK_REFUSED && script_is_gone(reply->text))
         part->state = PART_GONE;
+    else {
+        part->state = outcome == LINK_LATE || outcome == LINK_LOST ? PART_LOST : PART_FAILED;
+        part->job->error = redis_backend_reason(store, outcome, reply, &part->job->fault);
+    }
+}
+
+/* ---- Returns --------------------------------------------------------------------------------- */
+
+/*
+ * Units granted in one slot that the request does not keep go back: by the id that they were
+ * charged under, or as a refund at the time of the grant. A return without an answer is not sent
+ * again, since it may have been done: then units stay charged until they expire, and no caller gets
+ * more.
+ */
+
+static void on_returned(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
+                        uint64_t now_ns)
+{
+    struct redis_backend *store = arg;
+    (void)outcome, (void)reply, (void)now_ns;
+    store->n_pending--;
+    redis_backend_settle(store);
+}
+
+static void send_return(struct part *part, bool is_repeatable, uint64_t now_ns)
+{
+    struct redis_backend *store = part->job->store;
+    const struct router_command command = {
+        .slot = part->slot,
+        .words = store->command.words,
+        .n_words = store->command.n_words,
+        .script = store->command.script->text,
+        .deadline_ns = now_ns + RETURN_NS,
+        .is_repeatable = is_repeatable,
+        .answered = on_returned,
+        .arg = store,
+    };
+    if (router_ask(store->router, &command, now_ns) != NULL)
+        store->n_pending++;
+}
+
+/* The items of a part, with `kept` taken off what each was granted; returns how many. */
+static size_t items_of(const struct part *part, uint32_t granted, uint32_t kept,
+                       struct script_item items[STINT_ITEMS_MAX])
+{
+    const struct job *job = part->job;
+    size_t n_items = 0;
+    for (size_t i = 0; i < job->n_items; i++) {
+        const struct job_item *item = &job->items[i];
+        if (&job->parts[item->part] != part)
+            continue;
+        uint32_t had = job->verb == REQUEST_TAKE_UPTO ? granted : item->cost;
+        items[n_items++] = (struct script_item){
+            .quota = &item->quota,
+            .key = item->key,
+            .cost = had > kept ? had - kept : 0,
+        };
+    }
+    return n_items;
+}
+
+static void make_words(struct part *part, const struct script_item *items, size_t n_items,
+                       const struct script_ask *ask)
+{
+    struct script_command *command = &part->job->store->command;
+    if (n_items == 1)
+        script_command_one(command, items, ask);
+    else
+        script_command_list(command, items, n_items, ask);
+}
+
+/* All that the id was charged there: this request charged it. */
+static void undo(struct part *part, uint64_t now_ns)
+{
+    const struct job *job = part->job;
+    struct script_item items[STINT_ITEMS_MAX];
+    size_t n_items = items_of(part, 0, 0, items), len = part->head.len + STORE_ID_KEY_MORE;
+    char *id_key = malloc(len);
+    if (id_key == NULL)
+        return;
+    struct script_id id = job->id_words;
+    id.key = span_of(id_key, store_id_key(part->head, job->id, id_key, len));
+    const struct script_ask ask = {
+        .verb = REQUEST_UNDO, .now_ns = job->now_ns, .is_virtual = job->is_virtual, .id = &id};
+    make_words(part, items, n_items, &ask);
+    send_return(part, true, now_ns);
+    free(id_key);
+}
+
+/* Slots are returned by their holders, one for each key, in the order in which keys came. */
+static void release(struct part *part, const struct script_item *items, size_t n_items,
+                    struct script_ask *ask, uint64_t now_ns)
+{
+    size_t n_released = 0;
+    for (size_t i = 0; i < n_items && n_released < part->n_holders; i++) {
+        bool is_first = true;
+        for (size_t j = 0; j < i; j++)
+            if (items[j].key.len == items[i].key.len &&
+                memcmp(items[j].key.ptr, items[i].key.ptr, items[i].key.len) == 0)
+                is_first = false;
+        if (items[i].quota->algorithm != STINT_CONCURRENCY || items[i].quota->limit == 0 ||
+            !is_first)
+            continue;
+        ask->verb = REQUEST_RELEASE;
+        ask->holder = part->holders[n_released++];
+        script_command_one(&part->job->store->command, &items[i], ask);
+        send_return(part, true, now_ns);
+    }
+}
+
+/* Gives back what a part of the request was granted beyond `kept` units of each item. */
+static void part_return(struct part *part, uint32_t kept, uint64_t now_ns)
+{
+    const struct job *job = part->job;
+    struct script_item all[STINT_ITEMS_MAX], units[STINT_ITEMS_MAX];
+    struct script_ask ask = {.verb = REQUEST_REFUND,
+                             .at_ns = part->now_ns,
+                             .now_ns = job->now_ns,
+                             .is_virtual = job->is_virtual};
+    size_t n_units = 0, n_all = items_of(part, part->sum.granted, kept, all);
+    if (job->has_id) {
+        undo(part, now_ns);
         return;
     }
-    part->state = outcome == ROUTER_LATE || outcome == ROUTER_LOST ? PART_LOST : PART_FAILED;
-    part->job->fault = redis_backend_error_of(outcome);
-    part->job->error = redis_backend_reason(store, outcome, reply);
+    for (size_t i = 0; i < n_all; i++)
+        if (all[i].quota->algorithm != STINT_CONCURRENCY && all[i].cost > 0)
+            units[n_units++] = all[i];
+    if (n_units > 0) {
+        make_words(part, units, n_units, &ask);
+        send_return(part, false, now_ns);
+    }
+    if (n_units < n_all && kept == 0)
+        release(part, all, n_all, &ask, now_ns);
 }
 
 /* ---- Replies of several parts ---------------------------------------------------------------- */
 
-static bool any_part_is(const struct job *job, enum part_state state)
+/* What the parts of a request came to. */
+struct joined {
+    bool has_conflict, is_missing, is_decided, is_replayed;
+    uint8_t outcome; /* the worst of those that have decided */
+    uint32_t least;  /* that one of them granted */
+    uint64_t at_ns; /* the earliest: a refund with a later time would take units that live longer */
+};
+
+static struct joined join_parts(const struct job *job)
 {
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (job->parts[i].state == state)
-            return true;
-    return false;
+    struct joined all = {
+        .is_replayed = true, .outcome = STINT_ALLOW, .least = UINT32_MAX, .at_ns = UINT64_MAX};
+    for (size_t i = 0; i < job->n_parts; i++) {
+        const struct part *part = &job->parts[i];
+        all.has_conflict |= part->state == PART_CONFLICT;
+        all.is_missing |= part->state == PART_FAILED || part->state == PART_LOST;
+        all.is_replayed &= part->is_replayed;
+        if (part->state != PART_DECIDED)
+            continue;
+        all.is_decided = true;
+        all.outcome = part->sum.outcome > all.outcome ? part->sum.outcome : all.outcome;
+        all.least = part->sum.granted < all.least ? part->sum.granted : all.least;
+        all.at_ns = min_u64(all.at_ns, part->now_ns);
+    }
+    return all;
 }
 
 static bool takes(const struct job *job)
 {
     return job->verb == REQUEST_TAKE || job->verb == REQUEST_TAKE_UPTO;
-}
-
-/* The worst outcome of those that have decided. */
-static uint8_t outcome_of(const struct job *job)
-{
-    uint8_t outcome = STINT_ALLOW;
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (job->parts[i].state == PART_DECIDED && job->parts[i].sum.outcome > outcome)
-            outcome = job->parts[i].sum.outcome;
-    return outcome;
-}
-
-static uint32_t least_granted(const struct job *job)
-{
-    uint32_t least = UINT32_MAX;
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (job->parts[i].state == PART_DECIDED && job->parts[i].sum.granted < least)
-            least = job->parts[i].sum.granted;
-    return least;
 }
 
 /*
@@ -356,24 +498,6 @@ static void settle_each(const struct job *job, bool is_allowed, uint32_t least)
     }
 }
 
-/* The earliest: a refund with a later time would take units that live longer. */
-static uint64_t at_of(const struct job *job)
-{
-    uint64_t at_ns = UINT64_MAX;
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (job->parts[i].state == PART_DECIDED && job->parts[i].now_ns < at_ns)
-            at_ns = job->parts[i].now_ns;
-    return at_ns;
-}
-
-static bool all_replayed(const struct job *job)
-{
-    for (size_t i = 0; i < job->n_parts; i++)
-        if (!job->parts[i].is_replayed)
-            return false;
-    return true;
-}
-
 static void clear_missing(const struct job *job)
 {
     for (size_t i = 0; i < job->n_items; i++)
@@ -383,32 +507,29 @@ static void clear_missing(const struct job *job)
 
 static enum backend_outcome join(struct job *job, uint64_t now_ns)
 {
-    bool is_conflict = any_part_is(job, PART_CONFLICT);
-    bool is_missing = any_part_is(job, PART_FAILED) || any_part_is(job, PART_LOST);
-    uint8_t outcome = outcome_of(job);
-    bool is_allowed = !is_conflict && !is_missing && outcome == STINT_ALLOW;
-    uint32_t least = least_granted(job);
+    const struct joined all = join_parts(job);
+    bool is_allowed = !all.has_conflict && !all.is_missing && all.outcome == STINT_ALLOW;
     if (takes(job) && !job->store->is_ending)
-        return_parts(job, is_allowed, least, now_ns);
-    if (is_conflict)
+        return_parts(job, is_allowed, all.least, now_ns);
+    if (all.has_conflict)
         return BACKEND_CONFLICT;
     /* A list that one quota denies is denied, whatever the missing answers are. */
-    bool is_denied = takes(job) && outcome != STINT_ALLOW;
-    if (is_missing && !is_denied)
+    bool is_denied = takes(job) && all.outcome != STINT_ALLOW;
+    if (all.is_missing && !is_denied)
         return BACKEND_FAILED;
-    if (!any_part_is(job, PART_DECIDED))
+    if (!all.is_decided)
         return BACKEND_GONE;
     if (job->op == NULL)
         return BACKEND_DECIDED;
     clear_missing(job);
     if (takes(job))
-        settle_each(job, is_allowed, least);
+        settle_each(job, is_allowed, all.least);
     struct stint_decision *sum = &job->op->answer.sum;
     *sum = script_sum(job->op->answer.each, job->n_items);
     if (sum->outcome == STINT_ALLOW && job->verb != REQUEST_TAKE)
-        sum->granted = least;
-    job->op->answer.at_ns = at_of(job);
-    job->op->answer.is_replayed = all_replayed(job);
+        sum->granted = all.least;
+    job->op->answer.at_ns = all.at_ns;
+    job->op->answer.is_replayed = all.is_replayed;
     return BACKEND_DECIDED;
 }
 
@@ -452,14 +573,14 @@ static struct backend_op *complete(struct job *job, uint64_t now_ns)
         op->at_work = NULL;
         op->answer.outcome = (uint8_t)outcome;
         op->answer.error = outcome == BACKEND_FAILED ? job->error : NULL;
-        op->answer.fault = outcome == BACKEND_FAILED ? (uint8_t)job->fault : 0;
+        op->answer.fault = outcome == BACKEND_FAILED ? job->fault : 0;
         op->answer.failed = failed_servers(job);
     }
     job_free(job);
     return op;
 }
 
-static void part_answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+static void part_answered(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                           uint64_t now_ns)
 {
     struct part *part = arg;
@@ -513,12 +634,12 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
     struct part *part = &job->parts[part_index];
     struct script_item items[BACKEND_ITEMS_MAX];
     struct script_id id = job->id_words;
-    const struct backend_item *last = NULL;
+    bool is_leased = false;
     size_t n_items = 0;
     for (size_t i = 0; i < ask->n_items; i++) {
         if (named[i].part != part_index)
             continue;
-        last = &ask->items[i];
+        is_leased = named[i].is_leased;
         items[n_items++] = (struct script_item){
             .quota = ask->items[i].quota,
             .key = span_of(store->names + named[i].at, named[i].len),
@@ -542,7 +663,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
     };
     if (n_items > 1)
         script_command_list(&store->command, items, n_items, &asked);
-    else if (!script_is_leased(last))
+    else if (!is_leased)
         script_command_one(&store->command, items, &asked);
     else
         script_command_leased(&store->command, items, name_leases(store, items->key), &asked, ask);
@@ -609,7 +730,7 @@ static enum backend_outcome begin(struct redis_backend *store, const struct back
         }
     if (job->n_due == 0) {
         op->answer.error = job->error;
-        op->answer.fault = (uint8_t)job->fault;
+        op->answer.fault = job->fault;
         job_free(job);
         return BACKEND_FAILED;
     }
@@ -620,7 +741,7 @@ static enum backend_outcome begin(struct redis_backend *store, const struct back
 
 static void op_ask(struct backend *store, const struct backend_request *ask, struct backend_op *op)
 {
-    enum backend_outcome outcome = begin(of(store), ask, op);
+    enum backend_outcome outcome = begin((struct redis_backend *)store, ask, op);
     op->answer.outcome = (uint8_t)outcome;
     if (outcome == BACKEND_WAITS)
         op->answer.error = NULL;
@@ -639,7 +760,7 @@ static void op_forget(struct backend *store, struct backend_op *op)
         return;
     router_forget(job->only.ask);
     job_free(job);
-    redis_backend_settle(of(store));
+    redis_backend_settle((struct redis_backend *)store);
 }
 
 /* ---- The other operations -------------------------------------------------------------------- */
@@ -661,7 +782,7 @@ static uint64_t op_unavailable_since_ns(const struct backend *shared)
 static void op_drain(struct backend *shared, uint64_t deadline_ns, void (*done)(void *arg),
                      void *arg)
 {
-    struct redis_backend *store = of(shared);
+    struct redis_backend *store = (struct redis_backend *)shared;
     store->drained = done;
     store->drained_arg = arg;
     router_end_by(store->router, deadline_ns - store->offset_ns);
@@ -670,7 +791,7 @@ static void op_drain(struct backend *shared, uint64_t deadline_ns, void (*done)(
 
 static void op_free(struct backend *shared)
 {
-    struct redis_backend *store = of(shared);
+    struct redis_backend *store = (struct redis_backend *)shared;
     store->is_ending = true;
     router_free(store->router);
     assert(store->n_pending == 0);
@@ -729,5 +850,5 @@ const char *redis_backend_error(const struct backend *store)
 
 struct router *redis_backend_router(struct backend *store)
 {
-    return of(store)->router;
+    return ((struct redis_backend *)store)->router;
 }

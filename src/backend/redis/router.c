@@ -21,7 +21,7 @@ struct router_ask {
     struct ask_list *list;
     struct router *router;
     struct server *at; /* the one that has it, or that it waits for. NULL: the master of the slot */
-    router_answered *answered; /* NULL: cancelled */
+    redis_answered *answered; /* NULL: cancelled */
     void *arg;
     uint8_t *memory; /* its words, then their bytes */
     size_t size, n_words, n_bytes;
@@ -46,6 +46,8 @@ static void ask_list_add(struct ask_list *list, struct router_ask *ask)
 static void ask_list_remove(struct router_ask *ask)
 {
     struct ask_list *list = ask->list;
+    if (list == NULL)
+        return;
     *(ask->previous != NULL ? &ask->previous->next : &list->first) = ask->next;
     *(ask->next != NULL ? &ask->next->previous : &list->last) = ask->previous;
     ask->list = NULL;
@@ -134,10 +136,10 @@ static void free_ask(struct router_ask *ask)
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-static void ask_finish(struct router_ask *ask, enum router_outcome outcome,
+static void ask_finish(struct router_ask *ask, enum link_outcome outcome,
                        const struct redis_reply *reply, uint64_t now_ns)
 {
-    router_answered *answered = ask->answered;
+    redis_answered *answered = ask->answered;
     void *arg = ask->arg;
     free_ask(ask);
     if (answered != NULL)
@@ -157,7 +159,7 @@ static void retry(struct router_ask *ask, uint64_t now_ns)
 {
     unsigned doublings = ask->tries < PAUSE_DOUBLINGS ? ask->tries : PAUSE_DOUBLINGS;
     if (ask->answered == NULL || ask->router->is_ending) {
-        ask_finish(ask, ROUTER_FAILED, NULL, now_ns);
+        ask_finish(ask, LINK_UNSENT, NULL, now_ns);
         return;
     }
     ask->tries++;
@@ -183,19 +185,12 @@ static void follow(struct router_ask *ask, struct server *server, bool is_asking
     ask_send(ask, now_ns);
 }
 
-/* The server of a redirect; one without a name is the server that sent it. */
-static bool host_of(const struct redis_redirect *redirect, const struct server *said,
-                    struct store_host *host)
+/* The server of a redirect. False: it is invalid. */
+static bool read_redirect(const struct redis_reply *reply, const struct server *said,
+                          struct redis_redirect *redirect, struct store_host *host)
 {
-    *host = said->host;
-    host->port = redirect->port;
-    if (redirect->host.len == 0 || span_equals(redirect->host, "?"))
-        return true;
-    if (redirect->host.len >= sizeof(host->name))
-        return false;
-    memcpy(host->name, redirect->host.ptr, redirect->host.len);
-    host->name[redirect->host.len] = '\0';
-    return true;
+    return redis_redirect_parse(reply->text, redirect) &&
+           cluster_host(host, redirect->host, redirect->port, &said->host);
 }
 
 /*
@@ -209,11 +204,11 @@ static void on_moved(struct router_ask *ask, struct server *said, const struct r
     struct redis_redirect redirect;
     struct store_host host;
     metric_add(&router->metrics.redirects, 1);
-    if (!redis_redirect_parse(reply->text, &redirect) || !host_of(&redirect, said, &host)) {
+    if (!read_redirect(reply, said, &redirect, &host)) {
         retry(ask, now_ns);
         return;
     }
-    topology_ask(said, now_ns);
+    topology_doubt(router, said, now_ns);
     if (!cluster_has_master(router->cluster, &host) ||
         !cluster_move(router->cluster, &redirect, &said->host)) {
         retry(ask, now_ns);
@@ -230,9 +225,8 @@ static void on_ask(struct router_ask *ask, struct server *said, const struct red
     struct store_host host;
     struct server *server = NULL;
     metric_add(&router->metrics.redirects, 1);
-    if (redis_redirect_parse(reply->text, &redirect) && host_of(&redirect, said, &host)) {
+    if (read_redirect(reply, said, &redirect, &host))
         server = server_of_host(router, &host, now_ns);
-    }
     follow(ask, server, true, now_ns);
 }
 
@@ -251,7 +245,7 @@ static bool take_refusal(struct router_ask *ask, struct server *said,
             on_ask(ask, said, reply, now_ns);
         return has_slots;
     case REDIS_ERROR_CLUSTERDOWN:
-        topology_doubt(ask->router, now_ns);
+        topology_doubt(ask->router, NULL, now_ns);
         retry(ask, now_ns);
         return true;
     case REDIS_ERROR_READONLY:
@@ -270,28 +264,22 @@ static bool take_refusal(struct router_ask *ask, struct server *said,
     }
 }
 
-static void on_refused(struct router_ask *ask, struct server *said, const struct redis_reply *reply,
-                       uint64_t now_ns)
-{
-    bool is_wanted = ask->answered != NULL && !ask->router->is_ending;
-    if (!is_wanted || !take_refusal(ask, said, reply, now_ns))
-        ask_finish(ask, ROUTER_REFUSED, reply, now_ns);
-}
-
-static void on_answer(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void on_answer(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                       uint64_t now_ns)
 {
     struct router_ask *ask = arg;
     struct server *said = ask->at;
     ask->is_sent = false;
-    if (outcome == REDIS_DONE)
-        ask_finish(ask, ROUTER_DONE, reply, now_ns);
-    else if (outcome == REDIS_REFUSED)
-        on_refused(ask, said, reply, now_ns);
-    else if (outcome == REDIS_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
+    if (outcome == LINK_DONE)
+        ask_finish(ask, outcome, reply, now_ns);
+    else if (outcome == LINK_REFUSED) {
+        bool is_wanted = ask->answered != NULL && !ask->router->is_ending;
+        if (!is_wanted || !take_refusal(ask, said, reply, now_ns))
+            ask_finish(ask, outcome, reply, now_ns);
+    } else if (outcome == LINK_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
         retry(ask, now_ns);
     else
-        ask_finish(ask, outcome == REDIS_LATE ? ROUTER_LATE : ROUTER_LOST, NULL, now_ns);
+        ask_finish(ask, outcome, NULL, now_ns);
 }
 
 /* ---- Sending --------------------------------------------------------------------------------- */
@@ -304,7 +292,7 @@ static void ask_send(struct router_ask *ask, uint64_t now_ns)
     ask->retry_ns = 0;
     struct server *server = ask->at != NULL ? ask->at : server_of_slot(router, ask->slot, now_ns);
     if (server == NULL) {
-        topology_doubt(router, now_ns);
+        topology_doubt(router, NULL, now_ns);
         return;
     }
     if (server->state != SERVER_READY || !link_is_ready(redis_conn_link(server->dialled.conn)))
@@ -364,8 +352,10 @@ struct router_ask *router_ask(struct router *router, const struct router_command
     ask->redirects = ask->tries = 0;
     ask->is_repeatable = command->is_repeatable;
     ask->is_asking = ask->is_sent = false;
-    ask_list_add(&router->waiting, ask);
+    ask->list = NULL;
     ask_send(ask, now_ns);
+    if (ask->list == NULL)
+        ask_list_add(&router->waiting, ask);
     router_hurry(router, ask->deadline_ns < router->ends_ns ? ask->deadline_ns : router->ends_ns);
     return ask;
 }
@@ -385,7 +375,7 @@ uint64_t router_deadline(const struct router *router)
 }
 
 /* A callback may add or cancel commands, so expired ones are collected before any callback. */
-static void end_late(struct router *router, struct ask_list *list, enum router_outcome outcome,
+static void end_late(struct router *router, struct ask_list *list, enum link_outcome outcome,
                      uint64_t now_ns)
 {
     struct ask_list late = {NULL, NULL};
@@ -399,12 +389,12 @@ static void end_late(struct router *router, struct ask_list *list, enum router_o
     }
     while (late.first != NULL) {
         struct router_ask *ask = late.first;
-        if (outcome == ROUTER_FAILED) {
+        if (outcome == LINK_UNSENT) {
             ask_finish(ask, outcome, NULL, now_ns);
             continue;
         }
         /* The connection still has it, and will report it. */
-        router_answered *answered = ask->answered;
+        redis_answered *answered = ask->answered;
         ask->answered = NULL;
         ask_list_remove(ask);
         ask_list_add(&router->sent, ask);
@@ -433,8 +423,8 @@ static void set_earliest(struct router *router)
 
 void router_wake(struct router *router, uint64_t now_ns)
 {
-    end_late(router, &router->waiting, ROUTER_FAILED, now_ns);
-    end_late(router, &router->sent, ROUTER_LATE, now_ns);
+    end_late(router, &router->waiting, LINK_UNSENT, now_ns);
+    end_late(router, &router->sent, LINK_LATE, now_ns);
     router->earliest_ns = STINT_NEVER_NS;
     servers_wake(router, now_ns);
     dispatch(router, now_ns);
@@ -473,8 +463,8 @@ static void set_defaults(struct router_options *options)
 
 static void free_memory(struct router *router)
 {
-    cluster_free(router->cluster);
-    cluster_free(router->spare);
+    free(router->cluster);
+    free(router->spare);
     free(router->of_master);
     free(router);
 }
@@ -497,8 +487,8 @@ struct router *router_new(const struct router_options *options)
     router->is_refresh_wanted = true;
     if (options->url->kind != STORE_REDIS_CLUSTER)
         return router;
-    router->cluster = cluster_new();
-    router->spare = cluster_new();
+    router->cluster = calloc(1, sizeof(*router->cluster));
+    router->spare = calloc(1, sizeof(*router->spare));
     router->of_master = calloc(CLUSTER_MASTERS_MAX, sizeof(struct server *));
     if (router->cluster != NULL && router->spare != NULL && router->of_master != NULL)
         return router;
@@ -513,7 +503,7 @@ void router_free(struct router *router)
     uint64_t now_ns = router->options.dialer->ops->now(router->options.dialer);
     router->is_ending = true;
     while (router->waiting.first != NULL)
-        ask_finish(router->waiting.first, ROUTER_FAILED, NULL, now_ns);
+        ask_finish(router->waiting.first, LINK_UNSENT, NULL, now_ns);
     servers_free(router); /* answers what was sent */
     assert(router->sent.first == NULL && router->n_asks == 0);
     while (router->free_asks != NULL) {

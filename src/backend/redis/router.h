@@ -74,7 +74,7 @@ struct router_options {
 /* NULL: no memory; the dialer is the caller's still. */
 struct router *router_new(const struct router_options *options);
 /*
- * Answers what waits with ROUTER_FAILED or ROUTER_LOST. Not from within an answer. NULL is fine.
+ * Answers what waits with LINK_UNSENT or LINK_LOST. Not from within an answer. NULL is fine.
  */
 void router_free(struct router *router);
 
@@ -84,26 +84,14 @@ void router_wake(struct router *router, uint64_t now_ns);
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
-enum router_outcome {
-    ROUTER_DONE,    /* the reply is the result */
-    ROUTER_REFUSED, /* the reply is an error; nothing was done */
-    ROUTER_FAILED,  /* no answer in time; nothing was done */
-    ROUTER_LATE,    /* no answer in time; it may have been done */
-    ROUTER_LOST,    /* the connection ended before the answer; it may have been done */
-};
-
-/* `reply` is NULL but for DONE and REFUSED, and valid during the call. May send commands. */
-typedef void router_answered(void *arg, enum router_outcome outcome,
-                             const struct redis_reply *reply, uint64_t now_ns);
-
 struct router_command {
     unsigned slot; /* of its keys: cluster_slot_of() */
     const struct span *words;
     size_t n_words;
     struct span script; /* as in struct redis_command */
     uint64_t deadline_ns;
-    bool is_repeatable; /* doing it twice is harmless */
-    router_answered *answered;
+    bool is_repeatable;       /* doing it twice is harmless */
+    redis_answered *answered; /* UNSENT: no server has done it in time */
     void *arg;
 };
 

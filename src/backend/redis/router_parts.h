@@ -99,7 +99,7 @@ static inline void metric_add(_Atomic uint64_t *metric, uint64_t more)
 /* At least half of it, so that many waiting clients do not come back together. */
 static inline uint64_t router_jitter(struct router *router, uint64_t length_ns)
 {
-    return backoff_jitter(&router->random, length_ns);
+    return link_jitter(&router->random, length_ns);
 }
 
 /* Something has to be done at that time. */
@@ -122,10 +122,8 @@ struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now
 void servers_wake(struct router *router, uint64_t now_ns);
 void servers_free(struct router *router);
 
-/* A problem with the known topology: check it soon. */
-void topology_doubt(struct router *router, uint64_t now_ns);
-/* The same at once, at a server with newer data. */
-void topology_ask(struct server *server, uint64_t now_ns);
+/* A problem with the known topology: check it soon, or at once at a server with newer data. */
+void topology_doubt(struct router *router, struct server *newer, uint64_t now_ns);
 /* A server takes no writes: find the master. */
 void topology_refuse_replica(struct server *server, uint64_t now_ns);
 

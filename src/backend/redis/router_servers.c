@@ -35,7 +35,7 @@ static struct redis_conn_options conn_options(struct server *server)
     const struct router_options *options = &server->router->options;
     bool is_store = server->use == SERVER_STORE;
     return (struct redis_conn_options){
-        .pipeline =
+        .link =
             {
                 .user = options->url->user,
                 .password = options->url->password,
@@ -48,7 +48,6 @@ static struct redis_conn_options conn_options(struct server *server)
             },
         .name = "stint",
         .database = is_store ? options->url->database : 0,
-        .keeps_nothing = true,
         .pushed = server->use == SERVER_CHANNEL ? on_pushed : NULL,
         .arg = server,
     };
@@ -155,7 +154,7 @@ static void close_server(struct server **at)
 /* Its commands are waited for: a connection that does not answer closes by itself. */
 static bool is_over(const struct server *server, uint64_t now_ns)
 {
-    bool is_idle = redis_conn_pending(server->dialled.conn) == 0;
+    bool is_idle = redis_conn_link(server->dialled.conn)->n_pending == 0;
     if (server->state == SERVER_ENDED)
         return is_idle || !is_connected(server);
     return server->use == SERVER_STORE && !server->is_wanted && is_idle && server->n_asks == 0 &&
@@ -273,8 +272,17 @@ static void refresh_at(struct router *router, uint64_t at_ns)
     router_hurry(router, router->refresh_ns);
 }
 
-void topology_doubt(struct router *router, uint64_t now_ns)
+static void ask_slots(struct server *server, uint64_t now_ns);
+
+void topology_doubt(struct router *router, struct server *newer, uint64_t now_ns)
 {
+    if (newer != NULL && router->refresher != NULL)
+        return;
+    if (newer != NULL && is_ready(newer) &&
+        now_ns >= router->refreshed_ns + router->options.hurry_ns / 2) {
+        ask_slots(newer, now_ns);
+        return;
+    }
     uint64_t at_ns = router->refreshed_ns + hurry_ns(router);
     if (!router->is_refresh_wanted)
         refresh_at(router, at_ns > now_ns ? at_ns : now_ns);
@@ -344,7 +352,7 @@ static void take_map(struct router *router, uint64_t now_ns)
     router->commands->dispatch(router, now_ns);
 }
 
-static void on_slots(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void on_slots(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                      uint64_t now_ns)
 {
     struct server *server = arg;
@@ -352,15 +360,15 @@ static void on_slots(void *arg, enum redis_outcome outcome, const struct redis_r
     router->refresher = NULL;
     if (router->is_ending)
         return;
-    if (outcome == REDIS_REFUSED)
+    if (outcome == LINK_REFUSED)
         err_set(&router->fault, STINT_E_GONE, "the store refuses CLUSTER SLOTS: %.*s",
                 (int)reply->text.len, (const char *)reply->text.ptr);
-    bool is_read = outcome == REDIS_DONE &&
+    bool is_read = outcome == LINK_DONE &&
                    cluster_read(router->spare, reply, &server->host, &router->fault) == 0;
     if (is_read && router->spare->n_slots_served > 0)
         take_map(router, now_ns);
     else
-        topology_doubt(router, now_ns);
+        topology_doubt(router, NULL, now_ns);
 }
 
 static void ask_slots(struct server *server, uint64_t now_ns)
@@ -370,17 +378,6 @@ static void ask_slots(struct server *server, uint64_t now_ns)
     server->router->refresher = server;
     if (!server_ask(server, words, 2, on_slots, now_ns))
         server->router->refresher = NULL;
-}
-
-void topology_ask(struct server *server, uint64_t now_ns)
-{
-    struct router *router = server->router;
-    if (router->refresher != NULL)
-        return;
-    if (is_ready(server) && now_ns >= router->refreshed_ns + router->options.hurry_ns / 2)
-        ask_slots(server, now_ns);
-    else
-        topology_doubt(router, now_ns);
 }
 
 /* A random ready one, so that not all nodes query the same server. */
@@ -444,10 +441,10 @@ static void set_master(struct router *router, const struct store_host *host, uin
         server_end(router->master, now_ns);
     open_master(router, host, now_ns);
     if (router->master == NULL)
-        topology_doubt(router, now_ns);
+        topology_doubt(router, NULL, now_ns);
 }
 
-static void on_master(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void on_master(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                       uint64_t now_ns)
 {
     struct server *server = arg;
@@ -456,9 +453,9 @@ static void on_master(void *arg, enum redis_outcome outcome, const struct redis_
     if (router->refresher == server)
         router->refresher = NULL;
     if (server != router->sentinel || router->is_ending ||
-        (outcome != REDIS_DONE && outcome != REDIS_REFUSED))
+        (outcome != LINK_DONE && outcome != LINK_REFUSED))
         return; /* its loss will be reported */
-    if (outcome == REDIS_REFUSED) {
+    if (outcome == LINK_REFUSED) {
         err_set(&router->fault, STINT_E_GONE, "the sentinel refuses to name the master: %.*s",
                 (int)reply->text.len, (const char *)reply->text.ptr);
         next_sentinel(router, now_ns);
@@ -493,24 +490,15 @@ static void refresh_sentinels(struct router *router, uint64_t now_ns)
         router->channel = server_open(router, host, SERVER_CHANNEL, now_ns);
 }
 
-static void on_subscribed(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
-                          uint64_t now_ns)
-{
-    (void)arg;
-    (void)outcome;
-    (void)reply;
-    (void)now_ns;
-}
-
 static void subscribe(struct server *channel, uint64_t now_ns)
 {
     static const char *const words[] = {"SUBSCRIBE", SENTINEL_CHANNEL};
-    (void)server_ask(channel, words, 2, on_subscribed, now_ns);
+    (void)server_ask(channel, words, 2, redis_skip_reply, now_ns);
     /* A switch before the subscription needs a query. */
-    topology_doubt(channel->router, now_ns);
+    topology_doubt(channel->router, NULL, now_ns);
 }
 
-static void on_pushed(void *arg, enum redis_outcome outcome, const struct redis_reply *message,
+static void on_pushed(void *arg, enum link_outcome outcome, const struct redis_reply *message,
                       uint64_t now_ns)
 {
     struct server *server = arg;
@@ -559,7 +547,7 @@ static void topology_lost(struct server *server, uint64_t now_ns)
         /* The next of several names of a single server. */
         if (router->options.url->kind == STORE_REDIS && router->options.url->n_hosts > 1)
             server_end(server, now_ns);
-        topology_doubt(router, now_ns);
+        topology_doubt(router, NULL, now_ns);
     }
 }
 
@@ -570,7 +558,7 @@ void topology_refuse_replica(struct server *server, uint64_t now_ns)
         err_set(&router->fault, STINT_E_GONE, "the store is a replica: it takes no writes");
         server_end(server, now_ns);
     }
-    topology_doubt(router, now_ns);
+    topology_doubt(router, NULL, now_ns);
 }
 
 /* ---- Identity -------------------------------------------------------------------------------- */
@@ -611,7 +599,7 @@ static void compare_run_id(struct server *server, const char *run_id)
 
 static void ask_who(struct server *server, uint64_t now_ns);
 
-static void on_info(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void on_info(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                     uint64_t now_ns)
 {
     struct server *server = arg;
@@ -619,13 +607,13 @@ static void on_info(void *arg, enum redis_outcome outcome, const struct redis_re
     char run_id[RUN_ID_SIZE] = "";
     if (server->state != SERVER_CHECKING)
         return; /* it has ended */
-    if (outcome == REDIS_LATE && is_connected(server)) {
+    if (outcome == LINK_LATE && is_connected(server)) {
         ask_who(server, now_ns); /* it sends bytes, and so is not lost */
         return;
     }
-    if (outcome != REDIS_DONE && outcome != REDIS_REFUSED)
+    if (outcome != LINK_DONE && outcome != LINK_REFUSED)
         return; /* its loss will be reported */
-    if (outcome == REDIS_DONE)
+    if (outcome == LINK_DONE)
         read_run_id(reply, run_id);
     compare_run_id(server, run_id);
     server->state = SERVER_READY;

@@ -7,14 +7,8 @@
 static bool set_host(struct store_host *host, struct span name, struct span port)
 {
     uint64_t number;
-    if (name.len == 0 || name.len >= sizeof(host->name) ||
-        memchr(name.ptr, '\0', name.len) != NULL || !resp_number_read(port, UINT16_MAX, &number) ||
-        number == 0)
-        return false;
-    memcpy(host->name, name.ptr, name.len);
-    host->name[name.len] = '\0';
-    host->port = (uint16_t)number;
-    return true;
+    return resp_number_read(port, UINT16_MAX, &number) && number != 0 &&
+           store_host_set(host, name, (uint16_t)number);
 }
 
 int sentinel_read_master(struct store_host *master, const char *name,

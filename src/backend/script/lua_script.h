@@ -14,42 +14,14 @@ struct lua_script {
 /* All of them; ends with NULL. */
 extern const struct lua_script *const lua_scripts[];
 
-/* One quota of an algorithm. */
-extern const struct lua_script lua_script_window;
-extern const struct lua_script lua_script_buckets;
-extern const struct lua_script lua_script_log;
-extern const struct lua_script lua_script_gcra;
-extern const struct lua_script lua_script_fixed_window;
-extern const struct lua_script lua_script_sliding_counter;
-extern const struct lua_script lua_script_concurrency;
+/*
+ * One quota, by enum stint_algorithm: alone; with an id, which charges once however often it is
+ * sent; where units of it are leased; and that with an id. concurrency has no leases.
+ */
+extern const struct lua_script *const lua_scripts_one[][4];
 
-/* The same with an id, which charges once however often it is sent. */
-extern const struct lua_script lua_script_window_once;
-extern const struct lua_script lua_script_buckets_once;
-extern const struct lua_script lua_script_log_once;
-extern const struct lua_script lua_script_gcra_once;
-extern const struct lua_script lua_script_fixed_window_once;
-extern const struct lua_script lua_script_sliding_counter_once;
-extern const struct lua_script lua_script_concurrency_once;
-extern const struct lua_script lua_script_list_once;
-
-/* One quota of which units are leased; and the same with an id. */
-extern const struct lua_script lua_script_lease_window;
-extern const struct lua_script lua_script_lease_buckets;
-extern const struct lua_script lua_script_lease_log;
-extern const struct lua_script lua_script_lease_gcra;
-extern const struct lua_script lua_script_lease_fixed_window;
-extern const struct lua_script lua_script_lease_sliding_counter;
-extern const struct lua_script lua_script_lease_window_once;
-extern const struct lua_script lua_script_lease_buckets_once;
-extern const struct lua_script lua_script_lease_log_once;
-extern const struct lua_script lua_script_lease_gcra_once;
-extern const struct lua_script lua_script_lease_fixed_window_once;
-extern const struct lua_script lua_script_lease_sliding_counter_once;
-
-/* Several quotas, all or nothing; and the rolling window for redis-cli. */
-extern const struct lua_script lua_script_list;
-extern const struct lua_script lua_script_rolling_window;
+/* Several quotas, all or nothing; the same with an id. */
+extern const struct lua_script lua_script_list, lua_script_list_once;
 
 /* Which key of a pool may be used: backend/redis/pool_backend.h. */
 extern const struct lua_script lua_script_pool;

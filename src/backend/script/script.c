@@ -13,38 +13,10 @@
 #define REPLY_FIXED 8                                  /* integers of the decision */
 #define REPLY_EACH 6                                   /* integers of each quota of a list */
 #define TICKET_MAX_US (100 * UINT64_C(31536000000000)) /* in the store's numbers */
-#define WORD_KEY 3       /* behind EVALSHA, the hash, the number of keys */
-#define WORDS_OF_QUOTA 9 /* verb cost now at limit period x y z */
-#define REPLAYED 4       /* in place of ALLOW: the answer to the first request with the id */
+#define REPLAYED 4 /* in place of ALLOW: the answer to the first request with the id */
 #define KEY_PLAIN "-._~/@+=,*"
 
-/* Of an algorithm: alone and with an id, and the same where units are leased. */
-#define SCRIPTS_OF(name)                                                                           \
-    {                                                                                              \
-        &lua_script_##name, &lua_script_##name##_once, &lua_script_lease_##name,                   \
-            &lua_script_lease_##name##_once                                                        \
-    }
-static const struct lua_script *const scripts[][4] = {
-    [STINT_WINDOW] = SCRIPTS_OF(window),
-    [STINT_BUCKETS] = SCRIPTS_OF(buckets),
-    [STINT_LOG] = SCRIPTS_OF(log),
-    [STINT_GCRA] = SCRIPTS_OF(gcra),
-    [STINT_FIXED_WINDOW] = SCRIPTS_OF(fixed_window),
-    [STINT_SLIDING_COUNTER] = SCRIPTS_OF(sliding_counter),
-    [STINT_CONCURRENCY] = {&lua_script_concurrency, &lua_script_concurrency_once},
-};
-
 /* ---- Quotas ---------------------------------------------------------------------------------- */
-
-static int whole_us(uint64_t length_ns, const char *name, struct stint_error *error)
-{
-    if (length_ns % NS_PER_US == 0)
-        return STINT_OK;
-    return err_set(error, STINT_E_RANGE,
-                   "a shared store counts in microseconds: expected a %s of whole ones, found "
-                   "%llu ns",
-                   name, (unsigned long long)length_ns);
-}
 
 int script_accepts(const struct stint_quota *quota, struct stint_error *error)
 {
@@ -53,32 +25,44 @@ int script_accepts(const struct stint_quota *quota, struct stint_error *error)
         return err_set(error, STINT_E_MISMATCH,
                        "initial is only for states in the caller's memory: a store cannot tell a "
                        "new key from one that is long idle");
-    int code = whole_us(quota->period_ns, "period", error);
-    return code == STINT_OK ? whole_us(quota->time_slack_ns, "time_slack", error) : code;
+    bool is_period = quota->period_ns % NS_PER_US != 0;
+    uint64_t length_ns = is_period ? quota->period_ns : quota->time_slack_ns;
+    if (length_ns % NS_PER_US == 0)
+        return STINT_OK;
+    return err_set(error, STINT_E_RANGE,
+                   "a shared store counts in microseconds: expected a %s of whole ones, found "
+                   "%llu ns",
+                   is_period ? "period" : "time_slack", (unsigned long long)length_ns);
 }
 
-/* The arguments of a quota beside limit and period. */
-struct options {
-    int64_t x, y, z;
-};
-
-static struct options options_of(const struct stint_quota *quota)
+/* The arguments of a quota: limit period x y z. */
+static void quota_numbers(const struct stint_quota *quota, int64_t numbers[SCRIPT_QUOTA_WORDS])
 {
+    memset(numbers, 0, SCRIPT_QUOTA_WORDS * sizeof(*numbers));
+    numbers[0] = quota->limit;
+    numbers[1] = (int64_t)(quota->period_ns / NS_PER_US);
     switch (quota->algorithm) {
     case STINT_WINDOW:
-        return (struct options){.x = quota->resolution};
+        numbers[2] = quota->resolution;
+        break;
     case STINT_BUCKETS:
-        return (struct options){.x = (int64_t)(quota->time_slack_ns / NS_PER_US),
-                                .y = quota->count_slack};
+        numbers[2] = (int64_t)(quota->time_slack_ns / NS_PER_US);
+        numbers[3] = quota->count_slack;
+        break;
     case STINT_GCRA:
-        return (struct options){.x = quota->burst, .y = quota->count_denied};
+        numbers[2] = quota->burst;
+        numbers[3] = quota->count_denied;
+        break;
     case STINT_FIXED_WINDOW:
-        return (struct options){
-            .x = quota->align, .y = quota->utc_offset_s, .z = quota->count_denied};
+        numbers[2] = quota->align;
+        numbers[3] = quota->utc_offset_s;
+        numbers[4] = quota->count_denied;
+        break;
     case STINT_SLIDING_COUNTER:
-        return (struct options){.x = quota->count_denied};
+        numbers[2] = quota->count_denied;
+        break;
     default:
-        return (struct options){0};
+        break;
     }
 }
 
@@ -97,29 +81,28 @@ static struct span digits_of(char digits[SCRIPT_DIGITS_MAX], int64_t number)
     return (struct span){(const uint8_t *)digits + at, SCRIPT_DIGITS_MAX - at};
 }
 
-static void add_parameter(struct key_text *text, int64_t number)
-{
-    char digits[SCRIPT_DIGITS_MAX];
-    struct span parameter = digits_of(digits, number);
-    key_text_add(text, ",", 1);
-    key_text_add(text, parameter.ptr, parameter.len);
-}
-
 /* The states of the other algorithms do not depend on the parameters. */
 void script_key_algorithm(struct key_text *text, const struct stint_quota *quota)
 {
-    int64_t period_us = (int64_t)(quota->period_ns / NS_PER_US);
+    int64_t numbers[3] = {(int64_t)(quota->period_ns / NS_PER_US)};
     const char *name = stint_algorithm_name(quota->algorithm);
-    key_text_add(text, name, strlen(name));
+    size_t n_numbers = 0;
     if (quota->algorithm == STINT_WINDOW) {
-        add_parameter(text, period_us);
-        add_parameter(text, quota->resolution);
+        numbers[1] = quota->resolution;
+        n_numbers = 2;
     } else if (quota->algorithm == STINT_SLIDING_COUNTER) {
-        add_parameter(text, period_us);
+        n_numbers = 1;
     } else if (quota->algorithm == STINT_FIXED_WINDOW) {
-        add_parameter(text, period_us);
-        add_parameter(text, quota->align);
-        add_parameter(text, quota->utc_offset_s);
+        numbers[1] = quota->align;
+        numbers[2] = quota->utc_offset_s;
+        n_numbers = 3;
+    }
+    key_text_add(text, name, strlen(name));
+    for (size_t i = 0; i < n_numbers; i++) {
+        char digits[SCRIPT_DIGITS_MAX];
+        struct span parameter = digits_of(digits, numbers[i]);
+        key_text_add(text, ",", 1);
+        key_text_add(text, parameter.ptr, parameter.len);
     }
 }
 
@@ -159,56 +142,46 @@ static void add(struct script_command *command, struct span word)
     command->words[command->n_words++] = word;
 }
 
-static void add_number(struct script_command *command, int64_t number)
+static void add_numbers(struct script_command *command, const int64_t *numbers, size_t n_numbers)
 {
-    struct span digits = digits_of(command->digits + command->n_digits, number);
-    command->n_digits += SCRIPT_DIGITS_MAX;
-    add(command, digits);
+    assert(command->n_words + n_numbers <= SCRIPT_WORDS_MAX);
+    for (size_t i = 0; i < n_numbers; i++, command->n_digits += SCRIPT_DIGITS_MAX)
+        command->words[command->n_words++] =
+            digits_of(command->digits + command->n_digits, numbers[i]);
 }
 
-/* 0 is the store's own time; a virtual time has a sign, so that 0 can be one. */
-static void add_now(struct script_command *command, const struct script_ask *ask)
+/* 0 is the store's own time. */
+static int64_t now_of(const struct script_ask *ask)
 {
-    if (!ask->is_virtual) {
-        add(command, span_of_text("0"));
-        return;
-    }
-    add_number(command, (int64_t)(ask->now_ns / NS_PER_US));
-    struct span *now = &command->words[command->n_words - 1];
-    char *sign = command->digits + command->n_digits - now->len - 1;
+    return ask->is_virtual ? (int64_t)(ask->now_ns / NS_PER_US) : 0;
+}
+
+/* A virtual time has a sign, so that 0 can be one. */
+static void sign_now(struct span *now)
+{
+    uint8_t *sign = (uint8_t *)(uintptr_t)now->ptr - 1;
     *sign = '+';
     *now = span_of(sign, now->len + 1);
 }
 
-static void add_at(struct script_command *command, const struct script_ask *ask)
+static int64_t at_of(const struct script_ask *ask)
 {
     if (ask->verb == REQUEST_RELEASE || ask->verb == REQUEST_RENEW)
-        add_number(command, (int64_t)ask->holder.deadline_us);
-    else if (ask->verb == REQUEST_REFUND && ask->at_ns == STINT_NEVER_NS)
-        add_number(command, -1);
-    else /* a wait of any length is as good as the longest number */
-        add_number(command, (int64_t)(ask->at_ns / NS_PER_US < (uint64_t)EXACT_MAX
-                                          ? ask->at_ns / NS_PER_US
-                                          : (uint64_t)EXACT_MAX - 1));
+        return (int64_t)ask->holder.deadline_us;
+    if (ask->verb == REQUEST_REFUND && ask->at_ns == STINT_NEVER_NS)
+        return -1;
+    /* A wait of any length is as good as the longest number. */
+    return (int64_t)(ask->at_ns / NS_PER_US < (uint64_t)EXACT_MAX ? ask->at_ns / NS_PER_US
+                                                                  : (uint64_t)EXACT_MAX - 1);
 }
 
 void script_quota_words(const struct stint_quota *quota, struct span words[SCRIPT_QUOTA_WORDS],
                         char digits[SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX])
 {
-    struct options options = options_of(quota);
-    const int64_t numbers[] = {quota->limit, (int64_t)(quota->period_ns / NS_PER_US), options.x,
-                               options.y, options.z};
+    int64_t numbers[SCRIPT_QUOTA_WORDS];
+    quota_numbers(quota, numbers);
     for (size_t i = 0; i < SCRIPT_QUOTA_WORDS; i++)
         words[i] = digits_of(digits + i * SCRIPT_DIGITS_MAX, numbers[i]);
-}
-
-static void add_quota(struct script_command *command, const struct stint_quota *quota)
-{
-    assert(command->n_words + SCRIPT_QUOTA_WORDS <= SCRIPT_WORDS_MAX);
-    script_quota_words(quota, &command->words[command->n_words],
-                       command->digits + command->n_digits);
-    command->n_words += SCRIPT_QUOTA_WORDS;
-    command->n_digits += SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX;
 }
 
 static void begin(struct script_command *command, const struct lua_script *script, size_t n_keys)
@@ -218,7 +191,7 @@ static void begin(struct script_command *command, const struct lua_script *scrip
     command->n_digits = 0;
     add(command, span_of_text("EVALSHA"));
     add(command, span_of(script->sha1, sizeof(script->sha1) - 1));
-    add_number(command, (int64_t)n_keys);
+    add_numbers(command, (int64_t[]){(int64_t)n_keys}, 1);
 }
 
 static void add_body(struct script_command *command, uint64_t body)
@@ -250,7 +223,7 @@ static void add_id(struct script_command *command, const struct script_ask *ask)
     uint64_t lifetime_ms = id->lifetime_ns / NS_PER_MS + (id->lifetime_ns % NS_PER_MS > 0);
     assert(id->lifetime_ns > 0 || id->is_ticket);
     add_body(command, id->body);
-    add_number(command, (int64_t)min_u64(lifetime_ms, TICKET_MAX_US / 1000));
+    add_numbers(command, (int64_t[]){(int64_t)min_u64(lifetime_ms, TICKET_MAX_US / 1000)}, 1);
     if (id->is_ticket &&
         (ask->verb == REQUEST_TAKE || ask->verb == REQUEST_BOOK || ask->verb == REQUEST_EXTEND))
         add_good(command, id);
@@ -262,30 +235,39 @@ static struct span verb_of(const struct script_ask *ask)
     return span_of_text(request_verbs[reserves ? REQUEST_RESERVE : ask->verb].name);
 }
 
-/* Options that are 0 at the end are left out: every word costs the store time. */
-static void drop_zeros(struct script_command *command, size_t at_most)
+/* `leases`: their key; NULL: none. Options before further words are kept. */
+static void make_one(struct script_command *command, const struct script_item *item,
+                     const struct script_ask *ask, const struct span *leases, bool keeps_options)
 {
-    while (at_most-- > 0 && span_equals(command->words[command->n_words - 1], "0"))
-        command->n_words--;
+    bool names_holder = ask->verb == REQUEST_RELEASE || ask->verb == REQUEST_RENEW;
+    bool is_leased = leases != NULL, has_id = ask->id != NULL;
+    assert(ask->verb < REQUEST_SETTLE || ask->verb > REQUEST_UNDO || has_id);
+    begin(command, lua_scripts_one[item->quota->algorithm][2 * is_leased + has_id],
+          1u + is_leased + has_id);
+    add(command, item->key);
+    if (is_leased)
+        add(command, *leases);
+    if (has_id)
+        add(command, ask->id->key);
+    add(command, verb_of(ask));
+    int64_t numbers[3 + SCRIPT_QUOTA_WORDS] = {names_holder ? ask->holder.count : item->cost,
+                                               now_of(ask), at_of(ask)};
+    size_t n_numbers = 3 + SCRIPT_QUOTA_WORDS, now = command->n_words + 1;
+    quota_numbers(item->quota, numbers + 3);
+    /* Options that are 0 at the end are left out: every word costs the store time. */
+    while (!keeps_options && n_numbers > 3 + 2 && numbers[n_numbers - 1] == 0)
+        n_numbers--;
+    add_numbers(command, numbers, n_numbers);
+    if (ask->is_virtual)
+        sign_now(&command->words[now]);
+    if (has_id)
+        add_id(command, ask);
 }
 
 void script_command_one(struct script_command *command, const struct script_item *item,
                         const struct script_ask *ask)
 {
-    bool names_holder = ask->verb == REQUEST_RELEASE || ask->verb == REQUEST_RENEW;
-    assert(ask->verb < REQUEST_SETTLE || ask->verb > REQUEST_UNDO || ask->id != NULL);
-    begin(command, scripts[item->quota->algorithm][ask->id != NULL], ask->id != NULL ? 2 : 1);
-    add(command, item->key);
-    if (ask->id != NULL)
-        add(command, ask->id->key);
-    add(command, verb_of(ask));
-    add_number(command, names_holder ? ask->holder.count : item->cost);
-    add_now(command, ask);
-    add_at(command, ask);
-    add_quota(command, item->quota);
-    drop_zeros(command, 3);
-    if (ask->id != NULL)
-        add_id(command, ask);
+    make_one(command, item, ask, NULL, false);
 }
 
 void script_command_list(struct script_command *command, const struct script_item *items,
@@ -301,12 +283,14 @@ void script_command_list(struct script_command *command, const struct script_ite
     if (ask->id != NULL)
         add(command, ask->id->key);
     add(command, verb_of(ask));
-    add_now(command, ask);
-    add_at(command, ask);
+    add_numbers(command, (int64_t[]){now_of(ask), at_of(ask)}, 2);
+    if (ask->is_virtual)
+        sign_now(&command->words[command->n_words - 2]);
     for (size_t i = 0; i < n_items; i++) {
+        int64_t numbers[1 + SCRIPT_QUOTA_WORDS] = {items[i].cost};
+        quota_numbers(items[i].quota, numbers + 1);
         add(command, span_of_text(stint_algorithm_name(items[i].quota->algorithm)));
-        add_number(command, items[i].cost);
-        add_quota(command, items[i].quota);
+        add_numbers(command, numbers, 1 + SCRIPT_QUOTA_WORDS);
     }
     if (ask->id != NULL)
         add_id(command, ask);
@@ -314,52 +298,25 @@ void script_command_list(struct script_command *command, const struct script_ite
 
 /* ---- Leases ---------------------------------------------------------------------------------- */
 
-bool script_is_leased(const struct backend_item *item)
-{
-    return item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE &&
-           item->quota != &item->rule->shadow && /* a candidate admits nothing */
-           item->quota->algorithm != STINT_CONCURRENCY && !item->quota->count_denied;
-}
-
-static void insert(struct script_command *command, size_t at, struct span word)
-{
-    assert(command->n_words < SCRIPT_WORDS_MAX);
-    memmove(&command->words[at + 1], &command->words[at],
-            (command->n_words - at) * sizeof(command->words[0]));
-    command->words[at] = word;
-    command->n_words++;
-}
-
-/* Options that were left out are restored before those that follow them. */
-static void fill_options(struct script_command *command, size_t first)
-{
-    while (command->n_words < first + WORDS_OF_QUOTA)
-        add(command, span_of_text("0"));
-}
-
 void script_command_leased(struct script_command *command, const struct script_item *item,
                            struct span leases, const struct script_ask *ask,
                            const struct backend_request *lease)
 {
-    bool lends = ask->verb == REQUEST_LEASE, has_id = ask->id != NULL;
+    bool lends = ask->verb == REQUEST_LEASE, ends = lends || lease->n_ended > 0;
     struct script_ask asked = *ask;
     assert(item->quota->algorithm != STINT_CONCURRENCY && lease->n_ended <= SCRIPT_ENDED_MAX);
-    assert(!has_id || (!lends && ask->verb != REQUEST_RETURN && lease->n_ended == 0));
+    assert(ask->id == NULL || (!ends && ask->verb != REQUEST_RETURN));
     if (lends)
         asked.at_ns = lease->least * NS_PER_US;
-    script_command_one(command, item, &asked);
-    command->script = scripts[item->quota->algorithm][2 + has_id];
-    command->words[1] = span_of(command->script->sha1, sizeof(command->script->sha1) - 1);
-    command->words[2] = span_of_text(has_id ? "3" : "2");
-    insert(command, WORD_KEY + 1, leases);
-    if (!lends && lease->n_ended == 0)
+    make_one(command, item, &asked, &leases, ends);
+    if (!ends)
         return;
-    fill_options(command, WORD_KEY + 2);
-    add_number(command, lends ? (int64_t)(lease->term_ns / NS_PER_US) : 0);
+    add_numbers(command, (int64_t[]){lends ? (int64_t)(lease->term_ns / NS_PER_US) : 0}, 1);
     for (size_t i = 0; i < lease->n_ended; i++) {
-        add_number(command, (int64_t)(lease->ended[i].ends_ns / NS_PER_US));
-        add_number(command, lease->ended[i].units);
-        add_number(command, lease->ended[i].left);
+        const struct backend_lease *ended = &lease->ended[i];
+        add_numbers(command,
+                    (int64_t[]){(int64_t)(ended->ends_ns / NS_PER_US), ended->units, ended->left},
+                    3);
     }
 }
 

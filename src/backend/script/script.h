@@ -131,7 +131,12 @@ void script_command_list(struct script_command *command, const struct script_ite
 #define SCRIPT_LEASES_SUFFIX "!leases"
 
 /* Whether units of this item are leased: then all its requests use the next function. */
-bool script_is_leased(const struct backend_item *item);
+static inline bool script_is_leased(const struct backend_item *item)
+{
+    return item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE &&
+           item->quota != &item->rule->shadow && /* a candidate admits nothing */
+           item->quota->algorithm != STINT_CONCURRENCY && !item->quota->count_denied;
+}
 /*
  * One quota, with a second key for the leases. `lease` has the lease of REQUEST_LEASE, and those
  * that end; with an id none. The one holder of the reply to a lease is its end and the number of

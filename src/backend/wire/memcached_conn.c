@@ -139,16 +139,8 @@ struct memcached_server {
     uint64_t pid, uptime_s; /* 0: not reported */
 };
 
-struct pending {
-    memcached_answered *answered;
-    void *arg;
-    uint64_t deadline_ns;
-    uint64_t end; /* position after its bytes */
-    uint8_t verb; /* enum memcached_verb */
-};
-
 struct memcached_conn {
-    struct pipeline pipe;
+    struct link link;
     bool is_let_in;                   /* the server has accepted the password, or wants none */
     struct memcached_server greeting; /* the one that greets */
     struct memcached_server server;   /* the last one that greeted */
@@ -156,18 +148,11 @@ struct memcached_conn {
     bool has_greeted; /* ever */
     unsigned restarts;
     struct wire_bytes input; /* of a reply that is not complete yet */
-    struct pending *pending; /* a ring */
-    size_t first, n_pending;
 };
 
-static struct memcached_conn *of(struct pipeline *pipe)
+static struct memcached_conn *of(struct link *link)
 {
-    return (struct memcached_conn *)pipe;
-}
-
-static struct pending *at(const struct memcached_conn *conn, size_t index)
-{
-    return &conn->pending[(conn->first + index) % conn->pipe.options.commands_max];
+    return (struct memcached_conn *)link;
 }
 
 /* ---- Commands -------------------------------------------------------------------------------- */
@@ -212,66 +197,39 @@ static void write_command(struct wire_bytes *bytes, const struct memcached_comma
     wire_bytes_add_text(bytes, "\r\n");
 }
 
-static void set_earliest(struct memcached_conn *conn)
-{
-    /* Each has the same time, so the first is late first. */
-    conn->pipe.earliest_ns = conn->n_pending > 0 ? at(conn, 0)->deadline_ns : STINT_NEVER_NS;
-}
-
 bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_command *command,
                         uint64_t now_ns)
 {
-    struct pipeline *pipe = &conn->pipe;
-    size_t len = WORDS_MAX + command->key.len + command->value.len;
+    struct link *link = &conn->link;
     assert(command->key.len <= MEMCACHED_KEY_MAX);
-    if (pipe->state != PIPELINE_READY || conn->n_pending == pipe->options.commands_max)
+    if (!link_reserve(link, WORDS_MAX + command->key.len + command->value.len))
         return false;
-    if (pipe->bytes.len + len > pipe->bytes.size)
-        pipeline_drop(pipe, pipe->sent);
-    if (!wire_bytes_reserve(&pipe->bytes, len, pipe->options.bytes_max))
-        return false;
-    write_command(&pipe->bytes, command);
-    *at(conn, conn->n_pending++) = (struct pending){
-        .answered = command->answered,
-        .arg = command->arg,
-        .deadline_ns = now_ns + pipe->options.reply_ns,
-        .end = pipeline_end(pipe),
-        .verb = (uint8_t)command->verb,
-    };
-    set_earliest(conn);
+    write_command(&link->bytes, command);
+    link_append(link, &(struct link_pending){
+                          .answered = (void (*)(void))command->answered,
+                          .arg = command->arg,
+                          .deadline_ns = now_ns + link->options.reply_ns,
+                          .begin = UINT64_MAX,
+                          .end = link_end(link),
+                          .verb = (uint8_t)command->verb,
+                      });
     return true;
 }
 
 /* ---- Commands that end without a reply ------------------------------------------------------- */
 
-static void take_first(struct memcached_conn *conn)
+static void end(const struct link_pending *pending, enum link_outcome outcome, uint64_t now_ns)
 {
-    conn->first = (conn->first + 1) % conn->pipe.options.commands_max;
-    conn->n_pending--;
-    set_earliest(conn);
+    memcached_answered *answered = (memcached_answered *)pending->answered;
+    answered(pending->arg, outcome, NULL, now_ns);
 }
 
-/* Commands that were sent whole end without an answer. A server runs no partial commands. */
-static void end_all(struct pipeline *pipe, uint64_t now_ns)
+/* Each has the same time, so the first is late first. */
+static void be_late(struct link *link, uint64_t now_ns)
 {
-    struct memcached_conn *conn = of(pipe);
-    assert(pipe->state != PIPELINE_READY); /* so that no command is accepted meanwhile */
-    while (conn->n_pending > 0) {
-        struct pending pending = *at(conn, 0);
-        take_first(conn);
-        enum memcached_outcome outcome = pending.end > pipe->sent        ? MEMCACHED_UNSENT
-                                         : pending.deadline_ns <= now_ns ? MEMCACHED_LATE
-                                                                         : MEMCACHED_LOST;
-        pending.answered(pending.arg, outcome, NULL, now_ns);
-    }
-    pipe->bytes.len = 0;
-    pipe->base = pipe->sent = 0;
-}
-
-static void be_late(struct pipeline *pipe, uint64_t now_ns)
-{
-    pipeline_give_up_late(pipe);
-    end_all(pipe, now_ns);
+    link->earliest_ns = link_at(link, 0)->deadline_ns;
+    if (link->earliest_ns <= now_ns)
+        link_give_up_late(link, now_ns);
 }
 
 /* ---- The greeting ---------------------------------------------------------------------------- */
@@ -286,10 +244,10 @@ static void write_password(struct wire_bytes *bytes, const char *user, const cha
     wire_bytes_add_text(bytes, "\r\n");
 }
 
-static bool begin(struct pipeline *pipe)
+static bool begin(struct link *link)
 {
-    struct memcached_conn *conn = of(pipe);
-    const char *user = pipe->options.user, *password = pipe->options.password;
+    struct memcached_conn *conn = of(link);
+    const char *user = link->options.user, *password = link->options.password;
     bool has_password = password != NULL && password[0] != '\0';
     size_t len = WORDS_MAX;
     user = user != NULL ? user : "";
@@ -298,11 +256,11 @@ static bool begin(struct pipeline *pipe)
     conn->greeting = (struct memcached_server){.pid = 0};
     conn->is_let_in = !has_password;
     conn->input.len = 0;
-    if (!wire_bytes_reserve(&pipe->greeting, len, GREETING_MAX))
+    if (!wire_bytes_reserve(&link->greeting, len, GREETING_MAX))
         return false;
     if (has_password)
-        write_password(&pipe->greeting, user, password);
-    wire_bytes_add_text(&pipe->greeting, "version\r\nstats\r\n");
+        write_password(&link->greeting, user, password);
+    wire_bytes_add_text(&link->greeting, "version\r\nstats\r\n");
     return true;
 }
 
@@ -363,7 +321,7 @@ static void count_restart(struct memcached_conn *conn, uint64_t now_ns)
 static int take_greeting(struct memcached_conn *conn, const struct memcached_reply *reply,
                          uint64_t now_ns)
 {
-    struct stint_error *error = &conn->pipe.fault;
+    struct stint_error *error = &conn->link.fault;
     bool is_known = conn->greeting.version[0] != '\0';
     if (reply->code == MEMCACHED_ERROR && !is_known)
         return err_set(error, STINT_E_MISMATCH, "memcached refuses %s: %.*s",
@@ -381,7 +339,7 @@ static int take_greeting(struct memcached_conn *conn, const struct memcached_rep
     if (!is_known || (reply->code != MEMCACHED_END && reply->code != MEMCACHED_ERROR))
         return err_set(error, STINT_E_MISMATCH, "the server does not identify itself as memcached");
     count_restart(conn, now_ns);
-    pipeline_be_ready(&conn->pipe);
+    link_be_ready(&conn->link);
     return 0;
 }
 
@@ -390,62 +348,49 @@ static int take_greeting(struct memcached_conn *conn, const struct memcached_rep
 /* The replies of a command beside errors. */
 static bool is_reply_of(enum memcached_verb verb, enum memcached_code code)
 {
-    switch (code) {
-    case MEMCACHED_ERROR:
-        return true;
-    case MEMCACHED_VALUE:
-    case MEMCACHED_MISS:
-        return verb == MEMCACHED_GET;
-    case MEMCACHED_STORED:
-        return verb == MEMCACHED_ADD || verb == MEMCACHED_SWAP || verb == MEMCACHED_SET ||
-               verb == MEMCACHED_DELETE;
-    case MEMCACHED_NOT_STORED:
-        return verb == MEMCACHED_ADD || verb == MEMCACHED_SWAP || verb == MEMCACHED_SET;
-    case MEMCACHED_EXISTS:
-        return verb == MEMCACHED_SWAP;
-    case MEMCACHED_NOT_FOUND:
-        return verb == MEMCACHED_SWAP || verb == MEMCACHED_DELETE;
-    case MEMCACHED_STAT:
-    case MEMCACHED_END:
-        return verb == MEMCACHED_STATS;
-    default:
-        return false;
-    }
+#define REPLY(code) (1u << (code))
+    static const unsigned replies[] = {
+        [MEMCACHED_GET] = REPLY(MEMCACHED_VALUE) | REPLY(MEMCACHED_MISS),
+        [MEMCACHED_ADD] = REPLY(MEMCACHED_STORED) | REPLY(MEMCACHED_NOT_STORED),
+        [MEMCACHED_SWAP] = REPLY(MEMCACHED_STORED) | REPLY(MEMCACHED_NOT_STORED) |
+                           REPLY(MEMCACHED_EXISTS) | REPLY(MEMCACHED_NOT_FOUND),
+        [MEMCACHED_SET] = REPLY(MEMCACHED_STORED) | REPLY(MEMCACHED_NOT_STORED),
+        [MEMCACHED_DELETE] = REPLY(MEMCACHED_STORED) | REPLY(MEMCACHED_NOT_FOUND),
+        [MEMCACHED_STATS] = REPLY(MEMCACHED_STAT) | REPLY(MEMCACHED_END),
+    };
+    return ((replies[verb] | REPLY(MEMCACHED_ERROR)) & REPLY(code)) != 0;
 }
 
 static void answer(struct memcached_conn *conn, const struct memcached_reply *reply,
                    uint64_t now_ns)
 {
-    bool is_asked = conn->n_pending > 0 && at(conn, 0)->end <= conn->pipe.sent;
-    if (!is_asked || !is_reply_of(at(conn, 0)->verb, reply->code)) {
-        err_set(&conn->pipe.fault, STINT_E_SYNTAX, "memcached sent a reply to no command");
-        pipeline_give_up(&conn->pipe);
+    struct link *link = &conn->link;
+    struct link_pending pending = *link_at(link, 0);
+    if (!link_expects_reply(link) || !is_reply_of(pending.verb, reply->code)) {
+        err_set(&link->fault, STINT_E_SYNTAX, "memcached sent a reply to no command");
+        link_give_up(link);
         return;
     }
-    struct pending pending = *at(conn, 0);
     if (reply->code != MEMCACHED_STAT)
-        take_first(conn);
-    if (conn->n_pending == 0)
-        pipeline_drop(&conn->pipe, conn->pipe.sent);
-    pending.answered(pending.arg,
-                     reply->code == MEMCACHED_ERROR ? MEMCACHED_REFUSED : MEMCACHED_DONE, reply,
-                     now_ns);
+        (void)link_take_first(link);
+    memcached_answered *answered = (memcached_answered *)pending.answered;
+    answered(pending.arg, reply->code == MEMCACHED_ERROR ? LINK_REFUSED : LINK_DONE, reply, now_ns);
 }
 
 /* How many of these bytes were replies; a code where one of them is invalid. */
 static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t now_ns)
 {
     size_t used = 0;
-    while (conn->pipe.state == PIPELINE_GREETING || conn->pipe.state == PIPELINE_READY) {
+    while (link_reads(&conn->link)) {
         struct memcached_reply reply;
         int len = memcached_reply_read(&reply, span_of(bytes.ptr + used, bytes.len - used),
-                                       &conn->pipe.fault);
+                                       &conn->link.fault);
         if (len < 0)
             return len;
         if (len == 0)
             break;
         used += (size_t)len;
-        if (conn->pipe.state == PIPELINE_READY)
+        if (conn->link.state == LINK_READY)
             answer(conn, &reply, now_ns);
         else if ((len = take_greeting(conn, &reply, now_ns)) < 0)
             return len;
@@ -454,14 +399,14 @@ static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t
 }
 
 /* An incomplete reply is kept until the rest has come. */
-static int read_bytes(struct pipeline *pipe, struct span bytes, uint64_t now_ns)
+static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
 {
-    struct memcached_conn *conn = of(pipe);
+    struct memcached_conn *conn = of(link);
     struct wire_bytes *input = &conn->input;
     struct span all = bytes;
     if (input->len > 0) {
         if (!wire_bytes_reserve(input, bytes.len, INPUT_MAX + bytes.len))
-            return err_set(&conn->pipe.fault, STINT_E_SYSTEM, "no memory for memcached's reply");
+            return err_set(&conn->link.fault, STINT_E_SYSTEM, "no memory for memcached's reply");
         wire_bytes_add(input, bytes);
         all = span_of(input->ptr, input->len);
     }
@@ -475,47 +420,36 @@ static int read_bytes(struct pipeline *pipe, struct span bytes, uint64_t now_ns)
         return 0;
     }
     if (!wire_bytes_reserve(input, left, INPUT_MAX + left))
-        return err_set(&conn->pipe.fault, STINT_E_SYSTEM, "no memory for memcached's reply");
+        return err_set(&conn->link.fault, STINT_E_SYSTEM, "no memory for memcached's reply");
     wire_bytes_add(input, span_of(all.ptr + used, left));
     return 0;
 }
 
 /* ---- Start and end --------------------------------------------------------------------------- */
 
-static void free_all(struct pipeline *pipe, uint64_t now_ns)
+static void free_input(struct link *link)
 {
-    struct memcached_conn *conn = of(pipe);
-    pipe->state = PIPELINE_UNAVAILABLE;
-    end_all(pipe, now_ns);
-    free(conn->input.ptr);
-    free(conn->pending);
+    free(of(link)->input.ptr);
 }
 
-static const struct pipeline_codec codec = {
+static const struct link_codec codec = {
     .server = "memcached",
     .begin = begin,
     .read = read_bytes,
-    .end_sent = end_all,
+    .end = end,
     .be_late = be_late,
-    .free = free_all,
+    .free = free_input,
 };
 
-struct memcached_conn *memcached_conn_new(const struct pipeline_options *options)
+struct memcached_conn *memcached_conn_new(const struct link_options *options)
 {
     struct memcached_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL)
         return NULL;
-    pipeline_init(&conn->pipe, &codec, options);
-    conn->pending = calloc(conn->pipe.options.commands_max, sizeof(*conn->pending));
-    if (conn->pending != NULL)
+    if (link_init(&conn->link, &codec, options))
         return conn;
     free(conn);
     return NULL;
-}
-
-struct link *memcached_conn_link(struct memcached_conn *conn)
-{
-    return &conn->pipe.link;
 }
 
 const char *memcached_conn_version(const struct memcached_conn *conn)
@@ -526,9 +460,4 @@ const char *memcached_conn_version(const struct memcached_conn *conn)
 unsigned memcached_conn_restarts(const struct memcached_conn *conn)
 {
     return conn->restarts;
-}
-
-uint64_t memcached_conn_unavailable_since(const struct memcached_conn *conn)
-{
-    return conn->pipe.unavailable_since_ns;
 }

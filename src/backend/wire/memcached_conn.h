@@ -8,7 +8,7 @@
 #ifndef STINT_BACKEND_WIRE_MEMCACHED_CONN_H
 #define STINT_BACKEND_WIRE_MEMCACHED_CONN_H
 
-#include "backend/wire/pipeline.h"
+#include "backend/wire/backend_link.h"
 #include "base/err.h"
 #include "base/span.h"
 
@@ -56,16 +56,8 @@ struct memcached_conn;
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
-enum memcached_outcome {
-    MEMCACHED_DONE,    /* the reply is one of the command's own */
-    MEMCACHED_REFUSED, /* the reply is an error; nothing was done */
-    MEMCACHED_UNSENT,  /* no reply: the server never had it */
-    MEMCACHED_LATE,    /* no reply in time: it may have been done */
-    MEMCACHED_LOST,    /* no reply, the connection has ended: it may have been done */
-};
-
 /* `reply` is NULL but for DONE and REFUSED, and valid during the call. May send, must not feed. */
-typedef void memcached_answered(void *arg, enum memcached_outcome outcome,
+typedef void memcached_answered(void *arg, enum link_outcome outcome,
                                 const struct memcached_reply *reply, uint64_t now_ns);
 
 enum memcached_verb {
@@ -92,9 +84,12 @@ struct memcached_command {
 /* ---- Connections ----------------------------------------------------------------------------- */
 
 /* Wants its first socket at once. NULL: no memory. */
-struct memcached_conn *memcached_conn_new(const struct pipeline_options *options);
-/* For the owner of the socket. Freed by link_free(). */
-struct link *memcached_conn_link(struct memcached_conn *conn);
+struct memcached_conn *memcached_conn_new(const struct link_options *options);
+/* For the owner of the socket: the first member. Freed by link_free(). */
+static inline struct link *memcached_conn_link(struct memcached_conn *conn)
+{
+    return (struct link *)conn;
+}
 
 /* False: it is not ready, or too many commands wait; `answered` is not called. */
 bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_command *command,
@@ -103,7 +98,5 @@ bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_comm
 const char *memcached_conn_version(const struct memcached_conn *conn);
 /* Reconnects to a server that had restarted, or that does not report it. */
 unsigned memcached_conn_restarts(const struct memcached_conn *conn);
-/* Since when it is not ready; 0: it is, or has not begun to connect. */
-uint64_t memcached_conn_unavailable_since(const struct memcached_conn *conn);
 
 #endif

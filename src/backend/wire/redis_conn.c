@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Commands and replies in their order, and what ends them. A command's bytes are kept until it is
- * answered, so that it can be sent again where that is safe.
+ * answered, so that it can be sent again after its script.
  */
 #include "backend/wire/redis_conn.h"
 
@@ -287,6 +287,18 @@ bool redis_reply_is(const struct redis_reply *reply, const char *text)
            span_equals(reply->text, text);
 }
 
+bool redis_reply_integers(const struct redis_reply *reply, int64_t *values, size_t most)
+{
+    if (reply->type != REDIS_ARRAY || reply->n_items > most)
+        return false;
+    for (size_t i = 0; i < reply->n_items; i++) {
+        if (reply->items[i].type != REDIS_INTEGER)
+            return false;
+        values[i] = reply->items[i].number;
+    }
+    return true;
+}
+
 const struct redis_reply *redis_reply_named(const struct redis_reply *reply, const char *name)
 {
     for (size_t i = 0; reply->type == REDIS_ARRAY && i + 1 < reply->n_items; i += 2)
@@ -300,38 +312,17 @@ const struct redis_reply *redis_reply_named(const struct redis_reply *reply, con
 #define HELLO_WORDS_MAX 7
 #define GREETING_MAX 4096
 
-struct pending {
-    redis_answered *answered;
-    void *arg;
-    struct span script;
-    uint64_t deadline_ns;
-    uint64_t begin, end; /* positions of its bytes */
-    unsigned skips;      /* replies before its own: of SCRIPT LOAD and ASKING */
-    unsigned skips_left; /* of them, those that have not come yet */
-    bool is_asking;
-    bool is_retried; /* its script was loaded for it */
-    bool is_over;    /* to be removed */
-};
-
 struct redis_conn {
-    struct pipeline pipe;
+    struct link link;
     struct redis_conn_options options;
     struct redis_reader *reader; /* of the present or last socket; NULL: there was none */
     struct redis_server server;
-    unsigned greetings_due;  /* replies to the greeting */
-    bool has_greeted;        /* the reply to HELLO has come */
-    struct pending *pending; /* a ring */
-    size_t first, n_pending;
-    const uint8_t *loaded; /* the script that was loaded last on this socket */
-    uint64_t loaded_at;    /* where its loading ends */
-    uint64_t heard_ns;     /* when bytes came last */
-    bool is_ending;        /* takes no more commands */
+    unsigned greetings_due; /* replies to the greeting */
+    bool has_greeted;       /* the reply to HELLO has come */
+    const uint8_t *loaded;  /* the script that was loaded last on this socket */
+    uint64_t loaded_at;     /* where its loading ends */
+    uint64_t heard_ns;      /* when bytes came last */
 };
-
-static struct pending *at(const struct redis_conn *conn, size_t index)
-{
-    return &conn->pending[(conn->first + index) % conn->pipe.options.commands_max];
-}
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
@@ -362,162 +353,105 @@ static void write_command(struct wire_bytes *bytes, const struct span *words, si
     bytes->len = (size_t)(at + 2 - bytes->ptr);
 }
 
-/* Bytes before the first pending command are no longer needed. */
-static void drop_answered(struct redis_conn *conn)
-{
-    pipeline_drop(&conn->pipe, conn->n_pending > 0 ? at(conn, 0)->begin : UINT64_MAX);
-}
-
-static bool reserve(struct redis_conn *conn, size_t more)
-{
-    if (conn->pipe.bytes.len + more > conn->pipe.bytes.size)
-        drop_answered(conn);
-    return wire_bytes_reserve(&conn->pipe.bytes, more, conn->pipe.options.bytes_max);
-}
-
-static struct pending *append(struct redis_conn *conn)
-{
-    assert(conn->n_pending < conn->pipe.options.commands_max);
-    struct pending *pending = at(conn, conn->n_pending++);
-    pending->begin = pipeline_end(&conn->pipe);
-    return pending;
-}
-
 static const struct span asking = {(const uint8_t *)"ASKING", 6};
 
 bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns)
 {
+    struct link *link = &conn->link;
     size_t len = command_len(command->words, command->n_words);
     if (command->is_asking)
         len += command_len(&asking, 1);
-    if (conn->is_ending || conn->n_pending == conn->pipe.options.commands_max ||
-        !reserve(conn, len))
+    if (!link_reserve(link, len))
         return false;
-    struct pending *pending = append(conn);
-    *pending = (struct pending){
-        .answered = command->answered,
+    struct link_pending pending = {
+        .answered = (void (*)(void))command->answered,
         .arg = command->arg,
         .script = command->script,
-        .deadline_ns = now_ns + conn->pipe.options.reply_ns,
-        .begin = pending->begin,
+        .deadline_ns = now_ns + link->options.reply_ns,
+        .begin = link_end(link),
         .skips = command->is_asking,
-        .skips_left = command->is_asking,
         .is_asking = command->is_asking,
     };
     if (command->is_asking)
-        write_command(&conn->pipe.bytes, &asking, 1);
-    write_command(&conn->pipe.bytes, command->words, command->n_words);
-    pending->end = pipeline_end(&conn->pipe);
-    if (pending->deadline_ns < conn->pipe.earliest_ns)
-        conn->pipe.earliest_ns = pending->deadline_ns;
+        write_command(&link->bytes, &asking, 1);
+    write_command(&link->bytes, command->words, command->n_words);
+    pending.end = link_end(link);
+    link_append(link, &pending);
     return true;
-}
-
-size_t redis_conn_pending(const struct redis_conn *conn)
-{
-    return conn->n_pending;
 }
 
 /*
- * The server does not know the script, so nothing was done: the command goes to the end once more,
- * after its script, unless another command is loading it already. False: there is no space.
+ * The server does not know the script of the first command, so nothing was done: the command goes
+ * to the end once more, after its script, unless another command is loading it already. False:
+ * there is no space.
  */
-static bool ask_again(struct redis_conn *conn, const struct pending *old)
+static bool ask_again(struct redis_conn *conn)
 {
-    const struct span load[] = {span_of_text("SCRIPT"), span_of_text("LOAD"), old->script};
-    bool loads = conn->loaded != old->script.ptr || conn->loaded_at <= old->begin;
-    size_t len = (size_t)(old->end - old->begin);
-    size_t load_len = loads ? command_len(load, 3) : 0;
-    if (conn->n_pending == conn->pipe.options.commands_max || !reserve(conn, load_len + len))
+    struct link *link = &conn->link;
+    struct link_pending pending = *link_at(link, 0);
+    const struct span load[] = {span_of_text("SCRIPT"), span_of_text("LOAD"), pending.script};
+    bool loads = conn->loaded != pending.script.ptr || conn->loaded_at <= pending.begin;
+    size_t len = (size_t)(pending.end - pending.begin);
+    if (!link_reserve(link, len + (loads ? command_len(load, 3) : 0)))
         return false;
-    struct pending *pending = append(conn);
-    uint64_t begin = pending->begin;
-    *pending = *old;
+    uint64_t begin = link_end(link);
     if (loads) {
-        write_command(&conn->pipe.bytes, load, 3);
-        conn->loaded = old->script.ptr;
-        conn->loaded_at = pipeline_end(&conn->pipe);
+        write_command(&link->bytes, load, 3);
+        conn->loaded = pending.script.ptr;
+        conn->loaded_at = link_end(link);
     }
     /* Bytes are dropped only up to the first pending command, and so are there still. */
-    memcpy(conn->pipe.bytes.ptr + conn->pipe.bytes.len,
-           conn->pipe.bytes.ptr + (old->begin - conn->pipe.base), len);
-    conn->pipe.bytes.len += len;
-    pending->begin = begin;
-    pending->end = pipeline_end(&conn->pipe);
-    pending->skips = pending->skips_left = (unsigned)loads + old->is_asking;
-    pending->is_retried = true;
-    if (pending->deadline_ns < conn->pipe.earliest_ns)
-        conn->pipe.earliest_ns = pending->deadline_ns;
+    wire_bytes_add(&link->bytes, span_of(link->bytes.ptr + (pending.begin - link->base), len));
+    pending.begin = begin;
+    pending.end = link_end(link);
+    pending.skips = (unsigned)loads + pending.is_asking;
+    pending.is_retried = true;
+    link_append(link, &pending);
     return true;
-}
-
-/* For a command whose caller already got "late": the reply is skipped. */
-static void skip_reply(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
-                       uint64_t now_ns)
-{
-    (void)arg, (void)outcome, (void)reply, (void)now_ns;
 }
 
 /* ---- Commands that end without a reply ------------------------------------------------------- */
 
+static void end(const struct link_pending *pending, enum link_outcome outcome, uint64_t now_ns)
+{
+    redis_answered *answered = (redis_answered *)pending->answered;
+    answered(pending->arg, outcome, NULL, now_ns);
+}
+
 /* Removes expired commands, and with them bytes that were not sent. */
-static void sweep(struct redis_conn *conn)
+static void sweep(struct link *link)
 {
     size_t n_kept = 0;
-    conn->pipe.earliest_ns = STINT_NEVER_NS;
-    if (conn->n_pending == 0)
+    link->earliest_ns = STINT_NEVER_NS;
+    if (link->n_pending == 0)
         return;
-    uint64_t end = at(conn, 0)->begin;
-    for (size_t i = 0; i < conn->n_pending; i++) {
-        struct pending pending = *at(conn, i);
+    uint64_t end = link_at(link, 0)->begin;
+    for (size_t i = 0; i < link->n_pending; i++) {
+        struct link_pending pending = *link_at(link, i);
         uint64_t len = pending.end - pending.begin;
         if (pending.is_over)
             continue;
         if (end != pending.begin)
-            memmove(conn->pipe.bytes.ptr + (end - conn->pipe.base),
-                    conn->pipe.bytes.ptr + (pending.begin - conn->pipe.base), (size_t)len);
+            memmove(link->bytes.ptr + (end - link->base),
+                    link->bytes.ptr + (pending.begin - link->base), (size_t)len);
         pending.begin = end;
         pending.end = end += len;
-        *at(conn, n_kept++) = pending;
-        if (pending.deadline_ns < conn->pipe.earliest_ns)
-            conn->pipe.earliest_ns = pending.deadline_ns;
+        *link_at(link, n_kept++) = pending;
+        link->earliest_ns = min_u64(link->earliest_ns, pending.deadline_ns);
     }
-    conn->n_pending = n_kept;
-    conn->pipe.bytes.len = (size_t)(end - conn->pipe.base);
+    link->n_pending = n_kept;
+    link->bytes.len = (size_t)(end - link->base);
 }
 
-static void end(struct pending *pending, enum redis_outcome outcome, uint64_t now_ns)
+static void end_unsent_late(struct link *link, uint64_t now_ns)
 {
-    pending->is_over = true;
-    pending->answered(pending->arg, outcome, NULL, now_ns);
-}
-
-/* Commands that were sent whole end without an answer; the rest count as unsent. */
-static void end_sent(struct pipeline *pipe, uint64_t now_ns)
-{
-    struct redis_conn *conn = (struct redis_conn *)pipe;
-    size_t n_pending = conn->n_pending;
-    uint64_t sent = conn->pipe.sent;
-    for (size_t i = 0; i < n_pending; i++) {
-        struct pending *pending = at(conn, i);
-        if (pending->end <= sent)
-            end(pending, pending->deadline_ns <= now_ns ? REDIS_LATE : REDIS_LOST, now_ns);
-        else if (pending->deadline_ns <= now_ns || conn->options.keeps_nothing)
-            end(pending, REDIS_UNSENT, now_ns);
-        else
-            pending->skips_left = pending->skips;
-    }
-    sweep(conn);
-    conn->pipe.sent = conn->n_pending > 0 ? at(conn, 0)->begin : pipeline_end(&conn->pipe);
-}
-
-static void end_unsent_late(struct redis_conn *conn, uint64_t now_ns)
-{
-    size_t n_pending = conn->n_pending;
+    size_t n_pending = link->n_pending;
     for (size_t i = 0; i < n_pending; i++)
-        if (at(conn, i)->deadline_ns <= now_ns)
-            end(at(conn, i), REDIS_UNSENT, now_ns);
-    sweep(conn);
+        if (link_at(link, i)->deadline_ns <= now_ns) {
+            link_at(link, i)->is_over = true;
+            end(link_at(link, i), LINK_UNSENT, now_ns);
+        }
+    sweep(link);
 }
 
 /*
@@ -526,9 +460,11 @@ static void end_unsent_late(struct redis_conn *conn, uint64_t now_ns)
  */
 static bool is_stuck(const struct redis_conn *conn, uint64_t now_ns)
 {
-    bool is_silent = conn->heard_ns + conn->pipe.options.reply_ns <= now_ns;
-    for (size_t i = 0; i < conn->n_pending && at(conn, i)->begin < conn->pipe.sent; i++)
-        if (at(conn, i)->deadline_ns <= now_ns && (is_silent || at(conn, i)->end > conn->pipe.sent))
+    const struct link *link = &conn->link;
+    bool is_silent = conn->heard_ns + link->options.reply_ns <= now_ns;
+    for (size_t i = 0; i < link->n_pending && link_at(link, i)->begin < link->sent; i++)
+        if (link_at(link, i)->deadline_ns <= now_ns &&
+            (is_silent || link_at(link, i)->end > link->sent))
             return true;
     return false;
 }
@@ -537,31 +473,35 @@ static bool is_stuck(const struct redis_conn *conn, uint64_t now_ns)
  * A server that answers, but late, is overloaded: a new connection would make it no faster, and all
  * commands in progress would be lost. Late replies are skipped.
  */
-static void end_sent_late(struct redis_conn *conn, uint64_t now_ns)
+static void end_sent_late(struct link *link, uint64_t now_ns)
 {
-    size_t n_pending = conn->n_pending;
-    for (size_t i = 0; i < n_pending && at(conn, i)->begin < conn->pipe.sent; i++) {
-        struct pending *pending = at(conn, i);
+    size_t n_pending = link->n_pending;
+    for (size_t i = 0; i < n_pending && link_at(link, i)->begin < link->sent; i++) {
+        struct link_pending *pending = link_at(link, i);
         if (pending->deadline_ns > now_ns)
             continue;
-        redis_answered *answered = pending->answered;
-        pending->answered = skip_reply;
+        const struct link_pending late = *pending;
+        pending->answered = (void (*)(void))redis_skip_reply;
         pending->is_retried = true; /* an unknown script is not sent once more */
-        pending->deadline_ns = now_ns + conn->pipe.options.reply_ns;
-        answered(pending->arg, REDIS_LATE, NULL, now_ns);
+        pending->deadline_ns = now_ns + link->options.reply_ns;
+        end(&late, LINK_LATE, now_ns);
     }
 }
 
-static void be_late(struct pipeline *pipe, uint64_t now_ns)
+static void be_late(struct link *link, uint64_t now_ns)
 {
-    struct redis_conn *conn = (struct redis_conn *)pipe;
-    if (is_stuck(conn, now_ns)) {
-        pipeline_give_up_late(pipe);
-        end_sent(pipe, now_ns);
+    if (is_stuck((struct redis_conn *)link, now_ns)) {
+        link_give_up_late(link, now_ns);
     } else {
-        end_sent_late(conn, now_ns);
-        end_unsent_late(conn, now_ns);
+        end_sent_late(link, now_ns);
+        end_unsent_late(link, now_ns);
     }
+}
+
+void redis_skip_reply(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
+                      uint64_t now_ns)
+{
+    (void)arg, (void)outcome, (void)reply, (void)now_ns;
 }
 
 /* ---- The greeting ---------------------------------------------------------------------------- */
@@ -570,11 +510,11 @@ static void be_late(struct pipeline *pipe, uint64_t now_ns)
  * HELLO carries password and name, and so costs one round trip in all. It requests RESP2, the
  * protocol that hiredis' reader of Debian 12 reads.
  */
-static bool begin(struct pipeline *pipe)
+static bool begin(struct link *link)
 {
-    struct redis_conn *conn = (struct redis_conn *)pipe;
+    struct redis_conn *conn = (struct redis_conn *)link;
     const struct redis_conn_options *options = &conn->options;
-    const char *user = pipe->options.user, *password = pipe->options.password;
+    const char *user = link->options.user, *password = link->options.password;
     struct span hello[HELLO_WORDS_MAX] = {span_of_text("HELLO"), span_of_text("2")};
     size_t n_words = 2;
     char number[16];
@@ -594,11 +534,11 @@ static bool begin(struct pipeline *pipe)
     conn->loaded = NULL;
     redis_reader_free(conn->reader);
     conn->reader = redis_reader_new(options->reply_bytes_max);
-    if (conn->reader == NULL || !wire_bytes_reserve(&pipe->greeting, len, GREETING_MAX))
+    if (conn->reader == NULL || !wire_bytes_reserve(&link->greeting, len, GREETING_MAX))
         return false;
-    write_command(&pipe->greeting, hello, n_words);
+    write_command(&link->greeting, hello, n_words);
     if (options->database != 0)
-        write_command(&pipe->greeting, select, 2);
+        write_command(&link->greeting, select, 2);
     conn->greetings_due = 1 + (options->database != 0);
     conn->has_greeted = false;
     return true;
@@ -641,66 +581,50 @@ static int read_hello(const struct redis_reply *reply, struct redis_server *serv
 /* A code: the server refuses the connection, or is none. */
 static int take_greeting(struct redis_conn *conn, const struct redis_reply *reply)
 {
-    struct stint_error *error = &conn->pipe.fault;
+    struct stint_error *error = &conn->link.fault;
     if (reply->type == REDIS_ERROR)
         return refused(reply, conn->has_greeted ? "SELECT" : "HELLO", error);
     int code = conn->has_greeted ? 0 : read_hello(reply, &conn->server, error);
     conn->has_greeted = true;
     if (--conn->greetings_due == 0 && code == 0)
-        pipeline_be_ready(&conn->pipe);
+        link_be_ready(&conn->link);
     return code;
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */
 
-static void take_first(struct redis_conn *conn)
-{
-    conn->first = (conn->first + 1) % conn->pipe.options.commands_max;
-    conn->n_pending--;
-}
-
 static void answer(struct redis_conn *conn, const struct redis_reply *reply, uint64_t now_ns)
 {
-    struct pending *first = at(conn, 0);
-    bool is_asked = conn->n_pending > 0 && first->end <= conn->pipe.sent;
-    if (!is_asked && conn->options.pushed != NULL) {
-        conn->options.pushed(conn->options.arg, REDIS_DONE, reply, now_ns);
-        return;
-    }
-    if (!is_asked) {
-        err_set(&conn->pipe.fault, STINT_E_SYNTAX, "the store sent a reply to no command");
-        pipeline_give_up(&conn->pipe);
-        return;
-    }
-    if (first->skips_left > 0) {
-        first->skips_left--;
-        return;
-    }
+    struct link *link = &conn->link;
+    struct link_pending *first = link_at(link, 0);
     bool is_error = reply->type == REDIS_ERROR;
-    if (is_error && first->script.len > 0 && !first->is_retried &&
-        redis_error_of(reply->text) == REDIS_ERROR_NOSCRIPT && ask_again(conn, at(conn, 0))) {
-        take_first(conn);
-        return;
+    if (!link_expects_reply(link) && conn->options.pushed != NULL) {
+        conn->options.pushed(conn->options.arg, LINK_DONE, reply, now_ns);
+    } else if (!link_expects_reply(link)) {
+        err_set(&link->fault, STINT_E_SYNTAX, "the store sent a reply to no command");
+        link_give_up(link);
+    } else if (first->skips > 0) {
+        first->skips--;
+    } else if (is_error && first->script.len > 0 && !first->is_retried &&
+               redis_error_of(reply->text) == REDIS_ERROR_NOSCRIPT && ask_again(conn)) {
+        (void)link_take_first(link);
+    } else {
+        const struct link_pending pending = link_take_first(link);
+        redis_answered *answered = (redis_answered *)pending.answered;
+        answered(pending.arg, is_error ? LINK_REFUSED : LINK_DONE, reply, now_ns);
     }
-    struct pending pending = *first;
-    take_first(conn);
-    if (conn->n_pending == 0) {
-        conn->pipe.earliest_ns = STINT_NEVER_NS;
-        drop_answered(conn);
-    }
-    pending.answered(pending.arg, is_error ? REDIS_REFUSED : REDIS_DONE, reply, now_ns);
 }
 
-static int read_replies(struct pipeline *pipe, struct span bytes, uint64_t now_ns)
+static int read_replies(struct link *link, struct span bytes, uint64_t now_ns)
 {
-    struct redis_conn *conn = (struct redis_conn *)pipe;
+    struct redis_conn *conn = (struct redis_conn *)link;
     const struct redis_reply *reply = NULL;
     conn->heard_ns = now_ns;
-    int code = redis_reader_feed(conn->reader, bytes, &pipe->fault);
-    while (code == 0 && (pipe->state == PIPELINE_GREETING || pipe->state == PIPELINE_READY) &&
-           (code = redis_reader_next(conn->reader, &reply, &pipe->fault)) > 0) {
+    int code = redis_reader_feed(conn->reader, bytes, &link->fault);
+    while (code == 0 && link_reads(link) &&
+           (code = redis_reader_next(conn->reader, &reply, &link->fault)) > 0) {
         code = 0;
-        if (pipe->state == PIPELINE_GREETING)
+        if (link->state == LINK_GREETING)
             code = take_greeting(conn, reply);
         else
             answer(conn, reply, now_ns);
@@ -710,25 +634,18 @@ static int read_replies(struct pipeline *pipe, struct span bytes, uint64_t now_n
 
 /* ---- Start and end --------------------------------------------------------------------------- */
 
-static void free_all(struct pipeline *pipe, uint64_t now_ns)
+static void free_reader(struct link *link)
 {
-    struct redis_conn *conn = (struct redis_conn *)pipe;
-    conn->is_ending = true;
-    for (size_t i = 0; i < conn->n_pending; i++) {
-        struct pending *pending = at(conn, i);
-        end(pending, pending->end <= pipe->sent ? REDIS_LOST : REDIS_UNSENT, now_ns);
-    }
-    redis_reader_free(conn->reader);
-    free(conn->pending);
+    redis_reader_free(((struct redis_conn *)link)->reader);
 }
 
-static const struct pipeline_codec codec = {
+static const struct link_codec codec = {
     .server = "the store",
     .begin = begin,
     .read = read_replies,
-    .end_sent = end_sent,
+    .end = end,
     .be_late = be_late,
-    .free = free_all,
+    .free = free_reader,
 };
 
 struct redis_conn *redis_conn_new(const struct redis_conn_options *options)
@@ -737,13 +654,11 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options)
     if (conn == NULL)
         return NULL;
     conn->options = *options;
-    if (conn->options.pipeline.backoff_max_ns == 0)
-        conn->options.pipeline.backoff_max_ns = 2 * NS_PER_S;
+    if (conn->options.link.backoff_max_ns == 0)
+        conn->options.link.backoff_max_ns = 2 * NS_PER_S;
     if (conn->options.reply_bytes_max == 0)
         conn->options.reply_bytes_max = REDIS_REPLY_BYTES_DEFAULT;
-    pipeline_init(&conn->pipe, &codec, &conn->options.pipeline);
-    conn->pending = calloc(conn->pipe.options.commands_max, sizeof(*conn->pending));
-    if (conn->pending != NULL)
+    if (link_init(&conn->link, &codec, &conn->options.link))
         return conn;
     free(conn);
     return NULL;
@@ -752,12 +667,7 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options)
 void redis_conn_free(struct redis_conn *conn, uint64_t now_ns)
 {
     if (conn != NULL)
-        link_free(&conn->pipe.link, now_ns);
-}
-
-struct link *redis_conn_link(struct redis_conn *conn)
-{
-    return &conn->pipe.link;
+        link_free(&conn->link, now_ns);
 }
 
 const struct redis_server *redis_conn_server(const struct redis_conn *conn)

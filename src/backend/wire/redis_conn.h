@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One connection to Redis or Valkey as its socket sees it: bytes go in, bytes come out, and there
- * is a time to wake it even if nothing came. It outlives its sockets: commands without a socket
- * wait, bounded in number, bytes and time.
+ * is a time to wake it even if nothing came. It outlives its sockets. It takes commands only while
+ * its server has greeted, bounded in number, bytes and time.
  *
  * A command is sent at most once, for it may have charged a key: only after NOSCRIPT, which means
  * that nothing was done, is it sent again. Only the order identifies replies: a late one is waited
@@ -12,7 +12,7 @@
 #ifndef STINT_BACKEND_WIRE_REDIS_CONN_H
 #define STINT_BACKEND_WIRE_REDIS_CONN_H
 
-#include "backend/wire/pipeline.h"
+#include "backend/wire/backend_link.h"
 #include "base/err.h"
 #include "base/span.h"
 
@@ -85,30 +85,25 @@ bool redis_redirect_parse(struct span text, struct redis_redirect *redirect);
 /* The item after a name, in an array of alternating names and values; NULL: it is missing. */
 const struct redis_reply *redis_reply_named(const struct redis_reply *reply, const char *name);
 bool redis_reply_is(const struct redis_reply *reply, const char *text);
+/* The items of an array of integers, at most so many; false: it is none. */
+bool redis_reply_integers(const struct redis_reply *reply, int64_t *values, size_t most);
 
 /* ---- The connection -------------------------------------------------------------------------- */
 
 struct redis_conn;
 
-enum redis_outcome {
-    REDIS_DONE,    /* the reply is the result */
-    REDIS_REFUSED, /* the reply is an error, redis_error_of() */
-    REDIS_UNSENT,  /* no reply: the server never had it, and it may go to another server */
-    REDIS_LATE,    /* no reply in time: it may have been done */
-    REDIS_LOST,    /* no reply, the connection has ended: it may have been done */
-};
-
 /* `reply` is NULL but for DONE and REFUSED, and valid during the call. May send, must not feed. */
-typedef void redis_answered(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+typedef void redis_answered(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                             uint64_t now_ns);
+/* For a command whose reply is not needed. */
+redis_answered redis_skip_reply;
 
 /* Zero is the default. Strings are borrowed. */
 struct redis_conn_options {
-    struct pipeline_options pipeline; /* backoff_max_ns: default 2 s */
-    const char *name;                 /* for CLIENT LIST; without spaces. NULL: none */
+    struct link_options link; /* backoff_max_ns: default 2 s */
+    const char *name;         /* for CLIENT LIST; without spaces. NULL: none */
     unsigned database;
     size_t reply_bytes_max; /* Default REDIS_REPLY_BYTES_DEFAULT */
-    bool keeps_nothing;     /* commands not sent when a socket is lost end as UNSENT */
     redis_answered *pushed; /* unrequested messages, as of a channel. NULL: an error */
     void *arg;
 };
@@ -138,11 +133,15 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options);
 /* Answers what waits. NULL is fine. */
 void redis_conn_free(struct redis_conn *conn, uint64_t now_ns);
 
-/* False: too many commands wait, or the command is too long; `answered` is not called. */
+/* False: it is not ready, or too many commands wait; `answered` is not called. */
 bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns);
-size_t redis_conn_pending(const struct redis_conn *conn);
 
-struct link *redis_conn_link(struct redis_conn *conn); /* for the owner of the socket */
+/* For the owner of the socket: the first member. */
+static inline struct link *redis_conn_link(struct redis_conn *conn)
+{
+    return (struct link *)conn;
+}
+
 const struct redis_server *redis_conn_server(const struct redis_conn *conn);
 
 #endif

@@ -217,7 +217,7 @@ struct asked {
     struct upstream *upstream;
     struct memcached_findings *findings;
     struct stint_error *error;
-    enum memcached_outcome outcome;
+    enum link_outcome outcome;
     enum memcached_code code;
     uint64_t number, took_ns;
     bool is_answered;
@@ -238,7 +238,7 @@ static void stop(void *arg)
 
 static int open_server(struct asked *asked, const struct store_check *check, unsigned server)
 {
-    asked->conn = memcached_conn_new(&(struct pipeline_options){
+    asked->conn = memcached_conn_new(&(struct link_options){
         .user = check->url->user,
         .password = check->url->password,
         .connect_ns = check->timeout_ns,
@@ -304,8 +304,8 @@ static void read_stat(struct memcached_findings *findings, const struct memcache
         read_number(stat->value, &findings->uptime_s);
 }
 
-static void take_answer(void *arg, enum memcached_outcome outcome,
-                        const struct memcached_reply *reply, uint64_t now_ns)
+static void take_answer(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
+                        uint64_t now_ns)
 {
     struct asked *asked = arg;
     (void)now_ns;
@@ -335,7 +335,7 @@ static int ask_memcached(struct asked *asked, struct memcached_command command)
     while (!asked->is_answered)
         uv_run(&asked->loop, UV_RUN_ONCE);
     asked->took_ns = uv_hrtime() - begin_ns;
-    bool has_reply = asked->outcome == MEMCACHED_DONE || asked->outcome == MEMCACHED_REFUSED;
+    bool has_reply = asked->outcome == LINK_DONE || asked->outcome == LINK_REFUSED;
     return has_reply ? 0 : gone(asked);
 }
 
@@ -343,7 +343,7 @@ static int ask_stats(struct asked *asked, const char *what)
 {
     int code = ask_memcached(
         asked, (struct memcached_command){.verb = MEMCACHED_STATS, .key = span_of_text(what)});
-    if (code == 0 && asked->outcome == MEMCACHED_REFUSED)
+    if (code == 0 && asked->outcome == LINK_REFUSED)
         store_warn(&asked->findings->common, "it refuses to return its metrics (stats%s%s)",
                    what[0] != '\0' ? " " : "", what);
     return code;

@@ -394,11 +394,12 @@ static void read_slots(void *arg, const struct redis_reply *reply)
         mapping->code = cluster_read(mapping->cluster, reply, mapping->asked, mapping->error);
 }
 
-/* Gets the owners of slots from the node `asked` of a cluster; free with cluster_free(). */
+/* Gets the owners of slots from the node `asked` of a cluster; for free(). */
 static int store_read_map(struct store_session *session, const struct store_host *asked,
                           struct cluster **map, struct stint_error *error)
 {
-    struct mapping mapping = {.cluster = cluster_new(), .asked = asked, .error = error};
+    struct mapping mapping = {
+        .cluster = calloc(1, sizeof(struct cluster)), .asked = asked, .error = error};
     if (mapping.cluster == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a map of slots");
     int code = store_session_ask(session, (const char *[]){"CLUSTER", "SLOTS", NULL}, read_slots,
@@ -407,7 +408,7 @@ static int store_read_map(struct store_session *session, const struct store_host
     if (code == 0)
         *map = mapping.cluster;
     else
-        cluster_free(mapping.cluster);
+        free(mapping.cluster);
     return code;
 }
 
@@ -489,7 +490,7 @@ static int look_around(struct store_session *session, const struct store_session
     int code = store_read_map(session, asked, &map, error);
     if (code == 0)
         code = look_at_masters(map, options, findings, error);
-    cluster_free(map);
+    free(map);
     return code;
 }
 
@@ -714,7 +715,7 @@ void store_nodes_close(struct store_nodes *nodes)
     if (nodes == NULL)
         return;
     store_session_close(nodes->session);
-    cluster_free(nodes->map);
+    free(nodes->map);
     upstream_tls_free(nodes->tls);
     free(nodes);
 }

@@ -18,7 +18,7 @@ struct store_session {
     struct redis_conn *conn; /* the upstream's */
     void (*read)(void *arg, const struct redis_reply *reply);
     void *arg;
-    enum redis_outcome outcome;
+    enum link_outcome outcome;
     bool is_answered;
     uint64_t took_ns;
 };
@@ -45,7 +45,7 @@ int store_session_open(struct store_session **session, const struct store_sessio
     }
     const struct store_url *url = options->url;
     made->conn = redis_conn_new(&(struct redis_conn_options){
-        .pipeline =
+        .link =
             {
                 .user = url->user,
                 .password = url->password,
@@ -107,7 +107,7 @@ const struct redis_server *store_session_server(const struct store_session *sess
     return redis_conn_server(session->conn);
 }
 
-static void take_answer(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void take_answer(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                         uint64_t now_ns)
 {
     struct store_session *session = arg;
@@ -134,12 +134,14 @@ int store_session_ask(struct store_session *session, const char *const *words,
     session->is_answered = false;
     uint64_t begin_ns = uv_hrtime();
     if (!redis_conn_ask(session->conn, &command, begin_ns))
-        return err_set(error, STINT_E_SYSTEM, "no memory for a command");
+        return link_is_ready(redis_conn_link(session->conn))
+                   ? err_set(error, STINT_E_SYSTEM, "no memory for a command")
+                   : gone(session, error);
     upstream_asked(session->upstream);
     while (!session->is_answered)
         uv_run(&session->loop, UV_RUN_ONCE);
     session->took_ns = uv_hrtime() - begin_ns;
-    bool has_reply = session->outcome == REDIS_DONE || session->outcome == REDIS_REFUSED;
+    bool has_reply = session->outcome == LINK_DONE || session->outcome == LINK_REFUSED;
     return has_reply ? 0 : gone(session, error);
 }
 

@@ -145,7 +145,7 @@ static void on_changed(void *arg)
 static bool open_server(struct memcached_links *links, unsigned server)
 {
     const struct memcached_links_options *options = &links->options;
-    struct memcached_conn *conn = memcached_conn_new(&(struct pipeline_options){
+    struct memcached_conn *conn = memcached_conn_new(&(struct link_options){
         .user = options->url->user,
         .password = options->url->password,
         .connect_ns = options->connect_ns,

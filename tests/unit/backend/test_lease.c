@@ -501,7 +501,7 @@ TEST(words_of_a_lease)
     struct script_ask asked = {.verb = REQUEST_LEASE};
     struct span leases = span_of_text("k!leases");
     script_command_leased(&command, &item, leases, &asked, &lease);
-    assert_ptr_equal(command.script, &lua_script_lease_log);
+    assert_ptr_equal(command.script, lua_scripts_one[STINT_LOG][2]);
     check_words(&command, "2 k k!leases lease 20 0 3 100 1000000 0 0 0 100000 5 9 2 7 1 0");
     asked.verb = REQUEST_RETURN;
     lease.n_ended = 1;
@@ -514,7 +514,7 @@ TEST(words_of_a_lease)
     const struct script_id id = {.key = span_of_text("id"), .body = 1, .lifetime_ns = MS};
     asked.id = &id;
     script_command_leased(&command, &item, leases, &asked, &lease);
-    assert_ptr_equal(command.script, &lua_script_lease_log_once);
+    assert_ptr_equal(command.script, lua_scripts_one[STINT_LOG][3]);
     check_words(&command, "3 k k!leases id take 20 0 0 100 1000000 0000000000000001 1");
 }
 

@@ -103,7 +103,7 @@ TEST(an_id_in_words)
     struct script_ask ask = {.verb = REQUEST_TAKE, .id = &id};
     struct script_command command;
     script_command_one(&command, items, &ask);
-    assert_memory_equal(command.words[1].ptr, lua_script_sliding_counter_once.sha1, 40);
+    assert_memory_equal(command.words[1].ptr, lua_scripts_one[STINT_SLIDING_COUNTER][1]->sha1, 40);
     assert_words(&command, 2, "2 a i take 3 0 0 9 3600000000 0123456789ABCDEF 2");
     ask.verb = REQUEST_UNDO;
     script_command_list(&command, items, 2, &ask);

@@ -15,15 +15,7 @@
 
 #define MUCH (1u << 20) /* more than a socket takes that nobody reads */
 
-/* A connection that says what the test has it say. */
-struct talk {
-    struct link link;
-    bool is_dialling, is_ready;
-    const uint8_t *bytes;
-    size_t len, sent; /* sent: ever */
-};
-
-static struct talk talk;
+static struct link *talk; /* a connection that sends the bytes of the test */
 static uv_loop_t loop;
 static struct upstream *upstream;
 
@@ -39,92 +31,25 @@ static struct {
 
 /* ---- The connection -------------------------------------------------------------------------- */
 
-static enum link_wants talk_wants(const struct link *link)
+static bool talk_begin(struct link *link)
 {
-    (void)link;
-    return talk.is_dialling ? LINK_WANTS_NOTHING : LINK_WANTS_SOCKET;
+    link_be_ready(link);
+    return true;
 }
 
-static void talk_dialling(struct link *link, uint64_t now_ns)
-{
-    (void)link, (void)now_ns;
-    talk.is_dialling = true;
-}
-
-static void talk_connected(struct link *link, uint64_t now_ns)
-{
-    (void)link, (void)now_ns;
-    talk.is_ready = true;
-}
-
-static void talk_lost(struct link *link, const char *why, uint64_t now_ns)
-{
-    (void)link, (void)now_ns;
-    fail_msg("%s", why);
-}
-
-static void talk_feed(struct link *link, struct span bytes, uint64_t now_ns)
+static int talk_read(struct link *link, struct span bytes, uint64_t now_ns)
 {
     (void)link, (void)bytes, (void)now_ns;
+    return 0;
 }
 
-static struct span talk_output(const struct link *link)
+static void talk_free(struct link *link)
 {
     (void)link;
-    return span_of(talk.bytes, talk.len);
 }
 
-static void talk_sent(struct link *link, size_t len)
-{
-    (void)link;
-    assert_true(len <= talk.len);
-    talk.bytes += len;
-    talk.len -= len;
-    talk.sent += len;
-}
-
-static uint64_t talk_deadline(const struct link *link)
-{
-    (void)link;
-    return STINT_NEVER_NS;
-}
-
-static void talk_wake(struct link *link, uint64_t now_ns)
-{
-    (void)link, (void)now_ns;
-}
-
-static bool talk_is_ready(const struct link *link)
-{
-    (void)link;
-    return talk.is_ready;
-}
-
-static const char *talk_fault(const struct link *link)
-{
-    (void)link;
-    return "";
-}
-
-static void talk_free(struct link *link, uint64_t now_ns)
-{
-    (void)link, (void)now_ns;
-}
-
-static const struct link_ops talk_ops = {
-    .wants = talk_wants,
-    .dialling = talk_dialling,
-    .connected = talk_connected,
-    .lost = talk_lost,
-    .feed = talk_feed,
-    .output = talk_output,
-    .sent = talk_sent,
-    .deadline = talk_deadline,
-    .wake = talk_wake,
-    .is_ready = talk_is_ready,
-    .fault = talk_fault,
-    .free = talk_free,
-};
+static const struct link_codec talk_codec = {
+    .server = "the store", .begin = talk_begin, .read = talk_read, .free = talk_free};
 
 /* ---- The store ------------------------------------------------------------------------------- */
 
@@ -195,7 +120,9 @@ static struct upstream_tls *tls;
 SETUP
 {
     struct stint_error error;
-    talk = (struct talk){.link.ops = &talk_ops};
+    talk = calloc(1, sizeof(*talk));
+    assert_non_null(talk);
+    assert_true(link_init(talk, &talk_codec, &(struct link_options){.connect_ns = NS_PER_HOUR}));
     store.heard = malloc(2 * MUCH);
     store.n_heard = 0;
     listen_there();
@@ -203,16 +130,16 @@ SETUP
     uv_loop_init(&loop);
     assert_int_equal(
         upstream_tls_load(&tls, &(struct upstream_tls_paths){.believes_all = true}, &error), 0);
-    upstream = upstream_new(&(struct upstream_options){
-        .loop = &loop, .path = store.path, .tls = tls, .link = &talk.link});
+    upstream = upstream_new(
+        &(struct upstream_options){.loop = &loop, .path = store.path, .tls = tls, .link = talk});
     assert_non_null(upstream);
     turn(2);
     accept_there();
-    for (int i = 0; i < 100 && !talk.is_ready; i++) {
+    for (int i = 0; i < 100 && !link_is_ready(talk); i++) {
         (void)gnutls_handshake(store.session);
         turn(2);
     }
-    assert_true(talk.is_ready);
+    assert_true(link_is_ready(talk));
     assert_int_equal(gnutls_handshake(store.session), 0);
 }
 
@@ -235,8 +162,8 @@ TEARDOWN
 
 static void say(const uint8_t *bytes, size_t len)
 {
-    talk.bytes = bytes;
-    talk.len = len;
+    assert_true(wire_bytes_reserve(&talk->bytes, len, SIZE_MAX));
+    wire_bytes_add(&talk->bytes, span_of(bytes, len));
     upstream_asked(upstream);
     turn(4);
 }
@@ -249,16 +176,16 @@ TEST(what_tls_has_taken_counts_as_sent)
     for (size_t i = 0; i < MUCH; i++)
         much[i] = (uint8_t)(i % 251);
     say(much, MUCH);
-    size_t sent = talk.sent;
+    size_t sent = talk->sent;
     assert_in_range(sent, 1, MUCH - 1);
-    talk.len = 0; /* nobody wants the rest any more */
+    talk->bytes.len = sent; /* nobody wants the rest any more */
     for (int i = 0; i < 10; i++, turn(2))
         hear();
     assert_int_equal(store.n_heard, sent);
     assert_memory_equal(store.heard, much, sent);
     say((const uint8_t *)"then", 4);
     hear();
-    assert_int_equal(talk.sent, sent + 4);
+    assert_int_equal(talk->sent, sent + 4);
     assert_int_equal(store.n_heard, sent + 4);
     assert_memory_equal(store.heard + sent, "then", 4);
     free(much);
@@ -275,6 +202,6 @@ TEST(much_is_sent_whole_to_a_slow_reader)
         hear();
     assert_int_equal(store.n_heard, MUCH);
     assert_memory_equal(store.heard, much, MUCH);
-    assert_int_equal(talk.len, 0);
+    assert_int_equal(link_output(talk).len, 0);
     free(much);
 }
