@@ -285,42 +285,26 @@ struct clock_body {
     uint64_t set_ns, advance_ns;
 };
 
-static int read_set(void *set_ns, const struct http_json_node *value,
-                    const struct http_place *place, struct stint_error *error)
+static int read_advance(void *to, const struct http_value *value)
 {
-    if (http_json_stamp(value, place, STINT_NOW_MAX, set_ns, error) == 0)
-        return 0;
-    return http_json_fault(place,
-                           "expected nanoseconds up to 576460752303423487 as a string of digits, "
-                           "\"600000000000\"",
-                           error);
-}
-
-static int read_advance(void *advance_ns, const struct http_json_node *value,
-                        const struct http_place *place, struct stint_error *error)
-{
-    struct span text = {0};
-    int code = http_json_text(value, place, &text, error);
-    if (code == 0 && spec_parse_duration(text, advance_ns) != 0)
-        return http_json_fault(place, "expected a time like \"10m\" or \"1h30m\"", error);
+    struct span text;
+    int code = http_json_text(&text, value);
+    if (code == 0 && spec_parse_duration(text, to) != 0)
+        return http_json_fault(value, "expected a time like \"10m\" or \"1h30m\"");
     return code;
 }
-
-/* In the order of the bits. */
-static const struct http_member clock_members[] = {
-    {"set", NULL, read_set, offsetof(struct clock_body, set_ns)},
-    {"advance", NULL, read_advance, offsetof(struct clock_body, advance_ns)},
-};
 
 static int read_body(struct http_exchange *exchange, struct clock_body *body, uint32_t *seen,
                      struct stint_error *error)
 {
-    struct http_json *json = &exchange->frontend->call.json;
-    int code = http_json_parse(json, exchange->message->body, error);
-    if (code == 0)
-        code = http_json_members(&json->nodes[0], NULL, clock_members,
-                                 sizeof(clock_members) / sizeof(clock_members[0]), SET | ADVANCE,
-                                 seen, body, error);
+    static const struct http_member members[] = {
+        {"set", NULL, http_json_stamp, offsetof(struct clock_body, set_ns), STINT_NOW_MAX,
+         "expected nanoseconds up to 576460752303423487 as a string of digits, \"600000000000\""},
+        {"advance", NULL, read_advance, offsetof(struct clock_body, advance_ns), 0, NULL},
+    };
+    static const struct http_object object = {members, 2, .allowed = SET | ADVANCE};
+    int code = http_json_read(&exchange->frontend->call.json, exchange->message->body, &object,
+                              seen, body, error);
     if (code == 0 && *seen != SET && *seen != ADVANCE)
         return err_set(error, STINT_E_SYNTAX,
                        "expected either \"set\", a time in ns, or \"advance\", like \"10m\"");

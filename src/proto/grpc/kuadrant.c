@@ -251,10 +251,8 @@ struct span kuadrant_write_reserve(struct rls_call *call, const struct request *
     if (reply->has_ticket) {
         const uint8_t *end = writer.at;
         ticket_hex_write(digest_of(request), digest);
-        writer.at -= ticket.len;
-        memcpy(writer.at, ticket.ptr, ticket.len);
-        writer.at -= DIGEST_LEN;
-        memcpy(writer.at, digest, DIGEST_LEN);
+        wire_write_raw(&writer, ticket);
+        wire_write_raw(&writer, span_of(digest, DIGEST_LEN));
         wire_write_head(&writer, RESERVATION_ID, end);
     }
     wire_write_number(&writer, CODE, rls_overall_code(reply));
@@ -265,8 +263,7 @@ struct span kuadrant_write_commit(struct rls_call *call, const struct request *r
 {
     enum { RELEASED = 1 };
     struct wire_writer writer = rls_begin_response(call, WIRE_HEAD_MAX);
-    if (writer.at == NULL)
-        return (struct span){NULL, 0};
-    wire_write_number(&writer, RELEASED, request->verb == REQUEST_SETTLE);
+    if (writer.at != NULL)
+        wire_write_number(&writer, RELEASED, request->verb == REQUEST_SETTLE);
     return rls_end_response(call, &writer);
 }

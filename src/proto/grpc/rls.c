@@ -5,7 +5,6 @@
  * extended.
  *
  * A reply to a RateLimitResponse: first the values, then the bytes, from the last one to the first.
- * Only dynamic_metadata is packed by protobuf-c.
  */
 #include "proto/grpc/rls.h"
 
@@ -13,9 +12,9 @@
 #include "base/limits.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "struct.pb-c.h"
 
 #include <assert.h>
+#include <jansson.h>
 #include <stdlib.h>
 
 struct rls_call *rls_call_new(void)
@@ -27,7 +26,6 @@ void rls_call_free(struct rls_call *call)
 {
     if (call == NULL)
         return;
-    rls_arena_deinit(&call->metadata);
     free(call->packed);
     free(call);
 }
@@ -269,12 +267,10 @@ int rls_read(struct rls_call *call, struct span message, const struct request **
 /* The parts of a response beside its statuses. */
 struct response {
     enum rls_code code;
-    size_t n_statuses;
-    struct http_answer_field *fields;
+    const struct http_answer_field *fields;
     size_t n_fields;
     struct span raw_body;
-    const Pb__Struct *metadata; /* NULL: none */
-    size_t metadata_len;
+    const json_t *metadata; /* NULL: none */
 };
 
 /* ---- Statuses -------------------------------------------------------------------------------- */
@@ -303,9 +299,10 @@ static void write_duration(struct wire_writer *writer, uint64_t ns)
     wire_write_number(writer, SECONDS, ns / NS_PER_S);
 }
 
-static void write_status(struct wire_writer *writer, const struct rls_status *status)
+static void write_status(struct wire_writer *writer, const struct reply_status *reply_status)
 {
     enum { CODE = 1, CURRENT_LIMIT, LIMIT_REMAINING, DURATION_UNTIL_RESET };
+    const struct rls_status written = rls_status_of(reply_status), *status = &written;
     const uint8_t *end = writer->at;
     if (status->has_reset) {
         write_duration(writer, status->reset_after_ns);
@@ -360,12 +357,14 @@ static void write_field(struct wire_writer *writer, const struct http_answer_fie
 /* ---- The whole message ----------------------------------------------------------------------- */
 
 /* An upper bound of a response's size in bytes. */
-static size_t most_of(const struct rls_call *call, const struct response *response)
+static size_t most_of(const struct reply *reply, const struct response *response)
 {
-    size_t size = 3 * WIRE_HEAD_MAX + response->raw_body.len + response->metadata_len;
-    for (size_t i = 0; i < response->n_statuses; i++) {
-        const struct rls_status *status = &call->statuses[i];
-        size += STATUS_MAX + (status->has_limit ? strlen(status->limit.name) : 0);
+    size_t size = 3 * WIRE_HEAD_MAX + response->raw_body.len;
+    if (response->metadata != NULL)
+        size += rls_struct_max(response->metadata);
+    for (size_t i = 0; i < reply->n_statuses; i++) {
+        const struct rule *rule = reply->statuses[i].rule;
+        size += STATUS_MAX + (rule != NULL ? strlen(rule->name) : 0);
     }
     for (size_t i = 0; i < response->n_fields; i++)
         size += 3 * WIRE_HEAD_MAX + strlen(response->fields[i].name) +
@@ -390,18 +389,19 @@ struct wire_writer rls_begin_response(struct rls_call *call, size_t len)
 
 struct span rls_end_response(const struct rls_call *call, const struct wire_writer *writer)
 {
+    if (writer->at == NULL)
+        return (struct span){NULL, 0};
     assert(writer->at >= call->packed);
     return span_of(writer->at, (size_t)(call->packed + call->packed_size - writer->at));
 }
 
-static void write_response(struct wire_writer *writer, const struct rls_call *call,
+static void write_response(struct wire_writer *writer, const struct reply *reply,
                            const struct response *response)
 {
     enum { OVERALL_CODE = 1, STATUSES, HEADERS_TO_ADD, RAW_BODY = 5, DYNAMIC_METADATA };
     const uint8_t *end = writer->at;
     if (response->metadata != NULL) {
-        writer->at -= response->metadata_len;
-        pb__struct__pack(response->metadata, writer->at);
+        rls_struct_write(writer, response->metadata);
         wire_write_head(writer, DYNAMIC_METADATA, end);
     }
     wire_write_bytes(writer, RAW_BODY, response->raw_body);
@@ -410,9 +410,9 @@ static void write_response(struct wire_writer *writer, const struct rls_call *ca
         write_field(writer, &response->fields[i]);
         wire_write_head(writer, HEADERS_TO_ADD, end);
     }
-    for (size_t i = response->n_statuses; i-- > 0;) {
+    for (size_t i = reply->n_statuses; i-- > 0;) {
         end = writer->at;
-        write_status(writer, &call->statuses[i]);
+        write_status(writer, &reply->statuses[i]);
         wire_write_head(writer, STATUSES, end);
     }
     wire_write_number(writer, OVERALL_CODE, response->code);
@@ -421,9 +421,8 @@ static void write_response(struct wire_writer *writer, const struct rls_call *ca
 struct span rls_write(struct rls_call *call, const struct rls_form *form,
                       const struct request *request, const struct reply *reply)
 {
-    struct response response = {.code = rls_overall_code(reply), .n_statuses = reply->n_statuses};
-    for (size_t i = 0; i < reply->n_statuses; i++)
-        call->statuses[i] = rls_status_of(&reply->statuses[i]);
+    struct response response = {.code = rls_overall_code(reply)};
+    json_t *metadata = NULL;
     struct http_answer answer; /* large: only the used fields are written */
     if (form->styles != 0) {
         struct http_text text = http_text_at(call->headers, sizeof(call->headers));
@@ -434,14 +433,13 @@ struct span rls_write(struct rls_call *call, const struct rls_form *form,
     if (response.code == RLS_OVER_LIMIT)
         response.raw_body = form->denied_body;
     if (form->has_metadata) {
-        response.metadata = rls_metadata(&call->metadata, call->hits_addend, request, reply);
-        if (response.metadata == NULL)
+        response.metadata = metadata = rls_metadata(call->hits_addend, request, reply);
+        if (metadata == NULL)
             return (struct span){NULL, 0};
-        response.metadata_len = pb__struct__get_packed_size(response.metadata);
     }
-    struct wire_writer writer = rls_begin_response(call, most_of(call, &response));
-    if (writer.at == NULL)
-        return (struct span){NULL, 0};
-    write_response(&writer, call, &response);
+    struct wire_writer writer = rls_begin_response(call, most_of(reply, &response));
+    if (writer.at != NULL)
+        write_response(&writer, reply, &response);
+    json_decref(metadata);
     return rls_end_response(call, &writer);
 }

@@ -11,35 +11,14 @@
 #include "proto/grpc/wire.h"
 #include "proto/http_fields.h"
 
-/* ---- Memory for the messages of one response ------------------------------------------------- */
-
-struct rls_arena_piece;
-
-/*
- * Allocated in pieces, freed as a whole. The next response reuses it without a call to the system.
- * Zeroed is empty.
- */
-struct rls_arena {
-    uint8_t *block;
-    size_t size, used;
-    struct rls_arena_piece *pieces; /* pieces that did not fit the block */
-    size_t taken;                   /* since begin */
-};
-
-void rls_arena_deinit(struct rls_arena *arena);
-
-/* ---- Requests and responses ------------------------------------------------------------------ */
-
 #define RLS_HEADERS_SIZE 4096 /* bytes of values in response_headers_to_add */
 
 /* A request parsed from a message, and the memory for all that it points to. Reused. */
 struct rls_call {
     struct request request;
     uint32_t hits_addend; /* as in the message; 0: not given */
-    struct rls_arena metadata;
     uint8_t *packed;
     size_t packed_size;
-    struct rls_status statuses[DESCRIPTORS_MAX]; /* of the response */
     char headers[RLS_HEADERS_SIZE];
     struct stint_quota overrides[DESCRIPTORS_MAX];
     struct descriptor descriptors[DESCRIPTORS_MAX];
@@ -82,20 +61,24 @@ int rls_check_whole(const struct rls_call *call, struct stint_error *error);
 
 /* Begins a response of up to so many bytes; `at` is NULL where there is no memory for it. */
 struct wire_writer rls_begin_response(struct rls_call *call, size_t len);
+/* An empty span with a NULL ptr where there was none. */
 struct span rls_end_response(const struct rls_call *call, const struct wire_writer *writer);
 
 /* response_headers_to_add, as the fields of `answer`; their values are in `text`. */
 void rls_fields(const struct rls_form *form, const struct request *request,
                 const struct reply *reply, struct http_text *text, struct http_answer *answer);
 
-struct Pb__Struct;
+struct json_t;
 
 /*
  * dynamic_metadata: domain, descriptors, hitsAddend, and the metadata of the rules whose
- * descriptors are within their limits, in memory of the arena until the next call. NULL: no memory.
- * hits_addend is as in the message; 0: not given.
+ * descriptors are within their limits. NULL: no memory. hits_addend is as in the message; 0: not
+ * given.
  */
-struct Pb__Struct *rls_metadata(struct rls_arena *arena, uint32_t hits_addend,
-                                const struct request *request, const struct reply *reply);
+struct json_t *rls_metadata(uint32_t hits_addend, const struct request *request,
+                            const struct reply *reply);
+/* An object as a google.protobuf.Struct, of up to so many bytes. */
+size_t rls_struct_max(const struct json_t *object);
+void rls_struct_write(struct wire_writer *writer, const struct json_t *object);
 
 #endif
