@@ -16,6 +16,38 @@
 #include <stdlib.h>
 #include <strings.h>
 
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+/* Writes the session's frames; false where it stopped at the limit, and has more. */
+static bool write_output(struct grpc_conn *conn)
+{
+    const uint8_t *frame;
+    while (!grpc_output_is_unread(conn)) {
+        ssize_t len = nghttp2_session_mem_send(conn->session, &frame);
+        if (len == 0)
+            return true;
+        if (len < 0 ||
+            !grpc_keep(conn, &conn->out, &conn->buffer_bytes, span_of(frame, (size_t)len))) {
+            conn->is_broken = conn->is_over = true;
+            return false;
+        }
+    }
+    return false;
+}
+
+void grpc_output_settle(struct grpc_conn *conn)
+{
+    /* A peer that does not speak HTTP/2 gets no frames. */
+    if (conn->is_over || !conn->has_begun || !write_output(conn))
+        return;
+    if (!nghttp2_session_want_read(conn->session) && !nghttp2_session_want_write(conn->session)) {
+        conn->is_over = true;
+        if (conn->leaving == GRPC_STAYS && !conn->is_left)
+            grpc_count_malformed(conn->frontend);
+    } else if (conn->leaving == GRPC_LEAVES && conn->n_calls == 0)
+        conn->is_over = true;
+}
+
 /* ---- The caller ------------------------------------------------------------------------------ */
 
 /*
@@ -101,26 +133,6 @@ static const struct grpc_handler *handler_of(const struct grpc_call *call)
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
-/* A connection with calls that watch health is in a list of its frontend. */
-static void begin_watching(struct grpc_conn *conn)
-{
-    struct grpc_frontend *frontend = conn->frontend;
-    conn->next_watching = frontend->watching;
-    conn->prev_watching = NULL;
-    if (frontend->watching != NULL)
-        frontend->watching->prev_watching = conn;
-    frontend->watching = conn;
-}
-
-static void end_watching(struct grpc_conn *conn)
-{
-    conn->watch_at_ns = STINT_NEVER_NS;
-    *(conn->prev_watching != NULL ? &conn->prev_watching->next_watching
-                                  : &conn->frontend->watching) = conn->next_watching;
-    if (conn->next_watching != NULL)
-        conn->next_watching->prev_watching = conn->prev_watching;
-}
-
 static void unlist(struct grpc_call *call)
 {
     struct grpc_conn *conn = call->conn;
@@ -128,14 +140,12 @@ static void unlist(struct grpc_call *call)
     *(call->prev != NULL ? &call->prev->next : &conn->first[list]) = call->next;
     *(call->next != NULL ? &call->next->prev : &conn->last[list]) = call->prev;
     if (list == GRPC_WATCHING && conn->first[list] == NULL)
-        end_watching(conn);
+        conn->watch_at_ns = STINT_NEVER_NS;
 }
 
 static void append(struct grpc_call *call, enum grpc_list list)
 {
     struct grpc_conn *conn = call->conn;
-    if (list == GRPC_WATCHING && conn->first[list] == NULL)
-        begin_watching(conn);
     call->list = (uint8_t)list;
     call->next = NULL;
     call->prev = conn->last[list];
@@ -147,13 +157,6 @@ void grpc_call_enlist(struct grpc_call *call, enum grpc_list list)
 {
     unlist(call);
     append(call, list);
-}
-
-void grpc_call_cut(struct grpc_call *call)
-{
-    /* The call waits for nothing more, even if its stream stays open until all is sent. */
-    grpc_call_enlist(call, GRPC_CLOSING);
-    nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
 }
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
@@ -184,7 +187,7 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
 
 static void drop_input(struct grpc_call *call)
 {
-    grpc_bytes_release(call->conn, &call->input, &call->conn->held_bytes);
+    grpc_release(call->conn, &call->input, &call->conn->held_bytes);
 }
 
 static void drop_pending(struct grpc_call *call)
@@ -195,10 +198,10 @@ static void drop_pending(struct grpc_call *call)
 
 static void drop_answer(struct grpc_call *call)
 {
-    if (call->answer.ptr == call->space)
-        call->answer = (struct grpc_bytes){0};
+    if (call->answer.bytes == call->space)
+        call->answer = (struct byte_queue){0};
     else
-        grpc_bytes_release(call->conn, &call->answer, &call->conn->answer_bytes);
+        grpc_release(call->conn, &call->answer, &call->conn->answer_bytes);
 }
 
 void grpc_call_free(struct grpc_call *call)
@@ -272,18 +275,18 @@ static size_t status_fields(nghttp2_nv fields[2], char text[MESSAGE_MAX], int st
 /* The one before it was read. False: no memory. */
 static bool add_message(struct grpc_call *call, struct span message, bool is_compressed)
 {
-    struct grpc_bytes *answer = &call->answer;
-    size_t len = GRPC_PREFIX + message.len;
-    assert(answer->ptr == NULL);
-    if (len <= GRPC_ANSWER_SPACE)
-        *answer = (struct grpc_bytes){.ptr = call->space, .size = GRPC_ANSWER_SPACE};
-    else if (!grpc_bytes_reserve(call->conn, answer, &call->conn->answer_bytes, len))
-        return false;
-    grpc_frame_write(answer->ptr, is_compressed, message.len);
-    if (message.len > 0)
-        memcpy(answer->ptr + GRPC_PREFIX, message.ptr, message.len);
-    answer->len = len;
-    return true;
+    struct byte_queue *answer = &call->answer;
+    uint8_t prefix[GRPC_PREFIX];
+    size_t *held = &call->conn->answer_bytes;
+    assert(answer->bytes == NULL);
+    if (GRPC_PREFIX + message.len <= GRPC_ANSWER_SPACE)
+        *answer = (struct byte_queue){.bytes = call->space, .size = GRPC_ANSWER_SPACE};
+    grpc_frame_write(prefix, is_compressed, message.len);
+    if (grpc_keep(call->conn, answer, held, span_of(prefix, GRPC_PREFIX)) &&
+        grpc_keep(call->conn, answer, held, message))
+        return true;
+    drop_answer(call);
+    return false;
 }
 
 static void submit_trailers(struct grpc_call *call)
@@ -315,21 +318,21 @@ static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *bytes,
                            uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
     struct grpc_call *call = source->ptr;
-    struct grpc_bytes *answer = &call->answer;
-    size_t len = answer->len - answer->at;
+    struct byte_queue *answer = &call->answer;
+    size_t len = byte_queue_len(answer);
     (void)session, (void)id, (void)arg;
     if (len == 0 && !call->is_ended)
         return NGHTTP2_ERR_DEFERRED;
     len = len < size ? len : size;
     if (len > 0)
-        memcpy(bytes, answer->ptr + answer->at, len);
-    answer->at += len;
-    if (answer->at < answer->len)
+        memcpy(bytes, answer->bytes + answer->start, len);
+    answer->start += len;
+    if (answer->start < answer->end)
         return (ssize_t)len;
     drop_answer(call);
     if (!call->is_ended && call->list != GRPC_CLOSING)
         go_on(call);
-    if (call->is_ended && answer->len == 0) {
+    if (call->is_ended && answer->end == 0) {
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         submit_trailers(call);
     }
@@ -440,12 +443,6 @@ void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const cha
     if (call->encoding == GRPC_ENCODING_UNKNOWN)
         fields[n++] = field_of("grpc-accept-encoding", "identity,gzip");
     submit_error(call, fields, n);
-}
-
-void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *message)
-{
-    grpc_count_malformed(call->conn->frontend);
-    grpc_answer_fail(call, status, message);
 }
 
 static void refuse_http(struct grpc_call *call, unsigned http_status)
@@ -587,11 +584,11 @@ static void look_at_input(struct grpc_call *call)
 {
     struct grpc_frame frame;
     struct stint_error error;
-    int len = grpc_frame_read(span_of(call->input.ptr, call->input.len), message_max(call), &frame,
-                              &error);
+    struct span input = byte_queue_span(&call->input);
+    int len = grpc_frame_read(input, message_max(call), &frame, &error);
     if (len < 0)
         refuse_frame(call, len, &error);
-    else if (len > 0 && (size_t)len < call->input.len)
+    else if (len > 0 && (size_t)len < input.len)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
 }
 
@@ -613,7 +610,7 @@ static bool keep(struct grpc_call *call, struct span bytes)
         drop_input(call);
         return false;
     }
-    if (grpc_bytes_add(conn, &call->input, &conn->held_bytes, bytes))
+    if (grpc_keep(conn, &call->input, &conn->held_bytes, bytes))
         return true;
     grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the request");
     return false;
@@ -625,7 +622,7 @@ static void take_input(struct grpc_call *call, struct span bytes)
         return;
     if (!handler_of(call)->takes_many)
         look_at_input(call);
-    else if (grpc_bytes_left(&call->input).len > 2 * (size_t)GRPC_SMALL_MESSAGE)
+    else if (byte_queue_len(&call->input) > 2 * (size_t)GRPC_SMALL_MESSAGE)
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
     else
         ask_next(call);
@@ -646,7 +643,7 @@ void grpc_call_take_data(struct grpc_call *call, struct span bytes, bool is_last
     struct grpc_conn *conn = call->conn;
     if (call->is_ended)
         return;
-    if (conn->lender == NULL && is_last && call->input.len == 0 && !handler_of(call)->takes_many) {
+    if (conn->lender == NULL && is_last && call->input.end == 0 && !handler_of(call)->takes_many) {
         conn->lender = call;
         call->borrowed = bytes;
         return;
@@ -715,25 +712,25 @@ static void ask_next(struct grpc_call *call)
     struct grpc_frame frame;
     struct stint_error error;
     struct span message;
-    if (call->is_ended || call->answer.len > 0)
+    if (call->is_ended || call->answer.end > 0)
         return;
     if (grpc_turn_is_over(call->conn)) {
         call->conn->asks_wait = true;
         return;
     }
-    struct span rest = grpc_bytes_left(&call->input);
+    struct span rest = byte_queue_span(&call->input);
     int len = grpc_frame_read(rest, message_max(call), &frame, &error);
     if (len < 0)
         refuse_frame(call, len, &error);
     else if (len > 0) {
-        call->input.at += (size_t)len;
+        call->input.start += (size_t)len;
         if (plain_of(call, &frame, &message))
             ask(call, message);
     } else if (call->is_at_end && rest.len > 0)
         grpc_answer_refuse(call, GRPC_INTERNAL, "the request ends within a message");
     else if (call->is_at_end)
         grpc_answer_end(call, GRPC_OK, NULL);
-    if (call->is_ended || call->input.at == call->input.len)
+    if (call->is_ended || byte_queue_len(&call->input) == 0)
         drop_input(call);
 }
 
@@ -764,7 +761,7 @@ void grpc_call_end(struct grpc_call *call)
     if (call->conn->lender == call)
         call->conn->lender = NULL;
     else
-        bytes = span_of(call->input.ptr, call->input.len);
+        bytes = byte_queue_span(&call->input);
     call->borrowed = span_of(NULL, 0);
     call->is_at_end = true;
     if (call->is_ended)
@@ -787,7 +784,7 @@ static void on_answers(void *arg, uint64_t now_ns)
     }
     if (now_ns > conn->now_ns)
         conn->now_ns = now_ns;
-    ask_once(call, span_of(call->input.ptr, call->input.len));
+    ask_once(call, byte_queue_span(&call->input));
     grpc_output_settle(conn);
     conn_wake(&conn->conn, conn->now_ns);
 }
@@ -799,7 +796,7 @@ static void on_answers(void *arg, uint64_t now_ns)
 static void wait_for_store(struct grpc_call *call, struct span bytes)
 {
     struct grpc_conn *conn = call->conn;
-    if (call->input.len == 0 && !keep(call, bytes)) {
+    if (call->input.end == 0 && !keep(call, bytes)) {
         drop_pending(call);
         return;
     }
@@ -837,7 +834,7 @@ void grpc_calls_end_late(struct grpc_conn *conn)
     while (grpc_calls_end_ns(conn) <= conn->now_ns) {
         struct grpc_call *call = conn->first[GRPC_TIMED];
         grpc_call_enlist(call, GRPC_CLOSING);
-        if (call->is_ended || call->answer.len > 0)
+        if (call->is_ended || call->answer.end > 0)
             grpc_call_cut(call);
         else if (call->pending != NULL)
             fail_wait(call);

@@ -136,17 +136,10 @@ enum health_status {
  */
 bool health_knows(struct span service);
 
-#define HEALTH_NAME_MAX 128     /* bytes of a service's name that are read */
-#define HEALTH_REQUEST_MAX 4096 /* bytes of a request */
-
-/*
- * HealthCheckRequest: its service, in `name`; a longer name is cut, and is unknown. STINT_E_SYNTAX
- * for an invalid message, STINT_E_RANGE for one that is too long.
- */
-int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
-                struct stint_error *error);
-/* HealthCheckResponse, and HealthListResponse with all services: bytes written. */
-size_t health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
-size_t health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
+/* HealthCheckRequest: its service, within the message. STINT_E_SYNTAX for an invalid message. */
+int health_read(struct span message, struct span *service, struct stint_error *error);
+/* HealthCheckResponse, and HealthListResponse with all services, within `bytes`. */
+struct span health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
+struct span health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
 
 #endif
