@@ -149,9 +149,9 @@ static void check_answer(const struct request *request, size_t turn)
         .requests_per_unit = UINT32_MAX,
     };
     static const struct rule unlimited = {.name = name, .path = name, .unlimited = true};
-    struct reply_status statuses[DESCRIPTORS_MAX] = {0};
+    struct target statuses[DESCRIPTORS_MAX] = {0};
     for (size_t i = 0; i < request->n_descriptors; i++, turn++) {
-        struct reply_status *status = &statuses[i];
+        struct target *status = &statuses[i];
         const struct stint_quota *override = request->descriptors[i].override;
         status->decision.outcome = (uint8_t)(STINT_ALLOW + turn % 3);
         status->decision.remaining = turn % 2 == 0 ? UINT32_MAX : 0;

@@ -299,7 +299,7 @@ static void write_duration(struct wire_writer *writer, uint64_t ns)
     wire_write_number(writer, SECONDS, ns / NS_PER_S);
 }
 
-static void write_status(struct wire_writer *writer, const struct reply_status *reply_status)
+static void write_status(struct wire_writer *writer, const struct target *reply_status)
 {
     enum { CODE = 1, CURRENT_LIMIT, LIMIT_REMAINING, DURATION_UNTIL_RESET };
     const struct rls_status written = rls_status_of(reply_status), *status = &written;

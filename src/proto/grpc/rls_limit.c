@@ -59,7 +59,7 @@ struct rls_limit rls_limit_of(const struct stint_quota *quota)
 }
 
 /* A rule's limit is that of its text; an override's limit is that of its quota. */
-static struct rls_limit limit_of_status(const struct reply_status *status)
+static struct rls_limit limit_of_status(const struct target *status)
 {
     const struct rule *rule = status->rule;
     struct rls_limit limit;
@@ -95,12 +95,12 @@ const char *rls_code_name(enum rls_code code)
     return code == RLS_CODE_OK ? "OK" : code == RLS_OVER_LIMIT ? "OVER_LIMIT" : "UNKNOWN";
 }
 
-struct rls_status rls_status_of(const struct reply_status *status)
+struct rls_status rls_status_of(const struct target *status)
 {
     bool is_over =
         status->decision.outcome != STINT_ALLOW || (status->is_all_shadow && status->over);
     struct rls_status written = {.code = is_over ? RLS_OVER_LIMIT : RLS_CODE_OK};
-    if (status->quota != NULL) {
+    if (reply_quota(status) != NULL) {
         written.has_limit = true;
         written.limit = limit_of_status(status);
         written.remaining = status->decision.remaining;

@@ -39,7 +39,7 @@ extern const char *const rls_unit_names[RULE_WEEK + 1];
 
 const char *rls_code_name(enum rls_code code); /* "UNKNOWN", "OK", "OVER_LIMIT" */
 
-struct rls_status rls_status_of(const struct reply_status *status);
+struct rls_status rls_status_of(const struct target *status);
 enum rls_code rls_overall_code(const struct reply *reply);
 
 /* The limit of an override, and that of a status with such a quota. */

@@ -17,9 +17,9 @@ static json_t *metadata_of_rules(const struct reply *reply)
 {
     json_t *all = json_object();
     for (size_t i = reply->n_statuses; i-- > 0 && all != NULL;) {
-        const struct reply_status *status = &reply->statuses[i];
+        const struct target *status = &reply->statuses[i];
         if (rls_status_of(status).code != RLS_CODE_OK || status->is_override ||
-            status->quota == NULL || status->rule == NULL || status->rule->metadata.len == 0)
+            reply_quota(status) == NULL || status->rule == NULL || status->rule->metadata.len == 0)
             continue;
         struct span text = status->rule->metadata;
         json_t *more = json_loadb((const char *)text.ptr, text.len, JSON_ALLOW_NUL, NULL);

@@ -53,7 +53,7 @@ static void write_duration(struct http_text *out, uint64_t ns)
     http_text_add(out, "s\"");
 }
 
-static void write_status(struct http_text *out, const struct reply_status *status)
+static void write_status(struct http_text *out, const struct target *status)
 {
     const struct rls_status written = rls_status_of(status);
     http_text_add(out, "{\"code\":\"");
