@@ -579,39 +579,29 @@ static void feed_session(struct grpc_conn *conn, struct span bytes)
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 
-static struct grpc_conn *grpc_of(struct conn *conn)
-{
-    return (struct grpc_conn *)(void *)conn;
-}
-
-static const struct grpc_conn *grpc_of_const(const struct conn *conn)
-{
-    return (const struct grpc_conn *)(const void *)conn;
-}
-
 static bool is_backpressured(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
+    const struct grpc_conn *conn = (const void *)base;
     return grpc_output_is_unread(conn) || conn->rest.end > 0 || conn->asks_wait;
 }
 
 static bool has_work(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
+    const struct grpc_conn *conn = (const void *)base;
     return !conn->is_over && (conn->rest.end > 0 || conn->asks_wait) &&
            !grpc_output_is_unread(conn);
 }
 
 static struct span output(struct conn *base)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     conn->is_fed = false;
     return byte_queue_span(&conn->out);
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     size_t size = conn->out.size;
     conn->now_ns = now_ns;
     byte_queue_take(&conn->out, len, KEPT_BYTES);
@@ -664,7 +654,7 @@ static void go_on(struct grpc_conn *conn)
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     if (conn->is_over)
         return;
     if (!conn->is_fed)
@@ -681,7 +671,8 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 
 static bool is_over(const struct conn *base)
 {
-    return grpc_of_const(base)->is_over;
+    const struct grpc_conn *conn = (const void *)base;
+    return conn->is_over;
 }
 
 /*
@@ -690,7 +681,7 @@ static bool is_over(const struct conn *base)
  */
 static bool is_busy(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
+    const struct grpc_conn *conn = (const void *)base;
     return !conn->is_over && (conn->n_calls > 0 || conn->rest.end > 0 ||
                               (conn->frames.preface_len > 0 && !conn->has_begun) ||
                               http2_frames_are_open(&conn->frames));
@@ -707,7 +698,7 @@ static uint64_t frame_ends_ns(const struct grpc_conn *conn)
 
 static uint64_t deadline(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
+    const struct grpc_conn *conn = (const void *)base;
     if (conn->is_over)
         return STINT_NEVER_NS;
     return min_u64(
@@ -730,7 +721,7 @@ static void end_late_frame(struct grpc_conn *conn)
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     if (conn->is_over)
         return;
     conn->now_ns = now_ns;
@@ -758,7 +749,7 @@ static void wake(struct conn *base, uint64_t now_ns)
 
 static void drain(struct conn *base, uint64_t now_ns)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     if (conn->is_over)
         return;
     conn->now_ns = now_ns;
@@ -774,14 +765,14 @@ static void drain(struct conn *base, uint64_t now_ns)
 
 static size_t held(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
+    const struct grpc_conn *conn = (const void *)base;
     return conn->held_bytes + conn->answer_bytes + conn->buffer_bytes +
            conn->n_calls * (sizeof(struct grpc_call) + STREAM_BYTES);
 }
 
 static void free_conn(struct conn *base)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     nghttp2_session_del(conn->session);
     for (int list = 0; list < GRPC_LISTS; list++)
         while (conn->first[list] != NULL)
@@ -829,19 +820,14 @@ struct conn *grpc_conn_new(struct grpc_frontend *frontend, struct span peer, uin
 
 /* ---- The frontend ---------------------------------------------------------------------------- */
 
-static size_t or_default(size_t limit, size_t otherwise)
-{
-    return limit > 0 ? limit : otherwise;
-}
-
 static struct grpc_limits limits_of(const struct grpc_limits *limits)
 {
     struct grpc_limits all = limits != NULL ? *limits : (struct grpc_limits){0};
-    all.message_bytes = or_default(all.message_bytes, (size_t)1 << 20);
-    all.header_bytes = or_default(all.header_bytes, (size_t)16 << 10);
-    all.streams = or_default(all.streams, 1000);
-    all.output_bytes = or_default(all.output_bytes, (size_t)256 << 10);
-    all.idle_frames = or_default(all.idle_frames, 1000);
+    all.message_bytes = conn_limit(all.message_bytes, (size_t)1 << 20);
+    all.header_bytes = conn_limit(all.header_bytes, (size_t)16 << 10);
+    all.streams = conn_limit(all.streams, 1000);
+    all.output_bytes = conn_limit(all.output_bytes, (size_t)256 << 10);
+    all.idle_frames = conn_limit(all.idle_frames, 1000);
     all.call_ns = all.call_ns > 0 ? all.call_ns : 30 * NS_PER_S;
     return all;
 }

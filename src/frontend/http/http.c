@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#define _GNU_SOURCE /* gmtime_r, strdup */
+#define _GNU_SOURCE /* gmtime_r */
 /* The frontend and its settings: finds the route of a message, checks its sender's rights, and
  * calls the route's function. */
 #include "frontend/http/http.h"
@@ -18,18 +18,6 @@
 
 /* ---- Settings -------------------------------------------------------------------------------- */
 
-static bool copy_text(struct http_config *config, const char **copy, const char *text)
-{
-    if (text == NULL)
-        return true;
-    char *made = strdup(text);
-    if (made == NULL)
-        return false;
-    config->texts[config->n_texts++] = made;
-    *copy = made;
-    return true;
-}
-
 static int check_status(const struct http_config_options *options, struct stint_error *error)
 {
     unsigned status = options->deny_status;
@@ -46,16 +34,11 @@ static int fill(struct http_config *config, const struct http_config_options *op
 {
     static const char *const by_address[] = {"address"};
     bool has_lists = options->n_descriptors > 0;
-    config->deny_status = options->deny_status != 0 ? options->deny_status : 429;
-    config->styles = options->styles != 0 ? options->styles : HTTP_STYLE_DEFAULT;
-    config->dashboard = options->dashboard;
-    config->dashboard_policy = options->dashboard_policy;
-    if (!copy_text(config, &config->domain, options->domain) ||
-        !copy_text(config, &config->metrics_path, options->metrics_path) ||
-        !copy_text(config, &config->origin_fields.address, options->address_field) ||
-        !copy_text(config, &config->origin_fields.uri, options->uri_field) ||
-        !copy_text(config, &config->origin_fields.method, options->method_field))
-        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    config->options = *options;
+    if (options->deny_status == 0)
+        config->options.deny_status = 429;
+    if (options->styles == 0)
+        config->options.styles = HTTP_STYLE_DEFAULT;
     int code = check_status(options, error);
     if (code == 0)
         code = http_proxies_new(&config->proxies, options->trusted_proxies,
@@ -90,8 +73,6 @@ void http_config_free(struct http_config *config)
     http_parts_free(config->parts);
     http_proxies_free(config->proxies);
     http_hosts_free(config->hosts);
-    for (size_t i = 0; i < config->n_texts; i++)
-        free(config->texts[i]);
     free(config);
 }
 
@@ -177,8 +158,9 @@ static bool refuse_page(struct http_exchange *exchange, const struct http_route 
 {
     bool is_auth = route->role == HTTP_ROLE_AUTH;
     if ((method == ROUTE_GET && !is_auth) || !http_browser_is_foreign(exchange->message) ||
-        (is_auth && http_browser_is_forwarded(exchange->message,
-                                              &exchange->frontend->options.config->origin_fields)))
+        (is_auth &&
+         http_browser_is_forwarded(exchange->message,
+                                   &exchange->frontend->options.config->options.origin_fields)))
         return false;
     http_exchange_refuse(exchange, 403,
                          is_auth ? "Origin or Sec-Fetch-Site names a web page of another origin: a "
@@ -210,7 +192,7 @@ static void answer_message(struct http_exchange *exchange)
     const struct http_message *message = exchange->message;
     unsigned methods;
     exchange->target = http_target_of(message->target);
-    const char *metrics_path = exchange->frontend->options.config->metrics_path;
+    const char *metrics_path = exchange->frontend->options.config->options.metrics_path;
     if (metrics_path != NULL && span_equals(exchange->target.path, metrics_path))
         exchange->target.path = span_of_text("/metrics");
     unsigned method = method_bit(message->method);
@@ -273,12 +255,9 @@ void http_frontend_drain(struct http_frontend *frontend)
 static void set_limits(struct http_frontend *frontend)
 {
     struct http_limits *limits = &frontend->options.limits;
-    if (limits->header_bytes == 0)
-        limits->header_bytes = HEADER_BYTES_DEFAULT;
-    if (limits->body_bytes == 0)
-        limits->body_bytes = BODY_BYTES_DEFAULT;
-    if (limits->output_bytes == 0)
-        limits->output_bytes = OUTPUT_BYTES_DEFAULT;
+    limits->header_bytes = conn_limit(limits->header_bytes, HEADER_BYTES_DEFAULT);
+    limits->body_bytes = conn_limit(limits->body_bytes, BODY_BYTES_DEFAULT);
+    limits->output_bytes = conn_limit(limits->output_bytes, OUTPUT_BYTES_DEFAULT);
     frontend->reader_limits = (struct http_reader_limits){limits->header_bytes, limits->body_bytes};
 }
 

@@ -38,16 +38,6 @@ struct http_conn {
     char peer[PEER_SIZE];
 };
 
-static struct http_conn *http_of(struct conn *conn)
-{
-    return (struct http_conn *)(void *)conn;
-}
-
-static const struct http_conn *http_of_const(const struct conn *conn)
-{
-    return (const struct http_conn *)(const void *)conn;
-}
-
 /* ---- Memory of requests ---------------------------------------------------------------------- */
 
 static bool take_request(struct http_conn *conn)
@@ -240,7 +230,7 @@ static void on_answers(void *arg, uint64_t now_ns)
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
-    struct http_conn *conn = http_of(base);
+    struct http_conn *conn = (void *)base;
     if (conn->is_over)
         return;
     size_t done = byte_queue_len(&conn->input) == 0 ? serve(conn, bytes, now_ns) : 0;
@@ -252,12 +242,13 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 
 static struct span output(struct conn *base)
 {
-    return byte_queue_span(&http_of(base)->out);
+    const struct http_conn *conn = (void *)base;
+    return byte_queue_span(&conn->out);
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
 {
-    struct http_conn *conn = http_of(base);
+    struct http_conn *conn = (void *)base;
     byte_queue_take(&conn->out, len, SIZE_KEPT);
     if (byte_queue_len(&conn->input) > 0 && !conn_turn_is_over(base))
         serve_input(conn, now_ns);
@@ -265,26 +256,26 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
 
 static bool has_work(const struct conn *base)
 {
-    const struct http_conn *conn = http_of_const(base);
+    const struct http_conn *conn = (const void *)base;
     return byte_queue_len(&conn->input) > 0 && may_read(conn);
 }
 
 /* While a request waits, bytes are still read, up to a limit, to notice that the client closes. */
 static bool is_backpressured(const struct conn *base)
 {
-    const struct http_conn *conn = http_of_const(base);
+    const struct http_conn *conn = (const void *)base;
     return is_full(conn) || byte_queue_len(&conn->input) > (waits(conn) ? WAITING_INPUT_MAX : 0);
 }
 
 static uint64_t deadline(const struct conn *base)
 {
-    const struct http_conn *conn = http_of_const(base);
+    const struct http_conn *conn = (const void *)base;
     return min_u64(server_clock_io_deadline(conn->frontend->clock, conn->again_ns), conn->look_ns);
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
-    struct http_conn *conn = http_of(base);
+    struct http_conn *conn = (void *)base;
     if (deadline(base) <= now_ns)
         answer(conn, now_ns);
     serve_input(conn, now_ns);
@@ -292,7 +283,7 @@ static void wake(struct conn *base, uint64_t now_ns)
 
 static void expire(struct conn *base, uint64_t now_ns)
 {
-    struct http_conn *conn = http_of(base);
+    struct http_conn *conn = (void *)base;
     (void)now_ns;
     if (!conn->is_over && !waits(conn))
         refuse(conn, 408, "the request did not arrive within http_request_time");
@@ -301,12 +292,13 @@ static void expire(struct conn *base, uint64_t now_ns)
 
 static bool is_over(const struct conn *base)
 {
-    return http_of_const(base)->is_over;
+    const struct http_conn *conn = (const void *)base;
+    return conn->is_over;
 }
 
 static void drain(struct conn *base, uint64_t now_ns)
 {
-    struct http_conn *conn = http_of(base);
+    struct http_conn *conn = (void *)base;
     conn->is_draining = true;
     if (conn->again_ns != STINT_NEVER_NS || conn->look_ns != STINT_NEVER_NS)
         answer(conn, now_ns);
@@ -315,20 +307,20 @@ static void drain(struct conn *base, uint64_t now_ns)
 
 static bool is_busy(const struct conn *base)
 {
-    const struct http_conn *conn = http_of_const(base);
+    const struct http_conn *conn = (const void *)base;
     return waits(conn) || byte_queue_len(&conn->input) > 0 || http_reader_is_within(&conn->reader);
 }
 
 static size_t held(const struct conn *base)
 {
-    const struct http_conn *conn = http_of_const(base);
+    const struct http_conn *conn = (const void *)base;
     return conn->input.size + conn->out.size +
            (conn->request != NULL ? conn->request->text.size : 0);
 }
 
 static void free_conn(struct conn *base)
 {
-    struct http_conn *conn = http_of(base);
+    struct http_conn *conn = (void *)base;
     service_drop(conn->frontend->options.service, conn->pending);
     drop_request(conn);
     byte_queue_deinit(&conn->input);

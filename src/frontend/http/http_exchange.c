@@ -9,26 +9,6 @@
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-bool http_frontend_grow(struct http_frontend *frontend, const struct http_text *text)
-{
-    if (!text->is_full || frontend->text_size >= HTTP_TEXT_MAX)
-        return false;
-    char *grown = realloc(frontend->text, 2 * frontend->text_size);
-    if (grown == NULL)
-        return false;
-    frontend->text = grown;
-    frontend->text_size *= 2;
-    return true;
-}
-
-void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
-                        struct span text)
-{
-    exchange->answer->status = status;
-    exchange->answer->body = text;
-    http_answer_add(exchange->answer, "Content-Type", type);
-}
-
 static void refuse(struct http_frontend *frontend, unsigned status, const char *detail,
                    struct http_answer *answer)
 {
@@ -54,25 +34,6 @@ void http_frontend_refuse(struct http_frontend *frontend, unsigned status, const
 {
     *answer = (struct http_answer){.ends_connection = true};
     refuse(frontend, status, detail, answer);
-}
-
-struct page *http_frontend_page(struct http_frontend *frontend)
-{
-    struct page *page = &frontend->page;
-    if (page->size > HTTP_PAGE_KEPT || page->failed)
-        page_free(page);
-    page->len = 0;
-    return page;
-}
-
-void http_exchange_page(struct http_exchange *exchange, const char *type)
-{
-    struct page *page = &exchange->frontend->page;
-    if (page->failed) {
-        http_exchange_refuse(exchange, 503, "no memory for so long a page");
-        return;
-    }
-    http_exchange_text(exchange, 200, type, span_of(page->text, page->len));
 }
 
 /* ---- The caller ------------------------------------------------------------------------------ */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #define PREFIX_LEN (sizeof("/v1/pools/") - 1)
-#define STATUS_TEXT_SIZE 2048 /* of one key: its name, escaped, and numbers */
+#define STATUS_TEXT_SIZE 512 /* of one key, without its name */
 
 /* Rows of pool_members, as bits. */
 enum pool_member_bit {
@@ -97,16 +97,11 @@ struct pool_route {
 
 static unsigned status_of(int code)
 {
-    switch (code) {
-    case STINT_E_GONE:
-        return 404;
-    case STINT_E_MISMATCH:
-        return 409;
-    case STINT_E_FULL:
-        return 507;
-    default:
-        return code == STINT_E_SYSTEM ? 503 : 400;
-    }
+    return code == STINT_E_GONE       ? 404
+           : code == STINT_E_MISMATCH ? 409
+           : code == STINT_E_FULL     ? 507
+           : code == STINT_E_SYSTEM   ? 503
+                                      : 400;
 }
 
 static int answer_ok(struct pool_ask *ask)
@@ -170,7 +165,7 @@ static int pool_next(struct pool_ask *ask, struct stint_error *error)
     struct http_text out = http_frontend_text(exchange->frontend);
     http_text_add(&out, "{");
     write_answer(&out, &answer);
-    http_exchange_text(ask->exchange, 200, HTTP_TYPE_JSON, span_of(out.text, out.len));
+    http_exchange_text(exchange, 200, HTTP_TYPE_JSON, span_of(out.text, out.len));
     return 0;
 }
 
@@ -225,8 +220,8 @@ static bool add_status(const struct stint_pool_status *status, void *arg)
     struct page *page = arg;
     char text[STATUS_TEXT_SIZE];
     struct http_text out = http_text_at(text, sizeof(text));
-    page_add(page, page->text[page->len - 1] == '[' ? "{\"key\":" : ",{\"key\":");
-    http_text_json(&out, span_of_text(status->name));
+    page_add_json(page, page->text[page->len - 1] == '[' ? "{\"key\":" : ",{\"key\":",
+                  span_of_text(status->name));
     http_text_add(&out, ",\"standing\":\"");
     http_text_add_text(&out, standings[status->standing]);
     http_text_add(&out, "\"");
@@ -336,15 +331,12 @@ static void answer_pool(struct http_exchange *exchange)
     }
     uint8_t *space = (uint8_t *)exchange->frontend->arena;
     ask.pool = span_of(space, http_target_decode(name, space));
-    bool is_get = route->method == ROUTE_GET;
     if (!http_exchange_admit(exchange, route->role))
         return;
-    int code = is_get ? 0 : read_body(&ask, route, &error);
-    if (code < 0) {
+    if (route->method != ROUTE_GET && read_body(&ask, route, &error) < 0)
         http_exchange_refuse(exchange, 400, error.message);
-        return;
-    }
-    answer_ask(&ask, route);
+    else
+        answer_ask(&ask, route);
 }
 
 static void answer_pools(struct http_exchange *exchange)
@@ -353,13 +345,8 @@ static void answer_pools(struct http_exchange *exchange)
     struct page *page = http_frontend_page(exchange->frontend);
     page_add(page, "{\"pools\":[");
     size_t n = pools_count(pools);
-    for (size_t i = 0; i < n; i++) {
-        char text[STATUS_TEXT_SIZE];
-        struct http_text out = http_text_at(text, sizeof(text));
-        http_text_json(&out, span_of_text(pools_name(pools, i)));
-        page_add(page, i > 0 ? "," : "");
-        page_add_span(page, span_of(out.text, out.len));
-    }
+    for (size_t i = 0; i < n; i++)
+        page_add_json(page, i > 0 ? "," : "", span_of_text(pools_name(pools, i)));
     page_add(page, "]}");
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }

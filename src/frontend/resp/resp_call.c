@@ -36,46 +36,7 @@ void resp_state_renew(struct resp_state *state)
     resp_state_become(state, token);
 }
 
-bool resp_call_may(struct resp_call *call, unsigned roles)
-{
-    if ((call->state->caller.roles & roles) != 0)
-        return true;
-    resp_write_error(&call->state->out, "NOPERM", "the token's roles do not allow this");
-    return false;
-}
-
-static const char *word_of(int code)
-{
-    switch (code) {
-    case STINT_E_GONE:
-        return "GONE";
-    case STINT_E_MISMATCH:
-        return "CONFLICT";
-    case STINT_E_FULL:
-        return "FULL";
-    case STINT_E_SYSTEM:
-        return "UNAVAILABLE";
-    default:
-        return "ERR";
-    }
-}
-
-void resp_call_refuse(struct resp_call *call, const struct stint_error *error)
-{
-    resp_write_error(&call->state->out, word_of(error->code), error->message);
-}
-
 /* ---- Waiting --------------------------------------------------------------------------------- */
-
-bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
-{
-    struct resp_state *state = call->state;
-    if (retry_at_ns == 0 || state->is_draining || call->is_ahead)
-        return false;
-    state->retry_at_ns = retry_at_ns;
-    state->pending_requests.lacks_first = true;
-    return true;
-}
 
 /* The command at the head uses the first entry, even if later commands were begun before it. */
 static void add(struct resp_call *call, struct pending *pending)

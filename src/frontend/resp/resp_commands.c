@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE /* FNM_CASEFOLD */
 /*
  * The functions that answer commands, except STINT.POOL, and their table. The names of commands are
  * in proto/resp/resp_command.c.
@@ -14,6 +15,8 @@
 #include "service/top_keys.h"
 
 #include <assert.h>
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* The version of Redis that COMMAND and HELLO follow: clients compare it. */
@@ -375,37 +378,16 @@ static const struct setting settings[] = {
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-/* '*' matches any run of bytes, '?' one; letters in any case. */
-static bool matches(struct span pattern, const char *name)
-{
-    const char *retry = NULL;
-    size_t at = 0, retry_at = 0;
-    while (*name != '\0') {
-        bool is_star = at < pattern.len && pattern.ptr[at] == '*';
-        if (is_star) {
-            retry = name;
-            retry_at = ++at;
-        } else if (at < pattern.len &&
-                   (pattern.ptr[at] == '?' || (pattern.ptr[at] | 0x20) == (uint8_t)*name)) {
-            at++;
-            name++;
-        } else if (retry != NULL) {
-            name = ++retry;
-            at = retry_at;
-        } else {
-            return false;
-        }
-    }
-    while (at < pattern.len && pattern.ptr[at] == '*')
-        at++;
-    return at == pattern.len;
-}
-
+/* By a pattern of the shell, as in Redis, in any case; longer patterns match nothing. */
 static bool is_wanted(const struct resp_call *call, const char *name)
 {
-    for (size_t i = 2; i < call->n_args; i++)
-        if (matches(call->args[i], name))
+    char pattern[64];
+    for (size_t i = 2; i < call->n_args; i++) {
+        int len = call->args[i].len < sizeof(pattern) ? (int)call->args[i].len : 0;
+        snprintf(pattern, sizeof(pattern), "%.*s", len, (const char *)call->args[i].ptr);
+        if (fnmatch(pattern, name, FNM_CASEFOLD) == 0)
             return true;
+    }
     return false;
 }
 

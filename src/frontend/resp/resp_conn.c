@@ -36,16 +36,6 @@ struct resp_conn {
     bool has_yielded;                /* its turn was over with complete commands left */
 };
 
-static struct resp_conn *resp_of(struct conn *conn)
-{
-    return (struct resp_conn *)(void *)conn;
-}
-
-static const struct resp_conn *resp_of_const(const struct conn *conn)
-{
-    return (const struct resp_conn *)(const void *)conn;
-}
-
 static size_t unsent(const struct resp_conn *conn)
 {
     return conn->state.out.len - conn->sent;
@@ -242,7 +232,7 @@ static void on_answers(void *state, uint64_t now_ns)
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     if (conn->state.is_over)
         return;
     resp_state_renew(&conn->state);
@@ -258,7 +248,7 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 
 static struct span output(struct conn *base)
 {
-    const struct resp_conn *conn = resp_of(base);
+    const struct resp_conn *conn = (void *)base;
     if (unsent(conn) == 0)
         return span_of(NULL, 0);
     return span_of(conn->state.out.bytes + conn->sent, unsent(conn));
@@ -266,7 +256,7 @@ static struct span output(struct conn *base)
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     conn->sent += len;
     if (unsent(conn) == 0) {
         conn->state.out.len = conn->sent = 0;
@@ -288,7 +278,7 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
 /* Also while a command waits and many follow it: they must not fill the memory. */
 static bool is_backpressured(const struct conn *base)
 {
-    const struct resp_conn *conn = resp_of_const(base);
+    const struct resp_conn *conn = (const void *)base;
     return unsent(conn) > conn->state.frontend->output_bytes || conn->has_yielded ||
            (resp_state_is_suspended(&conn->state) &&
             waiting(conn) > conn->state.bounds->request_bytes);
@@ -296,19 +286,19 @@ static bool is_backpressured(const struct conn *base)
 
 static bool has_work(const struct conn *base)
 {
-    const struct resp_conn *conn = resp_of_const(base);
+    const struct resp_conn *conn = (const void *)base;
     return conn->has_yielded && may_answer(conn);
 }
 
 static uint64_t deadline(const struct conn *base)
 {
-    const struct resp_conn *conn = resp_of_const(base);
+    const struct resp_conn *conn = (const void *)base;
     return server_clock_io_deadline(conn->state.frontend->clock, conn->state.retry_at_ns);
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     if (server_clock_now(conn->state.frontend->clock, now_ns) >= conn->state.retry_at_ns)
         conn->state.retry_at_ns = STINT_NEVER_NS;
     else if (!has_work(base))
@@ -319,7 +309,7 @@ static void wake(struct conn *base, uint64_t now_ns)
 
 static void expire(struct conn *base, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     (void)now_ns;
     if (!conn->state.is_over && !resp_state_is_suspended(&conn->state))
         resp_write_error(&conn->state.out, "ERR",
@@ -329,13 +319,14 @@ static void expire(struct conn *base, uint64_t now_ns)
 
 static bool is_over(const struct conn *base)
 {
-    return resp_of_const(base)->state.is_over;
+    const struct resp_conn *conn = (const void *)base;
+    return conn->state.is_over;
 }
 
 /* A command that waits gets the best reply possible now. */
 static void drain(struct conn *base, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     conn->state.is_draining = true;
     conn->state.retry_at_ns = STINT_NEVER_NS;
     serve_input(conn, now_ns);
@@ -343,18 +334,18 @@ static void drain(struct conn *base, uint64_t now_ns)
 
 static bool is_busy(const struct conn *base)
 {
-    return waiting(resp_of_const(base)) > 0;
+    return waiting((const void *)base) > 0;
 }
 
 static size_t held(const struct conn *base)
 {
-    const struct resp_conn *conn = resp_of_const(base);
+    const struct resp_conn *conn = (const void *)base;
     return conn->input.size + conn->state.out.size;
 }
 
 static void free_conn(struct conn *base)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     struct resp_pending_requests *pending_requests = &conn->state.pending_requests;
     for (unsigned i = 0; i < pending_requests->n; i++)
         service_drop(conn->state.frontend->service, *resp_pending_at(pending_requests, i));
@@ -400,11 +391,6 @@ struct conn *resp_conn_new(struct resp_frontend *frontend, struct span peer)
 
 /* ---- Frontends ------------------------------------------------------------------------------- */
 
-static size_t or_default(size_t limit, size_t otherwise)
-{
-    return limit > 0 ? limit : otherwise;
-}
-
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -413,11 +399,11 @@ static size_t least(size_t a, size_t b)
 static void set_bounds(struct resp_frontend *frontend, const struct resp_limits *limits)
 {
     struct resp_bounds *bounds = &frontend->bounds;
-    bounds->request_bytes = or_default(limits->request_bytes, REQUEST_BYTES_DEFAULT);
-    bounds->argument_bytes = or_default(limits->argument_bytes, ARGUMENT_BYTES_DEFAULT);
+    bounds->request_bytes = conn_limit(limits->request_bytes, REQUEST_BYTES_DEFAULT);
+    bounds->argument_bytes = conn_limit(limits->argument_bytes, ARGUMENT_BYTES_DEFAULT);
     bounds->arguments =
-        least(or_default(limits->arguments, RESP_ARGUMENTS_MAX), RESP_ARGUMENTS_MAX);
-    frontend->output_bytes = or_default(limits->output_bytes, OUTPUT_BYTES_DEFAULT);
+        least(conn_limit(limits->arguments, RESP_ARGUMENTS_MAX), RESP_ARGUMENTS_MAX);
+    frontend->output_bytes = conn_limit(limits->output_bytes, OUTPUT_BYTES_DEFAULT);
     frontend->unauthenticated_bounds = (struct resp_bounds){
         .request_bytes = least(bounds->request_bytes, UNAUTHENTICATED_REQUEST_BYTES),
         .argument_bytes = least(bounds->argument_bytes, UNAUTHENTICATED_ARGUMENT_BYTES),

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/ns.h"
+#include "base/number.h"
 #include "base/wide_int.h"
 #include "proto/grpc/wire.h"
 
@@ -59,40 +60,18 @@ enum grpc_method grpc_method_of(struct span path)
 
 /* ---- Deadlines ------------------------------------------------------------------------------- */
 
-#define TIMEOUT_DIGITS_MAX 8
-
-static uint64_t timeout_unit_ns(uint8_t unit)
-{
-    switch (unit) {
-    case 'H':
-        return NS_PER_HOUR;
-    case 'M':
-        return NS_PER_MIN;
-    case 'S':
-        return NS_PER_S;
-    case 'm':
-        return NS_PER_MS;
-    case 'u':
-        return NS_PER_US;
-    case 'n':
-        return 1;
-    default:
-        return 0;
-    }
-}
-
 /* 99,999,999 hours exceed 64 bits of nanoseconds: treated as no deadline. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns)
 {
-    uint64_t number = 0;
-    if (text.len < 2 || text.len > TIMEOUT_DIGITS_MAX + 1)
+    static const uint64_t units_ns['u' + 1] = {
+        ['H'] = NS_PER_HOUR, ['M'] = NS_PER_MIN, ['S'] = NS_PER_S,
+        ['m'] = NS_PER_MS,   ['u'] = NS_PER_US,  ['n'] = 1,
+    };
+    uint64_t number;
+    if (text.len < 2 || text.ptr[text.len - 1] >= sizeof(units_ns) / sizeof(units_ns[0]) ||
+        !resp_number_read(span_of(text.ptr, text.len - 1), 99999999, &number) || text.len > 9)
         return false;
-    for (size_t i = 0; i < text.len - 1; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9')
-            return false;
-        number = number * 10 + (uint64_t)(text.ptr[i] - '0');
-    }
-    uint64_t unit_ns = timeout_unit_ns(text.ptr[text.len - 1]);
+    uint64_t unit_ns = units_ns[text.ptr[text.len - 1]];
     if (unit_ns == 0)
         return false;
     *timeout_ns = number > UINT64_MAX / unit_ns ? UINT64_MAX : number * unit_ns;

@@ -2,14 +2,61 @@
 /*
  * Envoy's rate limit service, v3, as protobuf: a RateLimitRequest to a request, a reply to a
  * RateLimitResponse. The messages are described in src/proto/grpc/messages/ (field numbers as
- * published).
+ * published). The values of statuses and overrides are also those of its JSON
+ * (proto/http/http_call.h).
  */
 #ifndef STINT_PROTO_GRPC_RLS_H
 #define STINT_PROTO_GRPC_RLS_H
 
-#include "proto/grpc/rls_limit.h"
+#include "decide/reply.h"
+#include "decide/request.h"
 #include "proto/grpc/wire.h"
 #include "proto/http_fields.h"
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+#define RLS_UNLIMITED UINT32_MAX /* limit_remaining where there is no limit */
+
+enum rls_code { RLS_UNKNOWN = 0, RLS_CODE_OK = 1, RLS_OVER_LIMIT = 2 };
+
+/*
+ * RateLimitResponse.RateLimit. A period that is no unit is given as a multiple of the largest unit
+ * that divides it (a month has 30 days, a year 365): 5 min are MINUTE with a multiplier of 5, 90 s
+ * SECOND with 90. Where no unit divides it (500 ms, held slots) the unit is UNKNOWN.
+ */
+struct rls_limit {
+    uint32_t requests_per_unit;
+    uint32_t unit_multiplier; /* 1: not given */
+    int unit;                 /* enum rule_unit */
+    const char *name;         /* of the rule; "" */
+};
+
+struct rls_status {
+    enum rls_code code;
+    bool has_limit;
+    bool has_reset; /* not where nothing is used, nor where the request can never be allowed */
+    uint32_t remaining;
+    struct rls_limit limit;
+    uint64_t reset_after_ns; /* until `remaining` next grows */
+};
+
+/* "UNKNOWN", "SECOND", …, "WEEK" by enum rule_unit. */
+extern const char *const rls_unit_names[RULE_WEEK + 1];
+
+const char *rls_code_name(enum rls_code code); /* "UNKNOWN", "OK", "OVER_LIMIT" */
+
+struct rls_status rls_status_of(const struct target *status);
+enum rls_code rls_overall_code(const struct reply *reply);
+
+/*
+ * RateLimitDescriptor.limit: so many per so many units (by default 1), as a quota without a rule. A
+ * unit is one of RULE_SECOND … RULE_YEAR; months have 30 days and years 365. STINT_E_SYNTAX for
+ * another, and for 0 units; STINT_E_RANGE for values that no quota can keep.
+ */
+int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t unit,
+                 uint32_t unit_multiplier, struct stint_error *error);
+
+/* ---- Requests and responses ------------------------------------------------------------------ */
 
 #define RLS_HEADERS_SIZE 4096 /* bytes of values in response_headers_to_add */
 
@@ -77,8 +124,5 @@ struct json_t;
  */
 struct json_t *rls_metadata(uint32_t hits_addend, const struct request *request,
                             const struct reply *reply);
-/* An object as a google.protobuf.Struct, of up to so many bytes. */
-size_t rls_struct_max(const struct json_t *object);
-void rls_struct_write(struct wire_writer *writer, const struct json_t *object);
 
 #endif

@@ -10,22 +10,9 @@
 
 #define HOST_TEXT_MAX 253 /* bytes of a name, as in DNS */
 
-static uint8_t lower(uint8_t c)
-{
-    return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
-}
-
-static bool is_same(struct span a, struct span b)
-{
-    size_t same = 0;
-    while (same < a.len && same < b.len && lower(a.ptr[same]) == lower(b.ptr[same]))
-        same++;
-    return same == a.len && same == b.len;
-}
-
 static bool has_end(struct span text, struct span end)
 {
-    return text.len >= end.len && is_same(span_after(text, text.len - end.len), end);
+    return text.len >= end.len && http_is_same(span_after(text, text.len - end.len), end);
 }
 
 /* ---- The origin of a request ----------------------------------------------------------------- */
@@ -43,7 +30,7 @@ static bool is_own_origin(struct span origin, struct span host)
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
         size_t len = strlen(schemes[i]);
         if (origin.len > len && memcmp(origin.ptr, schemes[i], len) == 0)
-            return is_same(span_after(origin, len), host);
+            return http_is_same(span_after(origin, len), host);
     }
     return false;
 }
@@ -164,7 +151,7 @@ static bool fits(struct span name, struct span pattern)
 {
     bool is_open = pattern.ptr[0] == '*';
     struct span end = span_after(pattern, is_open ? 1 : 0);
-    return is_open ? name.len > end.len && has_end(name, end) : is_same(name, end);
+    return is_open ? name.len > end.len && has_end(name, end) : http_is_same(name, end);
 }
 
 bool http_hosts_have(const struct http_hosts *hosts, struct span host)

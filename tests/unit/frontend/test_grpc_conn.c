@@ -2,7 +2,7 @@
 /* Calls of a gRPC connection, each in virtual time: what is answered, and what is charged. */
 #include "unit/calling.h"
 
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 
 #define YAML                                                                                       \
     "domain: d\n"                                                                                  \

@@ -3,7 +3,7 @@
 #include "unit/calling.h"
 
 #include "proto/grpc/grpc.h"
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 #include "service/metrics/metrics.h"
 #include "unit/talking.h"
 

@@ -6,7 +6,7 @@
 #include "unit/calling.h"
 #include "unit/fake_store.h"
 
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 #include "service/service_parts.h"
 
 #define NO_HITS UINT32_MAX /* the request's cost instead */

@@ -190,7 +190,7 @@ TEST(test_a_proxy_passes_the_fields_of_its_client_on)
     talk_with(&(struct http_config_options){.domain = "shop",
                                             .trusted_proxies = trusted,
                                             .n_trusted_proxies = 1,
-                                            .address_field = "Client-Address"});
+                                            .origin_fields.address = "Client-Address"});
     for (size_t i = 0; i < N(asked); i++) {
         char fields[256];
         snprintf(fields, sizeof(fields),
