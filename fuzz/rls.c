@@ -184,7 +184,7 @@ static void check_kuadrant(struct span bytes)
         return;
     const struct reply reply = {
         .decision.outcome = STINT_ALLOW, .has_ticket = true, .ticket = {3, 4}};
-    struct span answer = kuadrant_write_reserve(call, request, &reply);
+    struct span answer = kuadrant_write_reserve(call, NULL, request, &reply);
     MUST(answer.ptr != NULL && answer.len == 2 + 2 + 48); /* a code, and 48 digits */
     struct out out = {0};
     put_span(&out, 1, request->domain);

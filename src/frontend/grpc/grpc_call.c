@@ -126,11 +126,6 @@ static const char *grpc_caller_refusal(struct grpc_call *call)
     return "a token is required: authorization: Bearer SECRET";
 }
 
-static const struct grpc_handler *handler_of(const struct grpc_call *call)
-{
-    return &call->conn->frontend->handlers[call->method];
-}
-
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
 static void unlist(struct grpc_call *call)
@@ -161,6 +156,8 @@ void grpc_call_enlist(struct grpc_call *call, enum grpc_list list)
 
 /* ---- Making and freeing ---------------------------------------------------------------------- */
 
+static const struct grpc_method no_method;
+
 struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
 {
     struct grpc_frontend *frontend = conn->frontend;
@@ -176,6 +173,7 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
     /* `space` is not cleared: it is written before it is read. */
     memset(call, 0, offsetof(struct grpc_call, space));
     call->conn = conn;
+    call->method = &no_method;
     call->id = id;
     call->begun_ns = conn->now_ns;
     call->ends_ns = STINT_NEVER_NS;
@@ -303,14 +301,14 @@ static void ask_next(struct grpc_call *call);
 /* The peer has read all answers so far. */
 static void go_on(struct grpc_call *call)
 {
-    const struct grpc_handler *handler = handler_of(call);
-    if (handler->takes_many) {
+    const struct grpc_method *method = call->method;
+    if (method->takes_many) {
         /* The time limit for the next request begins. */
         call->begun_ns = call->conn->now_ns;
         grpc_call_enlist(call, GRPC_TIMED);
         ask_next(call);
-    } else if (handler->on_read != NULL)
-        handler->on_read(call);
+    } else if (method->on_read != NULL)
+        method->on_read(call);
 }
 
 /* Called by nghttp2 for the next bytes to send. */
@@ -488,12 +486,19 @@ static bool is_named(struct span name, const char *text)
     return memcmp(name.ptr, text, name.len) == 0;
 }
 
+static const struct grpc_method *find_method(const struct grpc_method *methods, struct span path)
+{
+    while (methods->path != NULL && !span_equals(path, methods->path))
+        methods++;
+    return methods;
+}
+
 void grpc_call_take_field(struct grpc_call *call, struct span name, struct span value)
 {
     switch (name.len) {
     case 5:
         if (is_named(name, ":path"))
-            call->method = (uint8_t)grpc_method_of(value);
+            call->method = find_method(call->conn->frontend->methods, value);
         break;
     case 7:
         if (is_named(name, ":method") && span_equals(value, "POST"))
@@ -549,16 +554,16 @@ void grpc_call_end_fields(struct grpc_call *call)
         refuse_http(call, 415);
     else if ((call->said & GRPC_SAID_TOO_MUCH) != 0)
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the header fields are too long");
-    else if (call->method == GRPC_METHOD_NONE)
+    else if (call->method->path == NULL)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "no such method");
     else if (call->encoding == GRPC_ENCODING_UNKNOWN)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "grpc-encoding: expected identity or gzip");
     else if ((call->said & GRPC_SAID_NO_TIMEOUT) != 0)
         grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT,
                            "grpc-timeout: expected up to eight digits and one of H M S m u n");
-    else if (handler_of(call)->needs_token)
+    else if (call->method->needs_token)
         admit(call);
-    else if (handler_of(call)->is_endless)
+    else if (call->method->is_endless)
         count_endless(call);
 }
 
@@ -575,7 +580,7 @@ static void refuse_frame(struct grpc_call *call, int code, const struct stint_er
 static size_t message_max(const struct grpc_call *call)
 {
     size_t max = call->conn->frontend->limits.message_bytes;
-    bool is_small = !handler_of(call)->needs_token && max > GRPC_SMALL_MESSAGE;
+    bool is_small = !call->method->needs_token && max > GRPC_SMALL_MESSAGE;
     return is_small ? GRPC_SMALL_MESSAGE : max;
 }
 
@@ -620,7 +625,7 @@ static void take_input(struct grpc_call *call, struct span bytes)
 {
     if (!keep(call, bytes))
         return;
-    if (!handler_of(call)->takes_many)
+    if (!call->method->takes_many)
         look_at_input(call);
     else if (byte_queue_len(&call->input) > 2 * (size_t)GRPC_SMALL_MESSAGE)
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
@@ -643,7 +648,7 @@ void grpc_call_take_data(struct grpc_call *call, struct span bytes, bool is_last
     struct grpc_conn *conn = call->conn;
     if (call->is_ended)
         return;
-    if (conn->lender == NULL && is_last && call->input.end == 0 && !handler_of(call)->takes_many) {
+    if (conn->lender == NULL && is_last && call->input.end == 0 && !call->method->takes_many) {
         conn->lender = call;
         call->borrowed = bytes;
         return;
@@ -698,12 +703,12 @@ static bool read_message(struct grpc_call *call, struct span bytes, struct span 
 
 static void ask(struct grpc_call *call, struct span message)
 {
-    const struct grpc_handler *handler = handler_of(call);
+    const struct grpc_method *method = call->method;
     if (call->conn->answer_bytes > grpc_output_max(call->conn))
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "the answers of this connection's calls are not read");
-    else if (!handler->needs_token || admit(call))
-        handler->ask(call, message);
+    else if (!method->needs_token || admit(call))
+        method->ask(call, message);
 }
 
 /* Answers the next complete message, unless an answer is still unread; ends with the last. */
@@ -766,7 +771,7 @@ void grpc_call_end(struct grpc_call *call)
     call->is_at_end = true;
     if (call->is_ended)
         return;
-    if (handler_of(call)->takes_many)
+    if (call->method->takes_many)
         ask_next(call);
     else
         ask_once(call, bytes);
@@ -850,7 +855,7 @@ void grpc_calls_go_on(struct grpc_conn *conn)
     conn->asks_wait = false;
     for (struct grpc_call *call = conn->first[GRPC_TIMED], *next; call != NULL; call = next) {
         next = call->next;
-        if (handler_of(call)->takes_many)
+        if (call->method->takes_many)
             ask_next(call);
     }
 }

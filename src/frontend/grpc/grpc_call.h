@@ -38,7 +38,7 @@ struct grpc_call;
 
 struct grpc_frontend {
     struct grpc_frontend_options options;
-    const struct grpc_handler *handlers; /* by enum grpc_method */
+    const struct grpc_method *methods; /* the last has no path */
     struct server_clock *clock;
     struct grpc_limits limits;
     struct metrics_worker *metrics; /* NULL: not counted */
@@ -184,11 +184,11 @@ enum grpc_said {
 
 struct grpc_call {
     struct grpc_conn *conn;
+    const struct grpc_method *method; /* without a path: there is none */
     struct grpc_call *next, *prev;
     int32_t id; /* of the stream */
     uint8_t list;
     uint8_t said;
-    uint8_t method;   /* enum grpc_method */
     uint8_t encoding; /* enum grpc_encoding: of its messages */
     bool is_at_end;   /* the peer sends no more */
     bool is_begun;    /* the fields of an answer were submitted */
@@ -211,8 +211,9 @@ struct grpc_call {
     uint8_t space[GRPC_ANSWER_SPACE];
 };
 
-/* What a method does with its calls. */
-struct grpc_handler {
+/* A method, and what it does with its calls. */
+struct grpc_method {
+    const char *path;
     /*
      * Answers a message. If the call has a pending request afterwards, there is no answer yet: asks
      * again with the same message when the store has answered.
@@ -222,6 +223,12 @@ struct grpc_handler {
     bool needs_token;
     bool is_endless; /* several answers, without a time limit */
     bool takes_many; /* messages. Each is answered when the answer before it is read */
+    /* Of a method of the limiter. */
+    int (*read)(struct rls_call *call, struct span message, const struct request **request,
+                struct stint_error *error);
+    struct span (*write)(struct rls_call *call, const struct rls_form *form,
+                         const struct request *request, const struct reply *reply);
+    const char *gone; /* message for REPLY_GONE. NULL: the reply's */
 };
 
 /* ---- Input ----------------------------------------------------------------------------------- */

@@ -21,10 +21,6 @@
 /* Frames beside a call of a normal client: updates of two windows, a ping, and one to spare. */
 #define FRAMES_OF_A_CALL 4
 
-#define RESERVATION_GONE                                                                           \
-    "the reservation was committed, has ended, or never was; nothing was charged. To record use "  \
-    "that no reservation covers, leave reservation_id empty"
-
 /* ---- Methods of the limiter ------------------------------------------------------------------ */
 
 static const enum grpc_status statuses[REPLY_AHEAD + 1] = {
@@ -36,45 +32,18 @@ static const enum grpc_status statuses[REPLY_AHEAD + 1] = {
     [REPLY_UNAVAILABLE] = GRPC_UNAVAILABLE,
 };
 
-static struct span write_envoy(struct grpc_frontend *frontend, const struct request *request)
-{
-    return rls_write(frontend->rls, frontend->options.form, request, &frontend->reply);
-}
-
-static struct span write_reserve(struct grpc_frontend *frontend, const struct request *request)
-{
-    return kuadrant_write_reserve(frontend->rls, request, &frontend->reply);
-}
-
-static struct span write_commit(struct grpc_frontend *frontend, const struct request *request)
-{
-    return kuadrant_write_commit(frontend->rls, request);
-}
-
-static const struct {
-    int (*read)(struct rls_call *call, struct span message, const struct request **request,
-                struct stint_error *error);
-    struct span (*write)(struct grpc_frontend *frontend, const struct request *request);
-} limiter_methods[] = {
-    [GRPC_SHOULD_RATE_LIMIT] = {rls_read, write_envoy},
-    [GRPC_CHECK_RATE_LIMIT] = {kuadrant_read_check, write_envoy},
-    [GRPC_REPORT] = {kuadrant_read_report, write_envoy},
-    [GRPC_RESERVE] = {kuadrant_read_reserve, write_reserve},
-    [GRPC_COMMIT] = {kuadrant_read_commit, write_commit},
-};
-
 static void answer(struct grpc_call *call, const struct request *request)
 {
     struct grpc_frontend *frontend = call->conn->frontend;
     const struct reply *reply = &frontend->reply;
     if (reply->error != REPLY_DECIDED) {
-        const char *message = reply->message;
-        if (call->method == GRPC_COMMIT && reply->error == REPLY_GONE)
-            message = RESERVATION_GONE;
-        grpc_answer_fail(call, statuses[reply->error], message);
+        bool is_gone = reply->error == REPLY_GONE && call->method->gone != NULL;
+        grpc_answer_fail(call, statuses[reply->error],
+                         is_gone ? call->method->gone : reply->message);
         return;
     }
-    struct span response = limiter_methods[call->method].write(frontend, request);
+    struct span response =
+        call->method->write(frontend->rls, frontend->options.form, request, reply);
     if (response.ptr == NULL)
         grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
     else
@@ -97,7 +66,7 @@ static void ask_limiter(struct grpc_call *call, struct span message)
     struct grpc_frontend *frontend = conn->frontend;
     const struct request *request;
     struct stint_error error;
-    int code = limiter_methods[call->method].read(frontend->rls, message, &request, &error);
+    int code = call->method->read(frontend->rls, message, &request, &error);
     if (code < 0) {
         grpc_answer_refuse(call,
                            code == STINT_E_SYSTEM ? GRPC_RESOURCE_EXHAUSTED : GRPC_INVALID_ARGUMENT,
@@ -235,16 +204,22 @@ static void ask_health(struct grpc_call *call, struct span message)
     enum health_status status = health_of(call->conn->frontend);
     struct span service;
     struct stint_error error;
-    if (call->method == GRPC_HEALTH_LIST)
-        grpc_answer_once(call, health_write_list(response, status));
-    else if (health_read(message, &service, &error) < 0)
+    if (health_read(message, &service, &error) < 0)
         grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.message);
-    else if (call->method == GRPC_HEALTH_WATCH)
+    else if (call->method->is_endless)
         begin_watch(call, health_knows(service));
     else if (!health_knows(service))
         grpc_answer_fail(call, GRPC_NOT_FOUND, "no such service");
     else
         grpc_answer_once(call, health_write(response, status));
+    call->conn->n_answered++;
+}
+
+static void ask_health_list(struct grpc_call *call, struct span message)
+{
+    uint8_t response[HEALTH_MESSAGE_MAX];
+    (void)message;
+    grpc_answer_once(call, health_write_list(response, health_of(call->conn->frontend)));
     call->conn->n_answered++;
 }
 
@@ -266,27 +241,30 @@ static void ask_reflection(struct grpc_call *call, struct span message)
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-#define LIMITER                                                                                    \
-    {                                                                                              \
-        .ask = ask_limiter, .needs_token = true                                                    \
-    }
-#define REFLECTION                                                                                 \
-    {                                                                                              \
-        .ask = ask_reflection, .is_endless = true, .takes_many = true                              \
-    }
+#define ENVOY "/envoy.service.ratelimit.v3.RateLimitService/"
+#define KUADRANT "/kuadrant.service.ratelimit.v1.RateLimitService/"
+#define HEALTH "/grpc.health.v1.Health/"
+#define REFLECTION(version) "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo"
+#define LIMITER .ask = ask_limiter, .needs_token = true
+#define REFLECTS .ask = ask_reflection, .is_endless = true, .takes_many = true
 
-static const struct grpc_handler handlers[] = {
-    [GRPC_SHOULD_RATE_LIMIT] = LIMITER,
-    [GRPC_CHECK_RATE_LIMIT] = LIMITER,
-    [GRPC_REPORT] = LIMITER,
-    [GRPC_RESERVE] = LIMITER,
-    [GRPC_COMMIT] = LIMITER,
-    [GRPC_HEALTH_CHECK] = {.ask = ask_health},
-    [GRPC_HEALTH_WATCH] = {.ask = ask_health, .on_read = watch_next, .is_endless = true},
-    [GRPC_HEALTH_LIST] = {.ask = ask_health},
-    [GRPC_REFLECTION] = REFLECTION,
-    [GRPC_REFLECTION_ALPHA] = REFLECTION,
+/* clang-format off */
+static const struct grpc_method methods[] = {
+    {ENVOY "ShouldRateLimit", LIMITER, .read = rls_read, .write = rls_write},
+    {KUADRANT "CheckRateLimit", LIMITER, .read = kuadrant_read_check, .write = rls_write},
+    {KUADRANT "Report", LIMITER, .read = kuadrant_read_report, .write = rls_write},
+    {KUADRANT "Reserve", LIMITER, .read = kuadrant_read_reserve, .write = kuadrant_write_reserve},
+    {KUADRANT "Commit", LIMITER, .read = kuadrant_read_commit, .write = kuadrant_write_commit,
+     .gone = "the reservation was committed, has ended, or never was; nothing was charged. To "
+             "record use that no reservation covers, leave reservation_id empty"},
+    {HEALTH "Check", .ask = ask_health},
+    {HEALTH "Watch", .ask = ask_health, .on_read = watch_next, .is_endless = true},
+    {HEALTH "List", .ask = ask_health_list},
+    {REFLECTION("v1"), REFLECTS},
+    {REFLECTION("v1alpha"), REFLECTS},
+    {.path = NULL},
 };
+/* clang-format on */
 
 /* ---- The end of a connection ----------------------------------------------------------------- */
 
@@ -839,7 +817,7 @@ struct grpc_frontend *grpc_frontend_new(const struct grpc_frontend_options *opti
     if (frontend == NULL)
         return NULL;
     frontend->options = *options;
-    frontend->handlers = handlers;
+    frontend->methods = methods;
     frontend->clock = server_state_clock(service_server_state(options->service));
     frontend->limits = limits_of(options->limits);
     if (options->form == NULL)

@@ -33,31 +33,6 @@ const char *grpc_status_name(int status)
     return is_known && names[status] != NULL ? names[status] : "";
 }
 
-#define KUADRANT "/kuadrant.service.ratelimit.v1.RateLimitService/"
-
-enum grpc_method grpc_method_of(struct span path)
-{
-    static const struct {
-        const char *path;
-        enum grpc_method method;
-    } methods[] = {
-        {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", GRPC_SHOULD_RATE_LIMIT},
-        {KUADRANT "CheckRateLimit", GRPC_CHECK_RATE_LIMIT},
-        {KUADRANT "Report", GRPC_REPORT},
-        {KUADRANT "Reserve", GRPC_RESERVE},
-        {KUADRANT "Commit", GRPC_COMMIT},
-        {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
-        {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
-        {"/grpc.health.v1.Health/List", GRPC_HEALTH_LIST},
-        {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
-        {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION_ALPHA},
-    };
-    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
-        if (span_equals(path, methods[i].path))
-            return methods[i].method;
-    return GRPC_METHOD_NONE;
-}
-
 /* ---- Deadlines ------------------------------------------------------------------------------- */
 
 /* 99,999,999 hours exceed 64 bits of nanoseconds: treated as no deadline. */

@@ -31,24 +31,6 @@ enum grpc_status {
 /* "INVALID_ARGUMENT", or "" for an unknown number. */
 const char *grpc_status_name(int status);
 
-/* The method of a request, by its path. */
-enum grpc_method {
-    GRPC_METHOD_NONE = 0, /* UNIMPLEMENTED */
-    GRPC_SHOULD_RATE_LIMIT,
-    GRPC_CHECK_RATE_LIMIT, /* Kuadrant's, up to GRPC_COMMIT */
-    GRPC_REPORT,
-    GRPC_RESERVE,
-    GRPC_COMMIT,
-    GRPC_HEALTH_CHECK,
-    GRPC_HEALTH_WATCH, /* methods with several answers: this one … */
-    GRPC_HEALTH_LIST,
-    GRPC_REFLECTION, /* … and these two, which also take several requests */
-    GRPC_REFLECTION_ALPHA,
-};
-
-/* "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" and so on. */
-enum grpc_method grpc_method_of(struct span path);
-
 /* grpc-timeout: at most eight digits and one of H M S m u n. False for anything else. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns);
 
