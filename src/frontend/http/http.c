@@ -44,7 +44,7 @@ static int fill(struct http_config *config, const struct http_config_options *op
         code = http_proxies_new(&config->proxies, options->trusted_proxies,
                                 options->n_trusted_proxies, error);
     if (code == 0)
-        code = http_hosts_new(&config->hosts, options->hosts, options->n_hosts, error);
+        code = http_hosts_check(options->hosts, options->n_hosts, error);
     if (code == 0)
         code = http_parts_new(&config->parts, has_lists ? options->descriptors : by_address,
                               has_lists ? options->n_descriptors : 1, error);
@@ -72,7 +72,6 @@ void http_config_free(struct http_config *config)
         return;
     http_parts_free(config->parts);
     http_proxies_free(config->proxies);
-    http_hosts_free(config->hosts);
     free(config);
 }
 

@@ -18,7 +18,7 @@
  */
 struct http_config;
 
-/* All borrowed for as long as the config, except the lists. */
+/* All borrowed for as long as the config. */
 struct http_config_options {
     const char *domain; /* for /auth requests whose query has none. NULL: the query must have one */
     const char *const

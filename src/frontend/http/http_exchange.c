@@ -66,7 +66,8 @@ static bool is_known_host(struct http_frontend *frontend, struct span host)
 {
     if (host.len == frontend->host_len && memcmp(host.ptr, frontend->host, host.len) == 0)
         return true;
-    if (!http_hosts_have(frontend->options.config->hosts, host))
+    const struct http_config_options *options = &frontend->options.config->options;
+    if (!http_hosts_have(options->hosts, options->n_hosts, host))
         return false;
     if (host.len <= sizeof(frontend->host)) {
         memcpy(frontend->host, host.ptr, host.len);

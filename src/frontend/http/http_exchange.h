@@ -23,7 +23,6 @@
 struct http_config {
     struct http_config_options options; /* without 0 for a default */
     struct http_proxies *proxies;
-    struct http_hosts *hosts;
     struct http_parts *parts;
 };
 

@@ -23,9 +23,10 @@
 struct resp_frontend {
     struct service *service;
     struct server_clock *clock;
-    struct access_now *access; /* NULL: no token is needed */
-    struct access *tokens;     /* the set in force at the last check; NULL: none */
-    uint64_t generation;       /* of tokens */
+    struct metrics_worker *metrics; /* NULL: not counted */
+    struct access_now *access;      /* NULL: no token is needed */
+    struct access *tokens;          /* the set in force at the last check; NULL: none */
+    uint64_t generation;            /* of tokens */
     struct resp_bounds bounds, unauthenticated_bounds;
     size_t output_bytes;
     uint64_t n_opened;

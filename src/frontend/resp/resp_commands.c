@@ -155,15 +155,12 @@ static const struct access_token *find_token(struct resp_call *call, struct span
                                              struct span secret)
 {
     struct resp_state *state = call->state;
-    struct metrics *metrics = server_state_metrics(service_server_state(state->frontend->service));
     const struct access_login login = {
         .name = resp_word_is(user, "default") ? span_of(NULL, 0) : user,
         .secret = secret,
         .peer = span_of(state->peer, state->peer_len),
         .frontend = METRICS_RESP,
-        .metrics = metrics != NULL
-                       ? metrics_worker(metrics, service_worker(state->frontend->service))
-                       : NULL,
+        .metrics = state->frontend->metrics,
         .now_ns = call->io_now_ns,
     };
     bool is_slowed;

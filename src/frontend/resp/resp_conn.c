@@ -75,17 +75,11 @@ static void answer_call(struct resp_call *call)
         state->is_over = true;
 }
 
-static void count_malformed(const struct service *service)
-{
-    struct metrics *metrics = server_state_metrics(service_server_state(service));
-    if (metrics != NULL)
-        metrics_malformed(metrics_worker(metrics, service_worker(service)), METRICS_RESP);
-}
-
 static void end_with_fault(struct resp_conn *conn, long fault)
 {
     char message[STINT_ERROR_MAX];
-    count_malformed(conn->state.frontend->service);
+    if (conn->state.frontend->metrics != NULL)
+        metrics_malformed(conn->state.frontend->metrics, METRICS_RESP);
     struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "Protocol error: %s", resp_error_message(fault));
     resp_write_error(&conn->state.out, "ERR", message);
@@ -423,6 +417,9 @@ struct resp_frontend *resp_frontend_new(struct service *service, struct access_n
     frontend->throttle.verb = REQUEST_THROTTLE;
     frontend->on_answers = on_answers;
     frontend->access = access;
+    struct metrics *metrics = server_state_metrics(service_server_state(service));
+    if (metrics != NULL)
+        frontend->metrics = metrics_worker(metrics, service_worker(service));
     frontend->generation = UINT64_MAX; /* of no set: the first check gets the tokens */
     set_bounds(frontend, limits != NULL ? limits : &defaults);
     frontend->argv.args = calloc(frontend->bounds.arguments, sizeof(*frontend->argv.args));
