@@ -93,10 +93,24 @@ void resp_pool(struct resp_call *call); /* STINT.POOL */
 
 /* ---- Rights ---------------------------------------------------------------------------------- */
 
-/* Checks whether the tokens in force still include the client's token. */
-void resp_state_renew(struct resp_state *state);
-/* token NULL: not authenticated, as at the beginning of a connection. */
-void resp_state_become(struct resp_state *state, const struct access_token *token);
+/*
+ * token NULL: not authenticated, as at the beginning of a connection: all roles where there are no
+ * tokens, and otherwise none.
+ */
+static inline void resp_state_become(struct resp_state *state, const struct access_token *token)
+{
+    struct resp_frontend *frontend = state->frontend;
+    struct access *tokens = frontend->tokens;
+    if (state->tokens != tokens) {
+        access_unref(state->tokens);
+        state->tokens = tokens != NULL ? access_ref(tokens) : NULL;
+    }
+    state->token = token;
+    state->is_known = token != NULL || tokens == NULL;
+    state->bounds = state->is_known ? &frontend->bounds : &frontend->unauthenticated_bounds;
+    state->caller.name = token != NULL ? token->name : "";
+    state->caller.roles = token != NULL ? token->roles : tokens == NULL ? ACCESS_ALL : 0;
+}
 /* Whether the caller has one of these roles; otherwise an error was replied. */
 static inline bool resp_call_may(struct resp_call *call, unsigned roles)
 {

@@ -112,20 +112,9 @@ static void reply_info(struct resp_call *call)
     resp_write_verbatim(&state->out, span_of(text, buf.len));
 }
 
-/* The names of client libraries are accepted, and not used. */
-static bool is_library_word(struct span word)
+static bool is_either(struct span word, const char *one, const char *other)
 {
-    return resp_word_is(word, "LIB-NAME") || resp_word_is(word, "LIB-VER");
-}
-
-static bool is_switch(struct span word)
-{
-    return resp_word_is(word, "NO-EVICT") || resp_word_is(word, "NO-TOUCH");
-}
-
-static bool is_on_or_off(struct span word)
-{
-    return resp_word_is(word, "ON") || resp_word_is(word, "OFF");
+    return resp_word_is(word, one) || resp_word_is(word, other);
 }
 
 static void answer_client(struct resp_call *call)
@@ -141,9 +130,11 @@ static void answer_client(struct resp_call *call)
     else if (n == 3 && resp_word_is(word, "SETNAME")) {
         if (set_name(call, call->args[2]))
             reply_ok(call);
-    } else if ((n == 4 && resp_word_is(word, "SETINFO") && is_library_word(call->args[2])) ||
-               (n == 3 && is_switch(word) && is_on_or_off(call->args[2])))
-        reply_ok(call);
+    } else if ((n == 4 && resp_word_is(word, "SETINFO") &&
+                is_either(call->args[2], "LIB-NAME", "LIB-VER")) ||
+               (n == 3 && is_either(word, "NO-EVICT", "NO-TOUCH") &&
+                is_either(call->args[2], "ON", "OFF")))
+        reply_ok(call); /* accepted, and not used */
     else
         resp_reply_subcommand(&call->state->out, call->command, word);
 }
@@ -289,8 +280,7 @@ static void add_rules(const struct resp_call *call, struct page *page)
     page_print(page, "# Rules\r\nrules:%zu\r\ngeneration:%llu\r\n",
                rules != NULL ? rules_count(rules) : (size_t)0,
                (unsigned long long)server_state_generation(server_state));
-    if (rules != NULL)
-        rules_unref(rules);
+    rules_unref(rules);
 }
 
 static void add_table(const struct resp_call *call, struct page *page)

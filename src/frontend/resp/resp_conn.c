@@ -52,6 +52,21 @@ static bool may_answer(const struct resp_conn *conn)
            unsent(conn) <= conn->state.frontend->output_bytes;
 }
 
+/* Checks whether the tokens in force still include the client's token. */
+static void renew(struct resp_state *state)
+{
+    struct resp_frontend *frontend = state->frontend;
+    if (frontend->access == NULL)
+        return;
+    access_now_renew(frontend->access, &frontend->tokens, &frontend->generation);
+    if (state->tokens == frontend->tokens)
+        return;
+    const struct access_token *token = NULL;
+    if (state->token != NULL && frontend->tokens != NULL)
+        token = access_again(frontend->tokens, state->token);
+    resp_state_become(state, token);
+}
+
 /* ---- Replies --------------------------------------------------------------------------------- */
 
 static void answer_call(struct resp_call *call)
@@ -217,7 +232,7 @@ static void on_answers(void *state, uint64_t now_ns)
         (struct resp_conn *)(void *)((uint8_t *)state - offsetof(struct resp_conn, state));
     if (resp_state_is_suspended(state))
         return;
-    resp_state_renew(state);
+    renew(state);
     serve_input(conn, now_ns);
     conn_wake(&conn->conn, now_ns);
 }
@@ -229,7 +244,7 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
     struct resp_conn *conn = (void *)base;
     if (conn->state.is_over)
         return;
-    resp_state_renew(&conn->state);
+    renew(&conn->state);
     if (waiting(conn) == 0) {
         size_t done = serve(conn, bytes, now_ns);
         keep(conn, span_of(bytes.ptr + done, bytes.len - done));
@@ -264,7 +279,7 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     if (waiting(conn) > 0 && may_answer(conn) && conn_turn_is_over(base)) {
         conn->has_yielded = true;
     } else if (waiting(conn) > 0 || conn->state.is_draining) {
-        resp_state_renew(&conn->state);
+        renew(&conn->state);
         serve_input(conn, now_ns);
     }
 }
@@ -297,7 +312,7 @@ static void wake(struct conn *base, uint64_t now_ns)
         conn->state.retry_at_ns = STINT_NEVER_NS;
     else if (!has_work(base))
         return;
-    resp_state_renew(&conn->state);
+    renew(&conn->state);
     serve_input(conn, now_ns);
 }
 
@@ -378,7 +393,7 @@ struct conn *resp_conn_new(struct resp_frontend *frontend, struct span peer)
     conn->state.retry_at_ns = STINT_NEVER_NS;
     conn->state.id = frontend->n_opened++ * WORKERS_MAX + service_worker(frontend->service) + 1;
     conn->state.caller.frontend = METRICS_RESP;
-    resp_state_renew(&conn->state);
+    renew(&conn->state);
     resp_state_become(&conn->state, NULL);
     return &conn->conn;
 }
