@@ -9,9 +9,9 @@
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-static void refuse(struct http_frontend *frontend, unsigned status, const char *detail,
-                   struct http_answer *answer)
+void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail)
 {
+    struct http_frontend *frontend = exchange->frontend;
     struct http_text out;
     if (frontend->metrics != NULL && status >= 400 && status < 500)
         metrics_malformed(frontend->metrics, METRICS_HTTP);
@@ -19,21 +19,7 @@ static void refuse(struct http_frontend *frontend, unsigned status, const char *
         out = http_frontend_text(frontend);
         http_problem_write(&out, status, detail);
     } while (http_frontend_grow(frontend, &out));
-    answer->status = status;
-    answer->body = span_of(out.text, out.len);
-    http_answer_add(answer, "Content-Type", HTTP_TYPE_PROBLEM);
-}
-
-void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail)
-{
-    refuse(exchange->frontend, status, detail, exchange->answer);
-}
-
-void http_frontend_refuse(struct http_frontend *frontend, unsigned status, const char *detail,
-                          struct http_answer *answer)
-{
-    *answer = (struct http_answer){.ends_connection = true};
-    refuse(frontend, status, detail, answer);
+    http_exchange_text(exchange, status, HTTP_TYPE_PROBLEM, span_of(out.text, out.len));
 }
 
 /* ---- The caller ------------------------------------------------------------------------------ */

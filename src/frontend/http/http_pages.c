@@ -192,15 +192,13 @@ static void answer_top(struct http_exchange *exchange)
 /* One line as in envoyproxy/ratelimit, with additional fields at its end. */
 static void add_rule(struct page *page, const struct rule *rule)
 {
-    static const char *const units[] = {"",    "SECOND", "MINUTE", "HOUR",
-                                        "DAY", "MONTH",  "YEAR",   "WEEK"};
     char spec[256];
     page_print(page, "%s.%s: ", rule->domain, rule->path);
     if (rule->unlimited) {
         page_add(page, "unlimited");
     } else {
         if (rule->unit != RULE_UNIT_NONE)
-            page_print(page, "unit=%s requests_per_unit=%u, ", units[rule->unit],
+            page_print(page, "unit=%s requests_per_unit=%u, ", rls_unit_names[rule->unit],
                        rule->requests_per_unit);
         stint_quota_format(&rule->quota, spec, sizeof(spec));
         page_print(page, "quota: %s, shadow_mode: %s", spec, rule->shadow_mode ? "true" : "false");

@@ -31,13 +31,6 @@ struct parse {
     const char *fault; /* NULL: none yet */
 };
 
-void http_json_deinit(struct http_json *json)
-{
-    free(json->space);
-    json->space = NULL;
-    json->space_size = 0;
-}
-
 static bool fail(struct parse *parse, const char *fault)
 {
     if (parse->fault == NULL)

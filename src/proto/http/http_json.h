@@ -11,6 +11,7 @@
 #include "base/span.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 #define HTTP_JSON_DEPTH_MAX 16   /* nesting of objects and arrays */
 #define HTTP_JSON_NODES_MAX 8192 /* values and names of members; a request of 32 * 32 has 5,200 */
@@ -44,7 +45,13 @@ struct http_json {
     struct http_json_node nodes[HTTP_JSON_NODES_MAX];
 };
 
-void http_json_deinit(struct http_json *json); /* zeroed is empty */
+/* Zeroed is empty. */
+static inline void http_json_deinit(struct http_json *json)
+{
+    free(json->space);
+    json->space = NULL;
+    json->space_size = 0;
+}
 
 /*
  * Parses the bytes as an object, nodes[0], which points into them. STINT_E_SYNTAX with line and

@@ -59,24 +59,14 @@ static bool only_looks(int verb)
 
 unsigned http_reply_status(const struct request *request, const struct reply *reply)
 {
-    switch (reply->error) {
-    case REPLY_DECIDED:
-        if (reply->decision.outcome == STINT_ALLOW || only_looks(request->verb))
-            return 200;
-        return 429;
-    case REPLY_BAD_REQUEST:
-        return 400;
-    case REPLY_FORBIDDEN:
-        return 403;
-    case REPLY_GONE:
-        return 410;
-    case REPLY_CONFLICT:
-        return 409;
-    case REPLY_FULL:
-        return 507;
-    default:
-        return 503;
-    }
+    static const uint16_t statuses[] = {
+        [REPLY_BAD_REQUEST] = 400, [REPLY_FORBIDDEN] = 403, [REPLY_GONE] = 410,
+        [REPLY_CONFLICT] = 409,    [REPLY_FULL] = 507,      [REPLY_UNAVAILABLE] = 503,
+    };
+    assert(reply->error <= REPLY_UNAVAILABLE);
+    if (reply->error != REPLY_DECIDED)
+        return statuses[reply->error];
+    return reply->decision.outcome == STINT_ALLOW || only_looks(request->verb) ? 200 : 429;
 }
 
 void http_problem_write(struct http_text *out, unsigned status, const char *detail)
