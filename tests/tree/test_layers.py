@@ -68,7 +68,7 @@ SYSTEM = {
     "src/proto/http/http_browser": {"arpa/inet.h"},
     "src/proto/http/": {"strings.h"},
     "src/proto/http/http_reader": {"llhttp/llhttp.h"},
-    "src/proto/grpc/": {"protobuf-c/protobuf-c.h", "zlib.h"},
+    "src/proto/grpc/": {"zlib.h"},
     "src/service/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                                 "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/service/access/": {"strings.h"},

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE /* strdup */
 /*
  * Calls. A message that arrives in one piece is read in place; otherwise its pieces are kept until
  * it is complete. A request is decided only after its end, so that a cancelled call charges
@@ -392,16 +393,6 @@ bool grpc_answer_add(struct grpc_call *call, struct span message)
     return is_added;
 }
 
-/* NULL where there is no message, or no memory for it. */
-static char *copy_of(const char *message)
-{
-    size_t size = message != NULL ? strlen(message) + 1 : 0;
-    char *copy = size > 1 ? malloc(size) : NULL;
-    if (copy != NULL)
-        memcpy(copy, message, size);
-    return copy;
-}
-
 void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *message)
 {
     if (call->is_ended)
@@ -413,7 +404,7 @@ void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char
         grpc_call_enlist(call, GRPC_TIMED);
     }
     call->status = (uint8_t)status;
-    call->message = copy_of(message);
+    call->message = message != NULL ? strdup(message) : NULL; /* NULL also without memory */
     resume(call);
 }
 

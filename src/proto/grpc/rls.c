@@ -273,23 +273,6 @@ const char *const rls_unit_names[RULE_WEEK + 1] = {
     [RULE_YEAR] = "YEAR",         [RULE_WEEK] = "WEEK",
 };
 
-/* Calendar windows have a name, but no fixed length. */
-static int calendar_unit(uint8_t align)
-{
-    switch (align) {
-    case STINT_ALIGN_DAY:
-        return RULE_DAY;
-    case STINT_ALIGN_WEEK:
-        return RULE_WEEK;
-    case STINT_ALIGN_MONTH:
-        return RULE_MONTH;
-    case STINT_ALIGN_YEAR:
-        return RULE_YEAR;
-    default:
-        return RULE_UNIT_NONE;
-    }
-}
-
 static void tell_period(struct rls_limit *limit, uint64_t period_ns)
 {
     static const int longest_first[] = {RULE_YEAR, RULE_MONTH,  RULE_WEEK,  RULE_DAY,
@@ -306,10 +289,18 @@ static void tell_period(struct rls_limit *limit, uint64_t period_ns)
 
 static struct rls_limit limit_of(const struct stint_quota *quota)
 {
+    /* Calendar windows have a name, but no fixed length. */
+    static const uint8_t units[] = {
+        [STINT_ALIGN_DAY] = RULE_DAY,
+        [STINT_ALIGN_WEEK] = RULE_WEEK,
+        [STINT_ALIGN_MONTH] = RULE_MONTH,
+        [STINT_ALIGN_YEAR] = RULE_YEAR,
+    };
+    assert(quota->align <= STINT_ALIGN_YEAR);
     struct rls_limit limit = {
         .requests_per_unit = quota->limit,
         .unit_multiplier = 1,
-        .unit = calendar_unit(quota->align),
+        .unit = units[quota->align],
         .name = "",
     };
     if (limit.unit == RULE_UNIT_NONE && quota->algorithm != STINT_CONCURRENCY)
