@@ -67,12 +67,12 @@ void http_call_deinit(struct http_call *call)
 
 static int read_entry(void *to, const struct http_value *value)
 {
-    static const struct http_member members[] = {
+    static const struct http_member entry_members[] = {
         {"key", NULL, http_json_text, offsetof(struct descriptor_entry, key), SIZE_MAX,
          "expected a key that is not empty"},
         {"value", NULL, http_json_text, offsetof(struct descriptor_entry, value), 0, NULL},
     };
-    static const struct http_object object = {members, 2, .allowed = 3, .required = 1};
+    static const struct http_object object = {entry_members, 2, .allowed = 3, .required = 1};
     uint32_t seen;
     *(struct descriptor_entry *)to = (struct descriptor_entry){0};
     return http_json_object(value, &object, &seen, to);
@@ -168,7 +168,7 @@ static int read_limit(void *to, const struct http_value *value)
 static int read_descriptor(void *to, const struct http_value *value)
 {
     enum { HITS = 1 << 1 };
-    static const struct http_member own[] = {
+    static const struct http_member descriptor_members[] = {
         {"entries", NULL, read_entries, 0, 0, NULL},
         {"hits", NULL, http_json_u32, offsetof(struct descriptor, hits), 0, NULL},
         {"is_refund", NULL, http_json_bool, offsetof(struct descriptor, is_refund), 0, NULL},
@@ -181,8 +181,8 @@ static int read_descriptor(void *to, const struct http_value *value)
          offsetof(struct descriptor, is_refund), 0, NULL},
         {"limit", NULL, read_limit, 0, 0, NULL},
     };
-    const struct http_object object = {value->is_proto3 ? of_envoy : own, 4, .allowed = 15,
-                                       .required = 1};
+    const struct http_object object = {value->is_proto3 ? of_envoy : descriptor_members, 4,
+                                       .allowed = 15, .required = 1};
     struct descriptor *descriptor = to;
     uint32_t seen;
     *descriptor = (struct descriptor){0};
@@ -205,12 +205,12 @@ static int read_descriptors(void *to, const struct http_value *value)
 static int read_item(void *to, const struct http_value *value)
 {
     enum { ITEM_QUOTA = 1 << 0, ITEM_KEY = 1 << 1, ITEM_COST = 1 << 2 };
-    static const struct http_member members[] = {
+    static const struct http_member item_members[] = {
         {"quota", NULL, http_json_text, offsetof(struct request_item, quota), 0, NULL},
         {"key", NULL, http_json_text, offsetof(struct request_item, key), 0, NULL},
         {"cost", NULL, http_json_u32, offsetof(struct request_item, cost), 0, NULL},
     };
-    static const struct http_object object = {members, 3,
+    static const struct http_object object = {item_members, 3,
                                               .allowed = ITEM_QUOTA | ITEM_KEY | ITEM_COST,
                                               .required = ITEM_QUOTA | ITEM_KEY};
     struct request_item *item = to;
