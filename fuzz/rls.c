@@ -149,9 +149,9 @@ static void check_answer(const struct request *request, size_t turn)
         .requests_per_unit = UINT32_MAX,
     };
     static const struct rule unlimited = {.name = name, .path = name, .unlimited = true};
-    struct reply_status statuses[DESCRIPTORS_MAX] = {0};
+    struct target statuses[DESCRIPTORS_MAX] = {0};
     for (size_t i = 0; i < request->n_descriptors; i++, turn++) {
-        struct reply_status *status = &statuses[i];
+        struct target *status = &statuses[i];
         const struct stint_quota *override = request->descriptors[i].override;
         status->decision.outcome = (uint8_t)(STINT_ALLOW + turn % 3);
         status->decision.remaining = turn % 2 == 0 ? UINT32_MAX : 0;
@@ -184,7 +184,7 @@ static void check_kuadrant(struct span bytes)
         return;
     const struct reply reply = {
         .decision.outcome = STINT_ALLOW, .has_ticket = true, .ticket = {3, 4}};
-    struct span answer = kuadrant_write_reserve(call, request, &reply);
+    struct span answer = kuadrant_write_reserve(call, NULL, request, &reply);
     MUST(answer.ptr != NULL && answer.len == 2 + 2 + 48); /* a code, and 48 digits */
     struct out out = {0};
     put_span(&out, 1, request->domain);

@@ -6,8 +6,8 @@ protobuf-c has a string end at its first NUL, and ours have a length: in the cod
 names would else be longer than lines. A file a/b.proto becomes b.pb-c.c and b.pb-c.h, as Meson has
 all that it makes in one folder. Files of v1alpha are those of v1 and have no code of their own.
 
-Those whose names do not begin with "described" are also described, with string as what it is, in
-OUTPUT/messages.bin: a FileDescriptorSet, of which server reflection answers.
+All are also described, with string as what it is, in OUTPUT/messages.bin: a FileDescriptorSet, of
+which server reflection answers.
 """
 
 import re
@@ -44,9 +44,8 @@ def main(protoc, folder, output, *names):
             (Path(flat) / Path(name).name).write_text(text)
         files = [Path(name).name for name in coded]
         subprocess.run([protoc, f"-I{flat}", f"--c_out={output}", *files], check=True)
-    described = [name for name in names if not name.startswith("described")]
     subprocess.run(
-        [protoc, f"-I{folder}", f"--descriptor_set_out={output}/messages.bin", *described],
+        [protoc, f"-I{folder}", f"--descriptor_set_out={output}/messages.bin", *names],
         check=True,
     )
 

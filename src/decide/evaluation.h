@@ -76,6 +76,10 @@ struct target {
     uint32_t fitted;            /* units of a charge that fit */
     uint8_t fallback;           /* enum fallback */
     uint64_t fallback_wait_ns;  /* until its share no longer counts as used; 0: it does not */
+    /* For the reply: evaluation_grows_after() where the request wants_growth, else 0; and for
+     * EXPLAIN what the table does when it is full, DEFAULT for a state in a store. */
+    uint64_t grows_after_ns;
+    uint8_t when_full; /* enum stint_when_full */
 };
 
 struct pending;

@@ -58,6 +58,12 @@ struct conn {
     void *owner;
 };
 
+/* A limit of what one client may send or leave unread, where 0 is the default. */
+static inline size_t conn_limit(size_t limit, size_t otherwise)
+{
+    return limit > 0 ? limit : otherwise;
+}
+
 static inline void conn_wake(const struct conn *conn, uint64_t now_ns)
 {
     if (conn->woken != NULL)

@@ -41,10 +41,9 @@ void http_answer_add(struct http_answer *answer, const char *name, const char *v
         answer->fields[answer->n_fields++] = (struct http_answer_field){name, value};
 }
 
-bool http_fields_is_written(const struct reply_status *status)
+bool http_fields_is_written(const struct target *status)
 {
-    return status->quota != NULL && !status->replaced &&
-           (status->rule == NULL || !status->rule->shadow_mode);
+    return reply_quota(status) != NULL && (status->rule == NULL || !status->rule->shadow_mode);
 }
 
 struct span http_fields_policy(const struct request *request, const struct reply *reply,
@@ -56,7 +55,7 @@ struct span http_fields_policy(const struct request *request, const struct reply
     return index < request->n_items ? request->items[index].quota : span_of_text("quota");
 }
 
-bool http_fields_grows_after(const struct reply_status *status, uint64_t *after_ns)
+bool http_fields_grows_after(const struct target *status, uint64_t *after_ns)
 {
     if (status->grows_after_ns == 0 || status->grows_after_ns == STINT_NEVER_NS)
         return false;
@@ -70,7 +69,7 @@ static void write_parameter(struct http_text *text, const char *name, uint64_t n
     http_text_u64(text, min_u64(number, HTTP_FIELDS_INTEGER_MAX));
 }
 
-static void write_policy(struct http_text *text, const struct reply_status *status)
+static void write_policy(struct http_text *text, const struct target *status)
 {
     write_parameter(text, ";q=", status->quota->limit);
     if (status->quota->algorithm == STINT_CONCURRENCY)
@@ -79,7 +78,7 @@ static void write_policy(struct http_text *text, const struct reply_status *stat
         write_parameter(text, ";w=", http_fields_retry_s(status->quota->period_ns));
 }
 
-static void write_standing(struct http_text *text, const struct reply_status *status)
+static void write_standing(struct http_text *text, const struct target *status)
 {
     uint64_t after_ns;
     write_parameter(text, ";r=", status->decision.remaining);
@@ -94,7 +93,7 @@ static struct span short_name(struct span name)
 }
 
 /* Whether one quota is closer to its limit than another: it denies, or less of it is left. */
-static bool is_nearer(const struct reply_status *a, const struct reply_status *b)
+static bool is_nearer(const struct target *a, const struct target *b)
 {
     bool a_denies = a->decision.outcome != STINT_ALLOW,
          b_denies = b->decision.outcome != STINT_ALLOW;
@@ -110,7 +109,7 @@ static size_t written_in_order(const struct reply *reply, size_t order[DESCRIPTO
     size_t n = 0, binding = reply->decision.binding;
     assert(reply->n_statuses <= DESCRIPTORS_MAX);
     for (size_t i = 0; i < reply->n_statuses; i++) {
-        const struct reply_status *status = &reply->statuses[i];
+        const struct target *status = &reply->statuses[i];
         if (!http_fields_is_written(status))
             continue;
         size_t at = n++;
@@ -126,8 +125,8 @@ static size_t written_in_order(const struct reply *reply, size_t order[DESCRIPTO
 }
 
 static void add_item(struct http_text *list, const struct http_text *name,
-                     const struct reply_status *status,
-                     void (*write)(struct http_text *text, const struct reply_status *status))
+                     const struct target *status,
+                     void (*write)(struct http_text *text, const struct target *status))
 {
     if (list->len > 0)
         http_text_add(list, ", ");
@@ -158,7 +157,7 @@ static void add_draft_11(struct http_answer *answer, struct http_text *text,
     struct http_text standings = http_text_at(spaces[1], sizeof(spaces[1]));
     size_t order[DESCRIPTORS_MAX], n = written_in_order(reply, order);
     for (size_t i = 0; i < n; i++) {
-        const struct reply_status *status = &reply->statuses[order[i]];
+        const struct target *status = &reply->statuses[order[i]];
         struct http_text name = http_text_at(quoted, sizeof(quoted));
         size_t policies_len = policies.len, standings_len = standings.len;
         http_text_sf_string(&name, short_name(http_fields_policy(request, reply, order[i])));

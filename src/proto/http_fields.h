@@ -37,7 +37,7 @@ uint64_t http_fields_retry_s(uint64_t wait_ns);
  * The time until `remaining` of this status next grows: for requests with wants_growth. False where
  * nothing is used, or where it never grows.
  */
-bool http_fields_grows_after(const struct reply_status *status, uint64_t *after_ns);
+bool http_fields_grows_after(const struct target *status, uint64_t *after_ns);
 
 /*
  * Adds the fields of a decided reply to the answer, with their values in `text`: those of the
@@ -52,7 +52,7 @@ void http_fields_write(struct http_answer *answer, struct http_text *text, unsig
 struct span http_fields_policy(const struct request *request, const struct reply *reply,
                                size_t index);
 /* Whether a status belongs to an enforced quota, and so is written. */
-bool http_fields_is_written(const struct reply_status *status);
+bool http_fields_is_written(const struct target *status);
 
 /* name and value must outlive the answer. At most HTTP_ANSWER_FIELDS_MAX; more are dropped. */
 void http_answer_add(struct http_answer *answer, const char *name, const char *value);

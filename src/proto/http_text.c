@@ -65,7 +65,10 @@ static size_t write_special(struct http_text *out, const uint8_t *text, size_t l
     return 1;
 }
 
-void http_text_json(struct http_text *out, struct span string)
+/* In quotes; write() writes a character that is not plain, and returns how many bytes it took. */
+static inline void write_quoted(struct http_text *out, struct span string,
+                                size_t (*write)(struct http_text *out, const uint8_t *text,
+                                                size_t len))
 {
     http_text_add(out, "\"");
     for (size_t at = 0; at < string.len;) {
@@ -74,29 +77,27 @@ void http_text_json(struct http_text *out, struct span string)
             at++;
         http_text_bytes(out, string.ptr + from, at - from);
         if (at < string.len)
-            at += write_special(out, string.ptr + at, string.len - at);
+            at += write(out, string.ptr + at, string.len - at);
     }
     http_text_add(out, "\"");
 }
 
+void http_text_json(struct http_text *out, struct span string)
+{
+    write_quoted(out, string, write_special);
+}
+
+static size_t write_special_sf(struct http_text *out, const uint8_t *text, size_t len)
+{
+    bool is_escaped = *text == '"' || *text == '\\';
+    (void)len;
+    http_text_bytes(out, is_escaped ? (const char[2]){'\\', (char)*text} : "?", is_escaped ? 2 : 1);
+    return 1;
+}
+
 void http_text_sf_string(struct http_text *out, struct span string)
 {
-    http_text_add(out, "\"");
-    for (size_t at = 0; at < string.len; at++) {
-        size_t from = at;
-        while (at < string.len && is_plain(string.ptr[at]))
-            at++;
-        http_text_bytes(out, string.ptr + from, at - from);
-        if (at == string.len)
-            break;
-        uint8_t c = string.ptr[at];
-        char escaped[2] = {'\\', (char)c};
-        if (c == '"' || c == '\\')
-            http_text_bytes(out, escaped, 2);
-        else
-            http_text_add(out, "?");
-    }
-    http_text_add(out, "\"");
+    write_quoted(out, string, write_special_sf);
 }
 
 void http_text_json_ms(struct http_text *out, uint64_t ns)

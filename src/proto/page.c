@@ -3,6 +3,7 @@
 #include "proto/page.h"
 
 #include "base/utf8.h"
+#include "proto/http_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,6 +45,18 @@ void page_add_span(struct page *page, struct span bytes)
 void page_add(struct page *page, const char *text)
 {
     page_add_span(page, span_of_text(text));
+}
+
+void page_add_json(struct page *page, const char *before, struct span string)
+{
+    page_add(page, before);
+    /* Six bytes for each at most, two quotes, and the terminator for which http_text has space. */
+    size_t most = 6 * string.len + 3;
+    if (!make_space(page, most))
+        return;
+    struct http_text out = http_text_at(page->text + page->len, most);
+    http_text_json(&out, string);
+    page->len += out.len;
 }
 
 void page_add_label(struct page *page, struct span value)

@@ -19,6 +19,8 @@ struct page {
 
 void page_add(struct page *page, const char *text);
 void page_add_span(struct page *page, struct span bytes);
+/* A text, and then a string of JSON, as http_text_json() writes it. */
+void page_add_json(struct page *page, const char *before, struct span string);
 void page_print(struct page *page, const char *format, ...) ERR_PRINTF(2, 3);
 /*
  * The value of a label in the text formats of Prometheus: any UTF-8. Invalid bytes, and bytes that

@@ -2,6 +2,8 @@
 /* Tickets to text and back. */
 #include "proto/ticket_text.h"
 
+#include "base/number.h"
+
 void ticket_hex_write(uint64_t number, char *text)
 {
     for (int shift = 60; shift >= 0; shift -= 4)
@@ -12,13 +14,10 @@ bool ticket_hex_read(const uint8_t *text, uint64_t *number)
 {
     *number = 0;
     for (int i = 0; i < TICKET_HEX_LEN; i++) {
-        uint8_t c = text[i], lower = c | 0x20;
-        if (c >= '0' && c <= '9')
-            *number = *number << 4 | (uint64_t)(c - '0');
-        else if (lower >= 'a' && lower <= 'f')
-            *number = *number << 4 | (uint64_t)(lower - 'a' + 10);
-        else
+        int digit = number_hex_digit(text[i]);
+        if (digit < 0)
             return false;
+        *number = *number << 4 | (uint64_t)digit;
     }
     return true;
 }

@@ -275,27 +275,15 @@ static void list_statuses(struct service *service, const struct request *request
 {
     struct evaluation *evaluation = &service->evaluation;
     for (size_t i = 0; i < evaluation->n_targets; i++) {
-        const struct target *target = &evaluation->targets[i];
-        service->statuses[i] = (struct reply_status){
-            .rule = target->rule,
-            .quota = target->is_replaced ? NULL : target->quota,
-            .decision = target->decision,
-            .matched = target->rule != NULL && !target->is_replaced,
-            .replaced = target->is_replaced,
-            .over = target->over,
-            .banned = target->banned,
-            .is_unmatched = target->is_unmatched,
-            .is_domain_unknown = target->is_unmatched && evaluation->domain == SIZE_MAX,
-            .is_override = target->is_override,
-            .is_all_shadow = target->is_all_shadow,
-            .when_full = when_full(evaluation, target),
-            .grows_after_ns = request->wants_growth ? evaluation_grows_after(evaluation, i) : 0,
-            .shadow_retry_after_ns = target->shadow_retry_after_ns,
-            .shadow_over = target->shadow_over,
-        };
+        struct target *target = &evaluation->targets[i];
+        if (request->wants_growth)
+            target->grows_after_ns = evaluation_grows_after(evaluation, i);
+        if (request->verb == REQUEST_EXPLAIN)
+            target->when_full = when_full(evaluation, target);
     }
-    reply->statuses = service->statuses;
+    reply->statuses = evaluation->targets;
     reply->n_statuses = evaluation->n_targets;
+    reply->is_domain_unknown = evaluation->domain == SIZE_MAX;
 }
 
 /* The next run must not match its rules again, nor find a quota that is set meanwhile. */

@@ -21,7 +21,6 @@ struct service {
     uint64_t generation; /* of ruleset */
     struct ruleset *ruleset;
     struct evaluation evaluation;
-    struct reply_status statuses[TARGETS_MAX];
     struct evaluation_stores stores; /* no stores: all zero */
     struct pending_requests pending_requests;
     const struct caller *caller; /* of the current request */

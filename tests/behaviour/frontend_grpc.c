@@ -6,7 +6,7 @@
  */
 #include "behaviour/frontend.h"
 #include "behaviour/store.h"
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 #include "unit/calling.h"
 
 struct talk_of_grpc {

@@ -50,8 +50,8 @@ static bool ask_service(void *frontend, const struct request *request, uint64_t 
     told->n_statuses = reply->n_statuses;
     for (size_t i = 0; i < reply->n_statuses; i++)
         told->statuses[i] =
-            metrics_of(&reply->statuses[i].decision, reply->statuses[i].quota != NULL);
-    told->all = metrics_of(&reply->decision, reply->statuses[told->binding].quota != NULL);
+            metrics_of(&reply->statuses[i].decision, reply_quota(&reply->statuses[i]) != NULL);
+    told->all = metrics_of(&reply->decision, reply_quota(&reply->statuses[told->binding]) != NULL);
     return true;
 }
 

@@ -405,7 +405,7 @@ def test_members_of_bodies_are_those_of_the_source():
     """Each member that a reader knows stands in a schema, and the other way round."""
     def names(file, table):
         text = (SOURCE / file).read_text()
-        block = re.search(table + r"\[\] = \{(.*?)\n\};", text, re.S)[1]
+        block = re.search(table + r"\[\] = \{(.*?)\n *\};", text, re.S)[1]
         return set(re.findall(r'\{"(\w+)"', block))
 
     schemas = DOCUMENT["components"]["schemas"]

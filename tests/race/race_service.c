@@ -88,7 +88,7 @@ static void count(struct worker *worker, const int *keys, size_t n, const struct
     worker->allowed += allowed;
     worker->denied += !allowed;
     for (size_t i = 0; i < n; i++) {
-        const struct reply_status *status = &reply->statuses[i];
+        const struct target *status = &reply->statuses[i];
         worker->charged[keys[i]] += allowed;
         if (keys[i] == 1)
             worker->candidate_allowed += allowed && !status->shadow_over;

@@ -67,13 +67,15 @@ SYSTEM = {
     "src/proto/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h"},
     "src/proto/http/http_origin": {"arpa/inet.h"},  # inet_pton
     "src/proto/http/http_browser": {"arpa/inet.h"},
-    "src/proto/http/http_reader": {"llhttp/llhttp.h", "strings.h"},
-    "src/proto/grpc/": {"protobuf-c/protobuf-c.h", "zlib.h"},
+    "src/proto/http/": {"strings.h"},
+    "src/proto/http/http_reader": {"llhttp/llhttp.h"},
+    "src/proto/grpc/": {"zlib.h"},
     "src/service/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                                 "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/service/access/": {"strings.h"},
     "src/frontend/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h", "stdatomic.h"},
     "src/frontend/grpc/": {"nghttp2/nghttp2.h", "gnutls/gnutls.h", "strings.h"},
+    "src/frontend/resp/": {"fnmatch.h"},
     # time.h: gmtime_r, of a time that is given
     "src/frontend/http/": {"llhttp/llhttp.h", "strings.h", "time.h"},
 }

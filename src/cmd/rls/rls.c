@@ -10,7 +10,7 @@
 #include "cmd/lib/print.h"
 #include "health.pb-c.h"
 #include "proto/grpc/grpc.h"
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 #include "rls.pb-c.h"
 
 #include <ctype.h>

@@ -43,25 +43,25 @@ static unsigned styles_of(const struct text_list *names)
 static int new_http_config(const struct serve_settings *settings, struct http_config **config,
                            struct stint_error *error)
 {
-    return http_config_new(config,
-                           &(struct http_config_options){
-                               .domain = settings->http_domain,
-                               .descriptors = settings->http_descriptors.texts,
-                               .n_descriptors = settings->http_descriptors.n_texts,
-                               .trusted_proxies = settings->http_trusted_proxies.texts,
-                               .n_trusted_proxies = settings->http_trusted_proxies.n_texts,
-                               .hosts = settings->http_hosts.texts,
-                               .n_hosts = settings->http_hosts.n_texts,
-                               .address_field = settings->http_address_field,
-                               .uri_field = settings->http_uri_field,
-                               .method_field = settings->http_method_field,
-                               .metrics_path = settings->metrics_path,
-                               .deny_status = (unsigned)settings->http_deny_status,
-                               .styles = styles_of(&settings->http_fields),
-                               .dashboard = span_of(dashboard_html, dashboard_html_len),
-                               .dashboard_policy = (const char *)dashboard_policy,
-                           },
-                           error);
+    return http_config_new(
+        config,
+        &(struct http_config_options){
+            .domain = settings->http_domain,
+            .descriptors = settings->http_descriptors.texts,
+            .n_descriptors = settings->http_descriptors.n_texts,
+            .trusted_proxies = settings->http_trusted_proxies.texts,
+            .n_trusted_proxies = settings->http_trusted_proxies.n_texts,
+            .hosts = settings->http_hosts.texts,
+            .n_hosts = settings->http_hosts.n_texts,
+            .origin_fields = {settings->http_address_field, settings->http_uri_field,
+                              settings->http_method_field},
+            .metrics_path = settings->metrics_path,
+            .deny_status = (unsigned)settings->http_deny_status,
+            .styles = styles_of(&settings->http_fields),
+            .dashboard = span_of(dashboard_html, dashboard_html_len),
+            .dashboard_policy = (const char *)dashboard_policy,
+        },
+        error);
 }
 
 static unsigned workers(const struct serve_settings *settings)

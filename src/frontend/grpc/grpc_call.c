@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE /* strdup */
 /*
  * Calls. A message that arrives in one piece is read in place; otherwise its pieces are kept until
  * it is complete. A request is decided only after its end, so that a cancelled call charges
@@ -15,6 +16,38 @@
 #include <gnutls/gnutls.h>
 #include <stdlib.h>
 #include <strings.h>
+
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+/* Writes the session's frames; false where it stopped at the limit, and has more. */
+static bool write_output(struct grpc_conn *conn)
+{
+    const uint8_t *frame;
+    while (!grpc_output_is_unread(conn)) {
+        ssize_t len = nghttp2_session_mem_send(conn->session, &frame);
+        if (len == 0)
+            return true;
+        if (len < 0 ||
+            !grpc_keep(conn, &conn->out, &conn->buffer_bytes, span_of(frame, (size_t)len))) {
+            conn->is_broken = conn->is_over = true;
+            return false;
+        }
+    }
+    return false;
+}
+
+void grpc_output_settle(struct grpc_conn *conn)
+{
+    /* A peer that does not speak HTTP/2 gets no frames. */
+    if (conn->is_over || !conn->has_begun || !write_output(conn))
+        return;
+    if (!nghttp2_session_want_read(conn->session) && !nghttp2_session_want_write(conn->session)) {
+        conn->is_over = true;
+        if (conn->leaving == GRPC_STAYS && !conn->is_left)
+            grpc_count_malformed(conn->frontend);
+    } else if (conn->leaving == GRPC_LEAVES && conn->n_calls == 0)
+        conn->is_over = true;
+}
 
 /* ---- The caller ------------------------------------------------------------------------------ */
 
@@ -94,32 +127,7 @@ static const char *grpc_caller_refusal(struct grpc_call *call)
     return "a token is required: authorization: Bearer SECRET";
 }
 
-static const struct grpc_handler *handler_of(const struct grpc_call *call)
-{
-    return &call->conn->frontend->handlers[call->method];
-}
-
 /* ---- Lists ----------------------------------------------------------------------------------- */
-
-/* A connection with calls that watch health is in a list of its frontend. */
-static void begin_watching(struct grpc_conn *conn)
-{
-    struct grpc_frontend *frontend = conn->frontend;
-    conn->next_watching = frontend->watching;
-    conn->prev_watching = NULL;
-    if (frontend->watching != NULL)
-        frontend->watching->prev_watching = conn;
-    frontend->watching = conn;
-}
-
-static void end_watching(struct grpc_conn *conn)
-{
-    conn->watch_at_ns = STINT_NEVER_NS;
-    *(conn->prev_watching != NULL ? &conn->prev_watching->next_watching
-                                  : &conn->frontend->watching) = conn->next_watching;
-    if (conn->next_watching != NULL)
-        conn->next_watching->prev_watching = conn->prev_watching;
-}
 
 static void unlist(struct grpc_call *call)
 {
@@ -128,14 +136,12 @@ static void unlist(struct grpc_call *call)
     *(call->prev != NULL ? &call->prev->next : &conn->first[list]) = call->next;
     *(call->next != NULL ? &call->next->prev : &conn->last[list]) = call->prev;
     if (list == GRPC_WATCHING && conn->first[list] == NULL)
-        end_watching(conn);
+        conn->watch_at_ns = STINT_NEVER_NS;
 }
 
 static void append(struct grpc_call *call, enum grpc_list list)
 {
     struct grpc_conn *conn = call->conn;
-    if (list == GRPC_WATCHING && conn->first[list] == NULL)
-        begin_watching(conn);
     call->list = (uint8_t)list;
     call->next = NULL;
     call->prev = conn->last[list];
@@ -149,14 +155,9 @@ void grpc_call_enlist(struct grpc_call *call, enum grpc_list list)
     append(call, list);
 }
 
-void grpc_call_cut(struct grpc_call *call)
-{
-    /* The call waits for nothing more, even if its stream stays open until all is sent. */
-    grpc_call_enlist(call, GRPC_CLOSING);
-    nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
-}
-
 /* ---- Making and freeing ---------------------------------------------------------------------- */
+
+static const struct grpc_method no_method;
 
 struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
 {
@@ -173,6 +174,7 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
     /* `space` is not cleared: it is written before it is read. */
     memset(call, 0, offsetof(struct grpc_call, space));
     call->conn = conn;
+    call->method = &no_method;
     call->id = id;
     call->begun_ns = conn->now_ns;
     call->ends_ns = STINT_NEVER_NS;
@@ -184,7 +186,7 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
 
 static void drop_input(struct grpc_call *call)
 {
-    grpc_bytes_release(call->conn, &call->input, &call->conn->held_bytes);
+    grpc_release(call->conn, &call->input, &call->conn->held_bytes);
 }
 
 static void drop_pending(struct grpc_call *call)
@@ -195,10 +197,10 @@ static void drop_pending(struct grpc_call *call)
 
 static void drop_answer(struct grpc_call *call)
 {
-    if (call->answer.ptr == call->space)
-        call->answer = (struct grpc_bytes){0};
+    if (call->answer.bytes == call->space)
+        call->answer = (struct byte_queue){0};
     else
-        grpc_bytes_release(call->conn, &call->answer, &call->conn->answer_bytes);
+        grpc_release(call->conn, &call->answer, &call->conn->answer_bytes);
 }
 
 void grpc_call_free(struct grpc_call *call)
@@ -272,18 +274,18 @@ static size_t status_fields(nghttp2_nv fields[2], char text[MESSAGE_MAX], int st
 /* The one before it was read. False: no memory. */
 static bool add_message(struct grpc_call *call, struct span message, bool is_compressed)
 {
-    struct grpc_bytes *answer = &call->answer;
-    size_t len = GRPC_PREFIX + message.len;
-    assert(answer->ptr == NULL);
-    if (len <= GRPC_ANSWER_SPACE)
-        *answer = (struct grpc_bytes){.ptr = call->space, .size = GRPC_ANSWER_SPACE};
-    else if (!grpc_bytes_reserve(call->conn, answer, &call->conn->answer_bytes, len))
-        return false;
-    grpc_frame_write(answer->ptr, is_compressed, message.len);
-    if (message.len > 0)
-        memcpy(answer->ptr + GRPC_PREFIX, message.ptr, message.len);
-    answer->len = len;
-    return true;
+    struct byte_queue *answer = &call->answer;
+    uint8_t prefix[GRPC_PREFIX];
+    size_t *held = &call->conn->answer_bytes;
+    assert(answer->bytes == NULL);
+    if (GRPC_PREFIX + message.len <= GRPC_ANSWER_SPACE)
+        *answer = (struct byte_queue){.bytes = call->space, .size = GRPC_ANSWER_SPACE};
+    grpc_frame_write(prefix, is_compressed, message.len);
+    if (grpc_keep(call->conn, answer, held, span_of(prefix, GRPC_PREFIX)) &&
+        grpc_keep(call->conn, answer, held, message))
+        return true;
+    drop_answer(call);
+    return false;
 }
 
 static void submit_trailers(struct grpc_call *call)
@@ -300,14 +302,14 @@ static void ask_next(struct grpc_call *call);
 /* The peer has read all answers so far. */
 static void go_on(struct grpc_call *call)
 {
-    const struct grpc_handler *handler = handler_of(call);
-    if (handler->takes_many) {
+    const struct grpc_method *method = call->method;
+    if (method->takes_many) {
         /* The time limit for the next request begins. */
         call->begun_ns = call->conn->now_ns;
         grpc_call_enlist(call, GRPC_TIMED);
         ask_next(call);
-    } else if (handler->on_read != NULL)
-        handler->on_read(call);
+    } else if (method->on_read != NULL)
+        method->on_read(call);
 }
 
 /* Called by nghttp2 for the next bytes to send. */
@@ -315,21 +317,21 @@ static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *bytes,
                            uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
     struct grpc_call *call = source->ptr;
-    struct grpc_bytes *answer = &call->answer;
-    size_t len = answer->len - answer->at;
+    struct byte_queue *answer = &call->answer;
+    size_t len = byte_queue_len(answer);
     (void)session, (void)id, (void)arg;
     if (len == 0 && !call->is_ended)
         return NGHTTP2_ERR_DEFERRED;
     len = len < size ? len : size;
     if (len > 0)
-        memcpy(bytes, answer->ptr + answer->at, len);
-    answer->at += len;
-    if (answer->at < answer->len)
+        memcpy(bytes, answer->bytes + answer->start, len);
+    answer->start += len;
+    if (answer->start < answer->end)
         return (ssize_t)len;
     drop_answer(call);
     if (!call->is_ended && call->list != GRPC_CLOSING)
         go_on(call);
-    if (call->is_ended && answer->len == 0) {
+    if (call->is_ended && answer->end == 0) {
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         submit_trailers(call);
     }
@@ -391,16 +393,6 @@ bool grpc_answer_add(struct grpc_call *call, struct span message)
     return is_added;
 }
 
-/* NULL where there is no message, or no memory for it. */
-static char *copy_of(const char *message)
-{
-    size_t size = message != NULL ? strlen(message) + 1 : 0;
-    char *copy = size > 1 ? malloc(size) : NULL;
-    if (copy != NULL)
-        memcpy(copy, message, size);
-    return copy;
-}
-
 void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *message)
 {
     if (call->is_ended)
@@ -412,7 +404,7 @@ void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char
         grpc_call_enlist(call, GRPC_TIMED);
     }
     call->status = (uint8_t)status;
-    call->message = copy_of(message);
+    call->message = message != NULL ? strdup(message) : NULL; /* NULL also without memory */
     resume(call);
 }
 
@@ -440,12 +432,6 @@ void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const cha
     if (call->encoding == GRPC_ENCODING_UNKNOWN)
         fields[n++] = field_of("grpc-accept-encoding", "identity,gzip");
     submit_error(call, fields, n);
-}
-
-void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *message)
-{
-    grpc_count_malformed(call->conn->frontend);
-    grpc_answer_fail(call, status, message);
 }
 
 static void refuse_http(struct grpc_call *call, unsigned http_status)
@@ -491,12 +477,19 @@ static bool is_named(struct span name, const char *text)
     return memcmp(name.ptr, text, name.len) == 0;
 }
 
+static const struct grpc_method *find_method(const struct grpc_method *methods, struct span path)
+{
+    while (methods->path != NULL && !span_equals(path, methods->path))
+        methods++;
+    return methods;
+}
+
 void grpc_call_take_field(struct grpc_call *call, struct span name, struct span value)
 {
     switch (name.len) {
     case 5:
         if (is_named(name, ":path"))
-            call->method = (uint8_t)grpc_method_of(value);
+            call->method = find_method(call->conn->frontend->methods, value);
         break;
     case 7:
         if (is_named(name, ":method") && span_equals(value, "POST"))
@@ -552,16 +545,16 @@ void grpc_call_end_fields(struct grpc_call *call)
         refuse_http(call, 415);
     else if ((call->said & GRPC_SAID_TOO_MUCH) != 0)
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the header fields are too long");
-    else if (call->method == GRPC_METHOD_NONE)
+    else if (call->method->path == NULL)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "no such method");
     else if (call->encoding == GRPC_ENCODING_UNKNOWN)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "grpc-encoding: expected identity or gzip");
     else if ((call->said & GRPC_SAID_NO_TIMEOUT) != 0)
         grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT,
                            "grpc-timeout: expected up to eight digits and one of H M S m u n");
-    else if (handler_of(call)->needs_token)
+    else if (call->method->needs_token)
         admit(call);
-    else if (handler_of(call)->is_endless)
+    else if (call->method->is_endless)
         count_endless(call);
 }
 
@@ -578,7 +571,7 @@ static void refuse_frame(struct grpc_call *call, int code, const struct stint_er
 static size_t message_max(const struct grpc_call *call)
 {
     size_t max = call->conn->frontend->limits.message_bytes;
-    bool is_small = !handler_of(call)->needs_token && max > GRPC_SMALL_MESSAGE;
+    bool is_small = !call->method->needs_token && max > GRPC_SMALL_MESSAGE;
     return is_small ? GRPC_SMALL_MESSAGE : max;
 }
 
@@ -587,11 +580,11 @@ static void look_at_input(struct grpc_call *call)
 {
     struct grpc_frame frame;
     struct stint_error error;
-    int len = grpc_frame_read(span_of(call->input.ptr, call->input.len), message_max(call), &frame,
-                              &error);
+    struct span input = byte_queue_span(&call->input);
+    int len = grpc_frame_read(input, message_max(call), &frame, &error);
     if (len < 0)
         refuse_frame(call, len, &error);
-    else if (len > 0 && (size_t)len < call->input.len)
+    else if (len > 0 && (size_t)len < input.len)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
 }
 
@@ -613,7 +606,7 @@ static bool keep(struct grpc_call *call, struct span bytes)
         drop_input(call);
         return false;
     }
-    if (grpc_bytes_add(conn, &call->input, &conn->held_bytes, bytes))
+    if (grpc_keep(conn, &call->input, &conn->held_bytes, bytes))
         return true;
     grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the request");
     return false;
@@ -623,9 +616,9 @@ static void take_input(struct grpc_call *call, struct span bytes)
 {
     if (!keep(call, bytes))
         return;
-    if (!handler_of(call)->takes_many)
+    if (!call->method->takes_many)
         look_at_input(call);
-    else if (grpc_bytes_left(&call->input).len > 2 * (size_t)GRPC_SMALL_MESSAGE)
+    else if (byte_queue_len(&call->input) > 2 * (size_t)GRPC_SMALL_MESSAGE)
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
     else
         ask_next(call);
@@ -646,7 +639,7 @@ void grpc_call_take_data(struct grpc_call *call, struct span bytes, bool is_last
     struct grpc_conn *conn = call->conn;
     if (call->is_ended)
         return;
-    if (conn->lender == NULL && is_last && call->input.len == 0 && !handler_of(call)->takes_many) {
+    if (conn->lender == NULL && is_last && call->input.end == 0 && !call->method->takes_many) {
         conn->lender = call;
         call->borrowed = bytes;
         return;
@@ -701,12 +694,12 @@ static bool read_message(struct grpc_call *call, struct span bytes, struct span 
 
 static void ask(struct grpc_call *call, struct span message)
 {
-    const struct grpc_handler *handler = handler_of(call);
+    const struct grpc_method *method = call->method;
     if (call->conn->answer_bytes > grpc_output_max(call->conn))
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "the answers of this connection's calls are not read");
-    else if (!handler->needs_token || admit(call))
-        handler->ask(call, message);
+    else if (!method->needs_token || admit(call))
+        method->ask(call, message);
 }
 
 /* Answers the next complete message, unless an answer is still unread; ends with the last. */
@@ -715,25 +708,25 @@ static void ask_next(struct grpc_call *call)
     struct grpc_frame frame;
     struct stint_error error;
     struct span message;
-    if (call->is_ended || call->answer.len > 0)
+    if (call->is_ended || call->answer.end > 0)
         return;
     if (grpc_turn_is_over(call->conn)) {
         call->conn->asks_wait = true;
         return;
     }
-    struct span rest = grpc_bytes_left(&call->input);
+    struct span rest = byte_queue_span(&call->input);
     int len = grpc_frame_read(rest, message_max(call), &frame, &error);
     if (len < 0)
         refuse_frame(call, len, &error);
     else if (len > 0) {
-        call->input.at += (size_t)len;
+        call->input.start += (size_t)len;
         if (plain_of(call, &frame, &message))
             ask(call, message);
     } else if (call->is_at_end && rest.len > 0)
         grpc_answer_refuse(call, GRPC_INTERNAL, "the request ends within a message");
     else if (call->is_at_end)
         grpc_answer_end(call, GRPC_OK, NULL);
-    if (call->is_ended || call->input.at == call->input.len)
+    if (call->is_ended || byte_queue_len(&call->input) == 0)
         drop_input(call);
 }
 
@@ -764,12 +757,12 @@ void grpc_call_end(struct grpc_call *call)
     if (call->conn->lender == call)
         call->conn->lender = NULL;
     else
-        bytes = span_of(call->input.ptr, call->input.len);
+        bytes = byte_queue_span(&call->input);
     call->borrowed = span_of(NULL, 0);
     call->is_at_end = true;
     if (call->is_ended)
         return;
-    if (handler_of(call)->takes_many)
+    if (call->method->takes_many)
         ask_next(call);
     else
         ask_once(call, bytes);
@@ -787,7 +780,7 @@ static void on_answers(void *arg, uint64_t now_ns)
     }
     if (now_ns > conn->now_ns)
         conn->now_ns = now_ns;
-    ask_once(call, span_of(call->input.ptr, call->input.len));
+    ask_once(call, byte_queue_span(&call->input));
     grpc_output_settle(conn);
     conn_wake(&conn->conn, conn->now_ns);
 }
@@ -799,7 +792,7 @@ static void on_answers(void *arg, uint64_t now_ns)
 static void wait_for_store(struct grpc_call *call, struct span bytes)
 {
     struct grpc_conn *conn = call->conn;
-    if (call->input.len == 0 && !keep(call, bytes)) {
+    if (call->input.end == 0 && !keep(call, bytes)) {
         drop_pending(call);
         return;
     }
@@ -837,7 +830,7 @@ void grpc_calls_end_late(struct grpc_conn *conn)
     while (grpc_calls_end_ns(conn) <= conn->now_ns) {
         struct grpc_call *call = conn->first[GRPC_TIMED];
         grpc_call_enlist(call, GRPC_CLOSING);
-        if (call->is_ended || call->answer.len > 0)
+        if (call->is_ended || call->answer.end > 0)
             grpc_call_cut(call);
         else if (call->pending != NULL)
             fail_wait(call);
@@ -853,7 +846,7 @@ void grpc_calls_go_on(struct grpc_conn *conn)
     conn->asks_wait = false;
     for (struct grpc_call *call = conn->first[GRPC_TIMED], *next; call != NULL; call = next) {
         next = call->next;
-        if (handler_of(call)->takes_many)
+        if (call->method->takes_many)
             ask_next(call);
     }
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A connection: nghttp2's callbacks, which find the call of a frame and count its cost; the
- * operations for the socket's owner; and the frontend.
+ * What each method does with a message. A connection: nghttp2's callbacks, which find the call of a
+ * frame and count its cost; the operations for the socket's owner; and the frontend.
  */
 #include "frontend/grpc/grpc_call.h"
 
 #include "base/siphash.h"
 #include "base/wide_int.h"
+#include "proto/grpc/kuadrant.h"
+#include "service/server_clock.h"
 #include "service/server_state.h"
 
 #include <assert.h>
@@ -18,6 +20,251 @@
 
 /* Frames beside a call of a normal client: updates of two windows, a ping, and one to spare. */
 #define FRAMES_OF_A_CALL 4
+
+/* ---- Methods of the limiter ------------------------------------------------------------------ */
+
+static const enum grpc_status statuses[REPLY_AHEAD + 1] = {
+    [REPLY_BAD_REQUEST] = GRPC_INVALID_ARGUMENT,
+    [REPLY_FORBIDDEN] = GRPC_PERMISSION_DENIED,
+    [REPLY_GONE] = GRPC_NOT_FOUND,
+    [REPLY_CONFLICT] = GRPC_ABORTED,
+    [REPLY_FULL] = GRPC_RESOURCE_EXHAUSTED,
+    [REPLY_UNAVAILABLE] = GRPC_UNAVAILABLE,
+};
+
+static void answer(struct grpc_call *call, const struct request *request)
+{
+    struct grpc_frontend *frontend = call->conn->frontend;
+    const struct reply *reply = &frontend->reply;
+    if (reply->error != REPLY_DECIDED) {
+        bool is_gone = reply->error == REPLY_GONE && call->method->gone != NULL;
+        grpc_answer_fail(call, statuses[reply->error],
+                         is_gone ? call->method->gone : reply->message);
+        return;
+    }
+    struct span response =
+        call->method->write(frontend->rls, frontend->options.form, request, reply);
+    if (response.ptr == NULL)
+        grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
+    else
+        grpc_answer_once(call, response);
+}
+
+static struct caller caller_of(const struct grpc_call *call)
+{
+    const struct access_token *token = call->token;
+    return (struct caller){
+        .name = token != NULL ? token->name : "",
+        .roles = token != NULL ? token->roles : ACCESS_ALL,
+        .frontend = METRICS_GRPC,
+    };
+}
+
+static void ask_limiter(struct grpc_call *call, struct span message)
+{
+    struct grpc_conn *conn = call->conn;
+    struct grpc_frontend *frontend = conn->frontend;
+    const struct request *request;
+    struct stint_error error;
+    int code = call->method->read(frontend->rls, message, &request, &error);
+    if (code < 0) {
+        grpc_answer_refuse(call,
+                           code == STINT_E_SYSTEM ? GRPC_RESOURCE_EXHAUSTED : GRPC_INVALID_ARGUMENT,
+                           error.message);
+        return;
+    }
+    struct caller caller = caller_of(call);
+    struct request again;
+    if (call->pending != NULL) {
+        again = *request;
+        again.pending = call->pending;
+        call->pending = NULL;
+        request = &again;
+    }
+    service_ask(frontend->options.service, request, &caller,
+                server_clock_now(frontend->clock, conn->now_ns), &frontend->reply);
+    if (frontend->reply.error == REPLY_WAITS) {
+        call->pending = frontend->reply.pending;
+        return;
+    }
+    conn->n_answered++;
+    answer(call, request);
+}
+
+/* ---- Watched health: a message at once, then after every change ------------------------------ */
+
+static enum health_status health_of(const struct grpc_frontend *frontend)
+{
+    const struct grpc_frontend_options *options = &frontend->options;
+    bool is_ready =
+        !frontend->is_drained && server_state_is_ready(service_server_state(options->service),
+                                                       options->is_ready, options->arg);
+    return is_ready ? HEALTH_SERVING : HEALTH_NOT_SERVING;
+}
+
+/*
+ * Adds a message if the health has changed since the last one; changes between two messages that
+ * the peer's window has space for are sent as one. If there is no memory for it, the next check
+ * sends it.
+ */
+static void watch_next(struct grpc_call *call)
+{
+    struct grpc_conn *conn = call->conn;
+    uint8_t message[HEALTH_MESSAGE_MAX];
+    enum health_status status =
+        call->watches_known ? health_of(conn->frontend) : HEALTH_SERVICE_UNKNOWN;
+    if (call->is_ended || call->answer.end > 0 || call->last_sent == (int8_t)status)
+        return;
+    if (!grpc_answer_add(call, health_write(message, status)))
+        return;
+    call->last_sent = (int8_t)status;
+    call->begun_ns = conn->now_ns;
+}
+
+/* After this time without reading, the call ends. */
+static bool is_unread(const struct grpc_call *call)
+{
+    return !call->is_ended && call->answer.end > 0 &&
+           call->begun_ns + call->conn->frontend->limits.call_ns <= call->conn->now_ns;
+}
+
+static void look_again(const struct grpc_call *call)
+{
+    struct grpc_conn *conn = call->conn;
+    uint64_t at_ns = min_u64(conn->now_ns + GRPC_WATCH_NS, call->ends_ns);
+    conn->watch_at_ns = min_u64(conn->watch_at_ns, at_ns);
+}
+
+static void end_as_leaving(struct grpc_call *call)
+{
+    grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: retry on another one");
+}
+
+static void begin_watch(struct grpc_call *call, bool is_known)
+{
+    grpc_call_enlist(call, GRPC_WATCHING);
+    call->watches_known = is_known;
+    call->last_sent = -1;
+    watch_next(call);
+    look_again(call);
+    if (call->conn->leaving == GRPC_LEAVES)
+        end_as_leaving(call);
+}
+
+/* Checks that a silent peer is still connected: it must answer a PING with any frame. */
+static void look_for_peer(struct grpc_conn *conn)
+{
+    uint64_t silent_ns = conn->now_ns - conn->heard_ns;
+    if (silent_ns >= 2 * GRPC_SILENCE_NS)
+        nghttp2_session_terminate_session(conn->session, NGHTTP2_NO_ERROR);
+    else if (silent_ns >= GRPC_SILENCE_NS && !conn->is_pinged) {
+        conn->is_pinged = true;
+        nghttp2_submit_ping(conn->session, NGHTTP2_FLAG_NONE, NULL);
+    }
+}
+
+static void look(struct grpc_conn *conn)
+{
+    conn->watch_at_ns = STINT_NEVER_NS;
+    if (conn->first[GRPC_WATCHING] != NULL)
+        look_for_peer(conn);
+    for (struct grpc_call *call = conn->first[GRPC_WATCHING], *next; call != NULL; call = next) {
+        next = call->next;
+        if (call->ends_ns <= conn->now_ns)
+            grpc_answer_end(call, GRPC_DEADLINE_EXCEEDED, NULL);
+        watch_next(call);
+        if (is_unread(call))
+            grpc_call_cut(call);
+        else if (!call->is_ended)
+            look_again(call);
+    }
+}
+
+static void end_endless(struct grpc_conn *conn, enum grpc_list list)
+{
+    for (struct grpc_call *call = conn->first[list], *next; call != NULL; call = next) {
+        next = call->next;
+        if (call->is_endless)
+            end_as_leaving(call);
+    }
+}
+
+static void leave(struct grpc_conn *conn)
+{
+    look(conn);
+    end_endless(conn, GRPC_WATCHING);
+    end_endless(conn, GRPC_TIMED);
+}
+
+/* ---- Health and reflection ------------------------------------------------------------------- */
+
+static void ask_health(struct grpc_call *call, struct span message)
+{
+    uint8_t response[HEALTH_MESSAGE_MAX];
+    enum health_status status = health_of(call->conn->frontend);
+    struct span service;
+    struct stint_error error;
+    if (health_read(message, &service, &error) < 0)
+        grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.message);
+    else if (call->method->is_endless)
+        begin_watch(call, health_knows(service));
+    else if (!health_knows(service))
+        grpc_answer_fail(call, GRPC_NOT_FOUND, "no such service");
+    else
+        grpc_answer_once(call, health_write(response, status));
+    call->conn->n_answered++;
+}
+
+static void ask_health_list(struct grpc_call *call, struct span message)
+{
+    uint8_t response[HEALTH_MESSAGE_MAX];
+    (void)message;
+    grpc_answer_once(call, health_write_list(response, health_of(call->conn->frontend)));
+    call->conn->n_answered++;
+}
+
+#define REFLECTION_WORK 2          /* units, of an answer */
+#define REFLECTION_WORK_BYTES 4096 /* of an answer, for one more unit */
+
+static void ask_reflection(struct grpc_call *call, struct span message)
+{
+    struct grpc_conn *conn = call->conn;
+    struct stint_error error;
+    struct span answer = {0};
+    int code = reflection_answer(message, &conn->frontend->reflection, &answer, &error);
+    conn->work += REFLECTION_WORK + answer.len / REFLECTION_WORK_BYTES;
+    if (code < 0 && code != STINT_E_SYSTEM)
+        grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.message);
+    else if (code < 0 || !grpc_answer_add(call, answer))
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
+#define ENVOY "/envoy.service.ratelimit.v3.RateLimitService/"
+#define KUADRANT "/kuadrant.service.ratelimit.v1.RateLimitService/"
+#define HEALTH "/grpc.health.v1.Health/"
+#define REFLECTION(version) "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo"
+#define LIMITER .ask = ask_limiter, .needs_token = true
+#define REFLECTS .ask = ask_reflection, .is_endless = true, .takes_many = true
+
+/* clang-format off */
+static const struct grpc_method methods[] = {
+    {ENVOY "ShouldRateLimit", LIMITER, .read = rls_read, .write = rls_write},
+    {KUADRANT "CheckRateLimit", LIMITER, .read = kuadrant_read_check, .write = rls_write},
+    {KUADRANT "Report", LIMITER, .read = kuadrant_read_report, .write = rls_write},
+    {KUADRANT "Reserve", LIMITER, .read = kuadrant_read_reserve, .write = kuadrant_write_reserve},
+    {KUADRANT "Commit", LIMITER, .read = kuadrant_read_commit, .write = kuadrant_write_commit,
+     .gone = "the reservation was committed, has ended, or never was; nothing was charged. To "
+             "record use that no reservation covers, leave reservation_id empty"},
+    {HEALTH "Check", .ask = ask_health},
+    {HEALTH "Watch", .ask = ask_health, .on_read = watch_next, .is_endless = true},
+    {HEALTH "List", .ask = ask_health_list},
+    {REFLECTION("v1"), REFLECTS},
+    {REFLECTION("v1alpha"), REFLECTS},
+    {.path = NULL},
+};
+/* clang-format on */
 
 /* ---- The end of a connection ----------------------------------------------------------------- */
 
@@ -54,7 +301,7 @@ static void leave_now(struct grpc_conn *conn)
     nghttp2_submit_goaway(conn->session, NGHTTP2_FLAG_NONE,
                           nghttp2_session_get_last_proc_stream_id(conn->session), NGHTTP2_NO_ERROR,
                           NULL, 0);
-    grpc_methods_leave(conn);
+    leave(conn);
 }
 
 /* Connections that were made at the same time should not all be remade at the same time. */
@@ -291,7 +538,7 @@ static void send_goaway(struct grpc_conn *conn, uint8_t code)
 {
     const uint8_t frame[17] = {0, 0, 8, NGHTTP2_GOAWAY, [16] = code};
     if (conn->has_begun)
-        grpc_bytes_add(conn, &conn->out, &conn->buffer_bytes, span_of(frame, sizeof(frame)));
+        grpc_keep(conn, &conn->out, &conn->buffer_bytes, span_of(frame, sizeof(frame)));
 }
 
 static void feed_session(struct grpc_conn *conn, struct span bytes)
@@ -310,47 +557,33 @@ static void feed_session(struct grpc_conn *conn, struct span bytes)
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 
-static struct grpc_conn *grpc_of(struct conn *conn)
-{
-    return (struct grpc_conn *)(void *)conn;
-}
-
-static const struct grpc_conn *grpc_of_const(const struct conn *conn)
-{
-    return (const struct grpc_conn *)(const void *)conn;
-}
-
 static bool is_backpressured(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
-    return grpc_output_is_unread(conn) || conn->rest.len > 0 || conn->asks_wait;
+    const struct grpc_conn *conn = (const void *)base;
+    return grpc_output_is_unread(conn) || conn->rest.end > 0 || conn->asks_wait;
 }
 
 static bool has_work(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
-    return !conn->is_over && (conn->rest.len > 0 || conn->asks_wait) &&
+    const struct grpc_conn *conn = (const void *)base;
+    return !conn->is_over && (conn->rest.end > 0 || conn->asks_wait) &&
            !grpc_output_is_unread(conn);
 }
 
 static struct span output(struct conn *base)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     conn->is_fed = false;
-    return grpc_bytes_left(&conn->out);
+    return byte_queue_span(&conn->out);
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
 {
-    struct grpc_conn *conn = grpc_of(base);
-    struct grpc_bytes *out = &conn->out;
+    struct grpc_conn *conn = (void *)base;
+    size_t size = conn->out.size;
     conn->now_ns = now_ns;
-    out->at += len;
-    if (out->at == out->len) {
-        out->at = out->len = 0;
-        if (out->size > KEPT_BYTES)
-            grpc_bytes_release(conn, out, &conn->buffer_bytes);
-    }
+    byte_queue_take(&conn->out, len, KEPT_BYTES);
+    grpc_count_held(conn, &conn->buffer_bytes, conn->out.size - size);
     grpc_output_settle(conn);
 }
 
@@ -370,7 +603,7 @@ static struct span take_turn(struct grpc_conn *conn, struct span bytes)
             conn->frame_since_ns = conn->now_ns;
         bytes = span_of(bytes.ptr + len, bytes.len - len);
         if (conn->has_begun && !conn->is_over)
-            grpc_output_write(conn);
+            grpc_output_settle(conn);
     }
     return bytes;
 }
@@ -380,7 +613,7 @@ static void keep_rest(struct grpc_conn *conn, struct span bytes)
 {
     if (bytes.len == 0 || conn->is_over)
         return;
-    if (!grpc_bytes_add(conn, &conn->rest, &conn->buffer_bytes, bytes))
+    if (!grpc_keep(conn, &conn->rest, &conn->buffer_bytes, bytes))
         conn->is_broken = conn->is_over = true;
 }
 
@@ -389,17 +622,17 @@ static void go_on(struct grpc_conn *conn)
     conn->work = 0;
     if (conn->asks_wait)
         grpc_calls_go_on(conn);
-    if (conn->rest.len == 0)
+    if (conn->rest.end == 0)
         return;
-    struct span rest = take_turn(conn, grpc_bytes_left(&conn->rest));
-    conn->rest.at = conn->rest.len - rest.len;
+    struct span rest = take_turn(conn, byte_queue_span(&conn->rest));
+    conn->rest.start = conn->rest.end - rest.len;
     if (rest.len == 0 || conn->is_over)
-        grpc_bytes_release(conn, &conn->rest, &conn->buffer_bytes);
+        grpc_release(conn, &conn->rest, &conn->buffer_bytes);
 }
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     if (conn->is_over)
         return;
     if (!conn->is_fed)
@@ -408,7 +641,7 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
     conn->now_ns = now_ns;
     conn->heard_ns = now_ns;
     conn->is_pinged = false;
-    if (conn->rest.len == 0)
+    if (conn->rest.end == 0)
         bytes = take_turn(conn, bytes);
     keep_rest(conn, bytes);
     grpc_output_settle(conn);
@@ -416,7 +649,8 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 
 static bool is_over(const struct conn *base)
 {
-    return grpc_of_const(base)->is_over;
+    const struct grpc_conn *conn = (const void *)base;
+    return conn->is_over;
 }
 
 /*
@@ -425,8 +659,8 @@ static bool is_over(const struct conn *base)
  */
 static bool is_busy(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
-    return !conn->is_over && (conn->n_calls > 0 || conn->rest.len > 0 ||
+    const struct grpc_conn *conn = (const void *)base;
+    return !conn->is_over && (conn->n_calls > 0 || conn->rest.end > 0 ||
                               (conn->frames.preface_len > 0 && !conn->has_begun) ||
                               http2_frames_are_open(&conn->frames));
 }
@@ -436,13 +670,13 @@ static bool is_busy(const struct conn *base)
 /* While input waits for its turn, or for space for its replies, the peer may have sent the rest. */
 static uint64_t frame_ends_ns(const struct grpc_conn *conn)
 {
-    bool is_late = http2_frames_are_open(&conn->frames) && conn->rest.len == 0;
+    bool is_late = http2_frames_are_open(&conn->frames) && conn->rest.end == 0;
     return is_late ? conn->frame_since_ns + conn->frontend->limits.call_ns : STINT_NEVER_NS;
 }
 
 static uint64_t deadline(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
+    const struct grpc_conn *conn = (const void *)base;
     if (conn->is_over)
         return STINT_NEVER_NS;
     return min_u64(
@@ -465,7 +699,7 @@ static void end_late_frame(struct grpc_conn *conn)
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     if (conn->is_over)
         return;
     conn->now_ns = now_ns;
@@ -475,7 +709,7 @@ static void wake(struct conn *base, uint64_t now_ns)
     grpc_calls_end_late(conn);
     end_late_frame(conn);
     if (conn->watch_at_ns <= now_ns)
-        grpc_methods_look(conn);
+        look(conn);
     if (conn->notice_at_ns <= now_ns)
         leave_now(conn);
     if (conn->age_at_ns <= now_ns) {
@@ -493,10 +727,11 @@ static void wake(struct conn *base, uint64_t now_ns)
 
 static void drain(struct conn *base, uint64_t now_ns)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     if (conn->is_over)
         return;
     conn->now_ns = now_ns;
+    look(conn);
     if (conn->leaving == GRPC_STAYS && !conn->is_left)
         leave_begin(conn);
     else
@@ -508,21 +743,21 @@ static void drain(struct conn *base, uint64_t now_ns)
 
 static size_t held(const struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
+    const struct grpc_conn *conn = (const void *)base;
     return conn->held_bytes + conn->answer_bytes + conn->buffer_bytes +
            conn->n_calls * (sizeof(struct grpc_call) + STREAM_BYTES);
 }
 
 static void free_conn(struct conn *base)
 {
-    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = (void *)base;
     nghttp2_session_del(conn->session);
     for (int list = 0; list < GRPC_LISTS; list++)
         while (conn->first[list] != NULL)
             grpc_call_free(conn->first[list]);
     access_unref(conn->identity.tokens);
-    grpc_bytes_release(conn, &conn->out, &conn->buffer_bytes);
-    grpc_bytes_release(conn, &conn->rest, &conn->buffer_bytes);
+    grpc_release(conn, &conn->out, &conn->buffer_bytes);
+    grpc_release(conn, &conn->rest, &conn->buffer_bytes);
     assert(conn->held_bytes == 0 && conn->answer_bytes == 0 && conn->buffer_bytes == 0);
     free(conn);
 }
@@ -563,19 +798,14 @@ struct conn *grpc_conn_new(struct grpc_frontend *frontend, struct span peer, uin
 
 /* ---- The frontend ---------------------------------------------------------------------------- */
 
-static size_t or_default(size_t limit, size_t otherwise)
-{
-    return limit > 0 ? limit : otherwise;
-}
-
 static struct grpc_limits limits_of(const struct grpc_limits *limits)
 {
     struct grpc_limits all = limits != NULL ? *limits : (struct grpc_limits){0};
-    all.message_bytes = or_default(all.message_bytes, (size_t)1 << 20);
-    all.header_bytes = or_default(all.header_bytes, (size_t)16 << 10);
-    all.streams = or_default(all.streams, 1000);
-    all.output_bytes = or_default(all.output_bytes, (size_t)256 << 10);
-    all.idle_frames = or_default(all.idle_frames, 1000);
+    all.message_bytes = conn_limit(all.message_bytes, (size_t)1 << 20);
+    all.header_bytes = conn_limit(all.header_bytes, (size_t)16 << 10);
+    all.streams = conn_limit(all.streams, 1000);
+    all.output_bytes = conn_limit(all.output_bytes, (size_t)256 << 10);
+    all.idle_frames = conn_limit(all.idle_frames, 1000);
     all.call_ns = all.call_ns > 0 ? all.call_ns : 30 * NS_PER_S;
     return all;
 }
@@ -587,7 +817,7 @@ struct grpc_frontend *grpc_frontend_new(const struct grpc_frontend_options *opti
     if (frontend == NULL)
         return NULL;
     frontend->options = *options;
-    frontend->handlers = grpc_methods;
+    frontend->methods = methods;
     frontend->clock = server_state_clock(service_server_state(options->service));
     frontend->limits = limits_of(options->limits);
     if (options->form == NULL)
@@ -617,7 +847,7 @@ void grpc_frontend_free(struct grpc_frontend *frontend)
     nghttp2_option_del(frontend->options_of_session);
     rls_call_free(frontend->rls);
     grpc_zip_free(frontend->zip);
-    reflection_space_free(&frontend->reflection);
+    free(frontend->reflection);
     access_unref(frontend->tokens);
     free(frontend);
 }
@@ -625,9 +855,4 @@ void grpc_frontend_free(struct grpc_frontend *frontend)
 void grpc_frontend_drain(struct grpc_frontend *frontend)
 {
     frontend->is_drained = true;
-    for (struct grpc_conn *conn = frontend->watching, *next; conn != NULL; conn = next) {
-        next = conn->next_watching;
-        grpc_methods_look(conn);
-        grpc_output_settle(conn);
-    }
 }

@@ -8,16 +8,17 @@
 #define STINT_FRONTEND_HTTP_HTTP_H
 
 #include "frontend/conn.h"
-#include "proto/http/http_message.h"
+#include "proto/http/http_origin.h"
 #include "service/access/access.h"
 #include "service/service.h"
 
 /*
  * Settings that all workers share: how /auth makes descriptors of a request, which proxies it
- * trusts, and which fields it answers with. Immutable. Texts are copied.
+ * trusts, and which fields it answers with. Immutable.
  */
 struct http_config;
 
+/* All borrowed for as long as the config. */
 struct http_config_options {
     const char *domain; /* for /auth requests whose query has none. NULL: the query must have one */
     const char *const
@@ -29,15 +30,13 @@ struct http_config_options {
     /* Host names that are accepted without tokens. proto/http/http_browser.h */
     const char *const *hosts;
     size_t n_hosts;
-    /* The fields in which proxies describe their request. NULL: the names in
-     * proto/http/http_origin.h */
-    const char *address_field, *uri_field, *method_field;
-    const char *metrics_path; /* a second path of /metrics. NULL: none */
-    unsigned deny_status;     /* of /auth: 400 … 599. 0 = 429 */
+    struct http_origin_fields origin_fields; /* in which proxies describe their request */
+    const char *metrics_path;                /* a second path of /metrics. NULL: none */
+    unsigned deny_status;                    /* of /auth: 400 … 599. 0 = 429 */
     unsigned styles;       /* bits of enum http_style (proto/http_fields.h); 0 = HTTP_STYLE_DRAFT_11
                             */
-    struct span dashboard; /* the page at /, borrowed. Empty: none */
-    const char *dashboard_policy; /* its Content-Security-Policy, borrowed; needed with a page */
+    struct span dashboard; /* the page at /. Empty: none */
+    const char *dashboard_policy; /* its Content-Security-Policy; needed with a page */
 };
 
 /* STINT_E_SYNTAX or STINT_E_RANGE with a message that names the text. */

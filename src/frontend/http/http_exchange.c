@@ -9,29 +9,9 @@
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-bool http_frontend_grow(struct http_frontend *frontend, const struct http_text *text)
+void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail)
 {
-    if (!text->is_full || frontend->text_size >= HTTP_TEXT_MAX)
-        return false;
-    char *grown = realloc(frontend->text, 2 * frontend->text_size);
-    if (grown == NULL)
-        return false;
-    frontend->text = grown;
-    frontend->text_size *= 2;
-    return true;
-}
-
-void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
-                        struct span text)
-{
-    exchange->answer->status = status;
-    exchange->answer->body = text;
-    http_answer_add(exchange->answer, "Content-Type", type);
-}
-
-static void refuse(struct http_frontend *frontend, unsigned status, const char *detail,
-                   struct http_answer *answer)
-{
+    struct http_frontend *frontend = exchange->frontend;
     struct http_text out;
     if (frontend->metrics != NULL && status >= 400 && status < 500)
         metrics_malformed(frontend->metrics, METRICS_HTTP);
@@ -39,40 +19,7 @@ static void refuse(struct http_frontend *frontend, unsigned status, const char *
         out = http_frontend_text(frontend);
         http_problem_write(&out, status, detail);
     } while (http_frontend_grow(frontend, &out));
-    answer->status = status;
-    answer->body = span_of(out.text, out.len);
-    http_answer_add(answer, "Content-Type", HTTP_TYPE_PROBLEM);
-}
-
-void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail)
-{
-    refuse(exchange->frontend, status, detail, exchange->answer);
-}
-
-void http_frontend_refuse(struct http_frontend *frontend, unsigned status, const char *detail,
-                          struct http_answer *answer)
-{
-    *answer = (struct http_answer){.ends_connection = true};
-    refuse(frontend, status, detail, answer);
-}
-
-struct page *http_frontend_page(struct http_frontend *frontend)
-{
-    struct page *page = &frontend->page;
-    if (page->size > HTTP_PAGE_KEPT || page->failed)
-        page_free(page);
-    page->len = 0;
-    return page;
-}
-
-void http_exchange_page(struct http_exchange *exchange, const char *type)
-{
-    struct page *page = &exchange->frontend->page;
-    if (page->failed) {
-        http_exchange_refuse(exchange, 503, "no memory for so long a page");
-        return;
-    }
-    http_exchange_text(exchange, 200, type, span_of(page->text, page->len));
+    http_exchange_text(exchange, status, HTTP_TYPE_PROBLEM, span_of(out.text, out.len));
 }
 
 /* ---- The caller ------------------------------------------------------------------------------ */
@@ -105,7 +52,8 @@ static bool is_known_host(struct http_frontend *frontend, struct span host)
 {
     if (host.len == frontend->host_len && memcmp(host.ptr, frontend->host, host.len) == 0)
         return true;
-    if (!http_hosts_have(frontend->options.config->hosts, host))
+    const struct http_config_options *options = &frontend->options.config->options;
+    if (!http_hosts_have(options->hosts, options->n_hosts, host))
         return false;
     if (host.len <= sizeof(frontend->host)) {
         memcpy(frontend->host, host.ptr, host.len);

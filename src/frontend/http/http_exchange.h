@@ -18,18 +18,12 @@
 #include "service/metrics/metrics.h"
 #include "service/server_clock.h"
 
+#include <stdlib.h>
+
 struct http_config {
-    char *texts[5]; /* copies, to which the next members point */
-    size_t n_texts;
-    const char *domain;       /* NULL: none */
-    const char *metrics_path; /* a second path of /metrics. NULL: none */
-    struct http_origin_fields origin_fields;
+    struct http_config_options options; /* without 0 for a default */
     struct http_proxies *proxies;
-    struct http_hosts *hosts;
     struct http_parts *parts;
-    unsigned deny_status, styles;
-    struct span dashboard;
-    const char *dashboard_policy;
 };
 
 #define HTTP_DENY_STATUS_MIN 400
@@ -134,16 +128,48 @@ static inline struct http_text http_frontend_text(struct http_frontend *frontend
 }
 
 /* After an attempt: true where the text did not fit, and another attempt, with more memory, may. */
-bool http_frontend_grow(struct http_frontend *frontend, const struct http_text *text);
+static inline bool http_frontend_grow(struct http_frontend *frontend, const struct http_text *text)
+{
+    if (!text->is_full || frontend->text_size >= HTTP_TEXT_MAX)
+        return false;
+    char *grown = realloc(frontend->text, 2 * frontend->text_size);
+    if (grown == NULL)
+        return false;
+    frontend->text = grown;
+    frontend->text_size *= 2;
+    return true;
+}
 
 /* A problem with this status; `detail` may be NULL. A status for a malformed request is counted. */
 void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail);
 /* Memory for the body of a long answer, empty. */
-struct page *http_frontend_page(struct http_frontend *frontend);
-/* A body that was written to it. */
-void http_exchange_page(struct http_exchange *exchange, const char *type);
+static inline struct page *http_frontend_page(struct http_frontend *frontend)
+{
+    struct page *page = &frontend->page;
+    if (page->size > HTTP_PAGE_KEPT || page->failed)
+        page_free(page);
+    page->len = 0;
+    return page;
+}
+
 /* A body in memory of the frontend, or a constant. */
-void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
-                        struct span text);
+static inline void http_exchange_text(struct http_exchange *exchange, unsigned status,
+                                      const char *type, struct span text)
+{
+    exchange->answer->status = status;
+    exchange->answer->body = text;
+    http_answer_add(exchange->answer, "Content-Type", type);
+}
+
+/* A body that was written to the page. */
+static inline void http_exchange_page(struct http_exchange *exchange, const char *type)
+{
+    struct page *page = &exchange->frontend->page;
+    if (page->failed) {
+        http_exchange_refuse(exchange, 503, "no memory for so long a page");
+        return;
+    }
+    http_exchange_text(exchange, 200, type, span_of(page->text, page->len));
+}
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "algorithm/spec.h"
 #include "base/ns.h"
+#include "base/number.h"
 #include "service/top_keys.h"
 
 #include <inttypes.h>
@@ -82,23 +83,25 @@ static bool wants_openmetrics(const struct http_message *message)
     return false;
 }
 
-static bool has_metrics(struct http_exchange *exchange)
+/* The metrics, and *facts beside them; NULL: the answer is that there are none. */
+static struct metrics *metrics_of(struct http_exchange *exchange, struct metrics_facts *facts)
 {
-    if (server_state_metrics(http_exchange_server(exchange)) != NULL)
-        return true;
-    http_exchange_refuse(exchange, 404, "nothing is counted here");
-    return false;
+    struct metrics *metrics = server_state_metrics(http_exchange_server(exchange));
+    if (metrics != NULL)
+        *facts = facts_of(exchange);
+    else
+        http_exchange_refuse(exchange, 404, "nothing is counted here");
+    return metrics;
 }
 
 static void answer_metrics(struct http_exchange *exchange)
 {
     bool open = wants_openmetrics(exchange->message);
     struct metrics_facts facts;
-    if (!has_metrics(exchange))
+    struct metrics *metrics = metrics_of(exchange, &facts);
+    if (metrics == NULL)
         return;
-    facts = facts_of(exchange);
-    metrics_write(server_state_metrics(http_exchange_server(exchange)), &facts,
-                  open ? METRICS_OPENMETRICS : METRICS_PROMETHEUS,
+    metrics_write(metrics, &facts, open ? METRICS_OPENMETRICS : METRICS_PROMETHEUS,
                   http_frontend_page(exchange->frontend));
     http_exchange_page(exchange, open ? METRICS_OPENMETRICS_TYPE : METRICS_PROMETHEUS_TYPE);
 }
@@ -106,45 +109,34 @@ static void answer_metrics(struct http_exchange *exchange)
 static void answer_stats(struct http_exchange *exchange)
 {
     struct metrics_facts facts;
-    if (!has_metrics(exchange))
+    struct metrics *metrics = metrics_of(exchange, &facts);
+    if (metrics == NULL)
         return;
-    facts = facts_of(exchange);
-    metrics_json(server_state_metrics(http_exchange_server(exchange)), &facts,
-                 http_frontend_page(exchange->frontend));
+    metrics_json(metrics, &facts, http_frontend_page(exchange->frontend));
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }
 
 static void answer_envoy_stats(struct http_exchange *exchange)
 {
     struct metrics_facts facts;
-    if (!has_metrics(exchange))
+    struct metrics *metrics = metrics_of(exchange, &facts);
+    if (metrics == NULL)
         return;
-    if (!metrics_has_envoy_names(server_state_metrics(http_exchange_server(exchange)))) {
+    if (!metrics_has_envoy_names(metrics)) {
         http_exchange_refuse(exchange, 404, "metrics_names has to be envoyproxy or both");
         return;
     }
-    facts = facts_of(exchange);
-    metrics_envoy_stats(server_state_metrics(http_exchange_server(exchange)), &facts,
-                        http_frontend_page(exchange->frontend));
+    metrics_envoy_stats(metrics, &facts, http_frontend_page(exchange->frontend));
     http_exchange_page(exchange, TEXT_PLAIN);
 }
 
 /* ---- Top keys -------------------------------------------------------------------------------- */
 
-static void add_json(struct page *page, const char *name, struct span text)
-{
-    char space[6 * 256 + 3];
-    struct http_text out = http_text_at(space, sizeof(space));
-    http_text_json(&out, text);
-    page_add(page, name);
-    page_add_span(page, span_of(out.text, out.len));
-}
-
 static void add_top_key(struct page *page, const struct top_key *key)
 {
-    add_json(page, "{\"key\":", span_of(key->name, key->name_len));
-    add_json(page, ",\"domain\":", span_of_text(key->domain));
-    add_json(page, ",\"rule\":", span_of_text(key->rule));
+    page_add_json(page, "{\"key\":", span_of(key->name, key->name_len));
+    page_add_json(page, ",\"domain\":", span_of_text(key->domain));
+    page_add_json(page, ",\"rule\":", span_of_text(key->rule));
     page_print(page, ",\"is_cut\":%s,\"asked\":%.3f,\"denied\":%.3f,\"over_by\":%.3f",
                key->cut ? "true" : "false", key->asked, key->denied, key->over_by);
     page_print(page, ",\"asked_per_s\":%.3f,\"denied_per_s\":%.3f}", key->asked_per_s,
@@ -152,24 +144,18 @@ static void add_top_key(struct page *page, const struct top_key *key)
 }
 
 /* ?n=10, ?order=asked or denied. False: the answer reports what was expected. */
-static bool read_top_query(struct http_exchange *exchange, size_t *n, enum top_keys_order *order)
+static bool read_top_query(struct http_exchange *exchange, uint64_t *n, enum top_keys_order *order)
 {
     struct span query = exchange->target.query, name, value;
     uint8_t *space = (uint8_t *)exchange->frontend->arena;
     bool is_good = query.len <= HTTP_ARENA_SIZE;
     while (is_good && http_target_next(&query, space, &name, &value)) {
-        if (span_equals(name, "order") && span_equals(value, "denied")) {
+        if (span_equals(name, "order") && span_equals(value, "denied"))
             *order = TOP_KEYS_DENIED;
-        } else if (span_equals(name, "n") && value.len > 0 && value.len <= 4) {
-            *n = 0;
-            for (size_t i = 0; i < value.len && is_good; i++) {
-                is_good = value.ptr[i] >= '0' && value.ptr[i] <= '9';
-                *n = *n * 10 + (size_t)(value.ptr[i] - '0');
-            }
-            is_good = is_good && *n >= 1 && *n <= TOP_MAX;
-        } else {
+        else if (span_equals(name, "n"))
+            is_good = resp_number_read(value, TOP_MAX, n) && *n > 0;
+        else
             is_good = span_equals(name, "order") && span_equals(value, "asked");
-        }
     }
     if (!is_good)
         http_exchange_refuse(exchange, 400, "expected ?n=1 … 1000 and ?order=asked or denied");
@@ -180,7 +166,7 @@ static void answer_top(struct http_exchange *exchange)
 {
     struct top_keys *top_keys = server_state_top_keys(http_exchange_server(exchange));
     enum top_keys_order order = TOP_KEYS_ASKED;
-    size_t n = TOP_DEFAULT;
+    uint64_t n = TOP_DEFAULT;
     if (!read_top_query(exchange, &n, &order))
         return;
     struct top_key *keys = calloc(n, sizeof(*keys));
@@ -206,15 +192,13 @@ static void answer_top(struct http_exchange *exchange)
 /* One line as in envoyproxy/ratelimit, with additional fields at its end. */
 static void add_rule(struct page *page, const struct rule *rule)
 {
-    static const char *const units[] = {"",    "SECOND", "MINUTE", "HOUR",
-                                        "DAY", "MONTH",  "YEAR",   "WEEK"};
     char spec[256];
     page_print(page, "%s.%s: ", rule->domain, rule->path);
     if (rule->unlimited) {
         page_add(page, "unlimited");
     } else {
         if (rule->unit != RULE_UNIT_NONE)
-            page_print(page, "unit=%s requests_per_unit=%u, ", units[rule->unit],
+            page_print(page, "unit=%s requests_per_unit=%u, ", rls_unit_names[rule->unit],
                        rule->requests_per_unit);
         stint_quota_format(&rule->quota, spec, sizeof(spec));
         page_print(page, "quota: %s, shadow_mode: %s", spec, rule->shadow_mode ? "true" : "false");
@@ -262,12 +246,12 @@ static void answer_reload(struct http_exchange *exchange)
 static void answer_dashboard(struct http_exchange *exchange)
 {
     const struct http_config *config = exchange->frontend->options.config;
-    if (config->dashboard.len == 0) {
+    if (config->options.dashboard.len == 0) {
         http_exchange_refuse(exchange, 404, "there is no dashboard here");
         return;
     }
-    http_exchange_text(exchange, 200, "text/html; charset=utf-8", config->dashboard);
-    http_answer_add(exchange->answer, "Content-Security-Policy", config->dashboard_policy);
+    http_exchange_text(exchange, 200, "text/html; charset=utf-8", config->options.dashboard);
+    http_answer_add(exchange->answer, "Content-Security-Policy", config->options.dashboard_policy);
     http_answer_add(exchange->answer, "X-Content-Type-Options", "nosniff");
     http_answer_add(exchange->answer, "Referrer-Policy", "no-referrer");
 }
@@ -285,42 +269,26 @@ struct clock_body {
     uint64_t set_ns, advance_ns;
 };
 
-static int read_set(void *set_ns, const struct http_json_node *value,
-                    const struct http_place *place, struct stint_error *error)
+static int read_advance(void *to, const struct http_value *value)
 {
-    if (http_json_stamp(value, place, STINT_NOW_MAX, set_ns, error) == 0)
-        return 0;
-    return http_json_fault(place,
-                           "expected nanoseconds up to 576460752303423487 as a string of digits, "
-                           "\"600000000000\"",
-                           error);
-}
-
-static int read_advance(void *advance_ns, const struct http_json_node *value,
-                        const struct http_place *place, struct stint_error *error)
-{
-    struct span text = {0};
-    int code = http_json_text(value, place, &text, error);
-    if (code == 0 && spec_parse_duration(text, advance_ns) != 0)
-        return http_json_fault(place, "expected a time like \"10m\" or \"1h30m\"", error);
+    struct span text;
+    int code = http_json_text(&text, value);
+    if (code == 0 && spec_parse_duration(text, to) != 0)
+        return http_json_fault(value, "expected a time like \"10m\" or \"1h30m\"");
     return code;
 }
-
-/* In the order of the bits. */
-static const struct http_member clock_members[] = {
-    {"set", NULL, read_set, offsetof(struct clock_body, set_ns)},
-    {"advance", NULL, read_advance, offsetof(struct clock_body, advance_ns)},
-};
 
 static int read_body(struct http_exchange *exchange, struct clock_body *body, uint32_t *seen,
                      struct stint_error *error)
 {
-    struct http_json *json = &exchange->frontend->call.json;
-    int code = http_json_parse(json, exchange->message->body, error);
-    if (code == 0)
-        code = http_json_members(&json->nodes[0], NULL, clock_members,
-                                 sizeof(clock_members) / sizeof(clock_members[0]), SET | ADVANCE,
-                                 seen, body, error);
+    static const struct http_member members[] = {
+        {"set", NULL, http_json_stamp, offsetof(struct clock_body, set_ns), STINT_NOW_MAX,
+         "expected nanoseconds up to 576460752303423487 as a string of digits, \"600000000000\""},
+        {"advance", NULL, read_advance, offsetof(struct clock_body, advance_ns), 0, NULL},
+    };
+    static const struct http_object object = {members, 2, .allowed = SET | ADVANCE};
+    int code = http_json_read(&exchange->frontend->call.json, exchange->message->body, &object,
+                              seen, body, error);
     if (code == 0 && *seen != SET && *seen != ADVANCE)
         return err_set(error, STINT_E_SYNTAX,
                        "expected either \"set\", a time in ns, or \"advance\", like \"10m\"");

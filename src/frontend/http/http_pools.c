@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #define PREFIX_LEN (sizeof("/v1/pools/") - 1)
-#define STATUS_TEXT_SIZE 2048 /* of one key: its name, escaped, and numbers */
+#define STATUS_TEXT_SIZE 512 /* of one key, without its name */
 
 /* Rows of pool_members, as bits. */
 enum pool_member_bit {
@@ -34,20 +34,7 @@ struct pool_body {
     struct span quotas[STINT_POOL_QUOTAS_MAX];
 };
 
-static int read_wait(void *wait_ns, const struct http_json_node *value,
-                     const struct http_place *place, struct stint_error *error)
-{
-    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, wait_ns, error);
-}
-
-static int read_granted_at(void *at_ns, const struct http_json_node *value,
-                           const struct http_place *place, struct stint_error *error)
-{
-    return http_json_stamp(value, place, POOLS_AT_MAX_NS, at_ns, error);
-}
-
-static int read_outcome(void *state, const struct http_json_node *value,
-                        const struct http_place *place, struct stint_error *error)
+static int read_outcome(void *to, const struct http_value *value)
 {
     static const char *const names[] = {
         [STINT_POOL_OK] = "ok",
@@ -55,51 +42,37 @@ static int read_outcome(void *state, const struct http_json_node *value,
         [STINT_POOL_BACK_OFF] = "back_off",
         [STINT_POOL_OUT] = "out",
     };
-    int *outcome = state;
+    const struct http_json_node *node = value->node;
     for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
-        if (value->kind == HTTP_JSON_STRING &&
-            span_equals(span_of(value->text, value->count), names[i])) {
-            *outcome = i;
+        if (node->kind == HTTP_JSON_STRING &&
+            span_equals(span_of(node->text, node->count), names[i])) {
+            *(int *)to = i;
             return 0;
         }
     }
-    return http_json_fault(place, "expected \"ok\", \"cool\", \"back_off\" or \"out\"", error);
+    return http_json_fault(value, "expected \"ok\", \"cool\", \"back_off\" or \"out\"");
 }
 
-static int read_cooldown(void *cooldown_ns, const struct http_json_node *value,
-                         const struct http_place *place, struct stint_error *error)
+static int read_quotas(void *to, const struct http_value *value)
 {
-    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, cooldown_ns, error);
-}
-
-static int read_quotas(void *state, const struct http_json_node *value,
-                       const struct http_place *place, struct stint_error *error)
-{
-    struct pool_body *body = state;
-    int code = http_json_array(value, place, STINT_POOL_QUOTAS_MAX, "quotas", error);
-    if (code < 0)
-        return code;
-    const struct http_json_node *element = http_json_first(value);
-    for (size_t i = 0; i < value->count && code == 0; i++, element = http_json_after(element)) {
-        struct http_place inner = {place, NULL, i};
-        code = http_json_text(element, &inner, &body->quotas[i], error);
-    }
-    body->n_quotas = value->count;
-    return code;
+    struct pool_body *body = to;
+    body->n_quotas = value->node->count;
+    return http_json_array(value, STINT_POOL_QUOTAS_MAX, "quotas", http_json_text, body->quotas,
+                           sizeof(body->quotas[0]));
 }
 
 /* In the order of enum pool_member_bit. */
 #define AT(member) offsetof(struct pool_body, member)
 static const struct http_member pool_members[] = {
-    {"cost", NULL, http_json_u32_member, AT(cost)},
-    {"probe", NULL, http_json_bool_member, AT(probe)},
-    {"wait_ms", NULL, read_wait, AT(wait_ns)},
-    {"key", NULL, http_json_text_member, AT(key)},
-    {"granted_at", NULL, read_granted_at, AT(granted_at_ns)},
-    {"outcome", NULL, read_outcome, AT(outcome)},
-    {"cooldown_ms", NULL, read_cooldown, AT(cooldown_ns)},
-    {"quotas", NULL, read_quotas, 0},
-    {"weight", NULL, http_json_u32_member, AT(weight)},
+    {"cost", NULL, http_json_u32, AT(cost), 0, NULL},
+    {"probe", NULL, http_json_bool, AT(probe), 0, NULL},
+    {"wait_ms", NULL, http_json_ms, AT(wait_ns), HTTP_WAIT_MAX_MS, NULL},
+    {"key", NULL, http_json_text, AT(key), 0, NULL},
+    {"granted_at", NULL, http_json_stamp, AT(granted_at_ns), POOLS_AT_MAX_NS, NULL},
+    {"outcome", NULL, read_outcome, AT(outcome), 0, NULL},
+    {"cooldown_ms", NULL, http_json_ms, AT(cooldown_ns), HTTP_LIFETIME_MAX_MS, NULL},
+    {"quotas", NULL, read_quotas, 0, 0, NULL},
+    {"weight", NULL, http_json_u32, AT(weight), 0, NULL},
 };
 #define N_POOL_MEMBERS (sizeof(pool_members) / sizeof(pool_members[0]))
 
@@ -124,16 +97,11 @@ struct pool_route {
 
 static unsigned status_of(int code)
 {
-    switch (code) {
-    case STINT_E_GONE:
-        return 404;
-    case STINT_E_MISMATCH:
-        return 409;
-    case STINT_E_FULL:
-        return 507;
-    default:
-        return code == STINT_E_SYSTEM ? 503 : 400;
-    }
+    return code == STINT_E_GONE       ? 404
+           : code == STINT_E_MISMATCH ? 409
+           : code == STINT_E_FULL     ? 507
+           : code == STINT_E_SYSTEM   ? 503
+                                      : 400;
 }
 
 static int answer_ok(struct pool_ask *ask)
@@ -197,7 +165,7 @@ static int pool_next(struct pool_ask *ask, struct stint_error *error)
     struct http_text out = http_frontend_text(exchange->frontend);
     http_text_add(&out, "{");
     write_answer(&out, &answer);
-    http_exchange_text(ask->exchange, 200, HTTP_TYPE_JSON, span_of(out.text, out.len));
+    http_exchange_text(exchange, 200, HTTP_TYPE_JSON, span_of(out.text, out.len));
     return 0;
 }
 
@@ -252,8 +220,8 @@ static bool add_status(const struct stint_pool_status *status, void *arg)
     struct page *page = arg;
     char text[STATUS_TEXT_SIZE];
     struct http_text out = http_text_at(text, sizeof(text));
-    page_add(page, page->text[page->len - 1] == '[' ? "{\"key\":" : ",{\"key\":");
-    http_text_json(&out, span_of_text(status->name));
+    page_add_json(page, page->text[page->len - 1] == '[' ? "{\"key\":" : ",{\"key\":",
+                  span_of_text(status->name));
     http_text_add(&out, ",\"standing\":\"");
     http_text_add_text(&out, standings[status->standing]);
     http_text_add(&out, "\"");
@@ -319,18 +287,14 @@ static unsigned methods_below(struct span path)
 static int read_body(struct pool_ask *ask, const struct pool_route *route,
                      struct stint_error *error)
 {
-    struct http_call *call = &ask->exchange->frontend->call;
+    const struct http_object object = {pool_members, N_POOL_MEMBERS, route->allowed,
+                                       route->required, .is_proto3 = false};
     struct span text = ask->exchange->message->body;
     uint32_t seen;
     ask->body = (struct pool_body){.cost = 1, .granted_at_ns = STINT_NEVER_NS};
-    int code = http_json_parse(&call->json, text.len > 0 ? text : span_of_text("{}"), error);
-    if (code < 0)
-        return code;
-    code = http_json_members(call->json.nodes, NULL, pool_members, N_POOL_MEMBERS, route->allowed,
-                             &seen, &ask->body, error);
-    if (code == 0)
-        code = http_json_require(pool_members, route->required & ~seen, error);
-    return code;
+    return http_json_read(&ask->exchange->frontend->call.json,
+                          text.len > 0 ? text : span_of_text("{}"), &object, &seen, &ask->body,
+                          error);
 }
 
 /* The pending request stays with the exchange until it has been answered, or becomes that of the
@@ -367,15 +331,12 @@ static void answer_pool(struct http_exchange *exchange)
     }
     uint8_t *space = (uint8_t *)exchange->frontend->arena;
     ask.pool = span_of(space, http_target_decode(name, space));
-    bool is_get = route->method == ROUTE_GET;
     if (!http_exchange_admit(exchange, route->role))
         return;
-    int code = is_get ? 0 : read_body(&ask, route, &error);
-    if (code < 0) {
+    if (route->method != ROUTE_GET && read_body(&ask, route, &error) < 0)
         http_exchange_refuse(exchange, 400, error.message);
-        return;
-    }
-    answer_ask(&ask, route);
+    else
+        answer_ask(&ask, route);
 }
 
 static void answer_pools(struct http_exchange *exchange)
@@ -384,13 +345,8 @@ static void answer_pools(struct http_exchange *exchange)
     struct page *page = http_frontend_page(exchange->frontend);
     page_add(page, "{\"pools\":[");
     size_t n = pools_count(pools);
-    for (size_t i = 0; i < n; i++) {
-        char text[STATUS_TEXT_SIZE];
-        struct http_text out = http_text_at(text, sizeof(text));
-        http_text_json(&out, span_of_text(pools_name(pools, i)));
-        page_add(page, i > 0 ? "," : "");
-        page_add_span(page, span_of(out.text, out.len));
-    }
+    for (size_t i = 0; i < n; i++)
+        page_add_json(page, i > 0 ? "," : "", span_of_text(pools_name(pools, i)));
     page_add(page, "]}");
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }

@@ -2,6 +2,7 @@
 /* Decisions: the verbs of /v1, envoyproxy's /json, and /auth. */
 #include "frontend/http/http_exchange.h"
 
+#include "base/number.h"
 #include "proto/http/http_call.h"
 
 /* Calls the service. False: no reply yet, answer->again_at_ns or ->pending is set. */
@@ -10,8 +11,9 @@ static bool ask(struct http_exchange *exchange)
     struct http_frontend *frontend = exchange->frontend;
     const struct http_message *message = exchange->message;
     struct request *request = &frontend->call.request;
-    request->wants_growth |= (frontend->options.config->styles & HTTP_STYLE_DRAFT_11) != 0 &&
-                             http_reply_decides(request->verb);
+    request->wants_growth |=
+        (frontend->options.config->options.styles & HTTP_STYLE_DRAFT_11) != 0 &&
+        http_reply_decides(request->verb);
     request->pending = exchange->pending;
     exchange->pending = NULL;
     service_ask(frontend->options.service, request, &exchange->caller, exchange->now_ns,
@@ -49,7 +51,7 @@ static void reply(struct http_exchange *exchange, const char *type,
         answer->n_fields = n_fields;
         http_answer_add(answer, "Content-Type", type);
         if (has_metrics)
-            http_fields_write(answer, &out, frontend->options.config->styles, request,
+            http_fields_write(answer, &out, frontend->options.config->options.styles, request,
                               &frontend->reply);
         size_t start = out.len;
         write(&out, frontend);
@@ -83,12 +85,10 @@ static void answer_query(struct http_exchange *exchange)
     struct stint_error error;
     struct http_frontend *frontend = exchange->frontend;
     struct span query = exchange->target.query;
-    if (query.len > sizeof(frontend->arena)) {
+    uint8_t *space = (uint8_t *)frontend->arena;
+    if (query.len > sizeof(frontend->arena))
         http_exchange_refuse(exchange, 414, NULL);
-        return;
-    }
-    if (http_call_query(&frontend->call, exchange->verb, query, (uint8_t *)frontend->arena,
-                        &error) < 0)
+    else if (http_call_query(&frontend->call, exchange->verb, query, space, &error) < 0)
         http_exchange_refuse(exchange, 400, error.message);
     else if (ask(exchange))
         reply_json(exchange);
@@ -125,24 +125,20 @@ static void answer_rls(struct http_exchange *exchange)
 static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *space)
 {
     struct span text;
-    unsigned status = 0;
+    uint64_t status;
     if (!http_target_find(exchange->target.query, "deny_status", space, &text))
-        return exchange->frontend->options.config->deny_status;
-    if (text.len != 3)
-        return 0;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9')
-            return 0;
-        status = status * 10 + (text.ptr[i] - (unsigned)'0');
-    }
-    return status >= HTTP_DENY_STATUS_MIN && status <= HTTP_DENY_STATUS_MAX ? status : 0;
+        return exchange->frontend->options.config->options.deny_status;
+    return text.len == 3 && resp_number_read(text, HTTP_DENY_STATUS_MAX, &status) &&
+                   status >= HTTP_DENY_STATUS_MIN
+               ? (unsigned)status
+               : 0;
 }
 
 /* ?domain=NAME, or the configured one. False: there is none. */
 static bool find_domain(const struct http_exchange *exchange, struct http_text *arena,
                         struct span *domain)
 {
-    const char *configured = exchange->frontend->options.config->domain;
+    const char *configured = exchange->frontend->options.config->options.domain;
     uint8_t *space = (uint8_t *)arena->text + arena->len;
     if (http_target_find(exchange->target.query, "domain", space, domain)) {
         arena->len += (size_t)(domain->ptr - space) + domain->len;
@@ -185,8 +181,8 @@ static bool describe(struct http_exchange *exchange, unsigned *deny_status)
     http_call_clear(call);
     if (!read_query(exchange, &arena, deny_status))
         return false;
-    if (http_origin_find(&origin, config->proxies, &config->origin_fields, exchange->message,
-                         &error) < 0) {
+    if (http_origin_find(&origin, config->proxies, &config->options.origin_fields,
+                         exchange->message, &error) < 0) {
         http_exchange_refuse(exchange, 400, error.message);
         return false;
     }
@@ -223,7 +219,7 @@ static void answer_auth(struct http_exchange *exchange)
     do {
         out = http_frontend_text(frontend);
         answer->n_fields = 0;
-        http_fields_write(answer, &out, frontend->options.config->styles, request,
+        http_fields_write(answer, &out, frontend->options.config->options.styles, request,
                           &frontend->reply);
     } while (http_frontend_grow(frontend, &out));
 }

@@ -1,81 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* A command's rights, and its wait for a time or for a store. */
+/* A command's wait for a store. */
 #include "frontend/resp/resp_call.h"
 
 #include <stdlib.h>
 
-/* ---- Rights ---------------------------------------------------------------------------------- */
-
-/* Not authenticated: all roles where there are no tokens, and otherwise none. */
-void resp_state_become(struct resp_state *state, const struct access_token *token)
-{
-    struct resp_frontend *frontend = state->frontend;
-    struct access *tokens = frontend->tokens;
-    if (state->tokens != tokens) {
-        access_unref(state->tokens);
-        state->tokens = tokens != NULL ? access_ref(tokens) : NULL;
-    }
-    state->token = token;
-    state->is_known = token != NULL || tokens == NULL;
-    state->bounds = state->is_known ? &frontend->bounds : &frontend->unauthenticated_bounds;
-    state->caller.name = token != NULL ? token->name : "";
-    state->caller.roles = token != NULL ? token->roles : tokens == NULL ? ACCESS_ALL : 0;
-}
-
-void resp_state_renew(struct resp_state *state)
-{
-    struct resp_frontend *frontend = state->frontend;
-    if (frontend->access == NULL)
-        return;
-    access_now_renew(frontend->access, &frontend->tokens, &frontend->generation);
-    if (state->tokens == frontend->tokens)
-        return;
-    const struct access_token *token = NULL;
-    if (state->token != NULL && frontend->tokens != NULL)
-        token = access_again(frontend->tokens, state->token);
-    resp_state_become(state, token);
-}
-
-bool resp_call_may(struct resp_call *call, unsigned roles)
-{
-    if ((call->state->caller.roles & roles) != 0)
-        return true;
-    resp_write_error(&call->state->out, "NOPERM", "the token's roles do not allow this");
-    return false;
-}
-
-static const char *word_of(int code)
-{
-    switch (code) {
-    case STINT_E_GONE:
-        return "GONE";
-    case STINT_E_MISMATCH:
-        return "CONFLICT";
-    case STINT_E_FULL:
-        return "FULL";
-    case STINT_E_SYSTEM:
-        return "UNAVAILABLE";
-    default:
-        return "ERR";
-    }
-}
-
-void resp_call_refuse(struct resp_call *call, const struct stint_error *error)
-{
-    resp_write_error(&call->state->out, word_of(error->code), error->message);
-}
-
 /* ---- Waiting --------------------------------------------------------------------------------- */
-
-bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
-{
-    struct resp_state *state = call->state;
-    if (retry_at_ns == 0 || state->is_draining || call->is_ahead)
-        return false;
-    state->retry_at_ns = retry_at_ns;
-    state->pending_requests.lacks_first = true;
-    return true;
-}
 
 /* The command at the head uses the first entry, even if later commands were begun before it. */
 static void add(struct resp_call *call, struct pending *pending)

@@ -23,9 +23,10 @@
 struct resp_frontend {
     struct service *service;
     struct server_clock *clock;
-    struct access_now *access; /* NULL: no token is needed */
-    struct access *tokens;     /* the set in force at the last check; NULL: none */
-    uint64_t generation;       /* of tokens */
+    struct metrics_worker *metrics; /* NULL: not counted */
+    struct access_now *access;      /* NULL: no token is needed */
+    struct access *tokens;          /* the set in force at the last check; NULL: none */
+    uint64_t generation;            /* of tokens */
     struct resp_bounds bounds, unauthenticated_bounds;
     size_t output_bytes;
     uint64_t n_opened;
@@ -92,15 +93,43 @@ void resp_pool(struct resp_call *call); /* STINT.POOL */
 
 /* ---- Rights ---------------------------------------------------------------------------------- */
 
-/* Checks whether the tokens in force still include the client's token. */
-void resp_state_renew(struct resp_state *state);
-/* token NULL: not authenticated, as at the beginning of a connection. */
-void resp_state_become(struct resp_state *state, const struct access_token *token);
+/*
+ * token NULL: not authenticated, as at the beginning of a connection: all roles where there are no
+ * tokens, and otherwise none.
+ */
+static inline void resp_state_become(struct resp_state *state, const struct access_token *token)
+{
+    struct resp_frontend *frontend = state->frontend;
+    struct access *tokens = frontend->tokens;
+    if (state->tokens != tokens) {
+        access_unref(state->tokens);
+        state->tokens = tokens != NULL ? access_ref(tokens) : NULL;
+    }
+    state->token = token;
+    state->is_known = token != NULL || tokens == NULL;
+    state->bounds = state->is_known ? &frontend->bounds : &frontend->unauthenticated_bounds;
+    state->caller.name = token != NULL ? token->name : "";
+    state->caller.roles = token != NULL ? token->roles : tokens == NULL ? ACCESS_ALL : 0;
+}
 /* Whether the caller has one of these roles; otherwise an error was replied. */
-bool resp_call_may(struct resp_call *call, unsigned roles);
+static inline bool resp_call_may(struct resp_call *call, unsigned roles)
+{
+    if ((call->state->caller.roles & roles) != 0)
+        return true;
+    resp_write_error(&call->state->out, "NOPERM", "the token's roles do not allow this");
+    return false;
+}
 
 /* An error whose word follows from its code. */
-void resp_call_refuse(struct resp_call *call, const struct stint_error *error);
+static inline void resp_call_refuse(struct resp_call *call, const struct stint_error *error)
+{
+    const char *word = error->code == STINT_E_GONE       ? "GONE"
+                       : error->code == STINT_E_MISMATCH ? "CONFLICT"
+                       : error->code == STINT_E_FULL     ? "FULL"
+                       : error->code == STINT_E_SYSTEM   ? "UNAVAILABLE"
+                                                         : "ERR";
+    resp_write_error(&call->state->out, word, error->message);
+}
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
@@ -133,7 +162,16 @@ static inline void resp_call_begin(struct resp_call *call)
 }
 
 /* Instead of a reply: decides the command again then. False where it may not wait any more. */
-bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns);
+static inline bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
+{
+    struct resp_state *state = call->state;
+    if (retry_at_ns == 0 || state->is_draining || call->is_ahead)
+        return false;
+    state->retry_at_ns = retry_at_ns;
+    state->pending_requests.lacks_first = true;
+    return true;
+}
+
 /* The command waits for a pending request that it has begun in its turn. */
 void resp_call_await(struct resp_call *call, struct pending *pending);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE /* FNM_CASEFOLD */
 /*
  * The functions that answer commands, except STINT.POOL, and their table. The names of commands are
  * in proto/resp/resp_command.c.
@@ -14,6 +15,8 @@
 #include "service/top_keys.h"
 
 #include <assert.h>
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* The version of Redis that COMMAND and HELLO follow: clients compare it. */
@@ -109,20 +112,9 @@ static void reply_info(struct resp_call *call)
     resp_write_verbatim(&state->out, span_of(text, buf.len));
 }
 
-/* The names of client libraries are accepted, and not used. */
-static bool is_library_word(struct span word)
+static bool is_either(struct span word, const char *one, const char *other)
 {
-    return resp_word_is(word, "LIB-NAME") || resp_word_is(word, "LIB-VER");
-}
-
-static bool is_switch(struct span word)
-{
-    return resp_word_is(word, "NO-EVICT") || resp_word_is(word, "NO-TOUCH");
-}
-
-static bool is_on_or_off(struct span word)
-{
-    return resp_word_is(word, "ON") || resp_word_is(word, "OFF");
+    return resp_word_is(word, one) || resp_word_is(word, other);
 }
 
 static void answer_client(struct resp_call *call)
@@ -138,9 +130,11 @@ static void answer_client(struct resp_call *call)
     else if (n == 3 && resp_word_is(word, "SETNAME")) {
         if (set_name(call, call->args[2]))
             reply_ok(call);
-    } else if ((n == 4 && resp_word_is(word, "SETINFO") && is_library_word(call->args[2])) ||
-               (n == 3 && is_switch(word) && is_on_or_off(call->args[2])))
-        reply_ok(call);
+    } else if ((n == 4 && resp_word_is(word, "SETINFO") &&
+                is_either(call->args[2], "LIB-NAME", "LIB-VER")) ||
+               (n == 3 && is_either(word, "NO-EVICT", "NO-TOUCH") &&
+                is_either(call->args[2], "ON", "OFF")))
+        reply_ok(call); /* accepted, and not used */
     else
         resp_reply_subcommand(&call->state->out, call->command, word);
 }
@@ -152,15 +146,12 @@ static const struct access_token *find_token(struct resp_call *call, struct span
                                              struct span secret)
 {
     struct resp_state *state = call->state;
-    struct metrics *metrics = server_state_metrics(service_server_state(state->frontend->service));
     const struct access_login login = {
         .name = resp_word_is(user, "default") ? span_of(NULL, 0) : user,
         .secret = secret,
         .peer = span_of(state->peer, state->peer_len),
         .frontend = METRICS_RESP,
-        .metrics = metrics != NULL
-                       ? metrics_worker(metrics, service_worker(state->frontend->service))
-                       : NULL,
+        .metrics = state->frontend->metrics,
         .now_ns = call->io_now_ns,
     };
     bool is_slowed;
@@ -289,8 +280,7 @@ static void add_rules(const struct resp_call *call, struct page *page)
     page_print(page, "# Rules\r\nrules:%zu\r\ngeneration:%llu\r\n",
                rules != NULL ? rules_count(rules) : (size_t)0,
                (unsigned long long)server_state_generation(server_state));
-    if (rules != NULL)
-        rules_unref(rules);
+    rules_unref(rules);
 }
 
 static void add_table(const struct resp_call *call, struct page *page)
@@ -375,37 +365,16 @@ static const struct setting settings[] = {
 };
 #define SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-/* '*' matches any run of bytes, '?' one; letters in any case. */
-static bool matches(struct span pattern, const char *name)
-{
-    const char *retry = NULL;
-    size_t at = 0, retry_at = 0;
-    while (*name != '\0') {
-        bool is_star = at < pattern.len && pattern.ptr[at] == '*';
-        if (is_star) {
-            retry = name;
-            retry_at = ++at;
-        } else if (at < pattern.len &&
-                   (pattern.ptr[at] == '?' || (pattern.ptr[at] | 0x20) == (uint8_t)*name)) {
-            at++;
-            name++;
-        } else if (retry != NULL) {
-            name = ++retry;
-            at = retry_at;
-        } else {
-            return false;
-        }
-    }
-    while (at < pattern.len && pattern.ptr[at] == '*')
-        at++;
-    return at == pattern.len;
-}
-
+/* By a pattern of the shell, as in Redis, in any case; longer patterns match nothing. */
 static bool is_wanted(const struct resp_call *call, const char *name)
 {
-    for (size_t i = 2; i < call->n_args; i++)
-        if (matches(call->args[i], name))
+    char pattern[64];
+    for (size_t i = 2; i < call->n_args; i++) {
+        int len = call->args[i].len < sizeof(pattern) ? (int)call->args[i].len : 0;
+        snprintf(pattern, sizeof(pattern), "%.*s", len, (const char *)call->args[i].ptr);
+        if (fnmatch(pattern, name, FNM_CASEFOLD) == 0)
             return true;
+    }
     return false;
 }
 

@@ -36,16 +36,6 @@ struct resp_conn {
     bool has_yielded;                /* its turn was over with complete commands left */
 };
 
-static struct resp_conn *resp_of(struct conn *conn)
-{
-    return (struct resp_conn *)(void *)conn;
-}
-
-static const struct resp_conn *resp_of_const(const struct conn *conn)
-{
-    return (const struct resp_conn *)(const void *)conn;
-}
-
 static size_t unsent(const struct resp_conn *conn)
 {
     return conn->state.out.len - conn->sent;
@@ -60,6 +50,21 @@ static bool may_answer(const struct resp_conn *conn)
 {
     return !conn->state.is_over && !resp_state_is_suspended(&conn->state) &&
            unsent(conn) <= conn->state.frontend->output_bytes;
+}
+
+/* Checks whether the tokens in force still include the client's token. */
+static void renew(struct resp_state *state)
+{
+    struct resp_frontend *frontend = state->frontend;
+    if (frontend->access == NULL)
+        return;
+    access_now_renew(frontend->access, &frontend->tokens, &frontend->generation);
+    if (state->tokens == frontend->tokens)
+        return;
+    const struct access_token *token = NULL;
+    if (state->token != NULL && frontend->tokens != NULL)
+        token = access_again(frontend->tokens, state->token);
+    resp_state_become(state, token);
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */
@@ -85,17 +90,11 @@ static void answer_call(struct resp_call *call)
         state->is_over = true;
 }
 
-static void count_malformed(const struct service *service)
-{
-    struct metrics *metrics = server_state_metrics(service_server_state(service));
-    if (metrics != NULL)
-        metrics_malformed(metrics_worker(metrics, service_worker(service)), METRICS_RESP);
-}
-
 static void end_with_fault(struct resp_conn *conn, long fault)
 {
     char message[STINT_ERROR_MAX];
-    count_malformed(conn->state.frontend->service);
+    if (conn->state.frontend->metrics != NULL)
+        metrics_malformed(conn->state.frontend->metrics, METRICS_RESP);
     struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "Protocol error: %s", resp_error_message(fault));
     resp_write_error(&conn->state.out, "ERR", message);
@@ -233,7 +232,7 @@ static void on_answers(void *state, uint64_t now_ns)
         (struct resp_conn *)(void *)((uint8_t *)state - offsetof(struct resp_conn, state));
     if (resp_state_is_suspended(state))
         return;
-    resp_state_renew(state);
+    renew(state);
     serve_input(conn, now_ns);
     conn_wake(&conn->conn, now_ns);
 }
@@ -242,10 +241,10 @@ static void on_answers(void *state, uint64_t now_ns)
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     if (conn->state.is_over)
         return;
-    resp_state_renew(&conn->state);
+    renew(&conn->state);
     if (waiting(conn) == 0) {
         size_t done = serve(conn, bytes, now_ns);
         keep(conn, span_of(bytes.ptr + done, bytes.len - done));
@@ -258,7 +257,7 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 
 static struct span output(struct conn *base)
 {
-    const struct resp_conn *conn = resp_of(base);
+    const struct resp_conn *conn = (void *)base;
     if (unsent(conn) == 0)
         return span_of(NULL, 0);
     return span_of(conn->state.out.bytes + conn->sent, unsent(conn));
@@ -266,7 +265,7 @@ static struct span output(struct conn *base)
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     conn->sent += len;
     if (unsent(conn) == 0) {
         conn->state.out.len = conn->sent = 0;
@@ -280,7 +279,7 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     if (waiting(conn) > 0 && may_answer(conn) && conn_turn_is_over(base)) {
         conn->has_yielded = true;
     } else if (waiting(conn) > 0 || conn->state.is_draining) {
-        resp_state_renew(&conn->state);
+        renew(&conn->state);
         serve_input(conn, now_ns);
     }
 }
@@ -288,7 +287,7 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
 /* Also while a command waits and many follow it: they must not fill the memory. */
 static bool is_backpressured(const struct conn *base)
 {
-    const struct resp_conn *conn = resp_of_const(base);
+    const struct resp_conn *conn = (const void *)base;
     return unsent(conn) > conn->state.frontend->output_bytes || conn->has_yielded ||
            (resp_state_is_suspended(&conn->state) &&
             waiting(conn) > conn->state.bounds->request_bytes);
@@ -296,30 +295,30 @@ static bool is_backpressured(const struct conn *base)
 
 static bool has_work(const struct conn *base)
 {
-    const struct resp_conn *conn = resp_of_const(base);
+    const struct resp_conn *conn = (const void *)base;
     return conn->has_yielded && may_answer(conn);
 }
 
 static uint64_t deadline(const struct conn *base)
 {
-    const struct resp_conn *conn = resp_of_const(base);
+    const struct resp_conn *conn = (const void *)base;
     return server_clock_io_deadline(conn->state.frontend->clock, conn->state.retry_at_ns);
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     if (server_clock_now(conn->state.frontend->clock, now_ns) >= conn->state.retry_at_ns)
         conn->state.retry_at_ns = STINT_NEVER_NS;
     else if (!has_work(base))
         return;
-    resp_state_renew(&conn->state);
+    renew(&conn->state);
     serve_input(conn, now_ns);
 }
 
 static void expire(struct conn *base, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     (void)now_ns;
     if (!conn->state.is_over && !resp_state_is_suspended(&conn->state))
         resp_write_error(&conn->state.out, "ERR",
@@ -329,13 +328,14 @@ static void expire(struct conn *base, uint64_t now_ns)
 
 static bool is_over(const struct conn *base)
 {
-    return resp_of_const(base)->state.is_over;
+    const struct resp_conn *conn = (const void *)base;
+    return conn->state.is_over;
 }
 
 /* A command that waits gets the best reply possible now. */
 static void drain(struct conn *base, uint64_t now_ns)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     conn->state.is_draining = true;
     conn->state.retry_at_ns = STINT_NEVER_NS;
     serve_input(conn, now_ns);
@@ -343,18 +343,18 @@ static void drain(struct conn *base, uint64_t now_ns)
 
 static bool is_busy(const struct conn *base)
 {
-    return waiting(resp_of_const(base)) > 0;
+    return waiting((const void *)base) > 0;
 }
 
 static size_t held(const struct conn *base)
 {
-    const struct resp_conn *conn = resp_of_const(base);
+    const struct resp_conn *conn = (const void *)base;
     return conn->input.size + conn->state.out.size;
 }
 
 static void free_conn(struct conn *base)
 {
-    struct resp_conn *conn = resp_of(base);
+    struct resp_conn *conn = (void *)base;
     struct resp_pending_requests *pending_requests = &conn->state.pending_requests;
     for (unsigned i = 0; i < pending_requests->n; i++)
         service_drop(conn->state.frontend->service, *resp_pending_at(pending_requests, i));
@@ -393,17 +393,12 @@ struct conn *resp_conn_new(struct resp_frontend *frontend, struct span peer)
     conn->state.retry_at_ns = STINT_NEVER_NS;
     conn->state.id = frontend->n_opened++ * WORKERS_MAX + service_worker(frontend->service) + 1;
     conn->state.caller.frontend = METRICS_RESP;
-    resp_state_renew(&conn->state);
+    renew(&conn->state);
     resp_state_become(&conn->state, NULL);
     return &conn->conn;
 }
 
 /* ---- Frontends ------------------------------------------------------------------------------- */
-
-static size_t or_default(size_t limit, size_t otherwise)
-{
-    return limit > 0 ? limit : otherwise;
-}
 
 static size_t least(size_t a, size_t b)
 {
@@ -413,11 +408,11 @@ static size_t least(size_t a, size_t b)
 static void set_bounds(struct resp_frontend *frontend, const struct resp_limits *limits)
 {
     struct resp_bounds *bounds = &frontend->bounds;
-    bounds->request_bytes = or_default(limits->request_bytes, REQUEST_BYTES_DEFAULT);
-    bounds->argument_bytes = or_default(limits->argument_bytes, ARGUMENT_BYTES_DEFAULT);
+    bounds->request_bytes = conn_limit(limits->request_bytes, REQUEST_BYTES_DEFAULT);
+    bounds->argument_bytes = conn_limit(limits->argument_bytes, ARGUMENT_BYTES_DEFAULT);
     bounds->arguments =
-        least(or_default(limits->arguments, RESP_ARGUMENTS_MAX), RESP_ARGUMENTS_MAX);
-    frontend->output_bytes = or_default(limits->output_bytes, OUTPUT_BYTES_DEFAULT);
+        least(conn_limit(limits->arguments, RESP_ARGUMENTS_MAX), RESP_ARGUMENTS_MAX);
+    frontend->output_bytes = conn_limit(limits->output_bytes, OUTPUT_BYTES_DEFAULT);
     frontend->unauthenticated_bounds = (struct resp_bounds){
         .request_bytes = least(bounds->request_bytes, UNAUTHENTICATED_REQUEST_BYTES),
         .argument_bytes = least(bounds->argument_bytes, UNAUTHENTICATED_ARGUMENT_BYTES),
@@ -437,6 +432,9 @@ struct resp_frontend *resp_frontend_new(struct service *service, struct access_n
     frontend->throttle.verb = REQUEST_THROTTLE;
     frontend->on_answers = on_answers;
     frontend->access = access;
+    struct metrics *metrics = server_state_metrics(service_server_state(service));
+    if (metrics != NULL)
+        frontend->metrics = metrics_worker(metrics, service_worker(service));
     frontend->generation = UINT64_MAX; /* of no set: the first check gets the tokens */
     set_bounds(frontend, limits != NULL ? limits : &defaults);
     frontend->argv.args = calloc(frontend->bounds.arguments, sizeof(*frontend->argv.args));

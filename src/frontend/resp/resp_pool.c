@@ -80,36 +80,19 @@ static int read_words(const struct resp_call *call, size_t at, unsigned among,
     return STINT_OK;
 }
 
-static struct pools *pools_of(const struct resp_call *call)
-{
-    return server_state_pools(service_server_state(call->state->frontend->service));
-}
-
-static struct pools_caller caller_of(const struct resp_call *call)
-{
+/* One command, and its caller. */
+struct pool_ask {
+    struct resp_call *call;
+    struct pools *pools;
     struct pools_caller caller;
-    service_pools_caller(call->state->frontend->service, call->pending, &caller);
-    return caller;
-}
+    struct stint_error error;
+};
 
-/* False: not yet, the command waits. Otherwise the pending request stays with it until it has been
- * answered. */
-static bool is_answered(struct resp_call *call, const struct pools_caller *caller, int code)
+static int reply_if_ok(struct pool_ask *ask, int code)
 {
-    call->pending = caller->pending;
-    if (code != POOLS_WAITS)
-        return true;
-    call->pending = NULL;
-    resp_call_await(call, caller->pending);
-    return false;
-}
-
-static void answer(struct resp_call *call, int code, const struct stint_error *error)
-{
-    if (code != STINT_OK)
-        resp_call_refuse(call, error);
-    else
-        resp_write_simple(&call->state->out, "OK");
+    if (code == STINT_OK)
+        resp_write_simple(&ask->call->state->out, "OK");
+    return code;
 }
 
 /* ---- NEXT, GIVEBACK, REPORT ------------------------------------------------------------------ */
@@ -137,48 +120,39 @@ static uint64_t retry_at(const struct resp_call *call, const struct pool_words *
     return waits && again_ns <= add_sat(call->state->asked_ns, wait_ns) ? again_ns : 0;
 }
 
-static void pool_next(struct resp_call *call)
+static int pool_next(struct pool_ask *ask)
 {
-    struct stint_error error;
+    struct resp_call *call = ask->call;
     struct pool_words words;
     struct stint_pool_answer next;
-    struct pools_caller caller = caller_of(call);
     int code =
-        read_words(call, 3, BIT(POOL_COST) | BIT(POOL_PROBE) | BIT(POOL_WAIT), &words, &error);
-    if (code == STINT_OK) {
-        const struct stint_pool_ask ask = {.now_ns = call->now_ns,
-                                           .cost = (uint32_t)words.numbers[POOL_COST],
-                                           .probe = words.probe};
-        resp_call_begin(call);
-        code = pools_next(pools_of(call), &caller, call->args[2], &ask, &next, &error);
-    }
-    if (!is_answered(call, &caller, code))
-        return;
+        read_words(call, 3, BIT(POOL_COST) | BIT(POOL_PROBE) | BIT(POOL_WAIT), &words, &ask->error);
     if (code != STINT_OK)
-        resp_call_refuse(call, &error);
-    else if (!resp_call_park(call, retry_at(call, &words, &next)))
+        return code;
+    const struct stint_pool_ask wanted = {
+        .now_ns = call->now_ns, .cost = (uint32_t)words.numbers[POOL_COST], .probe = words.probe};
+    resp_call_begin(call);
+    code = pools_next(ask->pools, &ask->caller, call->args[2], &wanted, &next, &ask->error);
+    if (code == STINT_OK && !resp_call_park(call, retry_at(call, &words, &next)))
         write_next(&call->state->out, &next);
+    return code;
 }
 
-static void pool_give_back(struct resp_call *call)
+static int pool_give_back(struct pool_ask *ask)
 {
-    struct stint_error error;
+    struct resp_call *call = ask->call;
     struct pool_words words;
-    struct pools_caller caller = caller_of(call);
     uint32_t given_back = 0;
-    int code = read_words(call, 4, BIT(POOL_COST) | BIT(POOL_AT), &words, &error);
-    if (code == STINT_OK) {
-        const struct pools_return back = {call->args[3], (uint32_t)words.numbers[POOL_COST],
-                                          words.numbers[POOL_AT]};
-        code = pools_give_back(pools_of(call), &caller, call->args[2], &back, call->now_ns,
-                               &given_back, &error);
-    }
-    if (!is_answered(call, &caller, code))
-        return;
+    int code = read_words(call, 4, BIT(POOL_COST) | BIT(POOL_AT), &words, &ask->error);
     if (code != STINT_OK)
-        resp_call_refuse(call, &error);
-    else
+        return code;
+    const struct pools_return back = {call->args[3], (uint32_t)words.numbers[POOL_COST],
+                                      words.numbers[POOL_AT]};
+    code = pools_give_back(ask->pools, &ask->caller, call->args[2], &back, call->now_ns,
+                           &given_back, &ask->error);
+    if (code == STINT_OK)
         resp_write_integer(&call->state->out, given_back);
+    return code;
 }
 
 static int read_report(const struct resp_call *call, struct pools_report *report,
@@ -208,16 +182,14 @@ static int read_report(const struct resp_call *call, struct pools_report *report
     return STINT_OK;
 }
 
-static void pool_report(struct resp_call *call)
+static int pool_report(struct pool_ask *ask)
 {
-    struct stint_error error;
     struct pools_report report;
-    struct pools_caller caller = caller_of(call);
-    int code = read_report(call, &report, &error);
-    if (code == STINT_OK)
-        code = pools_report(pools_of(call), &caller, call->args[2], &report, call->now_ns, &error);
-    if (is_answered(call, &caller, code))
-        answer(call, code, &error);
+    int code = read_report(ask->call, &report, &ask->error);
+    if (code != STINT_OK)
+        return code;
+    return reply_if_ok(ask, pools_report(ask->pools, &ask->caller, ask->call->args[2], &report,
+                                         ask->call->now_ns, &ask->error));
 }
 
 /* ---- STATUS, LIST ---------------------------------------------------------------------------- */
@@ -259,69 +231,61 @@ static bool list_key(const struct stint_pool_status *status, void *arg)
     return --listing->left > 0;
 }
 
-static void pool_status(struct resp_call *call)
+static int pool_status(struct pool_ask *ask)
 {
+    const struct resp_call *call = ask->call;
     struct resp_writer *out = &call->state->out;
-    struct stint_error error;
-    struct pools_caller caller = caller_of(call);
     size_t n = 0;
-    int code =
-        pools_each(pools_of(call), &caller, call->args[2], call->now_ns, count_key, &n, &error);
-    if (!is_answered(call, &caller, code))
-        return;
-    if (code != STINT_OK) {
-        resp_call_refuse(call, &error);
-        return;
-    }
+    int code = pools_each(ask->pools, &ask->caller, call->args[2], call->now_ns, count_key, &n,
+                          &ask->error);
+    if (code != STINT_OK)
+        return code;
     struct listing listing = {out, n};
     resp_write_array(out, n);
     if (n > 0)
-        pools_each(pools_of(call), &caller, call->args[2], call->now_ns, list_key, &listing, NULL);
+        pools_each(ask->pools, &ask->caller, call->args[2], call->now_ns, list_key, &listing, NULL);
     /* Fills up for keys that were removed since they were counted. */
     for (; listing.left > 0; listing.left--)
         resp_write_null(out);
+    return STINT_OK;
 }
 
-static void pool_list(struct resp_call *call)
+static int pool_list(struct pool_ask *ask)
 {
-    struct pools *pools = pools_of(call);
-    size_t n = pools_count(pools);
-    resp_write_array(&call->state->out, n);
+    size_t n = pools_count(ask->pools);
+    resp_write_array(&ask->call->state->out, n);
     for (size_t i = 0; i < n; i++)
-        resp_write_text(&call->state->out, pools_name(pools, i));
+        resp_write_text(&ask->call->state->out, pools_name(ask->pools, i));
+    return STINT_OK;
 }
 
 /* ---- ADD, REMOVE ----------------------------------------------------------------------------- */
 
-static void pool_add(struct resp_call *call)
+static int pool_add(struct pool_ask *ask)
 {
-    struct stint_error error;
+    const struct resp_call *call = ask->call;
     struct pool_words words;
-    int code = read_words(call, 4, BIT(POOL_QUOTA) | BIT(POOL_WEIGHT), &words, &error);
-    if (code == STINT_OK && words.n_quotas == 0)
-        code = err_set(&error, STINT_E_SYNTAX, "QUOTA is missing");
-    if (code == STINT_OK) {
-        const struct pools_key key = {call->args[3], words.quotas, words.n_quotas,
-                                      (uint32_t)words.numbers[POOL_WEIGHT]};
-        code = pools_add(pools_of(call), call->args[2], &key, call->now_ns, &error);
-    }
-    answer(call, code, &error);
+    int code = read_words(call, 4, BIT(POOL_QUOTA) | BIT(POOL_WEIGHT), &words, &ask->error);
+    if (code != STINT_OK)
+        return code;
+    if (words.n_quotas == 0)
+        return err_set(&ask->error, STINT_E_SYNTAX, "QUOTA is missing");
+    const struct pools_key key = {call->args[3], words.quotas, words.n_quotas,
+                                  (uint32_t)words.numbers[POOL_WEIGHT]};
+    return reply_if_ok(ask, pools_add(ask->pools, call->args[2], &key, call->now_ns, &ask->error));
 }
 
-static void pool_remove(struct resp_call *call)
+static int pool_remove(struct pool_ask *ask)
 {
-    struct stint_error error;
-    struct pools_caller caller = caller_of(call);
-    int code =
-        pools_remove(pools_of(call), &caller, call->args[2], call->args[3], call->now_ns, &error);
-    if (is_answered(call, &caller, code))
-        answer(call, code, &error);
+    const struct resp_call *call = ask->call;
+    return reply_if_ok(ask, pools_remove(ask->pools, &ask->caller, call->args[2], call->args[3],
+                                         call->now_ns, &ask->error));
 }
 
 struct pool_command {
     const char *name;
-    void (*run)(struct resp_call *call);
-    size_t args_min, args_max; /* including STINT.POOL and the name */
+    int (*run)(struct pool_ask *ask); /* writes the reply, unless there is an error */
+    size_t args_min, args_max;        /* including STINT.POOL and the name */
     unsigned role;
 };
 
@@ -338,6 +302,23 @@ static const struct pool_command commands[] = {
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
+/*
+ * The pending request stays with the command until it has been answered, unless the command waits.
+ */
+static void run(struct resp_call *call, const struct pool_command *command)
+{
+    struct service *service = call->state->frontend->service;
+    struct pool_ask ask = {.call = call,
+                           .pools = server_state_pools(service_server_state(service))};
+    service_pools_caller(service, call->pending, &ask.caller);
+    int code = command->run(&ask);
+    call->pending = code == POOLS_WAITS ? NULL : ask.caller.pending;
+    if (code == POOLS_WAITS)
+        resp_call_await(call, ask.caller.pending);
+    else if (code != STINT_OK)
+        resp_call_refuse(call, &ask.error);
+}
+
 void resp_pool(struct resp_call *call)
 {
     for (size_t i = 0; i < COMMANDS; i++) {
@@ -347,7 +328,7 @@ void resp_pool(struct resp_call *call)
         if (call->n_args < command->args_min || call->n_args > command->args_max)
             break;
         if (resp_call_may(call, command->role))
-            command->run(call);
+            run(call, command);
         return;
     }
     resp_reply_subcommand(&call->state->out, call->command, call->args[1]);

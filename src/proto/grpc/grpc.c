@@ -4,8 +4,9 @@
 
 #include "base/err.h"
 #include "base/ns.h"
+#include "base/number.h"
 #include "base/wide_int.h"
-#include "health.pb-c.h"
+#include "proto/grpc/wire.h"
 
 #include <assert.h>
 #include <string.h>
@@ -32,67 +33,20 @@ const char *grpc_status_name(int status)
     return is_known && names[status] != NULL ? names[status] : "";
 }
 
-#define KUADRANT "/kuadrant.service.ratelimit.v1.RateLimitService/"
-
-enum grpc_method grpc_method_of(struct span path)
-{
-    static const struct {
-        const char *path;
-        enum grpc_method method;
-    } methods[] = {
-        {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", GRPC_SHOULD_RATE_LIMIT},
-        {KUADRANT "CheckRateLimit", GRPC_CHECK_RATE_LIMIT},
-        {KUADRANT "Report", GRPC_REPORT},
-        {KUADRANT "Reserve", GRPC_RESERVE},
-        {KUADRANT "Commit", GRPC_COMMIT},
-        {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
-        {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
-        {"/grpc.health.v1.Health/List", GRPC_HEALTH_LIST},
-        {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
-        {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION_ALPHA},
-    };
-    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
-        if (span_equals(path, methods[i].path))
-            return methods[i].method;
-    return GRPC_METHOD_NONE;
-}
-
 /* ---- Deadlines ------------------------------------------------------------------------------- */
-
-#define TIMEOUT_DIGITS_MAX 8
-
-static uint64_t timeout_unit_ns(uint8_t unit)
-{
-    switch (unit) {
-    case 'H':
-        return NS_PER_HOUR;
-    case 'M':
-        return NS_PER_MIN;
-    case 'S':
-        return NS_PER_S;
-    case 'm':
-        return NS_PER_MS;
-    case 'u':
-        return NS_PER_US;
-    case 'n':
-        return 1;
-    default:
-        return 0;
-    }
-}
 
 /* 99,999,999 hours exceed 64 bits of nanoseconds: treated as no deadline. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns)
 {
-    uint64_t number = 0;
-    if (text.len < 2 || text.len > TIMEOUT_DIGITS_MAX + 1)
+    static const uint64_t units_ns['u' + 1] = {
+        ['H'] = NS_PER_HOUR, ['M'] = NS_PER_MIN, ['S'] = NS_PER_S,
+        ['m'] = NS_PER_MS,   ['u'] = NS_PER_US,  ['n'] = 1,
+    };
+    uint64_t number;
+    if (text.len < 2 || text.ptr[text.len - 1] >= sizeof(units_ns) / sizeof(units_ns[0]) ||
+        !resp_number_read(span_of(text.ptr, text.len - 1), 99999999, &number) || text.len > 9)
         return false;
-    for (size_t i = 0; i < text.len - 1; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9')
-            return false;
-        number = number * 10 + (uint64_t)(text.ptr[i] - '0');
-    }
-    uint64_t unit_ns = timeout_unit_ns(text.ptr[text.len - 1]);
+    uint64_t unit_ns = units_ns[text.ptr[text.len - 1]];
     if (unit_ns == 0)
         return false;
     *timeout_ns = number > UINT64_MAX / unit_ns ? UINT64_MAX : number * unit_ns;
@@ -204,48 +158,44 @@ bool health_knows(struct span service)
 
 /* ---- Messages -------------------------------------------------------------------------------- */
 
-int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
-                struct stint_error *error)
+int health_read(struct span message, struct span *service, struct stint_error *error)
 {
-    if (message.len > HEALTH_REQUEST_MAX)
-        return err_set(error, STINT_E_RANGE, "expected a HealthCheckRequest of at most %d bytes",
-                       HEALTH_REQUEST_MAX);
-    Pb__HealthCheckRequest *request =
-        pb__health_check_request__unpack(NULL, message.len, message.ptr);
-    if (request == NULL)
-        return err_set(error, STINT_E_SYNTAX, "expected a HealthCheckRequest in protobuf");
-    size_t len = request->service.len < HEALTH_NAME_MAX ? request->service.len : HEALTH_NAME_MAX;
-    if (len > 0)
-        memcpy(name, request->service.data, len);
-    *service = span_of(name, len);
-    pb__health_check_request__free_unpacked(request, NULL);
-    return 0;
+    static const struct wire_message request = {1, {[1] = WIRE_BYTES}};
+    struct wire_value value;
+    int field;
+    *service = span_of("", 0);
+    while ((field = wire_read(&request, &message, &value)) > 0)
+        *service = value.bytes;
+    return field == 0 ? 0
+                      : err_set(error, STINT_E_SYNTAX, "expected a HealthCheckRequest in protobuf");
 }
 
-size_t health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status)
+static struct span written(const uint8_t bytes[HEALTH_MESSAGE_MAX],
+                           const struct wire_writer *writer)
 {
-    Pb__HealthCheckResponse response = PB__HEALTH_CHECK_RESPONSE__INIT;
-    response.status = (Pb__HealthCheckResponse__ServingStatus)status;
-    return pb__health_check_response__pack(&response, bytes);
+    assert(writer->at >= bytes);
+    return span_of(writer->at, (size_t)(bytes + HEALTH_MESSAGE_MAX - writer->at));
 }
 
-size_t health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status)
+struct span health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status)
 {
-    Pb__HealthListResponse response = PB__HEALTH_LIST_RESPONSE__INIT;
-    Pb__HealthCheckResponse one = PB__HEALTH_CHECK_RESPONSE__INIT;
-    Pb__HealthListResponse__StatusesEntry entries[N_SERVICES], *pointers[N_SERVICES];
-    one.status = (Pb__HealthCheckResponse__ServingStatus)status;
+    struct wire_writer writer = {bytes + HEALTH_MESSAGE_MAX};
+    wire_write_number(&writer, 1, status);
+    return written(bytes, &writer);
+}
+
+struct span health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status)
+{
+    enum { KEY = 1, VALUE };
+    struct wire_writer writer = {bytes + HEALTH_MESSAGE_MAX};
     for (size_t i = 0; i < N_SERVICES; i++) {
-        struct span name = span_of_text(services[i]);
-        pb__health_list_response__statuses_entry__init(&entries[i]);
-        entries[i].key = (ProtobufCBinaryData){name.len, (uint8_t *)(uintptr_t)name.ptr};
-        entries[i].value = &one;
-        pointers[i] = &entries[i];
+        const uint8_t *end = writer.at;
+        wire_write_number(&writer, 1, status);
+        wire_write_head(&writer, VALUE, end);
+        wire_write_bytes(&writer, KEY, span_of_text(services[i]));
+        wire_write_head(&writer, 1, end);
     }
-    response.n_statuses = N_SERVICES;
-    response.statuses = pointers;
-    assert(pb__health_list_response__get_packed_size(&response) <= HEALTH_MESSAGE_MAX);
-    return pb__health_list_response__pack(&response, bytes);
+    return written(bytes, &writer);
 }
 
 /* ---- Frames of HTTP/2 ------------------------------------------------------------------------ */

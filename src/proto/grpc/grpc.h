@@ -31,24 +31,6 @@ enum grpc_status {
 /* "INVALID_ARGUMENT", or "" for an unknown number. */
 const char *grpc_status_name(int status);
 
-/* The method of a request, by its path. */
-enum grpc_method {
-    GRPC_METHOD_NONE = 0, /* UNIMPLEMENTED */
-    GRPC_SHOULD_RATE_LIMIT,
-    GRPC_CHECK_RATE_LIMIT, /* Kuadrant's, up to GRPC_COMMIT */
-    GRPC_REPORT,
-    GRPC_RESERVE,
-    GRPC_COMMIT,
-    GRPC_HEALTH_CHECK,
-    GRPC_HEALTH_WATCH, /* methods with several answers: this one … */
-    GRPC_HEALTH_LIST,
-    GRPC_REFLECTION, /* … and these two, which also take several requests */
-    GRPC_REFLECTION_ALPHA,
-};
-
-/* "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" and so on. */
-enum grpc_method grpc_method_of(struct span path);
-
 /* grpc-timeout: at most eight digits and one of H M S m u n. False for anything else. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns);
 
@@ -136,17 +118,10 @@ enum health_status {
  */
 bool health_knows(struct span service);
 
-#define HEALTH_NAME_MAX 128     /* bytes of a service's name that are read */
-#define HEALTH_REQUEST_MAX 4096 /* bytes of a request */
-
-/*
- * HealthCheckRequest: its service, in `name`; a longer name is cut, and is unknown. STINT_E_SYNTAX
- * for an invalid message, STINT_E_RANGE for one that is too long.
- */
-int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
-                struct stint_error *error);
-/* HealthCheckResponse, and HealthListResponse with all services: bytes written. */
-size_t health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
-size_t health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
+/* HealthCheckRequest: its service, within the message. STINT_E_SYNTAX for an invalid message. */
+int health_read(struct span message, struct span *service, struct stint_error *error);
+/* HealthCheckResponse, and HealthListResponse with all services, within `bytes`. */
+struct span health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
+struct span health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
 
 #endif

@@ -58,11 +58,6 @@ static int refuse(struct stint_error *error, const char *name)
     return err_set(error, STINT_E_SYNTAX, "expected a %s in protobuf", name);
 }
 
-static void begin(struct rls_call *call, uint8_t verb)
-{
-    call->request = (struct request){.verb = verb, .descriptors = call->descriptors};
-}
-
 /* The amount applies to all descriptors: their own hits are ignored. */
 static int add_descriptor(struct rls_call *call, struct span message, struct stint_error *error)
 {
@@ -122,28 +117,47 @@ static int take_ttl(struct rls_call *call, const struct ttl *ttl, struct stint_e
     return 0;
 }
 
-static int read_reserve(struct rls_call *call, struct span message, struct ttl *ttl,
-                        uint64_t *amount, struct stint_error *error)
+/* What a ReserveRequest and a CommitRequest have beside a domain and descriptors. */
+struct fields {
+    uint64_t amount;
+    struct span id;
+    struct ttl ttl;
+};
+
+static int read_fields(struct rls_call *call, struct span message, bool commits,
+                       struct fields *fields, struct stint_error *error)
 {
-    enum { DOMAIN = 1, DESCRIPTORS, AMOUNT, TTL };
-    static const struct wire_message reserve_message = {4,
-                                                        {[DOMAIN] = WIRE_BYTES,
-                                                         [DESCRIPTORS] = WIRE_BYTES,
-                                                         [AMOUNT] = WIRE_VARINT,
-                                                         [TTL] = WIRE_BYTES}};
+    enum { DOMAIN = 1, DESCRIPTORS, AMOUNT, TTL, ID = AMOUNT, ACTUAL_AMOUNT };
+    static const struct wire_message messages[] = {
+        {4,
+         {[DOMAIN] = WIRE_BYTES,
+          [DESCRIPTORS] = WIRE_BYTES,
+          [AMOUNT] = WIRE_VARINT,
+          [TTL] = WIRE_BYTES}},
+        {4,
+         {[DOMAIN] = WIRE_BYTES,
+          [DESCRIPTORS] = WIRE_BYTES,
+          [ID] = WIRE_BYTES,
+          [ACTUAL_AMOUNT] = WIRE_VARINT}},
+    };
     struct wire_value value;
     int field, code = 0;
-    while (code == 0 && (field = wire_read(&reserve_message, &message, &value)) != 0) {
+    *fields = (struct fields){0};
+    call->request = (struct request){.verb = commits ? REQUEST_SETTLE : REQUEST_RESERVE,
+                                     .descriptors = call->descriptors};
+    while (code == 0 && (field = wire_read(&messages[commits], &message, &value)) != 0) {
         if (field == DOMAIN)
             call->request.domain = value.bytes;
         else if (field == DESCRIPTORS)
             code = add_descriptor(call, value.bytes, error);
-        else if (field == AMOUNT)
-            *amount = value.varint;
+        else if (field == (commits ? ACTUAL_AMOUNT : AMOUNT))
+            fields->amount = value.varint;
+        else if (field == ID)
+            fields->id = value.bytes;
         else if (field == TTL)
-            code = read_ttl(ttl, value.bytes, error);
+            code = read_ttl(&fields->ttl, value.bytes, error);
         else
-            code = refuse(error, "ReserveRequest");
+            code = refuse(error, commits ? "CommitRequest" : "ReserveRequest");
     }
     return code;
 }
@@ -151,46 +165,18 @@ static int read_reserve(struct rls_call *call, struct span message, struct ttl *
 int kuadrant_read_reserve(struct rls_call *call, struct span message,
                           const struct request **request, struct stint_error *error)
 {
-    struct ttl ttl = {0, 0};
-    uint64_t amount = 0;
-    begin(call, REQUEST_RESERVE);
+    struct fields fields;
     *request = &call->request;
-    int code = read_reserve(call, message, &ttl, &amount, error);
+    int code = read_fields(call, message, false, &fields, error);
     if (code == 0)
         code = rls_check_whole(call, error);
     if (code == 0)
-        code = take_amount(call, "amount", amount, error);
+        code = take_amount(call, "amount", fields.amount, error);
     if (code == 0)
-        code = take_ttl(call, &ttl, error);
-    if (code == 0 && amount == 0) {
+        code = take_ttl(call, &fields.ttl, error);
+    if (code == 0 && fields.amount == 0) {
         call->request.verb = REQUEST_PEEK;
         call->request.cost = 1;
-    }
-    return code;
-}
-
-static int read_commit(struct rls_call *call, struct span message, struct span *id,
-                       uint64_t *amount, struct stint_error *error)
-{
-    enum { DOMAIN = 1, DESCRIPTORS, ID, AMOUNT };
-    static const struct wire_message commit_message = {4,
-                                                       {[DOMAIN] = WIRE_BYTES,
-                                                        [DESCRIPTORS] = WIRE_BYTES,
-                                                        [ID] = WIRE_BYTES,
-                                                        [AMOUNT] = WIRE_VARINT}};
-    struct wire_value value;
-    int field, code = 0;
-    while (code == 0 && (field = wire_read(&commit_message, &message, &value)) != 0) {
-        if (field == DOMAIN)
-            call->request.domain = value.bytes;
-        else if (field == DESCRIPTORS)
-            code = add_descriptor(call, value.bytes, error);
-        else if (field == ID)
-            *id = value.bytes;
-        else if (field == AMOUNT)
-            *amount = value.varint;
-        else
-            code = refuse(error, "CommitRequest");
     }
     return code;
 }
@@ -221,25 +207,24 @@ static int take_id(struct rls_call *call, struct span id, struct stint_error *er
 int kuadrant_read_commit(struct rls_call *call, struct span message, const struct request **request,
                          struct stint_error *error)
 {
-    struct span id = {NULL, 0};
-    uint64_t amount = 0;
-    begin(call, REQUEST_SETTLE);
+    struct fields fields;
     *request = &call->request;
-    int code = read_commit(call, message, &id, &amount, error);
+    int code = read_fields(call, message, true, &fields, error);
     if (code == 0)
-        code = take_amount(call, "actual_amount", amount, error);
-    if (code == 0 && id.len > 0)
-        return take_id(call, id, error);
+        code = take_amount(call, "actual_amount", fields.amount, error);
+    if (code == 0 && fields.id.len > 0)
+        return take_id(call, fields.id, error);
     call->request.verb = REQUEST_CHARGE;
     return code == 0 ? rls_check_whole(call, error) : code;
 }
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-struct span kuadrant_write_reserve(struct rls_call *call, const struct request *request,
-                                   const struct reply *reply)
+struct span kuadrant_write_reserve(struct rls_call *call, const struct rls_form *form,
+                                   const struct request *request, const struct reply *reply)
 {
     enum { CODE = 1, RESERVATION_ID };
+    (void)form;
     char space[TICKET_TEXT_LEN], digest[DIGEST_LEN];
     struct span ticket = {NULL, 0};
     if (reply->has_ticket)
@@ -251,22 +236,21 @@ struct span kuadrant_write_reserve(struct rls_call *call, const struct request *
     if (reply->has_ticket) {
         const uint8_t *end = writer.at;
         ticket_hex_write(digest_of(request), digest);
-        writer.at -= ticket.len;
-        memcpy(writer.at, ticket.ptr, ticket.len);
-        writer.at -= DIGEST_LEN;
-        memcpy(writer.at, digest, DIGEST_LEN);
+        wire_write_raw(&writer, ticket);
+        wire_write_raw(&writer, span_of(digest, DIGEST_LEN));
         wire_write_head(&writer, RESERVATION_ID, end);
     }
     wire_write_number(&writer, CODE, rls_overall_code(reply));
     return rls_end_response(call, &writer);
 }
 
-struct span kuadrant_write_commit(struct rls_call *call, const struct request *request)
+struct span kuadrant_write_commit(struct rls_call *call, const struct rls_form *form,
+                                  const struct request *request, const struct reply *reply)
 {
     enum { RELEASED = 1 };
+    (void)form, (void)reply;
     struct wire_writer writer = rls_begin_response(call, WIRE_HEAD_MAX);
-    if (writer.at == NULL)
-        return (struct span){NULL, 0};
-    wire_write_number(&writer, RELEASED, request->verb == REQUEST_SETTLE);
+    if (writer.at != NULL)
+        wire_write_number(&writer, RELEASED, request->verb == REQUEST_SETTLE);
     return rls_end_response(call, &writer);
 }

@@ -30,9 +30,10 @@ int kuadrant_read_reserve(struct rls_call *call, struct span message,
 int kuadrant_read_commit(struct rls_call *call, struct span message, const struct request **request,
                          struct stint_error *error);
 
-/* Responses to a decided reply of the last request, in memory as in rls_write(). */
-struct span kuadrant_write_reserve(struct rls_call *call, const struct request *request,
-                                   const struct reply *reply);
-struct span kuadrant_write_commit(struct rls_call *call, const struct request *request);
+/* Responses to a decided reply of the last request, as rls_write(); they have no other form. */
+struct span kuadrant_write_reserve(struct rls_call *call, const struct rls_form *form,
+                                   const struct request *request, const struct reply *reply);
+struct span kuadrant_write_commit(struct rls_call *call, const struct rls_form *form,
+                                  const struct request *request, const struct reply *reply);
 
 #endif

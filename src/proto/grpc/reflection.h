@@ -15,17 +15,11 @@
 
 /*
  * The answer to one ServerReflectionRequest; the protocol's errors (unknown file, unknown symbol)
- * are answers, too. In memory that *room grows to. STINT_E_SYNTAX for an invalid message,
- * STINT_E_RANGE for one that is too long, STINT_E_SYSTEM without memory.
+ * are answers, too. It is in *space until the next one: where that is NULL, memory for every answer
+ * is allocated, which the caller frees. STINT_E_SYNTAX for an invalid message, STINT_E_RANGE for
+ * one that is too long, STINT_E_SYSTEM without memory.
  */
-struct reflection_set;
-struct reflection_space {
-    uint8_t *bytes;
-    size_t size;
-    struct reflection_set *set; /* parsed at the first request; NULL: not yet */
-};
-int reflection_answer(struct span message, struct reflection_space *space, struct span *answer,
+int reflection_answer(struct span message, uint8_t **space, struct span *answer,
                       struct stint_error *error);
-void reflection_space_free(struct reflection_space *space);
 
 #endif

@@ -5,17 +5,20 @@
  * extended.
  *
  * A reply to a RateLimitResponse: first the values, then the bytes, from the last one to the first.
- * Only dynamic_metadata is packed by protobuf-c.
+ *
+ * dynamic_metadata, in the format of envoyproxy/ratelimit, is JSON: the request, and the metadata
+ * of the rules. /json sends it as it is, gRPC as a google.protobuf.Struct.
  */
 #include "proto/grpc/rls.h"
 
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/ns.h"
+#include "base/utf8.h"
 #include "base/wide_int.h"
-#include "struct.pb-c.h"
 
 #include <assert.h>
+#include <jansson.h>
 #include <stdlib.h>
 
 struct rls_call *rls_call_new(void)
@@ -27,7 +30,6 @@ void rls_call_free(struct rls_call *call)
 {
     if (call == NULL)
         return;
-    rls_arena_deinit(&call->metadata);
     free(call->packed);
     free(call);
 }
@@ -263,18 +265,281 @@ int rls_read(struct rls_call *call, struct span message, const struct request **
     return 0;
 }
 
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+const char *const rls_unit_names[RULE_WEEK + 1] = {
+    [RULE_UNIT_NONE] = "UNKNOWN", [RULE_SECOND] = "SECOND", [RULE_MINUTE] = "MINUTE",
+    [RULE_HOUR] = "HOUR",         [RULE_DAY] = "DAY",       [RULE_MONTH] = "MONTH",
+    [RULE_YEAR] = "YEAR",         [RULE_WEEK] = "WEEK",
+};
+
+static void tell_period(struct rls_limit *limit, uint64_t period_ns)
+{
+    static const int longest_first[] = {RULE_YEAR, RULE_MONTH,  RULE_WEEK,  RULE_DAY,
+                                        RULE_HOUR, RULE_MINUTE, RULE_SECOND};
+    for (size_t i = 0; i < sizeof(longest_first) / sizeof(longest_first[0]); i++) {
+        uint64_t length_ns = rule_unit_ns(longest_first[i]);
+        if (period_ns == 0 || period_ns % length_ns != 0 || period_ns / length_ns > UINT32_MAX)
+            continue;
+        limit->unit = longest_first[i];
+        limit->unit_multiplier = (uint32_t)(period_ns / length_ns);
+        return;
+    }
+}
+
+static struct rls_limit limit_of(const struct stint_quota *quota)
+{
+    /* Calendar windows have a name, but no fixed length. */
+    static const uint8_t units[] = {
+        [STINT_ALIGN_DAY] = RULE_DAY,
+        [STINT_ALIGN_WEEK] = RULE_WEEK,
+        [STINT_ALIGN_MONTH] = RULE_MONTH,
+        [STINT_ALIGN_YEAR] = RULE_YEAR,
+    };
+    assert(quota->align <= STINT_ALIGN_YEAR);
+    struct rls_limit limit = {
+        .requests_per_unit = quota->limit,
+        .unit_multiplier = 1,
+        .unit = units[quota->align],
+        .name = "",
+    };
+    if (limit.unit == RULE_UNIT_NONE && quota->algorithm != STINT_CONCURRENCY)
+        tell_period(&limit, quota->period_ns);
+    return limit;
+}
+
+/* A rule's limit is that of its text; an override's limit is that of its quota. */
+static struct rls_limit limit_of_status(const struct target *status)
+{
+    const struct rule *rule = status->rule;
+    struct rls_limit limit;
+    if (rule != NULL && status->quota == &rule->quota && rule->unit != RULE_UNIT_NONE)
+        limit = (struct rls_limit){rule->requests_per_unit, 1, rule->unit, ""};
+    else
+        limit = limit_of(status->quota);
+    if (rule != NULL && !status->is_override)
+        limit.name = rule->name;
+    return limit;
+}
+
+int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t unit,
+                 uint32_t unit_multiplier, struct stint_error *error)
+{
+    if (unit <= RULE_UNIT_NONE || unit > RULE_YEAR)
+        return err_set(error, STINT_E_SYNTAX,
+                       "expected a unit: SECOND, MINUTE, HOUR, DAY, MONTH or YEAR");
+    if (unit_multiplier == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected a unit multiplier of 1 or more");
+    /* UINT32_MAX years exceed 64 bits: any period that long is equivalent. */
+    uint64_t length_ns = rule_unit_ns((int)unit);
+    uint64_t period_ns =
+        unit_multiplier > UINT64_MAX / length_ns ? UINT64_MAX : unit_multiplier * length_ns;
+    *quota = (struct stint_quota){.limit = requests_per_unit, .period_ns = period_ns};
+    return stint_quota_check(quota, error);
+}
+
+const char *rls_code_name(enum rls_code code)
+{
+    return code == RLS_CODE_OK ? "OK" : code == RLS_OVER_LIMIT ? "OVER_LIMIT" : "UNKNOWN";
+}
+
+struct rls_status rls_status_of(const struct target *status)
+{
+    bool is_over =
+        status->decision.outcome != STINT_ALLOW || (status->is_all_shadow && status->over);
+    struct rls_status written = {.code = is_over ? RLS_OVER_LIMIT : RLS_CODE_OK};
+    if (reply_quota(status) != NULL) {
+        written.has_limit = true;
+        written.limit = limit_of_status(status);
+        written.remaining = status->decision.remaining;
+        written.has_reset = status->decision.outcome != STINT_NEVER &&
+                            http_fields_grows_after(status, &written.reset_after_ns);
+    } else if (status->rule != NULL && status->rule->unlimited) {
+        written.remaining = RLS_UNLIMITED;
+    }
+    return written;
+}
+
+enum rls_code rls_overall_code(const struct reply *reply)
+{
+    return reply->decision.outcome == STINT_ALLOW ? RLS_CODE_OK : RLS_OVER_LIMIT;
+}
+
+/* ---- Metadata of the rules ------------------------------------------------------------------- */
+
+/* Of the rules that allow; objects are merged, and else the first rule counts. NULL: no memory. */
+static json_t *metadata_of_rules(const struct reply *reply)
+{
+    json_t *all = json_object();
+    for (size_t i = reply->n_statuses; i-- > 0 && all != NULL;) {
+        const struct target *status = &reply->statuses[i];
+        if (rls_status_of(status).code != RLS_CODE_OK || status->is_override ||
+            reply_quota(status) == NULL || status->rule == NULL || status->rule->metadata.len == 0)
+            continue;
+        struct span text = status->rule->metadata;
+        json_t *more = json_loadb((const char *)text.ptr, text.len, JSON_ALLOW_NUL, NULL);
+        if (json_object_update_recursive(all, more) != 0) {
+            json_decref(all);
+            all = NULL;
+        }
+        json_decref(more);
+    }
+    return all;
+}
+
+/* ---- The request ----------------------------------------------------------------------------- */
+
+/* protobuf's strings are UTF-8, and the client's text may not be: invalid bytes become U+FFFD. */
+static char *add_text(char *at, struct span text)
+{
+    static const char replacement[] = UTF8_REPLACEMENT;
+    while (text.len > 0) {
+        size_t len = utf8_length(text.ptr, text.len);
+        size_t added = len > 0 ? len : sizeof(replacement) - 1;
+        memcpy(at, len > 0 ? (const char *)text.ptr : replacement, added);
+        at += added;
+        text = span_after(text, len > 0 ? len : 1);
+    }
+    return at;
+}
+
+/* Three texts, joined. NULL: no memory. */
+static json_t *text_value(struct span first, const char *between, struct span last)
+{
+    size_t size = (first.len + strlen(between) + last.len) * (sizeof(UTF8_REPLACEMENT) - 1) + 1;
+    char *text = malloc(size);
+    if (text == NULL)
+        return NULL;
+    const char *end = add_text(add_text(add_text(text, first), span_of_text(between)), last);
+    json_t *value = json_stringn_nocheck(text, (size_t)(end - text));
+    free(text);
+    return value;
+}
+
+/* In protobuf's text format. */
+static json_t *limit_value(const struct stint_quota *quota)
+{
+    struct rls_limit limit = limit_of(quota);
+    const char *unit = rls_unit_names[limit.unit];
+    return limit.unit_multiplier == 1
+               ? json_sprintf("requests_per_unit:%u unit:%s", limit.requests_per_unit, unit)
+               : json_sprintf("requests_per_unit:%u unit:%s unit_multiplier:{value:%u}",
+                              limit.requests_per_unit, unit, limit.unit_multiplier);
+}
+
+/* The object, or NULL where one of its members could not be made. */
+static json_t *unless(int failed, json_t *object)
+{
+    if (failed == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* Jansson's functions fail where they are given NULL. */
+static json_t *descriptor_value(const struct descriptor *descriptor)
+{
+    json_t *object = json_object(), *entries = json_array();
+    int failed = 0;
+    for (size_t i = 0; i < descriptor->n_entries; i++)
+        failed |= json_array_append_new(
+            entries, text_value(descriptor->entries[i].key, "=", descriptor->entries[i].value));
+    failed |= json_object_set_new(object, "entries", entries);
+    if (descriptor->override != NULL)
+        failed |= json_object_set_new(object, "limit", limit_value(descriptor->override));
+    if (descriptor->has_hits)
+        failed |= json_object_set_new(object, "hitsAddend", json_integer(descriptor->hits));
+    return unless(failed, object);
+}
+
+json_t *rls_metadata(uint32_t hits_addend, const struct request *request, const struct reply *reply)
+{
+    json_t *object = json_object(), *descriptors = json_array(), *rules = metadata_of_rules(reply);
+    int failed = rules == NULL;
+    for (size_t i = 0; i < request->n_descriptors; i++)
+        failed |= json_array_append_new(descriptors, descriptor_value(&request->descriptors[i]));
+    failed |=
+        json_object_set_new(object, "domain", text_value(request->domain, "", span_of("", 0)));
+    failed |= json_object_set_new(object, "descriptors", descriptors);
+    if (hits_addend != 0)
+        failed |= json_object_set_new(object, "hitsAddend", json_integer(hits_addend));
+    if (json_object_size(rules) > 0)
+        failed |= json_object_set(object, "metadata", rules);
+    json_decref(rules);
+    return unless(failed, object);
+}
+
+/* ---- As a google.protobuf.Struct ------------------------------------------------------------- */
+
+/*
+ * No value needs more than eight times its JSON: two characters are a list in a list, with two
+ * heads, or a number in a list and its comma, with two heads of two bytes and eight bytes.
+ */
+static size_t struct_max(const json_t *object)
+{
+    return 8 * json_dumpb(object, NULL, 0, JSON_COMPACT);
+}
+
+static void write_struct(struct wire_writer *writer, const json_t *object);
+
+/* The largest depth in the rules' files. */
+static void write_value(struct wire_writer *writer, const json_t *value)
+{
+    enum { NO_VALUE = 1, NUMBER, STRING, BOOL, STRUCT, LIST, ELEMENT = 1 };
+    const uint8_t *end = writer->at;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        write_struct(writer, value);
+        wire_write_head(writer, STRUCT, end);
+        break;
+    case JSON_ARRAY:
+        for (size_t i = json_array_size(value); i-- > 0;) {
+            const uint8_t *element_end = writer->at;
+            write_value(writer, json_array_get(value, i));
+            wire_write_head(writer, ELEMENT, element_end);
+        }
+        wire_write_head(writer, LIST, end);
+        break;
+    case JSON_STRING:
+        wire_write_raw(writer, span_of(json_string_value(value), json_string_length(value)));
+        wire_write_head(writer, STRING, end);
+        break;
+    case JSON_INTEGER:
+    case JSON_REAL:
+        wire_write_double(writer, NUMBER, json_number_value(value));
+        break;
+    default:
+        wire_write_raw(writer, span_of(json_is_true(value) ? "\1" : "", 1));
+        wire_write_tag(writer, json_is_boolean(value) ? BOOL : NO_VALUE, WIRE_VARINT);
+    }
+}
+
+static void write_struct(struct wire_writer *writer, const json_t *object)
+{
+    enum { KEY = 1, VALUE, FIELDS = 1 };
+    for (void *at = json_object_iter((json_t *)(uintptr_t)object); at != NULL;
+         at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
+        const uint8_t *end = writer->at;
+        write_value(writer, json_object_iter_value(at));
+        wire_write_head(writer, VALUE, end);
+        wire_write_bytes(writer, KEY,
+                         span_of(json_object_iter_key(at), json_object_iter_key_len(at)));
+        wire_write_head(writer, FIELDS, end);
+    }
+}
+
+/* ---- Responses ------------------------------------------------------------------------------- */
+
 #define PACKED_FIRST 4096
 #define PACKED_KEPT 65536
 
 /* The parts of a response beside its statuses. */
 struct response {
     enum rls_code code;
-    size_t n_statuses;
-    struct http_answer_field *fields;
+    const struct http_answer_field *fields;
     size_t n_fields;
     struct span raw_body;
-    const Pb__Struct *metadata; /* NULL: none */
-    size_t metadata_len;
+    const json_t *metadata; /* NULL: none */
 };
 
 /* ---- Statuses -------------------------------------------------------------------------------- */
@@ -303,9 +568,10 @@ static void write_duration(struct wire_writer *writer, uint64_t ns)
     wire_write_number(writer, SECONDS, ns / NS_PER_S);
 }
 
-static void write_status(struct wire_writer *writer, const struct rls_status *status)
+static void write_status(struct wire_writer *writer, const struct target *reply_status)
 {
     enum { CODE = 1, CURRENT_LIMIT, LIMIT_REMAINING, DURATION_UNTIL_RESET };
+    const struct rls_status written = rls_status_of(reply_status), *status = &written;
     const uint8_t *end = writer->at;
     if (status->has_reset) {
         write_duration(writer, status->reset_after_ns);
@@ -360,12 +626,14 @@ static void write_field(struct wire_writer *writer, const struct http_answer_fie
 /* ---- The whole message ----------------------------------------------------------------------- */
 
 /* An upper bound of a response's size in bytes. */
-static size_t most_of(const struct rls_call *call, const struct response *response)
+static size_t most_of(const struct reply *reply, const struct response *response)
 {
-    size_t size = 3 * WIRE_HEAD_MAX + response->raw_body.len + response->metadata_len;
-    for (size_t i = 0; i < response->n_statuses; i++) {
-        const struct rls_status *status = &call->statuses[i];
-        size += STATUS_MAX + (status->has_limit ? strlen(status->limit.name) : 0);
+    size_t size = 3 * WIRE_HEAD_MAX + response->raw_body.len;
+    if (response->metadata != NULL)
+        size += struct_max(response->metadata);
+    for (size_t i = 0; i < reply->n_statuses; i++) {
+        const struct rule *rule = reply->statuses[i].rule;
+        size += STATUS_MAX + (rule != NULL ? strlen(rule->name) : 0);
     }
     for (size_t i = 0; i < response->n_fields; i++)
         size += 3 * WIRE_HEAD_MAX + strlen(response->fields[i].name) +
@@ -390,18 +658,19 @@ struct wire_writer rls_begin_response(struct rls_call *call, size_t len)
 
 struct span rls_end_response(const struct rls_call *call, const struct wire_writer *writer)
 {
+    if (writer->at == NULL)
+        return (struct span){NULL, 0};
     assert(writer->at >= call->packed);
     return span_of(writer->at, (size_t)(call->packed + call->packed_size - writer->at));
 }
 
-static void write_response(struct wire_writer *writer, const struct rls_call *call,
+static void write_response(struct wire_writer *writer, const struct reply *reply,
                            const struct response *response)
 {
     enum { OVERALL_CODE = 1, STATUSES, HEADERS_TO_ADD, RAW_BODY = 5, DYNAMIC_METADATA };
     const uint8_t *end = writer->at;
     if (response->metadata != NULL) {
-        writer->at -= response->metadata_len;
-        pb__struct__pack(response->metadata, writer->at);
+        write_struct(writer, response->metadata);
         wire_write_head(writer, DYNAMIC_METADATA, end);
     }
     wire_write_bytes(writer, RAW_BODY, response->raw_body);
@@ -410,9 +679,9 @@ static void write_response(struct wire_writer *writer, const struct rls_call *ca
         write_field(writer, &response->fields[i]);
         wire_write_head(writer, HEADERS_TO_ADD, end);
     }
-    for (size_t i = response->n_statuses; i-- > 0;) {
+    for (size_t i = reply->n_statuses; i-- > 0;) {
         end = writer->at;
-        write_status(writer, &call->statuses[i]);
+        write_status(writer, &reply->statuses[i]);
         wire_write_head(writer, STATUSES, end);
     }
     wire_write_number(writer, OVERALL_CODE, response->code);
@@ -421,9 +690,8 @@ static void write_response(struct wire_writer *writer, const struct rls_call *ca
 struct span rls_write(struct rls_call *call, const struct rls_form *form,
                       const struct request *request, const struct reply *reply)
 {
-    struct response response = {.code = rls_overall_code(reply), .n_statuses = reply->n_statuses};
-    for (size_t i = 0; i < reply->n_statuses; i++)
-        call->statuses[i] = rls_status_of(&reply->statuses[i]);
+    struct response response = {.code = rls_overall_code(reply)};
+    json_t *metadata = NULL;
     struct http_answer answer; /* large: only the used fields are written */
     if (form->styles != 0) {
         struct http_text text = http_text_at(call->headers, sizeof(call->headers));
@@ -434,14 +702,13 @@ struct span rls_write(struct rls_call *call, const struct rls_form *form,
     if (response.code == RLS_OVER_LIMIT)
         response.raw_body = form->denied_body;
     if (form->has_metadata) {
-        response.metadata = rls_metadata(&call->metadata, call->hits_addend, request, reply);
-        if (response.metadata == NULL)
+        response.metadata = metadata = rls_metadata(call->hits_addend, request, reply);
+        if (metadata == NULL)
             return (struct span){NULL, 0};
-        response.metadata_len = pb__struct__get_packed_size(response.metadata);
     }
-    struct wire_writer writer = rls_begin_response(call, most_of(call, &response));
-    if (writer.at == NULL)
-        return (struct span){NULL, 0};
-    write_response(&writer, call, &response);
+    struct wire_writer writer = rls_begin_response(call, most_of(reply, &response));
+    if (writer.at != NULL)
+        write_response(&writer, reply, &response);
+    json_decref(metadata);
     return rls_end_response(call, &writer);
 }

@@ -2,31 +2,59 @@
 /*
  * Envoy's rate limit service, v3, as protobuf: a RateLimitRequest to a request, a reply to a
  * RateLimitResponse. The messages are described in src/proto/grpc/messages/ (field numbers as
- * published).
+ * published). The values of statuses and overrides are also those of its JSON
+ * (proto/http/http_call.h).
  */
 #ifndef STINT_PROTO_GRPC_RLS_H
 #define STINT_PROTO_GRPC_RLS_H
 
-#include "proto/grpc/rls_limit.h"
+#include "decide/reply.h"
+#include "decide/request.h"
 #include "proto/grpc/wire.h"
 #include "proto/http_fields.h"
 
-/* ---- Memory for the messages of one response ------------------------------------------------- */
+/* ---- Values ---------------------------------------------------------------------------------- */
 
-struct rls_arena_piece;
+#define RLS_UNLIMITED UINT32_MAX /* limit_remaining where there is no limit */
+
+enum rls_code { RLS_UNKNOWN = 0, RLS_CODE_OK = 1, RLS_OVER_LIMIT = 2 };
 
 /*
- * Allocated in pieces, freed as a whole. The next response reuses it without a call to the system.
- * Zeroed is empty.
+ * RateLimitResponse.RateLimit. A period that is no unit is given as a multiple of the largest unit
+ * that divides it (a month has 30 days, a year 365): 5 min are MINUTE with a multiplier of 5, 90 s
+ * SECOND with 90. Where no unit divides it (500 ms, held slots) the unit is UNKNOWN.
  */
-struct rls_arena {
-    uint8_t *block;
-    size_t size, used;
-    struct rls_arena_piece *pieces; /* pieces that did not fit the block */
-    size_t taken;                   /* since begin */
+struct rls_limit {
+    uint32_t requests_per_unit;
+    uint32_t unit_multiplier; /* 1: not given */
+    int unit;                 /* enum rule_unit */
+    const char *name;         /* of the rule; "" */
 };
 
-void rls_arena_deinit(struct rls_arena *arena);
+struct rls_status {
+    enum rls_code code;
+    bool has_limit;
+    bool has_reset; /* not where nothing is used, nor where the request can never be allowed */
+    uint32_t remaining;
+    struct rls_limit limit;
+    uint64_t reset_after_ns; /* until `remaining` next grows */
+};
+
+/* "UNKNOWN", "SECOND", …, "WEEK" by enum rule_unit. */
+extern const char *const rls_unit_names[RULE_WEEK + 1];
+
+const char *rls_code_name(enum rls_code code); /* "UNKNOWN", "OK", "OVER_LIMIT" */
+
+struct rls_status rls_status_of(const struct target *status);
+enum rls_code rls_overall_code(const struct reply *reply);
+
+/*
+ * RateLimitDescriptor.limit: so many per so many units (by default 1), as a quota without a rule. A
+ * unit is one of RULE_SECOND … RULE_YEAR; months have 30 days and years 365. STINT_E_SYNTAX for
+ * another, and for 0 units; STINT_E_RANGE for values that no quota can keep.
+ */
+int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t unit,
+                 uint32_t unit_multiplier, struct stint_error *error);
 
 /* ---- Requests and responses ------------------------------------------------------------------ */
 
@@ -36,10 +64,8 @@ void rls_arena_deinit(struct rls_arena *arena);
 struct rls_call {
     struct request request;
     uint32_t hits_addend; /* as in the message; 0: not given */
-    struct rls_arena metadata;
     uint8_t *packed;
     size_t packed_size;
-    struct rls_status statuses[DESCRIPTORS_MAX]; /* of the response */
     char headers[RLS_HEADERS_SIZE];
     struct stint_quota overrides[DESCRIPTORS_MAX];
     struct descriptor descriptors[DESCRIPTORS_MAX];
@@ -82,20 +108,21 @@ int rls_check_whole(const struct rls_call *call, struct stint_error *error);
 
 /* Begins a response of up to so many bytes; `at` is NULL where there is no memory for it. */
 struct wire_writer rls_begin_response(struct rls_call *call, size_t len);
+/* An empty span with a NULL ptr where there was none. */
 struct span rls_end_response(const struct rls_call *call, const struct wire_writer *writer);
 
 /* response_headers_to_add, as the fields of `answer`; their values are in `text`. */
 void rls_fields(const struct rls_form *form, const struct request *request,
                 const struct reply *reply, struct http_text *text, struct http_answer *answer);
 
-struct Pb__Struct;
+struct json_t;
 
 /*
  * dynamic_metadata: domain, descriptors, hitsAddend, and the metadata of the rules whose
- * descriptors are within their limits, in memory of the arena until the next call. NULL: no memory.
- * hits_addend is as in the message; 0: not given.
+ * descriptors are within their limits. NULL: no memory. hits_addend is as in the message; 0: not
+ * given.
  */
-struct Pb__Struct *rls_metadata(struct rls_arena *arena, uint32_t hits_addend,
-                                const struct request *request, const struct reply *reply);
+struct json_t *rls_metadata(uint32_t hits_addend, const struct request *request,
+                            const struct reply *reply);
 
 #endif

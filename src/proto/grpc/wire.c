@@ -79,7 +79,7 @@ int wire_read(const struct wire_message *message, struct span *rest, struct wire
 /* ---- Writing --------------------------------------------------------------------------------- */
 
 /* Only for field numbers whose tag is one byte. */
-static inline void write_tag(struct wire_writer *writer, unsigned field, enum wire_type type)
+inline void wire_write_tag(struct wire_writer *writer, unsigned field, enum wire_type type)
 {
     *--writer->at = (uint8_t)(field << 3 | type);
 }
@@ -95,18 +95,34 @@ static inline void write_varint(struct wire_writer *writer, uint64_t number)
     *at = (uint8_t)number;
 }
 
+inline void wire_write_raw(struct wire_writer *writer, struct span bytes)
+{
+    writer->at -= bytes.len;
+    if (bytes.len > 0)
+        memcpy(writer->at, bytes.ptr, bytes.len);
+}
+
+void wire_write_double(struct wire_writer *writer, unsigned field, double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof(bits));
+    for (int shift = 56; shift >= 0; shift -= 8)
+        *--writer->at = (uint8_t)(bits >> shift);
+    wire_write_tag(writer, field, WIRE_64BIT);
+}
+
 void wire_write_number(struct wire_writer *writer, unsigned field, uint64_t number)
 {
     if (number == 0)
         return;
     write_varint(writer, number);
-    write_tag(writer, field, WIRE_VARINT);
+    wire_write_tag(writer, field, WIRE_VARINT);
 }
 
 void wire_write_head(struct wire_writer *writer, unsigned field, const uint8_t *end)
 {
     write_varint(writer, (uint64_t)(end - writer->at));
-    write_tag(writer, field, WIRE_BYTES);
+    wire_write_tag(writer, field, WIRE_BYTES);
 }
 
 void wire_write_bytes(struct wire_writer *writer, unsigned field, struct span bytes)
@@ -114,7 +130,6 @@ void wire_write_bytes(struct wire_writer *writer, unsigned field, struct span by
     const uint8_t *end = writer->at;
     if (bytes.len == 0)
         return;
-    writer->at -= bytes.len;
-    memcpy(writer->at, bytes.ptr, bytes.len);
+    wire_write_raw(writer, bytes);
     wire_write_head(writer, field, end);
 }

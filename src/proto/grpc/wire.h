@@ -10,7 +10,7 @@
 
 #include "base/span.h"
 
-#define WIRE_KNOWN_MAX 4
+#define WIRE_KNOWN_MAX 7
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64BIT = 1, WIRE_BYTES = 2, WIRE_32BIT = 5 };
 
@@ -47,6 +47,10 @@ struct wire_writer {
 void wire_write_number(struct wire_writer *writer, unsigned field, uint64_t number);
 /* An empty value is left out. */
 void wire_write_bytes(struct wire_writer *writer, unsigned field, struct span bytes);
+void wire_write_double(struct wire_writer *writer, unsigned field, double number); /* also 0 */
+/* Bytes without a tag, and a tag for such bytes. */
+void wire_write_raw(struct wire_writer *writer, struct span bytes);
+void wire_write_tag(struct wire_writer *writer, unsigned field, enum wire_type type);
 /* The prefix of a message that was just written, which ends where the writer was before. */
 void wire_write_head(struct wire_writer *writer, unsigned field, const uint8_t *end);
 

@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Compares Origin and Sec-Fetch-Site with Host, and Host with the known names. */
-#define _GNU_SOURCE
 #include "proto/http/http_browser.h"
 
 #include "proto/http/http_target.h"
 
 #include <arpa/inet.h>
-#include <stdlib.h>
 
 #define HOST_TEXT_MAX 253 /* bytes of a name, as in DNS */
 
-static uint8_t lower(uint8_t c)
-{
-    return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
-}
-
-static bool is_same(struct span a, struct span b)
-{
-    size_t same = 0;
-    while (same < a.len && same < b.len && lower(a.ptr[same]) == lower(b.ptr[same]))
-        same++;
-    return same == a.len && same == b.len;
-}
-
 static bool has_end(struct span text, struct span end)
 {
-    return text.len >= end.len && is_same(span_after(text, text.len - end.len), end);
+    return text.len >= end.len && http_is_same(span_after(text, text.len - end.len), end);
 }
 
 /* ---- The origin of a request ----------------------------------------------------------------- */
@@ -43,7 +28,7 @@ static bool is_own_origin(struct span origin, struct span host)
     for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
         size_t len = strlen(schemes[i]);
         if (origin.len > len && memcmp(origin.ptr, schemes[i], len) == 0)
-            return is_same(span_after(origin, len), host);
+            return http_is_same(span_after(origin, len), host);
     }
     return false;
 }
@@ -74,11 +59,6 @@ bool http_browser_is_forwarded(const struct http_message *message,
 
 /* ---- Host names ------------------------------------------------------------------------------ */
 
-struct http_hosts {
-    size_t n_names;
-    char *names[];
-};
-
 static bool is_name_byte(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -97,38 +77,17 @@ static bool is_pattern(const char *text)
     return *name == '\0';
 }
 
-int http_hosts_new(struct http_hosts **hosts, const char *const *texts, size_t n_texts,
-                   struct stint_error *error)
+int http_hosts_check(const char *const *names, size_t n_names, struct stint_error *error)
 {
-    if (n_texts > HTTP_HOSTS_MAX)
-        return err_set(error, STINT_E_RANGE, "%zu host names: at most %d", n_texts, HTTP_HOSTS_MAX);
-    for (size_t i = 0; i < n_texts; i++)
-        if (!is_pattern(texts[i]))
+    if (n_names > HTTP_HOSTS_MAX)
+        return err_set(error, STINT_E_RANGE, "%zu host names: at most %d", n_names, HTTP_HOSTS_MAX);
+    for (size_t i = 0; i < n_names; i++)
+        if (!is_pattern(names[i]))
             return err_set(error, STINT_E_SYNTAX,
                            "host name \"%.100s\": expected a name without scheme and port, such as "
                            "stint.example.com, *.example.com for all names below it, or * for any",
-                           texts[i]);
-    struct http_hosts *made = calloc(1, sizeof(*made) + n_texts * sizeof(made->names[0]));
-    if (made == NULL)
-        return err_set(error, STINT_E_SYSTEM, "out of memory");
-    for (; made->n_names < n_texts; made->n_names++) {
-        made->names[made->n_names] = strdup(texts[made->n_names]);
-        if (made->names[made->n_names] == NULL) {
-            http_hosts_free(made);
-            return err_set(error, STINT_E_SYSTEM, "out of memory");
-        }
-    }
-    *hosts = made;
+                           names[i]);
     return 0;
-}
-
-void http_hosts_free(struct http_hosts *hosts)
-{
-    if (hosts == NULL)
-        return;
-    for (size_t i = 0; i < hosts->n_names; i++)
-        free(hosts->names[i]);
-    free(hosts);
 }
 
 /* "host:8080" → "host", "[::1]:8080" → "[::1]"; empty where the text after it is no port. */
@@ -164,10 +123,10 @@ static bool fits(struct span name, struct span pattern)
 {
     bool is_open = pattern.ptr[0] == '*';
     struct span end = span_after(pattern, is_open ? 1 : 0);
-    return is_open ? name.len > end.len && has_end(name, end) : is_same(name, end);
+    return is_open ? name.len > end.len && has_end(name, end) : http_is_same(name, end);
 }
 
-bool http_hosts_have(const struct http_hosts *hosts, struct span host)
+bool http_hosts_have(const char *const *names, size_t n_names, struct span host)
 {
     struct span name = without_port(host);
     if (name.len == 0)
@@ -178,8 +137,8 @@ bool http_hosts_have(const struct http_hosts *hosts, struct span host)
         name.len--;
     if (fits(name, span_of_text("localhost")) || fits(name, span_of_text("*.localhost")))
         return true;
-    for (size_t i = 0; i < hosts->n_names; i++)
-        if (fits(name, span_of_text(hosts->names[i])))
+    for (size_t i = 0; i < n_names; i++)
+        if (fits(name, span_of_text(names[i])))
             return true;
     return false;
 }

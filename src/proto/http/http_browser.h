@@ -33,18 +33,14 @@ bool http_browser_is_forwarded(const struct http_message *message,
 
 #define HTTP_HOSTS_MAX 64
 
-struct http_hosts; /* immutable */
-
 /* "stint", "stint.example.com", "*.example.com" (all below it), "*" (any). STINT_E_SYNTAX, _RANGE
  */
-int http_hosts_new(struct http_hosts **hosts, const char *const *texts, size_t n_texts,
-                   struct stint_error *error);
-void http_hosts_free(struct http_hosts *hosts); /* NULL is allowed */
+int http_hosts_check(const char *const *names, size_t n_names, struct stint_error *error);
 
 /*
  * Whether no DNS answer can turn a host (with or without a port) into another address: an IP
  * address, localhost and names below it, and the given names.
  */
-bool http_hosts_have(const struct http_hosts *hosts, struct span host);
+bool http_hosts_have(const char *const *names, size_t n_names, struct span host);
 
 #endif

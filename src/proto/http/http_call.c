@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bodies of /v1: the members of each verb, and the parts of a request that they set. */
+/* Bodies of /v1 and /json: their members, and the parts of a request that they set. */
 #include "proto/http/http_call.h"
 
 #include "base/ns.h"
@@ -50,12 +50,6 @@ static const struct verb_members verbs[REQUEST_VERBS] = {
     [REQUEST_EXPLAIN] = {TARGET | COST, 0},
 };
 
-/* A descriptor that is being read. */
-struct reading {
-    struct http_call *call;
-    struct descriptor *descriptor;
-};
-
 void http_call_clear(struct http_call *call)
 {
     call->n_entries = 0;
@@ -65,278 +59,224 @@ void http_call_clear(struct http_call *call)
 void http_call_deinit(struct http_call *call)
 {
     http_json_deinit(&call->json);
-    rls_arena_deinit(&call->metadata);
 }
 
 /* ---- Entries and descriptors ----------------------------------------------------------------- */
 
-static int read_entry_key(void *state, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error)
+#define EXPECTED_QUOTA "expected a quota like \"window 100/1m\""
+
+static int read_entry(void *to, const struct http_value *value)
 {
-    struct span *key = state;
-    int code = http_json_text(value, place, key, error);
-    if (code == 0 && key->len == 0)
-        return http_json_fault(place, "expected a key that is not empty", error);
+    static const struct http_member entry_members[] = {
+        {"key", NULL, http_json_text, offsetof(struct descriptor_entry, key), SIZE_MAX,
+         "expected a key that is not empty"},
+        {"value", NULL, http_json_text, offsetof(struct descriptor_entry, value), 0, NULL},
+    };
+    static const struct http_object object = {entry_members, 2, .allowed = 3, .required = 1};
+    uint32_t seen;
+    *(struct descriptor_entry *)to = (struct descriptor_entry){0};
+    return http_json_object(value, &object, &seen, to);
+}
+
+static int read_entries(void *to, const struct http_value *value)
+{
+    struct http_call *call = value->state;
+    struct descriptor *descriptor = to;
+    struct descriptor_entry *entries = &call->entries[call->n_entries];
+    int code =
+        http_json_array(value, ENTRIES_MAX, "entries", read_entry, entries, sizeof(*entries));
+    if (code == 0) {
+        descriptor->entries = entries;
+        descriptor->n_entries = value->node->count;
+        call->n_entries += value->node->count;
+    }
     return code;
 }
 
-static const struct http_member entry_members[] = {
-    {"key", NULL, read_entry_key, offsetof(struct descriptor_entry, key)},
-    {"value", NULL, http_json_text_member, offsetof(struct descriptor_entry, value)},
-};
-
-struct descriptor_entry *http_call_entry(struct http_call *call, struct descriptor *descriptor,
-                                         const struct http_place *place, struct stint_error *error)
+static struct stint_quota *override_of(struct descriptor *descriptor,
+                                       const struct http_value *value)
 {
-    if (descriptor->n_entries == ENTRIES_MAX) {
-        http_json_fault(place, "more than 32 entries", error);
-        return NULL;
-    }
-    struct descriptor_entry *entry = &call->entries[call->n_entries++];
-    *entry = (struct descriptor_entry){0};
-    if (descriptor->n_entries++ == 0)
-        descriptor->entries = entry;
-    return entry;
-}
-
-static int read_entries(void *state, const struct http_json_node *value,
-                        const struct http_place *place, struct stint_error *error)
-{
-    struct reading *reading = state;
-    uint32_t seen;
-    int code = http_json_array(value, place, ENTRIES_MAX, "entries", error);
-    if (code < 0)
-        return code;
-    const struct http_json_node *element = http_json_first(value);
-    for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
-        struct http_place inner = {place, NULL, i};
-        struct descriptor_entry *entry =
-            http_call_entry(reading->call, reading->descriptor, &inner, error);
-        if (entry == NULL)
-            return STINT_E_SYNTAX;
-        code = http_json_members(element, &inner, entry_members, 2, 3, &seen, entry, error);
-        if (code < 0)
-            return code;
-        if ((seen & 1) == 0)
-            return http_json_fault(&inner, "expected a member \"key\"", error);
-    }
-    return 0;
-}
-
-static int read_hits(void *state, const struct http_json_node *value,
-                     const struct http_place *place, struct stint_error *error)
-{
-    struct reading *reading = state;
-    reading->descriptor->has_hits = true;
-    return http_json_u32(value, place, &reading->descriptor->hits, error);
-}
-
-static int read_is_refund(void *state, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error)
-{
-    struct reading *reading = state;
-    return http_json_bool(value, place, &reading->descriptor->is_refund, error);
+    struct http_call *call = value->state;
+    return &call->overrides[descriptor - call->descriptors];
 }
 
 /* Reads and checks a SPEC. */
-static int read_spec(struct stint_quota *quota, struct span spec, const struct http_place *place,
-                     struct stint_error *error)
+static int read_override(void *to, const struct http_value *value)
 {
+    struct descriptor *descriptor = to;
+    struct stint_quota *override = override_of(descriptor, value);
     char text[SPEC_MAX];
     struct stint_error fault;
-    if (spec.len >= sizeof(text) || memchr(spec.ptr, '\0', spec.len) != NULL)
-        return http_json_fault(place, "expected a quota like \"window 100/1m\"", error);
-    memcpy(text, spec.ptr, spec.len);
-    text[spec.len] = '\0';
-    if (stint_quota_parse(quota, text, &fault) < 0)
-        return http_json_fault(place, fault.message, error);
-    return 0;
-}
-
-static int read_override(void *state, const struct http_json_node *value,
-                         const struct http_place *place, struct stint_error *error)
-{
-    struct reading *reading = state;
-    struct http_call *call = reading->call;
-    struct stint_quota *override = &call->overrides[reading->descriptor - call->descriptors];
     struct span spec;
-    int code = http_json_text(value, place, &spec, error);
-    reading->descriptor->override = override;
-    return code == 0 ? read_spec(override, spec, place, error) : code;
-}
-
-static const struct http_member descriptor_members[] = {
-    {"entries", NULL, read_entries, 0},
-    {"hits", NULL, read_hits, 0},
-    {"is_refund", NULL, read_is_refund, 0},
-    {"quota", NULL, read_override, 0},
-};
-
-static int read_descriptors(void *state, const struct http_json_node *value,
-                            const struct http_place *place, struct stint_error *error)
-{
-    struct http_call *call = state;
-    uint32_t seen;
-    int code = http_json_array(value, place, DESCRIPTORS_MAX, "descriptors", error);
+    int code = http_json_text(&spec, value);
     if (code < 0)
         return code;
-    const struct http_json_node *element = http_json_first(value);
-    for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
-        struct http_place inner = {place, NULL, i};
-        struct reading reading = {call, &call->descriptors[i]};
-        *reading.descriptor = (struct descriptor){0};
-        code =
-            http_json_members(element, &inner, descriptor_members, 4, 15, &seen, &reading, error);
-        if (code < 0)
-            return code;
-        if ((seen & 1) == 0)
-            return http_json_fault(&inner, "expected a member \"entries\"", error);
+    if (memchr(spec.ptr, '\0', spec.len) != NULL)
+        return http_json_fault(value, EXPECTED_QUOTA);
+    memcpy(text, spec.ptr, spec.len);
+    text[spec.len] = '\0';
+    descriptor->override = override;
+    return stint_quota_parse(override, text, &fault) < 0 ? http_json_fault(value, fault.message)
+                                                         : 0;
+}
+
+/* RateLimitUnit, which has no WEEK, by name or number. */
+static int read_unit(void *to, const struct http_value *value)
+{
+    const struct http_json_node *node = value->node;
+    for (int unit = RULE_SECOND; unit <= RULE_YEAR; unit++) {
+        if (node->kind == HTTP_JSON_INTEGER
+                ? node->integer == unit
+                : node->kind == HTTP_JSON_STRING &&
+                      span_equals(span_of(node->text, node->count), rls_unit_names[unit])) {
+            *(int *)to = unit;
+            return 0;
+        }
     }
-    call->request.descriptors = call->descriptors;
-    call->request.n_descriptors = value->count;
+    return http_json_fault(value, "expected SECOND, MINUTE, HOUR, DAY, MONTH or YEAR");
+}
+
+/* A RateLimitOverride. */
+static int read_limit(void *to, const struct http_value *value)
+{
+    struct limit {
+        uint32_t requests_per_unit, unit_multiplier;
+        int unit; /* enum rule_unit */
+    } limit = {.unit_multiplier = 1, .unit = RULE_UNIT_NONE};
+    static const struct http_member members[] = {
+        {"requestsPerUnit", "requests_per_unit", http_json_u32,
+         offsetof(struct limit, requests_per_unit), 0, NULL},
+        {"unit", NULL, read_unit, offsetof(struct limit, unit), 0, NULL},
+        {"unitMultiplier", "unit_multiplier", http_json_u32,
+         offsetof(struct limit, unit_multiplier), 0, NULL},
+    };
+    static const struct http_object object = {members, 3, .allowed = 7};
+    struct descriptor *descriptor = to;
+    struct stint_quota *quota = override_of(descriptor, value);
+    struct stint_error fault;
+    uint32_t seen;
+    int code = http_json_object(value, &object, &seen, &limit);
+    if (code < 0)
+        return code;
+    if (rls_override(quota, limit.requests_per_unit, limit.unit, limit.unit_multiplier, &fault) < 0)
+        return http_json_fault(value, fault.message);
+    descriptor->override = quota;
     return 0;
+}
+
+/* Of /v1, and of /json, where hits of null are absent, and those of 0 check without taking. */
+static int read_descriptor(void *to, const struct http_value *value)
+{
+    enum { HITS = 1 << 1 };
+    static const struct http_member descriptor_members[] = {
+        {"entries", NULL, read_entries, 0, 0, NULL},
+        {"hits", NULL, http_json_u32, offsetof(struct descriptor, hits), 0, NULL},
+        {"is_refund", NULL, http_json_bool, offsetof(struct descriptor, is_refund), 0, NULL},
+        {"quota", NULL, read_override, 0, SPEC_MAX - 1, EXPECTED_QUOTA},
+    };
+    static const struct http_member of_envoy[] = {
+        {"entries", NULL, read_entries, 0, 0, NULL},
+        {"hitsAddend", "hits_addend", http_json_u32, offsetof(struct descriptor, hits), 0, NULL},
+        {"isNegativeHits", "is_negative_hits", http_json_bool,
+         offsetof(struct descriptor, is_refund), 0, NULL},
+        {"limit", NULL, read_limit, 0, 0, NULL},
+    };
+    const struct http_object object = {value->is_proto3 ? of_envoy : descriptor_members, 4,
+                                       .allowed = 15, .required = 1};
+    struct descriptor *descriptor = to;
+    uint32_t seen;
+    *descriptor = (struct descriptor){0};
+    int code = http_json_object(value, &object, &seen, descriptor);
+    descriptor->has_hits = (seen & HITS) != 0;
+    return code;
+}
+
+static int read_descriptors(void *to, const struct http_value *value)
+{
+    struct http_call *call = to;
+    call->request.descriptors = call->descriptors;
+    call->request.n_descriptors = value->node->count;
+    return http_json_array(value, DESCRIPTORS_MAX, "descriptors", read_descriptor,
+                           call->descriptors, sizeof(call->descriptors[0]));
 }
 
 /* ---- Items ----------------------------------------------------------------------------------- */
 
-static int read_item_cost(void *state, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error)
+static int read_item(void *to, const struct http_value *value)
 {
-    struct request_item *item = state;
-    item->has_cost = true;
-    return http_json_u32(value, place, &item->cost, error);
+    enum { ITEM_QUOTA = 1 << 0, ITEM_KEY = 1 << 1, ITEM_COST = 1 << 2 };
+    static const struct http_member item_members[] = {
+        {"quota", NULL, http_json_text, offsetof(struct request_item, quota), 0, NULL},
+        {"key", NULL, http_json_text, offsetof(struct request_item, key), 0, NULL},
+        {"cost", NULL, http_json_u32, offsetof(struct request_item, cost), 0, NULL},
+    };
+    static const struct http_object object = {item_members, 3,
+                                              .allowed = ITEM_QUOTA | ITEM_KEY | ITEM_COST,
+                                              .required = ITEM_QUOTA | ITEM_KEY};
+    struct request_item *item = to;
+    uint32_t seen;
+    *item = (struct request_item){0};
+    int code = http_json_object(value, &object, &seen, item);
+    item->has_cost = (seen & ITEM_COST) != 0;
+    return code;
 }
 
-static const struct http_member item_members[] = {
-    {"quota", NULL, http_json_text_member, offsetof(struct request_item, quota)},
-    {"key", NULL, http_json_text_member, offsetof(struct request_item, key)},
-    {"cost", NULL, read_item_cost, 0},
-};
-
-static int read_items(void *state, const struct http_json_node *value,
-                      const struct http_place *place, struct stint_error *error)
+static int read_items(void *to, const struct http_value *value)
 {
-    struct http_call *call = state;
-    uint32_t seen;
-    int code = http_json_array(value, place, STINT_ITEMS_MAX, "items", error);
-    if (code < 0)
-        return code;
-    const struct http_json_node *element = http_json_first(value);
-    for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
-        struct http_place inner = {place, NULL, i};
-        call->items[i] = (struct request_item){0};
-        code =
-            http_json_members(element, &inner, item_members, 3, 7, &seen, &call->items[i], error);
-        if (code < 0)
-            return code;
-        if ((seen & 3) != 3)
-            return http_json_fault(&inner, "expected members \"quota\" and \"key\"", error);
-    }
+    struct http_call *call = to;
     call->request.items = call->items;
-    call->request.n_items = value->count;
-    return 0;
+    call->request.n_items = value->node->count;
+    return http_json_array(value, STINT_ITEMS_MAX, "items", read_item, call->items,
+                           sizeof(call->items[0]));
 }
 
 /* ---- The other members ----------------------------------------------------------------------- */
 
-static int read_domain(void *state, const struct http_json_node *value,
-                       const struct http_place *place, struct stint_error *error)
-{
-    struct span *domain = state;
-    int code = http_json_text(value, place, domain, error);
-    if (code == 0 && domain->len == 0)
-        return http_json_fault(place, "expected one that is not empty", error);
-    return code;
-}
-
-static int read_quota(void *state, const struct http_json_node *value,
-                      const struct http_place *place, struct stint_error *error)
-{
-    struct span *quota = state;
-    int code = http_json_text(value, place, quota, error);
-    if (code == 0 && quota->len == 0)
-        return http_json_fault(place, "expected a quota like \"window 100/1m\"", error);
-    return code;
-}
-
-static int read_id(void *state, const struct http_json_node *value, const struct http_place *place,
-                   struct stint_error *error)
-{
-    struct span *id = state;
-    int code = http_json_text(value, place, id, error);
-    if (code == 0 && (id->len == 0 || id->len > HTTP_ID_MAX))
-        return http_json_fault(place, "expected 1 to 128 bytes", error);
-    return code;
-}
-
-static int read_wait(void *wait_ns, const struct http_json_node *value,
-                     const struct http_place *place, struct stint_error *error)
-{
-    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, wait_ns, error);
-}
-
-/* lifetime_ms, max_wait_ms, for_ms: each verb has at most one of these times. */
-static int read_lifetime(void *lifetime_ns, const struct http_json_node *value,
-                         const struct http_place *place, struct stint_error *error)
-{
-    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, lifetime_ns, error);
-}
-
-static int read_granted_at(void *state, const struct http_json_node *value,
-                           const struct http_place *place, struct stint_error *error)
-{
-    struct request *request = state;
-    request->has_granted_at = true;
-    return http_json_stamp(value, place, STINT_NOW_MAX, &request->granted_at_ns, error);
-}
-
-static int read_ticket(void *request, const struct http_json_node *value,
-                       const struct http_place *place, struct stint_error *error)
+static int read_ticket(void *to, const struct http_value *value)
 {
     struct span text;
-    int code = http_json_text(value, place, &text, error);
-    if (code == 0 && !ticket_text_read(text, request))
-        return http_json_fault(place, "expected the \"ticket\" of a reply, 32 digits or more",
-                               error);
+    int code = http_json_text(&text, value);
+    if (code == 0 && !ticket_text_read(text, to))
+        return http_json_fault(value, "expected the \"ticket\" of a reply, 32 digits or more");
     return code;
 }
 
-static int read_on_expiry(void *state, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error)
+static int read_on_expiry(void *to, const struct http_value *value)
 {
-    struct request *request = state;
+    const struct http_json_node *node = value->node;
+    struct request *request = to;
     request->has_on_expiry = true;
-    bool is_word = value->kind == HTTP_JSON_STRING;
-    if (is_word && span_equals(span_of(value->text, value->count), "keep"))
+    bool is_word = node->kind == HTTP_JSON_STRING;
+    if (is_word && span_equals(span_of(node->text, node->count), "keep"))
         request->kept_units = STINT_KEEP_ALL;
-    else if (is_word && span_equals(span_of(value->text, value->count), "release"))
+    else if (is_word && span_equals(span_of(node->text, node->count), "release"))
         request->kept_units = 0;
-    else if (value->kind != HTTP_JSON_INTEGER || value->integer < 0 || value->integer > UINT32_MAX)
+    else if (node->kind != HTTP_JSON_INTEGER || node->integer < 0 || node->integer > UINT32_MAX)
         return http_json_expected(
-            place, "\"keep\", \"release\" or a whole number of units, 0 to 4294967295", value,
-            error);
+            value, "\"keep\", \"release\" or a whole number of units, 0 to 4294967295");
     else
-        request->kept_units = (uint32_t)value->integer;
+        request->kept_units = (uint32_t)node->integer;
     return 0;
 }
 
-/* In the order of enum member_bit. */
+/* In the order of enum member_bit. Each verb has at most one of the three times. */
 #define AT(member) offsetof(struct http_call, request.member)
+#define IN_REQUEST offsetof(struct http_call, request)
 static const struct http_member call_members[] = {
-    {"domain", NULL, read_domain, AT(domain)},
-    {"descriptors", NULL, read_descriptors, 0},
-    {"items", NULL, read_items, 0},
-    {"quota", NULL, read_quota, AT(quota)},
-    {"key", NULL, http_json_text_member, AT(key)},
-    {"cost", NULL, http_json_u32_member, AT(cost)},
-    {"request_id", NULL, read_id, AT(id)},
-    {"wait_ms", NULL, read_wait, AT(wait_ns)},
-    {"lifetime_ms", NULL, read_lifetime, AT(lifetime_ns)},
-    {"max_wait_ms", NULL, read_lifetime, AT(lifetime_ns)},
-    {"for_ms", NULL, read_lifetime, AT(lifetime_ns)},
-    {"granted_at", NULL, read_granted_at, offsetof(struct http_call, request)},
-    {"ticket", NULL, read_ticket, offsetof(struct http_call, request)},
-    {"on_expiry", NULL, read_on_expiry, offsetof(struct http_call, request)},
+    {"domain", NULL, http_json_text, AT(domain), SIZE_MAX, "expected one that is not empty"},
+    {"descriptors", NULL, read_descriptors, 0, 0, NULL},
+    {"items", NULL, read_items, 0, 0, NULL},
+    {"quota", NULL, http_json_text, AT(quota), SIZE_MAX, EXPECTED_QUOTA},
+    {"key", NULL, http_json_text, AT(key), 0, NULL},
+    {"cost", NULL, http_json_u32, AT(cost), 0, NULL},
+    {"request_id", NULL, http_json_text, AT(id), HTTP_ID_MAX, "expected 1 to 128 bytes"},
+    {"wait_ms", NULL, http_json_ms, AT(wait_ns), HTTP_WAIT_MAX_MS, NULL},
+    {"lifetime_ms", NULL, http_json_ms, AT(lifetime_ns), HTTP_LIFETIME_MAX_MS, NULL},
+    {"max_wait_ms", NULL, http_json_ms, AT(lifetime_ns), HTTP_LIFETIME_MAX_MS, NULL},
+    {"for_ms", NULL, http_json_ms, AT(lifetime_ns), HTTP_LIFETIME_MAX_MS, NULL},
+    {"granted_at", NULL, http_json_stamp, AT(granted_at_ns), STINT_NOW_MAX, NULL},
+    {"ticket", NULL, read_ticket, IN_REQUEST, 0, NULL},
+    {"on_expiry", NULL, read_on_expiry, IN_REQUEST, 0, NULL},
 };
 #define N_CALL_MEMBERS (sizeof(call_members) / sizeof(call_members[0]))
 
@@ -363,21 +303,41 @@ static int check_target(struct http_call *call, uint32_t seen, struct stint_erro
 
 int http_call_read(struct http_call *call, int verb, struct span body, struct stint_error *error)
 {
-    const struct verb_members *has = &verbs[verb];
+    const struct http_object object = {call_members, N_CALL_MEMBERS, verbs[verb].allowed,
+                                       verbs[verb].required, .is_proto3 = false};
     uint32_t seen;
     http_call_clear(call);
     call->request.verb = (uint8_t)verb;
     if (verb == REQUEST_RESERVE)
         call->request.lifetime_ns = HTTP_LIFETIME_DEFAULT_MS * NS_PER_MS;
-    int code = http_json_parse(&call->json, body, error);
+    int code = http_json_read(&call->json, body, &object, &seen, call, error);
     if (code < 0)
         return code;
-    code = http_json_members(call->json.nodes, NULL, call_members, N_CALL_MEMBERS, has->allowed,
-                             &seen, call, error);
-    if (code == 0)
-        code = http_json_require(call_members, has->required & ~seen, error);
-    if (code == 0 && (has->allowed & TARGET) == TARGET)
-        code = check_target(call, seen, error);
+    call->request.has_granted_at = (seen & GRANTED_AT) != 0;
+    return (object.allowed & TARGET) == TARGET ? check_target(call, seen, error) : 0;
+}
+
+int http_rls_read(struct http_call *call, struct span body, struct stint_error *error)
+{
+    static const struct http_member members[] = {
+        {"domain", NULL, http_json_text, AT(domain), 0, NULL},
+        {"descriptors", NULL, read_descriptors, 0, 0, NULL},
+        {"hitsAddend", "hits_addend", http_json_u32, offsetof(struct http_call, hits_addend), 0,
+         NULL},
+    };
+    static const struct http_object object = {members, 3, .allowed = 7, .is_proto3 = true};
+    uint32_t seen;
+    http_call_clear(call);
+    call->hits_addend = 0;
+    call->request.verb = REQUEST_TAKE;
+    call->request.has_envoy_hits = true;
+    call->request.wants_growth = true; /* durationUntilReset */
+    int code = http_json_read(&call->json, body, &object, &seen, call, error);
+    if (code == 0 && call->request.domain.len == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
+    if (code == 0 && call->request.n_descriptors == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected descriptors");
+    call->request.cost = call->hits_addend == 0 ? 1 : call->hits_addend;
     return code;
 }
 
@@ -388,17 +348,16 @@ int http_call_query(struct http_call *call, int verb, struct span query, uint8_t
     struct span name, value;
     http_call_clear(call);
     call->request.verb = (uint8_t)verb;
-    *descriptor = (struct descriptor){0};
+    *descriptor = (struct descriptor){.entries = call->entries};
     while (http_target_next(&query, text, &name, &value)) {
         text += name.len + value.len;
         if (call->request.domain.ptr == NULL && span_equals(name, "domain")) {
             call->request.domain = value;
             continue;
         }
-        struct descriptor_entry *entry = http_call_entry(call, descriptor, NULL, error);
-        if (entry == NULL)
-            return STINT_E_SYNTAX;
-        *entry = (struct descriptor_entry){name, value};
+        if (descriptor->n_entries == ENTRIES_MAX)
+            return err_set(error, STINT_E_SYNTAX, "more than %d entries", ENTRIES_MAX);
+        call->entries[descriptor->n_entries++] = (struct descriptor_entry){name, value};
     }
     if (call->request.domain.len == 0 || descriptor->n_entries == 0)
         return err_set(error, STINT_E_SYNTAX,

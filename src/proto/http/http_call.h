@@ -25,9 +25,7 @@ struct http_call {
     struct descriptor_entry entries[DESCRIPTORS_MAX * ENTRIES_MAX];
     struct request_item items[STINT_ITEMS_MAX];
     struct stint_quota overrides[DESCRIPTORS_MAX];
-    /* For POST /json: hitsAddend as in the message, and memory for the answer. */
-    uint32_t hits_addend;
-    struct rls_arena metadata;
+    uint32_t hits_addend; /* of POST /json, as in the message */
 };
 
 /* Zeroed is cleared; deinit frees the memory. */
@@ -46,12 +44,6 @@ int http_call_read(struct http_call *call, int verb, struct span body, struct st
  */
 int http_call_query(struct http_call *call, int verb, struct span query, uint8_t *text,
                     struct stint_error *error);
-
-/* ---- For readers of other bodies ------------------------------------------------------------- */
-
-/* A new entry of the descriptor, or NULL with a message. */
-struct descriptor_entry *http_call_entry(struct http_call *call, struct descriptor *descriptor,
-                                         const struct http_place *place, struct stint_error *error);
 
 /* ---- POST /json ------------------------------------------------------------------------------ */
 

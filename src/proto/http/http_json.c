@@ -31,13 +31,6 @@ struct parse {
     const char *fault; /* NULL: none yet */
 };
 
-void http_json_deinit(struct http_json *json)
-{
-    free(json->space);
-    json->space = NULL;
-    json->space_size = 0;
-}
-
 static bool fail(struct parse *parse, const char *fault)
 {
     if (parse->fault == NULL)
@@ -462,26 +455,26 @@ int http_json_parse(struct http_json *json, struct span bytes, struct stint_erro
 
 /* ---- Typed reading --------------------------------------------------------------------------- */
 
-static void write_place(struct buf *buf, const struct http_place *place)
+static void write_place(struct buf *buf, const struct http_value *value)
 {
-    if (place == NULL)
+    if (value->in == NULL)
         return;
-    write_place(buf, place->in);
-    if (place->name != NULL)
-        buf_add(buf, "%s%s", buf->len > 0 ? "." : "", place->name);
+    write_place(buf, value->in);
+    if (value->member != NULL)
+        buf_add(buf, "%s%s", buf->len > 0 ? "." : "", value->member->name);
     else
-        buf_add(buf, "[%zu]", place->index);
+        buf_add(buf, "[%zu]", value->index);
 }
 
-int http_json_fault(const struct http_place *place, const char *message, struct stint_error *error)
+int http_json_fault(const struct http_value *value, const char *message)
 {
     char text[PLACE_MAX];
     struct buf buf = buf_of(text, sizeof(text));
-    write_place(&buf, place);
-    return err_set(error, STINT_E_SYNTAX, "%s%s%s", text, buf.len > 0 ? ": " : "", message);
+    write_place(&buf, value);
+    return err_set(value->error, STINT_E_SYNTAX, "%s%s%s", text, buf.len > 0 ? ": " : "", message);
 }
 
-static const char *kind_of(const struct http_json_node *value)
+int http_json_expected(const struct http_value *value, const char *what)
 {
     static const char *const kinds[] = {
         [HTTP_JSON_OBJECT] = "an object",
@@ -493,121 +486,106 @@ static const char *kind_of(const struct http_json_node *value)
         [HTTP_JSON_FALSE] = "false",
         [HTTP_JSON_NULL] = "null",
     };
-    return kinds[value->kind];
-}
-
-int http_json_expected(const struct http_place *place, const char *what,
-                       const struct http_json_node *found, struct stint_error *error)
-{
     char message[STINT_ERROR_MAX];
     struct buf buf = buf_of(message, sizeof(message));
-    buf_add(&buf, "expected %s, not %s", what, kind_of(found));
-    return http_json_fault(place, message, error);
+    buf_add(&buf, "expected %s, not %s", what, kinds[value->node->kind]);
+    return http_json_fault(value, message);
 }
 
-int http_json_text(const struct http_json_node *value, const struct http_place *place,
-                   struct span *text, struct stint_error *error)
+int http_json_text(void *to, const struct http_value *value)
 {
-    if (value->kind != HTTP_JSON_STRING)
-        return http_json_expected(place, "a string", value, error);
-    *text = span_of(value->text, value->count);
+    const struct http_member *member = value->member;
+    struct span *text = to;
+    if (value->node->kind != HTTP_JSON_STRING)
+        return http_json_expected(value, "a string");
+    *text = span_of(value->node->text, value->node->count);
+    if (member == NULL || member->expected == NULL || (text->len > 0 && text->len <= member->most))
+        return 0;
+    return http_json_fault(value, member->expected);
+}
+
+int http_json_u32(void *to, const struct http_value *value)
+{
+    const struct http_json_node *node = value->node;
+    int64_t number = 0;
+    bool is_integer = node->kind == HTTP_JSON_INTEGER;
+    if (is_integer)
+        number = node->integer;
+    else if (value->is_proto3 && node->kind == HTTP_JSON_STRING)
+        is_integer = http_json_number(span_of(node->text, node->count), &number);
+    if (is_integer && number > UNIT_COUNT_MAX)
+        return http_json_fault(value, "expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT
+                                      "; " UNITS_ADVICE);
+    if (!is_integer || number < 0)
+        return http_json_expected(value, "a whole number of 0 to " UNIT_COUNT_MAX_TEXT);
+    *(uint32_t *)to = (uint32_t)number;
     return 0;
 }
 
-int http_json_u32(const struct http_json_node *value, const struct http_place *place,
-                  uint32_t *number, struct stint_error *error)
+int http_json_ms(void *to, const struct http_value *value)
 {
-    bool is_integer = value->kind == HTTP_JSON_INTEGER;
-    if (is_integer && value->integer > UNIT_COUNT_MAX)
-        return http_json_fault(
-            place, "expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT "; " UNITS_ADVICE, error);
-    if (!is_integer || value->integer < 0)
-        return http_json_expected(place, "a whole number of 0 to " UNIT_COUNT_MAX_TEXT, value,
-                                  error);
-    *number = (uint32_t)value->integer;
-    return 0;
-}
-
-int http_json_ms(const struct http_json_node *value, const struct http_place *place,
-                 uint64_t most_ms, uint64_t *ns, struct stint_error *error)
-{
-    bool is_integer = value->kind == HTTP_JSON_INTEGER;
-    if (!is_integer || value->integer < 0 || (uint64_t)value->integer > most_ms) {
+    const struct http_json_node *node = value->node;
+    uint64_t most_ms = value->member->most;
+    if (node->kind != HTTP_JSON_INTEGER || node->integer < 0 || (uint64_t)node->integer > most_ms) {
         char what[80];
         struct buf buf = buf_of(what, sizeof(what));
         buf_add(&buf, "a whole number of milliseconds, 0 to %llu", (unsigned long long)most_ms);
-        return http_json_expected(place, what, value, error);
+        return http_json_expected(value, what);
     }
-    *ns = (uint64_t)value->integer * NS_PER_MS;
+    *(uint64_t *)to = (uint64_t)node->integer * NS_PER_MS;
     return 0;
 }
 
-int http_json_bool(const struct http_json_node *value, const struct http_place *place, bool *yes,
-                   struct stint_error *error)
+int http_json_bool(void *to, const struct http_value *value)
 {
-    if (value->kind != HTTP_JSON_TRUE && value->kind != HTTP_JSON_FALSE)
-        return http_json_expected(place, "true or false", value, error);
-    *yes = value->kind == HTTP_JSON_TRUE;
+    if (value->node->kind != HTTP_JSON_TRUE && value->node->kind != HTTP_JSON_FALSE)
+        return http_json_expected(value, "true or false");
+    *(bool *)to = value->node->kind == HTTP_JSON_TRUE;
     return 0;
 }
 
-int http_json_text_member(void *text, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error)
+int http_json_stamp(void *to, const struct http_value *value)
 {
-    return http_json_text(value, place, text, error);
-}
-
-int http_json_u32_member(void *number, const struct http_json_node *value,
-                         const struct http_place *place, struct stint_error *error)
-{
-    return http_json_u32(value, place, number, error);
-}
-
-int http_json_bool_member(void *yes, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error)
-{
-    return http_json_bool(value, place, yes, error);
-}
-
-int http_json_stamp(const struct http_json_node *value, const struct http_place *place,
-                    uint64_t most_ns, uint64_t *at_ns, struct stint_error *error)
-{
-    struct span text = {0};
-    int code = http_json_text(value, place, &text, error);
-    if (code < 0)
-        return code;
-    *at_ns = 0;
-    bool is_good = text.len > 0;
-    for (size_t i = 0; i < text.len && is_good; i++) {
-        unsigned digit = text.ptr[i] - (unsigned)'0';
-        is_good = digit <= 9 && *at_ns <= (most_ns - digit) / 10;
-        *at_ns = *at_ns * 10 + digit;
-    }
-    if (!is_good)
-        return http_json_fault(place, "expected the \"at\" of a reply, a string of digits", error);
-    return 0;
-}
-
-int http_json_array(const struct http_json_node *value, const struct http_place *place, size_t most,
-                    const char *what, struct stint_error *error)
-{
-    if (value->kind == HTTP_JSON_ARRAY && value->count >= 1 && value->count <= most)
+    const struct http_json_node *node = value->node;
+    const struct http_member *member = value->member;
+    if (node->kind == HTTP_JSON_STRING &&
+        resp_number_read(span_of(node->text, node->count), member->most, to))
         return 0;
-    char message[80];
-    struct buf buf = buf_of(message, sizeof(message));
-    buf_add(&buf, "expected an array of 1 to %zu %s", most, what);
-    return http_json_fault(place, message, error);
+    return http_json_fault(value, member->expected != NULL
+                                      ? member->expected
+                                      : "expected the \"at\" of a reply, a string of digits");
 }
 
-static int unknown_member(struct span name, const struct http_place *place,
-                          const struct http_member *members, size_t n_members, uint32_t allowed,
-                          struct stint_error *error)
+int http_json_array(const struct http_value *value, size_t most, const char *what,
+                    http_json_reader *read, void *to, size_t size)
+{
+    const struct http_json_node *node = value->node;
+    if (node->kind != HTTP_JSON_ARRAY || node->count < 1 || node->count > most) {
+        char message[80];
+        struct buf buf = buf_of(message, sizeof(message));
+        buf_add(&buf, "expected an array of 1 to %zu %s", most, what);
+        return http_json_fault(value, message);
+    }
+    struct http_value element = *value;
+    element.in = value;
+    element.member = NULL;
+    element.node = http_json_first(node);
+    int code = 0;
+    for (element.index = 0; element.index < node->count && code == 0; element.index++) {
+        code = read((uint8_t *)to + element.index * size, &element);
+        element.node = http_json_after(element.node);
+    }
+    return code;
+}
+
+static int unknown_member(const struct http_value *value, struct span name,
+                          const struct http_object *object)
 {
     const char *names[MEMBERS_MAX];
     size_t n = 0;
-    for (size_t i = 0; i < n_members && n < MEMBERS_MAX; i++)
-        if (allowed & (UINT32_C(1) << i))
-            names[n++] = members[i].name;
+    for (size_t i = 0; i < object->n_members && n < MEMBERS_MAX; i++)
+        if (object->allowed & (UINT32_C(1) << i))
+            names[n++] = object->members[i].name;
     int nearest = nearest_name(name, names, n);
     char message[STINT_ERROR_MAX];
     struct buf buf = buf_of(message, sizeof(message));
@@ -615,7 +593,15 @@ static int unknown_member(struct span name, const struct http_place *place,
     buf_add(&buf, "no member \"%.*s\" is known here", shown, (const char *)name.ptr);
     if (nearest >= 0)
         buf_add(&buf, "; did you mean \"%s\"?", names[nearest]);
-    return http_json_fault(place, message, error);
+    return http_json_fault(value, message);
+}
+
+static int lacks_member(const struct http_value *value, const struct http_member *member)
+{
+    char message[STINT_ERROR_MAX];
+    struct buf buf = buf_of(message, sizeof(message));
+    buf_add(&buf, "expected a member \"%s\"", member->name);
+    return http_json_fault(value, message);
 }
 
 /* Most names differ in their first letter, so it is compared before the length. */
@@ -624,46 +610,51 @@ static bool is_named(struct span name, const char *text)
     return name.len > 0 && name.ptr[0] == (uint8_t)text[0] && span_equals(name, text);
 }
 
-static size_t find_member(struct span name, const struct http_member *members, size_t n_members)
+static size_t find_member(struct span name, const struct http_object *object)
 {
+    const struct http_member *members = object->members;
     size_t i = 0;
-    while (i < n_members && !is_named(name, members[i].name) &&
+    while (i < object->n_members && !is_named(name, members[i].name) &&
            (members[i].other_name == NULL || !is_named(name, members[i].other_name)))
         i++;
     return i;
 }
 
-int http_json_members(const struct http_json_node *object, const struct http_place *place,
-                      const struct http_member *members, size_t n_members, uint32_t allowed,
-                      uint32_t *seen, void *state, struct stint_error *error)
+int http_json_object(const struct http_value *value, const struct http_object *object,
+                     uint32_t *seen, void *to)
 {
     *seen = 0;
-    if (object->kind != HTTP_JSON_OBJECT)
-        return http_json_expected(place, "an object", object, error);
-    const struct http_json_node *node = http_json_first(object);
-    for (uint32_t left = object->count; left > 0; left--) {
+    if (value->node->kind != HTTP_JSON_OBJECT)
+        return http_json_expected(value, "an object");
+    const struct http_json_node *node = http_json_first(value->node);
+    struct http_value inner = *value;
+    inner.in = value;
+    for (uint32_t left = value->node->count; left > 0; left--) {
         struct span name = span_of(node->text, node->count);
-        const struct http_json_node *value = http_json_after(node);
-        size_t i = find_member(name, members, n_members);
-        if (i == n_members || (allowed & (UINT32_C(1) << i)) == 0)
-            return unknown_member(name, place, members, n_members, allowed, error);
-        struct http_place inner = {place, members[i].name, 0};
+        size_t i = find_member(name, object);
+        if (i == object->n_members || (object->allowed & (UINT32_C(1) << i)) == 0)
+            return unknown_member(value, name, object);
+        inner.node = http_json_after(node);
+        inner.member = &object->members[i];
         if (*seen & (UINT32_C(1) << i))
-            return http_json_fault(&inner, "came twice", error);
+            return http_json_fault(&inner, "came twice");
+        node = http_json_after(inner.node);
+        if (value->is_proto3 && inner.node->kind == HTTP_JSON_NULL)
+            continue;
         *seen |= UINT32_C(1) << i;
-        int code = members[i].read((uint8_t *)state + members[i].at, value, &inner, error);
+        int code = inner.member->read((uint8_t *)to + inner.member->at, &inner);
         if (code < 0)
             return code;
-        node = http_json_after(value);
     }
-    return 0;
+    uint32_t missing = object->required & ~*seen;
+    return missing == 0 ? 0 : lacks_member(value, &object->members[__builtin_ctz(missing)]);
 }
 
-int http_json_require(const struct http_member *members, uint32_t missing,
-                      struct stint_error *error)
+int http_json_read(struct http_json *json, struct span bytes, const struct http_object *object,
+                   uint32_t *seen, void *to, struct stint_error *error)
 {
-    if (missing == 0)
-        return 0;
-    return err_set(error, STINT_E_SYNTAX, "expected a member \"%s\"",
-                   members[__builtin_ctz(missing)].name);
+    const struct http_value document = {
+        .node = json->nodes, .state = to, .is_proto3 = object->is_proto3, .error = error};
+    int code = http_json_parse(json, bytes, error);
+    return code == 0 ? http_json_object(&document, object, seen, to) : code;
 }

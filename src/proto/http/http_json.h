@@ -11,6 +11,7 @@
 #include "base/span.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 #define HTTP_JSON_DEPTH_MAX 16   /* nesting of objects and arrays */
 #define HTTP_JSON_NODES_MAX 8192 /* values and names of members; a request of 32 * 32 has 5,200 */
@@ -44,7 +45,13 @@ struct http_json {
     struct http_json_node nodes[HTTP_JSON_NODES_MAX];
 };
 
-void http_json_deinit(struct http_json *json); /* zeroed is empty */
+/* Zeroed is empty. */
+static inline void http_json_deinit(struct http_json *json)
+{
+    free(json->space);
+    json->space = NULL;
+    json->space_size = 0;
+}
 
 /*
  * Parses the bytes as an object, nodes[0], which points into them. STINT_E_SYNTAX with line and
@@ -67,63 +74,69 @@ static inline const struct http_json_node *http_json_after(const struct http_jso
     return node + node->skip;
 }
 
-/* A position in a document, for error messages: "descriptors[0].entries[2].value". */
-struct http_place {
-    const struct http_place *in; /* NULL: the document */
-    const char *name;            /* NULL: an element of an array */
+/* ---- Typed reading --------------------------------------------------------------------------- */
+
+/* A value, its position for error messages ("descriptors[0].entries[2].value"), and its reader. */
+struct http_value {
+    const struct http_json_node *node;
+    const struct http_value *in;      /* NULL: this is the document */
+    const struct http_member *member; /* NULL: an element of an array */
     size_t index;
+    void *state; /* what the document is read into */
+    /* proto3's JSON: null is the same as an absent member, and a string may contain a number. */
+    bool is_proto3;
+    struct stint_error *error;
 };
 
-/* Sets the message "POSITION: expected …, not a number" and returns STINT_E_SYNTAX. */
-int http_json_expected(const struct http_place *place, const char *what,
-                       const struct http_json_node *found, struct stint_error *error);
-/* The same with another message: "POSITION: MESSAGE". */
-int http_json_fault(const struct http_place *place, const char *message, struct stint_error *error);
+/* 0 or a negative code. *to has the type that the function reads. */
+typedef int http_json_reader(void *to, const struct http_value *value);
 
-/* 0 or a negative code. Spans are valid as long as the document. */
-int http_json_text(const struct http_json_node *value, const struct http_place *place,
-                   struct span *text, struct stint_error *error);
-int http_json_u32(const struct http_json_node *value, const struct http_place *place,
-                  uint32_t *number, struct stint_error *error);
-/* A whole number of milliseconds, at most `most_ms`. */
-int http_json_ms(const struct http_json_node *value, const struct http_place *place,
-                 uint64_t most_ms, uint64_t *ns, struct stint_error *error);
-int http_json_bool(const struct http_json_node *value, const struct http_place *place, bool *yes,
-                   struct stint_error *error);
-/* An array of 1 to `most` elements; `what` names them in the error message. */
-int http_json_array(const struct http_json_node *value, const struct http_place *place, size_t most,
-                    const char *what, struct stint_error *error);
-/* The `at` of a reply, a string of digits: the numbers of JavaScript are too small for it. */
-int http_json_stamp(const struct http_json_node *value, const struct http_place *place,
-                    uint64_t most_ns, uint64_t *at_ns, struct stint_error *error);
-
-/* A known member: read() gets its value, and what is `at` bytes into the reader's state. */
+/* A known member: read() gets its value, and what is `at` bytes into what the object is read into.
+ */
 struct http_member {
     const char *name;
     const char *other_name; /* NULL: none */
-    int (*read)(void *to, const struct http_json_node *value, const struct http_place *place,
-                struct stint_error *error);
+    http_json_reader *read;
     size_t at;
+    uint64_t most;        /* for the reader: of bytes, of milliseconds or of a stamp */
+    const char *expected; /* message of the reader; NULL: its own */
 };
 
-/* As read(), into a struct span, a uint32_t, a bool. */
-int http_json_text_member(void *text, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error);
-int http_json_u32_member(void *number, const struct http_json_node *value,
-                         const struct http_place *place, struct stint_error *error);
-int http_json_bool_member(void *yes, const struct http_json_node *value,
-                          const struct http_place *place, struct stint_error *error);
+/* An object: each of these has a bit for each row that is allowed or required (1 << its index). */
+struct http_object {
+    const struct http_member *members;
+    size_t n_members;
+    uint32_t allowed, required;
+    bool is_proto3; /* of the document */
+};
+
+/* Sets the message "POSITION: expected …, not a number" and returns STINT_E_SYNTAX. */
+int http_json_expected(const struct http_value *value, const char *what);
+/* The same with another message: "POSITION: MESSAGE". */
+int http_json_fault(const struct http_value *value, const char *message);
 
 /*
- * Reads each member of an object by its row in the table; `allowed` has a bit for each row that is
- * allowed (1 << its index). Other members are rejected by name, and so are duplicates. *seen gets
- * the bits of the members that were read.
+ * Reads each member by its row. Other members are rejected by name, and so are duplicates and
+ * missing ones. *seen gets the bits of the members that were read. Spans are valid as long as the
+ * document.
  */
-int http_json_members(const struct http_json_node *object, const struct http_place *place,
-                      const struct http_member *members, size_t n_members, uint32_t allowed,
-                      uint32_t *seen, void *state, struct stint_error *error);
-/* An error where `missing` has a bit; it names the first of these rows. */
-int http_json_require(const struct http_member *members, uint32_t missing,
-                      struct stint_error *error);
+int http_json_object(const struct http_value *value, const struct http_object *object,
+                     uint32_t *seen, void *to);
+/* Parses a document and reads it. */
+int http_json_read(struct http_json *json, struct span bytes, const struct http_object *object,
+                   uint32_t *seen, void *to, struct stint_error *error);
+/* An array of 1 to `most` elements of `size` bytes at `to`; `what` names them in the message. */
+int http_json_array(const struct http_value *value, size_t most, const char *what,
+                    http_json_reader *read, void *to, size_t size);
+
+/* A struct span; with `expected` of 1 to `most` bytes. */
+http_json_reader http_json_text;
+http_json_reader http_json_u32;
+/* A uint64_t of ns: a whole number of milliseconds, at most `most`. */
+http_json_reader http_json_ms;
+http_json_reader http_json_bool;
+/* A uint64_t: the `at` of a reply, a string of digits: numbers of JavaScript are too small for it.
+ */
+http_json_reader http_json_stamp;
 
 #endif

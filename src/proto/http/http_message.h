@@ -6,6 +6,7 @@
 #include "base/span.h"
 
 #include <stdbool.h>
+#include <strings.h>
 
 struct pending; /* decide/pending.h */
 
@@ -25,6 +26,13 @@ struct http_message {
     struct span (*field)(const void *arg, struct span name, size_t nth);
     const void *field_arg;
 };
+
+/* In any case of ASCII letters. */
+static inline bool http_is_same(struct span a, struct span b)
+{
+    return a.len == b.len &&
+           (a.len == 0 || strncasecmp((const char *)a.ptr, (const char *)b.ptr, a.len) == 0);
+}
 
 static inline struct span http_message_field(const struct http_message *message, const char *name,
                                              size_t nth)

@@ -2,6 +2,8 @@
 /* Trusted networks, and the trusted parts of X-Forwarded-For, Forwarded and similar fields. */
 #include "proto/http/http_origin.h"
 
+#include "base/number.h"
+
 #include <arpa/inet.h>
 #include <stdlib.h>
 
@@ -45,20 +47,6 @@ static bool network_holds(const struct network *network, const uint8_t address[1
     return rest == 0 || ((network->bytes[whole] ^ address[whole]) >> (8 - rest)) == 0;
 }
 
-/* The number after '/': at most `most`, or -1. */
-static int prefix_bits(struct span text, unsigned most)
-{
-    unsigned bits = 0;
-    if (text.len == 0 || text.len > 3)
-        return -1;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9')
-            return -1;
-        bits = bits * 10 + (unsigned)(text.ptr[i] - '0');
-    }
-    return bits <= most ? (int)bits : -1;
-}
-
 static int parse_network(struct network *network, const char *text, struct stint_error *error)
 {
     const char *slash = strchr(text, '/');
@@ -70,8 +58,8 @@ static int parse_network(struct network *network, const char *text, struct stint
                        text);
     bool is_v4 = memcmp(network->bytes, v4_mapped, sizeof(v4_mapped)) == 0;
     unsigned most = is_v4 ? 32 : 128;
-    int bits = slash != NULL ? prefix_bits(span_of_text(slash + 1), most) : (int)most;
-    if (bits < 0)
+    uint64_t bits = most;
+    if (slash != NULL && !resp_number_read(span_of_text(slash + 1), most, &bits))
         return err_set(error, STINT_E_RANGE,
                        "trusted proxy \"%.100s\": expected a length of 0 to %u after the '/'", text,
                        most);

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #define NO_NAME "a field has no name" /* llhttp accepts it */
 #define BODY_TOO_LONG "the body is longer than http_body_size"
@@ -49,12 +48,6 @@ static inline uint64_t name_bit(struct span name)
     return UINT64_C(1) << ((name.len * 8 + (name.len > 0 ? name.ptr[0] | 0x20u : 0)) % 64);
 }
 
-static bool equals(struct span text, struct span word)
-{
-    return text.len == word.len &&
-           strncasecmp((const char *)text.ptr, (const char *)word.ptr, word.len) == 0;
-}
-
 /* Most names are absent, and are rejected before this point. */
 __attribute__((noinline)) static struct span find_nth(const struct http_request *request,
                                                       struct span name, size_t nth)
@@ -63,7 +56,7 @@ __attribute__((noinline)) static struct span find_nth(const struct http_request 
         struct field_head head = field_head_at(request, at);
         const uint8_t *text = request->text.bytes + at + sizeof(head);
         at += sizeof(head) + head.name_len + head.value_len;
-        if (equals(span_of(text, head.name_len), name) && nth-- == 0)
+        if (http_is_same(span_of(text, head.name_len), name) && nth-- == 0)
             return span_of(text + head.name_len, head.value_len);
     }
     return span_of(NULL, 0);
@@ -215,7 +208,7 @@ static int check_transfer(struct http_reader *reader)
         return refuse(reader, 400, "expected Content-Length or Transfer-Encoding, not both");
     if (reader->request->minor == 0)
         return refuse(reader, 400, "HTTP/1.0 has no Transfer-Encoding");
-    if (!equals(coding, span_of_text("chunked")) ||
+    if (!http_is_same(coding, span_of_text("chunked")) ||
         field_of(reader->request, span_of_text("Transfer-Encoding"), 1).ptr != NULL)
         return refuse(reader, 501, "expected Transfer-Encoding: chunked, and no other");
     return 0;
@@ -226,7 +219,7 @@ static int check_expectation(struct http_reader *reader)
     struct span expected = field_of(reader->request, span_of_text("Expect"), 0);
     if (expected.ptr == NULL || reader->request->minor == 0)
         return 0;
-    if (!equals(expected, span_of_text("100-continue")))
+    if (!http_is_same(expected, span_of_text("100-continue")))
         return refuse(reader, 417, "expected Expect: 100-continue, or none");
     reader->request->wants_continue = true;
     return 0;

@@ -59,24 +59,14 @@ static bool only_looks(int verb)
 
 unsigned http_reply_status(const struct request *request, const struct reply *reply)
 {
-    switch (reply->error) {
-    case REPLY_DECIDED:
-        if (reply->decision.outcome == STINT_ALLOW || only_looks(request->verb))
-            return 200;
-        return 429;
-    case REPLY_BAD_REQUEST:
-        return 400;
-    case REPLY_FORBIDDEN:
-        return 403;
-    case REPLY_GONE:
-        return 410;
-    case REPLY_CONFLICT:
-        return 409;
-    case REPLY_FULL:
-        return 507;
-    default:
-        return 503;
-    }
+    static const uint16_t statuses[] = {
+        [REPLY_BAD_REQUEST] = 400, [REPLY_FORBIDDEN] = 403, [REPLY_GONE] = 410,
+        [REPLY_CONFLICT] = 409,    [REPLY_FULL] = 507,      [REPLY_UNAVAILABLE] = 503,
+    };
+    assert(reply->error <= REPLY_UNAVAILABLE);
+    if (reply->error != REPLY_DECIDED)
+        return statuses[reply->error];
+    return reply->decision.outcome == STINT_ALLOW || only_looks(request->verb) ? 200 : 429;
 }
 
 void http_problem_write(struct http_text *out, unsigned status, const char *detail)
@@ -137,9 +127,9 @@ static void write_rule(struct http_text *out, const struct rule *rule)
     write_flag(out, "quota_mode", rule->quota_mode);
 }
 
-static void write_quota(struct http_text *out, const struct reply_status *status)
+static void write_quota(struct http_text *out, const struct target *status)
 {
-    const struct stint_quota *quota = status->quota;
+    const struct stint_quota *quota = reply_quota(status);
     char spec[SPEC_TEXT_SIZE];
     http_text_member(out, "quota");
     if (quota == NULL) {
@@ -157,14 +147,14 @@ static void write_quota(struct http_text *out, const struct reply_status *status
     write_flag(out, "plus_forgotten", status->when_full == STINT_FULL_EVICT);
 }
 
-static void write_explanation(struct http_text *out, const struct reply_status *status)
+static void write_explanation(struct http_text *out, const struct target *status)
 {
     write_quota(out, status);
     if (status->rule != NULL)
         write_rule(out, status->rule);
     write_flag(out, "over", status->over);
     write_flag(out, "banned", status->banned);
-    write_flag(out, "replaced", status->replaced);
+    write_flag(out, "replaced", status->is_replaced);
     if (status->rule == NULL || !status->rule->has_shadow)
         return;
     http_text_member(out, "shadow_over");
@@ -174,18 +164,18 @@ static void write_explanation(struct http_text *out, const struct reply_status *
 }
 
 /* Why no rule applies: a name may be mistyped. */
-static void write_unmatched(struct http_text *out, const struct reply_status *status)
+static void write_unmatched(struct http_text *out, bool is_domain_unknown)
 {
     http_text_add(out, ",\"unmatched\":\"");
-    http_text_add_text(out, status->is_domain_unknown ? "domain" : "descriptor");
+    http_text_add_text(out, is_domain_unknown ? "domain" : "descriptor");
     http_text_add(out, "\"");
 }
 
 static void write_status(struct http_text *out, const struct request *request,
-                         const struct reply_status *status)
+                         const struct reply *reply, const struct target *status)
 {
     http_text_add(out, "{");
-    write_metrics(out, &status->decision, status->quota == NULL);
+    write_metrics(out, &status->decision, reply_quota(status) == NULL);
     if (request->n_descriptors > 0) {
         http_text_member(out, "rule");
         if (status->rule != NULL)
@@ -193,7 +183,7 @@ static void write_status(struct http_text *out, const struct request *request,
         else
             http_text_add(out, "null");
         if (status->is_unmatched)
-            write_unmatched(out, status);
+            write_unmatched(out, reply->is_domain_unknown);
     }
     if (request->verb == REQUEST_EXPLAIN)
         write_explanation(out, status);
@@ -211,7 +201,7 @@ static void write_statuses(struct http_text *out, const struct request *request,
     for (size_t i = 0; i < reply->n_statuses; i++) {
         if (i > 0)
             http_text_add(out, ",");
-        write_status(out, request, &reply->statuses[i]);
+        write_status(out, request, reply, &reply->statuses[i]);
     }
     http_text_add(out, "]");
 }
@@ -229,7 +219,7 @@ static void write_decision(struct http_text *out, const struct request *request,
 {
     const struct stint_decision *decision = &reply->decision;
     size_t binding = decision->binding;
-    bool unlimited = binding < reply->n_statuses && reply->statuses[binding].quota == NULL;
+    bool unlimited = binding < reply->n_statuses && reply_quota(&reply->statuses[binding]) == NULL;
     write_metrics(out, decision, unlimited);
     http_text_member_u64(out, "binding", binding);
     http_text_add(out, ",\"at\":\"");
@@ -251,7 +241,7 @@ static void write_violated(struct http_text *out, const struct request *request,
     size_t n = 0;
     http_text_add(out, "\"violated-policies\":[");
     for (size_t i = 0; i < reply->n_statuses; i++) {
-        const struct reply_status *status = &reply->statuses[i];
+        const struct target *status = &reply->statuses[i];
         if (status->decision.outcome == STINT_ALLOW || !http_fields_is_written(status))
             continue;
         if (n++ > 0)

@@ -133,26 +133,20 @@ size_t http_target_path(struct span path, uint8_t *text)
     return follow_segments(text, decode_path(path, text));
 }
 
-size_t http_target_decode(struct span from, uint8_t *text)
+static size_t decode(struct span from, uint8_t plus, uint8_t *text)
 {
     size_t len = 0;
     for (size_t at = 0; at < from.len; at++) {
         int byte = escaped_byte(from.ptr + at, from.len - at);
-        text[len++] = byte >= 0 ? (uint8_t)byte : from.ptr[at];
+        text[len++] = byte >= 0 ? (uint8_t)byte : from.ptr[at] == '+' ? plus : from.ptr[at];
         at += byte >= 0 ? 2 : 0;
     }
     return len;
 }
 
-static size_t decode_parameter(struct span from, uint8_t *text)
+size_t http_target_decode(struct span from, uint8_t *text)
 {
-    size_t len = 0;
-    for (size_t at = 0; at < from.len; at++) {
-        int byte = escaped_byte(from.ptr + at, from.len - at);
-        text[len++] = byte >= 0 ? (uint8_t)byte : from.ptr[at] == '+' ? ' ' : from.ptr[at];
-        at += byte >= 0 ? 2 : 0;
-    }
-    return len;
+    return decode(from, '+', text);
 }
 
 bool http_target_next(struct span *query, uint8_t *text, struct span *name, struct span *value)
@@ -164,8 +158,8 @@ bool http_target_next(struct span *query, uint8_t *text, struct span *name, stru
         if (left.len == 0)
             continue;
         struct span right = span_after(part, left.len + 1);
-        *name = span_of(text, decode_parameter(left, text));
-        *value = span_of(text + name->len, decode_parameter(right, text + name->len));
+        *name = span_of(text, decode(left, ' ', text));
+        *value = span_of(text + name->len, decode(right, ' ', text + name->len));
         return true;
     }
     return false;

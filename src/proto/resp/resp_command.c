@@ -99,36 +99,12 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
 };
 /* clang-format on */
 
-/* The first command with a name of this length, or RESP_COMMANDS. */
-static size_t first_of(size_t name_len)
-{
-    switch (name_len) {
-    case 3:
-        return RESP_DEL;
-    case 4:
-        return RESP_AUTH;
-    case 5:
-        return RESP_HELLO;
-    case 6:
-        return RESP_CLIENT;
-    case 7:
-        return RESP_COMMAND;
-    case 9:
-        return RESP_TOP;
-    case 10:
-        return RESP_BOOK;
-    case 11:
-        return RESP_THROTTLE;
-    case 12:
-        return RESP_CANCEL;
-    case 13:
-        return RESP_EXPLAIN;
-    case 14:
-        return RESP_SETQUOTA;
-    default:
-        return RESP_COMMANDS;
-    }
-}
+/* The first command with a name of this length; 0 for RESP_DEL, and where there is none. */
+static const uint8_t first_of[] = {
+    [4] = RESP_AUTH,     [5] = RESP_HELLO,     [6] = RESP_CLIENT,    [7] = RESP_COMMAND,
+    [9] = RESP_TOP,      [10] = RESP_BOOK,     [11] = RESP_THROTTLE, [12] = RESP_CANCEL,
+    [13] = RESP_EXPLAIN, [14] = RESP_SETQUOTA,
+};
 
 static inline uint8_t lower(uint8_t c)
 {
@@ -161,7 +137,9 @@ static inline bool is_named(const struct resp_command *command, struct span name
 
 const struct resp_command *resp_command_find(struct span name)
 {
-    for (size_t i = first_of(name.len); i < RESP_COMMANDS; i++) {
+    if (name.len >= sizeof(first_of))
+        return NULL;
+    for (size_t i = first_of[name.len]; i < RESP_COMMANDS; i++) {
         const struct resp_command *command = &resp_commands[i];
         if (command->name_len != name.len)
             return NULL;

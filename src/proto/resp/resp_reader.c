@@ -162,20 +162,9 @@ static bool is_blank(uint8_t c)
 
 static uint8_t escaped(uint8_t c)
 {
-    switch (c) {
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'b':
-        return '\b';
-    case 'a':
-        return '\a';
-    default:
-        return c;
-    }
+    static const char names[] = "nrtba", bytes[] = "\n\r\t\b\a";
+    const char *name = memchr(names, c, sizeof(names) - 1);
+    return name != NULL ? (uint8_t)bytes[name - names] : c;
 }
 
 /* After a backslash in double quotes. */

@@ -302,16 +302,17 @@ static void write_stamp(struct resp_writer *writer, unsigned binding, uint64_t a
 /* The members that only EXPLAIN has: of the quota and how it was applied, */
 #define STANDING ((size_t)7)
 
-static void write_standing(struct resp_writer *writer, const struct reply_status *status)
+static void write_standing(struct resp_writer *writer, const struct target *status)
 {
     char spec[SPEC_SIZE];
-    if (status->quota != NULL)
-        stint_quota_format(status->quota, spec, sizeof(spec));
-    resp_pair_text(writer, "quota", status->quota != NULL ? spec : NULL);
+    const struct stint_quota *quota = reply_quota(status);
+    if (quota != NULL)
+        stint_quota_format(quota, spec, sizeof(spec));
+    resp_pair_text(writer, "quota", quota != NULL ? spec : NULL);
     resp_pair_text(writer, "when_full", spec_when_full_name(status->when_full));
     resp_pair_integer(writer, "over", status->over);
     resp_pair_integer(writer, "banned", status->banned);
-    resp_pair_integer(writer, "replaced", status->replaced);
+    resp_pair_integer(writer, "replaced", status->is_replaced);
     resp_pair_integer(writer, "shadow_over", status->shadow_over);
     resp_pair_integer(writer, "shadow_retry_after_ms",
                       status->shadow_over ? resp_reply_ms(status->shadow_retry_after_ns) : 0);
@@ -331,13 +332,13 @@ static void write_rule(struct resp_writer *writer, const struct rule *rule)
 }
 
 static void write_status(struct resp_writer *writer, const struct request *request,
-                         const struct reply_status *status)
+                         const struct target *status)
 {
     bool explains = request->verb == REQUEST_EXPLAIN, has_rule = status->rule != NULL;
     bool of_descriptor = request->n_descriptors > 0;
     resp_write_map(writer, FIGURES + of_descriptor + (explains ? STANDING : 0) +
                                (explains && has_rule ? RULE : 0));
-    write_metrics(writer, &status->decision, status->quota == NULL);
+    write_metrics(writer, &status->decision, reply_quota(status) == NULL);
     if (of_descriptor)
         resp_pair_text(writer, "rule", has_rule ? status->rule->path : NULL);
     if (explains)
@@ -356,7 +357,7 @@ static void write_ticket(struct resp_writer *writer, const struct reply *reply)
 static bool is_unlimited(const struct reply *reply)
 {
     for (size_t i = 0; i < reply->n_statuses; i++)
-        if (reply->statuses[i].quota != NULL)
+        if (reply_quota(&reply->statuses[i]) != NULL)
             return false;
     return reply->n_statuses > 0;
 }

@@ -10,6 +10,7 @@
 #include "proto/ticket_text.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 #define SHOWN_MAX 60 /* bytes of an argument in an error */
 
@@ -153,31 +154,6 @@ enum word {
     WORDS,
 };
 
-struct name {
-    const char *text;
-    size_t len;
-};
-
-#define NAME(text)                                                                                 \
-    {                                                                                              \
-        text, sizeof(text) - 1                                                                     \
-    }
-static const struct name names[WORDS] = {
-    [WORD_QUOTA] = NAME("QUOTA"),
-    [WORD_DOMAIN] = NAME("DOMAIN"),
-    [WORD_DESCRIPTOR] = NAME("DESCRIPTOR"),
-    [WORD_COST] = NAME("COST"),
-    [WORD_WAIT] = NAME("WAIT"),
-    [WORD_ID] = NAME("ID"),
-    [WORD_AT] = NAME("AT"),
-    [WORD_LIFETIME] = NAME("LIFETIME"),
-    [WORD_MAXWAIT] = NAME("MAXWAIT"),
-    [WORD_FOR] = NAME("FOR"),
-    [WORD_TO] = NAME("TO"),
-    [WORD_DEFAULT] = NAME("DEFAULT"),
-    [WORD_ON_EXPIRY] = NAME("ON_EXPIRY"),
-};
-
 #define BIT(word) (1u << (word))
 #define TARGET (BIT(WORD_QUOTA) | BIT(WORD_DOMAIN) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
 #define REPEATED (BIT(WORD_QUOTA) | BIT(WORD_DESCRIPTOR) | BIT(WORD_COST))
@@ -218,9 +194,20 @@ struct reading {
     struct stint_error *error;
 };
 
+/* An option of a command. */
+struct option {
+    const char *name;
+    size_t len;
+    /* Reads its arguments, and what is `at` bytes into the request. NULL: there are none. */
+    int (*read)(struct reading *reading, enum word word);
+    size_t at;
+    uint64_t min, max;
+};
+static const struct option options[WORDS];
+
 static int missing(const struct reading *reading, enum word word, const char *what)
 {
-    return err_set(reading->error, STINT_E_SYNTAX, "after %s %s is missing", names[word].text,
+    return err_set(reading->error, STINT_E_SYNTAX, "after %s %s is missing", options[word].name,
                    what);
 }
 
@@ -233,42 +220,56 @@ static int next(struct reading *reading, enum word word, const char *what, struc
     return STINT_OK;
 }
 
-static int next_number(struct reading *reading, enum word word, uint64_t min, uint64_t max,
-                       uint64_t *number)
+/* A number within the option's limits. */
+static int next_number(struct reading *reading, enum word word, uint64_t *number)
 {
+    const struct option *option = &options[word];
     struct span text = {0};
     int code = next(reading, word, "a number", &text);
-    if (code != STINT_OK)
-        return code;
-    if (!resp_number_read(text, max, number) || *number < min)
-        return resp_refuse_number(names[word].text, text, min, max, reading->error);
-    return STINT_OK;
+    if (code == STINT_OK)
+        code = read_whole(option->name, text, option->min, option->max, number, reading->error);
+    return code;
 }
 
-static int next_ms(struct reading *reading, enum word word, uint64_t min_ms, uint64_t max_ms,
-                   uint64_t *ns)
+/* Where the option's value is stored. */
+static void *value_at(struct reading *reading, enum word word)
 {
-    uint64_t ms = 0;
-    int code = next_number(reading, word, min_ms, max_ms, &ms);
+    return (uint8_t *)reading->request + options[word].at;
+}
+
+static int read_number(struct reading *reading, enum word word)
+{
+    return next_number(reading, word, value_at(reading, word));
+}
+
+static int read_ms(struct reading *reading, enum word word)
+{
+    uint64_t ms = 0, *ns = value_at(reading, word);
+    int code = next_number(reading, word, &ms);
     *ns = ms * NS_PER_MS;
     return code;
 }
 
-static int too_many(const struct reading *reading, enum word word, int max)
+static int read_text(struct reading *reading, enum word word)
 {
-    return err_set(reading->error, STINT_E_RANGE, "at most %d times %s", max, names[word].text);
+    return next(reading, word, "a name", value_at(reading, word));
 }
 
-static int read_quota(struct reading *reading)
+static int too_many(const struct reading *reading, enum word word, int max)
+{
+    return err_set(reading->error, STINT_E_RANGE, "at most %d times %s", max, options[word].name);
+}
+
+static int read_quota(struct reading *reading, enum word word)
 {
     struct request *request = reading->request;
     struct request_item *item = &reading->lists->items[request->n_items];
     if (request->n_items == STINT_ITEMS_MAX)
-        return too_many(reading, WORD_QUOTA, STINT_ITEMS_MAX);
+        return too_many(reading, word, STINT_ITEMS_MAX);
     *item = (struct request_item){0};
-    int code = next(reading, WORD_QUOTA, "a spec", &item->quota);
+    int code = next(reading, word, "a spec", &item->quota);
     if (code == STINT_OK)
-        code = next(reading, WORD_QUOTA, "the key", &item->key);
+        code = next(reading, word, "the key", &item->key);
     if (code != STINT_OK)
         return code;
     request->items = reading->lists->items;
@@ -276,18 +277,18 @@ static int read_quota(struct reading *reading)
     return STINT_OK;
 }
 
-static int read_descriptor(struct reading *reading)
+static int read_descriptor(struct reading *reading, enum word word)
 {
     struct request *request = reading->request;
     struct resp_lists *lists = reading->lists;
     uint64_t n = 0;
     if (request->n_descriptors == DESCRIPTORS_MAX)
-        return too_many(reading, WORD_DESCRIPTOR, DESCRIPTORS_MAX);
-    int code = next_number(reading, WORD_DESCRIPTOR, 1, ENTRIES_MAX, &n);
+        return too_many(reading, word, DESCRIPTORS_MAX);
+    int code = next_number(reading, word, &n);
     if (code != STINT_OK)
         return code;
     if (reading->n_args - reading->at < 2 * n)
-        return missing(reading, WORD_DESCRIPTOR, "a key or a value");
+        return missing(reading, word, "a key or a value");
     struct descriptor_entry *entries = &lists->entries[reading->n_entries];
     for (size_t i = 0; i < n; i++, reading->at += 2)
         entries[i] =
@@ -299,11 +300,11 @@ static int read_descriptor(struct reading *reading)
     return STINT_OK;
 }
 
-static int read_cost(struct reading *reading)
+static int read_cost(struct reading *reading, enum word word)
 {
     struct request *request = reading->request;
     uint64_t cost = 0;
-    int code = next_number(reading, WORD_COST, 0, UINT32_MAX, &cost);
+    int code = next_number(reading, word, &cost);
     if (code != STINT_OK)
         return code;
     if (reading->last == WORD_QUOTA) {
@@ -323,31 +324,31 @@ static int read_cost(struct reading *reading)
     return STINT_OK;
 }
 
-static int read_id(struct reading *reading)
+static int read_id(struct reading *reading, enum word word)
 {
     struct span *id = &reading->request->id;
-    int code = next(reading, WORD_ID, "a request's id", id);
+    int code = next(reading, word, "a request's id", id);
     if (code == STINT_OK && (id->len == 0 || id->len > RESP_ID_MAX))
         return err_set(reading->error, STINT_E_RANGE, "ID must have 1 to %d bytes, not %zu",
                        RESP_ID_MAX, id->len);
     return code;
 }
 
-static int read_to(struct reading *reading)
+static int read_to(struct reading *reading, enum word word)
 {
     struct span *quota = &reading->request->quota;
-    int code = next(reading, WORD_TO, "a spec", quota);
+    int code = next(reading, word, "a spec", quota);
     if (code == STINT_OK && quota->len == 0)
         return err_set(reading->error, STINT_E_SYNTAX, "after TO a spec is missing");
     return code;
 }
 
-static int read_on_expiry(struct reading *reading)
+static int read_on_expiry(struct reading *reading, enum word word)
 {
     struct request *request = reading->request;
     struct span text = {0};
     uint64_t units = 0;
-    int code = next(reading, WORD_ON_EXPIRY, "keep, release or a number of units", &text);
+    int code = next(reading, word, "keep, release or a number of units", &text);
     if (code != STINT_OK)
         return code;
     if (resp_word_is(text, "KEEP"))
@@ -361,46 +362,33 @@ static int read_on_expiry(struct reading *reading)
     return STINT_OK;
 }
 
-static int read_argument(struct reading *reading, enum word word)
-{
-    struct request *request = reading->request;
-    switch (word) {
-    case WORD_QUOTA:
-        return read_quota(reading);
-    case WORD_DOMAIN:
-        return next(reading, word, "a name", &request->domain);
-    case WORD_DESCRIPTOR:
-        return read_descriptor(reading);
-    case WORD_COST:
-        return read_cost(reading);
-    case WORD_WAIT:
-        return next_ms(reading, word, 0, RESP_WAIT_MAX_MS, &request->wait_ns);
-    case WORD_ID:
-        return read_id(reading);
-    case WORD_AT:
-        request->has_granted_at = true;
-        return next_number(reading, word, 0, STINT_NOW_MAX, &request->granted_at_ns);
-    case WORD_MAXWAIT:
-        return next_ms(reading, word, 0, RESP_TIME_MAX_MS, &request->lifetime_ns);
-    case WORD_LIFETIME:
-    case WORD_FOR:
-        return next_ms(reading, word, 1, RESP_TIME_MAX_MS, &request->lifetime_ns);
-    case WORD_TO:
-        return read_to(reading);
-    case WORD_ON_EXPIRY:
-        return read_on_expiry(reading);
-    default:
-        return STINT_OK; /* DEFAULT: the quota stays empty */
-    }
-}
+#define OPTION(name) name, sizeof(name) - 1
+#define AT(member) offsetof(struct request, member)
+/* clang-format off */
+static const struct option options[WORDS] = {
+    [WORD_QUOTA] = {OPTION("QUOTA"), read_quota, 0, 0, 0},
+    [WORD_DOMAIN] = {OPTION("DOMAIN"), read_text, AT(domain), 0, 0},
+    [WORD_DESCRIPTOR] = {OPTION("DESCRIPTOR"), read_descriptor, 0, 1, ENTRIES_MAX},
+    [WORD_COST] = {OPTION("COST"), read_cost, 0, 0, UINT32_MAX},
+    [WORD_WAIT] = {OPTION("WAIT"), read_ms, AT(wait_ns), 0, RESP_WAIT_MAX_MS},
+    [WORD_ID] = {OPTION("ID"), read_id, 0, 0, 0},
+    [WORD_AT] = {OPTION("AT"), read_number, AT(granted_at_ns), 0, STINT_NOW_MAX},
+    [WORD_LIFETIME] = {OPTION("LIFETIME"), read_ms, AT(lifetime_ns), 1, RESP_TIME_MAX_MS},
+    [WORD_MAXWAIT] = {OPTION("MAXWAIT"), read_ms, AT(lifetime_ns), 0, RESP_TIME_MAX_MS},
+    [WORD_FOR] = {OPTION("FOR"), read_ms, AT(lifetime_ns), 1, RESP_TIME_MAX_MS},
+    [WORD_TO] = {OPTION("TO"), read_to, 0, 0, 0},
+    [WORD_DEFAULT] = {OPTION("DEFAULT"), NULL, 0, 0, 0}, /* the quota stays empty */
+    [WORD_ON_EXPIRY] = {OPTION("ON_EXPIRY"), read_on_expiry, 0, 0, 0},
+};
+/* clang-format on */
 
 /* Names are capital letters: without 0x20 a byte is the same for both cases. */
-static inline bool is_named(const struct name *name, struct span text)
+static inline bool is_named(const struct option *option, struct span text)
 {
     size_t at = 0;
-    if (text.len != name->len)
+    if (text.len != option->len)
         return false;
-    while (at < text.len && (text.ptr[at] & 0xdf) == name->text[at])
+    while (at < text.len && (text.ptr[at] & 0xdf) == option->name[at])
         at++;
     return at == text.len;
 }
@@ -408,7 +396,7 @@ static inline bool is_named(const struct name *name, struct span text)
 static enum word find_word(struct span text, unsigned among)
 {
     for (enum word word = 0; word < WORDS; word++)
-        if ((among & BIT(word)) != 0 && is_named(&names[word], text))
+        if ((among & BIT(word)) != 0 && is_named(&options[word], text))
             return word;
     return WORDS;
 }
@@ -424,7 +412,7 @@ static int refuse_unknown(const struct reading *reading, unsigned among, struct 
         if ((among & BIT(word)) == 0)
             continue;
         bool is_last = among >> word == 1;
-        buf_add(&buf, "%s%s", buf.len == 0 ? "" : is_last ? " or " : ", ", names[word].text);
+        buf_add(&buf, "%s%s", buf.len == 0 ? "" : is_last ? " or " : ", ", options[word].name);
     }
     return resp_refuse_word(expected, text, reading->error);
 }
@@ -451,7 +439,7 @@ static int check(const struct reading *reading, const struct grammar *grammar)
         return err_set(reading->error, STINT_E_SYNTAX, "either TO or DEFAULT is expected");
     if (grammar->needed != 0 && given == 0)
         return err_set(reading->error, STINT_E_SYNTAX, "%s is missing",
-                       names[__builtin_ctz(grammar->needed)].text);
+                       options[__builtin_ctz(grammar->needed)].name);
     return reading->lists != NULL ? check_target(reading) : STINT_OK;
 }
 
@@ -474,14 +462,15 @@ static int read_words(const struct span *args, size_t n_args, struct resp_lists 
         if (word == WORDS)
             return refuse_unknown(&reading, grammar->words, args[reading.at]);
         if ((reading.seen & BIT(word) & ~REPEATED) != 0)
-            return err_set(error, STINT_E_SYNTAX, "%s is given twice", names[word].text);
+            return err_set(error, STINT_E_SYNTAX, "%s is given twice", options[word].name);
         reading.at++;
         reading.seen |= BIT(word);
-        int code = read_argument(&reading, word);
+        int code = options[word].read != NULL ? options[word].read(&reading, word) : STINT_OK;
         if (code != STINT_OK)
             return code;
         reading.last = (int)word;
     }
+    request->has_granted_at = (reading.seen & BIT(WORD_AT)) != 0;
     return check(&reading, grammar);
 }
 

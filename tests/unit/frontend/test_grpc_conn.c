@@ -2,7 +2,7 @@
 /* Calls of a gRPC connection, each in virtual time: what is answered, and what is charged. */
 #include "unit/calling.h"
 
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 
 #define YAML                                                                                       \
     "domain: d\n"                                                                                  \
@@ -89,6 +89,33 @@ TEST(any_pieces_give_the_same_answers)
         assert_status(&calling->heard[5], GRPC_UNIMPLEMENTED, "no such method");
         assert_int_equal(left(&calling->s, key), 0);
     }
+}
+
+TEST(methods_are_paths)
+{
+    static const struct {
+        const char *path;
+        bool is_known;
+    } rows[] = {
+        {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", true},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit", true},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/Report", true},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/Reserve", true},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/Commit", true},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/ShouldRateLimit", false},
+        {HEALTH "Check", true},
+        {HEALTH "List", true},
+        {HEALTH "check", false},
+        {HEALTH "Check/", false},
+        {"/", false},
+        {"/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", false},
+    };
+    for (size_t i = 0; i < N(rows); i++)
+        call_path(calling, rows[i].path, span_of("", 0));
+    exchange(calling);
+    for (size_t i = 0; i < N(rows); i++)
+        if ((calling->heard[i].status != GRPC_UNIMPLEMENTED) != rows[i].is_known)
+            fail_msg("%s: %d", rows[i].path, calling->heard[i].status);
 }
 
 TEST(a_message_may_span_frames)

@@ -3,7 +3,7 @@
 #include "unit/calling.h"
 
 #include "proto/grpc/grpc.h"
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 #include "service/metrics/metrics.h"
 #include "unit/talking.h"
 
@@ -124,6 +124,7 @@ TEST(watchers_are_told_at_once_and_when_it_changes)
     exchange(calling);
     assert_string_equal(told(known), "1 2 1");
     grpc_frontend_drain(calling->frontend);
+    pass(calling, 500 * MS);
     exchange(calling);
     assert_string_equal(told(known), "1 2 1 2");
     assert_string_equal(told(unknown), "3");

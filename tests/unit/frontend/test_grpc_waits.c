@@ -3,7 +3,7 @@
 #include "unit/calling.h"
 #include "unit/fake_store.h"
 
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 
 #define YAML                                                                                       \
     "domain: d\n"                                                                                  \

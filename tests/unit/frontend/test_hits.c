@@ -6,7 +6,7 @@
 #include "unit/calling.h"
 #include "unit/fake_store.h"
 
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 #include "service/service_parts.h"
 
 #define NO_HITS UINT32_MAX /* the request's cost instead */
@@ -75,7 +75,7 @@ TEARDOWN
 
 TEST(test_a_check_asks_for_one_unit_and_takes_none)
 {
-    const struct reply_status *status = s->service->statuses;
+    const struct target *status = s->service->evaluation.targets;
     for (int i = 0; i < 5; i++)
         assert_int_equal(outcome_of("tokens=1", 0), STINT_ALLOW);
     assert_int_equal(status->decision.remaining, 10);
@@ -91,7 +91,7 @@ TEST(test_a_check_asks_for_one_unit_and_takes_none)
 
 TEST(test_a_charge_is_recorded_though_it_does_not_fit)
 {
-    const struct reply_status *status = s->service->statuses;
+    const struct target *status = s->service->evaluation.targets;
     assert_int_equal(outcome_of("tokens=1", 8), STINT_ALLOW);
     assert_int_equal(left(s, "tokens=1"), 2);
     assert_int_equal(outcome_of("tokens=1", 3), STINT_DENY);

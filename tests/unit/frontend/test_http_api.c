@@ -332,7 +332,7 @@ TEST(test_each_wrong_body_is_told_where)
          "descriptors[0].entries[0]: expected a member \\\"key\\\""},
         {TAKE "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":1}]}]}", 400,
          "descriptors[0].entries[0].key: expected a string, not this number"},
-        {TAKE "{\"items\":[{\"quota\":\"1/1s\"}]}", 400, "items[0]: expected members"},
+        {TAKE "{\"items\":[{\"quota\":\"1/1s\"}]}", 400, "items[0]: expected a member \\\"key\\\""},
         {TAKE "{\"quota\":\"1/1x\",\"key\":\"k\"}", 400, "expected a duration"},
         {TAKE "{\"quota\":\"[[[[[[[[[[[[[[[[[\",\"key\":\"k\"}", 400, "expected"},
         {TAKE "{\"a\":[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]}", 400, "more than 16 levels"},

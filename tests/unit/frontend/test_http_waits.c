@@ -48,7 +48,7 @@ TEARDOWN
     fake_store_end(&red);
 }
 
-/* A message on its way, as frontend/http/http_conn.c has it. */
+/* A message on its way, as frontend/http/http.c has it. */
 struct exchange {
     const char *text;
     uint64_t asked_ns, again_ns;

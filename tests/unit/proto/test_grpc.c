@@ -157,34 +157,6 @@ TEST(test_statuses_have_names)
         assert_string_equal(grpc_status_name(rows[i].status), rows[i].name);
 }
 
-TEST(test_methods_are_paths)
-{
-    static const struct {
-        const char *path;
-        enum grpc_method method;
-    } rows[] = {
-        {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", GRPC_SHOULD_RATE_LIMIT},
-        {"/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit", GRPC_CHECK_RATE_LIMIT},
-        {"/kuadrant.service.ratelimit.v1.RateLimitService/Report", GRPC_REPORT},
-        {"/kuadrant.service.ratelimit.v1.RateLimitService/Reserve", GRPC_RESERVE},
-        {"/kuadrant.service.ratelimit.v1.RateLimitService/Commit", GRPC_COMMIT},
-        {"/kuadrant.service.ratelimit.v1.RateLimitService/ShouldRateLimit", GRPC_METHOD_NONE},
-        {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
-        {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
-        {"/grpc.health.v1.Health/List", GRPC_HEALTH_LIST},
-        {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
-        {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION_ALPHA},
-        {"", GRPC_METHOD_NONE},
-        {"/", GRPC_METHOD_NONE},
-        {"/grpc.health.v1.Health/check", GRPC_METHOD_NONE},
-        {"/grpc.health.v1.Health/Check/", GRPC_METHOD_NONE},
-        {"grpc.health.v1.Health/Check", GRPC_METHOD_NONE},
-        {"/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", GRPC_METHOD_NONE},
-    };
-    for (size_t i = 0; i < N(rows); i++)
-        assert_int_equal(grpc_method_of(span_of_text(rows[i].path)), rows[i].method);
-}
-
 /* ---- Compression ----------------------------------------------------------------------------- */
 
 TEST(test_encodings_have_names)

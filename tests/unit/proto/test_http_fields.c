@@ -8,7 +8,7 @@ static struct rule rule = {.name = "per \"ip\"\\\x01\xc3\xa9", .path = "ip", .do
 
 struct told {
     struct stint_quota quota;
-    struct reply_status status;
+    struct target status;
     struct reply reply;
     struct request request;
     struct http_answer answer;
@@ -20,14 +20,13 @@ static struct told *tell(struct told *told, const char *spec, unsigned styles,
 {
     struct http_text text = http_text_at(told->space, sizeof(told->space));
     told->quota = quota_of(spec);
-    told->status = (struct reply_status){
-        .rule = &rule,
-        .quota = &told->quota,
-        .decision = *decision,
-        .matched = true,
-        .grows_after_ns = decision->outcome == STINT_ALLOW  ? 600 * MS
-                          : decision->outcome == STINT_DENY ? decision->retry_after_ns
-                                                            : STINT_NEVER_NS};
+    told->status = (struct target){.rule = &rule,
+                                   .quota = &told->quota,
+                                   .decision = *decision,
+                                   .grows_after_ns = decision->outcome == STINT_ALLOW ? 600 * MS
+                                                     : decision->outcome == STINT_DENY
+                                                         ? decision->retry_after_ns
+                                                         : STINT_NEVER_NS};
     told->reply = (struct reply){.decision = *decision, .statuses = &told->status, .n_statuses = 1};
     told->request = (struct request){.verb = REQUEST_TAKE};
     told->answer = (struct http_answer){.status = decision->outcome == STINT_ALLOW ? 200 : 429};
@@ -133,7 +132,7 @@ TEST(test_quotas_that_are_not_enforced_are_not_told)
                       &told.reply);
     assert_int_equal(told.answer.n_fields, 0);
     told.status.rule = &rule;
-    told.status.replaced = true;
+    told.status.is_replaced = true;
     http_fields_write(&told.answer, &text, HTTP_STYLE_DRAFT_11, &told.request, &told.reply);
     assert_int_equal(told.answer.n_fields, 0);
 }
@@ -155,7 +154,7 @@ TEST(test_both_lists_name_the_same_policies)
 {
     static struct rule rules[DESCRIPTORS_MAX];
     static struct stint_quota quotas[DESCRIPTORS_MAX];
-    struct reply_status statuses[DESCRIPTORS_MAX] = {0};
+    struct target statuses[DESCRIPTORS_MAX] = {0};
     unsigned policies[DESCRIPTORS_MAX], standings[DESCRIPTORS_MAX];
     for (int name_len = 2; name_len <= 120; name_len += 59) {
         char names[DESCRIPTORS_MAX][128], space[8192];
@@ -163,8 +162,8 @@ TEST(test_both_lists_name_the_same_policies)
             snprintf(names[i], sizeof(names[i]), "%02ux%0*d", i, name_len, 0);
             rules[i] = (struct rule){.name = names[i], .path = "p", .domain = "d"};
             quotas[i] = quota_of(i == 7 ? "gcra 4000000000/365d" : "gcra 100/1m");
-            statuses[i] = (struct reply_status){
-                .rule = &rules[i], .quota = &quotas[i], .matched = true, .decision = allowed};
+            statuses[i] =
+                (struct target){.rule = &rules[i], .quota = &quotas[i], .decision = allowed};
             statuses[i].decision.remaining = 99 - i % 3;
             statuses[i].grows_after_ns = i == 9 ? UINT64_C(400000000) * S : 600 * MS;
         }

@@ -195,7 +195,7 @@ static const char *id_of(struct stint_ticket ticket, struct span ticket_text)
                                 .ticket = ticket,
                                 .ticket_text = ticket_text};
     assert_read(kuadrant_read_reserve, &wire);
-    struct span answer = kuadrant_write_reserve(call, request, &reply);
+    struct span answer = kuadrant_write_reserve(call, NULL, request, &reply);
     assert_non_null(answer.ptr);
     assert_int_equal(wire_number_of(answer, 1), 1);
     struct span text = wire_bytes_of(answer, 2, 0);
@@ -285,13 +285,13 @@ TEST(test_answers_leave_out_what_is_not_there)
 {
     const struct reply over = {.decision.outcome = STINT_DENY};
     const struct request settle = {.verb = REQUEST_SETTLE}, charge = {.verb = REQUEST_CHARGE};
-    struct span answer = kuadrant_write_reserve(call, &settle, &over);
+    struct span answer = kuadrant_write_reserve(call, NULL, &settle, &over);
     assert_int_equal(answer.len, 2);
     assert_memory_equal(answer.ptr, "\x08\x02", 2);
-    answer = kuadrant_write_commit(call, &settle);
+    answer = kuadrant_write_commit(call, NULL, &settle, NULL);
     assert_int_equal(answer.len, 2);
     assert_memory_equal(answer.ptr, "\x08\x01", 2);
-    answer = kuadrant_write_commit(call, &charge);
+    answer = kuadrant_write_commit(call, NULL, &charge, NULL);
     assert_non_null(answer.ptr);
     assert_int_equal(answer.len, 0);
 }

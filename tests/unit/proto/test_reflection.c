@@ -10,12 +10,13 @@ enum { BY_NAME = 3, BY_SYMBOL = 4, BY_EXTENSION = 5, EXTENSIONS_OF = 6, LIST = 7
 /* … and of ServerReflectionResponse. */
 enum { HOST = 1, ORIGINAL = 2, FILES = 4, NUMBERS = 5, SERVICES = 6, FAULT = 7 };
 
-static struct reflection_space space;
+static uint8_t *space;
 static struct stint_error error;
 
 TEARDOWN
 {
-    reflection_space_free(&space);
+    free(space);
+    space = NULL;
 }
 
 static struct span answer_to(const struct wire *wire)

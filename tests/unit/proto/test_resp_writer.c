@@ -215,7 +215,7 @@ TEST(a_verb_is_a_map_in_resp3_and_flat_in_resp2)
 {
     const struct request request = {.verb = REQUEST_TAKE};
     const struct stint_quota quota = {0};
-    const struct reply_status status = {.quota = &quota};
+    const struct target status = {.quota = &quota};
     const struct reply reply = {
         .decision = denied, .at_ns = 77, .statuses = &status, .n_statuses = 1};
     resp_reply_verb(&writer, &request, &reply);
@@ -257,8 +257,8 @@ TEST(several_quotas_have_a_status_each)
     const struct request request = {.verb = REQUEST_TAKE, .n_descriptors = 2};
     const struct stint_quota quota = {0};
     const struct rule rule = {.path = "ip=*"};
-    const struct reply_status statuses[] = {{.rule = &rule, .quota = &quota, .decision = denied},
-                                            {.decision = {.outcome = STINT_ALLOW}}};
+    const struct target statuses[] = {{.rule = &rule, .quota = &quota, .decision = denied},
+                                      {.decision = {.outcome = STINT_ALLOW}}};
     const struct reply reply = {.decision = denied, .statuses = statuses, .n_statuses = 2};
     writer.version = 3;
     resp_reply_verb(&writer, &request, &reply);

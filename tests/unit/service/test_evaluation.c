@@ -17,12 +17,11 @@ TEST(test_what_nothing_limits_is_allowed)
 {
     serve(&s, plain);
     assert_int_equal(outcome(&s, "other=1"), STINT_ALLOW);
-    assert_false(s.reply.statuses[0].matched);
     assert_null(s.reply.statuses[0].rule);
     assert_null(s.reply.statuses[0].quota);
     assert_int_equal(outcome(&s, "none=1"), STINT_ALLOW);
     assert_int_equal(outcome(&s, "free=1"), STINT_ALLOW);
-    assert_true(s.reply.statuses[0].matched);
+    assert_non_null(s.reply.statuses[0].rule);
     assert_int_equal(s.reply.statuses[0].decision.remaining, UINT32_MAX);
     assert_int_equal(s.reply.decision.remaining, UINT32_MAX);
 }
@@ -129,8 +128,7 @@ TEST(test_replaced_limits_do_not_count)
                                                   "      name: more\n"
                                                   "      replaces: [{name: base}]\n");
     assert_int_equal(allowed_in_a_row(&s, "all=1; premium=1"), 4);
-    assert_true(s.reply.statuses[0].replaced);
-    assert_false(s.reply.statuses[0].matched);
+    assert_true(s.reply.statuses[0].is_replaced);
     assert_int_equal(s.reply.decision.binding, 1);
     assert_int_equal(left(&s, "all=1"), 2);
     assert_int_equal(allowed_in_a_row(&s, "all=1"), 2);

@@ -214,8 +214,8 @@ static void assert_same(const struct reply *reply, const struct model *model,
     assert_int_equal(reply->n_statuses, request->n_targets);
     for (size_t i = 0; i < request->n_targets; i++) {
         const struct model_target *target = &request->targets[i];
-        const struct reply_status *status = &reply->statuses[i];
-        assert_int_equal(status->replaced, target->is_replaced);
+        const struct target *status = &reply->statuses[i];
+        assert_int_equal(status->is_replaced, target->is_replaced);
         assert_int_equal(status->over, target->is_over);
         assert_int_equal(status->shadow_over, target->candidate_over);
         if (!is_live(model, target))

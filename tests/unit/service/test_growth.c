@@ -22,7 +22,7 @@ static uint32_t free_at(const struct stint_quota *quota, uint64_t now_ns)
 }
 
 /* Of a reply whose figures are those of the state. The clock goes on to what was looked at. */
-static void assert_grows_then(const struct reply_status *status)
+static void assert_grows_then(const struct target *status)
 {
     const struct stint_quota quota = *status->quota;
     uint32_t left = status->decision.remaining;
@@ -44,9 +44,9 @@ static void assert_grows_then(const struct reply_status *status)
 static void assert_foreseen(struct request *request)
 {
     request->verb = REQUEST_PEEK;
-    const struct reply_status foreseen = ask(&s, request)->statuses[0];
+    const struct target foreseen = ask(&s, request)->statuses[0];
     request->verb = REQUEST_TAKE;
-    const struct reply_status *taken = &ask(&s, request)->statuses[0];
+    const struct target *taken = &ask(&s, request)->statuses[0];
     assert_int_equal(taken->decision.outcome, foreseen.decision.outcome);
     assert_int_equal(taken->decision.remaining, foreseen.decision.remaining);
     assert_int_equal(taken->grows_after_ns, foreseen.grows_after_ns);
@@ -115,7 +115,7 @@ TEST(test_each_status_of_a_list_has_its_own)
         request.items = items;
         request.n_items = N(specs);
         request.verb = verbs[next_random(&seed) % N(verbs)];
-        struct reply_status statuses[N(specs)];
+        struct target statuses[N(specs)];
         memcpy(statuses, ask(&s, &request)->statuses, sizeof(statuses));
         uint64_t asked_ns = s.now_ns, latest_ns = asked_ns;
         for (size_t j = 0; j < N(specs) && i % 3 == 0; j++) {

@@ -150,7 +150,7 @@ TEST(test_a_request_goes_on_under_the_rules_it_began_under)
     assert_int_equal(shared.s.reply.statuses[0].decision.remaining, 2);
     assert_string_equal(shared.s.reply.statuses[0].rule->path, "ip");
     assert_int_equal(ask(&shared.s, descriptors_of(&asked, "ip=1"))->error, REPLY_DECIDED);
-    assert_false(shared.s.reply.statuses[0].matched);
+    assert_null(shared.s.reply.statuses[0].rule);
     server_state_free_retired(shared.s.server_state);
 }
 
@@ -249,7 +249,7 @@ static void assert_same(const struct request *request, const struct reply *a, co
         fail_msg("%s: %u %u, and %u %u by the table", text, a->error, a->decision.outcome, b->error,
                  b->decision.outcome);
     for (size_t i = 0; i < a->n_statuses; i++) {
-        const struct reply_status *x = &a->statuses[i], *y = &b->statuses[i];
+        const struct target *x = &a->statuses[i], *y = &b->statuses[i];
         if (x->over != y->over || x->decision.outcome != y->decision.outcome ||
             x->decision.remaining != y->decision.remaining ||
             x->decision.limit != y->decision.limit || x->shadow_over != y->shadow_over ||
