@@ -301,7 +301,7 @@ static int drawn(const struct gnuplot *gnuplot, struct child *child, int status)
     return CMD_BAD_INPUT;
 }
 
-int gnuplot_draw(const struct gnuplot *gnuplot, const struct plot *plot)
+static int draw(const struct gnuplot *gnuplot, const struct plot *plot)
 {
     struct child child;
     int status = 0;
@@ -316,5 +316,16 @@ int gnuplot_draw(const struct gnuplot *gnuplot, const struct plot *plot)
     int why = child_run(&child, &status);
     int result = why != 0 ? not_started(gnuplot, plot, why) : drawn(gnuplot, &child, status);
     child_close(&child);
+    return result;
+}
+
+int gnuplot_draw(const struct gnuplot *gnuplot, struct plot *plot)
+{
+    int result = CMD_BAD_INPUT;
+    if (plot->lost)
+        print_message("out of memory for the picture");
+    else
+        result = draw(gnuplot, plot);
+    plot_deinit(plot);
     return result;
 }

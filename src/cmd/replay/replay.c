@@ -14,6 +14,7 @@
 #include "cmd/replay/replay.h"
 
 #include "backend/memcached/memcached_state.h"
+#include "base/buf.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
@@ -168,8 +169,8 @@ static int run_init(struct replay_run *run, const struct event_source *source,
                     const struct replay_options *options, struct replay_rules *rules,
                     struct stint_error *error)
 {
-    uint64_t periods_ns[STINT_ITEMS_MAX], secret[2];
-    memset(run, 0, sizeof(*run));
+    uint64_t periods_ns[STINT_ITEMS_MAX], secret[3];
+    struct buf prefix = buf_of(run->prefix, sizeof(run->prefix));
     run->options = options;
     run->source = source;
     run->rules = rules;
@@ -180,6 +181,7 @@ static int run_init(struct replay_run *run, const struct event_source *source,
         bool holds = quota->algorithm == STINT_CONCURRENCY;
         periods_ns[i] = holds ? quota->lease_ns : quota->period_ns;
     }
+    buf_add(&prefix, REPLAY_STORE_PREFIX "%016" PRIx64 ":", secret[2]);
     key_set_init(&run->names, secret);
     if (rules == NULL) /* else each rule has an exact count of its own */
         exact_init(&run->exact, periods_ns, options->n_quotas);
@@ -188,7 +190,7 @@ static int run_init(struct replay_run *run, const struct event_source *source,
 
 static void run_deinit(struct replay_run *run)
 {
-    replay_store_close(run->store);
+    shared_session_close(run->session);
     stint_table_close(run->table);
     key_set_deinit(&run->names);
     exact_deinit(&run->exact);
@@ -243,13 +245,42 @@ static int refused(const struct replay_options *options, int code, struct stint_
 static int open_store(struct replay_run *run, struct stint_error *error)
 {
     const struct replay_options *options = run->options;
-    const struct replay_store_options store = {.given = &options->store,
-                                               .quotas = options->quotas,
-                                               .n_quotas = options->n_quotas,
-                                               .verb = options->verb};
-    return options->store.text == NULL || run->rules != NULL
-               ? 0
-               : replay_store_open(&run->store, &store, error);
+    int code = options->store.text == NULL ? 0
+                                           : shared_session_open(&run->session, &options->store,
+                                                                 run->prefix, run->epoch_ns, error);
+    for (size_t i = 0; run->session != NULL && i < options->n_quotas && code == 0; i++) {
+        const struct stint_quota *quota = &options->quotas[i];
+        struct buf name = buf_of(run->quota_names[i], sizeof(run->quota_names[i]));
+        buf_add(&name, "%016" PRIx64, quota->derived.params_hash[0]);
+        code = run->session->store->ops->accepts(run->session->store, quota, error);
+    }
+    return code;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+uint64_t replay_store_epoch_ns(const struct stint_quota *quotas, size_t n_quotas, uint64_t first_ns)
+{
+    const uint64_t most_ns = STINT_NOW_MAX / 2;
+    uint64_t multiple_ns = NS_PER_DAY;
+    for (size_t i = 0; i < n_quotas; i++) {
+        uint64_t period_ns = quotas[i].period_ns;
+        if (quotas[i].algorithm == STINT_CONCURRENCY || period_ns == 0)
+            continue;
+        uint64_t times = period_ns / common_divisor(multiple_ns, period_ns);
+        if (times > most_ns / multiple_ns)
+            return first_ns - first_ns % NS_PER_DAY;
+        multiple_ns *= times;
+    }
+    return first_ns - first_ns % multiple_ns;
 }
 
 /* The time at which the windows of a table begin together with the store's. */
@@ -296,15 +327,16 @@ static int run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
     else
         size_table(&table, options);
     int code = stint_table_open(&run->table, &table, error);
-    if (code == 0 && run->rules != NULL)
-        code = replay_rules_begin(run->rules, run->table, &table, &options->store, error);
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
         code = stint_table_accepts(run->table, &options->quotas[i], error);
-    if (code == 0)
+    if (code == 0) {
+        run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
         code = open_store(run, error);
+    }
+    if (code == 0 && run->rules != NULL)
+        code = replay_rules_begin(run->rules, run->table, &table, run->session, error);
     if (code != 0)
         return refused(options, code, error);
-    run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
     run->latest_ns = stint_now(run->table);
     run->first_ns = first_ns;
     return 0;
@@ -322,11 +354,27 @@ static int grow_tallies(struct replay_run *run, struct stint_error *error)
     return 0;
 }
 
-static void name_difference(const struct replay_run *run, size_t i,
-                            const struct stint_decision *engine, const struct stint_decision *store)
+static uint64_t to_us(uint64_t ns)
+{
+    return ns == STINT_NEVER_NS ? ns : ns / NS_PER_US + (ns % NS_PER_US != 0);
+}
+
+bool replay_store_agrees(const struct stint_decision *engine, const struct stint_decision *store)
+{
+    return engine->outcome == store->outcome && engine->granted == store->granted &&
+           engine->limit == store->limit && engine->remaining == store->remaining &&
+           to_us(engine->retry_after_ns) == to_us(store->retry_after_ns) &&
+           to_us(engine->reset_after_ns) == to_us(store->reset_after_ns);
+}
+
+/* Counts and names a decision of the store that differs from that of the engine. */
+static void compare(struct replay_run *run, size_t i, const struct stint_decision *engine,
+                    const struct stint_decision *store)
 {
     static const char *const outcomes[] = {
         [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
+    if (replay_store_agrees(engine, store))
+        return;
     if (run->differing < DIFFERENCES_NAMED)
         print_message("event %" PRIu64 ": the store says %s, %" PRIu32
                       " left, and the engine %s, %" PRIu32 " left",
@@ -334,6 +382,7 @@ static void name_difference(const struct replay_run *run, size_t i,
                       outcomes[engine->outcome], engine->remaining);
     else if (run->differing == DIFFERENCES_NAMED)
         print_message("further decisions that differ are counted, not named");
+    run->differing++;
 }
 
 static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error)
@@ -346,11 +395,9 @@ static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error
                                              .verb = (uint8_t)run->options->verb};
     struct stint_decision engine;
     int code = replay_rules_decide(run->rules, &event, &run->decisions[i], &engine, error);
-    if (code != 0 || replay_store_agrees(&engine, &run->decisions[i]))
-        return code;
-    name_difference(run, i, &engine, &run->decisions[i]);
-    run->differing++;
-    return 0;
+    if (code == 0)
+        compare(run, i, &engine, &run->decisions[i]);
+    return code;
 }
 
 static struct stint_decision ask_table(struct replay_run *run, struct stint_item *items, size_t i)
@@ -380,26 +427,6 @@ static bool is_wanted(const struct replay_run *run, uint32_t key)
     return wanted == NULL || span_equals(key_set_name(&run->names, key), wanted);
 }
 
-/* For --plot. */
-static int keep_event(struct replay_run *run, struct replay_plot_event event,
-                      struct stint_error *error)
-{
-    struct replay_plot *plot = &run->plot;
-    if (!is_wanted(run, event.key))
-        return 0;
-    if (plot->n_events == plot->size) {
-        size_t size = plot->size == 0 ? 4096 : plot->size * 2;
-        struct replay_plot_event *events = realloc(plot->events, size * sizeof(*events));
-        if (events == NULL)
-            return err_set(error, STINT_E_SYSTEM, "out of memory for --plot: %zu events so far",
-                           plot->n_events);
-        plot->events = events;
-        plot->size = size;
-    }
-    plot->events[plot->n_events++] = event;
-    return 0;
-}
-
 /* The result of an event: for peek, the result that take would have had. */
 static int count(struct replay_run *run, size_t i, struct stint_error *error)
 {
@@ -424,10 +451,10 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
     run->denied += decision->outcome == STINT_DENY;
     run->never += decision->outcome == STINT_NEVER;
     if (run->options->plot.format != GNUPLOT_NONE) {
-        struct replay_plot_event event = {run->pending_now_ns[i], entry->key, entry->cost, units};
-        int code = keep_event(run, event, error);
-        if (code != 0)
-            return code;
+        struct history_event event = {run->pending_now_ns[i], entry->cost, units, entry->key};
+        if (is_wanted(run, entry->key) && !history_events_add(&run->plot, event))
+            return err_set(error, STINT_E_SYSTEM, "out of memory for --plot: %zu events so far",
+                           run->plot.n_events);
     }
     if (units == 0 || run->options->verb == STINT_PEEK || run->rules != NULL)
         return 0;
@@ -435,52 +462,109 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
                      error);
 }
 
+/* ---- The store ---- */
+
+/*
+ * Requests are sent in the order of the events, a batch at a time, on one connection to each
+ * server, so those of one key are decided in their order. A quota's states are named by its
+ * parameters; equal quotas of a list share theirs, as in a table.
+ */
+
+static void take_answer(struct backend_op *op, uint64_t now_ns)
+{
+    struct replay_run *run = op->arg;
+    (void)now_ns;
+    run->n_waiting--;
+}
+
+/* All quotas on one key; at: of the batch. */
+static void send_request(struct replay_run *run, size_t at, struct backend_request ask,
+                         uint32_t key, uint32_t cost)
+{
+    const struct replay_options *options = run->options;
+    struct backend *store = run->session->store;
+    struct backend_item items[STINT_ITEMS_MAX];
+    struct backend_op *op = &run->ops[at];
+    for (size_t i = 0; i < options->n_quotas; i++)
+        items[i] = (struct backend_item){.quota = &options->quotas[i],
+                                         .name = span_of_text(run->quota_names[i]),
+                                         .key = key_set_name(&run->names, key),
+                                         .cost = cost};
+    ask.is_virtual = true;
+    ask.items = items;
+    ask.n_items = options->n_quotas;
+    ask.deadline_ns = add_sat(ask.now_ns, options->store.timeout_ns);
+    *op = (struct backend_op){.answered = take_answer, .arg = run, .answer.each = run->each[at]};
+    /* Counted first: the answer may come during the call. */
+    run->n_waiting++;
+    store->ops->ask(store, &ask, op);
+    if (op->answer.outcome != BACKEND_WAITS)
+        run->n_waiting--;
+}
+
+/* Waits for the answers to the first n requests of the batch: all must be decided. */
+static int receive_answers(struct replay_run *run, size_t n, struct stint_error *error)
+{
+    while (run->n_waiting > 0)
+        shared_session_run(run->session);
+    for (size_t i = 0; i < n; i++)
+        shared_session_note(run->session, &run->ops[i].answer);
+    for (size_t i = 0; i < n; i++) {
+        const struct backend_answer *answer = &run->ops[i].answer;
+        if (answer->outcome == BACKEND_REFUSED)
+            return err_set(error, STINT_E_MISMATCH, "--store: %s", answer->error);
+        if (answer->outcome != BACKEND_DECIDED)
+            return err_set(error, STINT_E_GONE, "--store: %s; `stint store check URL` tests it",
+                           answer->error != NULL ? answer->error : "no answer came in time");
+    }
+    return 0;
+}
+
 /* The store's decision replaces the table's. */
 static int ask_store(struct replay_run *run, struct stint_error *error)
 {
-    struct replay_store_event events[REPLAY_BATCH];
-    struct stint_decision decisions[REPLAY_BATCH];
-    if (run->store == NULL)
-        return 0;
-    for (size_t i = 0; i < run->n_pending; i++)
-        events[i] = (struct replay_store_event){
-            .key = key_set_name(&run->names, run->pending[i].key),
-            .cost = run->pending[i].cost,
-            .now_ns = run->epoch_ns + run->pending_now_ns[i],
-            .decision = &decisions[i],
-        };
-    int code = replay_store_decide(run->store, events, run->n_pending, error);
+    uint64_t begun_ns = uv_hrtime();
+    for (size_t i = 0; i < run->n_pending; i++) {
+        const struct backend_request ask = {.verb = (uint8_t)run->options->verb,
+                                            .now_ns = run->epoch_ns + run->pending_now_ns[i]};
+        send_request(run, i, ask, run->pending[i].key, run->pending[i].cost);
+    }
+    int code = receive_answers(run, run->n_pending, error);
+    run->session->spent_ns += uv_hrtime() - begun_ns;
     for (size_t i = 0; i < run->n_pending && code == 0; i++) {
-        if (!replay_store_agrees(&run->decisions[i], &decisions[i])) {
-            name_difference(run, i, &run->decisions[i], &decisions[i]);
-            run->differing++;
-        }
-        run->decisions[i] = decisions[i];
+        const struct stint_decision *decision = &run->ops[i].answer.sum;
+        compare(run, i, &run->decisions[i], decision);
+        run->decisions[i] = *decision;
     }
     return code;
 }
 
-/* False: it has no store. */
-static bool summarize_store(const struct replay_run *run, struct replay_store_summary *summary)
+/* Deletes key by key: a SCAN would pass over all other keys, and memcached has none. */
+static int reset_keys(struct replay_run *run, struct stint_error *error)
 {
-    if (run->store == NULL)
-        return run->rules != NULL && replay_rules_summary(run->rules, summary);
-    *summary = replay_store_summary(run->store);
-    return true;
+    const struct backend_request ask = {.verb = BACKEND_RESET};
+    uint32_t n_keys = run->names.n_keys;
+    int code = 0;
+    for (uint32_t key = 0; key < n_keys && code == 0;) {
+        size_t n = 0;
+        for (; n < REPLAY_BATCH && key < n_keys; n++, key++)
+            send_request(run, n, ask, key, 0);
+        code = receive_answers(run, n, error);
+    }
+    return code;
 }
 
 /* Deletes its keys from the store, if it has one. */
 static int run_clean(struct replay_run *run, struct stint_error *error)
 {
     struct stint_error why;
-    struct replay_store_summary summary;
-    if (!summarize_store(run, &summary))
+    if (run->session == NULL || !run->session->may_have_keys)
         return 0;
-    int code = run->store != NULL ? replay_store_clean(run->store, &run->names, &why)
+    int code = run->rules == NULL ? reset_keys(run, &why)
                                   : replay_rules_clean(run->rules, &run->names, &why);
     return code == 0 ? 0
                      : err_set(error, code, "%s; keys that begin with %s may be left there",
-                               why.message, summary.prefix);
+                               why.message, run->prefix);
 }
 
 /*
@@ -515,10 +599,9 @@ static int run_flush(struct replay_run *run, struct stint_error *error)
         else
             run->decisions[i] = ask_table(run, items, i);
     }
-    if (code != 0)
-        return code;
     run->decide_ns += clock_boot_ns() - begun_ns;
-    code = ask_store(run, error);
+    if (code == 0 && run->session != NULL && run->rules == NULL)
+        code = ask_store(run, error);
     if (code != 0) {
         run->n_pending = 0; /* an operation that may have been done is not repeated */
         return code;
@@ -645,20 +728,14 @@ static int replay_all(struct replay *replay, struct stint_error *error)
 
 static int report(struct replay *replay)
 {
-    replay->run.has_store = summarize_store(&replay->run, &replay->run.store_summary);
-    if (replay->run.events == 0 && replay->source.malformed > 0) {
+    struct replay_run *run = &replay->run;
+    if (run->events == 0 && replay->source.malformed > 0) {
         print_message("no line of %s could be read", replay->source.name);
         return CMD_BAD_INPUT;
     }
-    name_late(&replay->run);
-    if (!replay->options.decisions && !replay->options.json)
-        replay_print_text(&replay->run);
-    else if (!replay->options.decisions && replay_print_json(&replay->run) != 0)
-        return CMD_BAD_INPUT;
-    replay_warn(&replay->run);
-    bool draws = replay->options.plot.format != GNUPLOT_NONE;
-    int code = draws ? replay_plot_draw(&replay->run) : CMD_DONE;
-    return code == CMD_DONE && replay->run.differing > 0 ? CMD_DENIED : code;
+    name_late(run);
+    int code = replay_report(run);
+    return code == CMD_DONE && run->differing > 0 ? CMD_DENIED : code;
 }
 
 /* The columns of the descriptors are the key. */

@@ -16,32 +16,33 @@
 
 #define DENIED_MOST_DEFAULT 10
 
+enum units { UNITS_ASKED, UNITS_DENIED, UNITS_ALLOWED };
+
 struct most {
     uint32_t keys[REPLAY_POPULAR_MAX]; /* most first; of equal ones the first */
     size_t n_keys;
 };
 
-static uint64_t denied_of(const struct replay_tally *tally)
+static uint64_t units_of(const struct replay_run *run, uint32_t key, enum units units)
 {
-    return tally->denied;
+    const struct replay_tally *tally = &run->tallies[key];
+    return (units != UNITS_DENIED ? tally->allowed : 0) +
+           (units != UNITS_ALLOWED ? tally->denied : 0);
 }
 
-static uint64_t asked_of(const struct replay_tally *tally)
+/* The keys with the most units, above 0. */
+static void find_most(struct most *most, const struct replay_run *run, enum units units)
 {
-    return tally->allowed + tally->denied;
-}
-
-/* Up to `max` keys with the most units of `units_of`, above 0. */
-static void find_most(struct most *most, const struct replay_run *run, size_t max,
-                      uint64_t (*units_of)(const struct replay_tally *))
-{
+    size_t max = run->options->top_keys;
+    if (units == UNITS_DENIED && max == 0)
+        max = DENIED_MOST_DEFAULT;
     most->n_keys = 0;
     for (uint32_t key = 0; key < run->names.n_keys && key < run->tallies_size; key++) {
-        uint64_t units = units_of(&run->tallies[key]);
+        uint64_t own = units_of(run, key, units);
         size_t at = most->n_keys;
-        while (at > 0 && units > units_of(&run->tallies[most->keys[at - 1]]))
+        while (at > 0 && own > units_of(run, most->keys[at - 1], units))
             at--;
-        if (units == 0 || at == max)
+        if (own == 0 || at == max)
             continue;
         most->n_keys += most->n_keys < max;
         for (size_t i = most->n_keys - 1; i > at; i--)
@@ -50,73 +51,49 @@ static void find_most(struct most *most, const struct replay_run *run, size_t ma
     }
 }
 
-static size_t denied_max(const struct replay_run *run)
+static void print_most_keys(const struct replay_run *run, const char *heading, enum units units,
+                            enum units beside)
 {
-    return run->options->top_keys > 0 ? run->options->top_keys : DENIED_MOST_DEFAULT;
-}
-
-/* ---- Text ---- */
-
-static void print_most_list(const struct replay_run *run, const struct most *most,
-                            uint64_t (*units_of)(const struct replay_tally *),
-                            uint64_t (*beside_of)(const struct replay_tally *))
-{
-    for (size_t i = 0; i < most->n_keys; i++) {
-        const struct replay_tally *tally = &run->tallies[most->keys[i]];
-        struct formatted units, beside;
-        printf("  %20s %14s   ", format_count(&units, units_of(tally)),
-               format_count(&beside, beside_of(tally)));
-        print_escaped(stdout, key_set_name(&run->names, most->keys[i]));
+    struct most most;
+    struct formatted own, others;
+    find_most(&most, run, units);
+    if (most.n_keys > 0)
+        printf("\n%s\n", heading);
+    for (size_t i = 0; i < most.n_keys; i++) {
+        printf("  %20s %14s   ", format_count(&own, units_of(run, most.keys[i], units)),
+               format_count(&others, units_of(run, most.keys[i], beside)));
+        print_escaped(stdout, key_set_name(&run->names, most.keys[i]));
         putchar('\n');
     }
 }
 
-static uint64_t allowed_of(const struct replay_tally *tally)
-{
-    return tally->allowed;
-}
-
-static void print_most_keys(const struct replay_run *run)
+static json_t *most_json(const struct replay_run *run, enum units units)
 {
     struct most most;
-    find_most(&most, run, run->options->top_keys, asked_of);
-    if (most.n_keys > 0)
-        printf("\nkeys asked most  %21s %14s\n", "asked", "denied");
-    print_most_list(run, &most, asked_of, denied_of);
-    find_most(&most, run, denied_max(run), denied_of);
-    if (most.n_keys > 0)
-        printf("\nkeys denied most %21s %14s\n", "denied", "allowed");
-    print_most_list(run, &most, denied_of, allowed_of);
-}
-
-/* ---- JSON ---- */
-
-static json_t *list_json(const struct replay_run *run, const struct most *most)
-{
     json_t *list = json_array();
-    for (size_t i = 0; i < most->n_keys; i++) {
-        const struct replay_tally *tally = &run->tallies[most->keys[i]];
+    find_most(&most, run, units);
+    for (size_t i = 0; i < most.n_keys; i++) {
+        const struct replay_tally *tally = &run->tallies[most.keys[i]];
         json_array_append_new(list,
                               json_pack("{s:o, s:I, s:I}", "key",
-                                        json_text_key(key_set_name(&run->names, most->keys[i])),
+                                        json_text_key(key_set_name(&run->names, most.keys[i])),
                                         "denied_units", (json_int_t)tally->denied, "allowed_units",
                                         (json_int_t)tally->allowed));
     }
     return list;
 }
 
-static json_t *denied_most_json(const struct replay_run *run)
+/* The most that was admitted in any window, beside the limit. */
+static void print_admitted(const struct exact *exact, size_t i, const struct stint_quota *quota)
 {
-    struct most most;
-    find_most(&most, run, denied_max(run), denied_of);
-    return list_json(run, &most);
-}
-
-static json_t *asked_most_json(const struct replay_run *run)
-{
-    struct most most;
-    find_most(&most, run, run->options->top_keys, asked_of);
-    return list_json(run, &most);
+    struct formatted units, limit, period;
+    printf("    most admitted in any %s: %s of %s", format_duration(&period, exact->periods_ns[i]),
+           format_count(&units, exact->most[i].units), format_count(&limit, quota->limit));
+    if (stint_max_in_any_window(quota) != quota->limit)
+        printf(" (at most %s by its algorithm)",
+               format_count(&limit, stint_max_in_any_window(quota)));
+    if (exact->most[i].units > 0)
+        fputs(", to ", stdout);
 }
 
 /* ---- The results of each rule ---------------------------------------------------------------- */
@@ -129,25 +106,6 @@ static void print_line(const char *label, uint64_t events, const char *rest)
     if (events > 0)
         printf("    %-9s %14s event%s%s\n", label, format_count(&number, events),
                events == 1 ? "" : "s", rest);
-}
-
-static void print_rule_most(struct replay_rules *rules, const struct rule *rule,
-                            const struct key_set *names)
-{
-    const struct replay_rule *counts = &rules->rules[rule->index];
-    const struct exact_most *most = &counts->exact.most[0];
-    struct formatted units, limit, period;
-    if (most->units == 0)
-        return;
-    printf("    most admitted in any %s: %s of %s",
-           format_duration(&period, counts->exact.periods_ns[0]), format_count(&units, most->units),
-           format_count(&limit, rule->quota.limit));
-    if (stint_max_in_any_window(&rule->quota) != rule->quota.limit)
-        printf(" (at most %s by its algorithm)",
-               format_count(&limit, stint_max_in_any_window(&rule->quota)));
-    fputs(", to ", stdout);
-    print_escaped(stdout, replay_rules_most_key(rules, counts, names));
-    putchar('\n');
 }
 
 static void print_rule(struct replay_rules *rules, const struct rule *rule,
@@ -170,7 +128,11 @@ static void print_rule(struct replay_rules *rules, const struct rule *rule,
     print_line("banned", counts->banned, ", of those that were denied");
     print_line("replaced", counts->replaced, "");
     print_line("candidate", counts->candidate_over, " that it would deny");
-    print_rule_most(rules, rule, names);
+    if (counts->exact.most[0].units == 0)
+        return;
+    print_admitted(&counts->exact, 0, &rule->quota);
+    print_escaped(stdout, replay_rules_most_key(rules, counts, names));
+    putchar('\n');
 }
 
 static void print_rules(struct replay_rules *rules, const struct key_set *names)
@@ -271,9 +233,9 @@ static uint64_t state_bytes(const struct replay_options *options)
     return bytes;
 }
 
-static uint64_t ns_per_decision(const struct replay_run *run)
+static uint64_t for_each(const struct replay_run *run, uint64_t ns)
 {
-    return run->events == 0 ? 0 : run->decide_ns / run->events;
+    return run->events == 0 ? 0 : ns / run->events;
 }
 
 static void print_units(const char *label, uint64_t events, uint64_t units, uint64_t units_all)
@@ -284,21 +246,15 @@ static void print_units(const char *label, uint64_t events, uint64_t units, uint
            events == 1 ? "" : "s");
 }
 
-static void print_most(const struct replay_run *run, size_t i)
+static void print_quota(const struct replay_run *run, size_t i)
 {
-    const struct stint_quota *quota = &run->options->quotas[i];
     const struct exact_most *most = &run->exact.most[i];
-    struct formatted units, limit, period, date;
+    struct formatted date;
     char spec[SPEC_MAX];
-    stint_quota_format(quota, spec, sizeof(spec));
-    printf("  %s\n    most admitted in any %s: %s of %s", spec,
-           format_duration(&period, run->exact.periods_ns[i]), format_count(&units, most->units),
-           format_count(&limit, quota->limit));
-    if (stint_max_in_any_window(quota) != quota->limit)
-        printf(" (at most %s by its algorithm)",
-               format_count(&limit, stint_max_in_any_window(quota)));
+    stint_quota_format(&run->options->quotas[i], spec, sizeof(spec));
+    printf("  %s\n", spec);
+    print_admitted(&run->exact, i, &run->options->quotas[i]);
     if (most->units > 0) {
-        fputs(", to ", stdout);
         print_escaped(stdout, key_set_name(&run->names, most->key));
         if (run->source->format == SOURCE_TRACE)
             printf(" (until %.9g s)", (double)most->at_ns / 1e9);
@@ -308,19 +264,14 @@ static void print_most(const struct replay_run *run, size_t i)
     putchar('\n');
 }
 
-static uint64_t store_ns_per_decision(const struct replay_run *run)
-{
-    return run->events == 0 ? 0 : run->store_summary.ns / run->events;
-}
-
 static void print_store(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
     struct formatted differing, events;
-    if (!run->has_store)
+    if (run->session == NULL)
         return;
     printf("store  %s: %" PRIu64 " ns a decision; ", store_url_text(&run->options->store.url, url),
-           store_ns_per_decision(run));
+           for_each(run, run->session->spent_ns));
     if (run->differing == 0)
         puts("all are those of the embedded engine");
     else
@@ -339,7 +290,7 @@ static void print_costs(const struct replay_run *run)
                format_bytes(&state, state_bytes(run->options)), format_bytes(&bytes, info.bytes));
     else
         printf("\nstate  in a table of %s\n", format_bytes(&bytes, info.bytes));
-    printf("speed  %" PRIu64 " ns a decision\n", ns_per_decision(run));
+    printf("speed  %" PRIu64 " ns a decision\n", for_each(run, run->decide_ns));
     print_store(run);
     printf("lines  %s, %s malformed, %s late%s\n",
            format_count(&lines, event_source_lines(run->source)),
@@ -349,7 +300,7 @@ static void print_costs(const struct replay_run *run)
                                              : " (decided at the latest time seen; see --sort)");
 }
 
-void replay_print_text(const struct replay_run *run)
+static void print_text(const struct replay_run *run)
 {
     struct formatted events, keys, from, to, length;
     uint64_t units = run->units.allowed + run->units.denied;
@@ -371,10 +322,14 @@ void replay_print_text(const struct replay_run *run)
                format_count(&events, run->never));
     putchar('\n');
     for (size_t i = 0; i < run->options->n_quotas; i++)
-        print_most(run, i);
+        print_quota(run, i);
     if (run->rules != NULL)
         print_rules(run->rules, &run->names);
-    print_most_keys(run);
+    if (run->options->top_keys > 0)
+        print_most_keys(run, "keys asked most                  asked         denied", UNITS_ASKED,
+                        UNITS_DENIED);
+    print_most_keys(run, "keys denied most                denied        allowed", UNITS_DENIED,
+                    UNITS_ALLOWED);
     print_costs(run);
 }
 
@@ -403,11 +358,11 @@ static json_t *store_json(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
     return json_pack("{s:s, s:s, s:I, s:I}", "url", store_url_text(&run->options->store.url, url),
-                     "prefix", run->store_summary.prefix, "differing", (json_int_t)run->differing,
-                     "ns_per_decision", (json_int_t)store_ns_per_decision(run));
+                     "prefix", run->prefix, "differing", (json_int_t)run->differing,
+                     "ns_per_decision", (json_int_t)for_each(run, run->session->spent_ns));
 }
 
-int replay_print_json(const struct replay_run *run)
+static int print_json(const struct replay_run *run)
 {
     struct stint_table_info info = {0};
     if (run->table != NULL)
@@ -417,18 +372,19 @@ int replay_print_json(const struct replay_run *run)
                   (json_int_t)run->names.n_keys, "allowed", (json_int_t)run->allowed, "denied",
                   (json_int_t)run->denied, "never", (json_int_t)run->never, "allowed_units",
                   (json_int_t)run->units.allowed, "denied_units", (json_int_t)run->units.denied);
-    json_t *rest = json_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run), "denied_most",
-        denied_most_json(run), "state_bytes", (json_int_t)state_bytes(run->options), "table_bytes",
-        (json_int_t)info.bytes, "ns_per_decision", (json_int_t)ns_per_decision(run), "lines",
-        (json_int_t)event_source_lines(run->source), "malformed",
-        (json_int_t)run->source->malformed, "late", (json_int_t)run->late);
+    json_t *rest =
+        json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run),
+                  "denied_most", most_json(run, UNITS_DENIED), "state_bytes",
+                  (json_int_t)state_bytes(run->options), "table_bytes", (json_int_t)info.bytes,
+                  "ns_per_decision", (json_int_t)for_each(run, run->decide_ns), "lines",
+                  (json_int_t)event_source_lines(run->source), "malformed",
+                  (json_int_t)run->source->malformed, "late", (json_int_t)run->late);
     if (run->rules != NULL && rest != NULL)
         json_object_set_new(rest, "rules", rules_json(run->rules, &run->names));
-    if (run->has_store && rest != NULL)
+    if (run->session != NULL && rest != NULL)
         json_object_set_new(rest, "store", store_json(run));
     if (run->options->top_keys > 0)
-        json_object_set_new(rest, "asked_most", asked_most_json(run));
+        json_object_set_new(rest, "asked_most", most_json(run, UNITS_ASKED));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
         json_decref(object);
         object = NULL;
@@ -437,10 +393,10 @@ int replay_print_json(const struct replay_run *run)
     return json_text_print(object, true);
 }
 
-void replay_warn(const struct replay_run *run)
+static void warn(const struct replay_run *run)
 {
     struct stint_table_info info;
-    if (run->has_store && run->store_summary.has_detoured)
+    if (run->session != NULL && shared_session_detours(run->session) > 0)
         print_message(
             "servers of the store changed places meanwhile: some events may have been decided in "
             "another order");
@@ -471,18 +427,6 @@ static uint32_t choose_key(const struct replay_run *run)
     return chosen;
 }
 
-/* The events of one key; NULL if there is no memory for them. */
-static struct history_event *events_of(const struct replay_plot *plot, uint32_t key, size_t *n)
-{
-    struct history_event *events = malloc(plot->n_events * sizeof(*events));
-    *n = 0;
-    for (size_t i = 0; events != NULL && i < plot->n_events; i++)
-        if (plot->events[i].key == key)
-            events[(*n)++] = (struct history_event){plot->events[i].now_ns, plot->events[i].cost,
-                                                    plot->events[i].granted};
-    return events;
-}
-
 /* The quota that denied the key most. */
 static int make_history(struct history *history, struct stint_quota *quotas, size_t n_quotas,
                         const struct history_event *events, size_t n_events,
@@ -507,25 +451,21 @@ static int draw_history(const struct replay_run *run, const struct history *hist
 {
     struct formatted date;
     struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
+    struct plot plot;
     /* A trace has a 0 of its own; times of a log count from the key's first event. */
     if (run->source->format != SOURCE_TRACE) {
         picture.zero_ns = history->rows[0].at_ns;
         picture.origin = format_date(&date, run->epoch_ns + picture.zero_ns);
     }
-    struct plot plot;
-    struct stint_error error;
-    int result = CMD_BAD_INPUT;
-    if (picture_draw(&plot, &picture, &error) != 0)
-        print_message("%s", error.message);
-    else
-        result = gnuplot_draw(&run->options->plot, &plot);
-    plot_deinit(&plot);
-    return result;
+    picture_draw(&plot, &picture);
+    return gnuplot_draw(&run->options->plot, &plot);
 }
 
-int replay_plot_draw(const struct replay_run *run)
+static int draw(struct replay_run *run)
 {
     const struct replay_options *options = run->options;
+    struct history_event *events = run->plot.events;
+    size_t n_events = 0;
     if (run->plot.n_events == 0) {
         if (options->plot_key != NULL)
             print_message("--plot: no event has the key '%s'", options->plot_key);
@@ -533,19 +473,16 @@ int replay_plot_draw(const struct replay_run *run)
             print_message("--plot: there are no events to draw");
         return CMD_BAD_INPUT;
     }
-    uint32_t key = options->plot_key != NULL ? run->plot.events[0].key : choose_key(run);
+    uint32_t key = options->plot_key != NULL ? events[0].key : choose_key(run);
+    for (size_t i = 0; i < run->plot.n_events; i++)
+        if (events[i].key == key)
+            events[n_events++] = events[i];
     struct stint_quota quotas[STINT_ITEMS_MAX];
     for (size_t i = 0; i < options->n_quotas; i++) {
         quotas[i] = options->quotas[i];
         quotas[i].epoch_ns = stint_epoch_ns(run->table);
     }
     struct stint_error error;
-    size_t n_events;
-    struct history_event *events = events_of(&run->plot, key, &n_events);
-    if (events == NULL) {
-        print_message("out of memory for --plot");
-        return CMD_BAD_INPUT;
-    }
     struct history history;
     int result = CMD_BAD_INPUT;
     if (make_history(&history, quotas, options->n_quotas, events, n_events, &error) != 0)
@@ -553,6 +490,18 @@ int replay_plot_draw(const struct replay_run *run)
     else
         result = draw_history(run, &history, key);
     history_deinit(&history);
-    free(events);
     return result;
+}
+
+/* ---- All of it ------------------------------------------------------------------------------- */
+
+int replay_report(struct replay_run *run)
+{
+    const struct replay_options *options = run->options;
+    if (!options->decisions && !options->json)
+        print_text(run);
+    else if (!options->decisions && print_json(run) != 0)
+        return CMD_BAD_INPUT;
+    warn(run);
+    return options->plot.format != GNUPLOT_NONE ? draw(run) : CMD_DONE;
 }

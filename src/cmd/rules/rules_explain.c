@@ -32,19 +32,12 @@
  * addition from the server that has them. Neither writes.
  */
 
-struct explain_store_options {
-    const struct store_given *given;
-    const char *prefix; /* of its keys. NULL: "stint:" */
-};
-
 struct explain_store {
-    struct explain_store_options options;
+    const struct store_given *given;
     struct shared_session *session;
     struct store_nodes *nodes; /* NULL: memcached, which has no listing of keys */
     struct backend *all[RULES_STORES_MAX];
-    struct evaluation_stores stores;
-    struct pending_requests pending_requests;
-    char *prefix; /* escaped */
+    char *prefix; /* of its keys, escaped */
     struct explained_key keys[EXPLAINED_KEYS * TARGETS_MAX];
 };
 
@@ -94,27 +87,17 @@ static bool explain_store_load(const struct rules_args *args, struct rules_loade
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
-static int escape_prefix(struct explain_store *store, struct stint_error *error)
+/* NULL: no memory. */
+static char *escape_prefix(const char *prefix)
 {
-    const char *prefix = store->options.prefix;
     struct span text = span_of_text(prefix != NULL ? prefix : REDIS_STORE_PREFIX_DEFAULT);
     size_t len = store_key_escape(text, NULL, 0);
-    store->prefix = malloc(len + 1);
-    if (store->prefix == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for the prefix of keys");
-    store_key_escape(text, store->prefix, len);
-    store->prefix[len] = '\0';
-    return 0;
-}
-
-static int open_nodes(struct explain_store *store, struct stint_error *error)
-{
-    struct stint_error why;
-    int code = store_nodes_open(&store->nodes, store->options.given, &why);
-    if (code == 0)
-        return 0;
-    return err_set(error, code, "--store: %s%s", why.message,
-                   code == STINT_E_GONE ? "; `stint store check URL` tests it" : "");
+    char *escaped = malloc(len + 1);
+    if (escaped == NULL)
+        return NULL;
+    store_key_escape(text, escaped, len);
+    escaped[len] = '\0';
+    return escaped;
 }
 
 /* NULL is fine */
@@ -128,57 +111,40 @@ static void explain_store_close(struct explain_store *store)
     }
     store_nodes_close(store->nodes);
     shared_session_close(store->session);
-    pending_requests_deinit(&store->pending_requests);
     free(store->prefix);
     free(store);
 }
 
-/* STINT_E_GONE: it cannot be queried. */
-static int explain_store_open(struct explain_store **store,
-                              const struct explain_store_options *options,
-                              struct stint_error *error)
+/* STINT_E_GONE: it cannot be queried. `prefix` of its keys; NULL: that of servers. */
+static int explain_store_open(struct explain_store **store, const struct store_given *given,
+                              const char *prefix, struct stint_error *error)
 {
+    struct stint_error why;
     struct explain_store *made = calloc(1, sizeof(*made));
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a store");
-    made->options = *options;
-    int code = escape_prefix(made, error);
-    if (code == 0 && options->given->url.kind != STORE_MEMCACHED)
-        code = open_nodes(made, error);
+    made->given = given;
+    made->prefix = escape_prefix(prefix);
+    int code = made->prefix != NULL
+                   ? 0
+                   : err_set(error, STINT_E_SYSTEM, "no memory for the prefix of keys");
+    if (code == 0 && given->url.kind != STORE_MEMCACHED &&
+        (code = store_nodes_open(&made->nodes, given, &why)) != 0)
+        err_set(error, code, "--store: %s%s", why.message,
+                code == STINT_E_GONE ? "; `stint store check URL` tests it" : "");
     if (code == 0)
-        code = shared_session_open(&made->session, options->given, options->prefix, error);
+        code = shared_session_open(&made->session, given, prefix, SHARED_SESSION_REAL_TIME, error);
     if (code != 0) {
         explain_store_close(made);
         return code;
     }
     for (size_t i = 0; i < RULES_STORES_MAX; i++)
-        made->all[i] = shared_session_store(made->session);
-    made->stores = (struct evaluation_stores){.stores = made->all,
-                                              .n_stores = RULES_STORES_MAX,
-                                              .timeout_ns = options->given->timeout_ns};
+        made->all[i] = &made->session->blocking;
     *store = made;
     return 0;
 }
 
 /* ---- Peeking --------------------------------------------------------------------------------- */
-
-/* Evaluates the request once; returns if a reply is missing. */
-static int peek_once(struct explain_store *store, struct evaluation *evaluation,
-                     const struct evaluation_ask *ask, struct pending *pending,
-                     struct stint_decision *decision, struct stint_error *error)
-{
-    evaluation->stores = &store->stores;
-    evaluation_begin(evaluation, pending->now_ns);
-    int code = evaluation_add_descriptors(evaluation, ask, error);
-    if (code != 0)
-        return code;
-    pending_rewind(pending);
-    evaluation->pending = pending;
-    evaluation->now_ns = evaluation->at_ns = pending->now_ns;
-    *decision = evaluation_peek(evaluation);
-    evaluation->pending = NULL;
-    return 0;
-}
 
 static struct backend_item item_of(const struct target *target, bool is_shadow)
 {
@@ -193,32 +159,24 @@ static struct backend_item item_of(const struct target *target, bool is_shadow)
     };
 }
 
-static void take_answer(struct backend_op *op, uint64_t now_ns)
-{
-    (void)now_ns;
-    *(bool *)op->arg = true;
-}
-
-/* Requests the state of this one again: a request does not record why it has no answer. */
+/* Requests the state of this one again: by now it may be known why there was no answer. */
 static int find_fault(struct explain_store *store, const struct target *target,
                       struct stint_error *error)
 {
-    struct backend *shared = shared_session_store(store->session);
+    struct backend *blocking = &store->session->blocking;
     const struct backend_item item = item_of(target, false);
-    uint64_t now_ns = shared_session_now_ns(store->session);
+    uint64_t now_ns = uv_hrtime();
     const struct backend_request ask = {.verb = BACKEND_PEEK,
                                         .items = &item,
                                         .n_items = 1,
                                         .now_ns = now_ns,
-                                        .deadline_ns = now_ns + store->options.given->timeout_ns};
-    bool is_answered = false;
+                                        .deadline_ns = now_ns + store->given->timeout_ns};
     struct stint_decision each;
-    struct backend_op op = {.answered = take_answer, .arg = &is_answered, .answer.each = &each};
-    shared->ops->ask(shared, &ask, &op);
-    while (op.answer.outcome == BACKEND_WAITS && !is_answered)
-        shared_session_run(store->session);
+    struct backend_op op = {.answer.each = &each};
+    blocking->ops->ask(blocking, &ask, &op);
+    const char *why = op.answer.error != NULL ? op.answer.error : store->session->why;
     return err_set(error, STINT_E_GONE, "--store: %s; `stint store check URL` tests it",
-                   op.answer.error != NULL ? op.answer.error : "it did not answer in time");
+                   why != NULL ? why : "it did not answer in time");
 }
 
 /* The fallback of a store that fails is no answer here. */
@@ -239,19 +197,28 @@ static int peek(struct explain_store *store, struct evaluation *evaluation,
                 const struct evaluation_ask *ask, struct stint_decision *decision,
                 struct stint_error *error)
 {
-    uint64_t now_ns = shared_session_now_ns(store->session);
-    struct pending *pending =
-        pending_new(&store->pending_requests, now_ns, store->options.given->timeout_ns);
-    if (pending == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
-    int code = peek_once(store, evaluation, ask, pending, decision, error);
-    while (code == 0 && pending->n_waiting > 0) {
-        while (pending->n_waiting > 0)
-            shared_session_run(store->session);
-        code = peek_once(store, evaluation, ask, pending, decision, error);
+    const struct evaluation_stores stores = {
+        .stores = store->all, .n_stores = RULES_STORES_MAX, .timeout_ns = store->given->timeout_ns};
+    uint64_t now_ns = uv_hrtime();
+    struct pending_requests pending_requests = {0};
+    evaluation->stores = &stores;
+    evaluation_begin(evaluation, now_ns);
+    int code = evaluation_add_descriptors(evaluation, ask, error);
+    if (code == 0) {
+        evaluation->now_ns = evaluation->at_ns = now_ns;
+        evaluation->pending = pending_new(&pending_requests, now_ns, stores.timeout_ns);
+        if (evaluation->pending == NULL)
+            code = err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
     }
-    pending_free(pending);
-    return code != 0 ? code : check_answers(store, evaluation, error);
+    if (code == 0) {
+        *decision = evaluation_peek(evaluation);
+        code = check_answers(store, evaluation, error);
+    }
+    pending_free(evaluation->pending);
+    evaluation->pending = NULL;
+    evaluation->stores = NULL;
+    pending_requests_deinit(&pending_requests);
+    return code;
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */
@@ -309,7 +276,7 @@ static char *name_of(const struct explain_store *store, const struct backend_ite
     struct span prefix = span_of_text(store->prefix);
     struct memcached_key short_key;
     size_t tag_len;
-    if (store->options.given->url.kind == STORE_MEMCACHED)
+    if (store->given->url.kind == STORE_MEMCACHED)
         return memcached_key_write(&short_key, prefix, item, memcached_links_digest, NULL)
                    ? strndup(short_key.text, short_key.len)
                    : NULL;
@@ -351,18 +318,6 @@ static int look(struct explain_store *store, const struct evaluation *evaluation
                                    error);
     }
     return code;
-}
-
-/*
- * Fills the request, peeks, and finds the keys of the states that were peeked. STINT_E_GONE: the
- * store did not answer.
- */
-static int explain_store_ask(struct explain_store *store, struct evaluation *evaluation,
-                             const struct evaluation_ask *ask, struct stint_decision *decision,
-                             struct stint_error *error)
-{
-    int code = peek(store, evaluation, ask, decision, error);
-    return code != 0 ? code : look(store, evaluation, error);
 }
 
 /* ---- The command ----------------------------------------------------------------------------- */
@@ -573,12 +528,13 @@ static int explain_store(const struct explain_options *options, const struct rul
                          struct evaluation *evaluation, struct stint_error *error)
 {
     struct explain_store *store = NULL;
-    const struct explain_store_options opened = {&options->store, options->prefix};
     const struct evaluation_ask ask = ask_of(options, rules);
     struct stint_decision decision = {0};
-    int code = explain_store_open(&store, &opened, error);
+    int code = explain_store_open(&store, &options->store, options->prefix, error);
     if (code == 0)
-        code = explain_store_ask(store, evaluation, &ask, &decision, error);
+        code = peek(store, evaluation, &ask, &decision, error);
+    if (code == 0)
+        code = look(store, evaluation, error);
     code =
         code != 0 ? CMD_BAD_INPUT : print_all(options, rules, evaluation, store->keys, &decision);
     explain_store_close(store);

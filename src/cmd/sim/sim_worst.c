@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint sim worst`: searches for requests that exceed a quota's bound, for a limited time. */
 #define _GNU_SOURCE
-#include "cmd/sim/sim.h"
+#include "cmd/sim/sim_worst.h"
 
 #include "base/ns.h"
 #include "cmd/lib/args.h"
