@@ -252,20 +252,19 @@ static void keep_ttl(void *arg, const struct redis_reply *reply)
 static int look_at(struct explain_store *store, struct explained_key *key,
                    struct stint_error *error)
 {
-    struct store_session *session;
-    if (store->nodes == NULL)
+    struct store_nodes *nodes = store->nodes;
+    const char *address;
+    if (nodes == NULL)
         return 0;
-    int code = store_nodes_find(store->nodes, span_of_text(key->name), &session, error);
+    int code = store_nodes_find(nodes, span_of_text(key->name), &address, &key->slot, error);
     if (code != 0)
         return code;
-    snprintf(key->node, sizeof(key->node), "%s", store_nodes_address(store->nodes));
-    key->slot = store_nodes_slot(store->nodes);
+    snprintf(key->node, sizeof(key->node), "%s", address);
     key->is_looked_at = true;
-    code = store_session_ask(session, (const char *[]){"GET", key->name, NULL}, keep_bytes, key,
-                             error);
+    code = store_nodes_ask(nodes, (const char *[]){"GET", key->name, NULL}, keep_bytes, key, error);
     if (code == 0 && key->exists)
-        code = store_session_ask(session, (const char *[]){"PTTL", key->name, NULL}, keep_ttl, key,
-                                 error);
+        code =
+            store_nodes_ask(nodes, (const char *[]){"PTTL", key->name, NULL}, keep_ttl, key, error);
     return code;
 }
 
