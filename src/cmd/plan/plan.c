@@ -434,8 +434,7 @@ static void print_named(const struct planning *planning, const struct curve *cur
 {
     struct formatted denied, more;
     for (size_t i = 0; i < curve->n_named; i++) {
-        fputs("    ", stdout);
-        print_escaped(stdout, key_set_name(&planning->log.names, curve->named[i].key));
+        print_between("    ", key_set_name(&planning->log.names, curve->named[i].key), "");
         printf(" (%s denied)\n", format_count(&denied, curve->named[i].denied));
     }
     if (curve->proposal.touch.keys > curve->n_named)

@@ -62,8 +62,7 @@ static void print_most_keys(const struct replay_run *run, const char *heading, e
     for (size_t i = 0; i < most.n_keys; i++) {
         printf("  %20s %14s   ", format_count(&own, units_of(run, most.keys[i], units)),
                format_count(&others, units_of(run, most.keys[i], beside)));
-        print_escaped(stdout, key_set_name(&run->names, most.keys[i]));
-        putchar('\n');
+        print_between("", key_set_name(&run->names, most.keys[i]), "\n");
     }
 }
 
@@ -113,8 +112,7 @@ static void print_rule(struct replay_rules *rules, const struct rule *rule,
 {
     const struct replay_rule *counts = &rules->rules[rule->index];
     char spec[SPEC_MAX];
-    fputs("  ", stdout);
-    print_escaped(stdout, span_of_text(rule->path));
+    print_between("  ", span_of_text(rule->path), "");
     if (rule->unlimited) {
         puts(": unlimited");
     } else {
@@ -131,8 +129,7 @@ static void print_rule(struct replay_rules *rules, const struct rule *rule,
     if (counts->exact.most[0].units == 0)
         return;
     print_admitted(&counts->exact, 0, &rule->quota);
-    print_escaped(stdout, replay_rules_most_key(rules, counts, names));
-    putchar('\n');
+    print_between("", replay_rules_most_key(rules, counts, names), "\n");
 }
 
 static void print_rules(struct replay_rules *rules, const struct key_set *names)

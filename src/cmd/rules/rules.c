@@ -574,9 +574,7 @@ static void print_metadata(const struct rule *rule)
 {
     if (rule->metadata.len == 0)
         return;
-    fputs("  tells   ", stdout);
-    print_escaped(stdout, rule->metadata);
-    putchar('\n');
+    print_between("  tells   ", rule->metadata, "\n");
 }
 
 static void add_unavailable(struct buf *buf, const struct rule_store *store)
@@ -635,12 +633,10 @@ static void print_rule(const struct rule *rule)
 {
     print_escaped(stdout, span_of_text(rule->path));
     if (rule->name[0] != '\0') {
-        fputs("  \"", stdout);
-        print_escaped(stdout, span_of_text(rule->name));
+        print_between("  \"", span_of_text(rule->name), "");
         putchar('"');
     }
-    fputs("  (", stdout);
-    print_escaped(stdout, span_of_text(rule->file));
+    print_between("  (", span_of_text(rule->file), "");
     printf(":%u)\n", (unsigned)rule->line);
     if (rule->unlimited)
         puts("  unlimited");
@@ -664,8 +660,7 @@ static void print_rules_text(const struct rules *rules)
     const char *domain;
     for (size_t i = 0; (domain = rules_domain(rules, i)) != NULL; i++) {
         printf("%sdomain ", i == 0 ? "" : "\n");
-        print_escaped(stdout, span_of_text(domain));
-        putchar('\n');
+        print_between("", span_of_text(domain), "\n");
         for (size_t j = 0; j < rules_count(rules); j++) {
             const struct rule *rule = rules_at(rules, j);
             if (rule->domain == domain) {

@@ -454,9 +454,7 @@ static void print_key(const struct explained_key *key, const char *title)
         printf(", slot %d", key->slot);
     putchar('\n');
     if (key->fault[0] != '\0') {
-        fputs("   bytes   cannot be read: ", stdout);
-        print_escaped(stdout, span_of_text(key->fault));
-        putchar('\n');
+        print_between("   bytes   cannot be read: ", span_of_text(key->fault), "\n");
         return;
     }
     if (!key->exists) {
@@ -508,9 +506,7 @@ static const char *const outcomes[] = {
 static void print_descriptor(const struct descriptor *descriptor)
 {
     for (size_t i = 0; i < descriptor->n_entries; i++) {
-        putchar(' ');
-        print_escaped(stdout, descriptor->entries[i].key);
-        putchar('=');
+        print_between(" ", descriptor->entries[i].key, "=");
         print_escaped(stdout, descriptor->entries[i].value);
     }
     putchar('\n');
@@ -520,9 +516,7 @@ static void print_descriptor(const struct descriptor *descriptor)
 static void print_rule(const struct target *target, bool is_asked)
 {
     char spec[SPEC_MAX];
-    fputs("   rule    ", stdout);
-    print_escaped(stdout, span_of_text(target->rule->path));
-    fputs("  (", stdout);
+    print_between("   rule    ", span_of_text(target->rule->path), "  (");
     print_escaped(stdout, span_of_text(target->rule->file));
     printf(":%u)\n", (unsigned)target->rule->line);
     if (target->quota == NULL || target->is_replaced)
@@ -531,8 +525,7 @@ static void print_rule(const struct target *target, bool is_asked)
     printf("   limit   %s%s\n", spec, target->has_own_quota ? "  (of this key's own)" : "");
     if (target->rule->store.label == NULL)
         return;
-    fputs("   store   ", stdout);
-    print_escaped(stdout, span_of_text(target->rule->store.label));
+    print_between("   store   ", span_of_text(target->rule->store.label), "");
     puts(is_asked ? "" : ", which was not asked");
 }
 
@@ -646,8 +639,7 @@ static void print_text(const struct explained *explained)
 {
     struct span domain = span_of_text(explained->options.domain);
     bool has_domain = rules_has_domain(explained->loaded.rules, domain);
-    fputs("domain ", stdout);
-    print_escaped(stdout, span_of_text(explained->options.domain));
+    print_between("domain ", span_of_text(explained->options.domain), "");
     puts(has_domain ? "" : ": no file of rules has it");
     for (size_t i = 0; i < explained->evaluation.n_targets; i++) {
         printf("%zu.", i + 1);
