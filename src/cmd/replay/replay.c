@@ -22,6 +22,7 @@
 #include "cmd/lib/event_sorter.h"
 #include "cmd/lib/print.h"
 #include "cmd/lib/signals.h"
+#include "sim/judge/run.h"
 #include "table/clock.h"
 
 #include <assert.h>
@@ -198,40 +199,6 @@ static void run_deinit(struct replay_run *run)
     free(run->tallies);
 }
 
-/* States of some 10 kB for a million keys would not fit: wide ones get this much memory. */
-static uint64_t keys_of(const struct replay_options *options, size_t state_size)
-{
-    if (options->keys > 0)
-        return options->keys;
-    return state_size <= 16 ? KEYS_DEFAULT : min_u64(KEYS_DEFAULT, WIDE_BYTES_DEFAULT / state_size);
-}
-
-/* Capacity for every key under every quota, by width of state. */
-static void size_table(struct stint_table_options *table, const struct replay_options *options)
-{
-    for (size_t i = 0; i < options->n_quotas; i++) {
-        size_t size = stint_state_size(&options->quotas[i]);
-        if (size > 16 && size > table->wide_size)
-            table->wide_size = (uint32_t)size;
-    }
-    for (size_t i = 0; i < options->n_quotas; i++) {
-        size_t size = stint_state_size(&options->quotas[i]);
-        if (size <= 8)
-            table->keys += keys_of(options, size);
-        else if (size <= 16)
-            table->keys16 += keys_of(options, size);
-        else
-            table->keys_wide += keys_of(options, table->wide_size);
-    }
-    /* 0 would mean the default: a class that no quota uses gets the minimum instead. */
-    table->keys += table->keys == 0;
-    table->keys16 += table->keys16 == 0;
-    table->keys_wide += table->keys_wide == 0;
-    table->wide_size += table->wide_size == 0 ? 16 : 0;
-    table->tickets = 1;
-    table->blocks = 1;
-}
-
 /* The library's message names options that this program does not have. */
 static int refused(const struct replay_options *options, int code, struct stint_error *error)
 {
@@ -325,7 +292,10 @@ static int run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
     if (run->rules != NULL)
         replay_rules_size(run->rules, options->keys, &table);
     else
-        size_table(&table, options);
+        /* States of some 10 kB for a million keys would not fit: wide ones get this much memory. */
+        run_size_table(&table, options->quotas, options->n_quotas,
+                       options->keys > 0 ? options->keys : KEYS_DEFAULT,
+                       options->keys > 0 ? UINT64_MAX : WIDE_BYTES_DEFAULT);
     int code = stint_table_open(&run->table, &table, error);
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
         code = stint_table_accepts(run->table, &options->quotas[i], error);

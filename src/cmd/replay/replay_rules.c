@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/replay/replay_rules.h"
 
+#include "base/buf.h"
 #include "base/limits.h"
 #include "base/wide_int.h"
 #include "cmd/lib/print.h"
@@ -93,19 +94,14 @@ static int read_descriptors(struct replay_rules *rules, struct stint_error *erro
 
 static int join_columns(struct replay_rules *rules, struct stint_error *error)
 {
-    size_t size = 1, at = 0;
-    for (size_t i = 0; i < rules->n_columns; i++)
-        size += rules->columns[i].len + 1;
-    rules->key_expr = malloc(size);
+    size_t size = strlen(rules->options->descriptors) + 1;
+    rules->key_expr = calloc(1, size);
     if (rules->key_expr == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    for (size_t i = 0; i < rules->n_columns; i++) {
-        if (i > 0)
-            rules->key_expr[at++] = '+';
-        memcpy(rules->key_expr + at, rules->columns[i].ptr, rules->columns[i].len);
-        at += rules->columns[i].len;
-    }
-    rules->key_expr[at] = '\0';
+    struct buf expr = buf_of(rules->key_expr, size);
+    for (size_t i = 0; i < rules->n_columns; i++)
+        buf_add(&expr, "%s%.*s", i > 0 ? "+" : "", (int)rules->columns[i].len,
+                (const char *)rules->columns[i].ptr);
     return 0;
 }
 

@@ -289,16 +289,22 @@ static uint64_t live_keys(const struct run *run)
     return min_u64(keys * owners, CHURN_KEYS_MAX);
 }
 
-static void size_table(struct stint_table_options *table, const struct run *run)
+void run_size_table(struct stint_table_options *table, const struct stint_quota *quotas,
+                    size_t n_quotas, uint64_t keys, uint64_t wide_bytes_max)
 {
-    uint64_t keys = live_keys(run);
-    for (size_t i = 0; i < run->n_quotas; i++) {
-        size_t size = stint_state_size(&run->quotas[i]);
-        if (size > table->wide_size && size > 16)
-            table->wide_size = (uint32_t)size;
-        table->keys += size <= 8 ? keys : 0;
-        table->keys16 += size > 8 && size <= 16 ? keys : 0;
-        table->keys_wide += size > 16 ? keys : 0;
+    for (size_t i = 0; i < n_quotas; i++) {
+        size_t size = stint_state_size(&quotas[i]);
+        if (size > 16)
+            table->wide_size = (uint32_t)max_u64(table->wide_size, size);
+    }
+    for (size_t i = 0; i < n_quotas; i++) {
+        size_t size = stint_state_size(&quotas[i]);
+        if (size <= 8)
+            table->keys += keys;
+        else if (size <= 16)
+            table->keys16 += keys;
+        else
+            table->keys_wide += min_u64(keys, wide_bytes_max / table->wide_size);
     }
     /* 0 would mean the default: a class that no quota uses gets the minimum instead. */
     table->keys += table->keys == 0;
@@ -320,7 +326,7 @@ static int open_table(struct run *run, struct stint_error *error)
         .skew_max_ns = run->steps_back ? 2 * spec->step_ns : SKEW_NS,
         .hash_key = {secret, splitmix_next(&state)},
     };
-    size_table(&options, run);
+    run_size_table(&options, run->quotas, run->n_quotas, live_keys(run), UINT64_MAX);
     int code = stint_table_open(&run->table, &options, error);
     for (size_t i = 0; code == 0 && i < run->n_quotas; i++)
         code = stint_table_accepts(run->table, &run->quotas[i], error);

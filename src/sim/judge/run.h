@@ -97,6 +97,13 @@ bool tally_is_broken(const struct tally *tally);
 
 /* ---- The run ---- */
 
+/*
+ * Capacity for `keys` under every quota, by width of state; of wide states only as many as fit into
+ * wide_bytes_max.
+ */
+void run_size_table(struct stint_table_options *table, const struct stint_quota *quotas,
+                    size_t n_quotas, uint64_t keys, uint64_t wide_bytes_max);
+
 /* The virtual time that a run takes, after its defaults. */
 uint64_t run_length_ns(const struct run_options *options);
 
