@@ -5,7 +5,6 @@
 
 #include "base/ns.h"
 #include "cmd/lib/print.h"
-#include "sim/input/trace.h"
 
 #include <inttypes.h>
 #include <jansson.h>

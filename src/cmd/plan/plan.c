@@ -720,13 +720,6 @@ static void add_point_row(struct plot *plot, const struct plan_proposal *point)
               point->touch.requests);
 }
 
-static void add_curve(struct plot *plot, const struct curve *curve)
-{
-    plot_set(plot, "limit keys requests");
-    for (size_t i = 0; i < curve->n_points; i++)
-        add_point_row(plot, &curve->points[i]);
-}
-
 static void add_proposals(struct plot *plot, const struct planning *planning)
 {
     unsigned n = 0;
@@ -768,7 +761,9 @@ static int draw(const struct planning *planning)
             continue;
         names[n] = name_curve(curve, texts[n]);
         n++;
-        add_curve(&plot, curve);
+        plot_set(&plot, "limit keys requests");
+        for (size_t k = 0; k < curve->n_points; k++)
+            add_point_row(&plot, &curve->points[k]);
     }
     add_proposals(&plot, planning);
     add_target(&plot, planning);

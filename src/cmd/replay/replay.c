@@ -19,7 +19,6 @@
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/event_sorter.h"
 #include "cmd/lib/print.h"
 #include "cmd/lib/signals.h"
 #include "sim/judge/run.h"
@@ -165,16 +164,11 @@ static void parse_options(struct replay_options *options, int argc, char **argv)
 #define DIFFERENCES_NAMED 5
 #define LATE_EVENTS_MIN 1000 /* fewer give no share before the end */
 
-/* rules: NULL where the options' quotas decide; outlives the run. */
-static int run_init(struct replay_run *run, const struct event_source *source,
-                    const struct replay_options *options, struct replay_rules *rules,
-                    struct stint_error *error)
+static int run_init(struct replay_run *run, struct stint_error *error)
 {
+    const struct replay_options *options = &run->options;
     uint64_t periods_ns[STINT_ITEMS_MAX], secret[3];
     struct buf prefix = buf_of(run->prefix, sizeof(run->prefix));
-    run->options = options;
-    run->source = source;
-    run->rules = rules;
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     for (size_t i = 0; i < options->n_quotas; i++) {
@@ -184,7 +178,7 @@ static int run_init(struct replay_run *run, const struct event_source *source,
     }
     buf_add(&prefix, REPLAY_STORE_PREFIX "%016" PRIx64 ":", secret[2]);
     key_set_init(&run->names, secret);
-    if (rules == NULL) /* else each rule has an exact count of its own */
+    if (run->rules == NULL) /* else each rule has an exact count of its own */
         exact_init(&run->exact, periods_ns, options->n_quotas);
     return 0;
 }
@@ -211,7 +205,7 @@ static int refused(const struct replay_options *options, int code, struct stint_
 
 static int open_store(struct replay_run *run, struct stint_error *error)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     int code = options->store.text == NULL ? 0
                                            : shared_session_open(&run->session, &options->store,
                                                                  run->prefix, run->epoch_ns, error);
@@ -253,7 +247,7 @@ uint64_t replay_store_epoch_ns(const struct stint_quota *quotas, size_t n_quotas
 /* The time at which the windows of a table begin together with the store's. */
 static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     if (options->store.url.kind == STORE_MEMCACHED)
         return memcached_state_epoch_ns(first_ns);
     if (run->rules == NULL)
@@ -272,9 +266,9 @@ static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
 
 static uint64_t epoch_of(const struct replay_run *run, uint64_t first_ns)
 {
-    if (run->source->format == SOURCE_TRACE)
+    if (run->source.format == SOURCE_TRACE)
         return 0;
-    if (run->options->store.text == NULL)
+    if (run->options.store.text == NULL)
         return first_ns - first_ns % NS_PER_DAY;
     return store_epoch_of(run, first_ns);
 }
@@ -282,7 +276,7 @@ static uint64_t epoch_of(const struct replay_run *run, uint64_t first_ns)
 /* With the first event: its time determines the time 0 of the table and of the store. */
 static int run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     struct stint_table_options table = {
         .path = options->state,
         .clock = STINT_CLOCK_VIRTUAL,
@@ -341,15 +335,13 @@ bool replay_store_agrees(const struct stint_decision *engine, const struct stint
 static void compare(struct replay_run *run, size_t i, const struct stint_decision *engine,
                     const struct stint_decision *store)
 {
-    static const char *const outcomes[] = {
-        [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
     if (replay_store_agrees(engine, store))
         return;
     if (run->differing < DIFFERENCES_NAMED)
         print_message("event %" PRIu64 ": the store says %s, %" PRIu32
                       " left, and the engine %s, %" PRIu32 " left",
-                      run->events + i + 1, outcomes[store->outcome], store->remaining,
-                      outcomes[engine->outcome], engine->remaining);
+                      run->events + i + 1, replay_outcomes[store->outcome], store->remaining,
+                      replay_outcomes[engine->outcome], engine->remaining);
     else if (run->differing == DIFFERENCES_NAMED)
         print_message("further decisions that differ are counted, not named");
     run->differing++;
@@ -362,7 +354,7 @@ static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error
                                              .number = entry->key,
                                              .cost = entry->cost,
                                              .now_ns = run->pending_now_ns[i],
-                                             .verb = (uint8_t)run->options->verb};
+                                             .verb = (uint8_t)run->options.verb};
     struct stint_decision engine;
     int code = replay_rules_decide(run->rules, &event, &run->decisions[i], &engine, error);
     if (code == 0)
@@ -372,7 +364,7 @@ static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error
 
 static struct stint_decision ask_table(struct replay_run *run, struct stint_item *items, size_t i)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     const struct event_entry *entry = &run->pending[i];
     struct span key = key_set_name(&run->names, entry->key);
     uint64_t now_ns = run->pending_now_ns[i];
@@ -393,7 +385,7 @@ static struct stint_decision ask_table(struct replay_run *run, struct stint_item
 /* With --plot-key, only that key. */
 static bool is_wanted(const struct replay_run *run, uint32_t key)
 {
-    const char *wanted = run->options->plot_key;
+    const char *wanted = run->options.plot_key;
     return wanted == NULL || span_equals(key_set_name(&run->names, key), wanted);
 }
 
@@ -403,9 +395,9 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
     const struct event_entry *entry = &run->pending[i];
     const struct stint_decision *decision = &run->decisions[i];
     bool allowed = decision->outcome == STINT_ALLOW;
-    uint32_t units = run->options->verb == STINT_TAKE_UPTO ? decision->granted
-                     : allowed                             ? entry->cost
-                                                           : 0;
+    uint32_t units = run->options.verb == STINT_TAKE_UPTO ? decision->granted
+                     : allowed                            ? entry->cost
+                                                          : 0;
     if (entry->key >= run->tallies_size) {
         int code = grow_tallies(run, error);
         if (code != 0)
@@ -420,13 +412,13 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
     run->allowed += allowed;
     run->denied += decision->outcome == STINT_DENY;
     run->never += decision->outcome == STINT_NEVER;
-    if (run->options->plot.format != GNUPLOT_NONE) {
+    if (run->options.plot.format != GNUPLOT_NONE) {
         struct history_event event = {run->pending_now_ns[i], entry->cost, units, entry->key};
         if (is_wanted(run, entry->key) && !history_events_add(&run->plot, event))
             return err_set(error, STINT_E_SYSTEM, "out of memory for --plot: %zu events so far",
                            run->plot.n_events);
     }
-    if (units == 0 || run->options->verb == STINT_PEEK || run->rules != NULL)
+    if (units == 0 || run->options.verb == STINT_PEEK || run->rules != NULL)
         return 0;
     return exact_add(&run->exact, entry->key, (struct exact_run){run->pending_now_ns[i], units},
                      error);
@@ -451,7 +443,7 @@ static void take_answer(struct backend_op *op, uint64_t now_ns)
 static void send_request(struct replay_run *run, size_t at, struct backend_request ask,
                          uint32_t key, uint32_t cost)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     struct backend *store = run->session->store;
     struct backend_item items[STINT_ITEMS_MAX];
     struct backend_op *op = &run->ops[at];
@@ -495,7 +487,7 @@ static int ask_store(struct replay_run *run, struct stint_error *error)
 {
     uint64_t begun_ns = uv_hrtime();
     for (size_t i = 0; i < run->n_pending; i++) {
-        const struct backend_request ask = {.verb = (uint8_t)run->options->verb,
+        const struct backend_request ask = {.verb = (uint8_t)run->options.verb,
                                             .now_ns = run->epoch_ns + run->pending_now_ns[i]};
         send_request(run, i, ask, run->pending[i].key, run->pending[i].cost);
     }
@@ -544,14 +536,14 @@ static int run_clean(struct replay_run *run, struct stint_error *error)
 static void name_late(struct replay_run *run)
 {
     struct formatted late, events;
-    if (run->late_named || run->late * 100 <= run->events || event_source_sorts(run->source) ||
-        run->options->source.no_sort)
+    if (run->late_named || run->late * 100 <= run->events || event_source_sorts(&run->source) ||
+        run->options.source.no_sort)
         return;
     run->late_named = true;
     print_message("%s: %s of %s lines are out of order: earlier than a line before them. They are "
                   "decided at the latest time seen, which denies more than at their own time; read "
                   "the file instead of a pipe, or use --sort",
-                  run->source->name, format_count(&late, run->late),
+                  run->source.name, format_count(&late, run->late),
                   format_count(&events, run->events));
 }
 
@@ -559,8 +551,8 @@ static void name_late(struct replay_run *run)
 static int run_flush(struct replay_run *run, struct stint_error *error)
 {
     struct stint_item items[STINT_ITEMS_MAX] = {0};
-    for (size_t q = 0; q < run->options->n_quotas; q++)
-        items[q].quota = &run->options->quotas[q];
+    for (size_t q = 0; q < run->options.n_quotas; q++)
+        items[q].quota = &run->options.quotas[q];
     uint64_t begun_ns = clock_boot_ns();
     int code = 0;
     for (size_t i = 0; i < run->n_pending && code == 0; i++) {
@@ -580,7 +572,7 @@ static int run_flush(struct replay_run *run, struct stint_error *error)
         code = count(run, i, error);
         if (code != 0)
             return code;
-        if (run->options->decisions)
+        if (run->options.decisions)
             replay_print_decision(run, &run->pending[i], &run->decisions[i]);
     }
     run->n_pending = 0;
@@ -604,8 +596,8 @@ static int run_add(struct replay_run *run, struct event_entry entry, struct stin
     if (now_ns > STINT_NOW_MAX)
         return err_set(error, STINT_E_RANGE,
                        "the events are more than 18 years later than the table in %s",
-                       run->options->state != NULL ? run->options->state : "memory");
-    if (run->options->store.text != NULL) /* which counts in whole microseconds */
+                       run->options.state != NULL ? run->options.state : "memory");
+    if (run->options.store.text != NULL) /* which counts in whole microseconds */
         now_ns -= now_ns % NS_PER_US;
     run->late += entry.at_ns < run->epoch_ns || now_ns < run->latest_ns;
     if (now_ns > run->latest_ns)
@@ -623,84 +615,66 @@ static int run_add(struct replay_run *run, struct event_entry entry, struct stin
 
 #define STDOUT_BUFFER (1u << 20)
 
-struct replay {
-    struct replay_options options;
-    struct event_source source;
-    struct replay_rules *rules; /* NULL without --rules */
-    struct replay_run run;
-    struct event_sorter sorter;
-    struct progress progress;
-};
-
-/* The event with its key as a number. */
-static int number_key(struct replay *replay, const struct event *event, struct event_entry *entry,
-                      struct stint_error *error)
-{
-    *entry = (struct event_entry){
-        .at_ns = event->at_ns, .cost = event->cost, .decimals = event->decimals};
-    return key_set_add(&replay->run.names, event->key, &entry->key, error);
-}
-
 /* Decides the next event; opens the table for the first one. */
-static int decide_event(struct replay *replay, struct event_entry entry, struct stint_error *error)
+static int decide_event(struct replay_run *run, struct event_entry entry, struct stint_error *error)
 {
-    int code = replay->run.table != NULL ? 0 : run_open(&replay->run, entry.at_ns, error);
-    return code != 0 ? code : run_add(&replay->run, entry, error);
+    int code = run->table != NULL ? 0 : run_open(run, entry.at_ns, error);
+    return code != 0 ? code : run_add(run, entry, error);
 }
 
 /* Reads all events, and decides them at once or, if they are to be sorted, keeps them. */
-static int read_all(struct replay *replay, struct stint_error *error)
+static int read_all(struct replay_run *run, struct stint_error *error)
 {
     struct event event;
-    bool sorts = event_source_sorts(&replay->source);
+    bool sorts = event_source_sorts(&run->source);
     int code;
-    for (uint64_t n = 0; (code = event_source_next(&replay->source, &event, error)) > 0; n++) {
-        struct event_entry entry;
-        code = number_key(replay, &event, &entry, error);
+    for (uint64_t n = 0; (code = event_source_next(&run->source, &event, error)) > 0; n++) {
+        struct event_entry entry = {
+            .at_ns = event.at_ns, .cost = event.cost, .decimals = event.decimals};
+        code = key_set_add(&run->names, event.key, &entry.key, error);
         if (code == 0)
-            code = sorts ? event_sorter_add(&replay->sorter, entry, error)
-                         : decide_event(replay, entry, error);
+            code = sorts ? event_sorter_add(&run->sorter, entry, error)
+                         : decide_event(run, entry, error);
         if (code != 0)
             return code;
         if (n % REPLAY_BATCH != 0)
             continue;
-        progress_step(&replay->progress, event_source_bytes_read(&replay->source));
+        progress_step(&run->progress, event_source_bytes_read(&run->source));
         if (ferror(stdout) || interrupt_seen())
             return 0; /* no output is read any more; see main.c */
     }
     return code;
 }
 
-static int decide_sorted(struct replay *replay, struct stint_error *error)
+static int decide_sorted(struct replay_run *run, struct stint_error *error)
 {
     struct event_entry entry;
     int code = 0;
     while (code == 0 && !ferror(stdout) && !interrupt_seen()) {
-        int found = event_sorter_next(&replay->sorter, &entry, error);
+        int found = event_sorter_next(&run->sorter, &entry, error);
         if (found <= 0)
             return found;
-        code = decide_event(replay, entry, error);
+        code = decide_event(run, entry, error);
     }
     return code;
 }
 
 /* If the input breaks off, the decisions up to there are made, and are shown. */
-static int replay_all(struct replay *replay, struct stint_error *error)
+static int replay_all(struct replay_run *run, struct stint_error *error)
 {
     struct stint_error ignored;
-    int code = read_all(replay, error);
-    int sorted = decide_sorted(replay, code == 0 ? error : &ignored);
+    int code = read_all(run, error);
+    int sorted = decide_sorted(run, code == 0 ? error : &ignored);
     code = code == 0 ? sorted : code;
-    int flushed = run_flush(&replay->run, code == 0 ? error : &ignored);
-    progress_end(&replay->progress);
+    int flushed = run_flush(run, code == 0 ? error : &ignored);
+    progress_end(&run->progress);
     return code != 0 ? code : flushed;
 }
 
-static int report(struct replay *replay)
+static int report(struct replay_run *run)
 {
-    struct replay_run *run = &replay->run;
-    if (run->events == 0 && replay->source.malformed > 0) {
-        print_message("no line of %s could be read", replay->source.name);
+    if (run->events == 0 && run->source.malformed > 0) {
+        print_message("no line of %s could be read", run->source.name);
         return CMD_BAD_INPUT;
     }
     name_late(run);
@@ -709,10 +683,10 @@ static int report(struct replay *replay)
 }
 
 /* The columns of the descriptors are the key. */
-static int open_rules(struct replay *replay, struct stint_error *error)
+static int open_rules(struct replay_run *run, struct stint_error *error)
 {
     static const char *const store_names[] = {RULES_STORE_DEFAULT};
-    struct replay_options *options = &replay->options;
+    struct replay_options *options = &run->options;
     struct rules_load_options *load = &options->rules.files.load;
     if (options->rules.files.n_paths == 0)
         return 0;
@@ -720,61 +694,64 @@ static int open_rules(struct replay *replay, struct stint_error *error)
         load->stores = store_names;
         load->n_stores = load->default_store = 1;
     }
-    int code = replay_rules_open(&replay->rules, &options->rules, error);
+    int code = replay_rules_open(&run->rules, &options->rules, error);
     if (code != 0)
         return code;
-    options->source.key = replay->rules->key_expr;
+    options->source.key = run->rules->key_expr;
     return 0;
 }
 
-static int open_and_run(struct replay *replay)
+static int open_input(struct replay_run *run, struct stint_error *error)
+{
+    const struct source_options *source = &run->options.source;
+    int code = open_rules(run, error);
+    if (code != 0)
+        return code;
+    if (source->n_paths == 0 && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+        fputs("Reading events from standard input; ^D ends.\n", stderr);
+    return event_source_open(&run->source, source, error);
+}
+
+static int open_and_run(struct replay_run *run)
 {
     struct stint_error error;
-    if (open_rules(replay, &error) != 0) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
-    }
-    if (replay->options.source.n_paths == 0 && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
-        fputs("Reading events from standard input; ^D ends.\n", stderr);
-    if (event_source_open(&replay->source, &replay->options.source, &error) != 0) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
-    }
     int result = CMD_BAD_INPUT;
-    progress_begin(&replay->progress, replay->source.size);
-    event_sorter_init(&replay->sorter, EVENT_SORTER_HELD_MAX);
-    if (run_init(&replay->run, &replay->source, &replay->options, replay->rules, &error) != 0 ||
-        replay_all(replay, &error) != 0) {
+    if (open_input(run, &error) != 0) {
         print_message("%s", error.message);
-    } else {
-        result = report(replay);
+        return result;
     }
+    progress_begin(&run->progress, run->source.size);
+    event_sorter_init(&run->sorter, EVENT_SORTER_HELD_MAX);
+    if (run_init(run, &error) != 0 || replay_all(run, &error) != 0)
+        print_message("%s", error.message);
+    else
+        result = report(run);
     if (interrupt_seen())
         print_message("ended by a signal: what came behind is not decided");
-    if (run_clean(&replay->run, &error) != 0) {
+    if (run_clean(run, &error) != 0) {
         print_message("%s", error.message);
         result = CMD_BAD_INPUT;
     }
-    run_deinit(&replay->run);
-    event_sorter_deinit(&replay->sorter);
-    event_source_close(&replay->source);
+    run_deinit(run);
+    event_sorter_deinit(&run->sorter);
+    event_source_close(&run->source);
     return result;
 }
 
 int replay_main(int argc, char **argv)
 {
-    struct replay *replay = calloc(1, sizeof(*replay));
-    if (replay == NULL) {
+    struct replay_run *run = calloc(1, sizeof(*run));
+    if (run == NULL) {
         print_message("out of memory");
         return CMD_BAD_INPUT;
     }
-    parse_options(&replay->options, argc, argv);
+    parse_options(&run->options, argc, argv);
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
-    if (replay->options.store.text != NULL)
+    if (run->options.store.text != NULL)
         interrupt_catch_all(); /* the store is to be left as it was */
-    int result = open_and_run(replay);
-    replay_rules_close(replay->rules);
-    rules_args_free(&replay->options.rules.files);
-    free(replay);
+    int result = open_and_run(run);
+    replay_rules_close(run->rules);
+    rules_args_free(&run->options.rules.files);
+    free(run);
     return result;
 }

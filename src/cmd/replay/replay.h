@@ -6,6 +6,7 @@
 #ifndef STINT_CMD_REPLAY_REPLAY_H
 #define STINT_CMD_REPLAY_REPLAY_H
 
+#include "cmd/lib/event_sorter.h"
 #include "cmd/lib/gnuplot.h"
 #include "cmd/lib/print.h"
 #include "cmd/lib/source.h"
@@ -45,9 +46,11 @@ struct replay_tally {
 };
 
 struct replay_run {
-    const struct replay_options *options;
-    const struct event_source *source;
-    struct replay_rules *rules; /* NULL: the options' quotas decide. Not owned */
+    struct replay_options options;
+    struct event_source source;
+    struct replay_rules *rules; /* NULL: the options' quotas decide */
+    struct event_sorter sorter;
+    struct progress progress;
     /*
      * The same events decided by a shared store, in the time of the events. All keys have a prefix
      * of this run, and are deleted at its end. NULL: the table's decisions count.
@@ -94,6 +97,8 @@ uint64_t replay_store_epoch_ns(const struct stint_quota *quotas, size_t n_quotas
                                uint64_t first_ns);
 
 /* ---- The report ---- */
+
+extern const char *const replay_outcomes[]; /* names by enum stint_outcome */
 
 /* One tab-separated line, or a JSON object, for one event. */
 void replay_print_decision(const struct replay_run *run, const struct event_entry *entry,

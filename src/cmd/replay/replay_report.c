@@ -33,7 +33,7 @@ static uint64_t units_of(const struct replay_run *run, uint32_t key, enum units 
 /* The keys with the most units, above 0. */
 static void find_most(struct most *most, const struct replay_run *run, enum units units)
 {
-    size_t max = run->options->top_keys;
+    size_t max = run->options.top_keys;
     if (units == UNITS_DENIED && max == 0)
         max = DENIED_MOST_DEFAULT;
     most->n_keys = 0;
@@ -107,10 +107,9 @@ static void print_line(const char *label, uint64_t events, const char *rest)
                events == 1 ? "" : "s", rest);
 }
 
-static void print_rule(struct replay_rules *rules, const struct rule *rule,
-                       const struct key_set *names)
+static void print_rule(const struct replay_run *run, const struct rule *rule)
 {
-    const struct replay_rule *counts = &rules->rules[rule->index];
+    const struct replay_rule *counts = &run->rules->rules[rule->index];
     char spec[SPEC_MAX];
     print_between("  ", span_of_text(rule->path), "");
     if (rule->unlimited) {
@@ -129,15 +128,16 @@ static void print_rule(struct replay_rules *rules, const struct rule *rule,
     if (counts->exact.most[0].units == 0)
         return;
     print_admitted(&counts->exact, 0, &rule->quota);
-    print_between("", replay_rules_most_key(rules, counts, names), "\n");
+    print_between("", replay_rules_most_key(run->rules, counts, &run->names), "\n");
 }
 
-static void print_rules(struct replay_rules *rules, const struct key_set *names)
+static void print_rules(const struct replay_run *run)
 {
+    const struct replay_rules *rules = run->rules;
     struct formatted number;
     for (size_t i = 0; i < rules_count(rules->loaded.rules); i++)
         if (rules->rules[i].events > 0)
-            print_rule(rules, rules_at(rules->loaded.rules, i), names);
+            print_rule(run, rules_at(rules->loaded.rules, i));
     if (rules->unmatched > 0)
         printf("  %s descriptor%s met no rule\n", format_count(&number, rules->unmatched),
                rules->unmatched == 1 ? "" : "s");
@@ -145,10 +145,9 @@ static void print_rules(struct replay_rules *rules, const struct key_set *names)
         print_message("the table had no room for every ban");
 }
 
-static json_t *rule_json(struct replay_rules *rules, const struct rule *rule,
-                         const struct key_set *names)
+static json_t *rule_json(const struct replay_run *run, const struct rule *rule)
 {
-    const struct replay_rule *counts = &rules->rules[rule->index];
+    const struct replay_rule *counts = &run->rules->rules[rule->index];
     char spec[SPEC_MAX] = "";
     const struct exact_most *most = &counts->exact.most[0];
     if (!rule->unlimited)
@@ -163,20 +162,22 @@ static json_t *rule_json(struct replay_rules *rules, const struct rule *rule,
         "allowed_units", (json_int_t)counts->units_allowed, "denied_units",
         (json_int_t)counts->units_denied, "most_admitted", json_text_ns(most->units),
         "most_admitted_key",
-        most->units > 0 ? json_text_key(replay_rules_most_key(rules, counts, names)) : json_null());
+        most->units > 0 ? json_text_key(replay_rules_most_key(run->rules, counts, &run->names))
+                        : json_null());
 }
 
-static json_t *rules_json(struct replay_rules *rules, const struct key_set *names)
+static json_t *rules_json(const struct replay_run *run)
 {
+    const struct rules *rules = run->rules->loaded.rules;
     json_t *list = json_array();
-    for (size_t i = 0; i < rules_count(rules->loaded.rules); i++)
-        json_array_append_new(list, rule_json(rules, rules_at(rules->loaded.rules, i), names));
+    for (size_t i = 0; i < rules_count(rules); i++)
+        json_array_append_new(list, rule_json(run, rules_at(rules, i)));
     return list;
 }
 
 /* ---- The report ------------------------------------------------------------------------------ */
 
-static const char *const outcome_names[] = {
+const char *const replay_outcomes[] = {
     [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
 
 /* The time with as many decimals as in the input. */
@@ -193,7 +194,7 @@ static void print_decision_json(const char *time, struct span key, const struct 
 {
     (void)json_text_print(json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:o, s:o}", "time", time, "key",
                                     json_text_key(key), "cost", (json_int_t)entry->cost, "outcome",
-                                    outcome_names[decision->outcome], "granted",
+                                    replay_outcomes[decision->outcome], "granted",
                                     (json_int_t)decision->granted, "remaining",
                                     (json_int_t)decision->remaining, "retry_after_ns",
                                     json_text_ns(decision->retry_after_ns), "reset_after_ns",
@@ -207,14 +208,14 @@ void replay_print_decision(const struct replay_run *run, const struct event_entr
     struct formatted time;
     struct span key = key_set_name(&run->names, entry->key);
     format_time(&time, entry);
-    if (run->options->json) {
+    if (run->options.json) {
         print_decision_json(time.text, key, entry, decision);
         return;
     }
     printf("%s\t", time.text);
     print_escaped(stdout, key);
     printf("\t%" PRIu32 "\t%s\t%" PRIu32 "\t%" PRIu32 "\t", entry->cost,
-           outcome_names[decision->outcome], decision->granted, decision->remaining);
+           replay_outcomes[decision->outcome], decision->granted, decision->remaining);
     if (decision->retry_after_ns == STINT_NEVER_NS)
         fputs("never", stdout);
     else
@@ -248,12 +249,12 @@ static void print_quota(const struct replay_run *run, size_t i)
     const struct exact_most *most = &run->exact.most[i];
     struct formatted date;
     char spec[SPEC_MAX];
-    stint_quota_format(&run->options->quotas[i], spec, sizeof(spec));
+    stint_quota_format(&run->options.quotas[i], spec, sizeof(spec));
     printf("  %s\n", spec);
-    print_admitted(&run->exact, i, &run->options->quotas[i]);
+    print_admitted(&run->exact, i, &run->options.quotas[i]);
     if (most->units > 0) {
         print_escaped(stdout, key_set_name(&run->names, most->key));
-        if (run->source->format == SOURCE_TRACE)
+        if (run->source.format == SOURCE_TRACE)
             printf(" (until %.9g s)", (double)most->at_ns / 1e9);
         else
             printf(" (until %s)", format_date(&date, run->epoch_ns + most->at_ns));
@@ -267,7 +268,7 @@ static void print_store(const struct replay_run *run)
     struct formatted differing, events;
     if (run->session == NULL)
         return;
-    printf("store  %s: %" PRIu64 " ns a decision; ", store_url_text(&run->options->store.url, url),
+    printf("store  %s: %" PRIu64 " ns a decision; ", store_url_text(&run->options.store.url, url),
            for_each(run, run->session->spent_ns));
     if (run->differing == 0)
         puts("all are those of the embedded engine");
@@ -284,27 +285,27 @@ static void print_costs(const struct replay_run *run)
         stint_table_info(run->table, run->latest_ns, &info);
     if (run->rules == NULL)
         printf("\nstate  %s a key, in a table of %s\n",
-               format_bytes(&state, state_bytes(run->options)), format_bytes(&bytes, info.bytes));
+               format_bytes(&state, state_bytes(&run->options)), format_bytes(&bytes, info.bytes));
     else
         printf("\nstate  in a table of %s\n", format_bytes(&bytes, info.bytes));
     printf("speed  %" PRIu64 " ns a decision\n", for_each(run, run->decide_ns));
     print_store(run);
     printf("lines  %s, %s malformed, %s late%s\n",
-           format_count(&lines, event_source_lines(run->source)),
-           format_count(&malformed, run->source->malformed), format_count(&late, run->late),
-           run->late == 0                    ? ""
-           : event_source_sorts(run->source) ? " (decided at the latest time of --state)"
-                                             : " (decided at the latest time seen; see --sort)");
+           format_count(&lines, event_source_lines(&run->source)),
+           format_count(&malformed, run->source.malformed), format_count(&late, run->late),
+           run->late == 0                     ? ""
+           : event_source_sorts(&run->source) ? " (decided at the latest time of --state)"
+                                              : " (decided at the latest time seen; see --sort)");
 }
 
 static void print_text(const struct replay_run *run)
 {
     struct formatted events, keys, from, to, length;
     uint64_t units = run->units.allowed + run->units.denied;
-    printf("%s: %s event%s of %s key%s", run->source->name, format_count(&events, run->events),
+    printf("%s: %s event%s of %s key%s", run->source.name, format_count(&events, run->events),
            run->events == 1 ? "" : "s", format_count(&keys, run->names.n_keys),
            run->names.n_keys == 1 ? "" : "s");
-    if (run->events > 0 && run->source->format == SOURCE_TRACE)
+    if (run->events > 0 && run->source.format == SOURCE_TRACE)
         printf(" in %s\n\n", format_duration(&length, run->last_ns - run->first_ns));
     else if (run->events > 0)
         printf("\n%s to %s (%s)\n\n", format_date(&from, run->first_ns),
@@ -318,11 +319,11 @@ static void print_text(const struct replay_run *run)
         printf("  %s of these cost more than the quota can ever give\n",
                format_count(&events, run->never));
     putchar('\n');
-    for (size_t i = 0; i < run->options->n_quotas; i++)
+    for (size_t i = 0; i < run->options.n_quotas; i++)
         print_quota(run, i);
     if (run->rules != NULL)
-        print_rules(run->rules, &run->names);
-    if (run->options->top_keys > 0)
+        print_rules(run);
+    if (run->options.top_keys > 0)
         print_most_keys(run, "keys asked most                  asked         denied", UNITS_ASKED,
                         UNITS_DENIED);
     print_most_keys(run, "keys denied most                denied        allowed", UNITS_DENIED,
@@ -333,8 +334,8 @@ static void print_text(const struct replay_run *run)
 static json_t *quotas_json(const struct replay_run *run)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < run->options->n_quotas; i++) {
-        const struct stint_quota *quota = &run->options->quotas[i];
+    for (size_t i = 0; i < run->options.n_quotas; i++) {
+        const struct stint_quota *quota = &run->options.quotas[i];
         const struct exact_most *most = &run->exact.most[i];
         char spec[SPEC_MAX];
         stint_quota_format(quota, spec, sizeof(spec));
@@ -354,7 +355,7 @@ static json_t *quotas_json(const struct replay_run *run)
 static json_t *store_json(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
-    return json_pack("{s:s, s:s, s:I, s:I}", "url", store_url_text(&run->options->store.url, url),
+    return json_pack("{s:s, s:s, s:I, s:I}", "url", store_url_text(&run->options.store.url, url),
                      "prefix", run->prefix, "differing", (json_int_t)run->differing,
                      "ns_per_decision", (json_int_t)for_each(run, run->session->spent_ns));
 }
@@ -372,15 +373,15 @@ static int print_json(const struct replay_run *run)
     json_t *rest =
         json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run),
                   "denied_most", most_json(run, UNITS_DENIED), "state_bytes",
-                  (json_int_t)state_bytes(run->options), "table_bytes", (json_int_t)info.bytes,
+                  (json_int_t)state_bytes(&run->options), "table_bytes", (json_int_t)info.bytes,
                   "ns_per_decision", (json_int_t)for_each(run, run->decide_ns), "lines",
-                  (json_int_t)event_source_lines(run->source), "malformed",
-                  (json_int_t)run->source->malformed, "late", (json_int_t)run->late);
+                  (json_int_t)event_source_lines(&run->source), "malformed",
+                  (json_int_t)run->source.malformed, "late", (json_int_t)run->late);
     if (run->rules != NULL && rest != NULL)
-        json_object_set_new(rest, "rules", rules_json(run->rules, &run->names));
+        json_object_set_new(rest, "rules", rules_json(run));
     if (run->session != NULL && rest != NULL)
         json_object_set_new(rest, "store", store_json(run));
-    if (run->options->top_keys > 0)
+    if (run->options.top_keys > 0)
         json_object_set_new(rest, "asked_most", most_json(run, UNITS_ASKED));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
         json_decref(object);
@@ -450,17 +451,17 @@ static int draw_history(const struct replay_run *run, const struct history *hist
     struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
     struct plot plot;
     /* A trace has a 0 of its own; times of a log count from the key's first event. */
-    if (run->source->format != SOURCE_TRACE) {
+    if (run->source.format != SOURCE_TRACE) {
         picture.zero_ns = history->rows[0].at_ns;
         picture.origin = format_date(&date, run->epoch_ns + picture.zero_ns);
     }
     picture_draw(&plot, &picture);
-    return gnuplot_draw(&run->options->plot, &plot);
+    return gnuplot_draw(&run->options.plot, &plot);
 }
 
 static int draw(struct replay_run *run)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     struct history_event *events = run->plot.events;
     size_t n_events = 0;
     if (run->plot.n_events == 0) {
@@ -494,7 +495,7 @@ static int draw(struct replay_run *run)
 
 int replay_report(struct replay_run *run)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     if (!options->decisions && !options->json)
         print_text(run);
     else if (!options->decisions && print_json(run) != 0)

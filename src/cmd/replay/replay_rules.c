@@ -107,7 +107,7 @@ static int join_columns(struct replay_rules *rules, struct stint_error *error)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Splits an event's key into the values of the columns: see joined_key.h. */
+/* Splits an event's key into the values of the columns: see event.h. */
 static void split_key(struct replay_rules *rules, struct span key, struct span *values)
 {
     size_t at = 0, column = 0;
@@ -233,11 +233,6 @@ static int store_end(struct replay_rules *rules, struct stint_error *error)
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
-static uint64_t period_of(const struct stint_quota *quota)
-{
-    return quota->algorithm == STINT_CONCURRENCY ? quota->lease_ns : quota->period_ns;
-}
-
 static int open_rules(struct replay_rules *rules, struct stint_error *error)
 {
     uint64_t secret[2];
@@ -249,7 +244,10 @@ static int open_rules(struct replay_rules *rules, struct stint_error *error)
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     for (size_t i = 0; i < n_rules; i++) {
         const struct rule *rule = rules_at(rules->loaded.rules, i);
-        uint64_t period_ns = rule->unlimited ? 1 : period_of(&rule->quota);
+        const struct stint_quota *quota = &rule->quota;
+        uint64_t period_ns = rule->unlimited                         ? 1
+                             : quota->algorithm == STINT_CONCURRENCY ? quota->lease_ns
+                                                                     : quota->period_ns;
         key_set_init(&rules->rules[i].keys, secret);
         exact_init(&rules->rules[i].exact, &period_ns, 1);
     }

@@ -10,7 +10,7 @@
 #include "cmd/store/shared_session.h"
 #include "decide/evaluation.h"
 #include "decide/pending.h"
-#include "sim/input/joined_key.h"
+#include "sim/input/event.h"
 #include "sim/judge/exact.h"
 #include "sim/judge/key_set.h"
 

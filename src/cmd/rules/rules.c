@@ -570,13 +570,6 @@ static void print_replaces(const struct rule *rule)
         putchar('\n');
 }
 
-static void print_metadata(const struct rule *rule)
-{
-    if (rule->metadata.len == 0)
-        return;
-    print_between("  tells   ", rule->metadata, "\n");
-}
-
 static void add_unavailable(struct buf *buf, const struct rule_store *store)
 {
     if (store->on_error != RULE_STORE_ERROR_LOCAL) {
@@ -649,7 +642,8 @@ static void print_rule(const struct rule *rule)
     print_on_expiry(rule);
     print_store(&rule->store);
     print_replaces(rule);
-    print_metadata(rule);
+    if (rule->metadata.len > 0)
+        print_between("  tells   ", rule->metadata, "\n");
     print_flags(rule);
     print_hits(rule);
 }

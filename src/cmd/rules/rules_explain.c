@@ -583,15 +583,9 @@ static void print_state(const struct target *target)
         print_slack(target);
 }
 
-static void print_reset(const struct target *target)
-{
-    struct formatted formatted;
-    printf("   reset   as never used after %s s\n",
-           format_wait(&formatted, target->decision.reset_after_ns));
-}
-
 static void print_target(const struct target *target, const struct explained_key *keys)
 {
+    struct formatted formatted;
     if (target->rule == NULL) {
         puts("   no rule: allowed");
         return;
@@ -604,7 +598,8 @@ static void print_target(const struct target *target, const struct explained_key
     else
         print_state(target);
     if (keys != NULL && keys[KEY_STATE].name != NULL) {
-        print_reset(target);
+        printf("   reset   as never used after %s s\n",
+               format_wait(&formatted, target->decision.reset_after_ns));
         print_key(&keys[KEY_STATE], "key");
         if (keys[KEY_LEASES].name != NULL)
             print_key(&keys[KEY_LEASES], "leases");

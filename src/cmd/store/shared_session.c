@@ -11,11 +11,6 @@
 
 /* ---- One request after the other ------------------------------------------------------------- */
 
-static struct shared_session *session_of(struct backend *blocking)
-{
-    return (struct shared_session *)blocking;
-}
-
 static void take_answer(struct backend_op *op, uint64_t now_ns)
 {
     (void)now_ns;
@@ -64,7 +59,7 @@ static void ask_virtual(struct shared_session *session, const struct backend_req
 static void blocking_ask(struct backend *blocking, const struct backend_request *ask,
                          struct backend_op *op)
 {
-    struct shared_session *session = session_of(blocking);
+    struct shared_session *session = (struct shared_session *)blocking;
     if (ask->is_ahead)
         op->answer.outcome = BACKEND_AHEAD;
     else if (session->epoch_ns == SHARED_SESSION_REAL_TIME)
@@ -100,7 +95,7 @@ static void blocking_drain(struct backend *blocking, uint64_t deadline_ns, void 
 
 static void blocking_free(struct backend *blocking)
 {
-    shared_session_close(session_of(blocking));
+    shared_session_close((struct shared_session *)blocking);
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
