@@ -458,7 +458,7 @@ static int print_checked(const struct rules_loaded *loaded, bool is_json)
     return 0;
 }
 
-static int rules_check_main(int argc, char **argv)
+int rules_check_main(int argc, char **argv)
 {
     return run("Reads files of rules, as a server would with --rules, and prints each error as "
                "FILE:LINE:COLUMN: message. PATH is a file, a folder (its *.yaml and *.yml), or - "
@@ -782,7 +782,7 @@ static int print_rules(const struct rules_loaded *loaded, bool is_json)
     return 0;
 }
 
-static int rules_show_main(int argc, char **argv)
+int rules_show_main(int argc, char **argv)
 {
     return run(
         "Prints the rules of files as parsed: each with its quota, the most that it admits "
@@ -791,14 +791,3 @@ static int rules_show_main(int argc, char **argv)
         "that cannot be read, 2 bad usage.",
         false, print_rules, argc, argv);
 }
-
-/* ---- stint rules ----------------------------------------------------------------------------- */
-
-const struct cmd rules_commands[] = {
-    {"check", "check files of rules; print every error with its line and column",
-     .run = rules_check_main},
-    {"show", "print the rules as parsed, with their bounds", .run = rules_show_main},
-    {"explain", "which rules a request matches, and which would deny it",
-     .run = rules_explain_main},
-    {.name = NULL},
-};

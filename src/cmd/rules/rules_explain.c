@@ -855,3 +855,14 @@ int rules_explain_main(int argc, char **argv)
     free(explained);
     return code;
 }
+
+/* ---- stint rules ----------------------------------------------------------------------------- */
+
+const struct cmd rules_commands[] = {
+    {"check", "check files of rules; print every error with its line and column",
+     .run = rules_check_main},
+    {"show", "print the rules as parsed, with their bounds", .run = rules_show_main},
+    {"explain", "which rules a request matches, and which would deny it",
+     .run = rules_explain_main},
+    {.name = NULL},
+};
