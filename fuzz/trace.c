@@ -5,8 +5,8 @@
  */
 #include "feed.h"
 
+#include "sim/input/event.h"
 #include "sim/input/timestamp.h"
-#include "sim/input/trace.h"
 
 static void check_event(const struct event *event, struct span line)
 {

@@ -4,9 +4,9 @@
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
+#include "sim/input/event.h"
 #include "sim/input/reader.h"
 #include "sim/input/timestamp.h"
-#include "sim/input/trace.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -31,7 +31,7 @@ static struct {
     unsigned n_prefixes;
     struct given {
         char prefix[16];
-        struct virtual_store *store;
+        struct shared_session *store;
         struct backend *stores[1];
     } each[GIVEN_MAX];
     size_t n_given;
@@ -160,9 +160,9 @@ void store_give(struct service *service)
     assert_true(used.n_given < GIVEN_MAX);
     struct given *given = &used.each[used.n_given++];
     snprintf(given->prefix, sizeof(given->prefix), "b%u:", used.n_prefixes++);
-    if (virtual_store_open(&given->store, &used.given, given->prefix, used.epoch_ns, &error) != 0)
+    if (shared_session_open(&given->store, &used.given, given->prefix, used.epoch_ns, &error) != 0)
         fail_msg("%s", error.message);
-    given->stores[0] = virtual_store_shared(given->store);
+    given->stores[0] = &given->store->blocking;
     const struct evaluation_stores stores = {.stores = given->stores,
                                              .n_stores = 1,
                                              .timeout_ns = STARTS_S * NS_PER_S,
@@ -173,5 +173,5 @@ void store_give(struct service *service)
 void store_take_back(void)
 {
     while (used.n_given > 0)
-        virtual_store_close(used.each[--used.n_given].store);
+        shared_session_close(used.each[--used.n_given].store);
 }

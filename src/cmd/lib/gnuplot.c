@@ -273,7 +273,7 @@ static int drawn(const struct gnuplot *gnuplot, struct child *child, int status)
     return keep(gnuplot, child);
 }
 
-int gnuplot_draw(const struct gnuplot *gnuplot, const struct plot *plot)
+static int draw(const struct gnuplot *gnuplot, const struct plot *plot)
 {
     struct child child = {memory_file(), memory_file(), memory_file()};
     int result;
@@ -296,5 +296,16 @@ int gnuplot_draw(const struct gnuplot *gnuplot, const struct plot *plot)
     else
         result = print_failure("cannot start gnuplot: %s", strerror(why));
     child_close(&child);
+    return result;
+}
+
+int gnuplot_draw(const struct gnuplot *gnuplot, struct plot *plot)
+{
+    int result = CMD_BAD_INPUT;
+    if (plot->lost)
+        print_message("out of memory for the picture");
+    else
+        result = draw(gnuplot, plot);
+    plot_deinit(plot);
     return result;
 }

@@ -59,6 +59,13 @@ void print_escaped(FILE *out, struct span key)
     }
 }
 
+void print_between(const char *before, struct span text, const char *after)
+{
+    fputs(before, stdout);
+    print_escaped(stdout, text);
+    fputs(after, stdout);
+}
+
 void hide_controls(char *text)
 {
     const uint8_t *from = (const uint8_t *)text;

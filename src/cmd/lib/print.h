@@ -29,6 +29,7 @@ void hide_controls(char *text);
  */
 const char *format_text(char *to, size_t size, struct span text);
 void print_escaped(FILE *out, struct span key);
+void print_between(const char *before, struct span text, const char *after);
 
 /* ---- Numbers, for people ----
  *

@@ -3,12 +3,13 @@
 #define _GNU_SOURCE
 #include "cmd/lib/source.h"
 
+#include "base/ns.h"
 #include "cmd/lib/print.h"
-#include "sim/input/trace.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define NAMED_MAX 5      /* malformed lines that are reported */
 #define UNKNOWN_MAX 1000 /* lines that are read in search of one in a known format */
@@ -452,4 +453,64 @@ int event_source_next(struct event_source *source, struct event *event, struct s
         if (code < 0 && (code = count_malformed(source, &why, error)) < 0)
             return code;
     }
+}
+
+/* ---- A whole log in memory ------------------------------------------------------------------- */
+
+#define STEP 256 /* events between two updates of the progress bar */
+
+static int read_all(struct event_log *log, struct event_source *source, struct stint_error *error)
+{
+    struct progress progress;
+    struct event event;
+    int code;
+    progress_begin(&progress, source->size);
+    while ((code = event_source_next(source, &event, error)) > 0) {
+        struct event_entry entry = {.at_ns = event.at_ns, .cost = event.cost};
+        code = key_set_add(&log->names, event.key, &entry.key, error);
+        if (code == 0)
+            code = event_list_add(&log->events, entry, error);
+        if (code != 0)
+            break;
+        if (log->events.n_entries % STEP == 0)
+            progress_step(&progress, event_source_bytes_read(source));
+    }
+    progress_end(&progress);
+    return code;
+}
+
+int event_log_read(struct event_log *log, const struct source_options *options,
+                   struct stint_error *error)
+{
+    uint64_t secret[2];
+    struct event_source source;
+    *log = (struct event_log){0};
+    if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+        return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
+    int code = event_source_open(&source, options, error);
+    if (code != 0)
+        return code;
+    key_set_init(&log->names, secret);
+    code = read_all(log, &source, error);
+    snprintf(log->name, sizeof(log->name), "%s", source.name);
+    log->format = source.format;
+    log->lines = event_source_lines(&source);
+    log->malformed = source.malformed;
+    event_source_close(&source);
+    if (code == 0 && !options->no_sort)
+        code = event_list_sort(&log->events, error);
+    if (code != 0)
+        return code;
+    if (log->events.n_entries == 0)
+        return err_set(error, STINT_E_SYNTAX, "%s holds no request%s", log->name,
+                       log->malformed > 0 ? " that can be read" : "");
+    uint64_t first_ns = log->events.entries[0].at_ns;
+    log->epoch_ns = log->format == SOURCE_TRACE ? 0 : first_ns - first_ns % NS_PER_DAY;
+    return 0;
+}
+
+void event_log_free(struct event_log *log)
+{
+    event_list_deinit(&log->events);
+    key_set_deinit(&log->names);
 }

@@ -10,6 +10,7 @@
 #include "sim/input/jsonl.h"
 #include "sim/input/logline.h"
 #include "sim/input/reader.h"
+#include "sim/judge/key_set.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +84,21 @@ int event_source_next(struct event_source *source, struct event *event, struct s
 bool event_source_sorts(const struct event_source *source);
 uint64_t event_source_lines(const struct event_source *source);
 uint64_t event_source_bytes_read(const struct event_source *source);
+
+/* ---- A whole log in memory ---- */
+
+struct event_log {
+    struct key_set names; /* of the keys of the entries */
+    struct event_list events;
+    enum source_format format;
+    uint64_t epoch_ns; /* a trace has its own time; of a log, the midnight before the first event */
+    uint64_t lines, malformed;
+    char name[256]; /* for messages */
+};
+
+/* In the order of time, unless --no-sort. 0 or a negative code; to be freed in both cases. */
+int event_log_read(struct event_log *log, const struct source_options *options,
+                   struct stint_error *error);
+void event_log_free(struct event_log *log);
 
 #endif

@@ -266,7 +266,6 @@ static int print_status_json(const struct pool_session *session, const struct vi
 static int draw_status(const struct pool_session *session, const struct view *view)
 {
     struct chart_bar *bars = calloc(view->n_keys, sizeof(*bars));
-    struct stint_error error;
     struct plot plot;
     char title[STINT_POOL_NAME_MAX + 64];
     if (bars == NULL)
@@ -281,12 +280,9 @@ static int draw_status(const struct pool_session *session, const struct view *vi
             .cooling_down = key->standing >= STINT_POOL_COOLING};
     }
     snprintf(title, sizeof(title), "Pool %s: what each key has left", session->options->pool);
-    int result = chart_bars(&plot, title, bars, view->n_keys, &error) == 0
-                     ? gnuplot_draw(&session->options->plot, &plot)
-                     : print_failure("%s", error.message);
-    plot_deinit(&plot);
+    chart_bars(&plot, title, bars, view->n_keys);
     free(bars);
-    return result;
+    return gnuplot_draw(&session->options->plot, &plot);
 }
 
 static int show_status(const struct pool_session *session, const struct view *view)

@@ -14,13 +14,14 @@
 #include "cmd/replay/replay.h"
 
 #include "backend/memcached/memcached_state.h"
+#include "base/buf.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/event_sorter.h"
 #include "cmd/lib/print.h"
 #include "cmd/lib/signals.h"
+#include "sim/judge/run.h"
 #include "table/clock.h"
 
 #include <assert.h>
@@ -163,16 +164,11 @@ static void parse_options(struct replay_options *options, int argc, char **argv)
 #define DIFFERENCES_NAMED 5
 #define LATE_EVENTS_MIN 1000 /* fewer give no share before the end */
 
-/* rules: NULL where the options' quotas decide; outlives the run. */
-static int run_init(struct replay_run *run, const struct event_source *source,
-                    const struct replay_options *options, struct replay_rules *rules,
-                    struct stint_error *error)
+static int run_init(struct replay_run *run, struct stint_error *error)
 {
-    uint64_t periods_ns[STINT_ITEMS_MAX], secret[2];
-    memset(run, 0, sizeof(*run));
-    run->options = options;
-    run->source = source;
-    run->rules = rules;
+    const struct replay_options *options = &run->options;
+    uint64_t periods_ns[STINT_ITEMS_MAX], secret[3];
+    struct buf prefix = buf_of(run->prefix, sizeof(run->prefix));
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     for (size_t i = 0; i < options->n_quotas; i++) {
@@ -180,54 +176,21 @@ static int run_init(struct replay_run *run, const struct event_source *source,
         bool holds = quota->algorithm == STINT_CONCURRENCY;
         periods_ns[i] = holds ? quota->lease_ns : quota->period_ns;
     }
+    buf_add(&prefix, REPLAY_STORE_PREFIX "%016" PRIx64 ":", secret[2]);
     key_set_init(&run->names, secret);
-    if (rules == NULL) /* else each rule has an exact count of its own */
+    if (run->rules == NULL) /* else each rule has an exact count of its own */
         exact_init(&run->exact, periods_ns, options->n_quotas);
     return 0;
 }
 
 static void run_deinit(struct replay_run *run)
 {
-    replay_store_close(run->store);
+    shared_session_close(run->session);
     stint_table_close(run->table);
     key_set_deinit(&run->names);
     exact_deinit(&run->exact);
     free(run->plot.events);
     free(run->tallies);
-}
-
-/* States of some 10 kB for a million keys would not fit: wide ones get this much memory. */
-static uint64_t keys_of(const struct replay_options *options, size_t state_size)
-{
-    if (options->keys > 0)
-        return options->keys;
-    return state_size <= 16 ? KEYS_DEFAULT : min_u64(KEYS_DEFAULT, WIDE_BYTES_DEFAULT / state_size);
-}
-
-/* Capacity for every key under every quota, by width of state. */
-static void size_table(struct stint_table_options *table, const struct replay_options *options)
-{
-    for (size_t i = 0; i < options->n_quotas; i++) {
-        size_t size = stint_state_size(&options->quotas[i]);
-        if (size > 16 && size > table->wide_size)
-            table->wide_size = (uint32_t)size;
-    }
-    for (size_t i = 0; i < options->n_quotas; i++) {
-        size_t size = stint_state_size(&options->quotas[i]);
-        if (size <= 8)
-            table->keys += keys_of(options, size);
-        else if (size <= 16)
-            table->keys16 += keys_of(options, size);
-        else
-            table->keys_wide += keys_of(options, table->wide_size);
-    }
-    /* 0 would mean the default: a class that no quota uses gets the minimum instead. */
-    table->keys += table->keys == 0;
-    table->keys16 += table->keys16 == 0;
-    table->keys_wide += table->keys_wide == 0;
-    table->wide_size += table->wide_size == 0 ? 16 : 0;
-    table->tickets = 1;
-    table->blocks = 1;
 }
 
 /* The library's message names options that this program does not have. */
@@ -242,20 +205,49 @@ static int refused(const struct replay_options *options, int code, struct stint_
 
 static int open_store(struct replay_run *run, struct stint_error *error)
 {
-    const struct replay_options *options = run->options;
-    const struct replay_store_options store = {.given = &options->store,
-                                               .quotas = options->quotas,
-                                               .n_quotas = options->n_quotas,
-                                               .verb = options->verb};
-    return options->store.text == NULL || run->rules != NULL
-               ? 0
-               : replay_store_open(&run->store, &store, error);
+    const struct replay_options *options = &run->options;
+    int code = options->store.text == NULL ? 0
+                                           : shared_session_open(&run->session, &options->store,
+                                                                 run->prefix, run->epoch_ns, error);
+    for (size_t i = 0; run->session != NULL && i < options->n_quotas && code == 0; i++) {
+        const struct stint_quota *quota = &options->quotas[i];
+        struct buf name = buf_of(run->quota_names[i], sizeof(run->quota_names[i]));
+        buf_add(&name, "%016" PRIx64, quota->derived.params_hash[0]);
+        code = run->session->store->ops->accepts(run->session->store, quota, error);
+    }
+    return code;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+uint64_t replay_store_epoch_ns(const struct stint_quota *quotas, size_t n_quotas, uint64_t first_ns)
+{
+    const uint64_t most_ns = STINT_NOW_MAX / 2;
+    uint64_t multiple_ns = NS_PER_DAY;
+    for (size_t i = 0; i < n_quotas; i++) {
+        uint64_t period_ns = quotas[i].period_ns;
+        if (quotas[i].algorithm == STINT_CONCURRENCY || period_ns == 0)
+            continue;
+        uint64_t times = period_ns / common_divisor(multiple_ns, period_ns);
+        if (times > most_ns / multiple_ns)
+            return first_ns - first_ns % NS_PER_DAY;
+        multiple_ns *= times;
+    }
+    return first_ns - first_ns % multiple_ns;
 }
 
 /* The time at which the windows of a table begin together with the store's. */
 static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     if (options->store.url.kind == STORE_MEMCACHED)
         return memcached_state_epoch_ns(first_ns);
     if (run->rules == NULL)
@@ -274,9 +266,9 @@ static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
 
 static uint64_t epoch_of(const struct replay_run *run, uint64_t first_ns)
 {
-    if (run->source->format == SOURCE_TRACE)
+    if (run->source.format == SOURCE_TRACE)
         return 0;
-    if (run->options->store.text == NULL)
+    if (run->options.store.text == NULL)
         return first_ns - first_ns % NS_PER_DAY;
     return store_epoch_of(run, first_ns);
 }
@@ -284,7 +276,7 @@ static uint64_t epoch_of(const struct replay_run *run, uint64_t first_ns)
 /* With the first event: its time determines the time 0 of the table and of the store. */
 static int run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     struct stint_table_options table = {
         .path = options->state,
         .clock = STINT_CLOCK_VIRTUAL,
@@ -294,17 +286,21 @@ static int run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
     if (run->rules != NULL)
         replay_rules_size(run->rules, options->keys, &table);
     else
-        size_table(&table, options);
+        /* States of some 10 kB for a million keys would not fit: wide ones get this much memory. */
+        run_size_table(&table, options->quotas, options->n_quotas,
+                       options->keys > 0 ? options->keys : KEYS_DEFAULT,
+                       options->keys > 0 ? UINT64_MAX : WIDE_BYTES_DEFAULT);
     int code = stint_table_open(&run->table, &table, error);
-    if (code == 0 && run->rules != NULL)
-        code = replay_rules_begin(run->rules, run->table, &table, &options->store, error);
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
         code = stint_table_accepts(run->table, &options->quotas[i], error);
-    if (code == 0)
+    if (code == 0) {
+        run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
         code = open_store(run, error);
+    }
+    if (code == 0 && run->rules != NULL)
+        code = replay_rules_begin(run->rules, run->table, &table, run->session, error);
     if (code != 0)
         return refused(options, code, error);
-    run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
     run->latest_ns = stint_now(run->table);
     run->first_ns = first_ns;
     return 0;
@@ -322,18 +318,33 @@ static int grow_tallies(struct replay_run *run, struct stint_error *error)
     return 0;
 }
 
-static void name_difference(const struct replay_run *run, size_t i,
-                            const struct stint_decision *engine, const struct stint_decision *store)
+static uint64_t to_us(uint64_t ns)
 {
-    static const char *const outcomes[] = {
-        [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
+    return ns == STINT_NEVER_NS ? ns : ns / NS_PER_US + (ns % NS_PER_US != 0);
+}
+
+bool replay_store_agrees(const struct stint_decision *engine, const struct stint_decision *store)
+{
+    return engine->outcome == store->outcome && engine->granted == store->granted &&
+           engine->limit == store->limit && engine->remaining == store->remaining &&
+           to_us(engine->retry_after_ns) == to_us(store->retry_after_ns) &&
+           to_us(engine->reset_after_ns) == to_us(store->reset_after_ns);
+}
+
+/* Counts and names a decision of the store that differs from that of the engine. */
+static void compare(struct replay_run *run, size_t i, const struct stint_decision *engine,
+                    const struct stint_decision *store)
+{
+    if (replay_store_agrees(engine, store))
+        return;
     if (run->differing < DIFFERENCES_NAMED)
         print_message("event %" PRIu64 ": the store says %s, %" PRIu32
                       " left, and the engine %s, %" PRIu32 " left",
-                      run->events + i + 1, outcomes[store->outcome], store->remaining,
-                      outcomes[engine->outcome], engine->remaining);
+                      run->events + i + 1, replay_outcomes[store->outcome], store->remaining,
+                      replay_outcomes[engine->outcome], engine->remaining);
     else if (run->differing == DIFFERENCES_NAMED)
         print_message("further decisions that differ are counted, not named");
+    run->differing++;
 }
 
 static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error)
@@ -343,19 +354,17 @@ static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error
                                              .number = entry->key,
                                              .cost = entry->cost,
                                              .now_ns = run->pending_now_ns[i],
-                                             .verb = (uint8_t)run->options->verb};
+                                             .verb = (uint8_t)run->options.verb};
     struct stint_decision engine;
     int code = replay_rules_decide(run->rules, &event, &run->decisions[i], &engine, error);
-    if (code != 0 || replay_store_agrees(&engine, &run->decisions[i]))
-        return code;
-    name_difference(run, i, &engine, &run->decisions[i]);
-    run->differing++;
-    return 0;
+    if (code == 0)
+        compare(run, i, &engine, &run->decisions[i]);
+    return code;
 }
 
 static struct stint_decision ask_table(struct replay_run *run, struct stint_item *items, size_t i)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
     const struct event_entry *entry = &run->pending[i];
     struct span key = key_set_name(&run->names, entry->key);
     uint64_t now_ns = run->pending_now_ns[i];
@@ -376,28 +385,8 @@ static struct stint_decision ask_table(struct replay_run *run, struct stint_item
 /* With --plot-key, only that key. */
 static bool is_wanted(const struct replay_run *run, uint32_t key)
 {
-    const char *wanted = run->options->plot_key;
+    const char *wanted = run->options.plot_key;
     return wanted == NULL || span_equals(key_set_name(&run->names, key), wanted);
-}
-
-/* For --plot. */
-static int keep_event(struct replay_run *run, struct replay_plot_event event,
-                      struct stint_error *error)
-{
-    struct replay_plot *plot = &run->plot;
-    if (!is_wanted(run, event.key))
-        return 0;
-    if (plot->n_events == plot->size) {
-        size_t size = plot->size == 0 ? 4096 : plot->size * 2;
-        struct replay_plot_event *events = realloc(plot->events, size * sizeof(*events));
-        if (events == NULL)
-            return err_set(error, STINT_E_SYSTEM, "out of memory for --plot: %zu events so far",
-                           plot->n_events);
-        plot->events = events;
-        plot->size = size;
-    }
-    plot->events[plot->n_events++] = event;
-    return 0;
 }
 
 /* The result of an event: for peek, the result that take would have had. */
@@ -406,9 +395,9 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
     const struct event_entry *entry = &run->pending[i];
     const struct stint_decision *decision = &run->decisions[i];
     bool allowed = decision->outcome == STINT_ALLOW;
-    uint32_t units = run->options->verb == STINT_TAKE_UPTO ? decision->granted
-                     : allowed                             ? entry->cost
-                                                           : 0;
+    uint32_t units = run->options.verb == STINT_TAKE_UPTO ? decision->granted
+                     : allowed                            ? entry->cost
+                                                          : 0;
     if (entry->key >= run->tallies_size) {
         int code = grow_tallies(run, error);
         if (code != 0)
@@ -423,64 +412,121 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
     run->allowed += allowed;
     run->denied += decision->outcome == STINT_DENY;
     run->never += decision->outcome == STINT_NEVER;
-    if (run->options->plot.format != GNUPLOT_NONE) {
-        struct replay_plot_event event = {run->pending_now_ns[i], entry->key, entry->cost, units};
-        int code = keep_event(run, event, error);
-        if (code != 0)
-            return code;
+    if (run->options.plot.format != GNUPLOT_NONE) {
+        struct history_event event = {run->pending_now_ns[i], entry->cost, units, entry->key};
+        if (is_wanted(run, entry->key) && !history_events_add(&run->plot, event))
+            return err_set(error, STINT_E_SYSTEM, "out of memory for --plot: %zu events so far",
+                           run->plot.n_events);
     }
-    if (units == 0 || run->options->verb == STINT_PEEK || run->rules != NULL)
+    if (units == 0 || run->options.verb == STINT_PEEK || run->rules != NULL)
         return 0;
     return exact_add(&run->exact, entry->key, (struct exact_run){run->pending_now_ns[i], units},
                      error);
 }
 
+/* ---- The store ---- */
+
+/*
+ * Requests are sent in the order of the events, a batch at a time, on one connection to each
+ * server, so those of one key are decided in their order. A quota's states are named by its
+ * parameters; equal quotas of a list share theirs, as in a table.
+ */
+
+static void take_answer(struct backend_op *op, uint64_t now_ns)
+{
+    struct replay_run *run = op->arg;
+    (void)now_ns;
+    run->n_waiting--;
+}
+
+/* All quotas on one key; at: of the batch. */
+static void send_request(struct replay_run *run, size_t at, struct backend_request ask,
+                         uint32_t key, uint32_t cost)
+{
+    const struct replay_options *options = &run->options;
+    struct backend *store = run->session->store;
+    struct backend_item items[STINT_ITEMS_MAX];
+    struct backend_op *op = &run->ops[at];
+    for (size_t i = 0; i < options->n_quotas; i++)
+        items[i] = (struct backend_item){.quota = &options->quotas[i],
+                                         .name = span_of_text(run->quota_names[i]),
+                                         .key = key_set_name(&run->names, key),
+                                         .cost = cost};
+    ask.is_virtual = true;
+    ask.items = items;
+    ask.n_items = options->n_quotas;
+    ask.deadline_ns = add_sat(ask.now_ns, options->store.timeout_ns);
+    *op = (struct backend_op){.answered = take_answer, .arg = run, .answer.each = run->each[at]};
+    /* Counted first: the answer may come during the call. */
+    run->n_waiting++;
+    store->ops->ask(store, &ask, op);
+    if (op->answer.outcome != BACKEND_WAITS)
+        run->n_waiting--;
+}
+
+/* Waits for the answers to the first n requests of the batch: all must be decided. */
+static int receive_answers(struct replay_run *run, size_t n, struct stint_error *error)
+{
+    while (run->n_waiting > 0)
+        shared_session_run(run->session);
+    for (size_t i = 0; i < n; i++)
+        shared_session_note(run->session, &run->ops[i].answer);
+    for (size_t i = 0; i < n; i++) {
+        const struct backend_answer *answer = &run->ops[i].answer;
+        if (answer->outcome == BACKEND_REFUSED)
+            return err_set(error, STINT_E_MISMATCH, "--store: %s", answer->error);
+        if (answer->outcome != BACKEND_DECIDED)
+            return err_set(error, STINT_E_GONE, "--store: %s; `stint store check URL` tests it",
+                           answer->error != NULL ? answer->error : "no answer came in time");
+    }
+    return 0;
+}
+
 /* The store's decision replaces the table's. */
 static int ask_store(struct replay_run *run, struct stint_error *error)
 {
-    struct replay_store_event events[REPLAY_BATCH];
-    struct stint_decision decisions[REPLAY_BATCH];
-    if (run->store == NULL)
-        return 0;
-    for (size_t i = 0; i < run->n_pending; i++)
-        events[i] = (struct replay_store_event){
-            .key = key_set_name(&run->names, run->pending[i].key),
-            .cost = run->pending[i].cost,
-            .now_ns = run->epoch_ns + run->pending_now_ns[i],
-            .decision = &decisions[i],
-        };
-    int code = replay_store_decide(run->store, events, run->n_pending, error);
+    uint64_t begun_ns = uv_hrtime();
+    for (size_t i = 0; i < run->n_pending; i++) {
+        const struct backend_request ask = {.verb = (uint8_t)run->options.verb,
+                                            .now_ns = run->epoch_ns + run->pending_now_ns[i]};
+        send_request(run, i, ask, run->pending[i].key, run->pending[i].cost);
+    }
+    int code = receive_answers(run, run->n_pending, error);
+    run->session->spent_ns += uv_hrtime() - begun_ns;
     for (size_t i = 0; i < run->n_pending && code == 0; i++) {
-        if (!replay_store_agrees(&run->decisions[i], &decisions[i])) {
-            name_difference(run, i, &run->decisions[i], &decisions[i]);
-            run->differing++;
-        }
-        run->decisions[i] = decisions[i];
+        const struct stint_decision *decision = &run->ops[i].answer.sum;
+        compare(run, i, &run->decisions[i], decision);
+        run->decisions[i] = *decision;
     }
     return code;
 }
 
-/* False: it has no store. */
-static bool summarize_store(const struct replay_run *run, struct replay_store_summary *summary)
+/* Deletes key by key: a SCAN would pass over all other keys, and memcached has none. */
+static int reset_keys(struct replay_run *run, struct stint_error *error)
 {
-    if (run->store == NULL)
-        return run->rules != NULL && replay_rules_summary(run->rules, summary);
-    *summary = replay_store_summary(run->store);
-    return true;
+    const struct backend_request ask = {.verb = REQUEST_RESET};
+    uint32_t n_keys = run->names.n_keys;
+    int code = 0;
+    for (uint32_t key = 0; key < n_keys && code == 0;) {
+        size_t n = 0;
+        for (; n < REPLAY_BATCH && key < n_keys; n++, key++)
+            send_request(run, n, ask, key, 0);
+        code = receive_answers(run, n, error);
+    }
+    return code;
 }
 
 /* Deletes its keys from the store, if it has one. */
 static int run_clean(struct replay_run *run, struct stint_error *error)
 {
     struct stint_error why;
-    struct replay_store_summary summary;
-    if (!summarize_store(run, &summary))
+    if (run->session == NULL || !run->session->may_have_keys)
         return 0;
-    int code = run->store != NULL ? replay_store_clean(run->store, &run->names, &why)
+    int code = run->rules == NULL ? reset_keys(run, &why)
                                   : replay_rules_clean(run->rules, &run->names, &why);
     return code == 0 ? 0
                      : err_set(error, code, "%s; keys that begin with %s may be left there",
-                               why.message, summary.prefix);
+                               why.message, run->prefix);
 }
 
 /*
@@ -490,14 +536,14 @@ static int run_clean(struct replay_run *run, struct stint_error *error)
 static void name_late(struct replay_run *run)
 {
     struct formatted late, events;
-    if (run->late_named || run->late * 100 <= run->events || event_source_sorts(run->source) ||
-        run->options->source.no_sort)
+    if (run->late_named || run->late * 100 <= run->events || event_source_sorts(&run->source) ||
+        run->options.source.no_sort)
         return;
     run->late_named = true;
     print_message("%s: %s of %s lines are out of order: earlier than a line before them. They are "
                   "decided at the latest time seen, which denies more than at their own time; read "
                   "the file instead of a pipe, or use --sort",
-                  run->source->name, format_count(&late, run->late),
+                  run->source.name, format_count(&late, run->late),
                   format_count(&events, run->events));
 }
 
@@ -505,8 +551,8 @@ static void name_late(struct replay_run *run)
 static int run_flush(struct replay_run *run, struct stint_error *error)
 {
     struct stint_item items[STINT_ITEMS_MAX] = {0};
-    for (size_t q = 0; q < run->options->n_quotas; q++)
-        items[q].quota = &run->options->quotas[q];
+    for (size_t q = 0; q < run->options.n_quotas; q++)
+        items[q].quota = &run->options.quotas[q];
     uint64_t begun_ns = clock_boot_ns();
     int code = 0;
     for (size_t i = 0; i < run->n_pending && code == 0; i++) {
@@ -515,10 +561,9 @@ static int run_flush(struct replay_run *run, struct stint_error *error)
         else
             run->decisions[i] = ask_table(run, items, i);
     }
-    if (code != 0)
-        return code;
     run->decide_ns += clock_boot_ns() - begun_ns;
-    code = ask_store(run, error);
+    if (code == 0 && run->session != NULL && run->rules == NULL)
+        code = ask_store(run, error);
     if (code != 0) {
         run->n_pending = 0; /* an operation that may have been done is not repeated */
         return code;
@@ -527,7 +572,7 @@ static int run_flush(struct replay_run *run, struct stint_error *error)
         code = count(run, i, error);
         if (code != 0)
             return code;
-        if (run->options->decisions)
+        if (run->options.decisions)
             replay_print_decision(run, &run->pending[i], &run->decisions[i]);
     }
     run->n_pending = 0;
@@ -551,8 +596,8 @@ static int run_add(struct replay_run *run, struct event_entry entry, struct stin
     if (now_ns > STINT_NOW_MAX)
         return err_set(error, STINT_E_RANGE,
                        "the events are more than 18 years later than the table in %s",
-                       run->options->state != NULL ? run->options->state : "memory");
-    if (run->options->store.text != NULL) /* which counts in whole microseconds */
+                       run->options.state != NULL ? run->options.state : "memory");
+    if (run->options.store.text != NULL) /* which counts in whole microseconds */
         now_ns -= now_ns % NS_PER_US;
     run->late += entry.at_ns < run->epoch_ns || now_ns < run->latest_ns;
     if (now_ns > run->latest_ns)
@@ -570,102 +615,78 @@ static int run_add(struct replay_run *run, struct event_entry entry, struct stin
 
 #define STDOUT_BUFFER (1u << 20)
 
-struct replay {
-    struct replay_options options;
-    struct event_source source;
-    struct replay_rules *rules; /* NULL without --rules */
-    struct replay_run run;
-    struct event_sorter sorter;
-    struct progress progress;
-};
-
-/* The event with its key as a number. */
-static int number_key(struct replay *replay, const struct event *event, struct event_entry *entry,
-                      struct stint_error *error)
-{
-    *entry = (struct event_entry){
-        .at_ns = event->at_ns, .cost = event->cost, .decimals = event->decimals};
-    return key_set_add(&replay->run.names, event->key, &entry->key, error);
-}
-
 /* Decides the next event; opens the table for the first one. */
-static int decide_event(struct replay *replay, struct event_entry entry, struct stint_error *error)
+static int decide_event(struct replay_run *run, struct event_entry entry, struct stint_error *error)
 {
-    int code = replay->run.table != NULL ? 0 : run_open(&replay->run, entry.at_ns, error);
-    return code != 0 ? code : run_add(&replay->run, entry, error);
+    int code = run->table != NULL ? 0 : run_open(run, entry.at_ns, error);
+    return code != 0 ? code : run_add(run, entry, error);
 }
 
 /* Reads all events, and decides them at once or, if they are to be sorted, keeps them. */
-static int read_all(struct replay *replay, struct stint_error *error)
+static int read_all(struct replay_run *run, struct stint_error *error)
 {
     struct event event;
-    bool sorts = event_source_sorts(&replay->source);
+    bool sorts = event_source_sorts(&run->source);
     int code;
-    for (uint64_t n = 0; (code = event_source_next(&replay->source, &event, error)) > 0; n++) {
-        struct event_entry entry;
-        code = number_key(replay, &event, &entry, error);
+    for (uint64_t n = 0; (code = event_source_next(&run->source, &event, error)) > 0; n++) {
+        struct event_entry entry = {
+            .at_ns = event.at_ns, .cost = event.cost, .decimals = event.decimals};
+        code = key_set_add(&run->names, event.key, &entry.key, error);
         if (code == 0)
-            code = sorts ? event_sorter_add(&replay->sorter, entry, error)
-                         : decide_event(replay, entry, error);
+            code = sorts ? event_sorter_add(&run->sorter, entry, error)
+                         : decide_event(run, entry, error);
         if (code != 0)
             return code;
         if (n % REPLAY_BATCH != 0)
             continue;
-        progress_step(&replay->progress, event_source_bytes_read(&replay->source));
+        progress_step(&run->progress, event_source_bytes_read(&run->source));
         if (ferror(stdout) || interrupt_seen())
             return 0; /* no output is read any more; see main.c */
     }
     return code;
 }
 
-static int decide_sorted(struct replay *replay, struct stint_error *error)
+static int decide_sorted(struct replay_run *run, struct stint_error *error)
 {
     struct event_entry entry;
     int code = 0;
     while (code == 0 && !ferror(stdout) && !interrupt_seen()) {
-        int found = event_sorter_next(&replay->sorter, &entry, error);
+        int found = event_sorter_next(&run->sorter, &entry, error);
         if (found <= 0)
             return found;
-        code = decide_event(replay, entry, error);
+        code = decide_event(run, entry, error);
     }
     return code;
 }
 
 /* If the input breaks off, the decisions up to there are made, and are shown. */
-static int replay_all(struct replay *replay, struct stint_error *error)
+static int replay_all(struct replay_run *run, struct stint_error *error)
 {
     struct stint_error ignored;
-    int code = read_all(replay, error);
-    int sorted = decide_sorted(replay, code == 0 ? error : &ignored);
+    int code = read_all(run, error);
+    int sorted = decide_sorted(run, code == 0 ? error : &ignored);
     code = code == 0 ? sorted : code;
-    int flushed = run_flush(&replay->run, code == 0 ? error : &ignored);
-    progress_end(&replay->progress);
+    int flushed = run_flush(run, code == 0 ? error : &ignored);
+    progress_end(&run->progress);
     return code != 0 ? code : flushed;
 }
 
-static int report(struct replay *replay)
+static int report(struct replay_run *run)
 {
-    replay->run.has_store = summarize_store(&replay->run, &replay->run.store_summary);
-    if (replay->run.events == 0 && replay->source.malformed > 0) {
-        print_message("no line of %s could be read", replay->source.name);
+    if (run->events == 0 && run->source.malformed > 0) {
+        print_message("no line of %s could be read", run->source.name);
         return CMD_BAD_INPUT;
     }
-    name_late(&replay->run);
-    if (!replay->options.decisions && !replay->options.json)
-        replay_print_text(&replay->run);
-    else if (!replay->options.decisions && replay_print_json(&replay->run) != 0)
-        return CMD_BAD_INPUT;
-    replay_warn(&replay->run);
-    bool draws = replay->options.plot.format != GNUPLOT_NONE;
-    int code = draws ? replay_plot_draw(&replay->run) : CMD_DONE;
-    return code == CMD_DONE && replay->run.differing > 0 ? CMD_DENIED : code;
+    name_late(run);
+    int code = replay_report(run);
+    return code == CMD_DONE && run->differing > 0 ? CMD_DENIED : code;
 }
 
 /* The columns of the descriptors are the key. */
-static int open_rules(struct replay *replay, struct stint_error *error)
+static int open_rules(struct replay_run *run, struct stint_error *error)
 {
     static const char *const store_names[] = {RULES_STORE_DEFAULT};
-    struct replay_options *options = &replay->options;
+    struct replay_options *options = &run->options;
     struct rules_load_options *load = &options->rules.files.load;
     if (options->rules.files.n_paths == 0)
         return 0;
@@ -673,61 +694,64 @@ static int open_rules(struct replay *replay, struct stint_error *error)
         load->stores = store_names;
         load->n_stores = load->default_store = 1;
     }
-    int code = replay_rules_open(&replay->rules, &options->rules, error);
+    int code = replay_rules_open(&run->rules, &options->rules, error);
     if (code != 0)
         return code;
-    options->source.key = replay->rules->key_expr;
+    options->source.key = run->rules->key_expr;
     return 0;
 }
 
-static int open_and_run(struct replay *replay)
+static int open_input(struct replay_run *run, struct stint_error *error)
+{
+    const struct source_options *source = &run->options.source;
+    int code = open_rules(run, error);
+    if (code != 0)
+        return code;
+    if (source->n_paths == 0 && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+        fputs("Reading events from standard input; ^D ends.\n", stderr);
+    return event_source_open(&run->source, source, error);
+}
+
+static int open_and_run(struct replay_run *run)
 {
     struct stint_error error;
-    if (open_rules(replay, &error) != 0) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
-    }
-    if (replay->options.source.n_paths == 0 && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
-        fputs("Reading events from standard input; ^D ends.\n", stderr);
-    if (event_source_open(&replay->source, &replay->options.source, &error) != 0) {
-        print_message("%s", error.message);
-        return CMD_BAD_INPUT;
-    }
     int result = CMD_BAD_INPUT;
-    progress_begin(&replay->progress, replay->source.size);
-    event_sorter_init(&replay->sorter, EVENT_SORTER_HELD_MAX);
-    if (run_init(&replay->run, &replay->source, &replay->options, replay->rules, &error) != 0 ||
-        replay_all(replay, &error) != 0) {
+    if (open_input(run, &error) != 0) {
         print_message("%s", error.message);
-    } else {
-        result = report(replay);
+        return result;
     }
+    progress_begin(&run->progress, run->source.size);
+    event_sorter_init(&run->sorter, EVENT_SORTER_HELD_MAX);
+    if (run_init(run, &error) != 0 || replay_all(run, &error) != 0)
+        print_message("%s", error.message);
+    else
+        result = report(run);
     if (interrupt_seen())
         print_message("ended by a signal: what came behind is not decided");
-    if (run_clean(&replay->run, &error) != 0) {
+    if (run_clean(run, &error) != 0) {
         print_message("%s", error.message);
         result = CMD_BAD_INPUT;
     }
-    run_deinit(&replay->run);
-    event_sorter_deinit(&replay->sorter);
-    event_source_close(&replay->source);
+    run_deinit(run);
+    event_sorter_deinit(&run->sorter);
+    event_source_close(&run->source);
     return result;
 }
 
 int replay_main(int argc, char **argv)
 {
-    struct replay *replay = calloc(1, sizeof(*replay));
-    if (replay == NULL) {
+    struct replay_run *run = calloc(1, sizeof(*run));
+    if (run == NULL) {
         print_message("out of memory");
         return CMD_BAD_INPUT;
     }
-    parse_options(&replay->options, argc, argv);
+    parse_options(&run->options, argc, argv);
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
-    if (replay->options.store.text != NULL)
+    if (run->options.store.text != NULL)
         interrupt_catch_all(); /* the store is to be left as it was */
-    int result = open_and_run(replay);
-    replay_rules_close(replay->rules);
-    rules_args_free(&replay->options.rules.files);
-    free(replay);
+    int result = open_and_run(run);
+    replay_rules_close(run->rules);
+    rules_args_free(&run->options.rules.files);
+    free(run);
     return result;
 }

@@ -16,32 +16,33 @@
 
 #define DENIED_MOST_DEFAULT 10
 
+enum units { UNITS_ASKED, UNITS_DENIED, UNITS_ALLOWED };
+
 struct most {
     uint32_t keys[REPLAY_POPULAR_MAX]; /* most first; of equal ones the first */
     size_t n_keys;
 };
 
-static uint64_t denied_of(const struct replay_tally *tally)
+static uint64_t units_of(const struct replay_run *run, uint32_t key, enum units units)
 {
-    return tally->denied;
+    const struct replay_tally *tally = &run->tallies[key];
+    return (units != UNITS_DENIED ? tally->allowed : 0) +
+           (units != UNITS_ALLOWED ? tally->denied : 0);
 }
 
-static uint64_t asked_of(const struct replay_tally *tally)
+/* The keys with the most units, above 0. */
+static void find_most(struct most *most, const struct replay_run *run, enum units units)
 {
-    return tally->allowed + tally->denied;
-}
-
-/* Up to `max` keys with the most units of `units_of`, above 0. */
-static void find_most(struct most *most, const struct replay_run *run, size_t max,
-                      uint64_t (*units_of)(const struct replay_tally *))
-{
+    size_t max = run->options.top_keys;
+    if (units == UNITS_DENIED && max == 0)
+        max = DENIED_MOST_DEFAULT;
     most->n_keys = 0;
     for (uint32_t key = 0; key < run->names.n_keys && key < run->tallies_size; key++) {
-        uint64_t units = units_of(&run->tallies[key]);
+        uint64_t own = units_of(run, key, units);
         size_t at = most->n_keys;
-        while (at > 0 && units > units_of(&run->tallies[most->keys[at - 1]]))
+        while (at > 0 && own > units_of(run, most->keys[at - 1], units))
             at--;
-        if (units == 0 || at == max)
+        if (own == 0 || at == max)
             continue;
         most->n_keys += most->n_keys < max;
         for (size_t i = most->n_keys - 1; i > at; i--)
@@ -50,73 +51,48 @@ static void find_most(struct most *most, const struct replay_run *run, size_t ma
     }
 }
 
-static size_t denied_max(const struct replay_run *run)
+static void print_most_keys(const struct replay_run *run, const char *heading, enum units units,
+                            enum units beside)
 {
-    return run->options->top_keys > 0 ? run->options->top_keys : DENIED_MOST_DEFAULT;
-}
-
-/* ---- Text ---- */
-
-static void print_most_list(const struct replay_run *run, const struct most *most,
-                            uint64_t (*units_of)(const struct replay_tally *),
-                            uint64_t (*beside_of)(const struct replay_tally *))
-{
-    for (size_t i = 0; i < most->n_keys; i++) {
-        const struct replay_tally *tally = &run->tallies[most->keys[i]];
-        struct formatted units, beside;
-        printf("  %20s %14s   ", format_count(&units, units_of(tally)),
-               format_count(&beside, beside_of(tally)));
-        print_escaped(stdout, key_set_name(&run->names, most->keys[i]));
-        putchar('\n');
+    struct most most;
+    struct formatted own, others;
+    find_most(&most, run, units);
+    if (most.n_keys > 0)
+        printf("\n%s\n", heading);
+    for (size_t i = 0; i < most.n_keys; i++) {
+        printf("  %20s %14s   ", format_count(&own, units_of(run, most.keys[i], units)),
+               format_count(&others, units_of(run, most.keys[i], beside)));
+        print_between("", key_set_name(&run->names, most.keys[i]), "\n");
     }
 }
 
-static uint64_t allowed_of(const struct replay_tally *tally)
-{
-    return tally->allowed;
-}
-
-static void print_most_keys(const struct replay_run *run)
+static json_t *most_json(const struct replay_run *run, enum units units)
 {
     struct most most;
-    find_most(&most, run, run->options->top_keys, asked_of);
-    if (most.n_keys > 0)
-        printf("\nkeys asked most  %21s %14s\n", "asked", "denied");
-    print_most_list(run, &most, asked_of, denied_of);
-    find_most(&most, run, denied_max(run), denied_of);
-    if (most.n_keys > 0)
-        printf("\nkeys denied most %21s %14s\n", "denied", "allowed");
-    print_most_list(run, &most, denied_of, allowed_of);
-}
-
-/* ---- JSON ---- */
-
-static json_t *list_json(const struct replay_run *run, const struct most *most)
-{
     json_t *list = json_array();
-    for (size_t i = 0; i < most->n_keys; i++) {
-        const struct replay_tally *tally = &run->tallies[most->keys[i]];
+    find_most(&most, run, units);
+    for (size_t i = 0; i < most.n_keys; i++) {
+        const struct replay_tally *tally = &run->tallies[most.keys[i]];
         json_array_append_new(list,
                               json_pack("{s:o, s:I, s:I}", "key",
-                                        json_text_key(key_set_name(&run->names, most->keys[i])),
+                                        json_text_key(key_set_name(&run->names, most.keys[i])),
                                         "denied_units", (json_int_t)tally->denied, "allowed_units",
                                         (json_int_t)tally->allowed));
     }
     return list;
 }
 
-static json_t *denied_most_json(const struct replay_run *run)
+/* The most that was admitted in any window, beside the limit. */
+static void print_admitted(const struct exact *exact, size_t i, const struct stint_quota *quota)
 {
-    struct most most;
-    find_most(&most, run, denied_max(run), denied_of);
-    return list_json(run, &most);
-}
-
-static json_t *asked_most_json(const struct replay_run *run)
-{
-    struct most most;
-    find_most(&most, run, run->options->top_keys, asked_of);
-    return list_json(run, &most);
+    struct formatted units, limit, period;
+    printf("    most admitted in any %s: %s of %s", format_duration(&period, exact->periods_ns[i]),
+           format_count(&units, exact->most[i].units), format_count(&limit, quota->limit));
+    if (stint_max_in_any_window(quota) != quota->limit)
+        printf(" (at most %s by its algorithm)",
+               format_count(&limit, stint_max_in_any_window(quota)));
+    if (exact->most[i].units > 0)
+        fputs(", to ", stdout);
 }
 
 /* ---- The results of each rule ---------------------------------------------------------------- */
@@ -131,32 +107,11 @@ static void print_line(const char *label, uint64_t events, const char *rest)
                events == 1 ? "" : "s", rest);
 }
 
-static void print_rule_most(struct replay_rules *rules, const struct rule *rule,
-                            const struct key_set *names)
+static void print_rule(const struct replay_run *run, const struct rule *rule)
 {
-    const struct replay_rule *counts = &rules->rules[rule->index];
-    const struct exact_most *most = &counts->exact.most[0];
-    struct formatted units, limit, period;
-    if (most->units == 0)
-        return;
-    printf("    most admitted in any %s: %s of %s",
-           format_duration(&period, counts->exact.periods_ns[0]), format_count(&units, most->units),
-           format_count(&limit, rule->quota.limit));
-    if (stint_max_in_any_window(&rule->quota) != rule->quota.limit)
-        printf(" (at most %s by its algorithm)",
-               format_count(&limit, stint_max_in_any_window(&rule->quota)));
-    fputs(", to ", stdout);
-    print_escaped(stdout, replay_rules_most_key(rules, counts, names));
-    putchar('\n');
-}
-
-static void print_rule(struct replay_rules *rules, const struct rule *rule,
-                       const struct key_set *names)
-{
-    const struct replay_rule *counts = &rules->rules[rule->index];
+    const struct replay_rule *counts = &run->rules->rules[rule->index];
     char spec[SPEC_MAX];
-    fputs("  ", stdout);
-    print_escaped(stdout, span_of_text(rule->path));
+    print_between("  ", span_of_text(rule->path), "");
     if (rule->unlimited) {
         puts(": unlimited");
     } else {
@@ -170,15 +125,19 @@ static void print_rule(struct replay_rules *rules, const struct rule *rule,
     print_line("banned", counts->banned, ", of those that were denied");
     print_line("replaced", counts->replaced, "");
     print_line("candidate", counts->candidate_over, " that it would deny");
-    print_rule_most(rules, rule, names);
+    if (counts->exact.most[0].units == 0)
+        return;
+    print_admitted(&counts->exact, 0, &rule->quota);
+    print_between("", replay_rules_most_key(run->rules, counts, &run->names), "\n");
 }
 
-static void print_rules(struct replay_rules *rules, const struct key_set *names)
+static void print_rules(const struct replay_run *run)
 {
+    const struct replay_rules *rules = run->rules;
     struct formatted number;
     for (size_t i = 0; i < rules_count(rules->loaded.rules); i++)
         if (rules->rules[i].events > 0)
-            print_rule(rules, rules_at(rules->loaded.rules, i), names);
+            print_rule(run, rules_at(rules->loaded.rules, i));
     if (rules->unmatched > 0)
         printf("  %s descriptor%s met no rule\n", format_count(&number, rules->unmatched),
                rules->unmatched == 1 ? "" : "s");
@@ -186,10 +145,9 @@ static void print_rules(struct replay_rules *rules, const struct key_set *names)
         print_message("the table had no room for every ban");
 }
 
-static json_t *rule_json(struct replay_rules *rules, const struct rule *rule,
-                         const struct key_set *names)
+static json_t *rule_json(const struct replay_run *run, const struct rule *rule)
 {
-    const struct replay_rule *counts = &rules->rules[rule->index];
+    const struct replay_rule *counts = &run->rules->rules[rule->index];
     char spec[SPEC_MAX] = "";
     const struct exact_most *most = &counts->exact.most[0];
     if (!rule->unlimited)
@@ -204,20 +162,22 @@ static json_t *rule_json(struct replay_rules *rules, const struct rule *rule,
         "allowed_units", (json_int_t)counts->units_allowed, "denied_units",
         (json_int_t)counts->units_denied, "most_admitted", json_text_ns(most->units),
         "most_admitted_key",
-        most->units > 0 ? json_text_key(replay_rules_most_key(rules, counts, names)) : json_null());
+        most->units > 0 ? json_text_key(replay_rules_most_key(run->rules, counts, &run->names))
+                        : json_null());
 }
 
-static json_t *rules_json(struct replay_rules *rules, const struct key_set *names)
+static json_t *rules_json(const struct replay_run *run)
 {
+    const struct rules *rules = run->rules->loaded.rules;
     json_t *list = json_array();
-    for (size_t i = 0; i < rules_count(rules->loaded.rules); i++)
-        json_array_append_new(list, rule_json(rules, rules_at(rules->loaded.rules, i), names));
+    for (size_t i = 0; i < rules_count(rules); i++)
+        json_array_append_new(list, rule_json(run, rules_at(rules, i)));
     return list;
 }
 
 /* ---- The report ------------------------------------------------------------------------------ */
 
-static const char *const outcome_names[] = {
+const char *const replay_outcomes[] = {
     [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
 
 /* The time with as many decimals as in the input. */
@@ -234,7 +194,7 @@ static void print_decision_json(const char *time, struct span key, const struct 
 {
     (void)json_text_print(json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:o, s:o}", "time", time, "key",
                                     json_text_key(key), "cost", (json_int_t)entry->cost, "outcome",
-                                    outcome_names[decision->outcome], "granted",
+                                    replay_outcomes[decision->outcome], "granted",
                                     (json_int_t)decision->granted, "remaining",
                                     (json_int_t)decision->remaining, "retry_after_ns",
                                     json_text_ns(decision->retry_after_ns), "reset_after_ns",
@@ -248,14 +208,14 @@ void replay_print_decision(const struct replay_run *run, const struct event_entr
     struct formatted time;
     struct span key = key_set_name(&run->names, entry->key);
     format_time(&time, entry);
-    if (run->options->json) {
+    if (run->options.json) {
         print_decision_json(time.text, key, entry, decision);
         return;
     }
     printf("%s\t", time.text);
     print_escaped(stdout, key);
     printf("\t%" PRIu32 "\t%s\t%" PRIu32 "\t%" PRIu32 "\t", entry->cost,
-           outcome_names[decision->outcome], decision->granted, decision->remaining);
+           replay_outcomes[decision->outcome], decision->granted, decision->remaining);
     if (decision->retry_after_ns == STINT_NEVER_NS)
         fputs("never", stdout);
     else
@@ -271,9 +231,9 @@ static uint64_t state_bytes(const struct replay_options *options)
     return bytes;
 }
 
-static uint64_t ns_per_decision(const struct replay_run *run)
+static uint64_t for_each(const struct replay_run *run, uint64_t ns)
 {
-    return run->events == 0 ? 0 : run->decide_ns / run->events;
+    return run->events == 0 ? 0 : ns / run->events;
 }
 
 static void print_units(const char *label, uint64_t events, uint64_t units, uint64_t units_all)
@@ -284,23 +244,17 @@ static void print_units(const char *label, uint64_t events, uint64_t units, uint
            events == 1 ? "" : "s");
 }
 
-static void print_most(const struct replay_run *run, size_t i)
+static void print_quota(const struct replay_run *run, size_t i)
 {
-    const struct stint_quota *quota = &run->options->quotas[i];
     const struct exact_most *most = &run->exact.most[i];
-    struct formatted units, limit, period, date;
+    struct formatted date;
     char spec[SPEC_MAX];
-    stint_quota_format(quota, spec, sizeof(spec));
-    printf("  %s\n    most admitted in any %s: %s of %s", spec,
-           format_duration(&period, run->exact.periods_ns[i]), format_count(&units, most->units),
-           format_count(&limit, quota->limit));
-    if (stint_max_in_any_window(quota) != quota->limit)
-        printf(" (at most %s by its algorithm)",
-               format_count(&limit, stint_max_in_any_window(quota)));
+    stint_quota_format(&run->options.quotas[i], spec, sizeof(spec));
+    printf("  %s\n", spec);
+    print_admitted(&run->exact, i, &run->options.quotas[i]);
     if (most->units > 0) {
-        fputs(", to ", stdout);
         print_escaped(stdout, key_set_name(&run->names, most->key));
-        if (run->source->format == SOURCE_TRACE)
+        if (run->source.format == SOURCE_TRACE)
             printf(" (until %.9g s)", (double)most->at_ns / 1e9);
         else
             printf(" (until %s)", format_date(&date, run->epoch_ns + most->at_ns));
@@ -308,19 +262,14 @@ static void print_most(const struct replay_run *run, size_t i)
     putchar('\n');
 }
 
-static uint64_t store_ns_per_decision(const struct replay_run *run)
-{
-    return run->events == 0 ? 0 : run->store_summary.ns / run->events;
-}
-
 static void print_store(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
     struct formatted differing, events;
-    if (!run->has_store)
+    if (run->session == NULL)
         return;
-    printf("store  %s: %" PRIu64 " ns a decision; ", store_url_text(&run->options->store.url, url),
-           store_ns_per_decision(run));
+    printf("store  %s: %" PRIu64 " ns a decision; ", store_url_text(&run->options.store.url, url),
+           for_each(run, run->session->spent_ns));
     if (run->differing == 0)
         puts("all are those of the embedded engine");
     else
@@ -336,27 +285,27 @@ static void print_costs(const struct replay_run *run)
         stint_table_info(run->table, run->latest_ns, &info);
     if (run->rules == NULL)
         printf("\nstate  %s a key, in a table of %s\n",
-               format_bytes(&state, state_bytes(run->options)), format_bytes(&bytes, info.bytes));
+               format_bytes(&state, state_bytes(&run->options)), format_bytes(&bytes, info.bytes));
     else
         printf("\nstate  in a table of %s\n", format_bytes(&bytes, info.bytes));
-    printf("speed  %" PRIu64 " ns a decision\n", ns_per_decision(run));
+    printf("speed  %" PRIu64 " ns a decision\n", for_each(run, run->decide_ns));
     print_store(run);
     printf("lines  %s, %s malformed, %s late%s\n",
-           format_count(&lines, event_source_lines(run->source)),
-           format_count(&malformed, run->source->malformed), format_count(&late, run->late),
-           run->late == 0                    ? ""
-           : event_source_sorts(run->source) ? " (decided at the latest time of --state)"
-                                             : " (decided at the latest time seen; see --sort)");
+           format_count(&lines, event_source_lines(&run->source)),
+           format_count(&malformed, run->source.malformed), format_count(&late, run->late),
+           run->late == 0                     ? ""
+           : event_source_sorts(&run->source) ? " (decided at the latest time of --state)"
+                                              : " (decided at the latest time seen; see --sort)");
 }
 
-void replay_print_text(const struct replay_run *run)
+static void print_text(const struct replay_run *run)
 {
     struct formatted events, keys, from, to, length;
     uint64_t units = run->units.allowed + run->units.denied;
-    printf("%s: %s event%s of %s key%s", run->source->name, format_count(&events, run->events),
+    printf("%s: %s event%s of %s key%s", run->source.name, format_count(&events, run->events),
            run->events == 1 ? "" : "s", format_count(&keys, run->names.n_keys),
            run->names.n_keys == 1 ? "" : "s");
-    if (run->events > 0 && run->source->format == SOURCE_TRACE)
+    if (run->events > 0 && run->source.format == SOURCE_TRACE)
         printf(" in %s\n\n", format_duration(&length, run->last_ns - run->first_ns));
     else if (run->events > 0)
         printf("\n%s to %s (%s)\n\n", format_date(&from, run->first_ns),
@@ -370,19 +319,23 @@ void replay_print_text(const struct replay_run *run)
         printf("  %s of these cost more than the quota can ever give\n",
                format_count(&events, run->never));
     putchar('\n');
-    for (size_t i = 0; i < run->options->n_quotas; i++)
-        print_most(run, i);
+    for (size_t i = 0; i < run->options.n_quotas; i++)
+        print_quota(run, i);
     if (run->rules != NULL)
-        print_rules(run->rules, &run->names);
-    print_most_keys(run);
+        print_rules(run);
+    if (run->options.top_keys > 0)
+        print_most_keys(run, "keys asked most                  asked         denied", UNITS_ASKED,
+                        UNITS_DENIED);
+    print_most_keys(run, "keys denied most                denied        allowed", UNITS_DENIED,
+                    UNITS_ALLOWED);
     print_costs(run);
 }
 
 static json_t *quotas_json(const struct replay_run *run)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < run->options->n_quotas; i++) {
-        const struct stint_quota *quota = &run->options->quotas[i];
+    for (size_t i = 0; i < run->options.n_quotas; i++) {
+        const struct stint_quota *quota = &run->options.quotas[i];
         const struct exact_most *most = &run->exact.most[i];
         char spec[SPEC_MAX];
         stint_quota_format(quota, spec, sizeof(spec));
@@ -402,12 +355,12 @@ static json_t *quotas_json(const struct replay_run *run)
 static json_t *store_json(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
-    return json_pack("{s:s, s:s, s:I, s:I}", "url", store_url_text(&run->options->store.url, url),
-                     "prefix", run->store_summary.prefix, "differing", (json_int_t)run->differing,
-                     "ns_per_decision", (json_int_t)store_ns_per_decision(run));
+    return json_pack("{s:s, s:s, s:I, s:I}", "url", store_url_text(&run->options.store.url, url),
+                     "prefix", run->prefix, "differing", (json_int_t)run->differing,
+                     "ns_per_decision", (json_int_t)for_each(run, run->session->spent_ns));
 }
 
-int replay_print_json(const struct replay_run *run)
+static int print_json(const struct replay_run *run)
 {
     struct stint_table_info info = {0};
     if (run->table != NULL)
@@ -417,18 +370,19 @@ int replay_print_json(const struct replay_run *run)
                   (json_int_t)run->names.n_keys, "allowed", (json_int_t)run->allowed, "denied",
                   (json_int_t)run->denied, "never", (json_int_t)run->never, "allowed_units",
                   (json_int_t)run->units.allowed, "denied_units", (json_int_t)run->units.denied);
-    json_t *rest = json_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run), "denied_most",
-        denied_most_json(run), "state_bytes", (json_int_t)state_bytes(run->options), "table_bytes",
-        (json_int_t)info.bytes, "ns_per_decision", (json_int_t)ns_per_decision(run), "lines",
-        (json_int_t)event_source_lines(run->source), "malformed",
-        (json_int_t)run->source->malformed, "late", (json_int_t)run->late);
+    json_t *rest =
+        json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run),
+                  "denied_most", most_json(run, UNITS_DENIED), "state_bytes",
+                  (json_int_t)state_bytes(&run->options), "table_bytes", (json_int_t)info.bytes,
+                  "ns_per_decision", (json_int_t)for_each(run, run->decide_ns), "lines",
+                  (json_int_t)event_source_lines(&run->source), "malformed",
+                  (json_int_t)run->source.malformed, "late", (json_int_t)run->late);
     if (run->rules != NULL && rest != NULL)
-        json_object_set_new(rest, "rules", rules_json(run->rules, &run->names));
-    if (run->has_store && rest != NULL)
+        json_object_set_new(rest, "rules", rules_json(run));
+    if (run->session != NULL && rest != NULL)
         json_object_set_new(rest, "store", store_json(run));
-    if (run->options->top_keys > 0)
-        json_object_set_new(rest, "asked_most", asked_most_json(run));
+    if (run->options.top_keys > 0)
+        json_object_set_new(rest, "asked_most", most_json(run, UNITS_ASKED));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
         json_decref(object);
         object = NULL;
@@ -437,10 +391,10 @@ int replay_print_json(const struct replay_run *run)
     return json_text_print(object, true);
 }
 
-void replay_warn(const struct replay_run *run)
+static void warn(const struct replay_run *run)
 {
     struct stint_table_info info;
-    if (run->has_store && run->store_summary.has_detoured)
+    if (run->session != NULL && shared_session_detours(run->session) > 0)
         print_message(
             "servers of the store changed places meanwhile: some events may have been decided in "
             "another order");
@@ -471,18 +425,6 @@ static uint32_t choose_key(const struct replay_run *run)
     return chosen;
 }
 
-/* The events of one key; NULL if there is no memory for them. */
-static struct history_event *events_of(const struct replay_plot *plot, uint32_t key, size_t *n)
-{
-    struct history_event *events = malloc(plot->n_events * sizeof(*events));
-    *n = 0;
-    for (size_t i = 0; events != NULL && i < plot->n_events; i++)
-        if (plot->events[i].key == key)
-            events[(*n)++] = (struct history_event){plot->events[i].now_ns, plot->events[i].cost,
-                                                    plot->events[i].granted};
-    return events;
-}
-
 /* The quota that denied the key most. */
 static int make_history(struct history *history, struct stint_quota *quotas, size_t n_quotas,
                         const struct history_event *events, size_t n_events,
@@ -507,25 +449,21 @@ static int draw_history(const struct replay_run *run, const struct history *hist
 {
     struct formatted date;
     struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
+    struct plot plot;
     /* A trace has a 0 of its own; times of a log count from the key's first event. */
-    if (run->source->format != SOURCE_TRACE) {
+    if (run->source.format != SOURCE_TRACE) {
         picture.zero_ns = history->rows[0].at_ns;
         picture.origin = format_date(&date, run->epoch_ns + picture.zero_ns);
     }
-    struct plot plot;
-    struct stint_error error;
-    int result = CMD_BAD_INPUT;
-    if (picture_draw(&plot, &picture, &error) != 0)
-        print_message("%s", error.message);
-    else
-        result = gnuplot_draw(&run->options->plot, &plot);
-    plot_deinit(&plot);
-    return result;
+    picture_draw(&plot, &picture);
+    return gnuplot_draw(&run->options.plot, &plot);
 }
 
-int replay_plot_draw(const struct replay_run *run)
+static int draw(struct replay_run *run)
 {
-    const struct replay_options *options = run->options;
+    const struct replay_options *options = &run->options;
+    struct history_event *events = run->plot.events;
+    size_t n_events = 0;
     if (run->plot.n_events == 0) {
         if (options->plot_key != NULL)
             print_message("--plot: no event has the key '%s'", options->plot_key);
@@ -533,19 +471,16 @@ int replay_plot_draw(const struct replay_run *run)
             print_message("--plot: there are no events to draw");
         return CMD_BAD_INPUT;
     }
-    uint32_t key = options->plot_key != NULL ? run->plot.events[0].key : choose_key(run);
+    uint32_t key = options->plot_key != NULL ? events[0].key : choose_key(run);
+    for (size_t i = 0; i < run->plot.n_events; i++)
+        if (events[i].key == key)
+            events[n_events++] = events[i];
     struct stint_quota quotas[STINT_ITEMS_MAX];
     for (size_t i = 0; i < options->n_quotas; i++) {
         quotas[i] = options->quotas[i];
         quotas[i].epoch_ns = stint_epoch_ns(run->table);
     }
     struct stint_error error;
-    size_t n_events;
-    struct history_event *events = events_of(&run->plot, key, &n_events);
-    if (events == NULL) {
-        print_message("out of memory for --plot");
-        return CMD_BAD_INPUT;
-    }
     struct history history;
     int result = CMD_BAD_INPUT;
     if (make_history(&history, quotas, options->n_quotas, events, n_events, &error) != 0)
@@ -553,6 +488,18 @@ int replay_plot_draw(const struct replay_run *run)
     else
         result = draw_history(run, &history, key);
     history_deinit(&history);
-    free(events);
     return result;
+}
+
+/* ---- All of it ------------------------------------------------------------------------------- */
+
+int replay_report(struct replay_run *run)
+{
+    const struct replay_options *options = &run->options;
+    if (!options->decisions && !options->json)
+        print_text(run);
+    else if (!options->decisions && print_json(run) != 0)
+        return CMD_BAD_INPUT;
+    warn(run);
+    return options->plot.format != GNUPLOT_NONE ? draw(run) : CMD_DONE;
 }

@@ -3,12 +3,10 @@
 #define _GNU_SOURCE
 #include "cmd/replay/replay_rules.h"
 
+#include "base/buf.h"
 #include "base/limits.h"
 #include "base/wide_int.h"
 #include "cmd/lib/print.h"
-#include "cmd/replay/replay_store.h"
-#include "cmd/store/shared_session.h"
-#include "decide/pending.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
@@ -96,25 +94,20 @@ static int read_descriptors(struct replay_rules *rules, struct stint_error *erro
 
 static int join_columns(struct replay_rules *rules, struct stint_error *error)
 {
-    size_t size = 1, at = 0;
-    for (size_t i = 0; i < rules->n_columns; i++)
-        size += rules->columns[i].len + 1;
-    rules->key_expr = malloc(size);
+    size_t size = strlen(rules->options->descriptors) + 1;
+    rules->key_expr = calloc(1, size);
     if (rules->key_expr == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    for (size_t i = 0; i < rules->n_columns; i++) {
-        if (i > 0)
-            rules->key_expr[at++] = '+';
-        memcpy(rules->key_expr + at, rules->columns[i].ptr, rules->columns[i].len);
-        at += rules->columns[i].len;
-    }
-    rules->key_expr[at] = '\0';
+    struct buf expr = buf_of(rules->key_expr, size);
+    for (size_t i = 0; i < rules->n_columns; i++)
+        buf_add(&expr, "%s%.*s", i > 0 ? "+" : "", (int)rules->columns[i].len,
+                (const char *)rules->columns[i].ptr);
     return 0;
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Splits an event's key into the values of the columns: see joined_key.h. */
+/* Splits an event's key into the values of the columns: see event.h. */
 static void split_key(struct replay_rules *rules, struct span key, struct span *values)
 {
     size_t at = 0, column = 0;
@@ -170,94 +163,47 @@ static int begin_request(struct replay_rules *rules, const struct replay_rules_e
 
 /* ---- A shared store -------------------------------------------------------------------------- */
 
-/*
- * Quotas, candidates and shadows of every rule are evaluated there, whatever store it names. Rules
- * with `store: none`, and bans, are in a table of this run.
- */
-struct replay_rules_store {
-    char prefix[REPLAY_STORE_PREFIX_SIZE];
-    struct virtual_store *store;
-    struct backend *stores[1];
-    struct evaluation_stores given;
-    struct pending_requests pending_requests;
-    struct stint_table *table; /* of bans, and of rules with store: none */
-    struct evaluation evaluation;
-};
-
-static int store_accepts(const struct replay_rules_store *store, const struct rule *rule,
+static int store_accepts(const struct replay_rules *rules, const struct rule *rule,
                          const struct stint_quota *quota, struct stint_error *error)
 {
     struct stint_error why;
-    int code = store->stores[0]->ops->accepts(store->stores[0], quota, &why);
+    int code = rules->stores[0]->ops->accepts(rules->stores[0], quota, &why);
     return code == 0 ? 0 : err_set(error, code, "%s: %s", rule->path, why.message);
 }
 
-static int store_check(const struct replay_rules_store *store, const struct rules *rules,
-                       struct stint_error *error)
+static int store_open(struct replay_rules *rules, const struct stint_table_options *options,
+                      struct shared_session *session, struct stint_error *error)
 {
+    struct stint_table_options own = *options;
     int code = 0;
-    for (size_t i = 0; i < rules_count(rules) && code == 0; i++) {
-        const struct rule *rule = rules_at(rules, i);
+    rules->stores[0] = &session->blocking;
+    rules->given = (struct evaluation_stores){.stores = rules->stores,
+                                              .n_stores = 1,
+                                              .timeout_ns = session->timeout_ns,
+                                              .items_on_error = RULE_STORE_ERROR_ERROR};
+    for (size_t i = 0; i < rules_count(rules->loaded.rules) && code == 0; i++) {
+        const struct rule *rule = rules_at(rules->loaded.rules, i);
         if (rule->store.label == NULL)
             continue;
         if (!rule->unlimited)
-            code = store_accepts(store, rule, &rule->quota, error);
+            code = store_accepts(rules, rule, &rule->quota, error);
         if (code == 0 && rule->has_shadow)
-            code = store_accepts(store, rule, &rule->shadow, error);
+            code = store_accepts(rules, rule, &rule->shadow, error);
     }
+    own.path = NULL;
+    if (code == 0)
+        code = stint_table_open(&rules->store_table, &own, error);
+    if (code == 0)
+        code = evaluation_init(&rules->store_evaluation, rules->store_table, error);
+    rules->store_evaluation.stores = &rules->given;
     return code;
 }
 
-/* NULL is fine. */
-static void store_close(struct replay_rules_store *store)
-{
-    if (store == NULL)
-        return;
-    evaluation_deinit(&store->evaluation);
-    stint_table_close(store->table);
-    pending_requests_deinit(&store->pending_requests);
-    virtual_store_close(store->store);
-    free(store);
-}
-
-static int store_open(struct replay_rules_store **store, struct replay_rules *rules,
-                      const struct store_given *given, const struct stint_table_options *table,
-                      struct stint_error *error)
-{
-    struct stint_table_options own = *table;
-    struct replay_rules_store *made = calloc(1, sizeof(*made));
-    if (made == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for a store");
-    own.path = NULL;
-    int code = replay_store_name_run(made->prefix, error);
-    if (code == 0)
-        code = virtual_store_open(&made->store, given, made->prefix, (uint64_t)own.epoch_ns, error);
-    if (code == 0) {
-        made->stores[0] = virtual_store_shared(made->store);
-        made->given = (struct evaluation_stores){.stores = made->stores,
-                                                 .n_stores = 1,
-                                                 .timeout_ns = given->timeout_ns,
-                                                 .items_on_error = RULE_STORE_ERROR_ERROR};
-        code = store_check(made, rules->loaded.rules, error);
-    }
-    if (code == 0)
-        code = stint_table_open(&made->table, &own, error);
-    if (code == 0)
-        code = evaluation_init(&made->evaluation, made->table, error);
-    if (code != 0) {
-        store_close(made);
-        return code;
-    }
-    made->evaluation.stores = &made->given;
-    *store = made;
-    return 0;
-}
-
 /* The targets as rules have them; those of any store are in this store. */
-static int store_begin(struct replay_rules_store *store, struct replay_rules *rules,
-                       const struct replay_rules_event *event, struct stint_error *error)
+static int store_begin(struct replay_rules *rules, const struct replay_rules_event *event,
+                       struct stint_error *error)
 {
-    struct evaluation *evaluation = &store->evaluation;
+    struct evaluation *evaluation = &rules->store_evaluation;
     int code = begin_request(rules, event, evaluation, error);
     for (size_t i = 0; code == 0 && i < evaluation->n_targets; i++) {
         struct target *target = &evaluation->targets[i];
@@ -266,15 +212,16 @@ static int store_begin(struct replay_rules_store *store, struct replay_rules *ru
     }
     if (code == 0)
         evaluation->pending =
-            pending_new(&store->pending_requests, event->now_ns, store->given.timeout_ns);
+            pending_new(&rules->pending_requests, event->now_ns, rules->given.timeout_ns);
     return code == 0 && evaluation->pending == NULL
                ? err_set(error, STINT_E_SYSTEM, "out of memory for a request to the store")
                : code;
 }
 
-static int store_end(struct replay_rules_store *store, struct stint_error *error)
+/* STINT_E_GONE: the store did not answer. */
+static int store_end(struct replay_rules *rules, struct stint_error *error)
 {
-    struct evaluation *evaluation = &store->evaluation;
+    struct evaluation *evaluation = &rules->store_evaluation;
     const char *why = evaluation->fault_message;
     pending_free(evaluation->pending);
     evaluation->pending = NULL;
@@ -284,35 +231,24 @@ static int store_end(struct replay_rules_store *store, struct stint_error *error
                    "--store: %s", why != NULL ? why : "no answer came in time");
 }
 
-/* STINT_E_GONE: the store did not answer. */
-static int store_decide(struct replay_rules_store *store, struct replay_rules *rules,
-                        const struct replay_rules_event *event, struct stint_decision *decision,
-                        struct stint_error *error)
-{
-    int code = store_begin(store, rules, event, error);
-    if (code != 0)
-        return code;
-    *decision = evaluate(&store->evaluation, event->verb);
-    return store_end(store, error);
-}
-
 /* ---- Opening and closing --------------------------------------------------------------------- */
-
-static uint64_t period_of(const struct stint_quota *quota)
-{
-    return quota->algorithm == STINT_CONCURRENCY ? quota->lease_ns : quota->period_ns;
-}
 
 static int open_rules(struct replay_rules *rules, struct stint_error *error)
 {
+    uint64_t secret[2];
     size_t n_rules = rules_count(rules->loaded.rules);
     rules->rules = calloc(n_rules + 1, sizeof(*rules->rules));
     if (rules->rules == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory for %zu rules", n_rules);
+    if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+        return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     for (size_t i = 0; i < n_rules; i++) {
         const struct rule *rule = rules_at(rules->loaded.rules, i);
-        uint64_t period_ns = rule->unlimited ? 1 : period_of(&rule->quota);
-        key_set_init(&rules->rules[i].keys, rules->secret);
+        const struct stint_quota *quota = &rule->quota;
+        uint64_t period_ns = rule->unlimited                         ? 1
+                             : quota->algorithm == STINT_CONCURRENCY ? quota->lease_ns
+                                                                     : quota->period_ns;
+        key_set_init(&rules->rules[i].keys, secret);
         exact_init(&rules->rules[i].exact, &period_ns, 1);
     }
     if (!rules_has_domain(rules->loaded.rules, span_of_text(rules->options->domain)))
@@ -328,10 +264,6 @@ int replay_rules_open(struct replay_rules **rules, const struct replay_rules_opt
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
     made->options = options;
-    if (getrandom(made->secret, sizeof(made->secret), 0) != sizeof(made->secret)) {
-        free(made);
-        return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
-    }
     if (!rules_given_load(&options->files, &made->loaded)) {
         free(made);
         return err_set(error, STINT_E_SYNTAX, "the rules cannot be used");
@@ -357,7 +289,9 @@ void replay_rules_close(struct replay_rules *rules)
         exact_deinit(&rules->rules[i].exact);
     }
     evaluation_deinit(&rules->evaluation);
-    store_close(rules->store);
+    evaluation_deinit(&rules->store_evaluation);
+    stint_table_close(rules->store_table);
+    pending_requests_deinit(&rules->pending_requests);
     rules_loaded_free(&rules->loaded);
     free(rules->rules);
     free(rules->key_expr);
@@ -405,27 +339,16 @@ void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
 }
 
 int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
-                       const struct stint_table_options *options, const struct store_given *given,
+                       const struct stint_table_options *options, struct shared_session *session,
                        struct stint_error *error)
 {
     int code = evaluation_accepts(table, rules->loaded.rules, error);
     if (code == 0)
         code = evaluation_init(&rules->evaluation, table, error);
-    return code == 0 && given->text != NULL
-               ? store_open(&rules->store, rules, given, options, error)
-               : code;
+    return code == 0 && session != NULL ? store_open(rules, options, session, error) : code;
 }
 
 /* ---- Deciding -------------------------------------------------------------------------------- */
-
-static int ask(struct replay_rules *rules, const struct replay_rules_event *event,
-               struct stint_decision *decision, struct stint_error *error)
-{
-    int code = begin_request(rules, event, &rules->evaluation, error);
-    if (code == 0)
-        *decision = evaluate(&rules->evaluation, event->verb);
-    return code;
-}
 
 /* Counts what was admitted under an enforced rule, and the key with the most. */
 static int count_exact(struct replay_rules *rules, const struct evaluation *evaluation,
@@ -477,12 +400,18 @@ int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_ev
                         struct stint_decision *decision, struct stint_decision *engine,
                         struct stint_error *error)
 {
-    const struct evaluation *evaluation = &rules->evaluation;
-    int code = ask(rules, event, engine, error);
-    *decision = *engine;
-    if (code == 0 && rules->store != NULL) {
-        code = store_decide(rules->store, rules, event, decision, error);
-        evaluation = &rules->store->evaluation;
+    struct evaluation *evaluation = &rules->evaluation;
+    int code = begin_request(rules, event, evaluation, error);
+    if (code != 0)
+        return code;
+    *decision = *engine = evaluate(evaluation, event->verb);
+    if (rules->stores[0] != NULL) {
+        evaluation = &rules->store_evaluation;
+        code = store_begin(rules, event, error);
+        if (code != 0)
+            return code;
+        *decision = evaluate(evaluation, event->verb);
+        code = store_end(rules, error);
     }
     if (code != 0)
         return code;
@@ -515,27 +444,14 @@ struct span replay_rules_most_key(struct replay_rules *rules, const struct repla
 int replay_rules_clean(struct replay_rules *rules, const struct key_set *names,
                        struct stint_error *error)
 {
-    struct replay_rules_store *store = rules->store;
     int code = 0;
-    if (!virtual_store_may_have_keys(store->store))
-        return 0;
     for (size_t i = 0; i < names->n_keys && code == 0; i++) {
         const struct replay_rules_event event = {.key = key_set_name(names, (uint32_t)i)};
-        code = store_begin(store, rules, &event, error);
+        code = store_begin(rules, &event, error);
         if (code != 0)
             return code;
-        evaluation_reset(&store->evaluation);
-        code = store_end(store, error);
+        evaluation_reset(&rules->store_evaluation);
+        code = store_end(rules, error);
     }
     return code;
-}
-
-bool replay_rules_summary(const struct replay_rules *rules, struct replay_store_summary *summary)
-{
-    const struct replay_rules_store *store = rules->store;
-    if (store == NULL)
-        return false;
-    *summary = (struct replay_store_summary){store->prefix, virtual_store_ns(store->store),
-                                             virtual_store_detours(store->store) > 0};
-    return true;
 }

@@ -6,10 +6,11 @@
 #ifndef STINT_CMD_REPLAY_REPLAY_RULES_H
 #define STINT_CMD_REPLAY_REPLAY_RULES_H
 
-#include "cmd/replay/replay_store.h"
 #include "cmd/rules/rules_files.h"
+#include "cmd/store/shared_session.h"
 #include "decide/evaluation.h"
-#include "sim/input/joined_key.h"
+#include "decide/pending.h"
+#include "sim/input/event.h"
 #include "sim/judge/exact.h"
 #include "sim/judge/key_set.h"
 
@@ -55,11 +56,18 @@ struct replay_rules {
     struct replay_rule *rules; /* by index */
     uint64_t unmatched;        /* descriptors */
     uint64_t bans_lost;        /* the table had no capacity for them */
-    uint64_t secret[2];
     struct evaluation evaluation;
-    struct replay_rules_store *store; /* NULL: the table's decisions count */
-    uint8_t parts[STINT_KEY_MAX];     /* of a key, without its backslashes */
-    struct joined_key joined;         /* of the values of a descriptor, for people */
+    /*
+     * With a store: quotas, candidates and shadows of every rule are evaluated there, whatever
+     * store it names. Rules with `store: none`, and bans, are in a table of this run.
+     */
+    struct backend *stores[1]; /* NULL: the table's decisions count */
+    struct evaluation_stores given;
+    struct pending_requests pending_requests;
+    struct stint_table *store_table;
+    struct evaluation store_evaluation;
+    uint8_t parts[STINT_KEY_MAX]; /* of a key, without its backslashes */
+    struct joined_key joined;     /* of the values of a descriptor, for people */
 };
 
 /*
@@ -74,12 +82,12 @@ void replay_rules_close(struct replay_rules *rules); /* NULL is fine */
 void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
                        struct stint_table_options *table);
 /*
- * Checks that the open table accepts all quotas of the rules, and opens the store if one is given.
- * `options` are those of the table. STINT_E_MISMATCH or STINT_E_RANGE, with the rule, if a quota is
- * not accepted.
+ * Checks that the open table and the session with the store, if one is given, accept all quotas of
+ * the rules. `options` are those of the table. STINT_E_MISMATCH or STINT_E_RANGE, with the rule, if
+ * a quota is not accepted.
  */
 int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
-                       const struct stint_table_options *options, const struct store_given *given,
+                       const struct stint_table_options *options, struct shared_session *session,
                        struct stint_error *error);
 
 struct replay_rules_event {
@@ -99,9 +107,6 @@ int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_ev
 /* Deletes the keys of this run from the store. STINT_E_GONE: some may be left. */
 int replay_rules_clean(struct replay_rules *rules, const struct key_set *names,
                        struct stint_error *error);
-/* False: it has no store. */
-bool replay_rules_summary(const struct replay_rules *rules, struct replay_store_summary *summary);
-
 /* The key that was admitted most under a rule; valid until the next call. */
 struct span replay_rules_most_key(struct replay_rules *rules, const struct replay_rule *counts,
                                   const struct key_set *names);

@@ -6,9 +6,6 @@
 #include "cmd/lib/args.h"
 #include "rules/yaml/rules_load.h"
 
-#include <argp.h>
-#include <stdio.h>
-
 /* Paths and texts are owned, and the diagnostics of rules_load() point to these paths. */
 struct rules_files {
     struct rules_file *files;
@@ -49,9 +46,6 @@ struct rules_args {
 
 void rules_args_free(struct rules_args *args); /* the list of paths */
 
-/* Sets the value of --default-algorithm; exits if that is no algorithm for limits. */
-void rules_args_algorithm(struct argp_state *state, void *args, char *name);
-
 /* A set of rules out of the files that a command line names, or their diagnostics. */
 struct rules_loaded {
     struct rules_files files;
@@ -59,14 +53,7 @@ struct rules_loaded {
     struct rules_diagnostics diagnostics;
 };
 
-/* False if a file cannot be read or has no rules, which is reported: then free nothing. */
-bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded);
 void rules_loaded_free(struct rules_loaded *loaded);
-
-/* Prints "FILE:LINE:COLUMN: message", with `what` before the message. */
-void rules_print_fault(FILE *out, const struct rules_fault *fault, const char *what);
-/* Prints all errors, and the number of errors that were not kept. */
-void rules_print_diagnostics(FILE *out, const struct rules_diagnostics *diagnostics);
 
 /* ---- --rules and its options, for commands whose arguments are something else ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint sim worst`: searches for requests that exceed a quota's bound, for a limited time. */
 #define _GNU_SOURCE
-#include "cmd/sim/sim.h"
+#include "cmd/sim/sim_worst.h"
 
 #include "base/ns.h"
 #include "cmd/lib/args.h"
@@ -20,7 +20,7 @@
 
 struct sim_worst_result {
     struct search_best best;
-    uint64_t tries, decisions, time_ns;
+    uint64_t time_ns;
     bool interrupted;
 };
 
@@ -87,8 +87,8 @@ static void print_summary(FILE *out, const char *mark, const struct sim_worst_op
     print_verdict(out, mark, subject, best);
     fprintf(out, "%s%s request%s; seed %" PRIu64 ", %s sequences tried, %s decisions, %.1f s%s\n",
             mark, format_count(&requests, best->n_asks), best->n_asks == 1 ? "" : "s",
-            options->seed, format_count(&tries, result->tries),
-            format_count(&decisions, result->decisions), (double)result->time_ns / 1e9,
+            options->seed, format_count(&tries, best->tries),
+            format_count(&decisions, best->decisions), (double)result->time_ns / 1e9,
             result->interrupted ? "; interrupted: this is the best so far" : "");
     if (best->cut_at > 0)
         fprintf(out,
@@ -156,8 +156,8 @@ static bool print_json(const struct sim_worst_options *options,
         best->units > 0 ? json_text_ns(best->at_ns) : json_null(), "requests",
         (json_int_t)best->n_asks, "cut", best->cut_at > 0, "steps_back", steps_back(best),
         "other_verbs", has_verbs(best), "interrupted", result->interrupted, "seed",
-        (json_int_t)options->seed, "tries", json_text_ns(result->tries), "decisions",
-        json_text_ns(result->decisions), "time_ns", json_text_ns(result->time_ns), "trace", text);
+        (json_int_t)options->seed, "tries", json_text_ns(best->tries), "decisions",
+        json_text_ns(best->decisions), "time_ns", json_text_ns(result->time_ns), "trace", text);
     free(text);
     return json_text_print(object, true) == 0;
 }
@@ -277,14 +277,13 @@ static int search_on(struct search *search, const struct sim_worst_options *opti
     progress.what = "sequences";
     do {
         code = search_try(search, error);
-        progress_step(&progress, search_tries(search));
+        result->best = search_best(search);
+        progress_step(&progress, result->best.tries);
         result->interrupted = interrupt_seen();
         result->time_ns = clock_boot_ns() - begun_ns;
-    } while (code == 0 && search_best(search).units <= subject->bound && !result->interrupted &&
-             result->time_ns < options->time_ns && search_tries(search) < options->tries_max);
+    } while (code == 0 && result->best.units <= subject->bound && !result->interrupted &&
+             result->time_ns < options->time_ns && result->best.tries < options->tries_max);
     progress_end(&progress);
-    result->tries = search_tries(search);
-    result->decisions = search_decisions(search);
     return code;
 }
 
@@ -302,7 +301,9 @@ int sim_worst_run(const struct sim_worst_options *options, const struct search_s
         code = search_tidy(search, &error);
     bool is_written = false;
     if (code == 0) {
+        uint64_t decisions = result.best.decisions; /* of the search, before it was shortened */
         result.best = search_best(search);
+        result.best.decisions = decisions;
         is_written = sim_worst_report(options, subject, &result);
     } else {
         print_message("%s", error.message);

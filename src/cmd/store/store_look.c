@@ -1,83 +1,222 @@
 /* SPDX-License-Identifier: MIT */
-/* Queries a Redis or Valkey: what it is, what it can do, and which of its servers has a key. */
+/* Queries a store with one command after the other; the loop runs until the reply arrives. */
 #define _GNU_SOURCE
 #include "cmd/store/store.h"
 
 #include "backend/redis/cluster.h"
 #include "backend/redis/sentinel.h"
+#include "backend/wire/memcached_conn.h"
 #include "base/buf.h"
 #include "base/ns.h"
 #include "base/number.h"
 #include "cmd/lib/print.h"
 #include "table/clock.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <uv.h>
 
-/* ---- One server ------------------------------------------------------------------------------ */
+#define WORDS_MAX 16
+#define CHECK_KEY "stint:{check}"
 
-#define SKEW_MAX_NS (500 * NS_PER_MS)
-/* What every script needs: the time, and a state that is read, written and deleted. */
-#define SCRIPT                                                                                     \
-    "local before = redis.call('GET', KEYS[1]) "                                                   \
-    "redis.call('SET', KEYS[1], '1', 'PX', 1000) "                                                 \
-    "redis.call('DEL', KEYS[1]) "                                                                  \
-    "return redis.call('TIME')"
-#define SCRIPT_KEY "stint:{check}"
-
-struct look {
-    struct store_session *session;
-    const struct store_url *url;
-    struct store_findings *findings;
-    struct stint_error *error;
+struct store_nodes {
+    const struct store_given *given;
+    struct upstream_tls *tls;
+    /* The connection. */
+    uv_loop_t loop;
+    struct upstream *upstream;
+    struct link *link;
+    struct redis_conn *redis; /* either of both; the upstream's */
+    struct memcached_conn *memcached;
+    struct store_host host; /* no name: the Unix socket */
+    char address[STORE_ADDRESS_SIZE];
+    /* The last reply. */
+    void (*read)(void *arg, const struct redis_reply *reply);
+    void *arg;
+    bool is_answered, has_reply, is_refused;
+    enum memcached_code code;
+    uint64_t number, took_ns;
+    char sha[41]; /* of the script that was loaded */
+    /* What is known. */
+    struct store_findings *findings; /* NULL: nothing is looked for */
+    bool is_cluster;
+    struct cluster *map;       /* of a cluster */
+    struct stint_error *error; /* of a reply */
+    int code_read;
 };
 
-static void add_remark(struct store_findings *findings, bool is_fault, const char *format,
-                       va_list args) ERR_PRINTF(3, 0);
+/* ---- Remarks --------------------------------------------------------------------------------- */
 
-static void add_remark(struct store_findings *findings, bool is_fault, const char *format,
-                       va_list args)
+enum { WARNING, FAULT };
+
+static ERR_PRINTF(3, 4) void remark(struct store_findings *findings, bool is_fault,
+                                    const char *format, ...)
 {
+    va_list args;
     if (findings->n_remarks == STORE_REMARKS_MAX)
         return;
-    struct store_remark *remark = &findings->remarks[findings->n_remarks++];
-    struct buf buf = buf_of(remark->text, sizeof(remark->text));
-    remark->is_fault = is_fault;
+    struct store_remark *made = &findings->remarks[findings->n_remarks++];
+    struct buf buf = buf_of(made->text, sizeof(made->text));
+    made->is_fault = is_fault;
     if (findings->node[0] != '\0')
         buf_add(&buf, "%s: ", findings->node);
-    vsnprintf(remark->text + buf.len, sizeof(remark->text) - buf.len, format, args);
-    hide_controls(remark->text);
-}
-
-void store_fault(struct store_findings *findings, const char *format, ...)
-{
-    va_list args;
     va_start(args, format);
-    add_remark(findings, true, format, args);
+    vsnprintf(made->text + buf.len, sizeof(made->text) - buf.len, format, args);
     va_end(args);
+    hide_controls(made->text);
 }
 
-void store_warn(struct store_findings *findings, const char *format, ...)
+/* ---- The connection -------------------------------------------------------------------------- */
+
+static int gone(const struct store_nodes *nodes, struct stint_error *error)
 {
-    va_list args;
-    va_start(args, format);
-    add_remark(findings, false, format, args);
-    va_end(args);
+    return err_set(error, STINT_E_GONE, "%s", link_fault(nodes->link));
 }
 
-bool store_is_fit(const struct store_findings *findings)
+static int no_memory(struct stint_error *error)
 {
-    for (unsigned i = 0; i < findings->n_remarks; i++)
-        if (findings->remarks[i].is_fault)
-            return false;
-    return true;
+    return err_set(error, STINT_E_SYSTEM, "no memory for a connection");
 }
 
-static int ask(const struct look *look, void (*read)(void *, const struct redis_reply *), void *arg,
-               const char *const *words)
+/* The loop must not wait for further events. */
+static void stop(void *arg)
 {
-    return store_session_ask(look->session, words, read, arg, look->error);
+    struct store_nodes *nodes = arg;
+    uv_stop(&nodes->loop);
+}
+
+static void disconnect(struct store_nodes *nodes)
+{
+    upstream_close(nodes->upstream);
+    nodes->upstream = NULL;
+    uv_run(&nodes->loop, UV_RUN_DEFAULT);
+}
+
+static void new_link(struct store_nodes *nodes, bool is_sentinel)
+{
+    const struct store_url *url = &nodes->given->url;
+    const struct link_options link = {
+        .user = url->user,
+        .password = url->password,
+        .connect_ns = nodes->given->timeout_ns,
+        .reply_ns = nodes->given->timeout_ns,
+        .commands_max = 4,
+        .backoff_first_ns = NS_PER_HOUR, /* the first error is kept */
+        .backoff_max_ns = NS_PER_HOUR,
+    };
+    nodes->link = NULL;
+    if (url->kind == STORE_MEMCACHED) {
+        nodes->memcached = memcached_conn_new(&link);
+        if (nodes->memcached != NULL)
+            nodes->link = memcached_conn_link(nodes->memcached);
+        return;
+    }
+    nodes->redis =
+        redis_conn_new(&(struct redis_conn_options){.link = link,
+                                                    .name = "stint-store-check",
+                                                    .database = is_sentinel ? 0 : url->database});
+    if (nodes->redis != NULL)
+        nodes->link = redis_conn_link(nodes->redis);
+}
+
+/* STINT_E_GONE with a message that gives the reason why there is no connection. */
+static int connect_to(struct store_nodes *nodes, const struct store_host *host, bool is_sentinel,
+                      struct stint_error *error)
+{
+    disconnect(nodes);
+    nodes->host = *host;
+    struct buf address = buf_of(nodes->address, sizeof(nodes->address));
+    if (host->name[0] == '\0')
+        buf_add(&address, "%s", nodes->given->url.path);
+    else
+        buf_add(&address, strchr(host->name, ':') != NULL ? "[%s]:%u" : "%s:%u", host->name,
+                (unsigned)host->port);
+    hide_controls(nodes->address); /* a server may have named it */
+    new_link(nodes, is_sentinel);
+    if (nodes->link == NULL)
+        return no_memory(error);
+    nodes->upstream = upstream_new(&(struct upstream_options){
+        .loop = &nodes->loop,
+        .host = *host,
+        .path = nodes->given->url.path,
+        .tls = nodes->tls,
+        .link = nodes->link,
+        .changed = stop,
+        .arg = nodes,
+    });
+    if (nodes->upstream == NULL) {
+        link_free(nodes->link, 0);
+        return no_memory(error);
+    }
+    while (!link_is_ready(nodes->link)) {
+        if (upstream_losses(nodes->upstream) > 0)
+            return gone(nodes, error);
+        uv_run(&nodes->loop, UV_RUN_ONCE);
+    }
+    return 0;
+}
+
+/* To the first of the URL's servers that answers; an error is that of the last one. */
+static int connect_to_any(struct store_nodes *nodes, struct stint_error *error)
+{
+    static const struct store_host socket_host;
+    const struct store_url *url = &nodes->given->url;
+    bool is_sentinel = url->kind == STORE_REDIS_SENTINEL;
+    int code = STINT_E_GONE;
+    if (url->n_hosts == 0)
+        return connect_to(nodes, &socket_host, is_sentinel, error);
+    for (unsigned i = 0; i < url->n_hosts && code != 0; i++)
+        code = connect_to(nodes, &url->hosts[i], is_sentinel, error);
+    return code;
+}
+
+static int wait_for_reply(struct store_nodes *nodes, uint64_t begun_ns, struct stint_error *error)
+{
+    upstream_asked(nodes->upstream);
+    while (!nodes->is_answered)
+        uv_run(&nodes->loop, UV_RUN_ONCE);
+    nodes->took_ns = uv_hrtime() - begun_ns;
+    return nodes->has_reply ? 0 : gone(nodes, error);
+}
+
+static void end_command(struct store_nodes *nodes, bool has_reply)
+{
+    nodes->is_answered = true;
+    nodes->has_reply = has_reply;
+    stop(nodes);
+}
+
+static void take_reply(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
+                       uint64_t now_ns)
+{
+    struct store_nodes *nodes = arg;
+    (void)now_ns;
+    end_command(nodes, outcome == LINK_DONE || outcome == LINK_REFUSED);
+    if (reply != NULL)
+        nodes->read(nodes->arg, reply);
+}
+
+int store_nodes_ask(struct store_nodes *nodes, const char *const *words,
+                    void (*read)(void *arg, const struct redis_reply *reply), void *arg,
+                    struct stint_error *error)
+{
+    struct span spans[WORDS_MAX];
+    struct redis_command command = {.words = spans, .answered = take_reply, .arg = nodes};
+    for (; words[command.n_words] != NULL; command.n_words++) {
+        assert(command.n_words < WORDS_MAX);
+        spans[command.n_words] = span_of_text(words[command.n_words]);
+    }
+    nodes->read = read;
+    nodes->arg = arg;
+    nodes->is_answered = false;
+    uint64_t begun_ns = uv_hrtime();
+    if (!redis_conn_ask(nodes->redis, &command, begun_ns))
+        return link_is_ready(nodes->link)
+                   ? err_set(error, STINT_E_SYSTEM, "no memory for a command")
+                   : gone(nodes, error);
+    return wait_for_reply(nodes, begun_ns, error);
 }
 
 static int text_len(const struct redis_reply *reply)
@@ -90,23 +229,17 @@ static int text_len(const struct redis_reply *reply)
 /* The value in a line "name:value"; false: there is none. */
 static bool info_value(struct span info, const char *name, char *value, size_t size)
 {
-    size_t len = strlen(name);
-    const uint8_t *at = info.ptr, *end = info.ptr + info.len;
-    while (at < end) {
-        const uint8_t *eol = memchr(at, '\n', (size_t)(end - at));
-        eol = eol != NULL ? eol : end;
-        if ((size_t)(eol - at) > len && memcmp(at, name, len) == 0 && at[len] == ':') {
-            size_t value_len = (size_t)(eol - at) - len - 1;
-            if (value_len > 0 && at[len + value_len] == '\r')
-                value_len--;
-            snprintf(value, size, "%.*s", value_len < size ? (int)value_len : (int)size - 1,
-                     (const char *)at + len + 1);
-            hide_controls(value);
-            return true;
-        }
-        at = eol + 1;
-    }
-    return false;
+    char line[64];
+    int line_len = snprintf(line, sizeof(line), "\n%s:", name);
+    const char *at = memmem(info.ptr, info.len, line, (size_t)line_len);
+    if (at == NULL)
+        return false;
+    size_t left = (size_t)((const char *)span_end(info) - (at += line_len)), len = 0;
+    while (len < left && at[len] != '\r' && at[len] != '\n')
+        len++;
+    snprintf(value, size, "%.*s", (int)len, at);
+    hide_controls(value);
+    return true;
 }
 
 static uint64_t info_number(struct span info, const char *name)
@@ -120,8 +253,9 @@ static void read_info(void *arg, const struct redis_reply *reply)
     struct store_findings *findings = arg;
     char text[STORE_WORD_MAX];
     if (reply->type != REDIS_TEXT) {
-        store_warn(findings, "INFO is refused, so eviction and persistence are not known: %.*s",
-                   text_len(reply), (const char *)reply->text.ptr);
+        remark(findings, WARNING,
+               "INFO is refused, so eviction and persistence are not known: %.*s", text_len(reply),
+               (const char *)reply->text.ptr);
         return;
     }
     struct span info = reply->text;
@@ -137,12 +271,13 @@ static void read_info(void *arg, const struct redis_reply *reply)
         snprintf(findings->append_only, sizeof(findings->append_only), "%s",
                  text[0] == '1' ? "on" : "off");
     if (info_number(info, "loading") != 0)
-        store_warn(findings, "it is reading its data, and answers nothing else until then");
+        remark(findings, WARNING, "it is reading its data, and answers nothing else until then");
     if (info_value(info, "rdb_last_bgsave_status", text, sizeof(text)) && strcmp(text, "ok") != 0)
-        store_warn(findings, "its last snapshot has failed: where stop-writes-on-bgsave-error is "
-                             "set it takes no writes");
+        remark(findings, WARNING,
+               "its last snapshot has failed: where stop-writes-on-bgsave-error is "
+               "set it takes no writes");
     if (info_value(info, "aof_last_write_status", text, sizeof(text)) && strcmp(text, "ok") != 0)
-        store_fault(findings, "it cannot write its append-only file, and takes no writes");
+        remark(findings, FAULT, "it cannot write its append-only file, and takes no writes");
 }
 
 /* CONFIG is disabled at many hosting providers, which is no error. */
@@ -161,25 +296,27 @@ static void judge_info(struct store_findings *findings)
 {
     bool evicts = findings->policy[0] != '\0' && strcmp(findings->policy, "noeviction") != 0;
     if (evicts)
-        store_warn(findings,
-                   "maxmemory-policy is %s: where memory is full it drops keys, %s, and a limit "
-                   "whose key is gone admits everything anew; expected noeviction",
-                   findings->policy,
-                   strncmp(findings->policy, "allkeys", 7) == 0
-                       ? "whichever they are"
-                       : "those with a time to live, as all of ours have");
+        remark(findings, WARNING,
+               "maxmemory-policy is %s: where memory is full it drops keys, %s, and a limit "
+               "whose key is gone admits everything anew; expected noeviction",
+               findings->policy,
+               strncmp(findings->policy, "allkeys", 7) == 0
+                   ? "whichever they are"
+                   : "those with a time to live, as all of ours have");
     if (strcmp(findings->append_only, "off") == 0 && strcmp(findings->snapshots, "off") == 0 &&
         findings->replicas == 0)
-        store_warn(findings, "nothing is kept over a restart: no append-only file, no snapshots, "
-                             "no replica; every limit then begins anew");
+        remark(findings, WARNING,
+               "nothing is kept over a restart: no append-only file, no snapshots, "
+               "no replica; every limit then begins anew");
 }
 
 /* ---- Software -------------------------------------------------------------------------------- */
 
-static void judge_server(const struct look *look)
+static void judge_server(const struct store_nodes *nodes)
 {
-    const struct redis_server *server = store_session_server(look->session);
-    struct store_findings *findings = look->findings;
+    const struct redis_server *server = redis_conn_server(nodes->redis);
+    struct store_findings *findings = nodes->findings;
+    enum store_kind kind = nodes->given->url.kind;
     char *behind_major;
     unsigned long major = strtoul(server->version, &behind_major, 10);
     unsigned long minor = *behind_major == '.' ? strtoul(behind_major + 1, NULL, 10) : 0;
@@ -191,16 +328,17 @@ static void judge_server(const struct look *look)
     snprintf(findings->role, sizeof(findings->role), "%s", server->is_replica ? "replica" : "");
     /* Valkey begins with 7.2; a server that hides its version is accepted. */
     if (*behind_major == '.' && (major < 6 || (major == 6 && minor < 2)))
-        store_fault(findings, "it is of version %s: expected Redis 6.2 or later, or Valkey",
-                    server->version);
+        remark(findings, FAULT, "it is of version %s: expected Redis 6.2 or later, or Valkey",
+               server->version);
     if (strcmp(server->mode, "sentinel") == 0)
-        store_fault(findings, "it is a sentinel, not a store: expected redis-sentinel:// and "
-                              "/MASTER-NAME behind the hosts");
+        remark(findings, FAULT,
+               "it is a sentinel, not a store: expected redis-sentinel:// and "
+               "/MASTER-NAME behind the hosts");
     bool is_cluster = strcmp(server->mode, "cluster") == 0;
-    if (is_cluster && look->url->kind != STORE_REDIS_CLUSTER)
-        store_fault(findings, "it is a node of a cluster: expected redis-cluster://");
-    if (!is_cluster && look->url->kind == STORE_REDIS_CLUSTER)
-        store_fault(findings, "it is no cluster: expected redis://");
+    if (is_cluster && kind != STORE_REDIS_CLUSTER)
+        remark(findings, FAULT, "it is a node of a cluster: expected redis-cluster://");
+    if (!is_cluster && kind == STORE_REDIS_CLUSTER)
+        remark(findings, FAULT, "it is no cluster: expected redis://");
 }
 
 static void judge_role(struct store_findings *findings)
@@ -211,58 +349,58 @@ static void judge_role(struct store_findings *findings)
         return;
     snprintf(findings->role, sizeof(findings->role), "replica");
     if (strcmp(findings->mode, "cluster") != 0) /* other nodes of a cluster are queried instead */
-        store_fault(findings, "it is a replica and takes no writes: expected the master");
+        remark(findings, FAULT, "it is a replica and takes no writes: expected the master");
 }
 
 /* ---- Scripts --------------------------------------------------------------------------------- */
 
-struct loading {
-    struct store_findings *findings;
-    char sha[41];
-    bool has_run;
-    bool is_elsewhere; /* the key's slot is another node's */
-};
+/* What every script needs: the time, and a state that is read, written and deleted. */
+#define SCRIPT                                                                                     \
+    "local before = redis.call('GET', KEYS[1]) "                                                   \
+    "redis.call('SET', KEYS[1], '1', 'PX', 1000) "                                                 \
+    "redis.call('DEL', KEYS[1]) "                                                                  \
+    "return redis.call('TIME')"
 
 static void refuse_scripts(struct store_findings *findings, const struct redis_reply *reply,
                            const char *what)
 {
-    store_fault(findings, "%s is refused: %.*s", what, text_len(reply),
-                (const char *)reply->text.ptr);
+    remark(findings, FAULT, "%s is refused: %.*s", what, text_len(reply),
+           (const char *)reply->text.ptr);
 }
 
 static void read_sha(void *arg, const struct redis_reply *reply)
 {
-    struct loading *loading = arg;
+    struct store_nodes *nodes = arg;
     if (reply->type == REDIS_TEXT && reply->text.len == 40)
-        snprintf(loading->sha, sizeof(loading->sha), "%.40s", (const char *)reply->text.ptr);
+        snprintf(nodes->sha, sizeof(nodes->sha), "%.40s", (const char *)reply->text.ptr);
     else
-        refuse_scripts(loading->findings, reply, "SCRIPT LOAD");
+        refuse_scripts(nodes->findings, reply, "SCRIPT LOAD");
 }
 
 static void read_run(void *arg, const struct redis_reply *reply)
 {
-    struct loading *loading = arg;
-    loading->has_run = reply->type == REDIS_ARRAY;
-    if (!loading->has_run)
-        refuse_scripts(loading->findings, reply,
-                       "a script that reads the time and writes a key " SCRIPT_KEY);
+    struct store_findings *findings = arg;
+    findings->runs_scripts = reply->type == REDIS_ARRAY;
+    if (!findings->runs_scripts)
+        refuse_scripts(findings, reply, "a script that reads the time and writes a key " CHECK_KEY);
 }
 
 /* Loads a script and runs it with that key. */
-static int store_try_scripts(struct store_session *session, const char *key,
-                             struct store_findings *findings, struct stint_error *error)
+static int try_scripts(struct store_nodes *nodes, const char *key, struct stint_error *error)
 {
-    struct loading loading = {.findings = findings};
-    int code = store_session_ask(session, (const char *[]){"SCRIPT", "LOAD", SCRIPT, NULL},
-                                 read_sha, &loading, error);
-    if (code == 0 && loading.sha[0] != '\0')
-        code = store_session_ask(session, (const char *[]){"EVALSHA", loading.sha, "1", key, NULL},
-                                 read_run, &loading, error);
-    findings->runs_scripts = loading.has_run;
+    nodes->sha[0] = '\0';
+    nodes->findings->runs_scripts = false;
+    int code = store_nodes_ask(nodes, (const char *[]){"SCRIPT", "LOAD", SCRIPT, NULL}, read_sha,
+                               nodes, error);
+    if (code == 0 && nodes->sha[0] != '\0')
+        code = store_nodes_ask(nodes, (const char *[]){"EVALSHA", nodes->sha, "1", key, NULL},
+                               read_run, nodes->findings, error);
     return code;
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */
+
+#define SKEW_MAX_NS (500 * NS_PER_MS)
 
 static void read_time(void *arg, const struct redis_reply *reply)
 {
@@ -275,34 +413,33 @@ static void read_time(void *arg, const struct redis_reply *reply)
 }
 
 /* Of some tries the fastest one: its time is known best. */
-static int look_at_clock(const struct look *look)
+static int look_at_clock(struct store_nodes *nodes, struct stint_error *error)
 {
-    struct store_findings *findings = look->findings;
+    struct store_findings *findings = nodes->findings;
     uint64_t best_ns = STINT_NEVER_NS;
     for (int i = 0; i < 5; i++) {
         uint64_t before_ns = (uint64_t)clock_wall_ns(), time_ns = 0;
-        int code = ask(look, read_time, &time_ns, (const char *[]){"TIME", NULL});
-        uint64_t took_ns = store_session_took_ns(look->session);
+        int code =
+            store_nodes_ask(nodes, (const char *[]){"TIME", NULL}, read_time, &time_ns, error);
         if (code != 0)
             return code;
-        if (time_ns == 0 || took_ns >= best_ns)
+        if (time_ns == 0 || nodes->took_ns >= best_ns)
             continue;
-        best_ns = took_ns;
+        best_ns = nodes->took_ns;
         findings->has_time = true;
-        findings->ahead_ns = (int64_t)time_ns - (int64_t)(before_ns + took_ns / 2);
-        findings->ahead_error_ns = took_ns / 2 + NS_PER_US;
+        findings->ahead_ns = (int64_t)time_ns - (int64_t)(before_ns + best_ns / 2);
+        findings->ahead_error_ns = best_ns / 2 + NS_PER_US;
     }
     if (findings->has_time &&
         (uint64_t)llabs(findings->ahead_ns) > SKEW_MAX_NS + findings->ahead_error_ns)
-        store_warn(findings, "its clock and ours differ by %lld ms: it decides by its own",
-                   (long long)llabs(findings->ahead_ns) / 1000000);
+        remark(findings, WARNING, "its clock and ours differ by %lld ms: it decides by its own",
+               (long long)llabs(findings->ahead_ns) / 1000000);
     return 0;
 }
 
 static void read_nothing(void *arg, const struct redis_reply *reply)
 {
-    (void)arg;
-    (void)reply;
+    (void)arg, (void)reply;
 }
 
 static int by_size(const void *a, const void *b)
@@ -311,44 +448,47 @@ static int by_size(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-struct store_latency store_latency_of(uint64_t *took_ns, unsigned samples)
-{
-    qsort(took_ns, samples, sizeof(*took_ns), by_size);
-    return (struct store_latency){
-        .median_ns = took_ns[(samples - 1) / 2],
-        .p90_ns = took_ns[(uint64_t)(samples - 1) * 90 / 100],
-        .p99_ns = took_ns[(uint64_t)(samples - 1) * 99 / 100],
-        .max_ns = took_ns[samples - 1],
-        .n = samples,
-    };
-}
-
-static int look_at_latency(const struct look *look, unsigned samples)
+/* `ping` is the round trip. */
+static int measure(struct store_nodes *nodes, unsigned samples,
+                   int (*ping)(struct store_nodes *nodes, struct stint_error *error),
+                   struct stint_error *error)
 {
     uint64_t *took_ns = calloc(samples, sizeof(*took_ns));
     if (took_ns == NULL)
-        return err_set(look->error, STINT_E_SYSTEM, "no memory for %u round trips", samples);
+        return err_set(error, STINT_E_SYSTEM, "no memory for %u round trips", samples);
     int code = 0;
     for (unsigned i = 0; i < samples && code == 0; i++) {
-        code = ask(look, read_nothing, NULL, (const char *[]){"PING", NULL});
-        took_ns[i] = store_session_took_ns(look->session);
+        code = ping(nodes, error);
+        took_ns[i] = nodes->took_ns;
     }
-    if (code == 0)
-        look->findings->latency = store_latency_of(took_ns, samples);
+    if (code == 0) {
+        qsort(took_ns, samples, sizeof(*took_ns), by_size);
+        nodes->findings->latency = (struct store_latency){
+            .median_ns = took_ns[(samples - 1) / 2],
+            .p90_ns = took_ns[(uint64_t)(samples - 1) * 90 / 100],
+            .p99_ns = took_ns[(uint64_t)(samples - 1) * 99 / 100],
+            .max_ns = took_ns[samples - 1],
+            .n = samples,
+        };
+    }
     free(took_ns);
     return code;
 }
 
-/* STINT_E_GONE: the connection ended meanwhile. */
-static int look_at_server(struct store_session *session, const struct store_url *url,
-                          unsigned samples, struct store_findings *findings,
-                          struct stint_error *error)
+static int ping_redis(struct store_nodes *nodes, struct stint_error *error)
 {
-    const struct look look = {session, url, findings, error};
-    judge_server(&look);
-    int code = ask(&look, read_info, findings, (const char *[]){"INFO", NULL});
+    return store_nodes_ask(nodes, (const char *[]){"PING", NULL}, read_nothing, NULL, error);
+}
+
+/* STINT_E_GONE: the connection ended meanwhile. */
+static int look_at_server(struct store_nodes *nodes, unsigned samples, struct stint_error *error)
+{
+    struct store_findings *findings = nodes->findings;
+    judge_server(nodes);
+    int code = store_nodes_ask(nodes, (const char *[]){"INFO", NULL}, read_info, findings, error);
     if (code == 0)
-        code = ask(&look, read_save, findings, (const char *[]){"CONFIG", "GET", "save", NULL});
+        code = store_nodes_ask(nodes, (const char *[]){"CONFIG", "GET", "save", NULL}, read_save,
+                               findings, error);
     if (code != 0)
         return code;
     judge_role(findings);
@@ -357,59 +497,34 @@ static int look_at_server(struct store_session *session, const struct store_url 
     if (strcmp(findings->mode, "sentinel") == 0)
         return 0;
     if (strcmp(findings->role, "replica") != 0 && strcmp(findings->mode, "cluster") != 0)
-        code = store_try_scripts(session, SCRIPT_KEY, findings, error);
+        code = try_scripts(nodes, CHECK_KEY, error);
     if (code == 0)
-        code = look_at_clock(&look);
-    return code != 0 ? code : look_at_latency(&look, samples);
-}
-
-/* ---- The other servers ----------------------------------------------------------------------- */
-
-const char *store_address(const struct store_host *host, char *text, size_t size)
-{
-    struct buf buf = buf_of(text, size);
-    buf_add(&buf, strchr(host->name, ':') != NULL ? "[%s]:%u" : "%s:%u", host->name,
-            (unsigned)host->port);
-    hide_controls(text); /* a server has named it */
-    return text;
+        code = look_at_clock(nodes, error);
+    return code != 0 ? code : measure(nodes, samples, ping_redis, error);
 }
 
 /* ---- Clusters -------------------------------------------------------------------------------- */
 
-struct mapping {
-    struct cluster *cluster;
-    const struct store_host *asked;
-    struct stint_error *error;
-    int code;
-};
-
 static void read_slots(void *arg, const struct redis_reply *reply)
 {
-    struct mapping *mapping = arg;
-    int len = reply->text.len < 200 ? (int)reply->text.len : 200;
+    struct store_nodes *nodes = arg;
     if (reply->type == REDIS_ERROR)
-        mapping->code = err_set(mapping->error, STINT_E_MISMATCH, "CLUSTER SLOTS is refused: %.*s",
-                                len, (const char *)reply->text.ptr);
+        nodes->code_read = err_set(nodes->error, STINT_E_MISMATCH, "CLUSTER SLOTS is refused: %.*s",
+                                   text_len(reply), (const char *)reply->text.ptr);
     else
-        mapping->code = cluster_read(mapping->cluster, reply, mapping->asked, mapping->error);
+        nodes->code_read = cluster_read(nodes->map, reply, &nodes->host, nodes->error);
 }
 
-/* Gets the owners of slots from the node `asked` of a cluster; for free(). */
-static int store_read_map(struct store_session *session, const struct store_host *asked,
-                          struct cluster **map, struct stint_error *error)
+/* Gets the owners of slots from a node of a cluster. */
+static int read_map(struct store_nodes *nodes, struct stint_error *error)
 {
-    struct mapping mapping = {
-        .cluster = calloc(1, sizeof(struct cluster)), .asked = asked, .error = error};
-    if (mapping.cluster == NULL)
+    nodes->map = calloc(1, sizeof(struct cluster));
+    nodes->error = error;
+    if (nodes->map == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a map of slots");
-    int code = store_session_ask(session, (const char *[]){"CLUSTER", "SLOTS", NULL}, read_slots,
-                                 &mapping, error);
-    code = code != 0 ? code : mapping.code;
-    if (code == 0)
-        *map = mapping.cluster;
-    else
-        free(mapping.cluster);
-    return code;
+    int code = store_nodes_ask(nodes, (const char *[]){"CLUSTER", "SLOTS", NULL}, read_slots, nodes,
+                               error);
+    return code != 0 ? code : nodes->code_read;
 }
 
 /* A key that access control lists with stint:* allow, in a slot of that master. */
@@ -425,34 +540,31 @@ static bool find_key(const struct cluster *cluster, const struct store_host *mas
     return false;
 }
 
-static int try_master(const struct cluster *cluster, const struct store_host *master,
-                      const struct store_session_options *options, struct store_findings *findings,
+static int try_master(struct store_nodes *nodes, const struct store_host *master,
                       struct stint_error *error)
 {
-    struct store_session_options there = *options;
-    struct store_session *session = NULL;
+    struct store_findings *findings = nodes->findings;
     char key[64];
-    if (!find_key(cluster, master, key, sizeof(key)))
+    if (!find_key(nodes->map, master, key, sizeof(key)))
         return 0; /* all its slots have moved to other masters */
-    there.host = master;
-    store_address(master, findings->node, sizeof(findings->node));
-    int code = store_session_open(&session, &there, error);
-    if (code == 0)
-        code = store_try_scripts(session, key, findings, error);
-    else {
-        store_fault(findings, "this master cannot be asked: %s", error->message);
+    int code = connect_to(nodes, master, false, error);
+    snprintf(findings->node, sizeof(findings->node), "%s", nodes->address);
+    if (code == 0) {
+        code = try_scripts(nodes, key, error);
+    } else {
+        remark(findings, FAULT, "this master cannot be asked: %s", error->message);
         findings->runs_scripts = false;
         code = 0;
     }
-    store_session_close(session);
     findings->node[0] = '\0';
     return code;
 }
 
-static int look_at_masters(const struct cluster *cluster,
-                           const struct store_session_options *options,
-                           struct store_findings *findings, struct stint_error *error)
+/* Tries scripts on each master of a cluster. */
+static int look_at_masters(struct store_nodes *nodes, struct stint_error *error)
 {
+    const struct cluster *cluster = nodes->map;
+    struct store_findings *findings = nodes->findings;
     bool all_run = true;
     findings->cluster = (struct store_cluster){
         .masters = cluster->n_masters,
@@ -460,12 +572,12 @@ static int look_at_masters(const struct cluster *cluster,
         .slots_served = cluster->n_slots_served,
     };
     if (cluster->n_slots_served < CLUSTER_SLOTS)
-        store_fault(findings, "%u of %d slots have no master: the keys in them have no limits",
-                    CLUSTER_SLOTS - cluster->n_slots_served, CLUSTER_SLOTS);
+        remark(findings, FAULT, "%u of %d slots have no master: the keys in them have no limits",
+               CLUSTER_SLOTS - cluster->n_slots_served, CLUSTER_SLOTS);
     if (cluster->n_replicas == 0 && cluster->n_masters > 0)
-        store_warn(findings, "no master has a replica: what is lost with one stays lost");
+        remark(findings, WARNING, "no master has a replica: what is lost with one stays lost");
     for (unsigned i = 0; i < cluster->n_masters; i++) {
-        int code = try_master(cluster, &cluster->masters[i], options, findings, error);
+        int code = try_master(nodes, &cluster->masters[i], error);
         if (code != 0)
             return code;
         all_run = all_run && findings->runs_scripts;
@@ -474,40 +586,13 @@ static int look_at_masters(const struct cluster *cluster,
     return 0;
 }
 
-/* Gets the other nodes from a node of a cluster, and tries scripts on each of its masters. */
-static int look_around(struct store_session *session, const struct store_session_options *options,
-                       struct store_findings *findings, struct stint_error *error)
-{
-    static const struct store_host nowhere;
-    const struct store_host *asked = options->url->n_hosts > 0 ? &options->url->hosts[0] : &nowhere;
-    for (unsigned i = 0; i < options->url->n_hosts; i++) {
-        char text[sizeof(findings->address)];
-        if (strcmp(store_address(&options->url->hosts[i], text, sizeof(text)), findings->address) ==
-            0)
-            asked = &options->url->hosts[i];
-    }
-    struct cluster *map = NULL;
-    int code = store_read_map(session, asked, &map, error);
-    if (code == 0)
-        code = look_at_masters(map, options, findings, error);
-    free(map);
-    return code;
-}
-
 /* ---- Sentinels ------------------------------------------------------------------------------- */
-
-struct watched {
-    const char *name;
-    struct store_host *master;
-    struct store_findings *findings;
-    struct stint_error *error;
-    int code;
-};
 
 static void read_master(void *arg, const struct redis_reply *reply)
 {
-    struct watched *watched = arg;
-    watched->code = sentinel_read_master(watched->master, watched->name, reply, watched->error);
+    struct store_nodes *nodes = arg;
+    nodes->code_read =
+        sentinel_read_master(&nodes->host, nodes->given->url.master, reply, nodes->error);
 }
 
 static unsigned number_of(const struct redis_reply *reply, const char *name)
@@ -522,9 +607,9 @@ static unsigned number_of(const struct redis_reply *reply, const char *name)
 
 static void read_sentinels(void *arg, const struct redis_reply *reply)
 {
-    struct watched *watched = arg;
+    struct store_findings *findings = arg;
     if (reply->type == REDIS_ARRAY)
-        watched->findings->sentinels = (struct store_sentinels){
+        findings->sentinels = (struct store_sentinels){
             .sentinels = 1 + number_of(reply, "num-other-sentinels"),
             .quorum = number_of(reply, "quorum"),
         };
@@ -532,177 +617,252 @@ static void read_sentinels(void *arg, const struct redis_reply *reply)
 
 static void read_quorum(void *arg, const struct redis_reply *reply)
 {
-    struct watched *watched = arg;
+    struct store_findings *findings = arg;
     if (reply->type == REDIS_ERROR)
-        store_warn(watched->findings, "no other master can be chosen now: %.*s",
-                   reply->text.len < 200 ? (int)reply->text.len : 200,
-                   (const char *)reply->text.ptr);
+        remark(findings, WARNING, "no other master can be chosen now: %.*s", text_len(reply),
+               (const char *)reply->text.ptr);
 }
 
-/* Gets the master from a sentinel. STINT_E_GONE: it knows none of that name. */
-static int find_master(struct store_session *session, const char *name, struct store_host *master,
-                       struct store_findings *findings, struct stint_error *error)
+/* From a sentinel to the master that it watches. STINT_E_GONE: it knows none of that name. */
+static int follow_sentinel(struct store_nodes *nodes, struct stint_error *error)
 {
-    struct watched watched = {name, master, findings, error, 0};
-    int code = store_session_ask(
-        session, (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name, NULL}, read_master,
-        &watched, error);
-    code = code != 0 ? code : watched.code;
+    const struct store_url *url = &nodes->given->url;
+    const char *name = url->master;
+    if (strcmp(redis_conn_server(nodes->redis)->mode, "sentinel") != 0)
+        return err_set(error, STINT_E_MISMATCH, "%s is no sentinel: expected %s://", nodes->address,
+                       url->is_tls ? "rediss" : "redis");
+    nodes->error = error;
+    int code =
+        store_nodes_ask(nodes, (const char *[]){"SENTINEL", "GET-MASTER-ADDR-BY-NAME", name, NULL},
+                        read_master, nodes, error);
+    code = code != 0 ? code : nodes->code_read;
+    if (code == 0 && nodes->findings != NULL)
+        code = store_nodes_ask(nodes, (const char *[]){"SENTINEL", "MASTER", name, NULL},
+                               read_sentinels, nodes->findings, error);
+    if (code == 0 && nodes->findings != NULL)
+        code = store_nodes_ask(nodes, (const char *[]){"SENTINEL", "CKQUORUM", name, NULL},
+                               read_quorum, nodes->findings, error);
+    if (code != 0)
+        return code;
+    const struct store_host master = nodes->host;
+    return connect_to(nodes, &master, false, error);
+}
+
+/* ---- memcached ------------------------------------------------------------------------------- */
+
+#define CHECK_TTL_S 10
+
+static void read_stat(struct store_findings *findings, const struct memcached_reply *stat)
+{
+    struct store_memcached *memcached = &findings->memcached;
+    const struct {
+        const char *name;
+        uint64_t *number;
+    } stats[] = {
+        {"limit_maxbytes", &findings->memory_max}, {"bytes", &memcached->memory_used},
+        {"evictions", &memcached->evictions},      {"curr_items", &memcached->items},
+        {"item_size_max", &memcached->item_max},   {"uptime", &memcached->uptime_s},
+    };
+    for (size_t i = 0; i < sizeof(stats) / sizeof(*stats); i++)
+        if (span_equals(stat->name, stats[i].name))
+            (void)resp_number_read(stat->value, INT64_MAX, stats[i].number);
+    /* A number, or in the settings whether it is above 0. */
+    if (span_equals(stat->name, "evictions") && span_equals(stat->value, "off"))
+        memcached->evicts = false;
+}
+
+static void take_memcached_reply(void *arg, enum link_outcome outcome,
+                                 const struct memcached_reply *reply, uint64_t now_ns)
+{
+    struct store_nodes *nodes = arg;
+    (void)now_ns;
+    if (reply != NULL && reply->code == MEMCACHED_STAT) {
+        read_stat(nodes->findings, reply);
+        return;
+    }
+    end_command(nodes, outcome == LINK_DONE || outcome == LINK_REFUSED);
+    nodes->is_refused = outcome == LINK_REFUSED;
+    if (reply != NULL) {
+        nodes->code = reply->code;
+        nodes->number = reply->number;
+    }
+}
+
+static int ask_memcached(struct store_nodes *nodes, struct memcached_command command,
+                         struct stint_error *error)
+{
+    uint64_t begun_ns = uv_hrtime();
+    command.answered = take_memcached_reply;
+    command.arg = nodes;
+    nodes->is_answered = false;
+    nodes->number = 0;
+    if (!memcached_conn_ask(nodes->memcached, &command, begun_ns))
+        return gone(nodes, error);
+    return wait_for_reply(nodes, begun_ns, error);
+}
+
+static int ask_stats(struct store_nodes *nodes, const char *what, struct stint_error *error)
+{
+    int code = ask_memcached(
+        nodes, (struct memcached_command){.verb = MEMCACHED_STATS, .key = span_of_text(what)},
+        error);
+    if (code == 0 && nodes->is_refused)
+        remark(nodes->findings, WARNING, "it refuses to return its metrics (stats%s%s)",
+               what[0] != '\0' ? " " : "", what);
+    return code;
+}
+
+static int ask_key(struct store_nodes *nodes, enum memcached_verb verb, uint64_t number,
+                   struct stint_error *error)
+{
+    return ask_memcached(nodes,
+                         (struct memcached_command){.verb = verb,
+                                                    .key = span_of_text(CHECK_KEY),
+                                                    .value = span_of_text("1"),
+                                                    .number = number,
+                                                    .ttl_s = CHECK_TTL_S},
+                         error);
+}
+
+static int ping_memcached(struct store_nodes *nodes, struct stint_error *error)
+{
+    return ask_key(nodes, MEMCACHED_GET, 0, error);
+}
+
+/* A write with the number that was read succeeds, and a second one with the same number fails. */
+static int try_swaps(struct store_nodes *nodes, struct stint_error *error)
+{
+    int code = ask_key(nodes, MEMCACHED_ADD, 0, error);
+    if (code != 0)
+        return code;
+    if (nodes->code == MEMCACHED_ERROR) {
+        remark(nodes->findings, FAULT, "it takes no writes");
+        return 0;
+    }
+    code = ask_key(nodes, MEMCACHED_GET, 0, error);
+    uint64_t number = nodes->number;
+    if (code != 0 || number == 0)
+        return code;
+    code = ask_key(nodes, MEMCACHED_SWAP, number, error);
+    bool is_done = nodes->code == MEMCACHED_STORED;
     if (code == 0)
-        code = store_session_ask(session, (const char *[]){"SENTINEL", "MASTER", name, NULL},
-                                 read_sentinels, &watched, error);
+        code = ask_key(nodes, MEMCACHED_SWAP, number, error);
+    nodes->findings->memcached.compares = is_done && nodes->code == MEMCACHED_EXISTS;
+    return code != 0 ? code : ask_key(nodes, MEMCACHED_DELETE, 0, error);
+}
+
+static void judge_memcached(struct store_findings *findings)
+{
+    const struct store_memcached *memcached = &findings->memcached;
+    if (!memcached->compares)
+        remark(findings, FAULT,
+               "values have no numbers, without which states cannot be swapped: "
+               "expected memcached without -C");
+    if (!memcached->evicts)
+        remark(findings, WARNING,
+               "it refuses writes when its memory is full (-M), and then forgets the "
+               "state that was to be written: as many units are free again");
+    if (memcached->evictions > 0)
+        remark(findings, WARNING,
+               "%llu values were evicted in %llu s: an evicted state is free again; more "
+               "memory (-m) would keep it",
+               (unsigned long long)memcached->evictions, (unsigned long long)memcached->uptime_s);
+}
+
+static int look_at_memcached(struct store_nodes *nodes, const struct store_host *host,
+                             unsigned samples, struct stint_error *error)
+{
+    struct store_findings *findings = nodes->findings;
+    findings->memcached.evicts = true;
+    int code = connect_to(nodes, host, false, error);
+    if (code != 0)
+        return code;
+    snprintf(findings->address, sizeof(findings->address), "%s", nodes->address);
+    if (nodes->given->url.n_hosts > 1)
+        snprintf(findings->node, sizeof(findings->node), "%s", nodes->address);
+    snprintf(findings->version, sizeof(findings->version), "%s",
+             memcached_conn_version(nodes->memcached));
+    hide_controls(findings->version);
+    code = ask_stats(nodes, "", error);
     if (code == 0)
-        code = store_session_ask(session, (const char *[]){"SENTINEL", "CKQUORUM", name, NULL},
-                                 read_quorum, &watched, error);
+        code = ask_stats(nodes, "settings", error);
+    if (code == 0)
+        code = try_swaps(nodes, error);
+    if (code == 0)
+        code = measure(nodes, samples, ping_memcached, error);
+    if (code == 0)
+        judge_memcached(findings);
     return code;
 }
 
 /* ---- A whole store --------------------------------------------------------------------------- */
 
-static struct store_session_options options_of(const struct store_check *check)
+static int new_nodes(struct store_nodes **nodes, const struct store_given *given,
+                     struct stint_error *error)
 {
-    return (struct store_session_options){
-        .url = check->url,
-        .database = check->url->database,
-        .tls = check->tls,
-        .timeout_ns = check->timeout_ns,
-    };
-}
-
-/* Connects to the first of the URL's servers that answers; an error is that of the last one. */
-static int open_any(const struct store_check *check, struct store_session **session,
-                    struct store_findings *findings, struct stint_error *error)
-{
-    struct store_session_options options = options_of(check);
-    int code = STINT_E_GONE;
-    if (check->url->kind == STORE_REDIS_SENTINEL)
-        options.database = 0;
-    if (check->url->n_hosts == 0) {
-        snprintf(findings->address, sizeof(findings->address), "%s", check->url->path);
-        return store_session_open(session, &options, error);
+    struct store_nodes *made = calloc(1, sizeof(*made));
+    if (made == NULL || uv_loop_init(&made->loop) != 0) {
+        free(made);
+        return no_memory(error);
     }
-    for (unsigned i = 0; i < check->url->n_hosts && code != 0; i++) {
-        options.host = &check->url->hosts[i];
-        store_address(options.host, findings->address, sizeof(findings->address));
-        code = store_session_open(session, &options, error);
-    }
-    return code;
+    *nodes = made;
+    made->given = given;
+    return store_given_tls(given, &made->tls, error);
 }
 
-/* From a sentinel to the master that it watches. */
-static int follow_sentinel(const struct store_check *check, struct store_session **session,
-                           struct store_findings *findings, struct stint_error *error)
+/* To the server of the URL, or the master that its sentinels watch. */
+static int reach(struct store_nodes *nodes, struct stint_error *error)
 {
-    struct store_host master;
-    struct store_session_options options = options_of(check);
-    options.host = &master;
-    if (strcmp(store_session_server(*session)->mode, "sentinel") != 0)
-        return err_set(error, STINT_E_MISMATCH, "%s is no sentinel: expected %s://",
-                       findings->address, check->url->is_tls ? "rediss" : "redis");
-    int code = find_master(*session, check->url->master, &master, findings, error);
-    if (code != 0)
-        return code;
-    store_session_close(*session);
-    *session = NULL;
-    store_address(&master, findings->address, sizeof(findings->address));
-    return store_session_open(session, &options, error);
-}
-
-static int look(const struct store_check *check, struct store_session **session,
-                struct store_findings *findings, struct stint_error *error)
-{
-    const struct store_session_options options = options_of(check);
-    int code = open_any(check, session, findings, error);
-    if (code == 0 && check->url->kind == STORE_REDIS_SENTINEL)
-        code = follow_sentinel(check, session, findings, error);
+    int code = connect_to_any(nodes, error);
+    if (code == 0 && nodes->given->url.kind == STORE_REDIS_SENTINEL)
+        code = follow_sentinel(nodes, error);
     if (code == 0)
-        code = look_at_server(*session, check->url, check->samples, findings, error);
-    if (code == 0 && strcmp(findings->mode, "cluster") == 0)
-        code = look_around(*session, &options, findings, error);
+        nodes->is_cluster = strcmp(redis_conn_server(nodes->redis)->mode, "cluster") == 0;
     return code;
 }
 
-int store_look(const struct store_check *check, struct store_findings *findings,
+static int look_at_redis(struct store_nodes *nodes, unsigned samples, struct stint_error *error)
+{
+    struct store_findings *findings = nodes->findings;
+    int code = reach(nodes, error);
+    snprintf(findings->address, sizeof(findings->address), "%s", nodes->address);
+    if (code == 0)
+        code = look_at_server(nodes, samples, error);
+    if (code != 0 || !nodes->is_cluster)
+        return code;
+    code = read_map(nodes, error);
+    return code != 0 ? code : look_at_masters(nodes, error);
+}
+
+int store_look(const struct store_given *given, unsigned samples, struct store_findings *findings,
                struct stint_error *error)
 {
-    struct store_session *session = NULL;
-    int code = look(check, &session, findings, error);
-    store_session_close(session);
+    const struct store_url *url = &given->url;
+    struct store_nodes *nodes = NULL;
+    int code = new_nodes(&nodes, given, error);
+    if (code == 0 && url->kind != STORE_MEMCACHED) {
+        nodes->findings = findings;
+        code = look_at_redis(nodes, samples, error);
+    }
+    for (unsigned i = 0; code == 0 && url->kind == STORE_MEMCACHED && i < url->n_hosts; i++) {
+        nodes->findings = &findings[i];
+        code = look_at_memcached(nodes, &url->hosts[i], samples, error);
+    }
+    store_nodes_close(nodes);
     return code;
 }
 
 /* ---- The server that has a key --------------------------------------------------------------- */
 
-struct store_nodes {
-    const struct store_given *given;
-    struct upstream_tls *tls;
-    struct store_session *session;
-    struct cluster *map; /* NULL: it is no cluster */
-    struct store_host host;
-    char address[STORE_HOST_SIZE + 16];
-    int slot;
-};
-
-static int go_to(struct store_nodes *nodes, const struct store_host *host,
-                 struct stint_error *error)
-{
-    const struct store_url *url = &nodes->given->url;
-    bool is_sentinel = url->kind == STORE_REDIS_SENTINEL && nodes->address[0] == '\0';
-    const struct store_session_options options = {.url = url,
-                                                  .host = host,
-                                                  .database = is_sentinel ? 0 : url->database,
-                                                  .tls = nodes->tls,
-                                                  .timeout_ns = nodes->given->timeout_ns};
-    store_session_close(nodes->session);
-    nodes->session = NULL;
-    if (host == NULL) {
-        snprintf(nodes->address, sizeof(nodes->address), "%s", url->path);
-    } else {
-        nodes->host = *host;
-        store_address(host, nodes->address, sizeof(nodes->address));
-    }
-    return store_session_open(&nodes->session, &options, error);
-}
-
-static int go_to_any(struct store_nodes *nodes, struct stint_error *error)
-{
-    const struct store_url *url = &nodes->given->url;
-    int code = STINT_E_GONE;
-    if (url->n_hosts == 0)
-        return go_to(nodes, NULL, error);
-    for (unsigned i = 0; i < url->n_hosts && code != 0; i++) {
-        nodes->address[0] = '\0';
-        code = go_to(nodes, &url->hosts[i], error);
-    }
-    return code;
-}
-
-static int go_to_master(struct store_nodes *nodes, struct stint_error *error)
-{
-    struct store_host master;
-    struct store_findings *findings = calloc(1, sizeof(*findings)); /* not needed here */
-    if (findings == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory to ask sentinels");
-    int code = find_master(nodes->session, nodes->given->url.master, &master, findings, error);
-    free(findings);
-    return code != 0 ? code : go_to(nodes, &master, error);
-}
-
 int store_nodes_open(struct store_nodes **nodes, const struct store_given *given,
                      struct stint_error *error)
 {
-    struct store_nodes *made = calloc(1, sizeof(*made));
-    if (made == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for a connection");
-    made->given = given;
-    made->slot = STORE_NODE_NO_SLOT;
-    int code = store_given_tls(given, &made->tls, error);
+    struct store_nodes *made = NULL;
+    int code = new_nodes(&made, given, error);
     if (code == 0)
-        code = go_to_any(made, error);
-    if (code == 0 && given->url.kind == STORE_REDIS_SENTINEL)
-        code = go_to_master(made, error);
-    if (code == 0 && strcmp(store_session_server(made->session)->mode, "cluster") == 0)
-        code = store_read_map(made->session, &made->host, &made->map, error);
+        code = reach(made, error);
+    if (code == 0 && made->is_cluster)
+        code = read_map(made, error);
     if (code == 0)
         *nodes = made;
     else
@@ -714,35 +874,28 @@ void store_nodes_close(struct store_nodes *nodes)
 {
     if (nodes == NULL)
         return;
-    store_session_close(nodes->session);
+    disconnect(nodes);
+    int left = uv_loop_close(&nodes->loop);
+    assert(left == 0);
+    (void)left;
     free(nodes->map);
     upstream_tls_free(nodes->tls);
     free(nodes);
 }
 
-int store_nodes_find(struct store_nodes *nodes, struct span key, struct store_session **session,
+int store_nodes_find(struct store_nodes *nodes, struct span key, const char **address, int *slot,
                      struct stint_error *error)
 {
     int code = 0;
+    *slot = STORE_NODE_NO_SLOT;
     if (nodes->map != NULL) {
-        unsigned slot = cluster_slot_of(key);
-        const struct store_host *master = cluster_master(nodes->map, slot);
+        *slot = (int)cluster_slot_of(key);
+        const struct store_host *master = cluster_master(nodes->map, (unsigned)*slot);
         if (master == NULL)
-            return err_set(error, STINT_E_GONE, "no master serves slot %u", slot);
-        nodes->slot = (int)slot;
+            return err_set(error, STINT_E_GONE, "no master serves slot %d", *slot);
         if (master->port != nodes->host.port || strcmp(master->name, nodes->host.name) != 0)
-            code = go_to(nodes, master, error);
+            code = connect_to(nodes, master, false, error);
     }
-    *session = nodes->session;
+    *address = nodes->address;
     return code;
-}
-
-const char *store_nodes_address(const struct store_nodes *nodes)
-{
-    return nodes->address;
-}
-
-int store_nodes_slot(const struct store_nodes *nodes)
-{
-    return nodes->slot;
 }

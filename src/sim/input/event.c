@@ -1,9 +1,122 @@
 /* SPDX-License-Identifier: MIT */
-/* Merge sort from below. Logs are nearly sorted, so most merges have nothing to do. */
+/* Keys are runs of bytes without space or tab, NUL and UTF-8 included. */
 #include "sim/input/event.h"
 
+#include "base/limits.h"
+#include "sim/input/timestamp.h"
+
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- Traces ---------------------------------------------------------------------------------- */
+
+static bool is_blank(uint8_t c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* Cuts the next word off the line; empty at its end. */
+static struct span next_word(struct span *line)
+{
+    while (line->len > 0 && is_blank(line->ptr[0])) {
+        line->ptr++;
+        line->len--;
+    }
+    struct span word = {line->ptr, 0};
+    while (word.len < line->len && !is_blank(word.ptr[word.len]))
+        word.len++;
+    line->ptr += word.len;
+    line->len -= word.len;
+    return word;
+}
+
+int trace_parse_cost(uint32_t *cost, struct span text, struct stint_error *error)
+{
+    uint64_t number = 0;
+    size_t at = 0;
+    for (; at < text.len && (uint8_t)(text.ptr[at] - '0') <= 9 && number <= UINT32_MAX; at++)
+        number = number * 10 + (uint64_t)(text.ptr[at] - '0');
+    if (number > UNIT_COUNT_MAX)
+        return err_set(error, STINT_E_RANGE,
+                       "'%.*s' is no cost: expected a whole number from 0 to " UNIT_COUNT_MAX_TEXT
+                       "; " UNITS_ADVICE,
+                       (int)(text.len < 40 ? text.len : 40), (const char *)text.ptr);
+    if (text.len == 0 || at < text.len)
+        return err_set(error, STINT_E_SYNTAX,
+                       "'%.*s' is no cost: expected a whole number from 0 to 4294967295",
+                       (int)(text.len < 40 ? text.len : 40), (const char *)text.ptr);
+    *cost = (uint32_t)number;
+    return 0;
+}
+
+int trace_parse(struct event *event, struct span line, struct stint_error *error)
+{
+    struct span time = next_word(&line);
+    if (time.len == 0 || time.ptr[0] == '#')
+        return EVENT_NONE;
+    struct timestamp timestamp;
+    int code = timestamp_parse_seconds(&timestamp, time, error);
+    if (code != 0)
+        return code;
+    struct span key = next_word(&line);
+    if (key.len == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected TIME KEY [COST], found no KEY");
+    uint32_t cost = 1;
+    struct span word = next_word(&line);
+    if (word.len > 0 && word.ptr[0] != '#') {
+        code = trace_parse_cost(&cost, word, error);
+        if (code != 0)
+            return code;
+        word = next_word(&line);
+    }
+    if (word.len > 0 && word.ptr[0] != '#')
+        return err_set(error, STINT_E_SYNTAX, "expected TIME KEY [COST], found more after COST");
+    *event = (struct event){timestamp.ns, key, cost, timestamp.decimals};
+    return EVENT_FOUND;
+}
+
+/* ---- Joined keys ----------------------------------------------------------------------------- */
+
+/* Escapes and appends; never truncates. */
+
+static bool append(struct joined_key *joined, uint8_t byte)
+{
+    if (joined->len == sizeof(joined->bytes))
+        return false;
+    joined->bytes[joined->len++] = byte;
+    return true;
+}
+
+static bool append_part(struct joined_key *joined, struct span part)
+{
+    for (size_t i = 0; i < part.len; i++) {
+        uint8_t byte = part.ptr[i];
+        if ((byte == '+' || byte == '\\') && !append(joined, '\\'))
+            return false;
+        if (!append(joined, byte))
+            return false;
+    }
+    return true;
+}
+
+int joined_key_make(struct joined_key *joined, struct span *key, const struct span *parts,
+                    size_t n_parts, struct stint_error *error)
+{
+    assert(n_parts > 0);
+    bool fits = n_parts > 1 || parts[0].len <= STINT_KEY_MAX;
+    joined->len = 0;
+    for (size_t i = 0; i < n_parts && n_parts > 1 && fits; i++)
+        fits = (i == 0 || append(joined, '+')) && append_part(joined, parts[i]);
+    if (!fits)
+        return err_set(error, STINT_E_RANGE, "the key is longer than %d bytes", STINT_KEY_MAX);
+    *key = n_parts == 1 ? parts[0] : span_of(joined->bytes, joined->len);
+    return 0;
+}
+
+/* ---- Lists ----------------------------------------------------------------------------------- */
+
+/* Merge sort from below. Logs are nearly sorted, so most merges have nothing to do. */
 
 void event_list_deinit(struct event_list *list)
 {

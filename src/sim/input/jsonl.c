@@ -5,7 +5,6 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "sim/input/timestamp.h"
-#include "sim/input/trace.h"
 
 #include <jansson.h>
 #include <stdio.h>

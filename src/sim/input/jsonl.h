@@ -7,7 +7,6 @@
 #define STINT_SIM_INPUT_JSONL_H
 
 #include "sim/input/event.h"
-#include "sim/input/joined_key.h"
 
 struct json_t;
 

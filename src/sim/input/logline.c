@@ -5,6 +5,8 @@
  */
 #include "sim/input/logline.h"
 
+#include "base/number.h"
+
 static const char *const field_names[LOGLINE_FIELDS + 1] = {
     [LOGLINE_IP] = "ip",     [LOGLINE_USER] = "user",     [LOGLINE_METHOD] = "method",
     [LOGLINE_PATH] = "path", [LOGLINE_STATUS] = "status", [LOGLINE_FIELDS] = NULL,
@@ -21,12 +23,8 @@ static int malformed(struct stint_error *error, const char *found)
 /* Reads the BITS of `ip/BITS`; `text` is what follows the slash. */
 static int parse_bits(uint8_t *bits, struct span text, struct stint_error *error)
 {
-    unsigned number = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned digit = (unsigned)text.ptr[i] - '0';
-        number = digit <= 9 && number <= 128 ? number * 10 + digit : 129;
-    }
-    if (text.len == 0 || number < 1 || number > 128)
+    uint64_t number;
+    if (!resp_number_read(text, 128, &number) || number == 0)
         return err_set(error, STINT_E_SYNTAX, "the prefix of ip/BITS must be from 1 to 128");
     *bits = (uint8_t)number;
     return 0;

@@ -9,7 +9,6 @@
 #define STINT_SIM_INPUT_LOGLINE_H
 
 #include "sim/input/event.h"
-#include "sim/input/joined_key.h"
 #include "sim/input/timestamp.h"
 
 enum logline_field {

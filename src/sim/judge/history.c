@@ -43,6 +43,16 @@ static void *grow(void *items, size_t *size, size_t n, size_t item)
     return moved;
 }
 
+bool history_events_add(struct history_events *list, struct history_event event)
+{
+    void *events = grow(list->events, &list->size, list->n_events, sizeof(event));
+    if (events == NULL)
+        return false;
+    list->events = events;
+    list->events[list->n_events++] = event;
+    return true;
+}
+
 static struct stint_decision ask(const struct walk *walk, uint32_t cost, enum stint_verb verb)
 {
     struct stint_ask ask = {.now_ns = walk->now_ns, .cost = cost, .verb = (uint8_t)verb};

@@ -15,7 +15,16 @@
 struct history_event {
     uint64_t at_ns;
     uint32_t cost, granted;
+    uint32_t key; /* for lists of several keys */
 };
+
+struct history_events {
+    struct history_event *events;
+    size_t n_events, size;
+};
+
+/* False: no memory. The list is zero at first, and its events are to be freed. */
+bool history_events_add(struct history_events *list, struct history_event event);
 
 /* The numbers from at_ns on, until the next row. */
 struct history_row {

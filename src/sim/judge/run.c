@@ -21,6 +21,24 @@
 #define CHURN_KEYS_MAX (UINT64_C(1) << 22)
 #define SKEW_NS 1 /* one caller, whose time never goes back */
 
+/* What is remembered of each place while a run goes on. */
+struct tally_key {
+    uint32_t owner;    /* high half of the key that the place belongs to */
+    uint32_t admitted; /* times, modulo 2^32: whether something came between */
+    uint64_t units;
+    uint64_t last_ns; /* of what was admitted last, by the effective time */
+    uint64_t false_since_ns;
+    uint32_t false_run;
+    uint32_t denied; /* times, up to 2^32-1 */
+    bool asked;
+};
+
+/* One key's current period under one quota. */
+struct tally_period {
+    uint64_t ends_ns; /* 0: none yet */
+    uint64_t asked, used;
+};
+
 struct run {
     const struct run_options *options;
     struct workload workload;
@@ -28,7 +46,10 @@ struct run {
     size_t n_quotas;
     struct stint_quota quotas[STINT_ITEMS_MAX];
     struct oracle oracles[STINT_ITEMS_MAX];
-    struct tally_places places;
+    struct tally_key *keys;       /* by place */
+    struct tally_period *periods; /* n_quotas for each place */
+    uint64_t *client_units;
+    uint32_t n_places, n_clients; /* no clients: the workload has none */
     struct tally *tally;
     bool judges, listens, steps_back, counts_denied;
     uint64_t latest_ns, end_ns;
@@ -38,6 +59,204 @@ struct run {
     struct stint_decision decisions[BATCH];
     uint64_t effective_ns[BATCH]; /* if the clock goes back */
 };
+
+/* ---- The figures ---- */
+
+#define WARM_PERIODS 2 /* no state remembers longer */
+
+double tally_fairness(const struct tally_shares *shares)
+{
+    return shares->squares > 0 ? shares->sum * shares->sum / (shares->n * shares->squares) : 1.0;
+}
+
+double tally_utilisation(const struct tally_quota *quota)
+{
+    return quota->usable_units > 0 ? (double)quota->used_units / (double)quota->usable_units : -1;
+}
+
+double tally_share_of_limit(const struct tally *tally, size_t i)
+{
+    const struct tally_quota *quota = &tally->quotas[i];
+    double units = quota->weighed_limit * (double)tally->keys;
+    return units > 0 ? quota->weighed_units / units : -1;
+}
+
+bool tally_is_broken(const struct tally *tally)
+{
+    for (size_t i = 0; i < tally->n_quotas; i++)
+        if (tally->quotas[i].bound_broken)
+            return true;
+    return tally->unjustified > 0 || tally->waits_too_long > 0 || tally->waits_too_short > 0;
+}
+
+static int open_places(struct run *run, struct stint_error *error)
+{
+    size_t n = workload_places(&run->workload);
+    assert(n > 0 && run->n_quotas > 0);
+    run->n_places = (uint32_t)n;
+    run->n_clients = workload_clients(&run->workload);
+    run->keys = calloc(n, sizeof(*run->keys));
+    run->periods = calloc(n * run->n_quotas, sizeof(*run->periods));
+    run->client_units = calloc(run->n_clients + 1u, sizeof(*run->client_units));
+    if (run->keys != NULL && run->periods != NULL && run->client_units != NULL)
+        return 0;
+    return err_set(error, STINT_E_SYSTEM, "out of memory for the figures of %zu keys", n);
+}
+
+static void add_share(struct tally_shares *shares, uint64_t units)
+{
+    shares->n += 1;
+    shares->sum += (double)units;
+    shares->squares += (double)units * (double)units;
+}
+
+static void end_period(struct run *run, size_t quota, struct tally_period *period)
+{
+    struct tally_quota *tally = &run->tally->quotas[quota];
+    tally->usable_units += min_u64(period->asked, run->quotas[quota].limit);
+    tally->used_units += period->used;
+    *period = (struct tally_period){0};
+}
+
+/* Sums up the place's owner, who is gone. */
+static void leave(struct run *run, uint32_t place)
+{
+    struct tally *tally = run->tally;
+    struct tally_key *key = &run->keys[place];
+    if (!key->asked)
+        return;
+    tally->keys++;
+    add_share(&tally->key_shares, key->units);
+    if (key->denied > tally->denied_most) {
+        tally->denied_most = key->denied;
+        tally->denied_most_key = (uint64_t)key->owner << 32 | place;
+    }
+    *key = (struct tally_key){.admitted = key->admitted + 1};
+}
+
+static uint32_t granted(const struct run *run, size_t i)
+{
+    return run->decisions[i].outcome == STINT_ALLOW ? run->events[i].cost : 0;
+}
+
+/* How much a unit counts that is admitted at this instant. */
+static double weight_at(uint64_t at_ns, uint64_t period_ns, uint64_t end_ns)
+{
+    if (at_ns / period_ns < WARM_PERIODS || at_ns >= end_ns)
+        return 0;
+    uint64_t inside_ns = min_u64(at_ns - WARM_PERIODS * period_ns, end_ns - at_ns);
+    return inside_ns >= period_ns ? 1 : (double)inside_ns / (double)period_ns;
+}
+
+/* Periods of all keys lie alike: multiples of their length. */
+static void count_periods(struct run *run, size_t quota)
+{
+    uint64_t length_ns = run->quotas[quota].period_ns;
+    for (size_t i = 0; i < run->n_batch; i++) {
+        uint64_t at_ns = run->events[i].at_ns;
+        size_t place = sim_event_place(&run->events[i]);
+        struct tally_period *period = &run->periods[place * run->n_quotas + quota];
+        if (at_ns >= period->ends_ns) {
+            end_period(run, quota, period);
+            period->ends_ns = (at_ns / length_ns + 1) * length_ns;
+        }
+        uint32_t units = granted(run, i);
+        period->asked += run->events[i].cost;
+        period->used += units;
+        if (units > 0)
+            run->tally->quotas[quota].weighed_units +=
+                units * weight_at(at_ns, length_ns, run->end_ns);
+    }
+}
+
+static void count_totals(struct run *run)
+{
+    struct tally *tally = run->tally;
+    uint64_t outcomes[STINT_NEVER + 1] = {0}, asked = 0, allowed = 0, last_ns = tally->last_ns;
+    for (size_t i = 0; i < run->n_batch; i++) {
+        const struct stint_decision *decision = &run->decisions[i];
+        outcomes[decision->outcome]++;
+        asked += run->events[i].cost;
+        allowed += granted(run, i);
+        last_ns = max_u64(last_ns, run->events[i].at_ns);
+        if (decision->stored == 0)
+            tally->unstored += decision->outcome == STINT_DENY;
+    }
+    tally->decisions += run->n_batch;
+    tally->allowed += outcomes[STINT_ALLOW];
+    tally->denied += outcomes[STINT_DENY];
+    tally->never += outcomes[STINT_NEVER];
+    tally->units_asked += asked;
+    tally->units_allowed += allowed;
+    tally->last_ns = last_ns;
+}
+
+/* Counts decisions: of the periods of their keys, of their clients, and the totals. */
+static void count_batch(struct run *run)
+{
+    count_totals(run);
+    for (size_t i = 0; i < run->n_quotas; i++)
+        count_periods(run, i);
+    for (size_t i = 0; run->n_clients > 0 && i < run->n_batch; i++)
+        if (run->events[i].client < run->n_clients)
+            run->client_units[run->events[i].client] += granted(run, i);
+}
+
+/* A denial, by what the oracles say. */
+static void count_judged(struct tally *tally, struct tally_key *key, struct oracle_view view,
+                         const struct oracle_ask *ask)
+{
+    uint64_t at_ns = ask->counted_ns;
+    if (!view.is_justified && tally->unjustified++ == 0)
+        tally->unjustified_at_ns = at_ns;
+    if (!view.has_space) {
+        key->false_run = 0;
+        return;
+    }
+    tally->false_denials++;
+    tally->false_units += ask->cost;
+    if (key->false_run++ == 0)
+        key->false_since_ns = at_ns;
+    if (key->false_run > tally->false_longest)
+        tally->false_longest = key->false_run;
+    tally->false_longest_ns =
+        max_u64(tally->false_longest_ns, sub_floor(at_ns, key->false_since_ns));
+}
+
+/* Sums up all keys; periods that end later than end_ns were not whole. */
+static void finish_places(struct run *run, uint64_t end_ns)
+{
+    for (uint32_t place = 0; place < run->n_places; place++) {
+        struct tally_period *periods = &run->periods[place * run->n_quotas];
+        for (size_t i = 0; run->keys[place].asked && i < run->n_quotas; i++)
+            if (periods[i].ends_ns <= end_ns)
+                end_period(run, i, &periods[i]);
+        leave(run, place);
+    }
+    for (size_t i = 0; i < run->n_quotas && end_ns >= run->end_ns; i++) {
+        double periods = (double)run->end_ns / (double)run->quotas[i].period_ns;
+        if (periods >= WARM_PERIODS + 2)
+            run->tally->quotas[i].weighed_limit =
+                (periods - WARM_PERIODS - 1) * (double)run->quotas[i].limit;
+    }
+    for (uint32_t client = 0; client < run->n_clients; client++)
+        add_share(&run->tally->client_shares, run->client_units[client]);
+}
+
+/* Counts a decision of its key. */
+static void remember(struct tally_key *key, const struct stint_decision *decision,
+                     const struct oracle_ask *ask)
+{
+    key->asked = true;
+    if (decision->outcome != STINT_ALLOW) {
+        key->denied += key->denied < UINT32_MAX;
+        return;
+    }
+    key->admitted++;
+    key->units += ask->cost;
+    key->last_ns = ask->counted_ns;
+    key->false_run = 0;
+}
 
 /* ---- The table ---- */
 
@@ -70,16 +289,22 @@ static uint64_t live_keys(const struct run *run)
     return min_u64(keys * owners, CHURN_KEYS_MAX);
 }
 
-static void size_table(struct stint_table_options *table, const struct run *run)
+void run_size_table(struct stint_table_options *table, const struct stint_quota *quotas,
+                    size_t n_quotas, uint64_t keys, uint64_t wide_bytes_max)
 {
-    uint64_t keys = live_keys(run);
-    for (size_t i = 0; i < run->n_quotas; i++) {
-        size_t size = stint_state_size(&run->quotas[i]);
-        if (size > table->wide_size && size > 16)
-            table->wide_size = (uint32_t)size;
-        table->keys += size <= 8 ? keys : 0;
-        table->keys16 += size > 8 && size <= 16 ? keys : 0;
-        table->keys_wide += size > 16 ? keys : 0;
+    for (size_t i = 0; i < n_quotas; i++) {
+        size_t size = stint_state_size(&quotas[i]);
+        if (size > 16)
+            table->wide_size = (uint32_t)max_u64(table->wide_size, size);
+    }
+    for (size_t i = 0; i < n_quotas; i++) {
+        size_t size = stint_state_size(&quotas[i]);
+        if (size <= 8)
+            table->keys += keys;
+        else if (size <= 16)
+            table->keys16 += keys;
+        else
+            table->keys_wide += min_u64(keys, wide_bytes_max / table->wide_size);
     }
     /* 0 would mean the default: a class that no quota uses gets the minimum instead. */
     table->keys += table->keys == 0;
@@ -101,7 +326,7 @@ static int open_table(struct run *run, struct stint_error *error)
         .skew_max_ns = run->steps_back ? 2 * spec->step_ns : SKEW_NS,
         .hash_key = {secret, splitmix_next(&state)},
     };
-    size_table(&options, run);
+    run_size_table(&options, run->quotas, run->n_quotas, live_keys(run), UINT64_MAX);
     int code = stint_table_open(&run->table, &options, error);
     for (size_t i = 0; code == 0 && i < run->n_quotas; i++)
         code = stint_table_accepts(run->table, &run->quotas[i], error);
@@ -143,7 +368,7 @@ static void take_lists(struct run *run)
  */
 static bool can_try_wait(const struct run *run, const struct sim_event *event)
 {
-    const struct tally_key *key = &run->places.keys[sim_event_place(event)];
+    const struct tally_key *key = &run->keys[sim_event_place(event)];
     return event->as_promised && event->stamp == key->admitted && run->latest_ns < event->at_ns &&
            !run->counts_denied;
 }
@@ -230,7 +455,7 @@ static void judge_refusal(struct run *run, size_t i, struct tally_key *key,
     }
     struct oracle_view view = look(run, ask);
     view.is_justified = (view.is_justified || decision->stored == 0) && !never;
-    tally_judge(run->tally, key, view, ask);
+    count_judged(run->tally, key, view, ask);
 }
 
 static int judge(struct run *run, size_t i, struct tally_key *key, const struct oracle_ask *ask,
@@ -247,15 +472,15 @@ static int judge(struct run *run, size_t i, struct tally_key *key, const struct 
 static void welcome(struct run *run, const struct sim_event *event)
 {
     uint32_t place = sim_event_place(event);
-    tally_leave(run->tally, &run->places, place);
-    run->places.keys[place].owner = (uint32_t)(event->key >> 32);
+    leave(run, place);
+    run->keys[place].owner = (uint32_t)(event->key >> 32);
     for (size_t q = 0; run->judges && q < run->n_quotas; q++)
         oracle_forget(&run->oracles[q], place);
 }
 
 static void tell(struct run *run, struct sim_event *event, const struct stint_decision *decision)
 {
-    const struct tally_key *key = &run->places.keys[sim_event_place(event)];
+    const struct tally_key *key = &run->keys[sim_event_place(event)];
     /* A wait from the policy of a full table is no promise of a state. */
     event->stamp = decision->stored != 0 ? key->admitted : key->admitted - 1;
     workload_tell(&run->workload, event, decision);
@@ -265,7 +490,7 @@ static int settle(struct run *run, size_t i, struct stint_error *error)
 {
     struct sim_event *event = &run->events[i];
     const struct stint_decision *decision = &run->decisions[i];
-    struct tally_key *key = &run->places.keys[sim_event_place(event)];
+    struct tally_key *key = &run->keys[sim_event_place(event)];
     if (key->owner != event->key >> 32)
         welcome(run, event);
     uint64_t now_ns = run->steps_back ? run->effective_ns[i] : event->at_ns;
@@ -274,7 +499,7 @@ static int settle(struct run *run, size_t i, struct stint_error *error)
                                    .now_ns = now_ns,
                                    .counted_ns = max_u64(now_ns, key->last_ns)};
     int code = run->judges ? judge(run, i, key, &ask, error) : 0;
-    tally_remember(key, decision, &ask);
+    remember(key, decision, &ask);
     if (run->options->sees != NULL)
         run->options->sees(run->options->arg, event, decision);
     if (run->listens)
@@ -289,7 +514,7 @@ static int settle_all(struct run *run, struct stint_error *error)
         if (code != 0)
             return code;
     }
-    tally_count(run->tally, &run->places, run->events, run->decisions, run->n_batch);
+    count_batch(run);
     return 0;
 }
 
@@ -353,12 +578,11 @@ static int begin(struct run *run, struct stint_error *error)
     if (code == 0)
         code = open_table(run, error);
     if (code == 0)
-        code =
-            tally_places_init(&run->places, &run->workload, run->quotas, options->n_quotas, error);
+        code = open_places(run, error);
     uint64_t bytes =
         options->oracle_bytes_max > 0 ? options->oracle_bytes_max : RUN_ORACLE_BYTES_DEFAULT;
     for (size_t i = 0; code == 0 && run->judges && i < options->n_quotas; i++)
-        code = oracle_init(&run->oracles[i], &run->quotas[i], run->places.n_places,
+        code = oracle_init(&run->oracles[i], &run->quotas[i], run->n_places,
                            bytes / options->n_quotas, error);
     return code;
 }
@@ -386,7 +610,7 @@ static void finish(struct run *run)
     tally->dropped = run->workload.dropped;
     for (size_t i = 0; i < run->n_quotas; i++)
         finish_quota(run, i);
-    tally_finish(tally, &run->places, whole ? run->end_ns : tally->last_ns);
+    finish_places(run, whole ? run->end_ns : tally->last_ns);
     if (run->timed > 0)
         tally->ns_per_decision = (double)run->timed_ns / (double)run->timed;
 }
@@ -409,7 +633,9 @@ int run_simulate(const struct run_options *options, struct tally *tally, struct 
         finish(run);
     for (size_t i = 0; i < options->n_quotas; i++)
         oracle_deinit(&run->oracles[i]);
-    tally_places_deinit(&run->places);
+    free(run->keys);
+    free(run->periods);
+    free(run->client_units);
     stint_table_close(run->table);
     workload_end(&run->workload);
     free(run);

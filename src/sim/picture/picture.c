@@ -18,8 +18,8 @@
 #define TITLE_COLUMNS 110
 #define NOTE_MAX 96 /* "120 of 500, cooling down, back in 3m21s" */
 
-int chart_compare(struct plot *plot, const char *title, const struct chart_quota *quotas,
-                  size_t n_quotas, struct stint_error *error)
+void chart_compare(struct plot *plot, const char *title, const struct chart_quota *quotas,
+                   size_t n_quotas)
 {
     struct span names[CHART_QUOTAS_MAX];
     assert(n_quotas > 0 && n_quotas <= CHART_QUOTAS_MAX);
@@ -34,7 +34,6 @@ int chart_compare(struct plot *plot, const char *title, const struct chart_quota
     }
     plot_text(plot, "title", span_of_text(title), TITLE_COLUMNS);
     plot_names(plot, "name", names, n_quotas);
-    return plot_check(plot, error);
 }
 
 /* "120 of 500, back in 3m20s": in whole seconds, rounded up, where it is some. */
@@ -51,8 +50,7 @@ static struct span note_left(const struct chart_bar *bar, char note[NOTE_MAX])
     return span_of_text(note);
 }
 
-int chart_bars(struct plot *plot, const char *title, const struct chart_bar *bars, size_t n_bars,
-               struct stint_error *error)
+void chart_bars(struct plot *plot, const char *title, const struct chart_bar *bars, size_t n_bars)
 {
     struct span names[CHART_BARS_MAX], notes[CHART_BARS_MAX];
     char texts[CHART_BARS_MAX][NOTE_MAX];
@@ -70,7 +68,6 @@ int chart_bars(struct plot *plot, const char *title, const struct chart_bar *bar
     plot_text(plot, "title", span_of_text(title), TITLE_COLUMNS);
     plot_names(plot, "name", names, n_bars);
     plot_names(plot, "beside", notes, n_bars);
-    return plot_check(plot, error);
 }
 
 /* ---- The picture of a key -------------------------------------------------------------------- */
@@ -308,7 +305,7 @@ static void add_numbers(struct plot *plot, const struct view *view)
                    (int)view->holds_long, (int)view->gives_early);
 }
 
-int picture_draw(struct plot *plot, const struct picture *picture, struct stint_error *error)
+void picture_draw(struct plot *plot, const struct picture *picture)
 {
     assert(picture->history->n_rows > 0);
     struct view view = choose_view(picture);
@@ -320,5 +317,4 @@ int picture_draw(struct plot *plot, const struct picture *picture, struct stint_
         add_denials(plot, &view, (enum history_why)why);
     add_texts(plot, picture);
     add_numbers(plot, &view);
-    return plot_check(plot, error);
 }

@@ -19,15 +19,15 @@ struct picture {
     uint64_t from_ns, until_ns; /* the part that is shown; both 0: the part that tells most */
 };
 
-/* Fills the plot anew; it is to be freed by plot_deinit(), also where a code comes back. */
-int picture_draw(struct plot *plot, const struct picture *picture, struct stint_error *error);
+/* Fills the plot anew; it is to be freed by plot_deinit(). */
+void picture_draw(struct plot *plot, const struct picture *picture);
 
 /* ---- Charts ---------------------------------------------------------------------------------- */
 
 /*
  * Charts of figures that were worked out elsewhere: quotas side by side, keys and what is left of
  * them. Each fills a struct plot anew; the caller frees it with
- * plot_deinit(), also where a code comes back.
+ * plot_deinit().
  */
 
 /* What one quota made of the arrivals, in units. */
@@ -47,8 +47,8 @@ struct chart_quota {
  * Two panels: what became of the units, and the most in a window beside limit and bound. From 1 to
  * CHART_QUOTAS_MAX quotas.
  */
-int chart_compare(struct plot *plot, const char *title, const struct chart_quota *quotas,
-                  size_t n_quotas, struct stint_error *error);
+void chart_compare(struct plot *plot, const char *title, const struct chart_quota *quotas,
+                   size_t n_quotas);
 
 struct chart_bar {
     struct span name;       /* any bytes: a key's */
@@ -60,7 +60,6 @@ struct chart_bar {
 #define CHART_BARS_MAX 100 /* further ones are left out: they could not be read */
 
 /* A bar for each: how much is left, and beside it when all will be back. n_bars is at least 1. */
-int chart_bars(struct plot *plot, const char *title, const struct chart_bar *bars, size_t n_bars,
-               struct stint_error *error);
+void chart_bars(struct plot *plot, const char *title, const struct chart_bar *bars, size_t n_bars);
 
 #endif

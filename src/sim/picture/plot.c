@@ -24,11 +24,6 @@ void plot_deinit(struct plot *plot)
     *plot = (struct plot){0};
 }
 
-int plot_check(const struct plot *plot, struct stint_error *error)
-{
-    return plot->lost ? err_set(error, STINT_E_SYSTEM, "out of memory for the picture") : 0;
-}
-
 /* Makes place for `more` bytes and a terminator. */
 static bool grow(struct plot_lines *lines, size_t more)
 {

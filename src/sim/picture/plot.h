@@ -30,9 +30,6 @@ struct plot {
 void plot_init(struct plot *plot, const unsigned char *program);
 void plot_deinit(struct plot *plot);
 
-/* 0, or STINT_E_SYSTEM where memory did not suffice for the whole. */
-int plot_check(const struct plot *plot, struct stint_error *error);
-
 void plot_data(struct plot *plot, const char *format, ...) ERR_PRINTF(2, 3);
 void plot_variables(struct plot *plot, const char *format, ...) ERR_PRINTF(2, 3);
 

@@ -161,13 +161,6 @@ static struct search_move draw_move(struct search_chance *chance)
     return move;
 }
 
-static void search_plan_draw(struct search_chance *chance, struct search_plan *plan)
-{
-    plan->n_moves = (size_t)(1 + random_below(&chance->random, MOVES_DRAWN_MAX));
-    for (size_t i = 0; i < plan->n_moves; i++)
-        plan->moves[i] = draw_move(chance);
-}
-
 /* A move that the plan has already, or a new one, at any position. */
 static void insert(struct search_chance *chance, struct search_plan *plan)
 {
@@ -220,13 +213,6 @@ static void change_once(struct search_chance *chance, struct search_plan *plan)
     }
 }
 
-/* Another plan, much like this one. */
-static void search_plan_change(struct search_chance *chance, struct search_plan *plan)
-{
-    for (uint64_t n = 1 + random_below(&chance->random, 3); n > 0; n--)
-        change_once(chance, plan);
-}
-
 /* The beginning of the plan, and the end of another. */
 static void search_plan_cross(struct search_chance *chance, struct search_plan *plan,
                               const struct search_plan *other)
@@ -257,13 +243,6 @@ struct found {
     uint64_t units, at_ns;
     uint64_t tidied_bytes;
 };
-
-static void found_deinit(struct found *found)
-{
-    free(found->asks);
-    free(found->spare);
-    memset(found, 0, sizeof(*found));
-}
 
 static int grow(struct search_ask **asks, size_t *asks_size, size_t n_asks,
                 struct stint_error *error)
@@ -577,7 +556,8 @@ void search_free(struct search *search)
     if (search == NULL)
         return;
     search_play_deinit(&search->play);
-    found_deinit(&search->found);
+    free(search->found.asks);
+    free(search->found.spare);
     free(search);
 }
 
@@ -631,13 +611,16 @@ static void make(struct search *search, struct search_plan *plan)
 {
     search->chance.has_verbs = search->has_verbs && search->tries % 2 == 1;
     if (search->n_kept == 0 || search_percent(&search->chance, AFRESH_PERCENT)) {
-        search_plan_draw(&search->chance, plan);
+        plan->n_moves = (size_t)(1 + random_below(&search->chance.random, MOVES_DRAWN_MAX));
+        for (size_t i = 0; i < plan->n_moves; i++)
+            plan->moves[i] = draw_move(&search->chance);
         return;
     }
     *plan = *choose_kept(search);
     if (search_percent(&search->chance, 20))
         search_plan_cross(&search->chance, plan, choose_kept(search));
-    search_plan_change(&search->chance, plan);
+    for (uint64_t n = 1 + random_below(&search->chance.random, 3); n > 0; n--)
+        change_once(&search->chance, plan); /* another plan, much like this one */
 }
 
 /*
@@ -688,16 +671,13 @@ int search_tidy(struct search *search, struct stint_error *error)
 
 struct search_best search_best(const struct search *search)
 {
-    return (struct search_best){search->found.asks, search->found.n_asks, search->found.units,
-                                search->found.at_ns, search->best_cut_at};
-}
-
-uint64_t search_tries(const struct search *search)
-{
-    return search->tries;
-}
-
-uint64_t search_decisions(const struct search *search)
-{
-    return search->play.decisions;
+    return (struct search_best){
+        .asks = search->found.asks,
+        .n_asks = search->found.n_asks,
+        .units = search->found.units,
+        .at_ns = search->found.at_ns,
+        .cut_at = search->best_cut_at,
+        .tries = search->tries,
+        .decisions = search->play.decisions,
+    };
 }

@@ -84,9 +84,10 @@ struct search_ask {
 struct search_best {
     const struct search_ask *asks; /* valid until the next search_…() */
     size_t n_asks;
-    uint64_t units; /* the most in use in any window that an admitted take ends */
-    uint64_t at_ns; /* the end of that window */
-    size_t cut_at;  /* the search was cut off by this limit of requests; else 0 */
+    uint64_t units;            /* the most in use in any window that an admitted take ends */
+    uint64_t at_ns;            /* the end of that window */
+    size_t cut_at;             /* the search was cut off by this limit of requests; else 0 */
+    uint64_t tries, decisions; /* of the whole search */
 };
 
 struct search_options {
@@ -115,7 +116,5 @@ int search_try(struct search *search, struct stint_error *error);
 int search_tidy(struct search *search, struct stint_error *error);
 
 struct search_best search_best(const struct search *search);
-uint64_t search_tries(const struct search *search);
-uint64_t search_decisions(const struct search *search);
 
 #endif

@@ -30,10 +30,11 @@ static uint64_t workload_ns(double ns)
 #define CLOCK_STEP_ONE_IN 8
 #define CLOCK_IDLE_ONE_IN 64
 
-static void add_step(struct workload_plan *plan, struct workload_step step)
+static void add_step(struct workload *workload, uint64_t from_ns, uint64_t until_ns, uint32_t units)
 {
+    struct workload_plan *plan = &workload->plan;
     assert(plan->n_steps < WORKLOAD_STEPS_MAX);
-    plan->steps[plan->n_steps++] = step;
+    plan->steps[plan->n_steps++] = (struct workload_step){from_ns, until_ns, units};
 }
 
 /* The first edge after a time at which a fixed window begins. */
@@ -66,8 +67,8 @@ static void plan_edge(struct workload *workload, uint64_t from_ns)
 {
     uint64_t edge_ns = edge_after(&workload->quota, from_ns);
     uint64_t period_ns = workload->quota.period_ns;
-    add_step(&workload->plan, (struct workload_step){edge_ns - 1, edge_ns, 0});
-    add_step(&workload->plan, (struct workload_step){edge_ns, edge_ns + 2 * period_ns, 0});
+    add_step(workload, edge_ns - 1, edge_ns, 0);
+    add_step(workload, edge_ns, edge_ns + 2 * period_ns, 0);
 }
 
 /*
@@ -78,10 +79,9 @@ static void plan_late_bucket(struct workload *workload, uint64_t from_ns)
 {
     const struct stint_quota *quota = &workload->quota;
     uint64_t late_ns = from_ns + slack_ns(quota) - 1, period_ns = quota->period_ns;
-    add_step(&workload->plan, (struct workload_step){from_ns, late_ns, 1});
-    add_step(&workload->plan, (struct workload_step){late_ns, late_ns + 1, 0});
-    add_step(&workload->plan,
-             (struct workload_step){from_ns + period_ns, from_ns + 3 * period_ns, 0});
+    add_step(workload, from_ns, late_ns, 1);
+    add_step(workload, late_ns, late_ns + 1, 0);
+    add_step(workload, from_ns + period_ns, from_ns + 3 * period_ns, 0);
 }
 
 /* The same on the slots of `window`, and a request just before, at and after every edge. */
@@ -92,28 +92,13 @@ static void plan_slot_edge(struct workload *workload, uint64_t from_ns)
     uint64_t first = mul_div(from_ns, slots, quota->period_ns) + 1;
     uint64_t edge_ns = mul_div_up(first, quota->period_ns, slots);
     uint64_t last_ns = mul_div_up(first + 1, quota->period_ns, slots) - 1;
-    add_step(&workload->plan, (struct workload_step){edge_ns, last_ns, 1});
-    add_step(&workload->plan, (struct workload_step){last_ns, last_ns + 1, 0});
+    add_step(workload, edge_ns, last_ns, 1);
+    add_step(workload, last_ns, last_ns + 1, 0);
     for (uint64_t slot = first + 1; slot <= first + slots + 3; slot++) {
         uint64_t at_ns = mul_div_up(slot, quota->period_ns, slots);
         for (uint64_t ns = at_ns - 1; ns <= at_ns + 1; ns++)
-            add_step(&workload->plan, (struct workload_step){ns, ns + 1, 0});
+            add_step(workload, ns, ns + 1, 0);
     }
-}
-
-static void plan_idle_burst(struct workload *workload, uint64_t from_ns)
-{
-    uint64_t until_ns = from_ns + 2 * workload->quota.period_ns;
-    add_step(&workload->plan, (struct workload_step){from_ns, until_ns, 0});
-}
-
-/* Requests without pause; what changes is the clock of the caller. */
-static void plan_clock_steps(struct workload *workload, uint64_t from_ns)
-{
-    /* Not so early that the clock would be before 0. */
-    from_ns = max_u64(from_ns, workload->spec.step_ns);
-    uint64_t until_ns = from_ns + 20 * workload->quota.period_ns;
-    add_step(&workload->plan, (struct workload_step){from_ns, until_ns, 0});
 }
 
 static void make_plan(struct workload *workload)
@@ -134,10 +119,12 @@ static void make_plan(struct workload *workload)
         plan_slot_edge(workload, from_ns);
         break;
     case WORKLOAD_IDLE_BURST:
-        plan_idle_burst(workload, from_ns);
+        add_step(workload, from_ns, from_ns + 2 * period_ns, 0);
         break;
-    default:
-        plan_clock_steps(workload, from_ns);
+    default: /* clock_steps: requests without pause; what changes is the clock of the caller */
+        /* Not so early that the clock would be before 0. */
+        from_ns = max_u64(from_ns, workload->spec.step_ns);
+        add_step(workload, from_ns, from_ns + 20 * period_ns, 0);
     }
     plan->ask_ns = plan->steps[0].from_ns;
     plan->admitted = 0;
@@ -153,12 +140,6 @@ static void next_step(struct workload *workload)
         make_plan(workload);
     else
         plan->ask_ns = max_u64(plan->ask_ns, plan->steps[plan->step].from_ns);
-}
-
-static void plan_begin(struct workload *workload, int64_t epoch_ns)
-{
-    workload->quota.epoch_ns = epoch_ns;
-    make_plan(workload);
 }
 
 /* The offset of the caller's clock, ahead (or behind, modulo 2^64). */
@@ -554,10 +535,11 @@ int workload_begin(struct workload *workload, const struct workload_terms *terms
         code = allocate(workload, error);
     if (code != 0)
         return code;
+    workload->quota.epoch_ns = terms->epoch_ns;
     if (workload->has_arrivals)
         workload_stream_begin(workload);
     else if (follows_plan(spec->kind))
-        plan_begin(workload, terms->epoch_ns);
+        make_plan(workload);
     else
         send_clients(workload);
     return 0;

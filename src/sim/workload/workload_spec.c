@@ -35,58 +35,15 @@ static const char *const workload_names[WORKLOAD_KINDS + 1] = {
 #define IN_CLIENTS (IN(WORKLOAD_CLOSED) | IN(WORKLOAD_GREEDY) | IN(WORKLOAD_HERD))
 #define IN_RETRYING (IN_RANDOM | IN(WORKLOAD_CLOSED) | IN(WORKLOAD_HERD))
 
-enum option_type {
-    OPTION_COUNT,    /* a whole number from `least` to `most` */
-    OPTION_REAL,     /* a number from `least` to `most` */
-    OPTION_DURATION, /* above 0 */
-    OPTION_RATE,     /* NUMBER/DURATION */
-    OPTION_SCALE,    /* NUMBERx */
-    OPTION_RETRY,
-    OPTION_COSTS,
-    OPTION_TEXT, /* `most` is the size of its field */
-};
-
 struct option {
     const char *name;
     uint32_t kinds;
-    enum option_type type;
+    /* Reads the value into its field. */
+    int (*read)(const struct option *option, struct span value, void *field,
+                struct stint_error *error);
     size_t at; /* in struct workload_spec */
     double least, most;
 };
-
-#define AT(field) offsetof(struct workload_spec, field)
-#define SIZE(field) sizeof(((struct workload_spec *)NULL)->field)
-
-static const struct option options[] = {
-    {"rate", IN_RANDOM, OPTION_RATE, AT(rate), 0, 0},
-    {"load", IN_RANDOM, OPTION_REAL, AT(load), 1e-6, 1e6},
-    {"keys", IN_RANDOM | IN_CLIENTS, OPTION_COUNT, AT(keys), 1, WORKLOAD_KEYS_MAX},
-    {"zipf", IN_RANDOM, OPTION_REAL, AT(zipf), 0, 10},
-    {"churn", IN_RANDOM, OPTION_DURATION, AT(churn_ns), 0, 0},
-    {"cost", IN_RANDOM | IN_CLIENTS, OPTION_COSTS, 0, 0, 0},
-    {"cost_max", IN_RANDOM | IN_CLIENTS, OPTION_COUNT, AT(cost_max), 1, UINT32_MAX},
-    {"on", IN_MODULATED, OPTION_DURATION, AT(on_ns), 0, 0},
-    {"off", IN_MODULATED, OPTION_DURATION, AT(off_ns), 0, 0},
-    {"alpha", IN(WORKLOAD_ONOFF), OPTION_REAL, AT(alpha), 1.01, 100},
-    {"ratio", IN(WORKLOAD_MMPP), OPTION_REAL, AT(ratio), 1, 1e6},
-    {"day", IN(WORKLOAD_DIURNAL), OPTION_DURATION, AT(day_ns), 0, 0},
-    {"depth", IN(WORKLOAD_DIURNAL), OPTION_REAL, AT(depth), 0, 1},
-    {"clients", IN_CLIENTS, OPTION_COUNT, AT(clients), 1, WORKLOAD_CLIENTS_MAX},
-    {"every", IN(WORKLOAD_HERD), OPTION_DURATION, AT(every_ns), 0, 0},
-    {"jitter", IN(WORKLOAD_HERD), OPTION_DURATION, AT(jitter_ns), 0, 0},
-    {"think", IN(WORKLOAD_CLOSED), OPTION_DURATION, AT(think_ns), 0, 0},
-    {"retry", IN_RETRYING, OPTION_RETRY, 0, 0, 0},
-    {"again", IN_RETRYING, OPTION_DURATION, AT(again_ns), 0, 0},
-    {"backoff", IN_RETRYING, OPTION_DURATION, AT(backoff_ns), 0, 0},
-    {"tries", IN_RETRYING, OPTION_COUNT, AT(tries), 1, 60000},
-    {"step", IN(WORKLOAD_CLOCK_STEPS), OPTION_DURATION, AT(step_ns), 0, 0},
-    {"format", IN(WORKLOAD_LOG), OPTION_TEXT, AT(format), 0, SIZE(format)},
-    {"key", IN(WORKLOAD_LOG), OPTION_TEXT, AT(key), 0, SIZE(key)},
-    {"time", IN(WORKLOAD_LOG), OPTION_TEXT, AT(time), 0, SIZE(time)},
-    {"cost", IN(WORKLOAD_LOG), OPTION_TEXT, AT(cost), 0, SIZE(cost)},
-    {"scale", IN(WORKLOAD_LOG), OPTION_SCALE, AT(scale), 1e-6, 1e9},
-};
-#define N_OPTIONS (sizeof(options) / sizeof(*options))
 
 /* ---- Words ---- */
 
@@ -134,7 +91,7 @@ static bool split(struct span word, char mark, struct span *before, struct span 
 }
 
 /* Digits with a point among them; strtod() alone would also take "inf", "0x1p3" and " 1". */
-static bool read_real(struct span text, double *number)
+static bool parse_real(struct span text, double *number)
 {
     char copy[32];
     size_t digits = 0, points = 0;
@@ -159,55 +116,87 @@ static int wrong(struct stint_error *error, const char *name, const char *expect
                    show(value).text);
 }
 
-static int read_number(const struct option *option, struct span value, double *number,
-                       struct stint_error *error)
+/* A number from `least` to `most`; `more` follows in the message. */
+static int read_number(const struct option *option, struct span value, bool is_whole,
+                       const char *more, double *number, struct stint_error *error)
 {
     char expected[80];
-    bool whole = option->type == OPTION_COUNT;
-    bool is_one = read_real(value, number) && *number >= option->least && *number <= option->most;
-    if (is_one && !(whole && memchr(value.ptr, '.', value.len) != NULL))
+    bool is_one = parse_real(value, number) && *number >= option->least && *number <= option->most;
+    if (is_one && !(is_whole && memchr(value.ptr, '.', value.len) != NULL))
         return 0;
-    snprintf(expected, sizeof(expected), "a %snumber from %.10g to %.10g%s", whole ? "whole " : "",
-             option->least, option->most, option->type == OPTION_SCALE ? " and x, as in 10x" : "");
+    snprintf(expected, sizeof(expected), "a %snumber from %.10g to %.10g%s",
+             is_whole ? "whole " : "", option->least, option->most, more);
     return wrong(error, option->name, expected, value);
 }
 
-static int read_duration(const struct option *option, struct span value, uint64_t *ns,
+static int read_real(const struct option *option, struct span value, void *field,
+                     struct stint_error *error)
+{
+    return read_number(option, value, false, "", field, error);
+}
+
+static int read_count(const struct option *option, struct span value, void *field,
+                      struct stint_error *error)
+{
+    double number;
+    int code = read_number(option, value, true, "", &number, error);
+    if (code == 0)
+        *(uint32_t *)field = (uint32_t)number;
+    return code;
+}
+
+/* NUMBERx */
+static int read_scale(const struct option *option, struct span value, void *field,
+                      struct stint_error *error)
+{
+    bool ends = value.len > 1 && value.ptr[value.len - 1] == 'x';
+    return ends ? read_number(option, span_of(value.ptr, value.len - 1), false, " and x, as in 10x",
+                              field, error)
+                : wrong(error, option->name, "a number and x, as in 10x", value);
+}
+
+/* Above 0 */
+static int read_duration(const struct option *option, struct span value, void *field,
                          struct stint_error *error)
 {
+    uint64_t *ns = field;
     if (spec_parse_duration(value, ns) == 0 && *ns > 0 && *ns <= STINT_NOW_MAX)
         return 0;
     return wrong(error, option->name, "a length of time above 0 such as 200ms or 1m30s", value);
 }
 
-static int read_rate(const struct option *option, struct span value, double *rate,
+/* NUMBER/DURATION */
+static int read_rate(const struct option *option, struct span value, void *field,
                      struct stint_error *error)
 {
     struct span number, period;
     double count;
     uint64_t ns;
-    if (!split(value, '/', &number, &period) || !read_real(number, &count) || !(count > 0) ||
+    if (!split(value, '/', &number, &period) || !parse_real(number, &count) || !(count > 0) ||
         spec_parse_duration(period, &ns) != 0 || ns == 0)
         return wrong(error, option->name, "a number above 0 and a length of time, as in 120/1m",
                      value);
-    *rate = count * 1e9 / (double)ns;
+    *(double *)field = count * 1e9 / (double)ns;
     return 0;
 }
 
-static int read_retry(struct workload_spec *spec, struct span value, struct stint_error *error)
+static int read_retry(const struct option *option, struct span value, void *field,
+                      struct stint_error *error)
 {
     static const char *const names[] = {"none", "obey", "backoff", "ignore"};
     for (int i = 0; i < 4; i++)
         if (span_equals(value, names[i])) {
-            spec->retry = (enum workload_retry)i;
+            *(enum workload_retry *)field = (enum workload_retry)i;
             return 0;
         }
-    return wrong(error, "retry", "none, obey, backoff or ignore", value);
+    return wrong(error, option->name, "none, obey, backoff or ignore", value);
 }
 
 /* NUMBER, lognormal:MEDIAN:SIGMA, pareto:LEAST:EXPONENT or uniform:LEAST:MOST. */
-static int read_costs(struct workload_spec *spec, struct span value, struct stint_error *error)
+static int read_costs(const struct option *option, struct span value, void *field,
+                      struct stint_error *error)
 {
+    struct workload_spec *spec = field;
     static const struct {
         const char *name;
         enum workload_costs costs;
@@ -216,27 +205,27 @@ static int read_costs(struct workload_spec *spec, struct span value, struct stin
                   {"pareto", WORKLOAD_PARETO, 0.05, 100},
                   {"uniform", WORKLOAD_UNIFORM, 1, UINT32_MAX}};
     struct span name, rest, a, b;
-    const struct option whole = {"cost", 0, OPTION_COUNT, 0, 1, UINT32_MAX};
     spec->costs = WORKLOAD_CONSTANT;
-    if (!split(value, ':', &name, &rest) && read_real(value, &spec->cost_a))
-        return read_number(&whole, value, &spec->cost_a, error);
+    if (!split(value, ':', &name, &rest) && parse_real(value, &spec->cost_a))
+        return read_number(option, value, true, "", &spec->cost_a, error);
     for (size_t i = 0; i < 3; i++) {
         if (!span_equals(name, shapes[i].name) || !split(rest, ':', &a, &b))
             continue;
         spec->costs = shapes[i].costs;
-        bool fits = read_real(a, &spec->cost_a) && read_real(b, &spec->cost_b) &&
+        bool fits = parse_real(a, &spec->cost_a) && parse_real(b, &spec->cost_b) &&
                     spec->cost_a >= 1 && spec->cost_a <= UINT32_MAX &&
                     spec->cost_b >= shapes[i].b_least && spec->cost_b <= shapes[i].b_most;
         if (fits && (spec->costs != WORKLOAD_UNIFORM || spec->cost_a <= spec->cost_b))
             return 0;
     }
-    return wrong(error, "cost",
+    return wrong(error, option->name,
                  "a whole number from 1, lognormal:MEDIAN:SIGMA, pareto:LEAST:EXPONENT or "
                  "uniform:LEAST:MOST",
                  value);
 }
 
-static int read_text(const struct option *option, struct span value, char *text,
+/* `most` is the size of its field. */
+static int read_text(const struct option *option, struct span value, void *text,
                      struct stint_error *error)
 {
     if (value.len == 0)
@@ -245,47 +234,45 @@ static int read_text(const struct option *option, struct span value, char *text,
         return err_set(error, STINT_E_RANGE, "%s is longer than %d bytes", option->name,
                        (int)option->most - 1);
     memcpy(text, value.ptr, value.len);
-    text[value.len] = '\0';
+    ((char *)text)[value.len] = '\0';
     return 0;
 }
 
-static int read_scale(const struct option *option, struct span value, double *scale,
-                      struct stint_error *error)
-{
-    bool ends = value.len > 1 && value.ptr[value.len - 1] == 'x';
-    struct span number = span_of(value.ptr, value.len - ends);
-    return ends ? read_number(option, number, scale, error)
-                : wrong(error, option->name, "a number and x, as in 10x", value);
-}
+/* ---- The options ---- */
 
-static int read_value(struct workload_spec *spec, const struct option *option, struct span value,
-                      struct stint_error *error)
-{
-    void *field = (char *)spec + option->at;
-    double number = 0;
-    int code;
-    switch (option->type) {
-    case OPTION_COUNT:
-        code = read_number(option, value, &number, error);
-        if (code == 0)
-            *(uint32_t *)field = (uint32_t)number;
-        return code;
-    case OPTION_REAL:
-        return read_number(option, value, field, error);
-    case OPTION_DURATION:
-        return read_duration(option, value, field, error);
-    case OPTION_RATE:
-        return read_rate(option, value, field, error);
-    case OPTION_SCALE:
-        return read_scale(option, value, field, error);
-    case OPTION_RETRY:
-        return read_retry(spec, value, error);
-    case OPTION_COSTS:
-        return read_costs(spec, value, error);
-    default:
-        return read_text(option, value, field, error);
-    }
-}
+#define AT(field) offsetof(struct workload_spec, field)
+#define SIZE(field) sizeof(((struct workload_spec *)NULL)->field)
+
+static const struct option options[] = {
+    {"rate", IN_RANDOM, read_rate, AT(rate), 0, 0},
+    {"load", IN_RANDOM, read_real, AT(load), 1e-6, 1e6},
+    {"keys", IN_RANDOM | IN_CLIENTS, read_count, AT(keys), 1, WORKLOAD_KEYS_MAX},
+    {"zipf", IN_RANDOM, read_real, AT(zipf), 0, 10},
+    {"churn", IN_RANDOM, read_duration, AT(churn_ns), 0, 0},
+    {"cost", IN_RANDOM | IN_CLIENTS, read_costs, 0, 1, UINT32_MAX},
+    {"cost_max", IN_RANDOM | IN_CLIENTS, read_count, AT(cost_max), 1, UINT32_MAX},
+    {"on", IN_MODULATED, read_duration, AT(on_ns), 0, 0},
+    {"off", IN_MODULATED, read_duration, AT(off_ns), 0, 0},
+    {"alpha", IN(WORKLOAD_ONOFF), read_real, AT(alpha), 1.01, 100},
+    {"ratio", IN(WORKLOAD_MMPP), read_real, AT(ratio), 1, 1e6},
+    {"day", IN(WORKLOAD_DIURNAL), read_duration, AT(day_ns), 0, 0},
+    {"depth", IN(WORKLOAD_DIURNAL), read_real, AT(depth), 0, 1},
+    {"clients", IN_CLIENTS, read_count, AT(clients), 1, WORKLOAD_CLIENTS_MAX},
+    {"every", IN(WORKLOAD_HERD), read_duration, AT(every_ns), 0, 0},
+    {"jitter", IN(WORKLOAD_HERD), read_duration, AT(jitter_ns), 0, 0},
+    {"think", IN(WORKLOAD_CLOSED), read_duration, AT(think_ns), 0, 0},
+    {"retry", IN_RETRYING, read_retry, AT(retry), 0, 0},
+    {"again", IN_RETRYING, read_duration, AT(again_ns), 0, 0},
+    {"backoff", IN_RETRYING, read_duration, AT(backoff_ns), 0, 0},
+    {"tries", IN_RETRYING, read_count, AT(tries), 1, 60000},
+    {"step", IN(WORKLOAD_CLOCK_STEPS), read_duration, AT(step_ns), 0, 0},
+    {"format", IN(WORKLOAD_LOG), read_text, AT(format), 0, SIZE(format)},
+    {"key", IN(WORKLOAD_LOG), read_text, AT(key), 0, SIZE(key)},
+    {"time", IN(WORKLOAD_LOG), read_text, AT(time), 0, SIZE(time)},
+    {"cost", IN(WORKLOAD_LOG), read_text, AT(cost), 0, SIZE(cost)},
+    {"scale", IN(WORKLOAD_LOG), read_scale, AT(scale), 1e-6, 1e9},
+};
+#define N_OPTIONS (sizeof(options) / sizeof(*options))
 
 /* ---- All of it ---- */
 
@@ -323,7 +310,7 @@ static int read_option(struct workload_spec *spec, struct span word, uint32_t *s
             return err_set(error, STINT_E_MISMATCH, "expected each option once, found '%s' again",
                            options[i].name);
         *seen |= 1u << i;
-        return read_value(spec, &options[i], value, error);
+        return options[i].read(&options[i], value, (char *)spec + options[i].at, error);
     }
     return unknown_option(spec->kind, name, error);
 }
@@ -331,7 +318,7 @@ static int read_option(struct workload_spec *spec, struct span word, uint32_t *s
 static int read_kind(struct workload_spec *spec, struct span word, struct stint_error *error)
 {
     struct span name, value;
-    const struct option path = {"log", 0, OPTION_TEXT, 0, 0, SIZE(path)};
+    const struct option path = {"log", 0, read_text, 0, 0, SIZE(path)};
     bool has_value = split(word, '=', &name, &value);
     for (int kind = 0; kind < WORKLOAD_KINDS; kind++) {
         if (!span_equals(name, workload_names[kind]))
@@ -355,29 +342,18 @@ static int read_kind(struct workload_spec *spec, struct span word, struct stint_
 }
 
 /* Defaults for what the text does not set; times that are 0 depend on the quota. */
-static struct workload_spec defaults(void)
-{
-    return (struct workload_spec){
-        .cost_a = 1,
-        .cost_max = UINT32_MAX,
-        .load = 1.2,
-        .ratio = 10,
-        .alpha = 1.5,
-        .depth = 0.8,
-        .scale = 1,
-        .again_ns = 100 * NS_PER_MS,
-        .backoff_ns = 100 * NS_PER_MS,
-        .keys = 1,
-    };
-}
-
-static int check_together(uint32_t seen, struct stint_error *error)
-{
-    bool has_rate = (seen & 1) != 0, has_load = (seen & 2) != 0;
-    if (has_rate && has_load)
-        return err_set(error, STINT_E_MISMATCH, "rate and load both say how much is asked for");
-    return 0;
-}
+static const struct workload_spec defaults = {
+    .cost_a = 1,
+    .cost_max = UINT32_MAX,
+    .load = 1.2,
+    .ratio = 10,
+    .alpha = 1.5,
+    .depth = 0.8,
+    .scale = 1,
+    .again_ns = 100 * NS_PER_MS,
+    .backoff_ns = 100 * NS_PER_MS,
+    .keys = 1,
+};
 
 int workload_parse(struct workload *workload, const char *text, struct stint_error *error)
 {
@@ -385,7 +361,7 @@ int workload_parse(struct workload *workload, const char *text, struct stint_err
     uint32_t seen = 0;
     memset(workload, 0, sizeof(*workload));
     struct workload_spec *spec = &workload->spec;
-    *spec = defaults();
+    *spec = defaults;
     if (word.len == 0)
         return err_set(error, STINT_E_SYNTAX, "expected a workload, for example 'poisson load=2'");
     int code = read_kind(spec, word, error);
@@ -394,5 +370,8 @@ int workload_parse(struct workload *workload, const char *text, struct stint_err
         spec->retry = WORKLOAD_OBEY;
     while (code == 0 && (word = next_word(&rest)).len > 0)
         code = read_option(spec, word, &seen, error);
-    return code != 0 ? code : check_together(seen, error);
+    bool has_rate = (seen & 1) != 0, has_load = (seen & 2) != 0;
+    return code == 0 && has_rate && has_load
+               ? err_set(error, STINT_E_MISMATCH, "rate and load both say how much is asked for")
+               : code;
 }

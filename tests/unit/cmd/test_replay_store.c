@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What `stint replay --store` holds the engine and a store to, and where their time begins. */
+#define _GNU_SOURCE /* for uv.h */
 #include "unit/asking.h"
 
-#include "cmd/replay/replay_store.h"
+#include "cmd/replay/replay.h"
 
 #define HOUR (60 * MINUTE)
 #define FIRST (UINT64_C(1790000123) * S + 456789)

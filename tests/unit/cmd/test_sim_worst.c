@@ -2,7 +2,7 @@
 /* What `stint sim worst` says of a bound that does not hold, which no algorithm of the library
  * shows. */
 #define _GNU_SOURCE
-#include "cmd/sim/sim.h"
+#include "cmd/sim/sim_worst.h"
 
 #include "cmd/lib/cmd.h"
 #include "unit/sim/flawed_algorithms.h"

@@ -42,7 +42,7 @@ static size_t random_events(struct history_event *events, uint64_t seed, uint64_
     for (size_t i = 0; i < EVENTS_MAX; i++) {
         if (next_random(&seed) % 3 > 0)
             now_ns += next_random(&seed) % (2 * mean_gap_ns);
-        events[i] = (struct history_event){now_ns, 1 + (uint32_t)(next_random(&seed) % 12), 0};
+        events[i] = (struct history_event){now_ns, 1 + (uint32_t)(next_random(&seed) % 12), 0, 0};
     }
     return EVENTS_MAX;
 }
@@ -61,7 +61,7 @@ static struct history history_of(const struct stint_quota *quota,
 TEST(test_units_return_one_period_after_their_use)
 {
     struct stint_quota quota = quota_of("log 500/10m");
-    struct history_event events[] = {{5 * NS_PER_S, 300, 300}, {9 * NS_PER_S, 200, 200}};
+    struct history_event events[] = {{5 * NS_PER_S, 300, 300, 0}, {9 * NS_PER_S, 200, 200, 0}};
     struct history history = history_of(&quota, events, 2);
     const struct history_row *row = history_at(&history, 605 * NS_PER_S - 1);
     assert_int_equal(row->used, 500);
@@ -83,7 +83,7 @@ TEST(test_a_bucket_by_time)
 {
     struct stint_quota quota = quota_of("buckets 500/10m time_slack=1m");
     struct history_event events[] = {
-        {0, 100, 100}, {30 * NS_PER_S, 100, 100}, {60 * NS_PER_S, 7, 7}};
+        {0, 100, 100, 0}, {30 * NS_PER_S, 100, 100, 0}, {60 * NS_PER_S, 7, 7, 0}};
     struct history history = history_of(&quota, events, 3);
     assert_int_equal(history.n_groups, 2);
     assert_int_equal(history.groups[0].first_ns, 0);
@@ -105,7 +105,7 @@ TEST(test_a_bucket_by_time)
 TEST(test_buckets_by_count)
 {
     struct stint_quota quota = quota_of("buckets 500/10m count_slack=50");
-    struct history_event events[] = {{0, 120, 120}, {NS_PER_MIN, 40, 40}};
+    struct history_event events[] = {{0, 120, 120, 0}, {NS_PER_MIN, 40, 40, 0}};
     struct history history = history_of(&quota, events, 2);
     static const struct history_group told[] = {
         {0, 0, 600 * NS_PER_S, 0, 50},
@@ -231,7 +231,7 @@ TEST(test_belief_holds_until_the_next_row)
 TEST(test_what_is_given_too_early)
 {
     struct stint_quota quota = quota_of("fixed_window 100/1m");
-    struct history_event events[] = {{59 * NS_PER_S, 100, 100}, {60 * NS_PER_S, 100, 100}};
+    struct history_event events[] = {{59 * NS_PER_S, 100, 100, 0}, {60 * NS_PER_S, 100, 100, 0}};
     struct history history = history_of(&quota, events, 2);
     assert_int_equal(history_at(&history, 60 * NS_PER_S)->free_exactly, -100);
     assert_int_equal(history_at(&history, 60 * NS_PER_S)->free_believed, 0);
@@ -243,11 +243,11 @@ TEST(test_why_it_was_denied)
 {
     struct stint_quota quota = quota_of("buckets 10/1m count_slack=5");
     struct history_event events[] = {
-        {0, 1, 1},
-        {NS_PER_S, 1, 0}, /* would have been granted here */
-        {30 * NS_PER_S, 9, 9},
-        {40 * NS_PER_S, 1, 0}, /* all ten are in use */
-        {60 * NS_PER_S, 1, 0}, /* one is not, but its bucket is */
+        {0, 1, 1, 0},
+        {NS_PER_S, 1, 0, 0}, /* would have been granted here */
+        {30 * NS_PER_S, 9, 9, 0},
+        {40 * NS_PER_S, 1, 0, 0}, /* all ten are in use */
+        {60 * NS_PER_S, 1, 0, 0}, /* one is not, but its bucket is */
     };
     struct history history = history_of(&quota, events, 5);
     assert_int_equal(history.n_denials, 3);
@@ -263,7 +263,7 @@ TEST(test_why_it_was_denied)
 TEST(test_nothing_to_tell)
 {
     struct stint_quota quota = quota_of("window 0/1m");
-    struct history_event event = {NS_PER_S, 1, 0};
+    struct history_event event = {NS_PER_S, 1, 0, 0};
     struct history history = history_of(&quota, &event, 0);
     assert_int_equal(history.n_rows, 0);
     history_deinit(&history);

@@ -2,7 +2,7 @@
 /* Equal bytes have one number, different bytes different ones, over every growth of the set. */
 #include "unit/test.h"
 
-#include "sim/input/joined_key.h"
+#include "sim/input/event.h"
 #include "sim/judge/key_set.h"
 
 static const uint64_t secret[2] = {1, 2};

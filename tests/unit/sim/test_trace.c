@@ -3,8 +3,8 @@
 #include "unit/test.h"
 
 #include "base/ns.h"
+#include "sim/input/event.h"
 #include "sim/input/timestamp.h"
-#include "sim/input/trace.h"
 
 static int parse(struct event *event, const char *line, struct stint_error *error)
 {
