@@ -66,6 +66,11 @@ struct word16 {
     uint64_t lo, hi;
 };
 
+static inline bool word16_equals(struct word16 a, struct word16 b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
 struct held_run {
     uint64_t at_ns;
     uint64_t units;
@@ -170,6 +175,35 @@ static inline struct stint_decision algorithm_never(uint32_t capacity)
 {
     return (struct stint_decision){
         .outcome = STINT_NEVER, .limit = capacity, .retry_after_ns = STINT_NEVER_NS};
+}
+
+static inline struct stint_decision algorithm_allow(const struct stint_quota *quota,
+                                                    uint32_t granted, uint32_t remaining,
+                                                    uint64_t reset_after_ns)
+{
+    return (struct stint_decision){.outcome = STINT_ALLOW,
+                                   .granted = granted,
+                                   .limit = quota->limit,
+                                   .remaining = remaining,
+                                   .reset_after_ns = reset_after_ns};
+}
+
+/* The refusal of a cost, from how the state stands; STINT_NEVER_NS: no wait is enough. */
+static inline struct stint_decision algorithm_refuse(struct stint_decision stands,
+                                                     uint64_t retry_after_ns)
+{
+    stands.outcome = retry_after_ns == STINT_NEVER_NS ? STINT_NEVER : STINT_DENY;
+    stands.retry_after_ns = retry_after_ns;
+    return stands;
+}
+
+/* The denial of a key for reasons beside its state. */
+static inline struct stint_decision algorithm_deny_for(uint32_t capacity, uint64_t wait_ns)
+{
+    return (struct stint_decision){.outcome = STINT_DENY,
+                                   .limit = capacity,
+                                   .retry_after_ns = wait_ns,
+                                   .reset_after_ns = wait_ns};
 }
 
 /*
