@@ -13,7 +13,8 @@
 /* The live state in a slot; false for an empty, expired or pending one. */
 static bool read_live(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    return entry_read(asking, seen, state) && entry_expires_at(state) > asking->ask.now_ns;
+    return entry_read(asking, seen, state) &&
+           algorithm_expires_at(state->quota, &state->as) > asking->ask.now_ns;
 }
 
 static bool is_live(struct asking *asking, const struct seen *seen)
@@ -110,7 +111,7 @@ static void describe(const struct seen *seen, struct entry_state *state, uint64_
     assert(state->quota != NULL);
     entry->quota = *state->quota;
     entry->key_hash = seen->pair.first >> 16;
-    entry->expires_at_ns = entry_expires_at(state);
+    entry->expires_at_ns = algorithm_expires_at(state->quota, &state->as);
     entry->decision = entry_stands(state, now_ns);
 }
 

@@ -3,6 +3,7 @@
 #include "table/table.h"
 
 #include "base/wide_int.h"
+#include "table/slot/ask.h"
 #include "table/slot/rule.h"
 #include "table/slot/wide.h"
 
@@ -110,7 +111,7 @@ static struct stint_decision decide(struct asking *asking, const struct stint_as
     asking->ask.now_ns = effective_ns;
     if (ask->verb == STINT_BOOK)
         asking->ask.at_ns = sub_floor(ask->at_ns, ahead_ns);
-    decision = asking->slots->ops->ask(asking);
+    decision = ask_slots(asking);
     ahead_ns = asking->ask.now_ns - ask->now_ns;
     if (ahead_ns > 0) {
         if (decision.retry_after_ns != 0)
@@ -134,11 +135,8 @@ static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const st
     if (ask->cost > capacity && ask->verb != STINT_TAKE_UPTO)
         *decision = algorithm_never(capacity);
     else
-        *decision = (struct stint_decision){.outcome = STINT_DENY,
-                                            .stored = 1,
-                                            .limit = capacity,
-                                            .retry_after_ns = wait_ns,
-                                            .reset_after_ns = wait_ns};
+        *decision = algorithm_deny_for(capacity, wait_ns);
+    decision->stored = decision->outcome == STINT_DENY;
     return true;
 }
 
@@ -218,7 +216,7 @@ bool table_release(struct stint_table *table, const struct stint_quota *quota, s
     assert(table_is_valid(table));
     struct asking asking = {.undo = NULL};
     return start_holder(&asking, table, quota, hash, now_ns) &&
-           wide_release(&asking, holder, units);
+           wide_holder(&asking, &holder, units);
 }
 
 bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
@@ -226,7 +224,7 @@ bool table_renew(struct stint_table *table, const struct stint_quota *quota, str
 {
     assert(table_is_valid(table));
     struct asking asking = {.undo = NULL};
-    return start_holder(&asking, table, quota, hash, now_ns) && wide_renew(&asking, holder);
+    return start_holder(&asking, table, quota, hash, now_ns) && wide_holder(&asking, holder, NULL);
 }
 
 /* For reading a key in a class; false if the table has no slots of it. */
@@ -324,7 +322,7 @@ static enum carry carry_from_class(struct asking *asking, const struct stint_quo
             entry_get_past(asking, &seen);
             continue;
         }
-        size_t n_runs = entry_runs(&state, now_ns, runs);
+        size_t n_runs = algorithm_held(state.quota, &state.as, now_ns, runs);
         if (!charge_runs(table, to, to_hash, runs, n_runs, now_ns))
             return CARRY_REFUSED;
         if (asking->slots->ops->forget(asking, &seen, &state))

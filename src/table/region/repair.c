@@ -125,10 +125,10 @@ static void fill_live(struct repairing *repairing, struct seen *seen,
         state_word->first = max_u64(state_word->first, add_sat(now_ns, quota->period_ns));
         return;
     }
-    bool lives =
-        (seen->pair.first & TAG_PENDING) != 0 ||
-        (entry_read(&repairing->asking, seen, &state) &&
-         add_sat(entry_expires_at(&state), table_grace_ns(repairing->asking.table)) > now_ns);
+    bool lives = (seen->pair.first & TAG_PENDING) != 0 ||
+                 (entry_read(&repairing->asking, seen, &state) &&
+                  add_sat(algorithm_expires_at(state.quota, &state.as),
+                          table_grace_ns(repairing->asking.table)) > now_ns);
     if (lives)
         fill(repairing, seen, quota);
 }

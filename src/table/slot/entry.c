@@ -69,24 +69,20 @@ struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
     return stands;
 }
 
-uint64_t entry_expires_at(const struct entry_state *state)
+void entry_carry(const struct asking *asking, const struct stint_quota *from, const void *state,
+                 void *carried)
 {
-    assert(state->quota != NULL);
-    return algorithm_expires_at(state->quota, &state->as);
-}
-
-size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
-{
-    assert(state->quota != NULL);
-    return algorithm_held(state->quota, &state->as, now_ns, runs);
+    assert(asking_decides(asking));
+    struct held_run runs[HELD_RUNS_MAX];
+    size_t n_runs = from != NULL ? algorithm_held(from, state, asking->ask.now_ns, runs) : 0;
+    algorithm_carry(asking->quota, carried, runs, n_runs);
 }
 
 void entry_get_past(struct asking *asking, const struct seen *seen)
 {
     assert(asking_is_valid(asking));
-    asking->quota =
-        intern_quota(&asking->table->intern, (uint32_t)(seen->pair.first & TAG_ID_MASK));
-    bool is_damaged = asking->quota == NULL || table_class(asking->quota) != asking->slots->class;
+    asking->quota = entry_quota(asking, seen->pair.first);
+    bool is_damaged = asking->quota == NULL;
     if (asking->slots->ops->displace != NULL && !is_damaged)
         asking->slots->ops->displace(asking, seen);
     else if (is_damaged || !slots_is_whole(asking->slots, seen))

@@ -13,6 +13,8 @@
  */
 #include "table/slot/place.h"
 
+#include "table/slot/entry.h"
+
 #include <assert.h>
 
 /* Sets when the state expires: nothing is lost with an expired one. */
@@ -104,9 +106,8 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
         place_appraise_life(asking, place.seen.pair.second, &place);
         return place;
     }
-    const struct stint_quota *quota =
-        intern_quota(&asking->table->intern, (uint32_t)(tag_word & TAG_ID_MASK));
-    place.is_damaged = quota == NULL || table_class(quota) != slots->class;
+    const struct stint_quota *quota = entry_quota(asking, tag_word);
+    place.is_damaged = quota == NULL;
     if (place.is_damaged)
         return place;
     slots->ops->appraise(asking, quota, &place);

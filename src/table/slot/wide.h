@@ -5,9 +5,11 @@
 
 #include "table/slot/entry.h"
 
-/* Of the key's valid state, if it has one. */
-bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units);
-bool wide_renew(struct asking *asking, uint64_t *holder);
+/*
+ * Of the key's valid state, if it has one. wide_holder() releases a holder's units, and sets
+ * *units; or, where `units` is NULL, renews its lease, and sets *holder.
+ */
+bool wide_holder(struct asking *asking, uint64_t *holder, uint32_t *units);
 void wide_forget(struct asking *asking);
 
 /* When the state in a wide slot expires. */
