@@ -26,16 +26,11 @@ struct decimal {
 
 #define DECIMALS_MAX 18
 
-static bool is_digit(uint8_t c)
-{
-    return c >= '0' && c <= '9';
-}
-
 static size_t digits_at(struct span text, size_t at)
 {
     assert(at <= text.len);
     size_t end = at;
-    while (end < text.len && is_digit(text.ptr[end]))
+    while (end < text.len && text_is_digit(text.ptr[end]))
         end++;
     return end - at;
 }
@@ -81,7 +76,7 @@ static size_t read_unit(struct span text, size_t *at)
 {
     assert(*at <= text.len);
     size_t begin = *at;
-    while (*at < text.len && !is_digit(text.ptr[*at]))
+    while (*at < text.len && !text_is_digit(text.ptr[*at]))
         (*at)++;
     struct span name = span_of(text.ptr + begin, *at - begin);
     for (size_t i = 0; i < N_UNITS; i++)
@@ -106,7 +101,7 @@ static int scale_decimal(const struct decimal *decimal, uint64_t unit_ns, uint64
 int spec_parse_duration(struct span text, uint64_t *ns)
 {
     size_t at = 0, units_from = 0;
-    bool is_bare = text.len > 0 && !is_digit(text.ptr[0]);
+    bool is_bare = text.len > 0 && !text_is_digit(text.ptr[0]);
     *ns = 0;
     do {
         struct decimal decimal = {.whole = 1, .scale = 1};
