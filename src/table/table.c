@@ -199,32 +199,16 @@ CAS16_TARGET bool table_undo(const struct undo *undo)
     return undo->at != NULL && cas16(undo->at, undo->after, undo->before);
 }
 
-static bool start_holder(struct asking *asking, struct stint_table *table,
-                         const struct stint_quota *quota, struct hash128 hash, uint64_t now_ns)
+bool table_holder(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                  uint64_t now_ns, uint64_t *holder, uint32_t *units)
 {
     assert(table_is_valid(table));
+    struct asking asking = {.undo = NULL};
     if (quota->algorithm != STINT_CONCURRENCY || now_ns > STINT_NOW_MAX ||
-        !start(asking, table, quota, hash))
+        !start(&asking, table, quota, hash))
         return false;
-    asking->ask.now_ns = table_effective_now(table, now_ns);
-    return true;
-}
-
-bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
-                   uint64_t now_ns, uint64_t holder, uint32_t *units)
-{
-    assert(table_is_valid(table));
-    struct asking asking = {.undo = NULL};
-    return start_holder(&asking, table, quota, hash, now_ns) &&
-           wide_holder(&asking, &holder, units);
-}
-
-bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
-                 uint64_t now_ns, uint64_t *holder)
-{
-    assert(table_is_valid(table));
-    struct asking asking = {.undo = NULL};
-    return start_holder(&asking, table, quota, hash, now_ns) && wide_holder(&asking, holder, NULL);
+    asking.ask.now_ns = table_effective_now(table, now_ns);
+    return wide_holder(&asking, holder, units);
 }
 
 /* For reading a key in a class; false if the table has no slots of it. */
