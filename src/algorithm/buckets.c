@@ -387,7 +387,6 @@ static struct stint_decision buckets_ask(const struct stint_quota *quota, void *
 
 static uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
-    assert(quota->algorithm == STINT_BUCKETS);
     struct buckets buckets = buckets_unpack(quota, state_bytes);
     return buckets_expiry_ns(&buckets);
 }
@@ -395,7 +394,6 @@ static uint64_t buckets_expires_at(const struct stint_quota *quota, const void *
 /* All N, last used W before; an instant above STINT_NOW_MAX is the same as that. */
 static void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_BUCKETS);
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
         return;
@@ -460,7 +458,6 @@ static bool buckets_is_valid(const struct stint_quota *quota, const void *state_
 static size_t buckets_held(const struct stint_quota *quota, const void *state_bytes,
                            uint64_t now_ns, struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_BUCKETS);
     struct buckets buckets = buckets_unpack(quota, state_bytes);
     uint64_t at_ns = max_u64(now_ns, buckets_latest_ns(&buckets));
     uint32_t n_expired = buckets_expired(&buckets, at_ns), n_alive = buckets.n - n_expired;
@@ -481,7 +478,6 @@ static size_t buckets_held(const struct stint_quota *quota, const void *state_by
 static size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes,
                              uint64_t now_ns, struct held_group *groups)
 {
-    assert(quota->algorithm == STINT_BUCKETS);
     struct buckets buckets = buckets_unpack(quota, state_bytes);
     size_t n_groups = 0;
     uint32_t n_expired = buckets_expired(&buckets, now_ns);
@@ -499,7 +495,6 @@ static size_t buckets_groups(const struct stint_quota *quota, const void *state_
 
 static uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
-    assert(quota->algorithm == STINT_BUCKETS);
     struct buckets buckets = buckets_unpack(quota, state_bytes);
     return buckets_latest_ns(&buckets);
 }

@@ -90,7 +90,6 @@ static uint64_t concurrency_expiry_ns(const struct concurrency *held)
 
 static uint64_t concurrency_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
     struct concurrency held = concurrency_unpack(quota, state_bytes);
     return concurrency_expiry_ns(&held);
 }
@@ -132,7 +131,6 @@ struct stint_decision concurrency_hold(const struct stint_quota *quota, void *st
 static struct stint_decision concurrency_ask(const struct stint_quota *quota, void *state_bytes,
                                              const struct stint_ask *ask)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
     uint64_t holder;
     struct stint_ask nothing = {.now_ns = ask->now_ns, .verb = STINT_PEEK};
     switch (ask->verb) {
@@ -186,7 +184,6 @@ bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint6
 /* N units of an unknown holder. An instant above STINT_NOW_MAX is the same as that. */
 static void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
         return;
@@ -224,7 +221,6 @@ static bool concurrency_is_valid(const struct stint_quota *quota, const void *st
 static size_t concurrency_held(const struct stint_quota *quota, const void *state_bytes,
                                uint64_t now_ns, struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
     struct concurrency held = concurrency_unpack(quota, state_bytes);
     uint32_t first = concurrency_ended(&held, now_ns), n_alive = held.ring.len - first;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
@@ -240,7 +236,6 @@ static size_t concurrency_held(const struct stint_quota *quota, const void *stat
 
 static int concurrency_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
     uint64_t size = sizeof(struct concurrency_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > HOLDERS_STATE_MAX)
         return err_set(error, STINT_E_RANGE,

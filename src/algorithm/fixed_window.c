@@ -228,14 +228,12 @@ static struct stint_decision fixed_window_ask(const struct stint_quota *quota, v
 
 static uint64_t fixed_window_expires_at(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
     const uint64_t *word = state;
     return unpack(quota, *word, 0).end_ns;
 }
 
 static void fixed_window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
     uint64_t *word = state, mark;
     *word = 0;
     if (until_ns == 0)
@@ -274,7 +272,6 @@ static bool fixed_window_is_valid(const struct stint_quota *quota, const void *s
 static size_t fixed_window_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                                 struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
     const uint64_t *word = state;
     struct fixed fixed = unpack(quota, *word, now_ns);
     if (fixed.count == 0)
@@ -285,7 +282,6 @@ static size_t fixed_window_held(const struct stint_quota *quota, const void *sta
 
 static uint64_t fixed_window_own_ns(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
     const uint64_t *word = state;
     struct fixed fixed = unpack(quota, *word, 0);
     return fixed.end_ns == 0 ? 0 : begin_of(&fixed);
@@ -303,7 +299,6 @@ static void fixed_window_pass(const struct stint_quota *quota, void *state, uint
 
 static int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
     struct stint_derived *derived = &quota->derived;
     /* A caller that must wait late in the table's life finds a window after the wait. */
     uint64_t last_end_ns = TABLE_LIFE_NS + 2 * WINDOW_LONGEST_NS(quota->period_ns);

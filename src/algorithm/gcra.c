@@ -209,7 +209,6 @@ static struct stint_decision gcra_ask(const struct stint_quota *quota, void *sta
 
 static uint64_t gcra_expires_at(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_GCRA);
     const uint64_t *tat = state;
     (void)quota;
     return gcra_ns_up(*tat);
@@ -219,14 +218,12 @@ static void gcra_fill(const struct stint_quota *quota, void *state, uint64_t unt
 {
     uint64_t *tat = state;
     (void)quota;
-    assert(quota->algorithm == STINT_GCRA);
     *tat = ticks_of_ns(until_ns);
 }
 
 /* A key may owe two capacities; one, if its last booking is at the latest possible time. */
 static bool gcra_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
-    assert(quota->algorithm == STINT_GCRA);
     assert(now_ns <= STINT_NOW_MAX);
     const uint64_t *tat = state;
     uint64_t capacity = quota->derived.capacity_ticks;
@@ -237,7 +234,6 @@ static bool gcra_is_valid(const struct stint_quota *quota, const void *state, ui
 static size_t gcra_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                         struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_GCRA);
     const uint64_t *tat = state;
     uint64_t ahead = sub_floor(*tat, ticks_of_ns(now_ns));
     if (ahead == 0 || quota->limit == 0)
@@ -258,7 +254,6 @@ static void gcra_pass(const struct stint_quota *quota, void *state, uint64_t at_
 
 static int gcra_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_GCRA);
     struct stint_derived *derived = &quota->derived;
     if (quota->limit == 0 && quota->burst > 0)
         return err_set(error, STINT_E_MISMATCH, "burst %u needs a limit above 0",

@@ -415,7 +415,6 @@ static struct stint_decision log_ask(const struct stint_quota *quota, void *stat
 
 static uint64_t log_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
-    assert(quota->algorithm == STINT_LOG);
     struct log log = log_unpack(quota, state_bytes);
     return log_last_expiry_ns(&log);
 }
@@ -423,7 +422,6 @@ static uint64_t log_expires_at(const struct stint_quota *quota, const void *stat
 /* All N, W before; an instant above STINT_NOW_MAX is the same as that. */
 static void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_LOG);
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
         return;
@@ -462,7 +460,6 @@ static bool log_is_valid(const struct stint_quota *quota, const void *state_byte
 static size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                        struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_LOG);
     struct log log = log_unpack(quota, state_bytes);
     struct log_view view = log_view(&log, now_ns);
     uint32_t first = 0;
@@ -485,7 +482,6 @@ static size_t log_held(const struct stint_quota *quota, const void *state_bytes,
 
 static uint64_t log_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
-    assert(quota->algorithm == STINT_LOG);
     return log_unpack(quota, state_bytes).own_ns;
 }
 
@@ -499,7 +495,6 @@ static void log_pass(const struct stint_quota *quota, void *state_bytes, uint64_
 
 static int log_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_LOG);
     uint64_t size = sizeof(struct log_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > LOG_STATE_MAX)
         return err_set(error, STINT_E_RANGE,

@@ -175,7 +175,6 @@ static struct stint_decision sliding_counter_ask(const struct stint_quota *quota
 
 static uint64_t sliding_counter_expires_at(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct sliding sliding = unpack(quota, state);
     return expires_at(&sliding);
 }
@@ -187,7 +186,6 @@ static uint64_t sliding_counter_expires_at(const struct stint_quota *quota, cons
  */
 static void sliding_counter_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct word16 *words = state;
     *words = (struct word16){0, 0};
     if (until_ns == 0 || quota->limit == 0)
@@ -220,7 +218,6 @@ static bool sliding_counter_is_valid(const struct stint_quota *quota, const void
 static size_t sliding_counter_held(const struct stint_quota *quota, const void *state,
                                    uint64_t now_ns, struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct sliding sliding = at(quota, state, now_ns);
     uint64_t start_ns = sliding.number * quota->period_ns;
     size_t n_runs = 0;
@@ -235,7 +232,6 @@ static size_t sliding_counter_held(const struct stint_quota *quota, const void *
 
 static uint64_t sliding_counter_own_ns(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     return unpack(quota, state).number * quota->period_ns;
 }
 
@@ -250,7 +246,6 @@ static void sliding_counter_pass(const struct stint_quota *quota, void *state, u
 
 static int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
     quota->derived.count_bits = (uint8_t)count_bits;
     quota->derived.state_size = 16;

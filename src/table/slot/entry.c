@@ -47,7 +47,6 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
     uint64_t tag_word = seen->pair.first;
     if (tag_word == 0 || (tag_word & TAG_PENDING) != 0)
         return false;
-    state->class = asking->slots->class;
     state->quota = entry_quota(asking, tag_word);
     return state->quota != NULL && asking->slots->ops->copy(asking, seen, state) &&
            (!asking->table->region.read_only || is_valid(asking, state));

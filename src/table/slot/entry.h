@@ -8,7 +8,6 @@
 struct entry_state {
     const struct stint_quota *quota;
     struct pair held; /* class 16: as it is beside the tag */
-    uint8_t class;
     union {
         uint64_t word8;
         struct word16 word16;

@@ -258,7 +258,6 @@ static bool ask(struct asking *asking, struct seen *seen, struct stint_decision 
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
-    assert(asking->slots->class == CLASS_16);
     uint64_t generation = place->seen.pair.second;
     bool arrives =
         (place->seen.pair.first & TAG_PENDING) != 0 && is_arriving(place->state, generation);
@@ -276,7 +275,6 @@ static void appraise(const struct asking *asking, const struct stint_quota *quot
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    assert(state->class == CLASS_16);
     struct pair held = state->held = cas16_load_stable(seen->state);
     (void)asking;
     if (state_leaves(held, seen->pair.second)) {
@@ -290,7 +288,6 @@ static bool copy(struct asking *asking, const struct seen *seen, struct entry_st
 /* The generation advances without a new key: a charge under way fails, and is repeated. */
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
-    assert(state->class == CLASS_16);
     if (!freeze_state(seen, state->held, 0))
         return false;
     slots_withdraw(asking->slots, seen);

@@ -12,7 +12,6 @@
 /* The state under the quota's algorithm, also if a quota with other parameters wrote it. */
 static uint64_t read_state(const struct asking *asking, struct pair pair)
 {
-    assert(asking->slots->class == CLASS_8);
     if ((pair.first & TAG_PENDING) != 0)
         return 0;
     if (asking_same_algorithm(asking, pair.first))
@@ -85,14 +84,12 @@ static bool ask(struct asking *asking, struct seen *seen, struct stint_decision 
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
-    assert(asking->slots->class == CLASS_8);
     uint64_t state = place->seen.pair.second;
     place_appraise_state(asking, quota, &state, place);
 }
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    assert(state->class == CLASS_8);
     (void)asking;
     state->as.word8 = seen->pair.second;
     return pair_equals(cas16_load(seen->at), seen->pair);
@@ -100,7 +97,6 @@ static bool copy(struct asking *asking, const struct seen *seen, struct entry_st
 
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
-    assert(state->class == CLASS_8);
     (void)state;
     return slots_withdraw(asking->slots, seen);
 }

@@ -185,7 +185,6 @@ static struct stint_decision stands_at(const struct asking *asking, const struct
 static bool wide_stands(const struct asking *asking, const struct seen *seen,
                         const struct stint_quota *quota, struct stint_decision *stands)
 {
-    assert(asking->slots->class == CLASS_WIDE);
     struct wide_state *wide = seen->state;
     uint64_t mine;
     if (!owner_try(&wide->owner, table_self(asking->table), &mine))
@@ -410,7 +409,6 @@ static bool ask(struct asking *asking, struct seen *seen, struct stint_decision 
 /* Becomes the owner of the key's valid state; false if there is none. */
 static bool with_state(struct asking *asking, struct seen *seen, uint64_t *mine)
 {
-    assert(asking->slots->class == CLASS_WIDE);
     for (;;) {
         bool refused = false;
         *seen = slots_find(asking->slots, &asking->home);
@@ -515,7 +513,6 @@ static void displace_stuck(struct asking *asking, const struct seen *seen)
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    assert(state->class == CLASS_WIDE);
     struct wide_state *wide = seen->state;
     uint64_t mine;
     bool is_same;
@@ -566,7 +563,6 @@ static void fill(struct asking *asking, const struct seen *seen, const struct st
 
 void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state)
 {
-    assert(state->class == CLASS_WIDE);
     struct wide_state *wide = slot_state;
     memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
     wide->expires_at_ns = algorithm_expires_at(state->quota, &state->as);
@@ -575,7 +571,6 @@ void wide_paste(const struct asking *asking, void *slot_state, const struct entr
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
-    assert(asking->slots->class == CLASS_WIDE);
     struct stint_decision stands;
     place_appraise_life(asking, wide_expires_at(&place->seen), place);
     if (place_may_be_evicted(asking, quota, place) &&
