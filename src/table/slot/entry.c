@@ -43,29 +43,12 @@ static bool is_valid(const struct asking *asking, const struct entry_state *stat
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
     assert(asking_is_valid(asking));
-    assert(seen->at != NULL);
     uint64_t tag_word = seen->pair.first;
     if (tag_word == 0 || (tag_word & TAG_PENDING) != 0)
         return false;
     state->quota = entry_quota(asking, tag_word);
     return state->quota != NULL && asking->slots->ops->copy(asking, seen, state) &&
            (!asking->table->region.read_only || is_valid(asking, state));
-}
-
-static struct stint_decision peek(struct entry_state *state, uint64_t now_ns, uint32_t cost)
-{
-    assert(state->quota != NULL);
-    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
-    return algorithm_ask(state->quota, &state->as, &ask);
-}
-
-struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
-{
-    struct stint_decision stands = peek(state, now_ns, 0), one = peek(state, now_ns, 1);
-    stands.outcome = one.outcome;
-    stands.retry_after_ns = one.retry_after_ns;
-    stands.stored = 1;
-    return stands;
 }
 
 void entry_carry(const struct asking *asking, const struct stint_quota *from, const void *state,

@@ -32,8 +32,6 @@ struct asking entry_looking(const struct stint_table *table, enum slot_class cla
 /* False if the slot holds no valid state, or changed while it was read. */
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state);
 
-/* The state with nothing taken, as struct stint_entry describes it. */
-struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns);
 /* Writes to *carried what a state under `from` (NULL: nothing) holds, under the asking quota. */
 void entry_carry(const struct asking *asking, const struct stint_quota *from, const void *state,
                  void *carried);
