@@ -106,14 +106,13 @@ extern const struct algorithm algorithm_window, algorithm_buckets, algorithm_log
 /*
  * concurrency: a hold writes one value per unit into free entries of the state and returns it; the
  * value is unique among those the state has held in the same lease (deadline and a small count).
- * release and renew return false for a value that is not there or has ended.
+ * concurrency_holder() releases the units of such a value, and sets *units; or, where `units` is
+ * NULL, renews its lease, and sets *holder. False for a value that is not there or has ended.
  */
 struct stint_decision concurrency_hold(const struct stint_quota *quota, void *state,
                                        const struct stint_ask *ask, uint64_t *holder);
-bool concurrency_release(const struct stint_quota *quota, void *state, uint64_t now_ns,
-                         uint64_t holder, uint32_t *units);
-bool concurrency_renew(const struct stint_quota *quota, void *state, uint64_t now_ns,
-                       uint64_t *holder);
+bool concurrency_holder(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                        uint64_t *holder, uint32_t *units);
 
 /*
  * The calls, by quota->algorithm: states are derived.state_size bytes, aligned to 8. They handle
@@ -160,14 +159,6 @@ static inline uint32_t most_units(const struct stint_quota *quota)
 {
     assert(quota->limit > 0 || quota->burst == 0);
     return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
-}
-
-/* What holds for every decision, whatever the memory of the state held. For assertions. */
-static inline bool algorithm_decision_is_valid(const struct stint_ask *ask,
-                                               const struct stint_decision *decision)
-{
-    return decision->outcome <= STINT_NEVER && decision->granted <= ask->cost &&
-           (decision->outcome == STINT_ALLOW || decision->granted == 0);
 }
 
 /* Decisions that are the same for every algorithm. */

@@ -74,7 +74,6 @@ struct buckets {
     struct buckets_state *state;
     uint64_t count_mask; /* of an entry's low count_bits */
     unsigned count_bits;
-    uint32_t size;     /* units that a bucket takes at most */
     uint64_t base_ns;  /* the oldest bucket's last use */
     uint64_t first_ns; /* the newest bucket's first use; without one, or if closed, the own time */
     uint32_t n;
@@ -96,7 +95,6 @@ static struct buckets buckets_unpack(const struct stint_quota *quota, const void
         .state = state,
         .count_mask = (UINT64_C(1) << quota->derived.count_bits) - 1,
         .count_bits = quota->derived.count_bits,
-        .size = quota->count_slack > 0 ? quota->count_slack : quota->limit,
         .base_ns = base >> BUCKETS_SPARE_BITS,
         .first_ns = first >> BUCKETS_SPARE_BITS,
         .n = (uint32_t)n,
@@ -120,6 +118,12 @@ static void buckets_pack(const struct buckets *buckets)
     buckets_pack_header(buckets->state, buckets);
     if (buckets->n > 0)
         buckets->state->entry[0] = (buckets->state->entry[0] & buckets->count_mask) | displaced;
+}
+
+/* Units that a bucket takes at most. */
+static uint32_t buckets_size(const struct stint_quota *quota)
+{
+    return quota->count_slack > 0 ? quota->count_slack : quota->limit;
 }
 
 static uint32_t buckets_count(const struct buckets *buckets, uint32_t at)
@@ -215,7 +219,8 @@ static uint32_t buckets_space(const struct buckets *buckets, uint64_t at_ns)
     if (buckets->quota->time_slack_ns > 0 &&
         at_ns - buckets->first_ns >= buckets->quota->time_slack_ns)
         return 0;
-    return (uint32_t)sub_floor(buckets->size, buckets_count(buckets, buckets->n - 1));
+    return (uint32_t)sub_floor(buckets_size(buckets->quota),
+                               buckets_count(buckets, buckets->n - 1));
 }
 
 /* Records units, at most N with those recorded already, at a time not before the state's own. */
@@ -232,7 +237,7 @@ static void buckets_record(struct buckets *buckets, struct held_run run)
         run.units -= added;
     }
     while (run.units > 0) {
-        uint64_t added = min_u64(buckets->size, run.units);
+        uint64_t added = min_u64(buckets_size(buckets->quota), run.units);
         if (buckets->n == buckets->quota->derived.max_buckets) {
             uint64_t displaced = (uint64_t)buckets->displaced + buckets_count(buckets, 0);
             buckets_drop(buckets, 1);
@@ -350,7 +355,6 @@ static struct stint_decision buckets_ask(const struct stint_quota *quota, void *
     assert(ask->now_ns <= STINT_NOW_MAX && quota->derived.max_buckets > 0);
     struct buckets buckets = buckets_unpack(quota, state_bytes);
     uint64_t at_ns = max_u64(ask->now_ns, buckets_latest_ns(&buckets));
-    uint64_t reset_ns = at_ns + quota->period_ns - ask->now_ns; /* of what is charged now */
     if (ask->verb == STINT_REFUND)
         return buckets_give_back(&buckets, ask, at_ns);
     if (ask->verb == STINT_BOOK || ask->verb == STINT_UNBOOK)
@@ -363,7 +367,7 @@ static struct stint_decision buckets_ask(const struct stint_quota *quota, void *
         buckets_charge(&buckets, (struct held_run){at_ns, ask->cost});
         buckets_pack(&buckets);
         return algorithm_allow(quota, (uint32_t)min_u64(ask->cost, quota->limit),
-                               buckets_free(&buckets, 0), reset_ns);
+                               buckets_free(&buckets, 0), at_ns + quota->period_ns - ask->now_ns);
     }
     uint32_t free = buckets_free(&buckets, n_expired);
     uint32_t granted = ask->cost <= free ? ask->cost : whole ? 0 : free;
@@ -382,7 +386,7 @@ static struct stint_decision buckets_ask(const struct stint_quota *quota, void *
         buckets_record(&buckets, (struct held_run){at_ns, granted});
         buckets_pack(&buckets);
     }
-    return algorithm_allow(quota, granted, free - granted, reset_ns);
+    return algorithm_allow(quota, granted, free - granted, at_ns + quota->period_ns - ask->now_ns);
 }
 
 static uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state_bytes)
@@ -421,12 +425,13 @@ static bool buckets_can_be(const struct buckets *buckets)
         if (slack_ns > 0)
             earliest_ns = max_u64(earliest_ns, sub_floor(last_ns + 1, slack_ns));
         units += count;
-        if (last_ns < earliest_ns || count - 1 >= buckets->size || units > buckets->quota->limit)
+        if (last_ns < earliest_ns || count - 1 >= buckets_size(buckets->quota) ||
+            units > buckets->quota->limit)
             return false; /* a count of 0 stands for 2^32 */
         if (newest && !buckets->closed)
             return buckets->first_ns >= earliest_ns && buckets->first_ns <= last_ns;
         /* A charge may have displaced some units of the oldest. */
-        bool timed_out = at > 0 && count < buckets->size;
+        bool timed_out = at > 0 && count < buckets_size(buckets->quota);
         if (timed_out && slack_ns == 0)
             return false;
         /* The next bucket was first used then or later. */
@@ -578,7 +583,7 @@ static int buckets_check(struct stint_quota *quota, struct stint_error *error)
                        "time_slack or count_slack needs fewer",
                        (unsigned long long)n, (unsigned long long)(BUCKETS_HEADER_SIZE + 8 * n),
                        BUCKETS_STATE_MAX);
-    uint32_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
+    uint32_t size = buckets_size(quota);
     unsigned count_bits = size == 0 ? 0 : bit_length(size - 1);
     unsigned time_bits = bit_length(quota->period_ns - 1);
     if (count_bits + time_bits > 64)

@@ -157,26 +157,18 @@ static uint32_t concurrency_take_out(struct concurrency *held, uint64_t now_ns, 
     return units;
 }
 
-bool concurrency_release(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
-                         uint64_t holder, uint32_t *units)
+bool concurrency_holder(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
+                        uint64_t *holder, uint32_t *units)
 {
     assert(quota->algorithm == STINT_CONCURRENCY);
     struct concurrency held = concurrency_unpack(quota, state_bytes);
-    *units = concurrency_take_out(&held, now_ns, holder);
-    if (*units > 0)
-        concurrency_pack(state_bytes, &held);
-    return *units > 0;
-}
-
-bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
-                       uint64_t *holder)
-{
-    assert(quota->algorithm == STINT_CONCURRENCY);
-    struct concurrency held = concurrency_unpack(quota, state_bytes);
-    uint32_t units = concurrency_take_out(&held, now_ns, *holder);
-    if (units == 0)
+    uint32_t found = concurrency_take_out(&held, now_ns, *holder);
+    if (units != NULL)
+        *units = found;
+    if (found == 0)
         return false;
-    *holder = concurrency_add(&held, now_ns + quota->lease_ns, units);
+    if (units == NULL)
+        *holder = concurrency_add(&held, now_ns + quota->lease_ns, found);
     concurrency_pack(state_bytes, &held);
     return true;
 }

@@ -37,7 +37,6 @@ counter_ask(const struct counter *counter, const struct stint_quota *quota, void
     assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
     uint64_t limit = quota->limit, used = counter->used(state), free = sub_floor(limit, used);
-    uint64_t chargeable = min_u64(ask->cost, sub_floor(2 * limit, used));
     uint64_t units = min_u64(ask->cost, free);
     bool is_denied = used > limit || (whole ? ask->cost > free : ask->cost > 0 && free == 0);
     if (ask->verb == STINT_BOOK || ask->verb == STINT_UNBOOK)
@@ -45,12 +44,12 @@ counter_ask(const struct counter *counter, const struct stint_quota *quota, void
     if (ask->verb == STINT_REFUND)
         return counter_answer(counter, quota, state, counter->refund(state, ask));
     if (ask->verb == STINT_CHARGE) {
-        units = chargeable;
+        units = min_u64(ask->cost, sub_floor(2 * limit, used));
     } else if (whole && ask->cost > quota->limit) {
         return algorithm_refuse(counter_answer(counter, quota, state, 0), STINT_NEVER_NS);
     } else if (is_denied) {
-        if (quota->count_denied && ask->verb == STINT_TAKE && chargeable > 0)
-            counter->add(state, chargeable);
+        if (quota->count_denied && ask->verb == STINT_TAKE && used < 2 * limit)
+            counter->add(state, min_u64(ask->cost, 2 * limit - used));
         return algorithm_refuse(counter_answer(counter, quota, state, 0),
                                 counter->wait_ns(state, whole ? ask->cost : ask->cost > 0));
     }

@@ -49,11 +49,6 @@ static bool is_first_use(const struct stint_quota *quota)
     return quota->align == STINT_ALIGN_FIRST_USE;
 }
 
-static bool is_coarse(const struct stint_quota *quota)
-{
-    return quota->derived.grain_ns > quota->period_ns / GRAINS_PER_PERIOD;
-}
-
 static uint64_t grains_up(const struct stint_quota *quota, uint64_t ns)
 {
     assert(quota->derived.grain_ns > 0);
@@ -111,19 +106,21 @@ static uint64_t end_of_mark(const struct stint_quota *quota, uint64_t mark)
     if (is_first_use(quota))
         return mark_ns - (grains_up(quota, quota->period_ns) * grain_ns - quota->period_ns);
     uint64_t edge_ns = edge_from(quota, mark_ns);
-    return edge_ns < mark_ns + grain_ns || is_coarse(quota) ? edge_ns : mark_ns;
+    bool is_coarse = grain_ns > quota->period_ns / GRAINS_PER_PERIOD;
+    return edge_ns < mark_ns + grain_ns || is_coarse ? edge_ns : mark_ns;
 }
 
-static struct fixed unpack(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+static struct fixed unpack(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
+    uint64_t word = *(const uint64_t *)state;
     struct fixed fixed = {
-        .quota = quota, .now_ns = now_ns, .mark = state >> quota->derived.count_bits};
-    if (state == 0)
+        .quota = quota, .now_ns = now_ns, .mark = word >> quota->derived.count_bits};
+    if (word == 0)
         return fixed;
     fixed.end_ns = end_of_mark(quota, fixed.mark);
     fixed.live = now_ns < fixed.end_ns;
     if (fixed.live)
-        fixed.count = state & ~(UINT64_MAX << quota->derived.count_bits);
+        fixed.count = word & ~(UINT64_MAX << quota->derived.count_bits);
     return fixed;
 }
 
@@ -217,19 +214,17 @@ static const struct counter fixed_counter = {used, add, refund, wait_ns, reset_n
 static struct stint_decision fixed_window_ask(const struct stint_quota *quota, void *bytes,
                                               const struct stint_ask *ask)
 {
-    uint64_t *state = bytes;
-    struct fixed fixed = unpack(quota, *state, ask->now_ns);
+    struct fixed fixed = unpack(quota, bytes, ask->now_ns);
     uint64_t before = fixed.count;
     struct stint_decision decision = counter_ask(&fixed_counter, quota, &fixed, ask);
     if (fixed.count != before && ask->verb != STINT_PEEK)
-        *state = pack(&fixed);
+        *(uint64_t *)bytes = pack(&fixed);
     return decision;
 }
 
 static uint64_t fixed_window_expires_at(const struct stint_quota *quota, const void *state)
 {
-    const uint64_t *word = state;
-    return unpack(quota, *word, 0).end_ns;
+    return unpack(quota, state, 0).end_ns;
 }
 
 static void fixed_window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
@@ -272,8 +267,7 @@ static bool fixed_window_is_valid(const struct stint_quota *quota, const void *s
 static size_t fixed_window_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                                 struct held_run *runs)
 {
-    const uint64_t *word = state;
-    struct fixed fixed = unpack(quota, *word, now_ns);
+    struct fixed fixed = unpack(quota, state, now_ns);
     if (fixed.count == 0)
         return 0;
     runs[0] = (struct held_run){.at_ns = now_ns, .units = fixed.count};
@@ -282,8 +276,7 @@ static size_t fixed_window_held(const struct stint_quota *quota, const void *sta
 
 static uint64_t fixed_window_own_ns(const struct stint_quota *quota, const void *state)
 {
-    const uint64_t *word = state;
-    struct fixed fixed = unpack(quota, *word, 0);
+    struct fixed fixed = unpack(quota, state, 0);
     return fixed.end_ns == 0 ? 0 : begin_of(&fixed);
 }
 
@@ -291,10 +284,9 @@ static uint64_t fixed_window_own_ns(const struct stint_quota *quota, const void 
 static void fixed_window_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
     assert(at_ns <= STINT_NOW_MAX);
-    uint64_t *word = state;
-    struct fixed fixed = unpack(quota, *word, at_ns);
+    struct fixed fixed = unpack(quota, state, at_ns);
     if (!fixed.live && open_window(&fixed))
-        *word = pack(&fixed);
+        *(uint64_t *)state = pack(&fixed);
 }
 
 static int fixed_window_check(struct stint_quota *quota, struct stint_error *error)

@@ -72,18 +72,12 @@ static struct stint_decision refusal(const struct stint_quota *quota, uint64_t s
                                      uint64_t now_ticks, uint32_t cost, uint64_t wait_max_ns)
 {
     assert(quota->derived.capacity_ticks > 0);
-    struct stint_decision decision = answer(quota, state, now_ticks, 0);
+    struct stint_decision stands = answer(quota, state, now_ticks, 0);
     uint64_t tat = add_sat(max_u64(state, now_ticks), ticks_of_units(quota, cost));
-    if (cost > quota->burst || tat == UINT64_MAX) {
-        decision.outcome = STINT_NEVER;
-        decision.retry_after_ns = STINT_NEVER_NS;
-        return decision;
-    }
-    uint64_t ahead = tat - now_ticks;
-    decision.outcome = STINT_DENY;
-    decision.retry_after_ns =
-        gcra_ns_up(sub_floor(ahead, quota->derived.capacity_ticks)) - wait_max_ns;
-    return decision;
+    if (cost > quota->burst || tat == UINT64_MAX)
+        return algorithm_refuse(stands, STINT_NEVER_NS);
+    uint64_t over = sub_floor(tat - now_ticks, quota->derived.capacity_ticks);
+    return algorithm_refuse(stands, gcra_ns_up(over) - wait_max_ns);
 }
 
 static struct stint_decision refuse_take(const struct stint_quota *quota, uint64_t *state,

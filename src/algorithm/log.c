@@ -242,18 +242,15 @@ static struct stint_decision log_answer(const struct log *log, uint64_t now_ns, 
                            sub_floor(log_last_expiry_ns(log), now_ns));
 }
 
-/* The refusal of a cost that is not free now; wait_max_ns is the wait after which it fits. */
-static struct stint_decision log_refuse(const struct log *log, const struct stint_ask *ask,
-                                        uint32_t cost, uint64_t wait_max_ns)
+/* Until a cost fits that is not free now. */
+static uint64_t log_wait_ns(const struct log *log, const struct stint_ask *ask, uint32_t cost)
 {
     assert(cost > 0);
     uint32_t limit = log->quota->limit;
-    struct stint_decision stands = log_answer(log, ask->now_ns, 0);
     if (cost > limit)
-        return algorithm_refuse(stands, STINT_NEVER_NS);
+        return STINT_NEVER_NS;
     /* All units less those that may stay must expire; displaced ones do so with the oldest. */
-    uint64_t at_ns = log_expiry_ns(log, (uint32_t)sub_floor(log->units, limit - cost));
-    return algorithm_refuse(stands, at_ns - ask->now_ns - wait_max_ns);
+    return log_expiry_ns(log, (uint32_t)sub_floor(log->units, limit - cost)) - ask->now_ns;
 }
 
 static void log_take(struct log *log, const struct log_view *view, uint32_t units)
@@ -335,12 +332,12 @@ static struct stint_decision log_book(struct log *log, const struct stint_ask *a
             log_take(log, &view, ask->cost);
         return log_answer(log, ask->now_ns, ask->cost);
     }
-    struct stint_decision decision = log_refuse(log, ask, ask->cost, 0);
-    uint64_t wait_ns = decision.retry_after_ns;
-    if (decision.outcome == STINT_NEVER || ask->now_ns + wait_ns > STINT_NOW_MAX)
-        return decision;
+    struct stint_decision decision = log_answer(log, ask->now_ns, 0);
+    uint64_t wait_ns = log_wait_ns(log, ask, ask->cost);
+    if (wait_ns == STINT_NEVER_NS || ask->now_ns + wait_ns > STINT_NOW_MAX)
+        return algorithm_refuse(decision, wait_ns);
     if (wait_ns > wait_max_ns)
-        return log_refuse(log, ask, ask->cost, wait_max_ns);
+        return algorithm_refuse(decision, wait_ns - wait_max_ns);
 
     uint64_t start_ns = ask->now_ns + wait_ns;
     uint32_t displaced = (uint32_t)sub_floor(ask->cost, view.empty);
@@ -352,14 +349,6 @@ static struct stint_decision log_book(struct log *log, const struct stint_ask *a
     decision = log_answer(log, ask->now_ns, ask->cost);
     decision.retry_after_ns = wait_ns;
     return decision;
-}
-
-/* Records the units that a booking displaced, as far as entries are free again. */
-static void log_unpush(struct log *log)
-{
-    uint32_t units = (uint32_t)min_u64(log->displaced, log->quota->limit - log->units);
-    log->displaced -= units;
-    log_insert(log, (struct log_run){.at_ns = log->own_ns, .units = units});
 }
 
 static struct stint_decision log_unbook(struct log *log, const struct stint_ask *ask)
@@ -374,29 +363,34 @@ static struct stint_decision log_unbook(struct log *log, const struct stint_ask 
     if (view.displaced > 0 && log->ring.len > 0) /* their time is that of the oldest */
         before_ns = max_u64(before_ns, log_get(log, 0).at_ns);
     log_insert(log, (struct log_run){before_ns, displaced, false});
-    if (log->ring.len == 0 || log_get(log, 0).at_ns > view.at_ns)
-        log_unpush(log);
+    if (log->ring.len == 0 || log_get(log, 0).at_ns > view.at_ns) {
+        /* Entries are free again for units that the booking displaced. */
+        uint32_t units = (uint32_t)min_u64(log->displaced, log->quota->limit - log->units);
+        log->displaced -= units;
+        log_insert(log, (struct log_run){.at_ns = log->own_ns, .units = units});
+    }
     return log_answer(log, ask->now_ns, free + displaced);
 }
 
 static struct stint_decision log_decide(struct log *log, const struct stint_ask *ask)
 {
     bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
-    struct log_view view = log_view(log, ask->now_ns);
-    uint64_t expiry_ns = log_last_expiry_ns(log);
     if (ask->verb == STINT_CHARGE && ask->cost > 0) {
         log_charge(log, ask->now_ns, ask->cost);
         return log_answer(log, ask->now_ns, (uint32_t)min_u64(ask->cost, log->quota->limit));
     }
+    struct log_view view = log_view(log, ask->now_ns);
     uint32_t granted = ask->cost <= view.free ? ask->cost : whole ? 0 : view.free;
-    if (granted == 0 && ask->cost > 0)
-        return log_refuse(log, ask, whole ? ask->cost : 1, 0);
+    uint64_t expiry_ns = log_last_expiry_ns(log);
     if (granted > 0)
         expiry_ns = max_u64(expiry_ns, view.at_ns + log->quota->period_ns);
+    struct stint_decision decision = algorithm_allow(log->quota, granted, view.free - granted,
+                                                     sub_floor(expiry_ns, ask->now_ns));
+    if (granted == 0 && ask->cost > 0)
+        return algorithm_refuse(decision, log_wait_ns(log, ask, whole ? ask->cost : 1));
     if (granted > 0 && ask->verb != STINT_PEEK)
         log_take(log, &view, granted);
-    return algorithm_allow(log->quota, granted, view.free - granted,
-                           sub_floor(expiry_ns, ask->now_ns));
+    return decision;
 }
 
 static struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes,

@@ -132,7 +132,6 @@ static bool split(struct span word, char mark, struct span *before, struct span 
 
 static int index_of(struct span word, const char *const *names, size_t n_names)
 {
-    assert(names != NULL);
     for (size_t i = 0; i < n_names; i++)
         if (text_is(word, names[i]))
             return (int)i;

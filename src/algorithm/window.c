@@ -325,35 +325,6 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
     return window_answer(quota, window, ask->now_ns, granted);
 }
 
-/*
- * A unit may be as late as the last instant of its slot, even where that is later than now: a
- * caller whose clock is fast may have taken it.
- */
-static size_t window_held(const struct stint_quota *quota, struct window *window, uint64_t now_ns,
-                          struct held_run *runs)
-{
-    if (window->string == 0)
-        return 0;
-    window_age(quota, window, window_slot_of(quota, now_ns));
-    struct window_string_walk walk = window_string_walk(window->string);
-    uint32_t stars = window_stars(quota, window), last_bars = 0;
-    size_t n_runs = 0;
-    for (uint32_t place = 1; place <= stars; place++) {
-        window_string_next(&walk);
-        if (walk.bars != last_bars || n_runs == 0) {
-            uint64_t next_slot = window->slot - quota->resolution + walk.bars;
-            uint64_t last_ns = window_slot_start(quota, next_slot) - 1;
-            assert(n_runs < HELD_RUNS_MAX);
-            runs[n_runs++] = (struct held_run){.at_ns = min_u64(last_ns, STINT_NOW_MAX)};
-            last_bars = walk.bars;
-        }
-        runs[n_runs - 1].units += window_used(quota, window, place);
-    }
-    if (n_runs > 0)
-        runs[0].units += (uint64_t)window->displaced * quota->derived.bunch;
-    return n_runs;
-}
-
 /* ---- The two forms --------------------------------------------------------------------------- */
 
 static inline uint64_t window_slot_field(const struct stint_quota *quota,
@@ -519,11 +490,34 @@ static void window_fill(const struct stint_quota *quota, void *state, uint64_t u
     window_store(quota, state, &window);
 }
 
-static size_t window_state_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                                struct held_run *runs)
+/*
+ * A unit may be as late as the last instant of its slot, even where that is later than now: a
+ * caller whose clock is fast may have taken it.
+ */
+static size_t window_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                          struct held_run *runs)
 {
-    struct window window = window_load(quota, state);
-    return window_held(quota, &window, now_ns, runs);
+    struct window loaded = window_load(quota, state), *window = &loaded;
+    if (window->string == 0)
+        return 0;
+    window_age(quota, window, window_slot_of(quota, now_ns));
+    struct window_string_walk walk = window_string_walk(window->string);
+    uint32_t stars = window_stars(quota, window), last_bars = 0;
+    size_t n_runs = 0;
+    for (uint32_t place = 1; place <= stars; place++) {
+        window_string_next(&walk);
+        if (walk.bars != last_bars || n_runs == 0) {
+            uint64_t next_slot = window->slot - quota->resolution + walk.bars;
+            uint64_t last_ns = window_slot_start(quota, next_slot) - 1;
+            assert(n_runs < HELD_RUNS_MAX);
+            runs[n_runs++] = (struct held_run){.at_ns = min_u64(last_ns, STINT_NOW_MAX)};
+            last_bars = walk.bars;
+        }
+        runs[n_runs - 1].units += window_used(quota, window, place);
+    }
+    if (n_runs > 0)
+        runs[0].units += (uint64_t)window->displaced * quota->derived.bunch;
+    return n_runs;
 }
 
 static uint64_t window_own_ns(const struct stint_quota *quota, const void *state)
@@ -549,7 +543,7 @@ static size_t window_groups(const struct stint_quota *quota, const void *state, 
     struct held_run found[HELD_RUNS_MAX], *runs = found;
     struct window window = window_load(quota, state);
     window_age(quota, &window, window_slot_of(quota, now_ns));
-    window_held(quota, &window, now_ns, found);
+    window_held(quota, state, now_ns, found);
     uint32_t stars = window_stars(quota, &window), bars = 0;
     struct window_string_walk walk = window_string_walk(window.string);
     for (uint32_t place = 1; place <= stars; place++) {
@@ -712,7 +706,7 @@ const struct algorithm algorithm_window = {
     .expires_at = window_state_expires_at,
     .fill = window_fill,
     .is_valid = window_is_valid,
-    .held = window_state_held,
+    .held = window_held,
     .own_ns = window_own_ns,
     .pass = window_pass,
     .groups = window_groups,

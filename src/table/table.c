@@ -40,31 +40,30 @@ static int no_entry(uint32_t max, struct stint_error *error)
                    max);
 }
 
+static int accept(struct stint_table *table, const struct stint_quota *quota,
+                  uint32_t (*id_of)(struct intern *intern, const struct stint_quota *quota),
+                  uint32_t max, struct stint_error *error)
+{
+    int code = fits(table, quota, error);
+    return code == 0 && id_of(&table->intern, quota) == 0 ? no_entry(max, error) : code;
+}
+
 int table_stores(struct stint_table *table, const struct stint_quota *quota,
                  struct stint_error *error)
 {
-    int code = fits(table, quota, error);
-    if (code == 0 && intern_id(&table->intern, quota) == 0)
-        code = no_entry(table->intern.max - table->intern.reserved, error);
-    return code;
+    return accept(table, quota, intern_id, table->intern.max - table->intern.reserved, error);
 }
 
 int table_keeps(struct stint_table *table, const struct stint_quota *quota,
                 struct stint_error *error)
 {
-    int code = fits(table, quota, error);
-    if (code == 0 && intern_keep(&table->intern, quota) == 0)
-        code = no_entry(table->intern.max, error);
-    return code;
+    return accept(table, quota, intern_keep, table->intern.max, error);
 }
 
 int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
                         struct stint_error *error)
 {
-    int code = fits(table, quota, error);
-    if (code == 0 && intern_entry_id(&table->intern, quota) == 0)
-        code = no_entry(table->intern.max - table->intern.reserved, error);
-    return code;
+    return accept(table, quota, intern_entry_id, table->intern.max - table->intern.reserved, error);
 }
 
 void table_reserve_quotas(struct stint_table *table)
@@ -82,20 +81,29 @@ int table_accepts(struct stint_table *table, const struct stint_quota *quota, si
     return stint_table_accepts(table, quota, error);
 }
 
+/* For reading a key in a class; false if the table has no slots of it. */
+static bool look_in_class(struct asking *asking, struct stint_table *table, int class,
+                          struct hash128 hash)
+{
+    assert(class < CLASSES);
+    asking->table = table;
+    asking->slots = &table->slots[class];
+    asking->hash = hash;
+    if (asking->slots->sets > 0)
+        asking->home = slots_home(asking->slots, hash);
+    return asking->slots->sets > 0;
+}
+
 static bool start(struct asking *asking, struct stint_table *table, const struct stint_quota *quota,
                   struct hash128 hash)
 {
     assert(table_is_valid(table));
-    enum slot_class class = table_class(quota);
-    asking->table = table;
-    asking->slots = &table->slots[class];
-    asking->hash = hash;
-    if (quota->derived.state_size > asking->slots->state_size || asking->slots->sets == 0)
+    if (!look_in_class(asking, table, (int)table_class(quota), hash) ||
+        quota->derived.state_size > asking->slots->state_size)
         return false;
     asking->id = intern_id(&table->intern, quota);
     asking->quota = intern_algorithm(&table->intern, asking->id, quota);
     asking->rule = quota->rule;
-    asking->home = slots_home(asking->slots, hash);
     return asking->quota != NULL;
 }
 
@@ -179,18 +187,14 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
 {
     assert(table_is_valid(table));
     struct stint_decision decision;
-    if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set) {
-        if (undo != NULL)
-            *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+    if (undo != NULL)
+        *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+    if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set)
         return algorithm_never(0);
-    }
     if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, table_block_hash(table, key, key_len)), quota, ask,
-                &decision)) {
-        if (undo != NULL)
-            *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+                &decision))
         return decision;
-    }
     return table_ask_hash(table, quota, table_hash(table, quota, key, key_len), ask, undo, holder);
 }
 
@@ -209,19 +213,6 @@ bool table_holder(struct stint_table *table, const struct stint_quota *quota, st
         return false;
     asking.ask.now_ns = table_effective_now(table, now_ns);
     return wide_holder(&asking, holder, units);
-}
-
-/* For reading a key in a class; false if the table has no slots of it. */
-static bool look_in_class(struct asking *asking, struct stint_table *table, int class,
-                          struct hash128 hash)
-{
-    assert(class < CLASSES);
-    asking->table = table;
-    asking->slots = &table->slots[class];
-    asking->hash = hash;
-    if (asking->slots->sets > 0)
-        asking->home = slots_home(asking->slots, hash);
-    return asking->slots->sets > 0;
 }
 
 /* Whether a state under this quota, or under its rule, may stand in a class. */

@@ -139,11 +139,6 @@ static int check_options(const struct stint_table_options *options, struct stint
     return 0;
 }
 
-static uint32_t quotas_for(uint64_t keys)
-{
-    return (uint32_t)min_u64(max_u64(keys / KEYS_PER_QUOTA, QUOTAS_DEFAULT), TABLE_QUOTAS_MAX);
-}
-
 int region_layout(struct region_fixed *fixed, const struct stint_table_options *options,
                   struct stint_error *error)
 {
@@ -151,11 +146,12 @@ int region_layout(struct region_fixed *fixed, const struct stint_table_options *
     if (code != 0)
         return code;
     uint64_t keys8 = options->keys > 0 ? options->keys : KEYS_DEFAULT;
+    uint64_t quotas = min_u64(max_u64(keys8 / KEYS_PER_QUOTA, QUOTAS_DEFAULT), TABLE_QUOTAS_MAX);
     *fixed = (struct region_fixed){
         .magic = REGION_MAGIC,
         .version = REGION_VERSION,
         .quota_size = sizeof(struct stint_quota),
-        .quotas_max = options->quotas > 0 ? options->quotas : quotas_for(keys8),
+        .quotas_max = options->quotas > 0 ? options->quotas : (uint32_t)quotas,
         .tickets_max = options->tickets > 0 ? options->tickets : TICKETS_DEFAULT,
         .pools_max = options->pools > 0 ? options->pools : POOLS_DEFAULT,
         .overrides_max = options->overrides > 0 ? options->overrides : OVERRIDES_DEFAULT,

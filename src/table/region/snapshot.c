@@ -34,8 +34,11 @@ static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
         if (asking->slots->class == CLASS_16)
             *(struct pair *)slots_state(asking->slots, to, way) = (struct pair){
                 state.as.word16.lo, state.as.word16.hi | state_mark(seen.pair.second)};
-        else if (asking->slots->class == CLASS_WIDE)
-            wide_paste(asking, slots_state(asking->slots, to, way), &state);
+        if (asking->slots->class == CLASS_WIDE) {
+            struct wide_state *wide = slots_state(asking->slots, to, way);
+            memcpy(wide->bytes, state.as.bytes, asking->slots->state_size);
+            wide->expires_at_ns = algorithm_expires_at(state.quota, &state.as);
+        }
     }
 }
 

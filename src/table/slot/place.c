@@ -35,7 +35,6 @@ void place_appraise_life(const struct asking *asking, uint64_t expires_at_ns, st
 bool place_may_be_evicted(const struct asking *asking, const struct stint_quota *quota,
                           const struct place *place)
 {
-    assert(quota != NULL);
     return place->worth == WORTH_KEEP && table_when_full(asking->table, quota) == STINT_FULL_EVICT;
 }
 
@@ -171,7 +170,6 @@ struct place place_choose(const struct asking *asking)
 
 void place_count(const struct asking *asking, const struct place *place)
 {
-    assert(place->seen.at != NULL);
     struct region_counters *counters = table_counters(asking->table);
     if (place->worth == WORTH_EVICT) {
         table_count(&counters->evictions_evict, 1);

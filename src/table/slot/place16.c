@@ -88,7 +88,6 @@ CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *
  */
 static bool changer_is_slow(const struct seen *seen, struct pair held)
 {
-    assert(seen->at != NULL);
     for (int i = 0; i < CHANGER_PATIENCE; i++) {
         if (!pair_equals(cas16_load(seen->at), seen->pair) ||
             !pair_equals(cas16_load(seen->state), held))

@@ -140,7 +140,7 @@ CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone
 static uint64_t frozen_until(const struct seen *frozen)
 {
     assert(slots_is_frozen(frozen->pair.first));
-    return frozen8_until(frozen->pair.second);
+    return frozen->pair.second >> FROZEN_NONCE_BITS << FROZEN_UNIT_LOG2;
 }
 
 const struct class_ops place8_ops = {

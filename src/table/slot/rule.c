@@ -98,7 +98,6 @@ void rule_pause(struct asking *asking)
 
 static bool is_patient(struct asking *asking, const struct seen *seen)
 {
-    assert(seen->at != NULL);
     struct waits *waits = &asking->waits;
     if (waits->at != seen->at || !pair_equals(waits->pair, seen->pair))
         *waits = (struct waits){.at = seen->at, .pair = seen->pair};
@@ -107,7 +106,6 @@ static bool is_patient(struct asking *asking, const struct seen *seen)
 
 bool rule_waits(struct asking *asking, const struct seen *seen)
 {
-    assert(seen->at != NULL);
     bool waits = is_patient(asking, seen);
     if (waits)
         owner_pause();
@@ -116,7 +114,6 @@ bool rule_waits(struct asking *asking, const struct seen *seen)
 
 void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_decision *decision)
 {
-    assert(asking->quota != NULL);
     uint64_t wait_ns = sub_floor(until_ns, asking->ask.now_ns);
     uint32_t capacity = most_units(asking->quota);
     uint8_t verb = asking->ask.verb;

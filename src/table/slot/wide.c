@@ -21,17 +21,10 @@
 #include <assert.h>
 #include <string.h>
 
-struct wide_state {
-    uint64_t owner;
-    uint64_t expires_at_ns; /* written by owners, read for new keys that search for a slot */
-    unsigned char bytes[];
-};
-
 static const _Alignas(16) unsigned char never_used[WIDE_STATE_MAX];
 
 uint64_t wide_expires_at(const struct seen *seen)
 {
-    assert(seen->state != NULL);
     const struct wide_state *wide = seen->state;
     /* relaxed: a hint, checked under the owner word before the slot is taken. */
     return __atomic_load_n(&wide->expires_at_ns, __ATOMIC_RELAXED);
@@ -39,7 +32,6 @@ uint64_t wide_expires_at(const struct seen *seen)
 
 static bool is_left(const struct seen *seen)
 {
-    assert(seen->state != NULL);
     const struct wide_state *wide = seen->state;
     uint64_t word = __atomic_load_n(&wide->owner, __ATOMIC_RELAXED);
     return (word & OWNER_HELD) != 0 && !owner_has_ended(word);
@@ -163,7 +155,6 @@ static void clear(const struct asking *asking, struct wide_state *wide)
  */
 static bool is_free(const struct asking *asking, const struct place *place)
 {
-    assert(place->seen.at != NULL);
     uint64_t expires_at_ns = wide_expires_at(&place->seen);
     if (!pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
         return false;
@@ -198,7 +189,6 @@ static bool wide_stands(const struct asking *asking, const struct seen *seen,
 /* Whether a state whose owner word is ours may still be evicted, and what is forgotten then. */
 static bool may_go(const struct asking *asking, struct place *place)
 {
-    assert(place->seen.at != NULL);
     const struct stint_quota *quota = entry_quota(asking, place->seen.pair.first);
     if (place->worth != WORTH_EVICT || quota == NULL ||
         !pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
@@ -317,6 +307,7 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), mine);
     /* Handed over while we waited: then its stuck owner has nothing of this key. */
     bool is_ours = pair_equals(cas16_load_stable(seen->at), seen->pair);
+    *refused = false;
     switch (taken) {
     case OWNER_STUCK:
         *refused =
@@ -374,7 +365,7 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen 
     struct rule_move move;
     enum rule_found found;
     uint64_t mine;
-    bool refused = false;
+    bool refused;
     if (!own(asking, seen, &mine, &refused)) {
         if (refused)
             *decision = algorithm_deny_for(asking->quota->limit, asking->quota->period_ns);
@@ -394,7 +385,7 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen 
 static bool ask(struct asking *asking, struct seen *seen, struct stint_decision *decision)
 {
     uint64_t mine;
-    bool refused = false;
+    bool refused;
     if ((seen->pair.first & TAG_PENDING) != 0 && asking->rule != 0)
         return arrive(asking, seen, decision);
     if (!own(asking, seen, &mine, &refused)) {
@@ -409,29 +400,25 @@ static bool ask(struct asking *asking, struct seen *seen, struct stint_decision 
 /* Becomes the owner of the key's valid state; false if there is none. */
 static bool with_state(struct asking *asking, struct seen *seen, uint64_t *mine)
 {
-    for (;;) {
-        bool refused = false;
+    for (bool refused = false; !refused;) {
         *seen = slots_find(asking->slots, &asking->home);
         if (seen->at == NULL || (seen->pair.first & TAG_PENDING) != 0)
             return false;
         if (own(asking, seen, mine, &refused))
             return true;
-        if (refused)
-            return false;
     }
+    return false;
 }
 
 bool wide_holder(struct asking *asking, uint64_t *holder, uint32_t *units)
 {
     assert(asking->quota->algorithm == STINT_CONCURRENCY);
     struct seen seen;
-    uint64_t mine, now_ns = asking->ask.now_ns;
+    uint64_t mine;
     if (!with_state(asking, &seen, &mine))
         return false;
     struct wide_state *wide = seen.state;
-    bool found = units != NULL
-                     ? concurrency_release(asking->quota, wide->bytes, now_ns, *holder, units)
-                     : concurrency_renew(asking->quota, wide->bytes, now_ns, holder);
+    bool found = concurrency_holder(asking->quota, wide->bytes, asking->ask.now_ns, holder, units);
     set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
     return give_back(&seen, mine) && found;
 }
@@ -506,7 +493,7 @@ static void displace_stuck(struct asking *asking, const struct seen *seen)
 {
     struct seen again = *seen;
     uint64_t mine;
-    bool refused = false;
+    bool refused;
     if (own(asking, &again, &mine, &refused))
         give_back(seen, mine);
 }
@@ -527,21 +514,8 @@ static bool copy(struct asking *asking, const struct seen *seen, struct entry_st
     return give_back(seen, mine) && is_same;
 }
 
-const void *wide_bytes(const struct seen *seen)
-{
-    const struct wide_state *wide = seen->state;
-    return wide->bytes;
-}
-
-bool wide_is_at_work(const struct seen *seen)
-{
-    const struct wide_state *wide = seen->state;
-    return (wide->owner & OWNER_HELD) != 0;
-}
-
 void wide_free(const struct seen *seen, uint64_t expires_at_ns)
 {
-    assert(seen->state != NULL);
     struct wide_state *wide = seen->state;
     /* Writes only where something changes: a clean file stays clean. */
     if ((wide->owner & ~OWNER_SEQUENCE_MASK) != 0)
@@ -559,13 +533,6 @@ static void fill(struct asking *asking, const struct seen *seen, const struct st
     memset(wide->bytes, 0, asking->slots->state_size);
     algorithm_fill(quota, wide->bytes, until_ns);
     set_expires_at(wide, algorithm_expires_at(quota, wide->bytes));
-}
-
-void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state)
-{
-    struct wide_state *wide = slot_state;
-    memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
-    wide->expires_at_ns = algorithm_expires_at(state->quota, &state->as);
 }
 
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
