@@ -40,9 +40,9 @@ static int no_entry(uint32_t max, struct stint_error *error)
                    max);
 }
 
-static int accept(struct stint_table *table, const struct stint_quota *quota,
-                  uint32_t (*id_of)(struct intern *intern, const struct stint_quota *quota),
-                  uint32_t max, struct stint_error *error)
+static int accept_quota(struct stint_table *table, const struct stint_quota *quota,
+                        uint32_t (*id_of)(struct intern *intern, const struct stint_quota *quota),
+                        uint32_t max, struct stint_error *error)
 {
     int code = fits(table, quota, error);
     return code == 0 && id_of(&table->intern, quota) == 0 ? no_entry(max, error) : code;
@@ -51,19 +51,20 @@ static int accept(struct stint_table *table, const struct stint_quota *quota,
 int table_stores(struct stint_table *table, const struct stint_quota *quota,
                  struct stint_error *error)
 {
-    return accept(table, quota, intern_id, table->intern.max - table->intern.reserved, error);
+    return accept_quota(table, quota, intern_id, table->intern.max - table->intern.reserved, error);
 }
 
 int table_keeps(struct stint_table *table, const struct stint_quota *quota,
                 struct stint_error *error)
 {
-    return accept(table, quota, intern_keep, table->intern.max, error);
+    return accept_quota(table, quota, intern_keep, table->intern.max, error);
 }
 
 int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
                         struct stint_error *error)
 {
-    return accept(table, quota, intern_entry_id, table->intern.max - table->intern.reserved, error);
+    return accept_quota(table, quota, intern_entry_id, table->intern.max - table->intern.reserved,
+                        error);
 }
 
 void table_reserve_quotas(struct stint_table *table)
