@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-/* A piece of a sentence. */
+/* A piece of a statement. */
 struct text {
     char of[48];
 };
