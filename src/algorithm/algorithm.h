@@ -66,6 +66,11 @@ struct word16 {
     uint64_t lo, hi;
 };
 
+static inline bool word16_equals(struct word16 a, struct word16 b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
 struct held_run {
     uint64_t at_ns;
     uint64_t units;
@@ -101,14 +106,13 @@ extern const struct algorithm algorithm_window, algorithm_buckets, algorithm_log
 /*
  * concurrency: a hold writes one value per unit into free entries of the state and returns it; the
  * value is unique among those the state has held in the same lease (deadline and a small count).
- * release and renew return false for a value that is not there or has ended.
+ * concurrency_holder() releases the units of such a value, and sets *units; or, where `units` is
+ * NULL, renews its lease, and sets *holder. False for a value that is not there or has ended.
  */
 struct stint_decision concurrency_hold(const struct stint_quota *quota, void *state,
                                        const struct stint_ask *ask, uint64_t *holder);
-bool concurrency_release(const struct stint_quota *quota, void *state, uint64_t now_ns,
-                         uint64_t holder, uint32_t *units);
-bool concurrency_renew(const struct stint_quota *quota, void *state, uint64_t now_ns,
-                       uint64_t *holder);
+bool concurrency_holder(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                        uint64_t *holder, uint32_t *units);
 
 /*
  * The calls, by quota->algorithm: states are derived.state_size bytes, aligned to 8. They handle
@@ -157,19 +161,40 @@ static inline uint32_t most_units(const struct stint_quota *quota)
     return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
 }
 
-/* What holds for every decision, whatever the memory of the state held. For assertions. */
-static inline bool algorithm_decision_is_valid(const struct stint_ask *ask,
-                                               const struct stint_decision *decision)
-{
-    return decision->outcome <= STINT_NEVER && decision->granted <= ask->cost &&
-           (decision->outcome == STINT_ALLOW || decision->granted == 0);
-}
-
 /* Decisions that are the same for every algorithm. */
 static inline struct stint_decision algorithm_never(uint32_t capacity)
 {
     return (struct stint_decision){
         .outcome = STINT_NEVER, .limit = capacity, .retry_after_ns = STINT_NEVER_NS};
+}
+
+static inline struct stint_decision algorithm_allow(const struct stint_quota *quota,
+                                                    uint32_t granted, uint32_t remaining,
+                                                    uint64_t reset_after_ns)
+{
+    return (struct stint_decision){.outcome = STINT_ALLOW,
+                                   .granted = granted,
+                                   .limit = quota->limit,
+                                   .remaining = remaining,
+                                   .reset_after_ns = reset_after_ns};
+}
+
+/* The refusal of a cost, from how the state stands; STINT_NEVER_NS: no wait is enough. */
+static inline struct stint_decision algorithm_refuse(struct stint_decision stands,
+                                                     uint64_t retry_after_ns)
+{
+    stands.outcome = retry_after_ns == STINT_NEVER_NS ? STINT_NEVER : STINT_DENY;
+    stands.retry_after_ns = retry_after_ns;
+    return stands;
+}
+
+/* The denial of a key for reasons beside its state. */
+static inline struct stint_decision algorithm_deny_for(uint32_t capacity, uint64_t wait_ns)
+{
+    return (struct stint_decision){.outcome = STINT_DENY,
+                                   .limit = capacity,
+                                   .retry_after_ns = wait_ns,
+                                   .reset_after_ns = wait_ns};
 }
 
 /*

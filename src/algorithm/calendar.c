@@ -24,17 +24,14 @@ static int64_t days_before_year(int64_t year)
     return 365 * past + past / 4 - past / 100 + past / 400;
 }
 
-static bool is_leap_year(int64_t year)
-{
-    return days_before_year(year + 1) - days_before_year(year) == 366;
-}
-
 /* Month 0 is January; month 12 is the next one. */
 static int64_t days_before_month(int64_t year, int month)
 {
     assert(month >= 0 && month <= 12);
     static const int16_t days[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
-    return days_before_year(year) + days[month] + (month >= 2 && is_leap_year(year));
+    int64_t before = days_before_year(year);
+    bool is_leap_year = days_before_year(year + 1) - before == 366;
+    return before + days[month] + (month >= 2 && is_leap_year);
 }
 
 static int64_t year_of_day(int64_t day)

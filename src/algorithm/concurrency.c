@@ -10,7 +10,7 @@
  * at its head, and new ones are added at its tail.
  */
 #include "algorithm/algorithm.h"
-#include "base/read_once.h"
+#include "algorithm/ring.h"
 
 #include <assert.h>
 #include <string.h>
@@ -27,36 +27,30 @@ struct concurrency_state {
     uint64_t entry[];
 };
 
-/*
- * The header as it was read, once. Other processes may be able to write to the state, so whatever
- * it holds, head is below the limit and len at most the limit (both 0 under a limit of 0).
- */
 struct concurrency {
-    uint32_t head, len;
+    const struct stint_quota *quota;
+    struct ring ring;
     uint64_t issued;
-    uint64_t *entry; /* in the state */
 };
 
 static struct concurrency concurrency_unpack(const struct stint_quota *quota,
                                              const void *state_bytes)
 {
-    struct concurrency_state *state = (struct concurrency_state *)(uintptr_t)state_bytes;
-    uint32_t head = read_once32(&state->head), len = read_once32(&state->len);
+    const struct concurrency_state *state = state_bytes;
     return (struct concurrency){
-        .head = head < quota->limit ? head : 0,
-        .len = len < quota->limit ? len : quota->limit,
+        .quota = quota,
+        .ring = ring_of(state->entry, quota->limit, &state->head, &state->len),
         .issued = read_once64(&state->issued),
-        .entry = state->entry,
     };
 }
 
-static void concurrency_pack(void *state_bytes, const struct concurrency *ring)
+static void concurrency_pack(void *state_bytes, const struct concurrency *held)
 {
-    assert(ring->issued > 0 || ring->len == 0);
+    assert(held->issued > 0 || held->ring.len == 0);
     struct concurrency_state *state = state_bytes;
-    state->head = ring->head;
-    state->len = ring->len;
-    state->issued = ring->issued;
+    state->head = held->ring.head;
+    state->len = held->ring.len;
+    state->issued = held->issued;
 }
 
 static uint64_t concurrency_deadline_ns(uint64_t holder)
@@ -64,73 +58,20 @@ static uint64_t concurrency_deadline_ns(uint64_t holder)
     return holder >> CONCURRENCY_COUNT_BITS;
 }
 
-/* at: below the limit. */
-static uint64_t *concurrency_at(const struct stint_quota *quota, const struct concurrency *ring,
-                                uint32_t at)
+/* Units whose lease has ended: a deadline of now has. */
+static uint32_t concurrency_ended(const struct concurrency *held, uint64_t now_ns)
 {
-    assert(ring->head < quota->limit && at < quota->limit);
-    uint32_t index = ring->head + at; /* both below the limit, which is small */
-    return &ring->entry[index >= quota->limit ? index - quota->limit : index];
-}
-
-static uint64_t concurrency_get(const struct stint_quota *quota, const struct concurrency *ring,
-                                uint32_t at)
-{
-    return read_once64(concurrency_at(quota, ring, at));
-}
-
-/* How many entries are smaller than a value. */
-static uint32_t concurrency_before(const struct stint_quota *quota, const struct concurrency *ring,
-                                   uint64_t value)
-{
-    uint32_t low = 0, high = ring->len;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (concurrency_get(quota, ring, mid) < value)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
-}
-
-/* A deadline of now has ended. */
-static uint32_t concurrency_ended(const struct stint_quota *quota, const struct concurrency *ring,
-                                  uint64_t now_ns)
-{
-    return concurrency_before(quota, ring, (now_ns + 1) << CONCURRENCY_COUNT_BITS);
-}
-
-/* Removes `units` entries from `at` on from the ring, by moving the shorter side. */
-static void concurrency_remove(const struct stint_quota *quota, struct concurrency *ring,
-                               uint32_t at, uint32_t units)
-{
-    assert(at + units <= ring->len);
-    uint32_t after = ring->len - at - units;
-    if (at < after) {
-        for (uint32_t moved = at; moved > 0; moved--)
-            *concurrency_at(quota, ring, moved - 1 + units) =
-                concurrency_get(quota, ring, moved - 1);
-        ring->head = (ring->head + units) % quota->limit;
-    } else {
-        for (uint32_t moved = 0; moved < after; moved++)
-            *concurrency_at(quota, ring, at + moved) =
-                concurrency_get(quota, ring, at + units + moved);
-    }
-    ring->len -= units;
-    assert(ring->head < quota->limit);
+    return ring_before(&held->ring, now_ns + 1, CONCURRENCY_COUNT_BITS);
 }
 
 /* Issues a value and writes it into `units` free entries. */
-static uint64_t concurrency_add(const struct stint_quota *quota, struct concurrency *ring,
-                                uint64_t deadline_ns, uint32_t units)
+static uint64_t concurrency_add(struct concurrency *held, uint64_t deadline_ns, uint32_t units)
 {
-    assert(units <= quota->limit - ring->len);
-    uint64_t holder = max_u64(deadline_ns << CONCURRENCY_COUNT_BITS, ring->issued + 1);
+    assert(units <= held->ring.size - held->ring.len);
+    uint64_t holder = max_u64(deadline_ns << CONCURRENCY_COUNT_BITS, held->issued + 1);
     for (uint32_t added = 0; added < units; added++)
-        *concurrency_at(quota, ring, ring->len++) = holder;
-    assert(ring->len <= quota->limit);
-    ring->issued = holder;
+        *ring_at(&held->ring, held->ring.len++) = holder;
+    held->issued = holder;
     return holder;
 }
 
@@ -138,60 +79,50 @@ static uint64_t concurrency_add(const struct stint_quota *quota, struct concurre
  * An empty state differs from a new one only while it might issue a value again: until the instant
  * after the one at which the latest was issued.
  */
-static uint64_t concurrency_expiry_ns(const struct stint_quota *quota,
-                                      const struct concurrency *ring)
+static uint64_t concurrency_expiry_ns(const struct concurrency *held)
 {
-    if (ring->len > 0)
-        return concurrency_deadline_ns(concurrency_get(quota, ring, ring->len - 1));
-    if (ring->issued == 0)
+    if (held->ring.len > 0)
+        return concurrency_deadline_ns(ring_get(&held->ring, held->ring.len - 1));
+    if (held->issued == 0)
         return 0;
-    return sub_floor(concurrency_deadline_ns(ring->issued) + 1, quota->lease_ns);
+    return sub_floor(concurrency_deadline_ns(held->issued) + 1, held->quota->lease_ns);
 }
 
 static uint64_t concurrency_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
-    struct concurrency ring = concurrency_unpack(quota, state_bytes);
-    return concurrency_expiry_ns(quota, &ring);
+    struct concurrency held = concurrency_unpack(quota, state_bytes);
+    return concurrency_expiry_ns(&held);
 }
 
 struct stint_decision concurrency_hold(const struct stint_quota *quota, void *state_bytes,
                                        const struct stint_ask *ask, uint64_t *holder)
 {
     assert(holder != NULL);
-    struct concurrency ring = concurrency_unpack(quota, state_bytes);
-    uint32_t n_ended = concurrency_ended(quota, &ring, ask->now_ns);
-    uint32_t free = quota->limit - (ring.len - n_ended);
+    struct concurrency held = concurrency_unpack(quota, state_bytes);
+    uint32_t n_ended = concurrency_ended(&held, ask->now_ns);
+    uint32_t free = quota->limit - (held.ring.len - n_ended);
     bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
     uint32_t granted = ask->cost <= free ? ask->cost : whole ? 0 : free;
-    struct stint_decision decision = {
-        .outcome = STINT_ALLOW,
-        .granted = granted,
-        .limit = quota->limit,
-        .remaining = free - granted,
-        .reset_after_ns = sub_floor(concurrency_expiry_ns(quota, &ring), ask->now_ns),
-    };
+    struct stint_decision decision = algorithm_allow(
+        quota, granted, free - granted, sub_floor(concurrency_expiry_ns(&held), ask->now_ns));
     *holder = 0;
     if (granted == 0 && ask->cost > 0 && ask->verb != STINT_CHARGE) {
-        decision.outcome = STINT_NEVER;
-        decision.retry_after_ns = STINT_NEVER_NS;
         if (whole && ask->cost > quota->limit)
-            return decision;
+            return algorithm_refuse(decision, STINT_NEVER_NS);
         uint32_t missing = whole ? ask->cost - free : 1;
-        uint64_t value = concurrency_get(quota, &ring, n_ended + missing - 1);
-        decision.outcome = STINT_DENY;
-        decision.retry_after_ns = concurrency_deadline_ns(value) - ask->now_ns;
+        uint64_t value = ring_get(&held.ring, n_ended + missing - 1);
+        return algorithm_refuse(decision, concurrency_deadline_ns(value) - ask->now_ns);
     }
     if (granted == 0)
         return decision;
     uint64_t deadline_ns = ask->now_ns + quota->lease_ns;
     if (ask->verb != STINT_PEEK) {
-        concurrency_remove(quota, &ring, 0, n_ended);
-        *holder = concurrency_add(quota, &ring, deadline_ns, granted);
-        concurrency_pack(state_bytes, &ring);
+        ring_remove(&held.ring, 0, n_ended);
+        *holder = concurrency_add(&held, deadline_ns, granted);
+        concurrency_pack(state_bytes, &held);
         deadline_ns = concurrency_deadline_ns(*holder);
     } else {
-        deadline_ns = max_u64(deadline_ns, concurrency_deadline_ns(ring.issued + 1));
+        deadline_ns = max_u64(deadline_ns, concurrency_deadline_ns(held.issued + 1));
     }
     decision.reset_after_ns = deadline_ns - ask->now_ns;
     return decision;
@@ -200,7 +131,6 @@ struct stint_decision concurrency_hold(const struct stint_quota *quota, void *st
 static struct stint_decision concurrency_ask(const struct stint_quota *quota, void *state_bytes,
                                              const struct stint_ask *ask)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
     uint64_t holder;
     struct stint_ask nothing = {.now_ns = ask->now_ns, .verb = STINT_PEEK};
     switch (ask->verb) {
@@ -215,53 +145,43 @@ static struct stint_decision concurrency_ask(const struct stint_quota *quota, vo
 }
 
 /* Removes a holder's entries from the state; 0 for one that is not there or has ended. */
-static uint32_t concurrency_take_out(const struct stint_quota *quota, struct concurrency *ring,
-                                     uint64_t now_ns, uint64_t holder)
+static uint32_t concurrency_take_out(struct concurrency *held, uint64_t now_ns, uint64_t holder)
 {
     if (concurrency_deadline_ns(holder) <= now_ns)
         return 0;
-    uint32_t first = concurrency_before(quota, ring, holder), units = 0;
-    while (first + units < ring->len && concurrency_get(quota, ring, first + units) == holder)
+    uint32_t first = ring_before(&held->ring, holder, 0), units = 0;
+    while (first + units < held->ring.len && ring_get(&held->ring, first + units) == holder)
         units++;
     if (units > 0)
-        concurrency_remove(quota, ring, first, units);
+        ring_remove(&held->ring, first, units);
     return units;
 }
 
-bool concurrency_release(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
-                         uint64_t holder, uint32_t *units)
+bool concurrency_holder(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
+                        uint64_t *holder, uint32_t *units)
 {
     assert(quota->algorithm == STINT_CONCURRENCY);
-    struct concurrency ring = concurrency_unpack(quota, state_bytes);
-    *units = concurrency_take_out(quota, &ring, now_ns, holder);
-    if (*units > 0)
-        concurrency_pack(state_bytes, &ring);
-    return *units > 0;
-}
-
-bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
-                       uint64_t *holder)
-{
-    assert(quota->algorithm == STINT_CONCURRENCY);
-    struct concurrency ring = concurrency_unpack(quota, state_bytes);
-    uint32_t units = concurrency_take_out(quota, &ring, now_ns, *holder);
-    if (units == 0)
+    struct concurrency held = concurrency_unpack(quota, state_bytes);
+    uint32_t found = concurrency_take_out(&held, now_ns, *holder);
+    if (units != NULL)
+        *units = found;
+    if (found == 0)
         return false;
-    *holder = concurrency_add(quota, &ring, now_ns + quota->lease_ns, units);
-    concurrency_pack(state_bytes, &ring);
+    if (units == NULL)
+        *holder = concurrency_add(&held, now_ns + quota->lease_ns, found);
+    concurrency_pack(state_bytes, &held);
     return true;
 }
 
 /* N units of an unknown holder. An instant above STINT_NOW_MAX is the same as that. */
 static void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
         return;
-    struct concurrency ring = {.entry = ((struct concurrency_state *)state_bytes)->entry};
-    concurrency_add(quota, &ring, min_u64(until_ns, STINT_NOW_MAX + 1), quota->limit);
-    concurrency_pack(state_bytes, &ring);
+    struct concurrency held = concurrency_unpack(quota, state_bytes);
+    concurrency_add(&held, min_u64(until_ns, STINT_NOW_MAX + 1), quota->limit);
+    concurrency_pack(state_bytes, &held);
 }
 
 /*
@@ -274,15 +194,15 @@ static bool concurrency_is_valid(const struct stint_quota *quota, const void *st
 {
     assert(now_ns <= STINT_NOW_MAX);
     const struct concurrency_state *state = state_bytes;
-    struct concurrency ring = concurrency_unpack(quota, state_bytes);
+    struct concurrency held = concurrency_unpack(quota, state_bytes);
     uint64_t last_ns = min_u64(now_ns + 2 * quota->lease_ns, STINT_NOW_MAX + PERIOD_MAX_NS);
     uint64_t before = UINT64_C(1) << CONCURRENCY_COUNT_BITS; /* no lease ends at time 0 */
-    if (state->head != ring.head || state->len != ring.len ||
-        concurrency_deadline_ns(ring.issued) > last_ns)
+    if (state->head != held.ring.head || state->len != held.ring.len ||
+        concurrency_deadline_ns(held.issued) > last_ns)
         return false;
-    for (uint32_t at = 0; at < ring.len; at++) {
-        uint64_t holder = concurrency_get(quota, &ring, at);
-        if (holder < before || holder > ring.issued)
+    for (uint32_t at = 0; at < held.ring.len; at++) {
+        uint64_t holder = ring_get(&held.ring, at);
+        if (holder < before || holder > held.issued)
             return false;
         before = holder;
     }
@@ -293,14 +213,13 @@ static bool concurrency_is_valid(const struct stint_quota *quota, const void *st
 static size_t concurrency_held(const struct stint_quota *quota, const void *state_bytes,
                                uint64_t now_ns, struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
-    struct concurrency ring = concurrency_unpack(quota, state_bytes);
-    uint32_t first = concurrency_ended(quota, &ring, now_ns), n_alive = ring.len - first;
+    struct concurrency held = concurrency_unpack(quota, state_bytes);
+    uint32_t first = concurrency_ended(&held, now_ns), n_alive = held.ring.len - first;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
     size_t n_runs = 0;
     for (uint32_t at = 0; at < n_alive; at += per_run) {
         uint32_t units = (uint32_t)min_u64(per_run, n_alive - at);
-        uint64_t holder = concurrency_get(quota, &ring, first + at + units - 1);
+        uint64_t holder = ring_get(&held.ring, first + at + units - 1);
         uint64_t at_ns = sub_floor(concurrency_deadline_ns(holder), quota->lease_ns);
         runs[n_runs++] = (struct held_run){at_ns, units};
     }
@@ -309,7 +228,6 @@ static size_t concurrency_held(const struct stint_quota *quota, const void *stat
 
 static int concurrency_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_CONCURRENCY);
     uint64_t size = sizeof(struct concurrency_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > HOLDERS_STATE_MAX)
         return err_set(error, STINT_E_RANGE,

@@ -26,54 +26,36 @@ struct decimal {
 
 #define DECIMALS_MAX 18
 
-static bool is_digit(uint8_t c)
+/* Reads digits at *at and moves past them; returns how many. *fits: into 64 bits. */
+static size_t read_digits(struct span text, size_t *at, uint64_t *number, bool *fits)
 {
-    return c >= '0' && c <= '9';
-}
-
-static size_t digits_at(struct span text, size_t at)
-{
-    assert(at <= text.len);
-    size_t end = at;
-    while (end < text.len && is_digit(text.ptr[end]))
-        end++;
-    return end - at;
-}
-
-static int append_digits(struct span text, size_t at, size_t n_digits, uint64_t *number)
-{
-    assert(at + n_digits <= text.len);
-    for (size_t i = 0; i < n_digits; i++) {
-        uint64_t digit = text.ptr[at + i] - (uint64_t)'0';
-        if (*number > (UINT64_MAX - digit) / 10)
-            return STINT_E_RANGE;
+    size_t begin = *at;
+    for (; *at < text.len && text_is_digit(text.ptr[*at]); (*at)++) {
+        uint64_t digit = text.ptr[*at] - (uint64_t)'0';
+        *fits = *fits && *number <= (UINT64_MAX - digit) / 10;
         *number = *number * 10 + digit;
     }
-    return STINT_OK;
+    return *at - begin;
 }
 
 /* Reads digits, or digits.digits; moves *at past them. */
 static int read_decimal(struct span text, size_t *at, struct decimal *decimal)
 {
-    assert(*at <= text.len);
+    bool fits = true;
     *decimal = (struct decimal){.scale = 1};
-    size_t n_digits = digits_at(text, *at);
-    if (n_digits == 0)
+    if (read_digits(text, at, &decimal->whole, &fits) == 0)
         return STINT_E_SYNTAX;
-    int code = append_digits(text, *at, n_digits, &decimal->whole);
-    *at += n_digits;
-    if (code != STINT_OK || *at == text.len || text.ptr[*at] != '.')
-        return code;
-    n_digits = digits_at(text, *at + 1);
+    if (!fits || *at == text.len || text.ptr[*at] != '.')
+        return fits ? STINT_OK : STINT_E_RANGE;
+    (*at)++;
+    size_t n_digits = read_digits(text, at, &decimal->part, &fits);
     if (n_digits == 0)
         return STINT_E_SYNTAX;
     if (n_digits > DECIMALS_MAX)
         return STINT_E_RANGE;
-    code = append_digits(text, *at + 1, n_digits, &decimal->part);
-    *at += 1 + n_digits;
     for (size_t i = 0; i < n_digits; i++)
         decimal->scale *= 10;
-    return code;
+    return STINT_OK;
 }
 
 /* The unit whose name is all letters that follow; N_UNITS for none. Moves *at past it. */
@@ -81,7 +63,7 @@ static size_t read_unit(struct span text, size_t *at)
 {
     assert(*at <= text.len);
     size_t begin = *at;
-    while (*at < text.len && !is_digit(text.ptr[*at]))
+    while (*at < text.len && !text_is_digit(text.ptr[*at]))
         (*at)++;
     struct span name = span_of(text.ptr + begin, *at - begin);
     for (size_t i = 0; i < N_UNITS; i++)
@@ -106,7 +88,7 @@ static int scale_decimal(const struct decimal *decimal, uint64_t unit_ns, uint64
 int spec_parse_duration(struct span text, uint64_t *ns)
 {
     size_t at = 0, units_from = 0;
-    bool is_bare = text.len > 0 && !is_digit(text.ptr[0]);
+    bool is_bare = text.len > 0 && !text_is_digit(text.ptr[0]);
     *ns = 0;
     do {
         struct decimal decimal = {.whole = 1, .scale = 1};

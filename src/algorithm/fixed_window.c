@@ -18,8 +18,8 @@
  *
  * A window that is later than now is the window of now: the state's time never goes back.
  */
-#include "algorithm/algorithm.h"
 #include "algorithm/calendar.h"
+#include "algorithm/counter.h"
 
 #include <assert.h>
 
@@ -33,7 +33,8 @@ _Static_assert(STINT_NOW_MAX + WINDOW_LONGEST_NS(PERIOD_MAX_NS) < MARK_LAST_NS, 
 
 /* A state unpacked at an instant: not `live` means never used. */
 struct fixed {
-    uint64_t mark, end_ns, count;
+    const struct stint_quota *quota;
+    uint64_t now_ns, mark, end_ns, count;
     bool live;
 };
 
@@ -46,11 +47,6 @@ static uint64_t mark_max(const struct stint_quota *quota)
 static bool is_first_use(const struct stint_quota *quota)
 {
     return quota->align == STINT_ALIGN_FIRST_USE;
-}
-
-static bool is_coarse(const struct stint_quota *quota)
-{
-    return quota->derived.grain_ns > quota->period_ns / GRAINS_PER_PERIOD;
 }
 
 static uint64_t grains_up(const struct stint_quota *quota, uint64_t ns)
@@ -110,174 +106,129 @@ static uint64_t end_of_mark(const struct stint_quota *quota, uint64_t mark)
     if (is_first_use(quota))
         return mark_ns - (grains_up(quota, quota->period_ns) * grain_ns - quota->period_ns);
     uint64_t edge_ns = edge_from(quota, mark_ns);
-    return edge_ns < mark_ns + grain_ns || is_coarse(quota) ? edge_ns : mark_ns;
+    bool is_coarse = grain_ns > quota->period_ns / GRAINS_PER_PERIOD;
+    return edge_ns < mark_ns + grain_ns || is_coarse ? edge_ns : mark_ns;
 }
 
-static struct fixed unpack(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+static struct fixed unpack(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
-    struct fixed fixed = {.mark = state >> quota->derived.count_bits};
-    if (state == 0)
+    uint64_t word = *(const uint64_t *)state;
+    struct fixed fixed = {
+        .quota = quota, .now_ns = now_ns, .mark = word >> quota->derived.count_bits};
+    if (word == 0)
         return fixed;
     fixed.end_ns = end_of_mark(quota, fixed.mark);
     fixed.live = now_ns < fixed.end_ns;
     if (fixed.live)
-        fixed.count = state & ~(UINT64_MAX << quota->derived.count_bits);
+        fixed.count = word & ~(UINT64_MAX << quota->derived.count_bits);
     return fixed;
 }
 
 /*
- * The window that a use opens where none is live. A first use in the grain in which the window
- * before ended begins a grain later: so a grain belongs to one window alone, and the time of a
- * refund identifies its window.
+ * Opens the window of now where none is live; false if its mark cannot be represented. A first use
+ * in the grain in which the window before ended begins a grain later: so a grain belongs to one
+ * window alone, and the time of a refund identifies its window.
  */
-static struct fixed opened(const struct stint_quota *quota, const struct fixed *before,
-                           uint64_t now_ns)
+static bool open_window(struct fixed *fixed)
 {
-    assert(!before->live && now_ns <= STINT_NOW_MAX);
-    struct fixed fixed = {.live = true};
-    uint64_t grain_ns = quota->derived.grain_ns;
+    assert(!fixed->live && fixed->now_ns <= STINT_NOW_MAX);
+    const struct stint_quota *quota = fixed->quota;
+    uint64_t grain_ns = quota->derived.grain_ns, end_ns, mark;
     if (is_first_use(quota)) {
-        uint64_t start = grains_up(quota, now_ns);
-        if (grain_ns > 1 && before->end_ns > 0 && grains_up(quota, before->end_ns) >= start)
+        uint64_t start = grains_up(quota, fixed->now_ns);
+        if (grain_ns > 1 && fixed->end_ns > 0 && grains_up(quota, fixed->end_ns) >= start)
             start++;
-        fixed.mark = start + grains_up(quota, quota->period_ns);
-        fixed.end_ns = start * grain_ns + quota->period_ns;
+        mark = start + grains_up(quota, quota->period_ns);
+        end_ns = start * grain_ns + quota->period_ns;
     } else {
-        fixed.end_ns = now_ns + span_around(quota, now_ns).until_ns;
-        fixed.mark = fixed.end_ns >> (bit_length(grain_ns) - 1);
+        end_ns = fixed->now_ns + span_around(quota, fixed->now_ns).until_ns;
+        mark = end_ns >> (bit_length(grain_ns) - 1);
     }
-    assert(fixed.end_ns > now_ns);
-    return fixed;
+    assert(end_ns > fixed->now_ns);
+    if (mark > mark_max(quota))
+        return false;
+    fixed->mark = mark;
+    fixed->end_ns = end_ns;
+    fixed->live = true;
+    return true;
 }
 
-static struct stint_decision answer(const struct stint_quota *quota, const struct fixed *fixed,
-                                    uint64_t now_ns, uint32_t granted)
+static uint64_t pack(const struct fixed *fixed)
 {
-    return (struct stint_decision){
-        .outcome = STINT_ALLOW,
-        .granted = granted,
-        .limit = quota->limit,
-        .remaining = (uint32_t)sub_floor(quota->limit, fixed->count),
-        .reset_after_ns = fixed->live ? fixed->end_ns - now_ns : 0,
-    };
-}
-
-static struct stint_decision never(const struct stint_quota *quota, const struct fixed *fixed,
-                                   uint64_t now_ns)
-{
-    assert(!fixed->live || fixed->end_ns > now_ns);
-    struct stint_decision decision = answer(quota, fixed, now_ns, 0);
-    decision.outcome = STINT_NEVER;
-    decision.retry_after_ns = STINT_NEVER_NS;
-    return decision;
-}
-
-static struct stint_decision deny(const struct stint_quota *quota, const struct fixed *fixed,
-                                  uint64_t now_ns)
-{
-    assert(fixed->live && fixed->end_ns > now_ns);
-    struct stint_decision decision = answer(quota, fixed, now_ns, 0);
-    decision.outcome = STINT_DENY;
-    decision.retry_after_ns = fixed->end_ns - now_ns;
-    return decision;
-}
-
-/*
- * Counts units that are free, or are to be charged. Late in the table's life a window may end later
- * than a mark can represent: then nothing fits any more.
- */
-static struct stint_decision count(const struct stint_quota *quota, uint64_t *state,
-                                   struct fixed *fixed, uint64_t now_ns, uint64_t units)
-{
-    if (units == 0)
-        return answer(quota, fixed, now_ns, 0);
-    if (!fixed->live) {
-        struct fixed fresh = opened(quota, fixed, now_ns);
-        if (fresh.mark > mark_max(quota))
-            return never(quota, fixed, now_ns);
-        *fixed = fresh;
-    }
-    assert(fixed->live && fixed->mark <= mark_max(quota));
-    fixed->count += units;
-    *state = fixed->mark << quota->derived.count_bits | fixed->count;
-    return answer(quota, fixed, now_ns, (uint32_t)units);
-}
-
-static uint64_t chargeable(const struct stint_quota *quota, const struct fixed *fixed,
-                           uint32_t cost)
-{
-    assert(quota->limit > 0);
-    return min_u64(cost, sub_floor(2 * (uint64_t)quota->limit, fixed->count));
+    assert(fixed->mark <= mark_max(fixed->quota));
+    return fixed->mark << fixed->quota->derived.count_bits | fixed->count;
 }
 
 /* A first use may be rounded up to a grain; a window may have begun before now = 0. */
-static uint64_t begin_of(const struct stint_quota *quota, const struct fixed *fixed)
+static uint64_t begin_of(const struct fixed *fixed)
 {
     assert(fixed->end_ns > 0);
+    const struct stint_quota *quota = fixed->quota;
     if (is_first_use(quota))
         return sub_floor(fixed->end_ns - quota->period_ns + 1, quota->derived.grain_ns);
     uint64_t last_ns = fixed->end_ns - 1;
     return sub_floor(last_ns, span_around(quota, last_ns).since_ns);
 }
 
-/* Units come back only to the window in which they were granted; earlier windows are forgotten. */
-static struct stint_decision refund(const struct stint_quota *quota, uint64_t *state,
-                                    struct fixed *fixed, const struct stint_ask *ask)
+static uint64_t used(const void *state)
 {
-    assert(ask->verb == STINT_REFUND);
-    uint64_t units = fixed->live ? min_u64(ask->cost, fixed->count) : 0;
-    if (units == 0)
-        return answer(quota, fixed, ask->now_ns, 0);
-    if (ask->at_ns < begin_of(quota, fixed))
-        return answer(quota, fixed, ask->now_ns, 0);
+    const struct fixed *fixed = state;
+    return fixed->count;
+}
+
+static bool add(void *state, uint64_t units)
+{
+    struct fixed *fixed = state;
+    if (!fixed->live && !open_window(fixed))
+        return false;
+    fixed->count += units;
+    return true;
+}
+
+/* Units come back only to the window in which they were granted; earlier windows are forgotten. */
+static uint64_t refund(void *state, const struct stint_ask *ask)
+{
+    struct fixed *fixed = state;
+    uint64_t units = min_u64(ask->cost, fixed->count);
+    if (units == 0 || ask->at_ns < begin_of(fixed))
+        return 0;
     assert(units <= fixed->count && fixed->live);
     fixed->count -= units;
-    *state -= units;
-    return answer(quota, fixed, ask->now_ns, (uint32_t)units);
+    return units;
 }
+
+static uint64_t reset_ns(const void *state)
+{
+    const struct fixed *fixed = state;
+    return fixed->live ? fixed->end_ns - fixed->now_ns : 0;
+}
+
+static uint64_t wait_ns(const void *state, uint32_t cost)
+{
+    (void)cost; /* all units come back at once */
+    return reset_ns(state);
+}
+
+static const struct counter fixed_counter = {used, add, refund, wait_ns, reset_ns};
 
 static struct stint_decision fixed_window_ask(const struct stint_quota *quota, void *bytes,
                                               const struct stint_ask *ask)
 {
-    uint64_t *state = bytes;
-    assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
-    struct fixed fixed = unpack(quota, *state, ask->now_ns);
-    uint64_t scratch = *state, free_units = sub_floor(quota->limit, fixed.count);
-    bool in_debt = fixed.count > quota->limit; /* then a cost of 0 is denied, too */
-    switch (ask->verb) {
-    case STINT_TAKE:
-    case STINT_PEEK:
-        if (ask->cost > quota->limit)
-            return never(quota, &fixed, ask->now_ns);
-        if (ask->cost <= free_units && !in_debt)
-            return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &fixed, ask->now_ns,
-                         ask->cost);
-        if (quota->count_denied && ask->verb == STINT_TAKE)
-            count(quota, state, &fixed, ask->now_ns, chargeable(quota, &fixed, ask->cost));
-        return deny(quota, &fixed, ask->now_ns);
-    case STINT_TAKE_UPTO:
-        if (in_debt || (ask->cost > 0 && free_units == 0))
-            return deny(quota, &fixed, ask->now_ns);
-        return count(quota, state, &fixed, ask->now_ns, min_u64(ask->cost, free_units));
-    case STINT_CHARGE:
-        return count(quota, state, &fixed, ask->now_ns, chargeable(quota, &fixed, ask->cost));
-    case STINT_REFUND:
-        return refund(quota, state, &fixed, ask);
-    default: /* book and unbook: a window cannot be charged in the future */
-        return algorithm_never(quota->limit);
-    }
+    struct fixed fixed = unpack(quota, bytes, ask->now_ns);
+    uint64_t before = fixed.count;
+    struct stint_decision decision = counter_ask(&fixed_counter, quota, &fixed, ask);
+    if (fixed.count != before && ask->verb != STINT_PEEK)
+        *(uint64_t *)bytes = pack(&fixed);
+    return decision;
 }
 
 static uint64_t fixed_window_expires_at(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
-    const uint64_t *word = state;
-    return unpack(quota, *word, 0).end_ns;
+    return unpack(quota, state, 0).end_ns;
 }
 
 static void fixed_window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
     uint64_t *word = state, mark;
     *word = 0;
     if (until_ns == 0)
@@ -316,9 +267,7 @@ static bool fixed_window_is_valid(const struct stint_quota *quota, const void *s
 static size_t fixed_window_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                                 struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
-    const uint64_t *word = state;
-    struct fixed fixed = unpack(quota, *word, now_ns);
+    struct fixed fixed = unpack(quota, state, now_ns);
     if (fixed.count == 0)
         return 0;
     runs[0] = (struct held_run){.at_ns = now_ns, .units = fixed.count};
@@ -327,28 +276,21 @@ static size_t fixed_window_held(const struct stint_quota *quota, const void *sta
 
 static uint64_t fixed_window_own_ns(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
-    const uint64_t *word = state;
-    struct fixed fixed = unpack(quota, *word, 0);
-    return fixed.end_ns == 0 ? 0 : begin_of(quota, &fixed);
+    struct fixed fixed = unpack(quota, state, 0);
+    return fixed.end_ns == 0 ? 0 : begin_of(&fixed);
 }
 
 /* The window at at_ns is open, and empty. */
 static void fixed_window_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 {
     assert(at_ns <= STINT_NOW_MAX);
-    uint64_t *word = state;
-    struct fixed fixed = unpack(quota, *word, at_ns);
-    if (fixed.live)
-        return;
-    struct fixed fresh = opened(quota, &fixed, at_ns);
-    if (fresh.mark <= mark_max(quota))
-        *word = fresh.mark << quota->derived.count_bits;
+    struct fixed fixed = unpack(quota, state, at_ns);
+    if (!fixed.live && open_window(&fixed))
+        *(uint64_t *)state = pack(&fixed);
 }
 
 static int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_FIXED_WINDOW);
     struct stint_derived *derived = &quota->derived;
     /* A caller that must wait late in the table's life finds a window after the wait. */
     uint64_t last_end_ns = TABLE_LIFE_NS + 2 * WINDOW_LONGEST_NS(quota->period_ns);

@@ -72,18 +72,12 @@ static struct stint_decision refusal(const struct stint_quota *quota, uint64_t s
                                      uint64_t now_ticks, uint32_t cost, uint64_t wait_max_ns)
 {
     assert(quota->derived.capacity_ticks > 0);
-    struct stint_decision decision = answer(quota, state, now_ticks, 0);
+    struct stint_decision stands = answer(quota, state, now_ticks, 0);
     uint64_t tat = add_sat(max_u64(state, now_ticks), ticks_of_units(quota, cost));
-    if (cost > quota->burst || tat == UINT64_MAX) {
-        decision.outcome = STINT_NEVER;
-        decision.retry_after_ns = STINT_NEVER_NS;
-        return decision;
-    }
-    uint64_t ahead = tat - now_ticks;
-    decision.outcome = STINT_DENY;
-    decision.retry_after_ns =
-        gcra_ns_up(sub_floor(ahead, quota->derived.capacity_ticks)) - wait_max_ns;
-    return decision;
+    if (cost > quota->burst || tat == UINT64_MAX)
+        return algorithm_refuse(stands, STINT_NEVER_NS);
+    uint64_t over = sub_floor(tat - now_ticks, quota->derived.capacity_ticks);
+    return algorithm_refuse(stands, gcra_ns_up(over) - wait_max_ns);
 }
 
 static struct stint_decision refuse_take(const struct stint_quota *quota, uint64_t *state,
@@ -209,7 +203,6 @@ static struct stint_decision gcra_ask(const struct stint_quota *quota, void *sta
 
 static uint64_t gcra_expires_at(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_GCRA);
     const uint64_t *tat = state;
     (void)quota;
     return gcra_ns_up(*tat);
@@ -219,14 +212,12 @@ static void gcra_fill(const struct stint_quota *quota, void *state, uint64_t unt
 {
     uint64_t *tat = state;
     (void)quota;
-    assert(quota->algorithm == STINT_GCRA);
     *tat = ticks_of_ns(until_ns);
 }
 
 /* A key may owe two capacities; one, if its last booking is at the latest possible time. */
 static bool gcra_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
 {
-    assert(quota->algorithm == STINT_GCRA);
     assert(now_ns <= STINT_NOW_MAX);
     const uint64_t *tat = state;
     uint64_t capacity = quota->derived.capacity_ticks;
@@ -237,7 +228,6 @@ static bool gcra_is_valid(const struct stint_quota *quota, const void *state, ui
 static size_t gcra_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                         struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_GCRA);
     const uint64_t *tat = state;
     uint64_t ahead = sub_floor(*tat, ticks_of_ns(now_ns));
     if (ahead == 0 || quota->limit == 0)
@@ -258,7 +248,6 @@ static void gcra_pass(const struct stint_quota *quota, void *state, uint64_t at_
 
 static int gcra_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_GCRA);
     struct stint_derived *derived = &quota->derived;
     if (quota->limit == 0 && quota->burst > 0)
         return err_set(error, STINT_E_MISMATCH, "burst %u needs a limit above 0",

@@ -20,7 +20,7 @@
  * units given back, as many as were displaced are still in use by others.
  */
 #include "algorithm/algorithm.h"
-#include "base/read_once.h"
+#include "algorithm/ring.h"
 
 #include <assert.h>
 #include <string.h>
@@ -42,14 +42,14 @@ struct log_state {
 };
 
 /*
- * The header as it was read, once. Other processes may be able to write to the state, so whatever
- * it holds: head is below the limit, len at most `units`, that at most the limit, and the time one
- * that can be written. Under a limit of 0 all is 0.
+ * The header as it was read, once: whatever the memory holds, `units` is at least ring.len and at
+ * most the limit, and the time one that can be written.
  */
 struct log {
-    uint32_t head, len, units, displaced;
+    const struct stint_quota *quota;
+    struct ring ring;
+    uint32_t units, displaced;
     uint64_t own_ns;
-    uint64_t *entry; /* in the state; its content is never an index */
 };
 
 struct log_run {
@@ -60,42 +60,33 @@ struct log_run {
 
 static struct log log_unpack(const struct stint_quota *quota, const void *state_bytes)
 {
-    struct log_state *state = (struct log_state *)(uintptr_t)state_bytes;
-    uint32_t head = read_once32(&state->head);
+    const struct log_state *state = state_bytes;
     struct log log = {
-        .head = head < quota->limit ? head : 0,
-        .len = read_once32(&state->len),
+        .quota = quota,
+        .ring = ring_of(state->entry, quota->limit, &state->head, &state->len),
         .units = (uint32_t)min_u64(read_once32(&state->units), quota->limit),
         .own_ns = min_u64(read_once64(&state->own_ns), STINT_NOW_MAX),
-        .entry = state->entry,
     };
-    log.len = (uint32_t)min_u64(log.len, log.units);
-    log.units = (uint32_t)min_u64(log.units, (uint64_t)log.len * LOG_COUNT_MAX);
+    log.ring.len = (uint32_t)min_u64(log.ring.len, log.units);
+    log.units = (uint32_t)min_u64(log.units, (uint64_t)log.ring.len * LOG_COUNT_MAX);
     log.displaced = log.units > 0 ? read_once32(&state->displaced) : 0;
     return log;
 }
 
 static void log_pack(void *state_bytes, const struct log *log)
 {
-    assert(log->len <= log->units || log->units == 0);
+    assert(log->ring.len <= log->units || log->units == 0);
     struct log_state *state = state_bytes;
-    state->head = log->head;
-    state->len = log->len;
+    state->head = log->ring.head;
+    state->len = log->ring.len;
     state->units = log->units;
     state->displaced = log->displaced;
     state->own_ns = log->own_ns;
 }
 
-static uint32_t log_index(const struct stint_quota *quota, const struct log *log, uint32_t at)
+static struct log_run log_get(const struct log *log, uint32_t at)
 {
-    assert(log->head < quota->limit && at <= quota->limit);
-    uint32_t index = log->head + at; /* both at most the limit, which is small */
-    return index >= quota->limit ? index - quota->limit : index;
-}
-
-static struct log_run log_get(const struct stint_quota *quota, const struct log *log, uint32_t at)
-{
-    uint64_t entry = read_once64(&log->entry[log_index(quota, log, at)]);
+    uint64_t entry = ring_get(&log->ring, at);
     return (struct log_run){
         .at_ns = entry >> LOG_TIME_SHIFT,
         .units = (uint32_t)(entry & (LOG_COUNT_MAX - 1)) + 1,
@@ -103,81 +94,38 @@ static struct log_run log_get(const struct stint_quota *quota, const struct log 
     };
 }
 
-static void log_set(const struct stint_quota *quota, struct log *log, uint32_t at,
-                    struct log_run run)
+static void log_set(struct log *log, uint32_t at, struct log_run run)
 {
     assert(run.units > 0 && run.units <= LOG_COUNT_MAX && run.at_ns <= STINT_NOW_MAX);
-    log->entry[log_index(quota, log, at)] =
+    *ring_at(&log->ring, at) =
         run.at_ns << LOG_TIME_SHIFT | (uint64_t)run.displaced << LOG_COUNT_BITS | (run.units - 1);
 }
 
-static void log_move(const struct stint_quota *quota, struct log *log, uint32_t to, uint32_t from)
-{
-    log->entry[log_index(quota, log, to)] = read_once64(&log->entry[log_index(quota, log, from)]);
-}
-
 /* The first entry later than at_ns; len if none is. */
-static uint32_t log_after(const struct stint_quota *quota, const struct log *log, uint64_t at_ns)
+static uint32_t log_after(const struct log *log, uint64_t at_ns)
 {
-    uint32_t low = 0, high = log->len;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (log_get(quota, log, mid).at_ns <= at_ns)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low;
+    return ring_before(&log->ring, at_ns + 1, LOG_TIME_SHIFT);
 }
 
-/* Opens a gap for one entry at `at`, or closes it, by moving the shorter side. */
-static void log_open_gap(const struct stint_quota *quota, struct log *log, uint32_t at)
+static void log_insert(struct log *log, struct log_run run)
 {
-    assert(log->len < quota->limit);
-    uint32_t len = log->len++;
-    if (at >= len / 2) {
-        for (uint32_t to = len; to > at; to--)
-            log_move(quota, log, to, to - 1);
-        return;
-    }
-    log->head = log->head == 0 ? quota->limit - 1 : log->head - 1;
-    for (uint32_t to = 0; to < at; to++)
-        log_move(quota, log, to, to + 1);
-}
-
-static void log_close_gap(const struct stint_quota *quota, struct log *log, uint32_t at)
-{
-    assert(log->len > 0 && at < log->len);
-    uint32_t len = log->len--;
-    if (at >= len / 2) {
-        for (uint32_t to = at; to + 1 < len; to++)
-            log_move(quota, log, to, to + 1);
-        return;
-    }
-    for (uint32_t to = at; to > 0; to--)
-        log_move(quota, log, to, to - 1);
-    log->head = log_index(quota, log, 1);
-}
-
-static void log_insert(const struct stint_quota *quota, struct log *log, struct log_run run)
-{
-    uint32_t at = log_after(quota, log, run.at_ns);
+    uint32_t at = log_after(log, run.at_ns);
     log->units += run.units;
-    assert(log->units <= quota->limit && log->len + run.units <= quota->limit);
+    assert(log->units <= log->quota->limit && log->ring.len + run.units <= log->quota->limit);
     if (at > 0 && run.units > 0) {
-        struct log_run same = log_get(quota, log, at - 1);
+        struct log_run same = log_get(log, at - 1);
         if (same.at_ns == run.at_ns && same.displaced == run.displaced) {
             uint32_t added = (uint32_t)min_u64(LOG_COUNT_MAX - same.units, run.units);
             same.units += added;
             run.units -= added;
-            log_set(quota, log, at - 1, same);
+            log_set(log, at - 1, same);
         }
     }
     while (run.units > 0) {
         struct log_run part = run;
         part.units = (uint32_t)min_u64(LOG_COUNT_MAX, run.units);
-        log_open_gap(quota, log, at);
-        log_set(quota, log, at, part);
+        ring_open(&log->ring, at);
+        log_set(log, at, part);
         run.units -= part.units;
     }
 }
@@ -188,15 +136,15 @@ static void log_insert(const struct stint_quota *quota, struct log *log, struct 
  */
 static void log_keep(struct log *log)
 {
-    log->len = (uint32_t)min_u64(log->len, log->units);
+    log->ring.len = (uint32_t)min_u64(log->ring.len, log->units);
 }
 
 /* Removes up to run.units from the entries with its time and mark; returns how many. */
-static uint32_t log_remove(const struct stint_quota *quota, struct log *log, struct log_run run)
+static uint32_t log_remove(struct log *log, struct log_run run)
 {
     uint32_t left = (uint32_t)min_u64(run.units, log->units), wanted = left;
-    for (uint32_t at = log_after(quota, log, run.at_ns); at > 0 && left > 0; at--) {
-        struct log_run found = log_get(quota, log, at - 1);
+    for (uint32_t at = log_after(log, run.at_ns); at > 0 && left > 0; at--) {
+        struct log_run found = log_get(log, at - 1);
         if (found.at_ns != run.at_ns)
             break;
         if (found.displaced != run.displaced)
@@ -206,44 +154,43 @@ static uint32_t log_remove(const struct stint_quota *quota, struct log *log, str
         log->units -= removed;
         found.units -= removed;
         if (found.units > 0)
-            log_set(quota, log, at - 1, found);
+            log_set(log, at - 1, found);
         else
-            log_close_gap(quota, log, at - 1);
+            ring_remove(&log->ring, at - 1, 1);
     }
     log_keep(log);
     return wanted - left;
 }
 
 /* Removes units from the oldest entries, which hold at least as many. */
-static void log_remove_oldest(const struct stint_quota *quota, struct log *log, uint32_t units)
+static void log_remove_oldest(struct log *log, uint32_t units)
 {
     assert(units <= log->units);
     log->units -= units;
-    while (units > 0 && log->len > 0) {
-        struct log_run oldest = log_get(quota, log, 0);
+    while (units > 0 && log->ring.len > 0) {
+        struct log_run oldest = log_get(log, 0);
         if (oldest.units > units) {
             oldest.units -= units;
-            log_set(quota, log, 0, oldest);
+            log_set(log, 0, oldest);
             break;
         }
         units -= oldest.units;
-        log->head = log_index(quota, log, 1);
-        log->len--;
+        ring_remove(&log->ring, 0, 1);
     }
     log_keep(log);
 }
 
 /* Units that have expired at this time; each is visited once more, when it is removed. */
-static uint32_t log_expired(const struct stint_quota *quota, const struct log *log, uint64_t at_ns)
+static uint32_t log_expired(const struct log *log, uint64_t at_ns)
 {
-    if (log->len == 0)
+    if (log->ring.len == 0)
         return 0;
-    if (log_get(quota, log, log->len - 1).at_ns + quota->period_ns <= at_ns)
+    if (log_get(log, log->ring.len - 1).at_ns + log->quota->period_ns <= at_ns)
         return log->units;
     uint32_t units = 0;
-    for (uint32_t at = 0; at + 1 < log->len; at++) {
-        struct log_run run = log_get(quota, log, at);
-        if (run.at_ns + quota->period_ns > at_ns)
+    for (uint32_t at = 0; at + 1 < log->ring.len; at++) {
+        struct log_run run = log_get(log, at);
+        if (run.at_ns + log->quota->period_ns > at_ns)
             break;
         units += run.units;
     }
@@ -251,23 +198,22 @@ static uint32_t log_expired(const struct stint_quota *quota, const struct log *l
 }
 
 /* When the units-th oldest of the entries expires, or the first entry. */
-static uint64_t log_expiry_ns(const struct stint_quota *quota, const struct log *log,
-                              uint32_t units)
+static uint64_t log_expiry_ns(const struct log *log, uint32_t units)
 {
     assert(units <= log->units && log->units > 0);
     for (uint32_t at = 0;; at++) {
-        struct log_run run = log_get(quota, log, at);
-        if (run.units >= units || at + 1 >= log->len)
-            return run.at_ns + quota->period_ns;
+        struct log_run run = log_get(log, at);
+        if (run.units >= units || at + 1 >= log->ring.len)
+            return run.at_ns + log->quota->period_ns;
         units -= run.units;
     }
 }
 
-static uint64_t log_last_expiry_ns(const struct stint_quota *quota, const struct log *log)
+static uint64_t log_last_expiry_ns(const struct log *log)
 {
-    if (log->len == 0)
+    if (log->ring.len == 0)
         return log->own_ns;
-    return log_get(quota, log, log->len - 1).at_ns + quota->period_ns;
+    return log_get(log, log->ring.len - 1).at_ns + log->quota->period_ns;
 }
 
 /* The state as a decision sees it. */
@@ -279,55 +225,39 @@ struct log_view {
     uint32_t free;
 };
 
-static struct log_view log_view(const struct stint_quota *quota, const struct log *log,
-                                uint64_t now_ns)
+static struct log_view log_view(const struct log *log, uint64_t now_ns)
 {
-    assert(log->units <= quota->limit);
+    assert(log->units <= log->quota->limit);
     struct log_view view = {.at_ns = max_u64(now_ns, log->own_ns)};
-    view.expired = log_expired(quota, log, view.at_ns);
-    view.empty = quota->limit - (log->units - view.expired);
+    view.expired = log_expired(log, view.at_ns);
+    view.empty = log->quota->limit - (log->units - view.expired);
     view.displaced = view.expired == 0 ? log->displaced : 0;
     view.free = (uint32_t)sub_floor(view.empty, view.displaced);
     return view;
 }
 
-static struct stint_decision log_answer(const struct stint_quota *quota, const struct log *log,
-                                        uint64_t now_ns, uint32_t granted)
+static struct stint_decision log_answer(const struct log *log, uint64_t now_ns, uint32_t granted)
 {
-    return (struct stint_decision){
-        .outcome = STINT_ALLOW,
-        .granted = granted,
-        .limit = quota->limit,
-        .remaining = log_view(quota, log, now_ns).free,
-        .reset_after_ns = sub_floor(log_last_expiry_ns(quota, log), now_ns),
-    };
+    return algorithm_allow(log->quota, granted, log_view(log, now_ns).free,
+                           sub_floor(log_last_expiry_ns(log), now_ns));
 }
 
-/* The refusal of a cost that is not free now; wait_max_ns is the wait after which it fits. */
-static struct stint_decision log_refuse(const struct stint_quota *quota, const struct log *log,
-                                        const struct stint_ask *ask, uint32_t cost,
-                                        uint64_t wait_max_ns)
+/* Until a cost fits that is not free now. */
+static uint64_t log_wait_ns(const struct log *log, const struct stint_ask *ask, uint32_t cost)
 {
     assert(cost > 0);
-    struct stint_decision decision = log_answer(quota, log, ask->now_ns, 0);
-    decision.outcome = STINT_NEVER;
-    decision.retry_after_ns = STINT_NEVER_NS;
-    if (cost > quota->limit)
-        return decision;
+    uint32_t limit = log->quota->limit;
+    if (cost > limit)
+        return STINT_NEVER_NS;
     /* All units less those that may stay must expire; displaced ones do so with the oldest. */
-    uint32_t units = (uint32_t)sub_floor(log->units, quota->limit - cost);
-    uint64_t at_ns = log_expiry_ns(quota, log, units);
-    decision.outcome = STINT_DENY;
-    decision.retry_after_ns = at_ns - ask->now_ns - wait_max_ns;
-    return decision;
+    return log_expiry_ns(log, (uint32_t)sub_floor(log->units, limit - cost)) - ask->now_ns;
 }
 
-static void log_take(const struct stint_quota *quota, struct log *log, const struct log_view *view,
-                     uint32_t units)
+static void log_take(struct log *log, const struct log_view *view, uint32_t units)
 {
-    assert(units > 0 && units <= quota->limit);
-    log_remove_oldest(quota, log, view->expired);
-    log_insert(quota, log, (struct log_run){.at_ns = view->at_ns, .units = units});
+    assert(units > 0 && units <= log->quota->limit);
+    log_remove_oldest(log, view->expired);
+    log_insert(log, (struct log_run){.at_ns = view->at_ns, .units = units});
     log->own_ns = view->at_ns;
     log->displaced = view->displaced;
 }
@@ -336,19 +266,18 @@ static void log_take(const struct stint_quota *quota, struct log *log, const str
  * Records units whether they fit or not. Bookings that have not begun are newer than what is
  * charged now, and stay.
  */
-static void log_charge(const struct stint_quota *quota, struct log *log, uint64_t now_ns,
-                       uint32_t cost)
+static void log_charge(struct log *log, uint64_t now_ns, uint32_t cost)
 {
     assert(cost > 0);
-    struct log_view view = log_view(quota, log, now_ns);
+    struct log_view view = log_view(log, now_ns);
     uint32_t booked = 0;
-    for (uint32_t at = log_after(quota, log, view.at_ns); at < log->len; at++)
-        booked += log_get(quota, log, at).units;
-    uint32_t newest = (uint32_t)min_u64(cost, sub_floor(quota->limit, booked));
+    for (uint32_t at = log_after(log, view.at_ns); at < log->ring.len; at++)
+        booked += log_get(log, at).units;
+    uint32_t newest = (uint32_t)min_u64(cost, sub_floor(log->quota->limit, booked));
     uint32_t pushed = (uint32_t)sub_floor(newest, view.empty);
     uint64_t displaced = (uint64_t)view.displaced + pushed + (cost - newest);
-    log_remove_oldest(quota, log, (uint32_t)min_u64(view.expired + pushed, log->units));
-    log_insert(quota, log, (struct log_run){.at_ns = view.at_ns, .units = newest});
+    log_remove_oldest(log, (uint32_t)min_u64(view.expired + pushed, log->units));
+    log_insert(log, (struct log_run){.at_ns = view.at_ns, .units = newest});
     log->own_ns = view.at_ns;
     log->displaced = (uint32_t)min_u64(displaced, UINT32_MAX);
 }
@@ -357,127 +286,111 @@ static void log_charge(const struct stint_quota *quota, struct log *log, uint64_
  * Gives back displaced units, if the units of this time can be among them; returns how many. Among
  * units of the oldest entry's time it does not matter which, but displaced ones must be first.
  */
-static uint32_t log_remove_displaced(const struct stint_quota *quota, struct log *log,
-                                     const struct log_view *view, struct log_run run)
+static uint32_t log_remove_displaced(struct log *log, const struct log_view *view,
+                                     struct log_run run)
 {
-    if (view->displaced == 0 || run.at_ns > log_get(quota, log, 0).at_ns)
+    if (view->displaced == 0 || run.at_ns > log_get(log, 0).at_ns)
         return 0;
     uint32_t removed = (uint32_t)min_u64(run.units, log->displaced);
     log->displaced -= removed;
     return removed;
 }
 
-static struct stint_decision log_refund(const struct stint_quota *quota, struct log *log,
-                                        const struct stint_ask *ask)
+static struct stint_decision log_refund(struct log *log, const struct stint_ask *ask)
 {
     assert(ask->verb == STINT_REFUND);
-    struct log_view view = log_view(quota, log, ask->now_ns);
+    struct log_view view = log_view(log, ask->now_ns);
     uint32_t left = ask->cost;
     if (ask->at_ns != STINT_NEVER_NS) {
-        if (ask->at_ns > view.at_ns || ask->at_ns + quota->period_ns <= view.at_ns)
+        if (ask->at_ns > view.at_ns || ask->at_ns + log->quota->period_ns <= view.at_ns)
             left = 0;
         uint32_t alive = left;
-        left -= log_remove_displaced(quota, log, &view, (struct log_run){ask->at_ns, left, false});
-        left -= log_remove(quota, log, (struct log_run){ask->at_ns, left, false});
+        left -= log_remove_displaced(log, &view, (struct log_run){ask->at_ns, left, false});
+        left -= log_remove(log, (struct log_run){ask->at_ns, left, false});
         /* Booked units whose time has come are normal units. */
-        left -= log_remove(quota, log, (struct log_run){ask->at_ns, left, true});
-        return log_answer(quota, log, ask->now_ns, alive - left);
+        left -= log_remove(log, (struct log_run){ask->at_ns, left, true});
+        return log_answer(log, ask->now_ns, alive - left);
     }
-    for (uint32_t at = log_after(quota, log, view.at_ns); at > 0 && left > 0; at--) {
-        struct log_run run = log_get(quota, log, at - 1);
-        if (run.at_ns + quota->period_ns <= view.at_ns)
+    for (uint32_t at = log_after(log, view.at_ns); at > 0 && left > 0; at--) {
+        struct log_run run = log_get(log, at - 1);
+        if (run.at_ns + log->quota->period_ns <= view.at_ns)
             break;
-        left -= log_remove_displaced(quota, log, &view, (struct log_run){run.at_ns, left, false});
+        left -= log_remove_displaced(log, &view, (struct log_run){run.at_ns, left, false});
         run.units = (uint32_t)min_u64(run.units, left);
-        left -= log_remove(quota, log, run);
+        left -= log_remove(log, run);
     }
-    return log_answer(quota, log, ask->now_ns, ask->cost - left);
+    return log_answer(log, ask->now_ns, ask->cost - left);
 }
 
-static struct stint_decision log_book(const struct stint_quota *quota, struct log *log,
-                                      const struct stint_ask *ask)
+static struct stint_decision log_book(struct log *log, const struct stint_ask *ask)
 {
     assert(ask->verb == STINT_BOOK);
-    struct log_view view = log_view(quota, log, ask->now_ns);
-    uint64_t wait_max_ns = min_u64(ask->at_ns, quota->period_ns);
+    struct log_view view = log_view(log, ask->now_ns);
+    uint64_t wait_max_ns = min_u64(ask->at_ns, log->quota->period_ns);
     if (ask->cost <= view.free) {
         if (ask->cost > 0)
-            log_take(quota, log, &view, ask->cost);
-        return log_answer(quota, log, ask->now_ns, ask->cost);
+            log_take(log, &view, ask->cost);
+        return log_answer(log, ask->now_ns, ask->cost);
     }
-    struct stint_decision decision = log_refuse(quota, log, ask, ask->cost, 0);
-    uint64_t wait_ns = decision.retry_after_ns;
-    if (decision.outcome == STINT_NEVER || ask->now_ns + wait_ns > STINT_NOW_MAX)
-        return decision;
+    struct stint_decision decision = log_answer(log, ask->now_ns, 0);
+    uint64_t wait_ns = log_wait_ns(log, ask, ask->cost);
+    if (wait_ns == STINT_NEVER_NS || ask->now_ns + wait_ns > STINT_NOW_MAX)
+        return algorithm_refuse(decision, wait_ns);
     if (wait_ns > wait_max_ns)
-        return log_refuse(quota, log, ask, ask->cost, wait_max_ns);
+        return algorithm_refuse(decision, wait_ns - wait_max_ns);
 
     uint64_t start_ns = ask->now_ns + wait_ns;
     uint32_t displaced = (uint32_t)sub_floor(ask->cost, view.empty);
-    log_remove_oldest(quota, log, view.expired + displaced);
-    log_insert(quota, log, (struct log_run){start_ns, displaced, true});
-    log_insert(quota, log, (struct log_run){start_ns, ask->cost - displaced, false});
+    log_remove_oldest(log, view.expired + displaced);
+    log_insert(log, (struct log_run){start_ns, displaced, true});
+    log_insert(log, (struct log_run){start_ns, ask->cost - displaced, false});
     log->own_ns = view.at_ns;
     log->displaced = view.displaced;
-    decision = log_answer(quota, log, ask->now_ns, ask->cost);
+    decision = log_answer(log, ask->now_ns, ask->cost);
     decision.retry_after_ns = wait_ns;
     return decision;
 }
 
-/* Records the units that a booking displaced, as far as entries are free again. */
-static void log_unpush(const struct stint_quota *quota, struct log *log)
-{
-    uint32_t units = (uint32_t)min_u64(log->displaced, quota->limit - log->units);
-    log->displaced -= units;
-    log_insert(quota, log, (struct log_run){.at_ns = log->own_ns, .units = units});
-}
-
-static struct stint_decision log_unbook(const struct stint_quota *quota, struct log *log,
-                                        const struct stint_ask *ask)
+static struct stint_decision log_unbook(struct log *log, const struct stint_ask *ask)
 {
     assert(ask->verb == STINT_UNBOOK);
-    struct log_view view = log_view(quota, log, ask->now_ns);
+    struct log_view view = log_view(log, ask->now_ns);
     if (ask->at_ns <= view.at_ns)
-        return log_answer(quota, log, ask->now_ns, 0);
-    uint32_t free = log_remove(quota, log, (struct log_run){ask->at_ns, ask->cost, false});
-    uint32_t displaced =
-        log_remove(quota, log, (struct log_run){ask->at_ns, ask->cost - free, true});
-    uint64_t before_ns = min_u64(sub_floor(ask->at_ns, quota->period_ns), STINT_NOW_MAX);
-    if (view.displaced > 0 && log->len > 0) /* their time is that of the oldest */
-        before_ns = max_u64(before_ns, log_get(quota, log, 0).at_ns);
-    log_insert(quota, log, (struct log_run){before_ns, displaced, false});
-    if (log->len == 0 || log_get(quota, log, 0).at_ns > view.at_ns)
-        log_unpush(quota, log);
-    return log_answer(quota, log, ask->now_ns, free + displaced);
+        return log_answer(log, ask->now_ns, 0);
+    uint32_t free = log_remove(log, (struct log_run){ask->at_ns, ask->cost, false});
+    uint32_t displaced = log_remove(log, (struct log_run){ask->at_ns, ask->cost - free, true});
+    uint64_t before_ns = min_u64(sub_floor(ask->at_ns, log->quota->period_ns), STINT_NOW_MAX);
+    if (view.displaced > 0 && log->ring.len > 0) /* their time is that of the oldest */
+        before_ns = max_u64(before_ns, log_get(log, 0).at_ns);
+    log_insert(log, (struct log_run){before_ns, displaced, false});
+    if (log->ring.len == 0 || log_get(log, 0).at_ns > view.at_ns) {
+        /* Entries are free again for units that the booking displaced. */
+        uint32_t units = (uint32_t)min_u64(log->displaced, log->quota->limit - log->units);
+        log->displaced -= units;
+        log_insert(log, (struct log_run){.at_ns = log->own_ns, .units = units});
+    }
+    return log_answer(log, ask->now_ns, free + displaced);
 }
 
-/* Decides; true if the log must be written back. */
-static bool log_decide(const struct stint_quota *quota, struct log *log,
-                       const struct stint_ask *ask, struct stint_decision *decision)
+static struct stint_decision log_decide(struct log *log, const struct stint_ask *ask)
 {
     bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
-    struct log_view view = log_view(quota, log, ask->now_ns);
     if (ask->verb == STINT_CHARGE && ask->cost > 0) {
-        log_charge(quota, log, ask->now_ns, ask->cost);
-        *decision = log_answer(quota, log, ask->now_ns, (uint32_t)min_u64(ask->cost, quota->limit));
-        return true;
+        log_charge(log, ask->now_ns, ask->cost);
+        return log_answer(log, ask->now_ns, (uint32_t)min_u64(ask->cost, log->quota->limit));
     }
+    struct log_view view = log_view(log, ask->now_ns);
     uint32_t granted = ask->cost <= view.free ? ask->cost : whole ? 0 : view.free;
-    if (granted == 0 && ask->cost > 0) {
-        *decision = log_refuse(quota, log, ask, whole ? ask->cost : 1, 0);
-        return false;
-    }
-    if (granted == 0 || ask->verb != STINT_PEEK) {
-        if (granted > 0)
-            log_take(quota, log, &view, granted);
-        *decision = log_answer(quota, log, ask->now_ns, granted);
-        return granted > 0;
-    }
-    *decision = log_answer(quota, log, ask->now_ns, granted);
-    uint64_t expires_at_ns = max_u64(log_last_expiry_ns(quota, log), view.at_ns + quota->period_ns);
-    decision->remaining = view.free - granted;
-    decision->reset_after_ns = expires_at_ns - ask->now_ns;
-    return false;
+    uint64_t expiry_ns = log_last_expiry_ns(log);
+    if (granted > 0)
+        expiry_ns = max_u64(expiry_ns, view.at_ns + log->quota->period_ns);
+    struct stint_decision decision = algorithm_allow(log->quota, granted, view.free - granted,
+                                                     sub_floor(expiry_ns, ask->now_ns));
+    if (granted == 0 && ask->cost > 0)
+        return algorithm_refuse(decision, log_wait_ns(log, ask, whole ? ask->cost : 1));
+    if (granted > 0 && ask->verb != STINT_PEEK)
+        log_take(log, &view, granted);
+    return decision;
 }
 
 static struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes,
@@ -485,46 +398,31 @@ static struct stint_decision log_ask(const struct stint_quota *quota, void *stat
 {
     assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     struct log log = log_unpack(quota, state_bytes);
-    struct stint_decision decision;
-    bool writes = true;
-    switch (ask->verb) {
-    case STINT_REFUND:
-        decision = log_refund(quota, &log, ask);
-        writes = decision.granted > 0;
-        break;
-    case STINT_BOOK:
-        decision = log_book(quota, &log, ask);
-        writes = decision.granted > 0;
-        break;
-    case STINT_UNBOOK:
-        decision = log_unbook(quota, &log, ask);
-        writes = decision.granted > 0;
-        break;
-    default:
-        writes = log_decide(quota, &log, ask, &decision);
-    }
-    if (writes)
+    struct stint_decision decision = ask->verb == STINT_REFUND   ? log_refund(&log, ask)
+                                     : ask->verb == STINT_BOOK   ? log_book(&log, ask)
+                                     : ask->verb == STINT_UNBOOK ? log_unbook(&log, ask)
+                                                                 : log_decide(&log, ask);
+    if (decision.granted > 0 && ask->verb != STINT_PEEK)
         log_pack(state_bytes, &log);
     return decision;
 }
 
 static uint64_t log_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
-    assert(quota->algorithm == STINT_LOG);
     struct log log = log_unpack(quota, state_bytes);
-    return log_last_expiry_ns(quota, &log);
+    return log_last_expiry_ns(&log);
 }
 
 /* All N, W before; an instant above STINT_NOW_MAX is the same as that. */
 static void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_LOG);
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
         return;
     uint64_t at_ns = min_u64(sub_floor(until_ns, quota->period_ns), STINT_NOW_MAX);
-    struct log log = {.own_ns = at_ns, .entry = ((struct log_state *)state_bytes)->entry};
-    log_insert(quota, &log, (struct log_run){.at_ns = at_ns, .units = quota->limit});
+    struct log log = log_unpack(quota, state_bytes);
+    log.own_ns = at_ns;
+    log_insert(&log, (struct log_run){.at_ns = at_ns, .units = quota->limit});
     log_pack(state_bytes, &log);
 }
 
@@ -537,13 +435,13 @@ static bool log_is_valid(const struct stint_quota *quota, const void *state_byte
     assert(now_ns <= STINT_NOW_MAX);
     const struct log_state *state = state_bytes;
     struct log log = log_unpack(quota, state_bytes);
-    if (state->head != log.head || state->len != log.len || state->units != log.units ||
+    if (state->head != log.ring.head || state->len != log.ring.len || state->units != log.units ||
         state->displaced != log.displaced || state->own_ns != log.own_ns || log.own_ns > now_ns)
         return false;
     uint64_t last_ns = min_u64(log.own_ns + quota->period_ns, STINT_NOW_MAX), before_ns = 0;
     uint64_t units = 0;
-    for (uint32_t at = 0; at < log.len; at++) {
-        struct log_run run = log_get(quota, &log, at);
+    for (uint32_t at = 0; at < log.ring.len; at++) {
+        struct log_run run = log_get(&log, at);
         if (run.at_ns < before_ns || run.at_ns > last_ns ||
             (run.displaced && run.at_ns < quota->period_ns))
             return false;
@@ -556,18 +454,17 @@ static bool log_is_valid(const struct stint_quota *quota, const void *state_byte
 static size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                        struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_LOG);
     struct log log = log_unpack(quota, state_bytes);
-    struct log_view view = log_view(quota, &log, now_ns);
+    struct log_view view = log_view(&log, now_ns);
     uint32_t first = 0;
     if (view.at_ns >= quota->period_ns)
-        first = log_after(quota, &log, view.at_ns - quota->period_ns);
-    uint32_t n_alive = log.len - first;
+        first = log_after(&log, view.at_ns - quota->period_ns);
+    uint32_t n_alive = log.ring.len - first;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
     size_t n_runs = 0;
     uint64_t units = view.displaced;
     for (uint32_t at = 0; at < n_alive; at++) {
-        struct log_run run = log_get(quota, &log, first + at);
+        struct log_run run = log_get(&log, first + at);
         units += run.units;
         if ((at + 1) % per_run != 0 && at + 1 < n_alive)
             continue;
@@ -579,7 +476,6 @@ static size_t log_held(const struct stint_quota *quota, const void *state_bytes,
 
 static uint64_t log_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
-    assert(quota->algorithm == STINT_LOG);
     return log_unpack(quota, state_bytes).own_ns;
 }
 
@@ -593,7 +489,6 @@ static void log_pass(const struct stint_quota *quota, void *state_bytes, uint64_
 
 static int log_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_LOG);
     uint64_t size = sizeof(struct log_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > LOG_STATE_MAX)
         return err_set(error, STINT_E_RANGE,

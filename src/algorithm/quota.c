@@ -13,14 +13,6 @@
 
 #define UTC_OFFSET_MAX_S 86399
 
-static int option_is_foreign(const struct stint_quota *quota, const char *option, const char *home,
-                             struct stint_error *error)
-{
-    assert(option != NULL && home != NULL);
-    return err_set(error, STINT_E_MISMATCH, "%s is an option of %s, not of %s", option, home,
-                   stint_algorithm_name(quota->algorithm));
-}
-
 static bool is_calendar(const struct stint_quota *quota)
 {
     return quota->align >= STINT_ALIGN_DAY;
@@ -28,25 +20,31 @@ static bool is_calendar(const struct stint_quota *quota)
 
 static int options_check(const struct stint_quota *quota, struct stint_error *error)
 {
-    int algorithm = quota->algorithm;
-    if (quota->burst > 0 && algorithm != STINT_GCRA)
-        return option_is_foreign(quota, "burst", "gcra", error);
-    if (quota->resolution > 0 && algorithm != STINT_WINDOW)
-        return option_is_foreign(quota, "resolution", "window", error);
-    if (quota->time_slack_ns > 0 && algorithm != STINT_BUCKETS)
-        return option_is_foreign(quota, "time_slack", "buckets", error);
-    if (quota->count_slack > 0 && algorithm != STINT_BUCKETS)
-        return option_is_foreign(quota, "count_slack", "buckets", error);
-    if (quota->lease_ns > 0 && algorithm != STINT_CONCURRENCY)
-        return option_is_foreign(quota, "lease", "concurrency", error);
-    if (quota->align != STINT_ALIGN_EPOCH && algorithm != STINT_FIXED_WINDOW)
-        return option_is_foreign(quota, "align", "fixed_window", error);
-    if (quota->initial_set && algorithm == STINT_CONCURRENCY)
+    const struct {
+        const char *name;
+        uint64_t value;
+        int algorithm; /* that has it */
+    } options[] = {
+        {"burst", quota->burst, STINT_GCRA},
+        {"resolution", quota->resolution, STINT_WINDOW},
+        {"time_slack", quota->time_slack_ns, STINT_BUCKETS},
+        {"count_slack", quota->count_slack, STINT_BUCKETS},
+        {"lease", quota->lease_ns, STINT_CONCURRENCY},
+        {"align", quota->align, STINT_FIXED_WINDOW},
+    };
+    const char *algorithm = stint_algorithm_name(quota->algorithm);
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        if (options[i].value > 0 && quota->algorithm != options[i].algorithm)
+            return err_set(error, STINT_E_MISMATCH, "%s is an option of %s, not of %s",
+                           options[i].name, stint_algorithm_name(options[i].algorithm), algorithm);
+    if (quota->initial_set && quota->algorithm == STINT_CONCURRENCY)
         return err_set(error, STINT_E_MISMATCH,
                        "initial is not for concurrency: each of its places is held or free");
     if (quota->count_denied && !algorithm_has_debt(quota))
-        return option_is_foreign(quota, "count_denied", "gcra, fixed_window and sliding_counter",
-                                 error);
+        return err_set(error, STINT_E_MISMATCH,
+                       "count_denied is an option of gcra, fixed_window and sliding_counter, not "
+                       "of %s",
+                       algorithm);
     if (quota->utc_offset_s != 0 && !is_calendar(quota))
         return err_set(error, STINT_E_MISMATCH,
                        "utc_offset needs fixed_window with align=calendar");

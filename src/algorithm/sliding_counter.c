@@ -13,7 +13,7 @@
  * Counts have bits for 2N, because charges may go N into debt. A window later than now counts as
  * just begun: the state's time never goes back.
  */
-#include "algorithm/algorithm.h"
+#include "algorithm/counter.h"
 
 #include <assert.h>
 
@@ -21,15 +21,16 @@
 
 /* A state unpacked and brought to an instant. */
 struct sliding {
+    const struct stint_quota *quota;
     uint64_t number, previous, current;
-    uint64_t elapsed_ns;
+    uint64_t now_ns, elapsed_ns;
 };
 
 /* The number's low bits are above `current` in lo, its high bits above `previous` in hi. */
-static struct word16 pack(const struct stint_quota *quota, const struct sliding *sliding)
+static struct word16 pack(const struct sliding *sliding)
 {
-    assert(quota->derived.count_bits > 0 && quota->derived.count_bits < 64);
-    unsigned count_bits = quota->derived.count_bits, low_bits = 64 - count_bits;
+    unsigned count_bits = sliding->quota->derived.count_bits, low_bits = 64 - count_bits;
+    assert(count_bits > 0 && count_bits < 64);
     return (struct word16){
         .lo = sliding->number << count_bits | sliding->current,
         .hi = sliding->number >> low_bits << count_bits | sliding->previous,
@@ -41,6 +42,7 @@ static struct sliding unpack(const struct stint_quota *quota, const struct word1
     unsigned count_bits = quota->derived.count_bits, low_bits = 64 - count_bits;
     uint64_t count_mask = ~(UINT64_MAX << count_bits);
     return (struct sliding){
+        .quota = quota,
         .number = state->hi >> count_bits << low_bits | state->lo >> count_bits,
         .previous = state->hi & count_mask,
         .current = state->lo & count_mask,
@@ -67,6 +69,7 @@ static struct sliding at(const struct stint_quota *quota, const struct word16 *s
 {
     struct sliding sliding = unpack(quota, state);
     uint64_t number = number_at(quota, now_ns);
+    sliding.now_ns = now_ns;
     if (number < sliding.number)
         return sliding;
     if (number > sliding.number) {
@@ -79,19 +82,27 @@ static struct sliding at(const struct stint_quota *quota, const struct word16 *s
 }
 
 /* The estimate rounded up to a unit: whole costs fit under it exactly when they fit unrounded. */
-static uint64_t estimate_up(const struct stint_quota *quota, const struct sliding *sliding)
+static uint64_t used(const void *state)
 {
-    assert(sliding->elapsed_ns < quota->period_ns);
+    const struct sliding *sliding = state;
+    uint64_t period_ns = sliding->quota->period_ns;
+    assert(sliding->elapsed_ns < period_ns);
     if (sliding->previous == 0)
         return sliding->current;
-    uint64_t left_ns = quota->period_ns - sliding->elapsed_ns;
-    return sliding->current + mul_div_up(sliding->previous, left_ns, quota->period_ns);
+    return sliding->current +
+           mul_div_up(sliding->previous, period_ns - sliding->elapsed_ns, period_ns);
 }
 
-static uint64_t expires_at(const struct stint_quota *quota, const struct sliding *sliding)
+static uint64_t expires_at(const struct sliding *sliding)
 {
     uint64_t windows = sliding->current > 0 ? 2 : sliding->previous > 0;
-    return (sliding->number + windows) * quota->period_ns;
+    return (sliding->number + windows) * sliding->quota->period_ns;
+}
+
+static uint64_t reset_ns(const void *state)
+{
+    const struct sliding *sliding = state;
+    return sub_floor(expires_at(sliding), sliding->now_ns);
 }
 
 /*
@@ -106,71 +117,29 @@ static uint64_t fade_ns(const struct stint_quota *quota, uint64_t previous, uint
 }
 
 /*
- * When the cost fits if no other request comes: in this window, once enough of the last has faded;
+ * Until the cost fits if no other request comes: in this window, once enough of the last has faded;
  * else in the next one, once enough of this has; else in the one after, when all is gone.
  */
-static uint64_t fits_at(const struct stint_quota *quota, const struct sliding *sliding,
-                        uint32_t cost)
+static uint64_t wait_ns(const void *state, uint32_t cost)
 {
+    const struct sliding *sliding = state;
+    const struct stint_quota *quota = sliding->quota;
     assert(cost <= quota->limit);
-    uint64_t start_ns = sliding->number * quota->period_ns;
-    if (sliding->current + cost <= quota->limit) {
-        uint64_t space = quota->limit - cost - sliding->current;
-        uint64_t wait_ns = fade_ns(quota, sliding->previous, space);
-        if (wait_ns < quota->period_ns)
-            return start_ns + wait_ns;
-    }
-    return start_ns + quota->period_ns + fade_ns(quota, sliding->current, quota->limit - cost);
+    uint64_t start_ns = sliding->number * quota->period_ns, faded_ns = quota->period_ns;
+    if (sliding->current + cost <= quota->limit)
+        faded_ns = fade_ns(quota, sliding->previous, quota->limit - cost - sliding->current);
+    if (faded_ns == quota->period_ns)
+        faded_ns += fade_ns(quota, sliding->current, quota->limit - cost);
+    return start_ns + faded_ns - sliding->now_ns;
 }
 
-static struct stint_decision answer(const struct stint_quota *quota, const struct sliding *sliding,
-                                    uint64_t now_ns, uint32_t granted)
+static bool add(void *state, uint64_t units)
 {
-    return (struct stint_decision){
-        .outcome = STINT_ALLOW,
-        .granted = granted,
-        .limit = quota->limit,
-        .remaining = (uint32_t)sub_floor(quota->limit, estimate_up(quota, sliding)),
-        .reset_after_ns = sub_floor(expires_at(quota, sliding), now_ns),
-    };
-}
-
-static struct stint_decision never(const struct stint_quota *quota, const struct sliding *sliding,
-                                   uint64_t now_ns)
-{
-    struct stint_decision decision = answer(quota, sliding, now_ns, 0);
-    decision.outcome = STINT_NEVER;
-    decision.retry_after_ns = STINT_NEVER_NS;
-    return decision;
-}
-
-static struct stint_decision deny(const struct stint_quota *quota, const struct sliding *sliding,
-                                  uint64_t now_ns, uint32_t cost)
-{
-    struct stint_decision decision = answer(quota, sliding, now_ns, 0);
-    decision.outcome = STINT_DENY;
-    decision.retry_after_ns = fits_at(quota, sliding, cost) - now_ns;
-    return decision;
-}
-
-/* Late in the table's life the window's number may need more bits than it has: nothing fits. */
-static struct stint_decision count(const struct stint_quota *quota, struct word16 *state,
-                                   struct sliding *sliding, uint64_t now_ns, uint64_t units)
-{
-    if (units == 0)
-        return answer(quota, sliding, now_ns, 0);
-    if (sliding->number > number_max(quota))
-        return never(quota, sliding, now_ns);
+    struct sliding *sliding = state;
+    if (sliding->number > number_max(sliding->quota))
+        return false;
     sliding->current += units;
-    *state = pack(quota, sliding);
-    return answer(quota, sliding, now_ns, (uint32_t)units);
-}
-
-static uint64_t chargeable(const struct stint_quota *quota, const struct sliding *sliding,
-                           uint32_t cost)
-{
-    assert(quota->limit > 0);
-    return min_u64(cost, sub_floor(2 * (uint64_t)quota->limit, estimate_up(quota, sliding)));
+    return true;
 }
 
 /*
@@ -178,64 +147,36 @@ static uint64_t chargeable(const struct stint_quota *quota, const struct sliding
  * caller whose clock is behind was counted in a later window than its time; the earlier one then
  * loses units, which frees no more than the right one would.
  */
-static struct stint_decision refund(const struct stint_quota *quota, struct word16 *state,
-                                    struct sliding *sliding, const struct stint_ask *ask)
+static uint64_t refund(void *state, const struct stint_ask *ask)
 {
-    assert(ask->verb == STINT_REFUND);
-    uint64_t granted_in = number_at(quota, min_u64(ask->at_ns, ask->now_ns));
-    uint64_t *counter = NULL;
-    if (granted_in >= sliding->number)
-        counter = &sliding->current;
-    else if (granted_in + 1 == sliding->number)
-        counter = &sliding->previous;
-    uint64_t units = counter == NULL ? 0 : min_u64(ask->cost, *counter);
-    if (units > 0) {
-        assert(units <= *counter);
-        *counter -= units;
-        *state = pack(quota, sliding);
-    }
-    return answer(quota, sliding, ask->now_ns, (uint32_t)units);
+    struct sliding *sliding = state;
+    uint64_t granted_in = number_at(sliding->quota, min_u64(ask->at_ns, ask->now_ns));
+    if (granted_in + 1 < sliding->number)
+        return 0;
+    uint64_t *counter = granted_in >= sliding->number ? &sliding->current : &sliding->previous;
+    uint64_t units = min_u64(ask->cost, *counter);
+    *counter -= units;
+    return units;
 }
+
+static const struct counter sliding_counter = {used, add, refund, wait_ns, reset_ns};
 
 static struct stint_decision sliding_counter_ask(const struct stint_quota *quota, void *words,
                                                  const struct stint_ask *ask)
 {
     struct word16 *state = words;
-    assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     struct sliding sliding = at(quota, state, ask->now_ns);
-    struct word16 scratch = *state;
-    uint64_t free_units = sub_floor(quota->limit, estimate_up(quota, &sliding));
-    /* Then a cost of 0 is denied, too. */
-    bool in_debt = free_units == 0 && estimate_up(quota, &sliding) > quota->limit;
-    switch (ask->verb) {
-    case STINT_TAKE:
-    case STINT_PEEK:
-        if (ask->cost > quota->limit)
-            return never(quota, &sliding, ask->now_ns);
-        if (ask->cost <= free_units && !in_debt)
-            return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &sliding, ask->now_ns,
-                         ask->cost);
-        if (quota->count_denied && ask->verb == STINT_TAKE)
-            count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
-        return deny(quota, &sliding, ask->now_ns, ask->cost);
-    case STINT_TAKE_UPTO:
-        if (in_debt || (ask->cost > 0 && free_units == 0))
-            return deny(quota, &sliding, ask->now_ns, ask->cost > 0 ? 1 : 0);
-        return count(quota, state, &sliding, ask->now_ns, min_u64(ask->cost, free_units));
-    case STINT_CHARGE:
-        return count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
-    case STINT_REFUND:
-        return refund(quota, state, &sliding, ask);
-    default: /* book and unbook: a counter cannot be charged in the future */
-        return algorithm_never(quota->limit);
-    }
+    uint64_t before = sliding.current + sliding.previous;
+    struct stint_decision decision = counter_ask(&sliding_counter, quota, &sliding, ask);
+    if (sliding.current + sliding.previous != before && ask->verb != STINT_PEEK)
+        *state = pack(&sliding);
+    return decision;
 }
 
 static uint64_t sliding_counter_expires_at(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct sliding sliding = unpack(quota, state);
-    return expires_at(quota, &sliding);
+    return expires_at(&sliding);
 }
 
 /*
@@ -245,20 +186,20 @@ static uint64_t sliding_counter_expires_at(const struct stint_quota *quota, cons
  */
 static void sliding_counter_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct word16 *words = state;
     *words = (struct word16){0, 0};
     if (until_ns == 0 || quota->limit == 0)
         return;
     uint64_t last_ns = min_u64(until_ns - 1, STINT_NOW_MAX);
-    struct sliding full = {.number = min_u64(number_at(quota, last_ns), number_max(quota))};
+    struct sliding full = {.quota = quota,
+                           .number = min_u64(number_at(quota, last_ns), number_max(quota))};
     uint64_t left_ns = quota->period_ns - (last_ns - number_at(quota, last_ns) * quota->period_ns);
     uint64_t previous = add_sat(mul_div(quota->limit - 1, quota->period_ns, left_ns), 1);
     if (previous <= 2 * (uint64_t)quota->limit)
         full.previous = previous;
     else
         full.current = quota->limit;
-    *words = pack(quota, &full);
+    *words = pack(&full);
 }
 
 /* A state that was filled for a period is in the window after that of now. */
@@ -268,7 +209,7 @@ static bool sliding_counter_is_valid(const struct stint_quota *quota, const void
     assert(now_ns <= STINT_NOW_MAX);
     const struct word16 *words = state;
     struct sliding sliding = unpack(quota, words);
-    struct word16 packed = pack(quota, &sliding); /* differs if the number has too many bits */
+    struct word16 packed = pack(&sliding); /* differs if the number has too many bits */
     uint64_t most = 2 * (uint64_t)quota->limit;
     return packed.lo == words->lo && packed.hi == words->hi && sliding.previous <= most &&
            sliding.current <= most && sliding.number <= number_at(quota, now_ns) + 1;
@@ -277,7 +218,6 @@ static bool sliding_counter_is_valid(const struct stint_quota *quota, const void
 static size_t sliding_counter_held(const struct stint_quota *quota, const void *state,
                                    uint64_t now_ns, struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     struct sliding sliding = at(quota, state, now_ns);
     uint64_t start_ns = sliding.number * quota->period_ns;
     size_t n_runs = 0;
@@ -292,7 +232,6 @@ static size_t sliding_counter_held(const struct stint_quota *quota, const void *
 
 static uint64_t sliding_counter_own_ns(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     return unpack(quota, state).number * quota->period_ns;
 }
 
@@ -302,12 +241,11 @@ static void sliding_counter_pass(const struct stint_quota *quota, void *state, u
     struct word16 *words = state;
     struct sliding sliding = at(quota, words, at_ns);
     if (sliding.number <= number_max(quota))
-        *words = pack(quota, &sliding);
+        *words = pack(&sliding);
 }
 
 static int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
 {
-    assert(quota->algorithm == STINT_SLIDING_COUNTER);
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
     quota->derived.count_bits = (uint8_t)count_bits;
     quota->derived.state_size = 16;

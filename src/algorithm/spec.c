@@ -106,19 +106,14 @@ static int unknown(const struct reader *reader, struct span word, const char *wh
 
 /* ---- Words and values ------------------------------------------------------------------------ */
 
-static bool is_space(uint8_t c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 /* The next word; empty at the end. */
 static struct span next_word(struct reader *reader)
 {
     struct span rest = reader->rest;
-    while (rest.len > 0 && is_space(rest.ptr[0]))
+    while (rest.len > 0 && text_is_blank(rest.ptr[0]))
         rest = span_of(rest.ptr + 1, rest.len - 1);
     size_t len = 0;
-    while (len < rest.len && !is_space(rest.ptr[len]))
+    while (len < rest.len && !text_is_blank(rest.ptr[len]))
         len++;
     assert(len <= rest.len);
     reader->rest = span_of(rest.ptr + len, rest.len - len);
@@ -137,7 +132,6 @@ static bool split(struct span word, char mark, struct span *before, struct span 
 
 static int index_of(struct span word, const char *const *names, size_t n_names)
 {
-    assert(names != NULL);
     for (size_t i = 0; i < n_names; i++)
         if (text_is(word, names[i]))
             return (int)i;
@@ -158,7 +152,7 @@ static int64_t digits_value(struct span text)
 {
     uint64_t value = 0;
     for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+        if (!text_is_digit(text.ptr[i]))
             return -1;
         value = value * 10 + (text.ptr[i] - (uint64_t)'0');
         if (value > UINT32_MAX)
@@ -207,31 +201,6 @@ static int read_duration(const struct reader *reader, struct span text, uint64_t
 }
 
 /* ---- Options --------------------------------------------------------------------------------- */
-
-static int read_burst(struct reader *reader, struct span value)
-{
-    return read_units(reader, value, 1, &reader->quota.burst);
-}
-
-static int read_resolution(struct reader *reader, struct span value)
-{
-    return read_number(reader, value, 1, &reader->quota.resolution);
-}
-
-static int read_time_slack(struct reader *reader, struct span value)
-{
-    return read_duration(reader, value, &reader->quota.time_slack_ns);
-}
-
-static int read_count_slack(struct reader *reader, struct span value)
-{
-    return read_units(reader, value, 1, &reader->quota.count_slack);
-}
-
-static int read_lease(struct reader *reader, struct span value)
-{
-    return read_duration(reader, value, &reader->quota.lease_ns);
-}
 
 static int read_align(struct reader *reader, struct span value)
 {
@@ -330,20 +299,33 @@ static const char *const option_names[] = {
 #define N_OPTIONS (sizeof(option_names) / sizeof(option_names[0]))
 
 static const struct option {
-    int (*read)(struct reader *reader, struct span value);
     uint32_t algorithms; /* that have it */
+    enum { OPTION_UNITS, OPTION_NUMBER, OPTION_DURATION, OPTION_OTHER } kind;
+    size_t at; /* in struct stint_quota: a uint32_t, or a uint64_t of a duration */
+    int (*read)(struct reader *reader, struct span value);
 } spec_options[N_OPTIONS] = {
-    {read_burst, IN(STINT_GCRA)},
-    {read_resolution, IN(STINT_WINDOW)},
-    {read_time_slack, IN(STINT_BUCKETS)},
-    {read_count_slack, IN(STINT_BUCKETS)},
-    {read_lease, IN(STINT_CONCURRENCY)},
-    {read_align, IN(STINT_FIXED_WINDOW)},
-    {read_utc_offset, IN(STINT_FIXED_WINDOW)},
-    {read_initial, IN_ALL & ~IN(STINT_CONCURRENCY)},
-    {read_when_full, IN_ALL},
-    {read_count_denied, IN_COUNTING},
+    {IN(STINT_GCRA), OPTION_UNITS, offsetof(struct stint_quota, burst), NULL},
+    {IN(STINT_WINDOW), OPTION_NUMBER, offsetof(struct stint_quota, resolution), NULL},
+    {IN(STINT_BUCKETS), OPTION_DURATION, offsetof(struct stint_quota, time_slack_ns), NULL},
+    {IN(STINT_BUCKETS), OPTION_UNITS, offsetof(struct stint_quota, count_slack), NULL},
+    {IN(STINT_CONCURRENCY), OPTION_DURATION, offsetof(struct stint_quota, lease_ns), NULL},
+    {IN(STINT_FIXED_WINDOW), OPTION_OTHER, 0, read_align},
+    {IN(STINT_FIXED_WINDOW), OPTION_OTHER, 0, read_utc_offset},
+    {IN_ALL & ~IN(STINT_CONCURRENCY), OPTION_OTHER, 0, read_initial},
+    {IN_ALL, OPTION_OTHER, 0, read_when_full},
+    {IN_COUNTING, OPTION_OTHER, 0, read_count_denied},
 };
+
+static int read_value(struct reader *reader, const struct option *option, struct span value)
+{
+    void *field = (char *)&reader->quota + option->at;
+    if (option->kind == OPTION_UNITS)
+        return read_units(reader, value, 1, field);
+    if (option->kind == OPTION_NUMBER)
+        return read_number(reader, value, 1, field);
+    return option->kind == OPTION_DURATION ? read_duration(reader, value, field)
+                                           : option->read(reader, value);
+}
 
 static int read_option(struct reader *reader, struct span word)
 {
@@ -365,7 +347,7 @@ static int read_option(struct reader *reader, struct span word)
                        "column %u: expected each option once, found \"%s\" again",
                        column_of(reader, name), option_names[index]);
     reader->options_seen |= 1u << index;
-    return option->read(reader, value);
+    return read_value(reader, option, value);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
@@ -387,7 +369,7 @@ static int read_calendar_period(struct reader *reader)
 /* A number of months or years, as in "6mo" or "y". */
 static bool is_calendar_length(struct span text)
 {
-    while (text.len > 0 && text.ptr[0] >= '0' && text.ptr[0] <= '9')
+    while (text.len > 0 && text_is_digit(text.ptr[0]))
         text = span_of(text.ptr + 1, text.len - 1);
     return text_is(text, "mo") || text_is(text, "y");
 }
@@ -411,7 +393,7 @@ static int read_promise(struct reader *reader)
 {
     struct span word = next_word(reader), limit;
     reader->quota.algorithm = STINT_WINDOW;
-    if (word.len > 0 && (word.ptr[0] < '0' || word.ptr[0] > '9')) {
+    if (word.len > 0 && (!text_is_digit(word.ptr[0]))) {
         int index = index_of(word, algorithm_names, N_ALGORITHMS);
         if (index < 0)
             return unknown(reader, word, "an algorithm or LIMIT/PERIOD such as 100/60s",

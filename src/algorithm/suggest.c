@@ -122,20 +122,10 @@ static bool is_letter(uint8_t c)
     return lower(c) >= 'a' && lower(c) <= 'z';
 }
 
-static bool is_blank(uint8_t c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static bool is_digit(uint8_t c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Cuts off what begins the text, after blanks, and is all of one kind; empty if nothing is. */
 static struct span take(struct span *rest, bool (*is_kind)(uint8_t c))
 {
-    while (rest->len > 0 && is_blank(rest->ptr[0]))
+    while (rest->len > 0 && text_is_blank(rest->ptr[0]))
         *rest = span_of(rest->ptr + 1, rest->len - 1);
     size_t len = 0;
     while (len < rest->len && is_kind(rest->ptr[len]))
@@ -176,7 +166,7 @@ static const char *unit_of(struct span word)
 /* COUNT UNIT, either of which may be missing: a count alone is in seconds. */
 static bool read_period(struct span *rest, struct span *count, const char **unit)
 {
-    *count = take(rest, is_digit);
+    *count = take(rest, text_is_digit);
     struct span word = take(rest, is_letter);
     *unit = word.len > 0 ? unit_of(word) : "s";
     return *unit != NULL && (word.len > 0 || count->len > 0);
@@ -200,7 +190,7 @@ static bool skip_separator(struct span *rest)
 static bool read_amount(struct span *rest, struct span *limit, struct span *count,
                         const char **unit)
 {
-    *limit = take(rest, is_digit);
+    *limit = take(rest, text_is_digit);
     if (limit->len == 0)
         return false;
     struct span before = *rest;
@@ -218,7 +208,7 @@ static bool read_amount(struct span *rest, struct span *limit, struct span *coun
 
 static bool is_word_byte(uint8_t c)
 {
-    return !is_blank(c);
+    return !text_is_blank(c);
 }
 
 static void add(struct buf *to, struct span text)
@@ -231,11 +221,11 @@ bool suggest_spec(struct buf *to, struct span spec)
     struct span rest = spec, algorithm = span_of(spec.ptr, 0), limit, count;
     const char *unit;
     struct span first = take(&rest, is_word_byte);
-    if (first.len > 0 && !is_digit(first.ptr[0]))
+    if (first.len > 0 && !text_is_digit(first.ptr[0]))
         algorithm = first;
     else
         rest = spec;
-    if (!read_amount(&rest, &limit, &count, &unit) || (rest.len > 0 && !is_blank(rest.ptr[0])))
+    if (!read_amount(&rest, &limit, &count, &unit) || (rest.len > 0 && !text_is_blank(rest.ptr[0])))
         return false;
     /* Months and years differ in length: only the calendar has them. */
     bool is_calendar = text_is(text_span(unit), "mo") || text_is(text_span(unit), "y");

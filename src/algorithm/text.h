@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The length of a terminated text, by memchr(): this layer calls only mem…() functions. */
+/* Bytes of texts, and the length of a terminated one, by memchr(): this layer calls only mem…()
+ * functions. */
 #ifndef STINT_ALGORITHM_TEXT_H
 #define STINT_ALGORITHM_TEXT_H
 
@@ -21,6 +22,16 @@ static inline bool text_is(struct span text, const char *name)
 {
     struct span named = text_span(name);
     return text.len == named.len && (text.len == 0 || memcmp(text.ptr, named.ptr, text.len) == 0);
+}
+
+static inline bool text_is_digit(uint8_t c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline bool text_is_blank(uint8_t c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 #endif

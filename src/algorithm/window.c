@@ -274,13 +274,8 @@ static inline struct stint_decision window_answer(const struct stint_quota *quot
                                                   const struct window *window, uint64_t now_ns,
                                                   uint32_t granted)
 {
-    return (struct stint_decision){
-        .outcome = STINT_ALLOW,
-        .granted = granted,
-        .limit = quota->limit,
-        .remaining = window_free(quota, window),
-        .reset_after_ns = sub_floor(window_expires_at(quota, window), now_ns),
-    };
+    return algorithm_allow(quota, granted, window_free(quota, window),
+                           sub_floor(window_expires_at(quota, window), now_ns));
 }
 
 /* The refusal of a cost that is not free now. */
@@ -288,11 +283,9 @@ static struct stint_decision window_refuse(const struct stint_quota *quota,
                                            const struct window *window, uint64_t now_ns,
                                            uint32_t cost)
 {
-    struct stint_decision decision = window_answer(quota, window, now_ns, 0);
-    bool never = cost > quota->limit;
-    decision.outcome = never ? STINT_NEVER : STINT_DENY;
-    decision.retry_after_ns = never ? STINT_NEVER_NS : window_free_at(quota, window, cost) - now_ns;
-    return decision;
+    return algorithm_refuse(window_answer(quota, window, now_ns, 0),
+                            cost > quota->limit ? STINT_NEVER_NS
+                                                : window_free_at(quota, window, cost) - now_ns);
 }
 
 /* All verbs but take: changes *window; *store is whether to keep the change. */
@@ -330,51 +323,6 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
         window_take(quota, window, granted);
     *store |= granted > 0 && ask->verb != STINT_PEEK;
     return window_answer(quota, window, ask->now_ns, granted);
-}
-
-/*
- * All N units, charged to the first slot that comes back at until_ns or later. An instant above
- * STINT_NOW_MAX is the same as that.
- */
-static struct window window_full(const struct stint_quota *quota, uint64_t until_ns)
-{
-    struct window window = {0};
-    if (until_ns == 0)
-        return window;
-    uint64_t at_ns = min_u64(sub_floor(until_ns, quota->period_ns + 1), STINT_NOW_MAX);
-    window_age(quota, &window, window_slot_of(quota, at_ns));
-    if (quota->limit > 0)
-        window_take(quota, &window, quota->limit);
-    return window;
-}
-
-/*
- * A unit may be as late as the last instant of its slot, even where that is later than now: a
- * caller whose clock is fast may have taken it.
- */
-static size_t window_held(const struct stint_quota *quota, struct window *window, uint64_t now_ns,
-                          struct held_run *runs)
-{
-    if (window->string == 0)
-        return 0;
-    window_age(quota, window, window_slot_of(quota, now_ns));
-    struct window_string_walk walk = window_string_walk(window->string);
-    uint32_t stars = window_stars(quota, window), last_bars = 0;
-    size_t n_runs = 0;
-    for (uint32_t place = 1; place <= stars; place++) {
-        window_string_next(&walk);
-        if (walk.bars != last_bars || n_runs == 0) {
-            uint64_t next_slot = window->slot - quota->resolution + walk.bars;
-            uint64_t last_ns = window_slot_start(quota, next_slot) - 1;
-            assert(n_runs < HELD_RUNS_MAX);
-            runs[n_runs++] = (struct held_run){.at_ns = min_u64(last_ns, STINT_NOW_MAX)};
-            last_bars = walk.bars;
-        }
-        runs[n_runs - 1].units += window_used(quota, window, place);
-    }
-    if (n_runs > 0)
-        runs[0].units += (uint64_t)window->displaced * quota->derived.bunch;
-    return n_runs;
 }
 
 /* ---- The two forms --------------------------------------------------------------------------- */
@@ -510,7 +458,6 @@ static struct stint_decision window_ask_take(const struct stint_quota *quota, vo
 static struct stint_decision window_ask(const struct stint_quota *quota, void *state,
                                         const struct stint_ask *ask)
 {
-    assert(quota->algorithm == STINT_WINDOW);
     bool store;
     if (ask->verb == STINT_TAKE)
         return window_ask_take(quota, state, ask);
@@ -524,29 +471,57 @@ static struct stint_decision window_ask(const struct stint_quota *quota, void *s
 
 static uint64_t window_state_expires_at(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_WINDOW);
     struct window window = window_load(quota, state);
     return window_expires_at(quota, &window);
 }
 
+/*
+ * All N units, charged to the first slot that comes back at until_ns or later. An instant above
+ * STINT_NOW_MAX is the same as that.
+ */
 static void window_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
 {
-    assert(quota->algorithm == STINT_WINDOW);
-    struct window window = window_full(quota, until_ns);
+    struct window window = {0};
+    uint64_t at_ns = min_u64(sub_floor(until_ns, quota->period_ns + 1), STINT_NOW_MAX);
+    if (until_ns > 0)
+        window_age(quota, &window, window_slot_of(quota, at_ns));
+    if (until_ns > 0 && quota->limit > 0)
+        window_take(quota, &window, quota->limit);
     window_store(quota, state, &window);
 }
 
-static size_t window_state_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
-                                struct held_run *runs)
+/*
+ * A unit may be as late as the last instant of its slot, even where that is later than now: a
+ * caller whose clock is fast may have taken it.
+ */
+static size_t window_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                          struct held_run *runs)
 {
-    assert(quota->algorithm == STINT_WINDOW);
-    struct window window = window_load(quota, state);
-    return window_held(quota, &window, now_ns, runs);
+    struct window loaded = window_load(quota, state), *window = &loaded;
+    if (window->string == 0)
+        return 0;
+    window_age(quota, window, window_slot_of(quota, now_ns));
+    struct window_string_walk walk = window_string_walk(window->string);
+    uint32_t stars = window_stars(quota, window), last_bars = 0;
+    size_t n_runs = 0;
+    for (uint32_t place = 1; place <= stars; place++) {
+        window_string_next(&walk);
+        if (walk.bars != last_bars || n_runs == 0) {
+            uint64_t next_slot = window->slot - quota->resolution + walk.bars;
+            uint64_t last_ns = window_slot_start(quota, next_slot) - 1;
+            assert(n_runs < HELD_RUNS_MAX);
+            runs[n_runs++] = (struct held_run){.at_ns = min_u64(last_ns, STINT_NOW_MAX)};
+            last_bars = walk.bars;
+        }
+        runs[n_runs - 1].units += window_used(quota, window, place);
+    }
+    if (n_runs > 0)
+        runs[0].units += (uint64_t)window->displaced * quota->derived.bunch;
+    return n_runs;
 }
 
 static uint64_t window_own_ns(const struct stint_quota *quota, const void *state)
 {
-    assert(quota->algorithm == STINT_WINDOW);
     struct window window = window_load(quota, state);
     return window.string == 0 ? 0 : window_slot_start(quota, window.slot);
 }
@@ -565,11 +540,10 @@ static void window_pass(const struct stint_quota *quota, void *state, uint64_t a
 static size_t window_groups(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                             struct held_group *groups)
 {
-    assert(quota->algorithm == STINT_WINDOW);
     struct held_run found[HELD_RUNS_MAX], *runs = found;
     struct window window = window_load(quota, state);
     window_age(quota, &window, window_slot_of(quota, now_ns));
-    window_held(quota, &window, now_ns, found);
+    window_held(quota, state, now_ns, found);
     uint32_t stars = window_stars(quota, &window), bars = 0;
     struct window_string_walk walk = window_string_walk(window.string);
     for (uint32_t place = 1; place <= stars; place++) {
@@ -732,7 +706,7 @@ const struct algorithm algorithm_window = {
     .expires_at = window_state_expires_at,
     .fill = window_fill,
     .is_valid = window_is_valid,
-    .held = window_state_held,
+    .held = window_held,
     .own_ns = window_own_ns,
     .pass = window_pass,
     .groups = window_groups,

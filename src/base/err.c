@@ -43,15 +43,20 @@ const char *err_advice(int reason)
 
 const char *stint_code_name(int code)
 {
-    switch (code) {
-#define ERR_CASE(value, name)                                                                      \
-    case value:                                                                                    \
-        return name;
-        ERR_CODES(ERR_CASE)
-#undef ERR_CASE
-    default:
-        return "UNKNOWN";
-    }
+    static const char *const names[] = {
+        [-STINT_OK] = "OK",
+        [-STINT_E_SYNTAX] = "SYNTAX",
+        [-STINT_E_RANGE] = "RANGE",
+        [-STINT_E_MISMATCH] = "MISMATCH",
+        [-STINT_E_FULL] = "FULL",
+        [-STINT_E_GONE] = "GONE",
+        [-STINT_E_SYSTEM] = "SYSTEM",
+        [-STINT_E_CORRUPT] = "CORRUPT",
+        [-STINT_E_VERSION] = "VERSION",
+        [-STINT_E_BUSY] = "BUSY",
+    };
+    int most = (int)(sizeof(names) / sizeof(names[0])) - 1;
+    return code <= 0 && code >= -most ? names[-code] : "UNKNOWN";
 }
 
 const char *stint_version(void)

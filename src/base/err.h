@@ -13,18 +13,6 @@
 
 #include "stint.h"
 
-#define ERR_CODES(X)                                                                               \
-    X(STINT_OK, "OK")                                                                              \
-    X(STINT_E_SYNTAX, "SYNTAX")                                                                    \
-    X(STINT_E_RANGE, "RANGE")                                                                      \
-    X(STINT_E_MISMATCH, "MISMATCH")                                                                \
-    X(STINT_E_FULL, "FULL")                                                                        \
-    X(STINT_E_GONE, "GONE")                                                                        \
-    X(STINT_E_SYSTEM, "SYSTEM")                                                                    \
-    X(STINT_E_CORRUPT, "CORRUPT")                                                                  \
-    X(STINT_E_VERSION, "VERSION")                                                                  \
-    X(STINT_E_BUSY, "BUSY")
-
 #if defined(__GNUC__)
 #define ERR_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 #else

@@ -166,7 +166,7 @@ static void take_back(const struct list *list, struct list_part *part, uint32_t 
     assert(part->quota != NULL);
     uint32_t returned = 0;
     if (part->holder != 0)
-        table_release(list->table, part->quota, part->hash, list->now_ns, part->holder, &returned);
+        table_holder(list->table, part->quota, part->hash, list->now_ns, &part->holder, &returned);
     else if (table_undo(&part->undo))
         return;
     else {

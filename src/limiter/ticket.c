@@ -447,7 +447,7 @@ static struct stint_decision move_part(struct stint_table *table, const struct t
     if (quota == NULL)
         return algorithm_never(0);
     if (part->kind == KIND_HOLD) {
-        table_release(table, quota, hash, now_ns, part->granted_at_ns, &decision.granted);
+        table_holder(table, quota, hash, now_ns, &ask.at_ns, &decision.granted);
         return decision;
     }
     return table_ask_hash(table, quota, hash, &ask, NULL, NULL);
@@ -636,7 +636,7 @@ int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t 
         holders[i] = part->granted_at_ns;
         if (part->kind != KIND_HOLD || quota == NULL)
             continue;
-        if (!table_renew(table, quota, hash, now_ns, &holders[i])) {
+        if (!table_holder(table, quota, hash, now_ns, &holders[i], NULL)) {
             if (parts[0].is_shadow || !part->is_shadow)
                 return STINT_E_GONE;
             continue;

@@ -567,10 +567,7 @@ static void record(struct service *service, const struct requests_claim *claim,
         .at_ns = reply->at_ns,
     };
     /* If the claim is lost, a retry gets BUSY or is decided as new: no other report is possible. */
-    if (is_worth_keeping(reply))
-        requests_end(service->table, claim, &answer);
-    else
-        requests_drop(service->table, claim);
+    requests_end(service->table, claim, is_worth_keeping(reply) ? &answer : NULL);
 }
 
 static void answer_once(struct service *service, const struct request *request, uint64_t now_ns,

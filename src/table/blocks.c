@@ -48,17 +48,16 @@ CAS16_TARGET static bool blocks_publish(const struct asking *asking, uint32_t id
     return true;
 }
 
-CAS16_TARGET static bool put_block(struct asking *asking, const struct seen *seen,
-                                   uint64_t until_ns)
+/* Writes a word, 0: none, to a slot of the key, valid or pending. False: begin again. */
+CAS16_TARGET static bool put(const struct asking *asking, const struct seen *seen, uint32_t id,
+                             uint64_t until_ns)
 {
     assert(slots_has(asking->slots, seen->at));
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
-    struct pair after = {asking->home.tag | BLOCK_ID, until_ns};
-    if (!pending)
-        after.second = max_u64(until_ns, seen->pair.second);
-    else if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
+    struct pair word = {asking->home.tag | id, until_ns};
+    if (pending && slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
         return false;
-    return cas16(seen->at, seen->pair, after);
+    return until_ns == 0 ? slots_withdraw(asking->slots, seen) : cas16(seen->at, seen->pair, word);
 }
 
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns)
@@ -69,10 +68,12 @@ int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_n
     region_raise(&table->region.header->blocks_until_ns, until_ns);
     for (;;) {
         struct seen seen = slots_find(asking.slots, &asking.home);
+        bool pending = (seen.pair.first & TAG_PENDING) != 0;
         if (seen.at == NULL) {
             if (!blocks_publish(&asking, BLOCK_ID))
                 return STINT_E_FULL;
-        } else if (put_block(&asking, &seen, until_ns)) {
+        } else if (put(&asking, &seen, BLOCK_ID,
+                       pending ? until_ns : max_u64(until_ns, seen.pair.second))) {
             return 0;
         }
     }
@@ -115,18 +116,6 @@ uint64_t cooldown_read(struct stint_table *table, struct hash128 hash, uint64_t 
     return word > now_ns ? word : 0;
 }
 
-/* True where the swap is done. */
-CAS16_TARGET static bool put_cooldown(const struct asking *asking, const struct seen *seen,
-                                      uint64_t after)
-{
-    assert(slots_has(asking->slots, seen->at));
-    bool pending = (seen->pair.first & TAG_PENDING) != 0;
-    struct pair word = {asking->home.tag | COOLDOWN_ID, after};
-    if (pending && slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
-        return false;
-    return after == 0 ? slots_withdraw(asking->slots, seen) : cas16(seen->at, seen->pair, word);
-}
-
 enum cooldown_swap cooldown_swap(struct stint_table *table, struct hash128 hash, uint64_t before,
                                  uint64_t after, uint64_t now_ns)
 {
@@ -146,7 +135,7 @@ enum cooldown_swap cooldown_swap(struct stint_table *table, struct hash128 hash,
         if (seen.at == NULL) {
             if (!blocks_publish(&asking, COOLDOWN_ID))
                 return COOLDOWN_FULL;
-        } else if (put_cooldown(&asking, &seen, after)) {
+        } else if (put(&asking, &seen, COOLDOWN_ID, after)) {
             return COOLDOWN_SWAPPED;
         }
     }

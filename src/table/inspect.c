@@ -13,7 +13,8 @@
 /* The live state in a slot; false for an empty, expired or pending one. */
 static bool read_live(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    return entry_read(asking, seen, state) && entry_expires_at(state) > asking->ask.now_ns;
+    return entry_read(asking, seen, state) &&
+           algorithm_expires_at(state->quota, &state->as) > asking->ask.now_ns;
 }
 
 static bool is_live(struct asking *asking, const struct seen *seen)
@@ -82,7 +83,7 @@ void table_metrics(const struct stint_table *table, uint64_t now_ns, uint64_t se
         .requests = requests_count(table, now_ns, sets_max),
         .requests_max = requests_space(table),
         .overrides = (uint32_t)__atomic_load_n(&header->overrides, __ATOMIC_RELAXED),
-        .overrides_max = overrides_space(table),
+        .overrides_max = fixed->overrides_max,
         .memory = region->memory,
         .clock = fixed->clock,
         .huge_pages = region->huge_pages,
@@ -104,14 +105,26 @@ void stint_table_info(const struct stint_table *table, uint64_t now_ns,
     table_metrics(table, now_ns, UINT64_MAX, info);
 }
 
+/* The state with nothing taken, as struct stint_entry describes it. */
+static struct stint_decision stands_at(struct entry_state *state, uint64_t now_ns)
+{
+    struct stint_ask none = {.now_ns = now_ns, .verb = STINT_PEEK}, unit = none;
+    unit.cost = 1;
+    struct stint_decision stands = algorithm_ask(state->quota, &state->as, &none);
+    struct stint_decision one = algorithm_ask(state->quota, &state->as, &unit);
+    stands.outcome = one.outcome;
+    stands.retry_after_ns = one.retry_after_ns;
+    stands.stored = 1;
+    return stands;
+}
+
 static void describe(const struct seen *seen, struct entry_state *state, uint64_t now_ns,
                      struct stint_entry *entry)
 {
-    assert(state->quota != NULL);
     entry->quota = *state->quota;
     entry->key_hash = seen->pair.first >> 16;
-    entry->expires_at_ns = entry_expires_at(state);
-    entry->decision = entry_stands(state, now_ns);
+    entry->expires_at_ns = algorithm_expires_at(state->quota, &state->as);
+    entry->decision = stands_at(state, now_ns);
 }
 
 void stint_table_each(const struct stint_table *table, uint64_t now_ns,

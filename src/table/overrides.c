@@ -152,11 +152,6 @@ void overrides_copy(const struct stint_table *table, uint64_t place, void *to)
     memcpy(to, &read, sizeof(read));
 }
 
-uint32_t overrides_space(const struct stint_table *table)
-{
-    return table->region.fixed.overrides_max;
-}
-
 /* ---- Writers --------------------------------------------------------------------------------- */
 
 static void add_count(struct stint_table *table, int64_t by)
@@ -188,11 +183,6 @@ static int enter(struct stint_table *table, uint64_t *mine, struct stint_error *
     }
     return err_set(error, STINT_E_BUSY,
                    "a process that uses the table was stopped while it set a key's quota");
-}
-
-static void leave(struct stint_table *table, uint64_t mine)
-{
-    owner_give_back(&table->region.header->overrides_owner, mine);
 }
 
 CAS16_TARGET static void clear(struct stint_table *table, struct override *place)
@@ -238,9 +228,9 @@ static int replace(struct stint_table *table, struct hash128 hash, const struct 
         return 0;
     struct override *place = free_place(table, hash);
     uint64_t count = __atomic_load_n(&table->region.header->overrides, __ATOMIC_RELAXED);
-    if (place == NULL || (old == NULL && count >= overrides_space(table)))
+    if (place == NULL || (old == NULL && count >= table->region.fixed.overrides_max))
         return err_set(error, STINT_E_FULL, "%u keys have quotas of their own, and no more may",
-                       overrides_space(table));
+                       table->region.fixed.overrides_max);
     put(table, place, made);
     /* release: a reader that sees an entry cleared below sees this, and searches again. */
     __atomic_fetch_add(&table->region.header->overrides_moves, 1, __ATOMIC_RELEASE);
@@ -270,7 +260,7 @@ int overrides_set(struct stint_table *table, struct hash128 hash, const struct s
     if (code != 0)
         return code;
     code = replace(table, hash, &made, error);
-    leave(table, mine);
+    owner_give_back(&table->region.header->overrides_owner, mine);
     return code;
 }
 
@@ -288,7 +278,7 @@ int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_
         clear(table, place);
         code = 0;
     }
-    leave(table, mine);
+    owner_give_back(&table->region.header->overrides_owner, mine);
     return code == 0 ? 0 : err_set(error, code, "the key has no quota of its own");
 }
 

@@ -34,8 +34,6 @@ int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_
 bool overrides_find(struct stint_table *table, struct hash128 hash, uint64_t rule,
                     struct stint_quota *quota);
 
-uint32_t overrides_space(const struct stint_table *table);
-
 /* At an opening by a single process: drops overrides whose quota is not known, and recounts. */
 void overrides_repair(struct stint_table *table);
 

@@ -3,6 +3,7 @@
 #include "table/pool_records.h"
 
 #include <assert.h>
+#include <string.h>
 
 static const struct pair no_name;
 
@@ -71,14 +72,15 @@ void pool_records_repair(struct stint_table *table)
     }
 }
 
-void pool_records_copy(const struct stint_table *table, uint32_t i, struct pool_record *copy)
+void pool_records_copy(const struct stint_table *table, uint64_t i, void *to)
 {
-    const struct pool_record *record = record_at(table, i);
-    *copy = (struct pool_record){.name = cas16_load_stable(&record->name),
-                                 .turn = pool_record_turn(record),
-                                 .returns = pool_record_returns(record)};
-    if (!pair_equals(copy->name, no_name))
-        copy->check = check_of(table, copy->name);
+    const struct pool_record *record = record_at(table, (uint32_t)i);
+    struct pool_record copy = {.name = cas16_load_stable(&record->name),
+                               .turn = pool_record_turn(record),
+                               .returns = pool_record_returns(record)};
+    if (!pair_equals(copy.name, no_name))
+        copy.check = check_of(table, copy.name);
+    memcpy(to, &copy, sizeof(copy));
 }
 
 uint32_t pool_records_used(const struct stint_table *table)

@@ -51,7 +51,7 @@ static inline void pool_record_count_return(struct pool_record *record)
 void pool_records_repair(struct stint_table *table);
 
 /* For snapshots, and for metrics. */
-void pool_records_copy(const struct stint_table *table, uint32_t i, struct pool_record *copy);
+void pool_records_copy(const struct stint_table *table, uint64_t i, void *to);
 uint32_t pool_records_used(const struct stint_table *table);
 
 #endif

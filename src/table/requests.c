@@ -52,15 +52,10 @@ static uint32_t tag_of(struct hash128 hash)
     return (uint32_t)hash.hi;
 }
 
-static uint64_t sets_of(const struct stint_table *table)
-{
-    return table->region.fixed.request_sets;
-}
-
 static struct request_set *set_at(const struct stint_table *table, uint64_t set)
 {
-    assert(set < table->region.fixed.request_sets);
     const struct region_fixed *fixed = &table->region.fixed;
+    assert(set < fixed->request_sets);
     struct request_set *sets = region_at(&table->region, fixed->requests_offset);
     return &sets[set];
 }
@@ -124,12 +119,6 @@ static bool enter(struct stint_table *table, struct request_set *set, uint64_t *
             return true;
     }
     return false;
-}
-
-static void leave(struct request_set *set, uint64_t mine)
-{
-    assert((mine & OWNER_HELD) != 0);
-    owner_give_back(&set->owner, mine);
 }
 
 /* ---- Begin ----------------------------------------------------------------------------------- */
@@ -230,22 +219,21 @@ enum requests_found requests_begin(struct stint_table *table, const struct reque
                                    struct requests_claim *claim, struct requests_answer *answer)
 {
     assert(table_is_valid(table));
-    uint64_t mine, sets = sets_of(table);
+    uint64_t mine, sets = table->region.fixed.request_sets;
     if (sets == 0)
         return REQUESTS_NONE;
     struct request_set *set = set_at(table, ((ask->hash.hi >> 32) * sets) >> 32);
     if (!enter(table, set, &mine))
         return REQUESTS_BUSY;
     enum requests_found found = begin(table, set, ask, claim, answer);
-    leave(set, mine);
+    owner_give_back(&set->owner, mine);
     return found;
 }
 
 /* ---- End ------------------------------------------------------------------------------------- */
 
-/* Records the answer of a claim, or drops the claim where there is no answer. */
-static bool end(struct stint_table *table, const struct requests_claim *claim,
-                const struct requests_answer *answer)
+bool requests_end(struct stint_table *table, const struct requests_claim *claim,
+                  const struct requests_answer *answer)
 {
     assert(claim->place < requests_space(table));
     uint64_t mine;
@@ -263,27 +251,15 @@ static bool end(struct stint_table *table, const struct requests_claim *claim,
     } else if (is_ours) {
         free_record(record);
     }
-    leave(set, mine);
+    owner_give_back(&set->owner, mine);
     return is_ours;
-}
-
-bool requests_end(struct stint_table *table, const struct requests_claim *claim,
-                  const struct requests_answer *answer)
-{
-    assert(answer != NULL);
-    return end(table, claim, answer);
-}
-
-bool requests_drop(struct stint_table *table, const struct requests_claim *claim)
-{
-    return end(table, claim, NULL);
 }
 
 /* ---- The whole table ------------------------------------------------------------------------- */
 
 uint64_t requests_space(const struct stint_table *table)
 {
-    return sets_of(table) * REQUESTS_WAYS;
+    return table->region.fixed.request_sets * REQUESTS_WAYS;
 }
 
 static uint64_t count_set(const struct request_set *set, uint64_t now_ns)
@@ -302,7 +278,8 @@ static uint64_t count_set(const struct request_set *set, uint64_t now_ns)
 uint64_t requests_count(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max)
 {
     assert(table_is_valid(table));
-    uint64_t sets = sets_of(table), looked_at = min_u64(sets, sets_max), count = 0;
+    uint64_t sets = table->region.fixed.request_sets, looked_at = min_u64(sets, sets_max),
+             count = 0;
     for (uint64_t i = 0; i < looked_at; i++)
         count += count_set(set_at(table, mul_div(i, sets, looked_at)), now_ns);
     return looked_at > 0 ? mul_div(count, sets, looked_at) : 0;
@@ -311,7 +288,7 @@ uint64_t requests_count(const struct stint_table *table, uint64_t now_ns, uint64
 void requests_repair(struct stint_table *table)
 {
     assert(table->region.alone);
-    for (uint64_t i = 0; i < sets_of(table); i++) {
+    for (uint64_t i = 0; i < table->region.fixed.request_sets; i++) {
         struct request_set *set = set_at(table, i);
         set->owner = 0;
         for (unsigned way = 0; way < REQUESTS_WAYS; way++) {

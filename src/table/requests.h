@@ -21,7 +21,7 @@
 
 enum requests_found {
     REQUESTS_NONE = 0,   /* the table keeps no answers; decide */
-    REQUESTS_NEW,        /* the id is claimed: decide, then requests_end() or requests_drop() */
+    REQUESTS_NEW,        /* the id is claimed: decide, then requests_end() */
     REQUESTS_SAME,       /* *answer is the earlier answer */
     REQUESTS_OTHER_BODY, /* the id was used for another request */
     REQUESTS_BUSY,       /* another caller is deciding, or no record is free for now */
@@ -53,13 +53,12 @@ enum requests_found requests_begin(struct stint_table *table, const struct reque
                                    struct requests_claim *claim, struct requests_answer *answer);
 
 /*
- * Records the answer under the claim, or drops the claim if nothing was charged: the next request
- * with the id is then new. False if the claim is gone, or its set is held by a stopped process;
- * retries are then BUSY until the claim's lifetime ends.
+ * Records the answer under the claim; NULL, where nothing was charged, drops the claim: the next
+ * request with the id is then new. False if the claim is gone, or its set is held by a stopped
+ * process; retries are then BUSY until the claim's lifetime ends.
  */
 bool requests_end(struct stint_table *table, const struct requests_claim *claim,
                   const struct requests_answer *answer);
-bool requests_drop(struct stint_table *table, const struct requests_claim *claim);
 
 /* How many answers are kept now, extrapolated from sets_max sets if there are more; and the
  * capacity. */

@@ -3,6 +3,7 @@
 #include "table/table.h"
 
 #include "base/wide_int.h"
+#include "table/slot/ask.h"
 #include "table/slot/rule.h"
 #include "table/slot/wide.h"
 
@@ -39,31 +40,31 @@ static int no_entry(uint32_t max, struct stint_error *error)
                    max);
 }
 
+static int accept_quota(struct stint_table *table, const struct stint_quota *quota,
+                        uint32_t (*id_of)(struct intern *intern, const struct stint_quota *quota),
+                        uint32_t max, struct stint_error *error)
+{
+    int code = fits(table, quota, error);
+    return code == 0 && id_of(&table->intern, quota) == 0 ? no_entry(max, error) : code;
+}
+
 int table_stores(struct stint_table *table, const struct stint_quota *quota,
                  struct stint_error *error)
 {
-    int code = fits(table, quota, error);
-    if (code == 0 && intern_id(&table->intern, quota) == 0)
-        code = no_entry(table->intern.max - table->intern.reserved, error);
-    return code;
+    return accept_quota(table, quota, intern_id, table->intern.max - table->intern.reserved, error);
 }
 
 int table_keeps(struct stint_table *table, const struct stint_quota *quota,
                 struct stint_error *error)
 {
-    int code = fits(table, quota, error);
-    if (code == 0 && intern_keep(&table->intern, quota) == 0)
-        code = no_entry(table->intern.max, error);
-    return code;
+    return accept_quota(table, quota, intern_keep, table->intern.max, error);
 }
 
 int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
                         struct stint_error *error)
 {
-    int code = fits(table, quota, error);
-    if (code == 0 && intern_entry_id(&table->intern, quota) == 0)
-        code = no_entry(table->intern.max - table->intern.reserved, error);
-    return code;
+    return accept_quota(table, quota, intern_entry_id, table->intern.max - table->intern.reserved,
+                        error);
 }
 
 void table_reserve_quotas(struct stint_table *table)
@@ -81,20 +82,29 @@ int table_accepts(struct stint_table *table, const struct stint_quota *quota, si
     return stint_table_accepts(table, quota, error);
 }
 
+/* For reading a key in a class; false if the table has no slots of it. */
+static bool look_in_class(struct asking *asking, struct stint_table *table, int class,
+                          struct hash128 hash)
+{
+    assert(class < CLASSES);
+    asking->table = table;
+    asking->slots = &table->slots[class];
+    asking->hash = hash;
+    if (asking->slots->sets > 0)
+        asking->home = slots_home(asking->slots, hash);
+    return asking->slots->sets > 0;
+}
+
 static bool start(struct asking *asking, struct stint_table *table, const struct stint_quota *quota,
                   struct hash128 hash)
 {
     assert(table_is_valid(table));
-    enum slot_class class = table_class(quota);
-    asking->table = table;
-    asking->slots = &table->slots[class];
-    asking->hash = hash;
-    if (quota->derived.state_size > asking->slots->state_size || asking->slots->sets == 0)
+    if (!look_in_class(asking, table, (int)table_class(quota), hash) ||
+        quota->derived.state_size > asking->slots->state_size)
         return false;
     asking->id = intern_id(&table->intern, quota);
     asking->quota = intern_algorithm(&table->intern, asking->id, quota);
     asking->rule = quota->rule;
-    asking->home = slots_home(asking->slots, hash);
     return asking->quota != NULL;
 }
 
@@ -110,7 +120,7 @@ static struct stint_decision decide(struct asking *asking, const struct stint_as
     asking->ask.now_ns = effective_ns;
     if (ask->verb == STINT_BOOK)
         asking->ask.at_ns = sub_floor(ask->at_ns, ahead_ns);
-    decision = asking->slots->ops->ask(asking);
+    decision = ask_slots(asking);
     ahead_ns = asking->ask.now_ns - ask->now_ns;
     if (ahead_ns > 0) {
         if (decision.retry_after_ns != 0)
@@ -134,11 +144,8 @@ static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const st
     if (ask->cost > capacity && ask->verb != STINT_TAKE_UPTO)
         *decision = algorithm_never(capacity);
     else
-        *decision = (struct stint_decision){.outcome = STINT_DENY,
-                                            .stored = 1,
-                                            .limit = capacity,
-                                            .retry_after_ns = wait_ns,
-                                            .reset_after_ns = wait_ns};
+        *decision = algorithm_deny_for(capacity, wait_ns);
+    decision->stored = decision->outcome == STINT_DENY;
     return true;
 }
 
@@ -181,18 +188,14 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
 {
     assert(table_is_valid(table));
     struct stint_decision decision;
-    if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set) {
-        if (undo != NULL)
-            *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+    if (undo != NULL)
+        *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+    if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set)
         return algorithm_never(0);
-    }
     if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, table_block_hash(table, key, key_len)), quota, ask,
-                &decision)) {
-        if (undo != NULL)
-            *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+                &decision))
         return decision;
-    }
     return table_ask_hash(table, quota, table_hash(table, quota, key, key_len), ask, undo, holder);
 }
 
@@ -201,45 +204,16 @@ CAS16_TARGET bool table_undo(const struct undo *undo)
     return undo->at != NULL && cas16(undo->at, undo->after, undo->before);
 }
 
-static bool start_holder(struct asking *asking, struct stint_table *table,
-                         const struct stint_quota *quota, struct hash128 hash, uint64_t now_ns)
+bool table_holder(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                  uint64_t now_ns, uint64_t *holder, uint32_t *units)
 {
     assert(table_is_valid(table));
+    struct asking asking = {.undo = NULL};
     if (quota->algorithm != STINT_CONCURRENCY || now_ns > STINT_NOW_MAX ||
-        !start(asking, table, quota, hash))
+        !start(&asking, table, quota, hash))
         return false;
-    asking->ask.now_ns = table_effective_now(table, now_ns);
-    return true;
-}
-
-bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
-                   uint64_t now_ns, uint64_t holder, uint32_t *units)
-{
-    assert(table_is_valid(table));
-    struct asking asking = {.undo = NULL};
-    return start_holder(&asking, table, quota, hash, now_ns) &&
-           wide_release(&asking, holder, units);
-}
-
-bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
-                 uint64_t now_ns, uint64_t *holder)
-{
-    assert(table_is_valid(table));
-    struct asking asking = {.undo = NULL};
-    return start_holder(&asking, table, quota, hash, now_ns) && wide_renew(&asking, holder);
-}
-
-/* For reading a key in a class; false if the table has no slots of it. */
-static bool look_in_class(struct asking *asking, struct stint_table *table, int class,
-                          struct hash128 hash)
-{
-    assert(class < CLASSES);
-    asking->table = table;
-    asking->slots = &table->slots[class];
-    asking->hash = hash;
-    if (asking->slots->sets > 0)
-        asking->home = slots_home(asking->slots, hash);
-    return asking->slots->sets > 0;
+    asking.ask.now_ns = table_effective_now(table, now_ns);
+    return wide_holder(&asking, holder, units);
 }
 
 /* Whether a state under this quota, or under its rule, may stand in a class. */
@@ -324,7 +298,7 @@ static enum carry carry_from_class(struct asking *asking, const struct stint_quo
             entry_get_past(asking, &seen);
             continue;
         }
-        size_t n_runs = entry_runs(&state, now_ns, runs);
+        size_t n_runs = algorithm_held(state.quota, &state.as, now_ns, runs);
         if (!charge_runs(table, to, to_hash, runs, n_runs, now_ns))
             return CARRY_REFUSED;
         if (asking->slots->ops->forget(asking, &seen, &state))

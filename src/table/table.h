@@ -42,11 +42,12 @@ struct stint_decision table_take_hash(struct stint_table *table, const struct st
 /* Restores the bits from before, if the state is still as that charge left it. */
 bool table_undo(const struct undo *undo);
 
-/* concurrency, by the value that take returned. */
-bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
-                   uint64_t now_ns, uint64_t holder, uint32_t *units);
-bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
-                 uint64_t now_ns, uint64_t *holder);
+/*
+ * concurrency, by the value that take returned: releases its units, and sets *units; or, where
+ * `units` is NULL, renews its lease, and sets *holder.
+ */
+bool table_holder(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                  uint64_t now_ns, uint64_t *holder, uint32_t *units);
 
 /* Replaces the key's state under a quota, or its rule, by one that was never used. */
 void table_forget(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash);

@@ -11,7 +11,7 @@
 #include "table/table.h"
 
 #include "race/schedule.h"
-#include "table/region/region_layout.h"
+#include "table/region/region.h"
 
 #include <stdio.h>
 #include <stdlib.h>

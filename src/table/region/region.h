@@ -120,6 +120,14 @@ struct region {
     uint8_t memory;
 };
 
+/* Refuses sizes out of range; else sets every field but hash_key. */
+int region_layout(struct region_fixed *fixed, const struct stint_table_options *options,
+                  struct stint_error *error);
+
+/* Whether region_layout() can have made a header that was read. */
+int region_layout_check(const struct region_fixed *fixed, uint64_t file_size, const char *path,
+                        struct stint_error *error);
+
 /*
  * Maps an existing region or creates one. Waits while another process opens or leaves it. Other
  * processes wait until region_settle(), so that the repair after a crash ends before they decide.

@@ -12,6 +12,7 @@
 #include "table/cooldown.h"
 #include "table/overrides.h"
 #include "table/pool_records.h"
+#include "table/region/owner.h"
 #include "table/requests.h"
 #include "table/slot/wide.h"
 
@@ -33,6 +34,16 @@ enum found {
 
 /* ---- The content of a slot ------------------------------------------------------------------- */
 
+static const void *bytes_of(const struct seen *seen)
+{
+    return ((const struct wide_state *)seen->state)->bytes;
+}
+
+static bool is_at_work(const struct seen *seen)
+{
+    return (((const struct wide_state *)seen->state)->owner & OWNER_HELD) != 0;
+}
+
 /* A slot that was published and has no state of its key yet, rather than a flipped bit. */
 static bool is_new_key(const struct repairing *repairing, const struct seen *seen)
 {
@@ -43,7 +54,7 @@ static bool is_new_key(const struct repairing *repairing, const struct seen *see
     if (slots->class == CLASS_16)
         return !slots_is_bound(slots, seen);
     if (slots->class == CLASS_WIDE)
-        return wide_is_at_work(seen) || wide_expires_at(seen) == 0;
+        return is_at_work(seen) || wide_expires_at(seen) == 0;
     return seen->pair.second < repairing->asking.table->region.header->nonce_next;
 }
 
@@ -72,7 +83,6 @@ static enum found find16(const struct repairing *repairing, const struct seen *s
 static enum found find(const struct repairing *repairing, const struct seen *seen,
                        const struct stint_quota *quota)
 {
-    assert(quota != NULL);
     bool is_whole;
     if (repairing->asking.slots->class == CLASS_16)
         return find16(repairing, seen, quota);
@@ -81,9 +91,9 @@ static enum found find(const struct repairing *repairing, const struct seen *see
     if (repairing->asking.slots->class == CLASS_8) {
         is_whole = algorithm_is_valid(quota, &seen->pair.second, repairing->asked_max_ns);
     } else {
-        if (wide_is_at_work(seen))
+        if (is_at_work(seen))
             return FOUND_HALF_DONE;
-        is_whole = algorithm_is_valid(quota, wide_bytes(seen), repairing->asked_max_ns);
+        is_whole = algorithm_is_valid(quota, bytes_of(seen), repairing->asked_max_ns);
     }
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
@@ -102,7 +112,6 @@ static void empty(const struct repairing *repairing, const struct seen *seen)
 
 static void fill(struct repairing *repairing, struct seen *seen, const struct stint_quota *quota)
 {
-    assert(quota != NULL);
     uint64_t until_ns = add_sat(repairing->asking.ask.now_ns, quota->period_ns);
     if (quota->limit == 0) { /* such a state cannot be full */
         empty(repairing, seen);
@@ -125,10 +134,10 @@ static void fill_live(struct repairing *repairing, struct seen *seen,
         state_word->first = max_u64(state_word->first, add_sat(now_ns, quota->period_ns));
         return;
     }
-    bool lives =
-        (seen->pair.first & TAG_PENDING) != 0 ||
-        (entry_read(&repairing->asking, seen, &state) &&
-         add_sat(entry_expires_at(&state), table_grace_ns(repairing->asking.table)) > now_ns);
+    bool lives = (seen->pair.first & TAG_PENDING) != 0 ||
+                 (entry_read(&repairing->asking, seen, &state) &&
+                  add_sat(algorithm_expires_at(state.quota, &state.as),
+                          table_grace_ns(repairing->asking.table)) > now_ns);
     if (lives)
         fill(repairing, seen, quota);
 }
@@ -199,7 +208,7 @@ static void repair_slot(struct repairing *repairing, struct seen *seen)
     else if (repairing->after_crash)
         fill_live(repairing, seen, quota);
     else if (repairing->asking.slots->class == CLASS_WIDE)
-        wide_free(seen, algorithm_expires_at(quota, wide_bytes(seen)));
+        wide_free(seen, algorithm_expires_at(quota, bytes_of(seen)));
 }
 
 /*

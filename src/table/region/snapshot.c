@@ -34,9 +34,61 @@ static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
         if (asking->slots->class == CLASS_16)
             *(struct pair *)slots_state(asking->slots, to, way) = (struct pair){
                 state.as.word16.lo, state.as.word16.hi | state_mark(seen.pair.second)};
-        else if (asking->slots->class == CLASS_WIDE)
-            wide_paste(asking, slots_state(asking->slots, to, way), &state);
+        if (asking->slots->class == CLASS_WIDE) {
+            struct wide_state *wide = slots_state(asking->slots, to, way);
+            memcpy(wide->bytes, state.as.bytes, asking->slots->state_size);
+            wide->expires_at_ns = algorithm_expires_at(state.quota, &state.as);
+        }
     }
+}
+
+/* Words that others write meanwhile, each whole. */
+static void copy_words(void *to, const void *from, size_t size)
+{
+    assert(size % sizeof(uint64_t) == 0);
+    uint64_t *target = to;
+    const uint64_t *source = from;
+    for (size_t i = 0; i < size / sizeof(*target); i++)
+        /* relaxed: the order in which parts are copied defines what must not be older. */
+        target[i] = __atomic_load_n(&source[i], __ATOMIC_RELAXED);
+}
+
+static void copy_ticket(const struct stint_table *table, uint64_t i, void *to)
+{
+    uint64_t offset = table->region.fixed.tickets_offset + i * TICKET_SIZE;
+    copy_words(to, region_at(&table->region, offset), TICKET_SIZE);
+}
+
+static void copy_quota(const struct stint_table *table, uint64_t i, void *to)
+{
+    const struct quota_slot *from = &table->intern.slots[i];
+    struct quota_slot slot;
+    memset(&slot, 0, sizeof(slot));
+    /* acquire: the quota was written before the slot was marked ready. */
+    if (__atomic_load_n(&from->state, __ATOMIC_ACQUIRE) == QUOTA_SLOT_READY) {
+        slot.state = QUOTA_SLOT_READY;
+        memcpy(&slot.quota, &from->quota, sizeof(slot.quota));
+    }
+    memcpy(to, &slot, sizeof(slot));
+}
+
+/* An array of the region: where it is, and how one of its elements is copied. */
+struct part {
+    uint64_t offset, n;
+    size_t size;
+    void (*copy)(const struct stint_table *table, uint64_t i, void *to);
+};
+
+static int write_part(const struct stint_table *table, const struct part *part, FILE *file)
+{
+    _Alignas(16) uint8_t copy[REQUESTS_SET_SIZE];
+    assert(part->size <= sizeof(copy));
+    int code = fseeko(file, (off_t)part->offset, SEEK_SET);
+    for (uint64_t i = 0; code == 0 && i < part->n; i++) {
+        part->copy(table, i, copy);
+        code = fwrite(copy, part->size, 1, file) == 1 ? 0 : -1;
+    }
+    return code;
 }
 
 static int write_class(const struct stint_table *table, enum slot_class class, uint64_t now_ns,
@@ -54,84 +106,6 @@ static int write_class(const struct stint_table *table, enum slot_class class, u
         code = fwrite(copy, asking.slots->set_size, 1, file) == 1 ? 0 : -1;
     }
     free(copy);
-    return code;
-}
-
-/* Words that others write meanwhile, each whole. */
-static void copy_words(void *to, const void *from, size_t size)
-{
-    assert(size % sizeof(uint64_t) == 0);
-    uint64_t *target = to;
-    const uint64_t *source = from;
-    for (size_t i = 0; i < size / sizeof(*target); i++)
-        /* relaxed: the order in which parts are copied defines what must not be older. */
-        target[i] = __atomic_load_n(&source[i], __ATOMIC_RELAXED);
-}
-
-static int write_tickets(const struct stint_table *table, FILE *file)
-{
-    const struct region_fixed *fixed = &table->region.fixed;
-    uint64_t ticket[TICKET_SIZE / 8];
-    int code = fseeko(file, (off_t)fixed->tickets_offset, SEEK_SET);
-    for (uint64_t i = 0; code == 0 && i < fixed->tickets_max; i++) {
-        copy_words(ticket, region_at(&table->region, fixed->tickets_offset + i * TICKET_SIZE),
-                   sizeof(ticket));
-        code = fwrite(ticket, sizeof(ticket), 1, file) == 1 ? 0 : -1;
-    }
-    return code;
-}
-
-static int write_pools(const struct stint_table *table, FILE *file)
-{
-    const struct region_fixed *fixed = &table->region.fixed;
-    struct pool_record record;
-    int code = fseeko(file, (off_t)fixed->pools_offset, SEEK_SET);
-    for (uint32_t i = 0; code == 0 && i < fixed->pools_max; i++) {
-        pool_records_copy(table, i, &record);
-        code = fwrite(&record, sizeof(record), 1, file) == 1 ? 0 : -1;
-    }
-    return code;
-}
-
-static int write_overrides(const struct stint_table *table, FILE *file)
-{
-    const struct region_fixed *fixed = &table->region.fixed;
-    uint8_t place[OVERRIDE_SIZE];
-    int code = fseeko(file, (off_t)fixed->overrides_offset, SEEK_SET);
-    for (uint64_t i = 0; code == 0 && i < overrides_places(fixed); i++) {
-        overrides_copy(table, i, place);
-        code = fwrite(place, sizeof(place), 1, file) == 1 ? 0 : -1;
-    }
-    return code;
-}
-
-static int write_requests(const struct stint_table *table, FILE *file)
-{
-    const struct region_fixed *fixed = &table->region.fixed;
-    uint8_t set[REQUESTS_SET_SIZE];
-    int code = fseeko(file, (off_t)fixed->requests_offset, SEEK_SET);
-    for (uint64_t i = 0; code == 0 && i < fixed->request_sets; i++) {
-        requests_copy_set(table, i, set);
-        code = fwrite(set, sizeof(set), 1, file) == 1 ? 0 : -1;
-    }
-    return code;
-}
-
-static int write_quotas(const struct stint_table *table, FILE *file)
-{
-    const struct region_fixed *fixed = &table->region.fixed;
-    int code = fseeko(file, (off_t)fixed->quotas_offset, SEEK_SET);
-    for (uint32_t i = 0; code == 0 && i < fixed->quotas_max; i++) {
-        const struct quota_slot *from = &table->intern.slots[i];
-        struct quota_slot slot;
-        memset(&slot, 0, sizeof(slot));
-        /* acquire: the quota was written before the slot was marked ready. */
-        if (__atomic_load_n(&from->state, __ATOMIC_ACQUIRE) == QUOTA_SLOT_READY) {
-            slot.state = QUOTA_SLOT_READY;
-            memcpy(&slot.quota, &from->quota, sizeof(slot.quota));
-        }
-        code = fwrite(&slot, sizeof(slot), 1, file) == 1 ? 0 : -1;
-    }
     return code;
 }
 
@@ -158,15 +132,23 @@ static int write_header(const struct stint_table *table, FILE *file)
 static int write_table(const struct stint_table *table, FILE *file)
 {
     assert(table_is_valid(table));
+    const struct region_fixed *fixed = &table->region.fixed;
+    const struct part parts[] = {
+        {fixed->tickets_offset, fixed->tickets_max, TICKET_SIZE, copy_ticket},
+        {fixed->requests_offset, fixed->request_sets, REQUESTS_SET_SIZE, requests_copy_set},
+        {fixed->pools_offset, fixed->pools_max, POOL_RECORD_SIZE, pool_records_copy},
+        {fixed->overrides_offset, overrides_places(fixed), OVERRIDE_SIZE, overrides_copy},
+    };
+    const struct part quotas = {fixed->quotas_offset, fixed->quotas_max, sizeof(struct quota_slot),
+                                copy_quota};
     uint64_t now_ns = region_now(&table->region);
-    if (write_tickets(table, file) != 0 || write_requests(table, file) != 0 ||
-        write_pools(table, file) != 0 || write_overrides(table, file) != 0)
-        return -1;
-    for (int class = 0; class < CLASSES; class ++)
-        if (write_class(table, (enum slot_class) class, now_ns, file) != 0)
-            return -1;
-    if (write_quotas(table, file) != 0 || write_header(table, file) != 0 || fflush(file) != 0 ||
-        ftruncate(fileno(file), (off_t)table->region.fixed.bytes) != 0)
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < sizeof(parts) / sizeof(parts[0]); i++)
+        code = write_part(table, &parts[i], file);
+    for (int class = 0; code == 0 && class < CLASSES; class ++)
+        code = write_class(table, (enum slot_class) class, now_ns, file);
+    if (code != 0 || write_part(table, &quotas, file) != 0 || write_header(table, file) != 0 ||
+        fflush(file) != 0 || ftruncate(fileno(file), (off_t)fixed->bytes) != 0)
         return -1;
     return fsync(fileno(file));
 }

@@ -50,8 +50,12 @@ struct entry_state;
  * below them reach it by slots->ops.
  */
 struct class_ops {
-    /* Decides on the key's state. */
-    struct stint_decision (*ask)(struct asking *asking);
+    /* Decides on the key's slot, valid or pending. False: begin again. */
+    bool (*ask)(struct asking *asking, struct seen *seen, struct stint_decision *decision);
+    /* Decides on a state that was never used; true if this would write to it. */
+    bool (*begin)(const struct asking *asking, struct stint_decision *decision);
+    /* Takes a slot for the key, unless another thread is faster, and publishes it as pending. */
+    void (*publish)(struct asking *asking, struct place *place);
     /* How much the live state in a slot is worth to keep, and until when: place.h. */
     void (*appraise)(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place);

@@ -43,50 +43,28 @@ static bool is_valid(const struct asking *asking, const struct entry_state *stat
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
     assert(asking_is_valid(asking));
-    assert(seen->at != NULL);
     uint64_t tag_word = seen->pair.first;
     if (tag_word == 0 || (tag_word & TAG_PENDING) != 0)
         return false;
-    state->class = asking->slots->class;
     state->quota = entry_quota(asking, tag_word);
     return state->quota != NULL && asking->slots->ops->copy(asking, seen, state) &&
            (!asking->table->region.read_only || is_valid(asking, state));
 }
 
-static struct stint_decision peek(struct entry_state *state, uint64_t now_ns, uint32_t cost)
+void entry_carry(const struct asking *asking, const struct stint_quota *from, const void *state,
+                 void *carried)
 {
-    assert(state->quota != NULL);
-    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
-    return algorithm_ask(state->quota, &state->as, &ask);
-}
-
-struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
-{
-    struct stint_decision stands = peek(state, now_ns, 0), one = peek(state, now_ns, 1);
-    stands.outcome = one.outcome;
-    stands.retry_after_ns = one.retry_after_ns;
-    stands.stored = 1;
-    return stands;
-}
-
-uint64_t entry_expires_at(const struct entry_state *state)
-{
-    assert(state->quota != NULL);
-    return algorithm_expires_at(state->quota, &state->as);
-}
-
-size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
-{
-    assert(state->quota != NULL);
-    return algorithm_held(state->quota, &state->as, now_ns, runs);
+    assert(asking_decides(asking));
+    struct held_run runs[HELD_RUNS_MAX];
+    size_t n_runs = from != NULL ? algorithm_held(from, state, asking->ask.now_ns, runs) : 0;
+    algorithm_carry(asking->quota, carried, runs, n_runs);
 }
 
 void entry_get_past(struct asking *asking, const struct seen *seen)
 {
     assert(asking_is_valid(asking));
-    asking->quota =
-        intern_quota(&asking->table->intern, (uint32_t)(seen->pair.first & TAG_ID_MASK));
-    bool is_damaged = asking->quota == NULL || table_class(asking->quota) != asking->slots->class;
+    asking->quota = entry_quota(asking, seen->pair.first);
+    bool is_damaged = asking->quota == NULL;
     if (asking->slots->ops->displace != NULL && !is_damaged)
         asking->slots->ops->displace(asking, seen);
     else if (is_damaged || !slots_is_whole(asking->slots, seen))

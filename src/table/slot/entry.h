@@ -8,7 +8,6 @@
 struct entry_state {
     const struct stint_quota *quota;
     struct pair held; /* class 16: as it is beside the tag */
-    uint8_t class;
     union {
         uint64_t word8;
         struct word16 word16;
@@ -33,12 +32,9 @@ struct asking entry_looking(const struct stint_table *table, enum slot_class cla
 /* False if the slot holds no valid state, or changed while it was read. */
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state);
 
-/* The state with nothing taken, as struct stint_entry describes it. */
-struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns);
-uint64_t entry_expires_at(const struct entry_state *state);
-
-/* What a state holds at now; returns the number of runs. */
-size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs);
+/* Writes to *carried what a state under `from` (NULL: nothing) holds, under the asking quota. */
+void entry_carry(const struct asking *asking, const struct stint_quota *from, const void *state,
+                 void *carried);
 
 /* For a state that could not be read: it has changed, its owner is stuck, or it is damaged. */
 void entry_get_past(struct asking *asking, const struct seen *seen);

@@ -13,6 +13,8 @@
  */
 #include "table/slot/place.h"
 
+#include "table/slot/entry.h"
+
 #include <assert.h>
 
 /* Sets when the state expires: nothing is lost with an expired one. */
@@ -33,7 +35,6 @@ void place_appraise_life(const struct asking *asking, uint64_t expires_at_ns, st
 bool place_may_be_evicted(const struct asking *asking, const struct stint_quota *quota,
                           const struct place *place)
 {
-    assert(quota != NULL);
     return place->worth == WORTH_KEEP && table_when_full(asking->table, quota) == STINT_FULL_EVICT;
 }
 
@@ -104,9 +105,8 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
         place_appraise_life(asking, place.seen.pair.second, &place);
         return place;
     }
-    const struct stint_quota *quota =
-        intern_quota(&asking->table->intern, (uint32_t)(tag_word & TAG_ID_MASK));
-    place.is_damaged = quota == NULL || table_class(quota) != slots->class;
+    const struct stint_quota *quota = entry_quota(asking, tag_word);
+    place.is_damaged = quota == NULL;
     if (place.is_damaged)
         return place;
     slots->ops->appraise(asking, quota, &place);
@@ -170,7 +170,6 @@ struct place place_choose(const struct asking *asking)
 
 void place_count(const struct asking *asking, const struct place *place)
 {
-    assert(place->seen.at != NULL);
     struct region_counters *counters = table_counters(asking->table);
     if (place->worth == WORTH_EVICT) {
         table_count(&counters->evictions_evict, 1);

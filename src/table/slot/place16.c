@@ -15,9 +15,9 @@
  * that changes it ends there, the key is full until then, not new.
  */
 #include "table/region/owner.h"
+#include "table/slot/ask.h"
 #include "table/slot/entry.h"
-#include "table/slot/new_key.h"
-#include "table/slot/rule.h"
+#include "table/slot/place.h"
 
 #include <assert.h>
 
@@ -34,11 +34,6 @@ static struct word16 unpack(struct pair state)
     return (struct word16){state.first, state.second & STATE_MASK};
 }
 
-static bool word_equals(struct word16 a, struct word16 b)
-{
-    return a.lo == b.lo && a.hi == b.hi;
-}
-
 /* Step 1: the state of slot `seen` is `state`; its successor is full until until_ns. */
 CAS16_TARGET static bool freeze_state(const struct seen *seen, struct pair state, uint64_t until_ns)
 {
@@ -49,8 +44,8 @@ CAS16_TARGET static bool freeze_state(const struct seen *seen, struct pair state
 }
 
 /* Steps 1 and 2: hands slot `seen`, whose state was `state`, to the key, full until until_ns. */
-CAS16_TARGET static bool publish(const struct asking *asking, const struct seen *seen,
-                                 struct pair state, uint64_t until_ns)
+CAS16_TARGET static bool hand_over(const struct asking *asking, const struct seen *seen,
+                                   struct pair state, uint64_t until_ns)
 {
     assert(slots_has(asking->slots, seen->at));
     uint64_t next = seen->pair.second + 1;
@@ -93,7 +88,6 @@ CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *
  */
 static bool changer_is_slow(const struct seen *seen, struct pair held)
 {
-    assert(seen->at != NULL);
     for (int i = 0; i < CHANGER_PATIENCE; i++) {
         if (!pair_equals(cas16_load(seen->at), seen->pair) ||
             !pair_equals(cas16_load(seen->state), held))
@@ -110,9 +104,8 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
     assert(frozen.first != 0);
     struct asking changer = *asking;
     changer.undo = NULL;
-    changer.quota =
-        intern_quota(&asking->table->intern, (uint32_t)(pending->pair.first & TAG_ID_MASK));
-    if (changer.quota == NULL || table_class(changer.quota) != CLASS_16) {
+    changer.quota = entry_quota(asking, pending->pair.first);
+    if (changer.quota == NULL) {
         slots_withdraw(asking->slots, pending); /* damaged */
         return;
     }
@@ -122,63 +115,39 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
 }
 
 /* A live state is lost once it is frozen, whether this key or another gets the slot. */
-CAS16_TARGET static bool publish_place(const struct asking *asking, struct place *place)
+CAS16_TARGET static void publish(struct asking *asking, struct place *place)
 {
     assert(slots_has(asking->slots, place->seen.at));
     bool evicts = place->worth == WORTH_EVICT;
     if (evicts) {
         if (!freeze_state(&place->seen, place->state, 0))
-            return false;
+            return;
         place_count(asking, place);
         place->state = (struct pair){0, state_mark(place->seen.pair.second + 1) | STATE_FROZEN};
     }
-    if (!publish(asking, &place->seen, place->state, 0))
-        return false;
-    if (!evicts)
+    if (hand_over(asking, &place->seen, place->state, 0) && !evicts)
         place_count(asking, place);
-    return true;
 }
 
-static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
+static bool begin(const struct asking *asking, struct stint_decision *decision)
 {
-    assert(asking_decides(asking));
-    for (;;) {
-        struct word16 state = {0, 0};
-        struct place place;
-        *decision = algorithm_ask(asking->quota, &state, &asking->ask);
-        bool charges = !word_equals(state, (struct word16){0, 0});
-        enum new_key new_key = admit_new_key(asking, charges, &place, decision);
-        if (new_key != NEW_KEY_PUBLISHES)
-            return new_key == NEW_KEY_DECIDED;
-        if (publish_place(asking, &place))
-            return false;
-    }
+    struct word16 state = {0, 0};
+    *decision = algorithm_ask(asking->quota, &state, &asking->ask);
+    return (state.lo | state.hi) != 0;
 }
 
-/* A pending slot of the key, under a rule: other classes may have the key. False: begin again. */
-static __attribute__((noinline)) bool arrive(struct asking *asking, const struct seen *seen,
-                                             struct pair frozen, struct stint_decision *decision)
+/* Whether it is frozen for the generation of a pending pair, to become the key's first state. */
+static bool is_arriving(struct pair state, uint64_t generation)
 {
-    assert(asking->rule != 0);
-    struct rule_move move;
-    enum rule_found found = rule_arrive(asking, seen, &move, decision);
-    if (found == RULE_AGAIN)
-        rule_pause(asking);
-    if (found == RULE_AGAIN || found == RULE_DECIDED)
-        return found == RULE_DECIDED;
-    struct word16 before, after;
-    algorithm_carry(asking->quota, &before, move.runs, move.n_runs);
-    after = before;
-    *decision = algorithm_ask(asking->quota, &after, &asking->ask);
-    decision->stored = 1;
-    if (found == RULE_ALONE)
-        return word_equals(after, before) || finish(asking, seen, frozen, before, after);
-    if (!finish(asking, seen, frozen, before, after)) {
-        rule_put_back(&move);
-        return false;
-    }
-    rule_arrived(&move);
-    return true;
+    return (state.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
+}
+
+static bool land(const struct asking *asking, const struct seen *pending, struct word16 before,
+                 struct word16 after)
+{
+    struct pair frozen = cas16_load_stable(pending->state);
+    return is_arriving(frozen, pending->pair.second) && frozen.first == 0 &&
+           finish(asking, pending, frozen, before, after);
 }
 
 /* A pending slot of this key, by any publisher: decide, settle, finish. False: begin again. */
@@ -188,8 +157,7 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
     assert((seen->pair.first & TAG_PENDING) != 0);
     struct pair held = cas16_load_stable(seen->state);
     uint64_t generation = seen->pair.second;
-    bool frozen = (held.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
-    if (!frozen) {
+    if (!is_arriving(held, generation)) {
         /* Step 3 is done: only step 4 is left. Anything else is stale or damaged: withdraw it. */
         if ((held.second & ~STATE_MASK) == state_mark(generation))
             make_valid(seen);
@@ -203,14 +171,14 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
         return false;
     }
     if (asking->rule != 0 && asking_same_algorithm(asking, seen->pair.first))
-        return arrive(asking, seen, held, decision);
+        return ask_arriving(asking, seen, land, decision);
     struct word16 before = {0, 0}, after = before;
     *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
-    if (word_equals(after, before) && asking->rule == 0)
+    if (word16_equals(after, before) && asking->rule == 0)
         return true; /* nothing to charge: the slot stays as it was */
     if (!asking_same_algorithm(asking, seen->pair.first)) {
-        publish(asking, seen, held, 0); /* under our algorithm, so that the tag has its quota */
+        hand_over(asking, seen, held, 0); /* under our algorithm, so that the tag has its quota */
         return false;
     }
     if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || asking_catch_up(asking))
@@ -223,24 +191,19 @@ CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen,
                                  struct stint_decision *decision)
 {
     assert(!asking_same_algorithm(asking, seen->pair.first));
-    uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
-    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
-    struct held_run runs[HELD_RUNS_MAX];
-    struct word16 carried = {0, 0};
+    const struct stint_quota *writer = entry_quota(asking, seen->pair.first);
+    struct word16 carried, old = unpack(held);
     uint64_t until_ns = 0;
-    if (writer != NULL && table_class(writer) == CLASS_16) {
-        struct word16 old = unpack(held);
-        size_t n_runs = algorithm_held(writer, &old, asking->ask.now_ns, runs);
-        algorithm_carry(asking->quota, &carried, runs, n_runs);
+    entry_carry(asking, writer, &old, &carried);
+    if (writer != NULL)
         until_ns = max_u64(algorithm_expires_at(writer, &old),
                            algorithm_expires_at(asking->quota, &carried));
-    }
     struct word16 after = carried;
     *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
-    if (word_equals(after, carried))
+    if (word16_equals(after, carried))
         return pair_equals(cas16_load(seen->state), held);
-    if (!publish(asking, seen, held, until_ns))
+    if (!hand_over(asking, seen, held, until_ns))
         return false;
     uint64_t next = seen->pair.second + 1;
     struct seen pending = *seen;
@@ -258,7 +221,7 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
     uint64_t generation = seen->pair.second;
     if (state_leaves(held, generation)) {
         if (changer_is_slow(seen, held))
-            publish(asking, seen, held, held.first);
+            hand_over(asking, seen, held, held.first);
         return false;
     }
     if ((held.second & ~STATE_MASK) != state_mark(generation)) {
@@ -273,7 +236,7 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
     struct word16 before = unpack(held), after = before;
     *decision = algorithm_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
-    if (word_equals(after, before))
+    if (word16_equals(after, before))
         return pair_equals(cas16_load(seen->state), held);
     struct pair packed = pack(after, generation);
     if (!cas16(seen->state, held, packed))
@@ -283,25 +246,10 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
     return true;
 }
 
-static struct stint_decision ask(struct asking *asking)
+static bool ask(struct asking *asking, struct seen *seen, struct stint_decision *decision)
 {
-    assert(asking_decides(asking));
-    assert(asking->slots->class == CLASS_16);
-    struct stint_decision decision;
-    for (;;) {
-        struct seen seen = slots_find(asking->slots, &asking->home);
-        bool decided;
-        if (seen.at == NULL)
-            decided = new_key_ask(asking, &decision);
-        else if (slots_is_frozen(seen.pair.first))
-            decided = rule_meet(asking, &seen, &decision);
-        else if ((seen.pair.first & TAG_PENDING) != 0)
-            decided = pending_ask(asking, &seen, &decision);
-        else
-            decided = valid_ask(asking, &seen, &decision);
-        if (decided)
-            return decision;
-    }
+    return (seen->pair.first & TAG_PENDING) != 0 ? pending_ask(asking, seen, decision)
+                                                 : valid_ask(asking, seen, decision);
 }
 
 /* ---- The other operations -------------------------------------------------------------------- */
@@ -309,10 +257,9 @@ static struct stint_decision ask(struct asking *asking)
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
-    assert(asking->slots->class == CLASS_16);
     uint64_t generation = place->seen.pair.second;
-    bool arrives = (place->seen.pair.first & TAG_PENDING) != 0 &&
-                   (place->state.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
+    bool arrives =
+        (place->seen.pair.first & TAG_PENDING) != 0 && is_arriving(place->state, generation);
     if (arrives || state_leaves(place->state, generation)) {
         place_appraise_life(asking, place->state.first, place);
         return;
@@ -327,7 +274,6 @@ static void appraise(const struct asking *asking, const struct stint_quota *quot
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    assert(state->class == CLASS_16);
     struct pair held = state->held = cas16_load_stable(seen->state);
     (void)asking;
     if (state_leaves(held, seen->pair.second)) {
@@ -341,7 +287,6 @@ static bool copy(struct asking *asking, const struct seen *seen, struct entry_st
 /* The generation advances without a new key: a charge under way fails, and is repeated. */
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
-    assert(state->class == CLASS_16);
     if (!freeze_state(seen, state->held, 0))
         return false;
     slots_withdraw(asking->slots, seen);
@@ -385,9 +330,7 @@ CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone
 static uint64_t frozen_until(const struct seen *frozen)
 {
     struct pair state = cas16_load_stable(frozen->state);
-    bool is_frozen =
-        (state.second & ~STATE_MASK) == (state_mark(frozen->pair.second) | STATE_FROZEN);
-    return is_frozen ? state.first : 0;
+    return is_arriving(state, frozen->pair.second) ? state.first : 0;
 }
 
 static void help(struct asking *asking, const struct seen *seen)
@@ -398,7 +341,7 @@ static void help(struct asking *asking, const struct seen *seen)
     asking->id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
     if ((seen->pair.first & TAG_PENDING) == 0) {
         if (state_leaves(held, generation) && held.first != 0)
-            publish(asking, seen, held, held.first);
+            hand_over(asking, seen, held, held.first);
     } else if ((held.second & ~STATE_MASK) == state_mark(generation)) {
         make_valid(seen);
     } else if (held.second == (state_mark(generation) | STATE_FROZEN) && held.first != 0) {
@@ -408,6 +351,8 @@ static void help(struct asking *asking, const struct seen *seen)
 
 const struct class_ops place16_ops = {
     .ask = ask,
+    .begin = begin,
+    .publish = publish,
     .appraise = appraise,
     .copy = copy,
     .forget = forget,

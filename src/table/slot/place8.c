@@ -3,30 +3,25 @@
  * Deciding on states of 8 bytes, which are in the slot's pair beside the tag: one swap changes
  * both, so no charge can reach a slot that belongs to another key by now.
  */
+#include "table/slot/ask.h"
 #include "table/slot/entry.h"
-#include "table/slot/new_key.h"
-#include "table/slot/rule.h"
+#include "table/slot/place.h"
 
 #include <assert.h>
 
 /* The state under the quota's algorithm, also if a quota with other parameters wrote it. */
 static uint64_t read_state(const struct asking *asking, struct pair pair)
 {
-    assert(asking->slots->class == CLASS_8);
     if ((pair.first & TAG_PENDING) != 0)
         return 0;
     if (asking_same_algorithm(asking, pair.first))
         return pair.second;
-    const struct stint_quota *writer =
-        intern_quota(&asking->table->intern, (uint32_t)(pair.first & TAG_ID_MASK));
-    if (writer == NULL || table_class(writer) != CLASS_8)
-        return 0;
-    struct held_run runs[HELD_RUNS_MAX];
-    if (writer->algorithm == asking->quota->algorithm && writer->algorithm == STINT_GCRA)
+    const struct stint_quota *writer = entry_quota(asking, pair.first);
+    if (writer != NULL && writer->algorithm == asking->quota->algorithm &&
+        writer->algorithm == STINT_GCRA)
         return pair.second; /* a TAT means the same under any rate */
     uint64_t carried;
-    size_t n_runs = algorithm_held(writer, &pair.second, asking->ask.now_ns, runs);
-    algorithm_carry(asking->quota, &carried, runs, n_runs);
+    entry_carry(asking, writer, &pair.second, &carried);
     return carried;
 }
 
@@ -48,92 +43,40 @@ CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *se
 }
 
 /* A new key publishes its pending slot; the decision comes once the slot is found there. */
-CAS16_TARGET static bool publish(const struct asking *asking, const struct place *place)
+CAS16_TARGET static void publish(struct asking *asking, struct place *place)
 {
-    assert(slots_has(asking->slots, place->seen.at));
     struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, table_nonce(asking->table)};
-    if (!cas16(place->seen.at, place->seen.pair, pending))
-        return false;
-    place_count(asking, place);
-    return true;
+    if (cas16(place->seen.at, place->seen.pair, pending))
+        place_count(asking, place);
 }
 
-/* True if *decision is made; false if the new key has published and must be searched again. */
-static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
+static bool begin(const struct asking *asking, struct stint_decision *decision)
 {
-    assert(asking_decides(asking));
-    for (;;) {
-        uint64_t state = 0;
-        struct place place;
-        *decision = algorithm_ask(asking->quota, &state, &asking->ask);
-        enum new_key new_key = admit_new_key(asking, state != 0, &place, decision);
-        if (new_key != NEW_KEY_PUBLISHES)
-            return new_key == NEW_KEY_DECIDED;
-        if (publish(asking, &place))
-            return false;
-    }
+    uint64_t state = 0;
+    *decision = algorithm_ask(asking->quota, &state, &asking->ask);
+    return state != 0;
 }
 
-/* A pending slot of the key, under a rule: other classes may have the key. False: begin again. */
-static __attribute__((noinline)) bool arrive(struct asking *asking, const struct seen *seen,
-                                             struct stint_decision *decision)
+static bool land(const struct asking *asking, const struct seen *seen, struct word16 before,
+                 struct word16 after)
 {
-    assert((seen->pair.first & TAG_PENDING) != 0 && asking->rule != 0);
-    struct rule_move move;
-    enum rule_found found = rule_arrive(asking, seen, &move, decision);
-    if (found == RULE_AGAIN)
-        rule_pause(asking);
-    if (found == RULE_AGAIN || found == RULE_DECIDED)
-        return found == RULE_DECIDED;
-    uint64_t before, state;
-    algorithm_carry(asking->quota, &before, move.runs, move.n_runs);
-    state = before;
+    return swap(asking, seen, before.lo, after.lo);
+}
+
+static bool ask(struct asking *asking, struct seen *seen, struct stint_decision *decision)
+{
+    bool pending = (seen->pair.first & TAG_PENDING) != 0;
+    if (pending && asking->rule != 0)
+        return ask_arriving(asking, seen, land, decision);
+    uint64_t state = read_state(asking, seen->pair), before = state;
     *decision = algorithm_ask(asking->quota, &state, &asking->ask);
     decision->stored = 1;
-    if (found == RULE_ALONE)
-        return state == before || swap(asking, seen, before, state);
-    if (!swap(asking, seen, before, state)) {
-        rule_put_back(&move);
+    if (state == before) /* nothing to swap confirms that the two halves match: read again */
+        return pair_equals(cas16_load(seen->at), seen->pair);
+    if (pending && (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE ||
+                    asking_catch_up(asking)))
         return false;
-    }
-    rule_arrived(&move);
-    return true;
-}
-
-static struct stint_decision ask(struct asking *asking)
-{
-    assert(asking_decides(asking));
-    assert(asking->slots->class == CLASS_8);
-    struct stint_decision decision;
-    for (;;) {
-        struct seen seen = slots_find(asking->slots, &asking->home);
-        if (seen.at == NULL) {
-            if (new_key_ask(asking, &decision))
-                return decision;
-            continue;
-        }
-        bool pending = (seen.pair.first & TAG_PENDING) != 0;
-        if (pending && asking->rule != 0) {
-            if (slots_is_frozen(seen.pair.first) ? rule_meet(asking, &seen, &decision)
-                                                 : arrive(asking, &seen, &decision))
-                return decision;
-            continue;
-        }
-        uint64_t state = read_state(asking, seen.pair), before = state;
-        decision = algorithm_ask(asking->quota, &state, &asking->ask);
-        decision.stored = 1;
-        if (state == before) {
-            /* Nothing to swap, so nothing confirms that the two halves match: read again. */
-            if (pair_equals(cas16_load(seen.at), seen.pair))
-                return decision;
-            continue;
-        }
-        if (pending && (slots_settle(asking->slots, &asking->home, &seen) != SETTLE_MINE ||
-                        asking_catch_up(asking)))
-            continue;
-        if (swap(asking, &seen, before, state))
-            return decision;
-    }
+    return swap(asking, seen, before, state);
 }
 
 /* ---- The other operations -------------------------------------------------------------------- */
@@ -141,14 +84,12 @@ static struct stint_decision ask(struct asking *asking)
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
-    assert(asking->slots->class == CLASS_8);
     uint64_t state = place->seen.pair.second;
     place_appraise_state(asking, quota, &state, place);
 }
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    assert(state->class == CLASS_8);
     (void)asking;
     state->as.word8 = seen->pair.second;
     return pair_equals(cas16_load(seen->at), seen->pair);
@@ -156,7 +97,6 @@ static bool copy(struct asking *asking, const struct seen *seen, struct entry_st
 
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
-    assert(state->class == CLASS_8);
     (void)state;
     return slots_withdraw(asking->slots, seen);
 }
@@ -200,11 +140,13 @@ CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone
 static uint64_t frozen_until(const struct seen *frozen)
 {
     assert(slots_is_frozen(frozen->pair.first));
-    return frozen8_until(frozen->pair.second);
+    return frozen->pair.second >> FROZEN_NONCE_BITS << FROZEN_UNIT_LOG2;
 }
 
 const struct class_ops place8_ops = {
     .ask = ask,
+    .begin = begin,
+    .publish = publish,
     .appraise = appraise,
     .copy = copy,
     .forget = forget,

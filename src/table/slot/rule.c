@@ -98,7 +98,6 @@ void rule_pause(struct asking *asking)
 
 static bool is_patient(struct asking *asking, const struct seen *seen)
 {
-    assert(seen->at != NULL);
     struct waits *waits = &asking->waits;
     if (waits->at != seen->at || !pair_equals(waits->pair, seen->pair))
         *waits = (struct waits){.at = seen->at, .pair = seen->pair};
@@ -107,7 +106,6 @@ static bool is_patient(struct asking *asking, const struct seen *seen)
 
 bool rule_waits(struct asking *asking, const struct seen *seen)
 {
-    assert(seen->at != NULL);
     bool waits = is_patient(asking, seen);
     if (waits)
         owner_pause();
@@ -116,14 +114,10 @@ bool rule_waits(struct asking *asking, const struct seen *seen)
 
 void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_decision *decision)
 {
-    assert(asking->quota != NULL);
     uint64_t wait_ns = sub_floor(until_ns, asking->ask.now_ns);
     uint32_t capacity = most_units(asking->quota);
     uint8_t verb = asking->ask.verb;
-    *decision = (struct stint_decision){.outcome = STINT_DENY,
-                                        .limit = capacity,
-                                        .retry_after_ns = wait_ns,
-                                        .reset_after_ns = wait_ns};
+    *decision = algorithm_deny_for(capacity, wait_ns);
     if (asking->ask.cost > capacity && verb != STINT_TAKE_UPTO && verb != STINT_CHARGE)
         *decision = algorithm_never(capacity);
 }
@@ -190,7 +184,7 @@ static bool is_in_the_way(struct asking *asking, const struct others *others,
 }
 
 /* A state that was left to a stuck owner: searched after the slot, since the block came first. */
-static bool is_blocked(const struct asking *asking, struct stint_decision *decision)
+bool rule_is_blocked(const struct asking *asking, struct stint_decision *decision)
 {
     uint64_t now_ns = asking->ask.now_ns;
     if (asking->table->slots[CLASS_WIDE].sets == 0 || !table_has_blocks(asking->table, now_ns))
@@ -208,7 +202,8 @@ static bool is_blocked(const struct asking *asking, struct stint_decision *decis
 static bool freeze(struct rule_move *move)
 {
     assert(move->valid.at != NULL && move->from.slots != NULL);
-    uint64_t until_ns = max_u64(entry_expires_at(&move->state), move->from.ask.now_ns + 1);
+    uint64_t until_ns = max_u64(algorithm_expires_at(move->state.quota, &move->state.as),
+                                move->from.ask.now_ns + 1);
     move->gone = move->valid;
     return move->from.slots->ops->freeze(&move->from, &move->gone, &move->state, until_ns);
 }
@@ -248,7 +243,8 @@ static enum rule_found read_other(struct asking *asking, const struct other *val
         entry_get_past(&move->from, &move->valid);
         return RULE_AGAIN;
     }
-    move->n_runs = entry_runs(&move->state, asking->ask.now_ns, move->runs);
+    move->n_runs =
+        algorithm_held(move->state.quota, &move->state.as, asking->ask.now_ns, move->runs);
     if (move->n_runs == 0) { /* an expired state: nothing is lost with it */
         if (freeze(move))
             rule_arrived(move);
@@ -256,7 +252,7 @@ static enum rule_found read_other(struct asking *asking, const struct other *val
     }
     if (!fits(asking, move) && verb != STINT_TAKE && verb != STINT_TAKE_UPTO &&
         verb != STINT_PEEK) {
-        rule_refuse(asking, entry_expires_at(&move->state), decision);
+        rule_refuse(asking, algorithm_expires_at(move->state.quota, &move->state.as), decision);
         return RULE_DECIDED;
     }
     *decision = decide_on(asking, move);
@@ -293,7 +289,7 @@ enum rule_found rule_look(struct asking *asking, struct stint_decision *decision
     struct others others = scan(asking);
     if (is_in_the_way(asking, &others, decision, &found))
         return found;
-    if (is_blocked(asking, decision))
+    if (rule_is_blocked(asking, decision))
         return RULE_DECIDED;
     return others.valid.slots != NULL ? look_at(asking, &others.valid, decision) : RULE_ALONE;
 }
@@ -322,7 +318,7 @@ enum rule_found rule_arrive(struct asking *asking, const struct seen *mine, stru
             return RULE_AGAIN;
         slots_remove(pending->slots, &pending->seen);
     }
-    if (is_blocked(asking, decision))
+    if (rule_is_blocked(asking, decision))
         return RULE_DECIDED;
     if (asking_catch_up(asking))
         return RULE_AGAIN;

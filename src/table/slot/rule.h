@@ -64,6 +64,9 @@ void rule_put_back(struct rule_move *move);
 /* The key's slot in its own class is frozen. True if *decision denies; else search again. */
 bool rule_meet(struct asking *asking, const struct seen *frozen, struct stint_decision *decision);
 
+/* Denies a key that is blocked because its state was left to a stuck owner. */
+bool rule_is_blocked(const struct asking *asking, struct stint_decision *decision);
+
 /* Lets other threads run, while waiting for them. Do not call with an owner word held. */
 void rule_pause(struct asking *asking);
 

@@ -30,7 +30,6 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
 
 bool slots_is_given_away(const struct slots *slots, const struct seen *seen)
 {
-    assert(seen->at != NULL);
     if (slots->class != CLASS_16 || (seen->pair.first & TAG_PENDING) != 0)
         return false;
     struct pair state = cas16_load(seen->state);

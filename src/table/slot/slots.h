@@ -55,11 +55,6 @@ static inline uint64_t frozen8(uint64_t until_ns, uint64_t nonce)
     return units << FROZEN_NONCE_BITS | (nonce & ((UINT64_C(1) << FROZEN_NONCE_BITS) - 1));
 }
 
-static inline uint64_t frozen8_until(uint64_t word)
-{
-    return word >> FROZEN_NONCE_BITS << FROZEN_UNIT_LOG2;
-}
-
 struct class_ops; /* asking.h */
 
 /* One class of slots, as this process sees it. */

@@ -13,24 +13,18 @@
 
 #include "base/wide_int.h"
 #include "table/region/owner.h"
-#include "table/slot/new_key.h"
+#include "table/slot/ask.h"
+#include "table/slot/place.h"
 #include "table/slot/rule.h"
 #include "table/table.h"
 
 #include <assert.h>
 #include <string.h>
 
-struct wide_state {
-    uint64_t owner;
-    uint64_t expires_at_ns; /* written by owners, read for new keys that search for a slot */
-    unsigned char bytes[];
-};
-
 static const _Alignas(16) unsigned char never_used[WIDE_STATE_MAX];
 
 uint64_t wide_expires_at(const struct seen *seen)
 {
-    assert(seen->state != NULL);
     const struct wide_state *wide = seen->state;
     /* relaxed: a hint, checked under the owner word before the slot is taken. */
     return __atomic_load_n(&wide->expires_at_ns, __ATOMIC_RELAXED);
@@ -38,7 +32,6 @@ uint64_t wide_expires_at(const struct seen *seen)
 
 static bool is_left(const struct seen *seen)
 {
-    assert(seen->state != NULL);
     const struct wide_state *wide = seen->state;
     uint64_t word = __atomic_load_n(&wide->owner, __ATOMIC_RELAXED);
     return (word & OWNER_HELD) != 0 && !owner_has_ended(word);
@@ -122,9 +115,8 @@ static void repair(const struct asking *asking, const struct seen *seen)
     memset(wide->bytes, 0, asking->slots->state_size);
     if ((seen->pair.first & TAG_PENDING) != 0 || seen->pair.first == 0)
         return;
-    uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
-    const struct stint_quota *quota = intern_quota(&asking->table->intern, id);
-    if (quota == NULL || table_class(quota) != CLASS_WIDE)
+    const struct stint_quota *quota = entry_quota(asking, seen->pair.first);
+    if (quota == NULL)
         return;
     expires_ns = min_u64(expires_ns, full_until(asking, quota));
     if (expires_ns > asking->ask.now_ns)
@@ -133,12 +125,36 @@ static void repair(const struct asking *asking, const struct seen *seen)
 }
 
 /*
+ * Takes the owner word of a slot, and repairs what an ended owner left; false if a running owner
+ * has it. *is_same: the pair is still the one seen, so the state is that key's.
+ */
+static bool enter(const struct asking *asking, const struct seen *seen, uint64_t *mine,
+                  bool *is_same)
+{
+    struct wide_state *wide = seen->state;
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), mine);
+    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
+        return false;
+    struct pair now = cas16_load_stable(seen->at);
+    if (taken == OWNER_TAKEN_OVER)
+        repair(asking, &(struct seen){seen->at, wide, now});
+    *is_same = pair_equals(now, seen->pair);
+    return true;
+}
+
+/* Replaces a state whose owner word is ours by one that was never used. */
+static void clear(const struct asking *asking, struct wide_state *wide)
+{
+    memset(wide->bytes, 0, asking->slots->state_size);
+    set_expires_at(wide, 0);
+}
+
+/*
  * Whether nothing is lost with a slot. Call it when its owner word is ours, or that of an owner
  * that is stuck: no other thread can change the result then.
  */
 static bool is_free(const struct asking *asking, const struct place *place)
 {
-    assert(place->seen.at != NULL);
     uint64_t expires_at_ns = wide_expires_at(&place->seen);
     if (!pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
         return false;
@@ -160,7 +176,6 @@ static struct stint_decision stands_at(const struct asking *asking, const struct
 static bool wide_stands(const struct asking *asking, const struct seen *seen,
                         const struct stint_quota *quota, struct stint_decision *stands)
 {
-    assert(asking->slots->class == CLASS_WIDE);
     struct wide_state *wide = seen->state;
     uint64_t mine;
     if (!owner_try(&wide->owner, table_self(asking->table), &mine))
@@ -174,9 +189,7 @@ static bool wide_stands(const struct asking *asking, const struct seen *seen,
 /* Whether a state whose owner word is ours may still be evicted, and what is forgotten then. */
 static bool may_go(const struct asking *asking, struct place *place)
 {
-    assert(place->seen.at != NULL);
-    uint32_t id = (uint32_t)(place->seen.pair.first & TAG_ID_MASK);
-    const struct stint_quota *quota = intern_quota(&asking->table->intern, id);
+    const struct stint_quota *quota = entry_quota(asking, place->seen.pair.first);
     if (place->worth != WORTH_EVICT || quota == NULL ||
         !pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
         return false;
@@ -203,8 +216,7 @@ CAS16_TARGET static void publish(struct asking *asking, struct place *place)
     if (taken == OWNER_TAKEN_OVER)
         repair(asking, &(struct seen){place->seen.at, wide, now});
     if (is_free(asking, place) || may_go(asking, place)) {
-        memset(wide->bytes, 0, asking->slots->state_size);
-        set_expires_at(wide, 0);
+        clear(asking, wide);
         struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, now.second + 1};
         if (cas16(place->seen.at, now, pending))
             place_count(asking, place);
@@ -212,51 +224,19 @@ CAS16_TARGET static void publish(struct asking *asking, struct place *place)
     give_back(&place->seen, mine);
 }
 
-static struct stint_decision deny_for(const struct asking *asking, uint64_t wait_ns)
+/* A peek writes nothing, so it may read the page that is never used. */
+static bool begin(const struct asking *asking, struct stint_decision *decision)
 {
-    assert(asking->quota != NULL);
-    return (struct stint_decision){.outcome = STINT_DENY,
-                                   .limit = asking->quota->limit,
-                                   .retry_after_ns = wait_ns,
-                                   .reset_after_ns = wait_ns};
-}
-
-/*
- * Whether a key without a state had one that was left to a stuck owner. Call it after the search
- * for the state: the block was made before the slot lost its tag.
- */
-static bool is_displaced(const struct asking *asking, struct stint_decision *decision)
-{
-    assert(asking_is_valid(asking));
-    uint64_t until_ns = table_blocked_until(asking->table, asking->hash);
-    if (until_ns <= asking->ask.now_ns)
-        return false;
-    *decision = deny_for(asking, until_ns - asking->ask.now_ns);
-    return true;
-}
-
-/* True if *decision is made without a slot. */
-static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
-{
-    assert(asking_decides(asking));
     struct stint_ask peek = asking->ask;
     uint8_t verb = asking->ask.verb;
     peek.verb = STINT_PEEK;
     if (verb == STINT_TAKE_UPTO || verb == STINT_CHARGE)
         /* More than the limit is not NEVER to these; under a limit of 0 any cost is. */
         peek.cost = (uint32_t)min_u64(peek.cost, max_u64(asking->quota->limit, 1));
-    if (!place_moves_in(verb))
+    if (!ask_moves_in(verb))
         peek.cost = 0;
-    if (is_displaced(asking, decision))
-        return true;
-    /* A peek writes nothing, so it may read the page that is never used. */
     *decision = algorithm_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
-    bool charges = verb != STINT_PEEK && decision->outcome != STINT_NEVER && peek.cost > 0;
-    struct place place;
-    enum new_key new_key = admit_new_key(asking, charges, &place, decision);
-    if (new_key == NEW_KEY_PUBLISHES)
-        publish(asking, &place);
-    return new_key == NEW_KEY_DECIDED;
+    return verb != STINT_PEEK && decision->outcome != STINT_NEVER && peek.cost > 0;
 }
 
 static struct stint_decision algorithm_of(struct asking *asking, void *bytes)
@@ -280,14 +260,8 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
 {
     assert(!asking_same_algorithm(asking, seen->pair.first));
     struct wide_state *wide = seen->state;
-    uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
-    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
-    struct held_run runs[HELD_RUNS_MAX];
     _Alignas(16) unsigned char carried[WIDE_STATE_MAX];
-    size_t n_runs = 0;
-    if (writer != NULL && table_class(writer) == CLASS_WIDE)
-        n_runs = algorithm_held(writer, wide->bytes, asking->ask.now_ns, runs);
-    algorithm_carry(asking->quota, carried, runs, n_runs);
+    entry_carry(asking, entry_quota(asking, seen->pair.first), wide->bytes, carried);
     struct stint_decision decision = algorithm_of(asking, carried);
     if (decision.granted == 0)
         return decision;
@@ -300,7 +274,7 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
     return decision;
 }
 
-/* Works on the key's slot, valid or pending. False: begin again. */
+/* Works on the key's slot, valid or pending, whose owner word is ours. False: begin again. */
 CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
                                    struct stint_decision *decision)
 {
@@ -310,7 +284,7 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
     if (pending && (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE ||
                     asking_catch_up(asking)))
         return false;
-    if (pending && is_displaced(asking, decision))
+    if (pending && rule_is_blocked(asking, decision))
         return true;
     if (!pending && !asking_same_algorithm(asking, seen->pair.first)) {
         *decision = convert(asking, seen);
@@ -325,7 +299,7 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
     return cas16(seen->at, seen->pair, valid);
 }
 
-/* Takes the owner word of the key's slot; false: begin again, or *refused: it is denied. */
+/* Takes the owner word of the key's slot; false: begin again, or *refused: deny it for a period. */
 static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *refused)
 {
     assert(asking_is_valid(asking));
@@ -333,6 +307,7 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), mine);
     /* Handed over while we waited: then its stuck owner has nothing of this key. */
     bool is_ours = pair_equals(cas16_load_stable(seen->at), seen->pair);
+    *refused = false;
     switch (taken) {
     case OWNER_STUCK:
         *refused =
@@ -390,10 +365,10 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen 
     struct rule_move move;
     enum rule_found found;
     uint64_t mine;
-    bool refused = false;
+    bool refused;
     if (!own(asking, seen, &mine, &refused)) {
         if (refused)
-            *decision = deny_for(asking, asking->quota->period_ns);
+            *decision = algorithm_deny_for(asking->quota->limit, asking->quota->period_ns);
         return refused;
     }
     bool decided = owned_arrive(asking, seen, &move, &found, decision);
@@ -407,54 +382,35 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen 
     return decided && is_ours;
 }
 
-static struct stint_decision ask(struct asking *asking)
+static bool ask(struct asking *asking, struct seen *seen, struct stint_decision *decision)
 {
-    assert(asking_decides(asking));
-    assert(asking->slots->class == CLASS_WIDE);
-    struct stint_decision decision;
-    for (;;) {
-        struct seen seen = slots_find(asking->slots, &asking->home);
-        uint64_t mine;
-        bool refused = false;
-        if (seen.at == NULL) {
-            if (new_key_ask(asking, &decision))
-                return decision;
-            continue;
-        }
-        if ((seen.pair.first & TAG_PENDING) != 0 && asking->rule != 0) {
-            if (slots_is_frozen(seen.pair.first) ? rule_meet(asking, &seen, &decision)
-                                                 : arrive(asking, &seen, &decision))
-                return decision;
-            continue;
-        }
-        if (!own(asking, &seen, &mine, &refused)) {
-            if (refused)
-                return deny_for(asking, asking->quota->period_ns);
-            continue;
-        }
-        bool decided = owned_ask(asking, &seen, &decision);
-        if (give_back(&seen, mine) && decided)
-            return decision;
+    uint64_t mine;
+    bool refused;
+    if ((seen->pair.first & TAG_PENDING) != 0 && asking->rule != 0)
+        return arrive(asking, seen, decision);
+    if (!own(asking, seen, &mine, &refused)) {
+        if (refused)
+            *decision = algorithm_deny_for(asking->quota->limit, asking->quota->period_ns);
+        return refused;
     }
+    bool decided = owned_ask(asking, seen, decision);
+    return give_back(seen, mine) && decided;
 }
 
 /* Becomes the owner of the key's valid state; false if there is none. */
 static bool with_state(struct asking *asking, struct seen *seen, uint64_t *mine)
 {
-    assert(asking->slots->class == CLASS_WIDE);
-    for (;;) {
-        bool refused = false;
+    for (bool refused = false; !refused;) {
         *seen = slots_find(asking->slots, &asking->home);
         if (seen->at == NULL || (seen->pair.first & TAG_PENDING) != 0)
             return false;
         if (own(asking, seen, mine, &refused))
             return true;
-        if (refused)
-            return false;
     }
+    return false;
 }
 
-bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units)
+bool wide_holder(struct asking *asking, uint64_t *holder, uint32_t *units)
 {
     assert(asking->quota->algorithm == STINT_CONCURRENCY);
     struct seen seen;
@@ -462,20 +418,7 @@ bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units)
     if (!with_state(asking, &seen, &mine))
         return false;
     struct wide_state *wide = seen.state;
-    bool found = concurrency_release(asking->quota, wide->bytes, asking->ask.now_ns, holder, units);
-    set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
-    return give_back(&seen, mine) && found;
-}
-
-bool wide_renew(struct asking *asking, uint64_t *holder)
-{
-    assert(asking->quota->algorithm == STINT_CONCURRENCY);
-    struct seen seen;
-    uint64_t mine;
-    if (!with_state(asking, &seen, &mine))
-        return false;
-    struct wide_state *wide = seen.state;
-    bool found = concurrency_renew(asking->quota, wide->bytes, asking->ask.now_ns, holder);
+    bool found = concurrency_holder(asking->quota, wide->bytes, asking->ask.now_ns, holder, units);
     set_expires_at(wide, algorithm_expires_at(asking->quota, wide->bytes));
     return give_back(&seen, mine) && found;
 }
@@ -487,48 +430,41 @@ void wide_forget(struct asking *asking)
     uint64_t mine;
     if (!with_state(asking, &seen, &mine))
         return;
-    struct wide_state *wide = seen.state;
-    memset(wide->bytes, 0, asking->slots->state_size);
-    set_expires_at(wide, 0);
+    clear(asking, seen.state);
     give_back(&seen, mine);
+}
+
+/* Whether a state whose owner word is ours is still the one that was read. */
+static bool is_unchanged(const struct asking *asking, const struct wide_state *wide,
+                         const struct entry_state *state)
+{
+    return memcmp(wide->bytes, state->as.bytes, asking->slots->state_size) == 0;
 }
 
 static bool forget(struct asking *asking, const struct seen *seen, const struct entry_state *state)
 {
-    assert(state->class == CLASS_WIDE);
-    struct wide_state *wide = seen->state;
     uint64_t mine;
-    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
-    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
+    bool is_same;
+    if (!enter(asking, seen, &mine, &is_same))
         return false;
-    struct pair now = cas16_load_stable(seen->at);
-    if (taken == OWNER_TAKEN_OVER)
-        repair(asking, &(struct seen){seen->at, wide, now});
-    bool same = pair_equals(now, seen->pair) &&
-                memcmp(wide->bytes, state->as.bytes, asking->slots->state_size) == 0;
-    if (same) {
-        memset(wide->bytes, 0, asking->slots->state_size);
-        set_expires_at(wide, 0);
-    }
-    return give_back(seen, mine) && same;
+    is_same = is_same && is_unchanged(asking, seen->state, state);
+    if (is_same)
+        clear(asking, seen->state);
+    return give_back(seen, mine) && is_same;
 }
 
 CAS16_TARGET static bool freeze(struct asking *asking, struct seen *seen,
                                 const struct entry_state *state, uint64_t until_ns)
 {
     assert((seen->pair.first & TAG_PENDING) == 0);
-    struct wide_state *wide = seen->state;
     struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second};
     uint64_t mine;
-    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
-    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
+    bool frozen;
+    if (!enter(asking, seen, &mine, &frozen))
         return false;
-    if (taken == OWNER_TAKEN_OVER)
-        repair(asking, &(struct seen){seen->at, wide, cas16_load_stable(seen->at)});
-    bool frozen = pair_equals(cas16_load_stable(seen->at), seen->pair) &&
-                  memcmp(wide->bytes, state->as.bytes, asking->slots->state_size) == 0;
+    frozen = frozen && is_unchanged(asking, seen->state, state);
     if (frozen) {
-        set_expires_at(wide, until_ns);
+        set_expires_at(seen->state, until_ns);
         frozen = cas16(seen->at, seen->pair, gone);
     }
     if (frozen)
@@ -543,10 +479,10 @@ CAS16_TARGET static void put_back(struct asking *asking, const struct seen *gone
     assert(slots_is_frozen(gone->pair.first));
     struct wide_state *wide = gone->state;
     uint64_t mine;
-    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
-    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
+    bool is_same;
+    if (!enter(asking, gone, &mine, &is_same))
         return;
-    if (pair_equals(cas16_load_stable(gone->at), gone->pair)) {
+    if (is_same) {
         memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
         cas16(gone->at, gone->pair, valid);
     }
@@ -557,46 +493,29 @@ static void displace_stuck(struct asking *asking, const struct seen *seen)
 {
     struct seen again = *seen;
     uint64_t mine;
-    bool refused = false;
+    bool refused;
     if (own(asking, &again, &mine, &refused))
         give_back(seen, mine);
 }
 
 static bool copy(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    assert(state->class == CLASS_WIDE);
     struct wide_state *wide = seen->state;
     uint64_t mine;
+    bool is_same;
     if (asking->table->region.read_only) {
         /* Read-only memory: a state whose owner is at work may be copied half written. */
         memcpy(state->as.bytes, wide->bytes, asking->slots->state_size);
         return pair_equals(cas16_load(seen->at), seen->pair);
     }
-    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
-    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
+    if (!enter(asking, seen, &mine, &is_same))
         return false;
-    struct pair now = cas16_load_stable(seen->at);
-    if (taken == OWNER_TAKEN_OVER)
-        repair(asking, &(struct seen){seen->at, wide, now});
     memcpy(state->as.bytes, wide->bytes, asking->slots->state_size);
-    return give_back(seen, mine) && pair_equals(now, seen->pair);
-}
-
-const void *wide_bytes(const struct seen *seen)
-{
-    const struct wide_state *wide = seen->state;
-    return wide->bytes;
-}
-
-bool wide_is_at_work(const struct seen *seen)
-{
-    const struct wide_state *wide = seen->state;
-    return (wide->owner & OWNER_HELD) != 0;
+    return give_back(seen, mine) && is_same;
 }
 
 void wide_free(const struct seen *seen, uint64_t expires_at_ns)
 {
-    assert(seen->state != NULL);
     struct wide_state *wide = seen->state;
     /* Writes only where something changes: a clean file stays clean. */
     if ((wide->owner & ~OWNER_SEQUENCE_MASK) != 0)
@@ -616,18 +535,9 @@ static void fill(struct asking *asking, const struct seen *seen, const struct st
     set_expires_at(wide, algorithm_expires_at(quota, wide->bytes));
 }
 
-void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state)
-{
-    assert(state->class == CLASS_WIDE);
-    struct wide_state *wide = slot_state;
-    memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
-    wide->expires_at_ns = entry_expires_at(state);
-}
-
 static void appraise(const struct asking *asking, const struct stint_quota *quota,
                      struct place *place)
 {
-    assert(asking->slots->class == CLASS_WIDE);
     struct stint_decision stands;
     place_appraise_life(asking, wide_expires_at(&place->seen), place);
     if (place_may_be_evicted(asking, quota, place) &&
@@ -637,6 +547,8 @@ static void appraise(const struct asking *asking, const struct stint_quota *quot
 
 const struct class_ops wide_ops = {
     .ask = ask,
+    .begin = begin,
+    .publish = publish,
     .appraise = appraise,
     .copy = copy,
     .forget = forget,

@@ -5,21 +5,23 @@
 
 #include "table/slot/entry.h"
 
-/* Of the key's valid state, if it has one. */
-bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units);
-bool wide_renew(struct asking *asking, uint64_t *holder);
+struct wide_state {
+    uint64_t owner;
+    uint64_t expires_at_ns; /* written by owners, read for new keys that search for a slot */
+    unsigned char bytes[];
+};
+
+/*
+ * Of the key's valid state, if it has one. wide_holder() releases a holder's units, and sets
+ * *units; or, where `units` is NULL, renews its lease, and sets *holder.
+ */
+bool wide_holder(struct asking *asking, uint64_t *holder, uint32_t *units);
 void wide_forget(struct asking *asking);
 
 /* When the state in a wide slot expires. */
 uint64_t wide_expires_at(const struct seen *seen);
 
-/* The state in a wide slot, for a sole user of the table. */
-const void *wide_bytes(const struct seen *seen);
-bool wide_is_at_work(const struct seen *seen);
-/* Frees its owner word, and stores its expiry for those that search for a slot. */
+/* For a sole user: frees the owner word, and stores the expiry for those that search for a slot. */
 void wide_free(const struct seen *seen, uint64_t expires_at_ns);
-
-/* Writes a copied wide state into unshared memory of a slot. */
-void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state);
 
 #endif

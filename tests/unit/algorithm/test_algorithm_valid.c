@@ -147,10 +147,10 @@ static void hold_or_let_go(struct subject *subject, uint64_t now_ns)
         subject->holder = holder != 0 ? holder : subject->holder;
         break;
     case 1:
-        concurrency_release(&subject->quota, subject->words, now_ns, subject->holder, &units);
+        concurrency_holder(&subject->quota, subject->words, now_ns, &subject->holder, &units);
         break;
     default:
-        concurrency_renew(&subject->quota, subject->words, now_ns, &subject->holder);
+        concurrency_holder(&subject->quota, subject->words, now_ns, &subject->holder, NULL);
     }
 }
 

@@ -108,7 +108,7 @@ static void release(struct concurrency_run *run)
     uint32_t units;
     bool alive = holder->units > 0 && holder->deadline_ns > run->now_ns;
     bool released =
-        concurrency_release(&run->quota, run->state, run->now_ns, holder->value, &units);
+        concurrency_holder(&run->quota, run->state, run->now_ns, &holder->value, &units);
     assert_true(released == alive);
     assert_int_equal(units, alive ? holder->units : 0);
     if (!released)
@@ -124,7 +124,7 @@ static void renew(struct concurrency_run *run)
     struct holder *holder = &run->holders[next_random(&run->random) % run->n];
     uint64_t value = holder->value;
     bool alive = holder->units > 0 && holder->deadline_ns > run->now_ns;
-    assert_true(concurrency_renew(&run->quota, run->state, run->now_ns, &value) == alive);
+    assert_true(concurrency_holder(&run->quota, run->state, run->now_ns, &value, NULL) == alive);
     if (!alive) {
         assert_true(value == holder->value);
         return;
@@ -173,8 +173,8 @@ TEST(test_a_stale_value_names_nobody)
     for (int i = 0; i < 100; i++) {
         assert_int_equal(concurrency_hold(&quota, state, &ask, &values[i]).granted, 1);
         for (int old = 0; old < i; old++)
-            assert_false(concurrency_release(&quota, state, 7, values[old], &units));
-        assert_true(concurrency_release(&quota, state, 7, values[i], &units));
+            assert_false(concurrency_holder(&quota, state, 7, &values[old], &units));
+        assert_true(concurrency_holder(&quota, state, 7, &values[i], &units));
     }
     /* A hundred holds in one nanosecond lengthen the last lease by 100/16 of one. */
     assert_true(values[99] >> 4 == 1007 + 6);
@@ -191,7 +191,7 @@ TEST(test_a_lease_ends_by_itself)
     struct stint_decision decision = algorithm_concurrency.ask(&quota, state, &ask);
     assert_int_equal(decision.outcome, STINT_DENY);
     assert_true(decision.retry_after_ns == 1);
-    assert_false(concurrency_renew(&quota, state, 1050, &holder));
+    assert_false(concurrency_holder(&quota, state, 1050, &holder, NULL));
     ask.now_ns = 1050;
     assert_int_equal(algorithm_concurrency.ask(&quota, state, &ask).outcome, STINT_ALLOW);
 }

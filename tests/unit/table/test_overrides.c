@@ -148,7 +148,7 @@ TEST(test_they_outlive_their_process_and_are_copied)
         assert_true(overrides_any(table));
         for (uint64_t key = 0; key < 50; key++)
             assert_int_equal(limit_of(table, key), key % 2 == 0 ? 7 : 8);
-        assert_int_equal(overrides_space(table), 100);
+        assert_int_equal(table->region.fixed.overrides_max, 100);
         stint_table_close(table);
         unlink(files[i]);
     }

@@ -7,7 +7,7 @@
 
 #include "table/intern.h"
 #include "table/overrides.h"
-#include "table/region/region_layout.h"
+#include "table/region/region.h"
 #include "table/requests.h"
 #include "table/slot/slots.h"
 

@@ -102,8 +102,8 @@ TEST(test_while_one_decides_the_others_are_told_so)
     assert_int_equal(first.found, REQUESTS_NEW);
     assert_int_equal(come(table, 5, 1, S).found, REQUESTS_BUSY);
     assert_int_equal(come(table, 5, 1, S + MINUTE).found, REQUESTS_BUSY); /* however long */
-    assert_true(requests_drop(table, &first.claim));
-    assert_false(requests_drop(table, &first.claim));
+    assert_true(requests_end(table, &first.claim, NULL));
+    assert_false(requests_end(table, &first.claim, NULL));
     struct exchange second = come(table, 5, 2, S); /* nothing is left of the first */
     assert_int_equal(second.found, REQUESTS_NEW);
     const struct requests_answer answer = answer_of(1);
@@ -155,7 +155,7 @@ TEST(test_claims_stay_where_it_is_full)
         assert_int_equal(visits[id].found, REQUESTS_NEW);
     }
     assert_int_equal(come(table, 99, 1, S).found, REQUESTS_BUSY);
-    assert_true(requests_drop(table, &visits[3].claim));
+    assert_true(requests_end(table, &visits[3].claim, NULL));
     assert_int_equal(come(table, 99, 1, S).found, REQUESTS_NEW);
     for (uint64_t id = 0; id < REQUESTS_WAYS; id++)
         assert_int_equal(come(table, id, 1, S).found, REQUESTS_BUSY);

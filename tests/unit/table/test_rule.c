@@ -92,7 +92,7 @@ static uint64_t freeze(struct pair_of_quotas *two, const struct stint_quota *quo
     asking.hash = hash;
     asking.home = slots_home(asking.slots, hash);
     assert_true(entry_read(&asking, &seen, &state));
-    uint64_t until_ns = entry_expires_at(&state);
+    uint64_t until_ns = algorithm_expires_at(state.quota, &state.as);
     assert_true(asking.slots->ops->freeze(&asking, &seen, &state, until_ns));
     return until_ns;
 }
