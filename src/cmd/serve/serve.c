@@ -2,6 +2,7 @@
 /* `stint serve`: gathers the settings, opens everything that a server needs, and runs it. */
 #define _GNU_SOURCE
 #include "algorithm/spec.h"
+#include "backend/redis/pool_backend.h"
 #include "base/buf.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
@@ -274,7 +275,7 @@ static void set_stores_of_pools(const struct server_parts *parts)
                      &(struct pools_stores){.names = parts->stores->names.names,
                                             .n_names = parts->stores->names.n_names,
                                             .list_new = new_pool_list,
-                                            .list_free = stores_pool_list_free,
+                                            .list_free = pool_backend_free,
                                             .arg = parts->stores});
 }
 

@@ -230,9 +230,10 @@ static int gone(struct asked *asked)
     return err_set(asked->error, STINT_E_GONE, "%s", link_fault(memcached_conn_link(asked->conn)));
 }
 
-static void stop(void *arg)
+static void stop(void *arg, uint64_t now_ns)
 {
     struct asked *asked = arg;
+    (void)now_ns;
     uv_stop(&asked->loop);
 }
 
@@ -308,7 +309,6 @@ static void take_answer(void *arg, enum memcached_outcome outcome,
                         const struct memcached_reply *reply, uint64_t now_ns)
 {
     struct asked *asked = arg;
-    (void)now_ns;
     if (reply != NULL && reply->code == MEMCACHED_STAT) {
         read_stat(asked->findings, reply);
         return;
@@ -319,7 +319,7 @@ static void take_answer(void *arg, enum memcached_outcome outcome,
         asked->code = reply->code;
         asked->number = reply->number;
     }
-    stop(asked);
+    stop(asked, now_ns);
 }
 
 static int ask_memcached(struct asked *asked, struct memcached_command command)

@@ -29,9 +29,10 @@ static int gone(const struct store_session *session, struct stint_error *error)
 }
 
 /* The loop must not wait for further events. */
-static void stop(void *arg)
+static void stop(void *arg, uint64_t now_ns)
 {
     struct store_session *session = arg;
+    (void)now_ns;
     uv_stop(&session->loop);
 }
 
@@ -111,10 +112,9 @@ static void take_answer(void *arg, enum redis_outcome outcome, const struct redi
                         uint64_t now_ns)
 {
     struct store_session *session = arg;
-    (void)now_ns;
     session->outcome = outcome;
     session->is_answered = true;
-    stop(session);
+    stop(session, now_ns);
     if (reply != NULL)
         session->read(session->arg, reply);
 }

@@ -187,7 +187,7 @@ static void try_addresses(struct upstream *upstream, const char *why);
 
 static uint64_t now(const struct upstream *upstream)
 {
-    return upstream->options.now != NULL ? upstream->options.now(upstream->options.arg)
+    return upstream->options.now != NULL ? upstream->options.now(upstream->options.now_arg)
                                          : uv_hrtime();
 }
 
@@ -613,7 +613,7 @@ static void settle(struct upstream *upstream)
     upstream->was_ready = is_ready;
     upstream->losses_told = upstream->losses;
     if (has_changed && upstream->options.changed != NULL)
-        upstream->options.changed(upstream->options.arg);
+        upstream->options.changed(upstream->options.arg, now(upstream));
 }
 
 static void on_prepare(uv_prepare_t *prepare)
