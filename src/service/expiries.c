@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* A hash table of tickets by their ids, which are random. */
-#include "service/expiries.h"
+/*
+ * A hash table of tickets by their ids, which are random. Soon after the deadline, the worker that
+ * issued the ticket sends the store a request to close it; so does any server that is asked to
+ * settle it late. The store closes a ticket once, for any caller. docs/decisions/0057.
+ */
+#include "service/service_parts.h"
 
-#include "decide/evaluation_ticket.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define AGAIN_NS NS_PER_S /* after a failed store request */
 
 #define CAPACITY_MIN 64u
 
@@ -114,4 +121,141 @@ void expiries_remove(struct expiries *expiries, uint32_t at)
     *entry = (struct expiry){.next = expiries->free};
     expiries->free = at;
     expiries->n_open--;
+}
+
+/* ---- Tickets that are never settled ---------------------------------------------------------- */
+
+void expiries_count(struct service *service, const struct evaluation_expired *expired)
+{
+    assert(!expired->is_closed || expired->action <= STINT_EXPIRY_RELEASE);
+    static const uint8_t events[] = {[STINT_EXPIRY_FLOOR] = METRICS_EXPIRED_FLOOR,
+                                     [STINT_EXPIRY_RELEASE] = METRICS_EXPIRED_RELEASE};
+    if (!expired->is_closed)
+        return;
+    if (expired->action != STINT_EXPIRY_KEEP)
+        metrics_event(service->metrics, (enum metrics_event)events[expired->action], 1);
+    metrics_event(service->metrics, METRICS_EXPIRY_KEPT_UNITS, expired->kept_units);
+}
+
+void expiries_forget(struct service *service, struct span ticket)
+{
+    uint32_t at = expiries_find(&service->expiries, evaluation_ticket_id(ticket));
+    if (at != EXPIRIES_NONE && !service->expiries.entries[at].is_asked)
+        expiries_remove(&service->expiries, at);
+}
+
+void expiries_expect(struct service *service, const struct request *request, uint64_t now_ns)
+{
+    assert(service->stores.n_stores > 0);
+    struct evaluation *evaluation = &service->evaluation;
+    uint8_t bytes[TICKET_BYTES_MAX];
+    if (request->verb != REQUEST_RESERVE || !evaluation_ticket_expires(evaluation))
+        return;
+    size_t len = evaluation_ticket_write(evaluation, bytes);
+    if (expiries_find(&service->expiries, evaluation_ticket_id(span_of(bytes, len))) !=
+        EXPIRIES_NONE)
+        return; /* a retry returned the same ticket */
+    uint64_t due_ns = add_sat(now_ns, evaluation->ticket_ns);
+    if (!expiries_add(&service->expiries, span_of(bytes, len), due_ns,
+                      add_sat(due_ns, evaluation->longer_ns)))
+        metrics_event(service->metrics, METRICS_EXPIRIES_LOST, 1);
+}
+
+static void on_answers(void *arg, uint64_t now_ns);
+
+/* Handles the store's reply, or schedules another attempt. */
+static void end(struct expiring *expiring, const struct stint_decision *decision,
+                const struct evaluation_expired *expired, uint64_t now_ns)
+{
+    assert(service_is_valid(expiring->service) && expiring->pending == NULL);
+    struct service *service = expiring->service;
+    struct expiry *entry = &service->expiries.entries[expiring->at];
+    uint8_t fault = service->evaluation.fault;
+    bool is_early = fault == 0 && !expired->is_closed;
+    entry->is_asked = false;
+    expiries_count(service, expired);
+    if (is_early || (fault != 0 && fault != BACKEND_GONE && fault != BACKEND_REFUSED)) {
+        entry->due_ns = add_sat(now_ns, is_early ? decision->retry_after_ns : AGAIN_NS);
+        if (is_early) /* it was renewed by another server */
+            entry->give_up_ns = max_u64(entry->give_up_ns, add_sat(entry->due_ns, AGAIN_NS));
+        if (entry->due_ns < entry->give_up_ns)
+            return;
+    }
+    expiries_remove(&service->expiries, expiring->at);
+}
+
+static void run(struct expiring *expiring, struct pending *pending, uint64_t now_ns)
+{
+    assert(expiring->at < expiring->service->expiries.capacity && expiring->pending == NULL);
+    struct service *service = expiring->service;
+    struct evaluation *evaluation = &service->evaluation;
+    struct expiry *entry = &service->expiries.entries[expiring->at];
+    struct evaluation_expired expired = {.is_closed = false};
+    struct stint_decision decision = {.outcome = STINT_DENY};
+    evaluation_begin(evaluation, now_ns);
+    if (evaluation_add_ticket(evaluation, span_of(entry->ticket, entry->len), NULL) != 0) {
+        evaluation->fault = BACKEND_GONE; /* the store is no longer configured */
+    } else {
+        pending_rewind(pending);
+        pending->done = NULL;
+        evaluation->pending = pending;
+        evaluation->now_ns = pending->now_ns;
+        decision = evaluation_expire(evaluation, &expired);
+        evaluation->pending = NULL;
+    }
+    if (evaluation->is_waiting && evaluation->fault == 0) {
+        expiring->pending = pending;
+        pending->done = on_answers;
+        pending->arg = expiring;
+        return;
+    }
+    pending_free(pending);
+    end(expiring, &decision, &expired, now_ns);
+}
+
+static void on_answers(void *arg, uint64_t now_ns)
+{
+    struct expiring *expiring = arg;
+    struct pending *pending = expiring->pending;
+    assert(pending != NULL);
+    expiring->pending = NULL;
+    run(expiring, pending, now_ns);
+}
+
+static struct expiring *free_one(struct service *service)
+{
+    for (size_t i = 0; i < EXPIRING_MAX; i++)
+        if (service->expiring[i].pending == NULL)
+            return &service->expiring[i];
+    return NULL;
+}
+
+void service_expire(struct service *service, uint64_t now_ns)
+{
+    assert(service_is_valid(service));
+    struct expiries *expiries = &service->expiries;
+    for (uint32_t at = 0; expiries->n_open > 0 && at < expiries->capacity; at++) {
+        struct expiry *entry = &expiries->entries[at];
+        if (entry->ticket == NULL || entry->is_asked || entry->due_ns > now_ns)
+            continue;
+        struct expiring *expiring = free_one(service);
+        struct pending *pending = expiring != NULL ? pending_new(&service->pending_requests, now_ns,
+                                                                 service->stores.timeout_ns)
+                                                   : NULL;
+        if (pending == NULL)
+            return; /* the rest follows next time */
+        entry->is_asked = true;
+        expiring->service = service;
+        expiring->at = at;
+        run(expiring, pending, now_ns);
+    }
+}
+
+void service_stop_expiring(struct service *service)
+{
+    for (size_t i = 0; i < EXPIRING_MAX; i++) {
+        pending_free(service->expiring[i].pending);
+        service->expiring[i].pending = NULL;
+    }
+    expiries_deinit(&service->expiries);
 }
