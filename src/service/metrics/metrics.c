@@ -402,17 +402,12 @@ struct metrics_worker *metrics_worker(struct metrics *metrics, unsigned worker)
     return &metrics->workers[worker];
 }
 
-/* Not inline: called once for each chunk. */
-static struct series_metrics *make_chunk(struct metrics_worker *worker, uint32_t chunk)
+/* Counters of METRICS_CHUNK series, of `size` bytes each. */
+static void *new_chunk(size_t size)
 {
-    assert(chunk < METRICS_CHUNKS_MAX && worker->chunks[chunk] == NULL);
-    size_t size = METRICS_CHUNK * sizeof(struct series_metrics);
-    struct series_metrics *made = aligned_alloc(64, size);
-    if (made == NULL)
-        return NULL;
-    memset(made, 0, size);
-    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
-    __atomic_store_n(&worker->chunks[chunk], made, __ATOMIC_RELEASE);
+    void *made = aligned_alloc(64, METRICS_CHUNK * size);
+    if (made != NULL)
+        memset(made, 0, METRICS_CHUNK * size);
     return made;
 }
 
@@ -420,8 +415,9 @@ static struct series_metrics *metrics_of(struct metrics_worker *worker, uint32_t
 {
     assert(number < METRICS_SERIES_MAX);
     struct series_metrics *chunk = worker->chunks[number / METRICS_CHUNK];
-    if (chunk == NULL)
-        chunk = make_chunk(worker, number / METRICS_CHUNK);
+    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
+    if (chunk == NULL && (chunk = new_chunk(sizeof(*chunk))) != NULL)
+        __atomic_store_n(&worker->chunks[number / METRICS_CHUNK], chunk, __ATOMIC_RELEASE);
     return chunk != NULL ? &chunk[number % METRICS_CHUNK] : &worker->spare;
 }
 
@@ -577,17 +573,6 @@ bool metrics_counts_hits(const struct metrics_worker *worker)
     return metrics_has_envoy_names(worker->metrics);
 }
 
-/* Not inline: called once for each chunk. */
-static struct hit_metrics *make_hits(struct metrics_worker *worker, uint32_t chunk)
-{
-    assert(chunk < METRICS_CHUNKS_MAX && worker->hits[chunk] == NULL);
-    struct hit_metrics *made = calloc(METRICS_CHUNK, sizeof(*made));
-    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
-    if (made != NULL)
-        __atomic_store_n(&worker->hits[chunk], made, __ATOMIC_RELEASE);
-    return made;
-}
-
 /* How many of the units that fit lie beyond the near share of the limit. */
 static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits,
                            uint32_t fitted)
@@ -608,7 +593,10 @@ void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bou
     if (hits->value.ptr != NULL)
         number = detail_number(worker->metrics, number, hits->value);
     struct hit_metrics *chunk = worker->hits[number / METRICS_CHUNK];
-    if (chunk == NULL && (chunk = make_hits(worker, number / METRICS_CHUNK)) == NULL)
+    /* release: as in metrics_of(). */
+    if (chunk == NULL && (chunk = new_chunk(sizeof(*chunk))) != NULL)
+        __atomic_store_n(&worker->hits[number / METRICS_CHUNK], chunk, __ATOMIC_RELEASE);
+    if (chunk == NULL)
         return;
     uint64_t *units = chunk[number % METRICS_CHUNK].units;
     count_up(&units[HITS_TOTAL], hits->asked);
@@ -668,7 +656,7 @@ struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t
     assert(number < METRICS_SERIES_MAX);
     struct series_metrics sum = {.units = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
-        /* acquire: pairs with the release of make_chunk(). */
+        /* acquire: pairs with the release of metrics_of(). */
         const struct series_metrics *chunk =
             __atomic_load_n(&metrics->workers[i].chunks[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
         if (chunk != NULL)
@@ -683,21 +671,6 @@ struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsi
     struct frontend_metrics sum = {.malformed = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++)
         add_metrics(&sum, &metrics->workers[i].frontends[frontend], sizeof(sum));
-    return sum;
-}
-
-struct hit_metrics metrics_sum_hits(const struct metrics *metrics, uint32_t number)
-{
-    assert(number < METRICS_SERIES_MAX);
-    struct hit_metrics sum = {{0}};
-    for (unsigned i = 0; i < metrics->n_workers; i++) {
-        /* acquire: pairs with the release of make_hits(). */
-        const struct hit_metrics *chunk =
-            __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
-        for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
-            sum.units[kind] +=
-                __atomic_load_n(&chunk[number % METRICS_CHUNK].units[kind], __ATOMIC_RELAXED);
-    }
     return sum;
 }
 
