@@ -13,14 +13,6 @@
 /* A ticket of a store in base64: four digits for every three bytes. */
 #define SERVICE_TICKET_TEXT ((TICKET_BYTES_MAX + 2) / 3 * 4 + 1)
 
-/* A store request that closes a ticket. */
-struct expiring {
-    struct service *service;
-    struct pending *pending; /* NULL: the entry is free */
-    uint32_t at;             /* of the worker's expiries */
-};
-#define EXPIRING_MAX 64 /* store requests at once */
-
 struct service {
     struct server_state *server_state;
     struct stint_table *table;
@@ -39,7 +31,6 @@ struct service {
     uint8_t ticket[TICKET_BYTES_MAX];      /* of a store: from a request */
     char ticket_text[SERVICE_TICKET_TEXT]; /* the same, in a reply */
     struct expiries expiries;
-    struct expiring expiring[EXPIRING_MAX];
     struct throttle_cache throttles;
     struct spec_cache specs;
 };
