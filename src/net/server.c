@@ -176,19 +176,14 @@ static void close_handles(struct server *server)
  * linger here, our copies would keep the addresses, and clients would wait in queues that no
  * process accepts from.
  */
-static void let_go_of_listeners(struct server *server)
-{
-    for (unsigned i = 0; i < server->n_workers; i++)
-        if (worker_accepts(server->workers[i]))
-            return;
-    listeners_close(&server->listeners);
-}
-
 static void on_worker_changed(uv_async_t *message)
 {
     struct server *server = message->data;
-    if (server->is_handed_over)
-        let_go_of_listeners(server);
+    bool accepts = !server->is_handed_over;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        accepts = accepts || worker_accepts(server->workers[i]);
+    if (!accepts)
+        listeners_close(&server->listeners);
     if (have_workers_ended(server))
         close_handles(server);
 }

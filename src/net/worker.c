@@ -62,8 +62,9 @@ static struct metrics_worker *metrics_of(const struct worker *worker)
                           worker->options.index);
 }
 
-static uint64_t io_now(const struct worker *worker)
+static uint64_t io_now(void *arg)
 {
+    const struct worker *worker = arg;
     return server_clock_io_now(server_state_clock(worker->server->server_state));
 }
 
@@ -294,11 +295,6 @@ static void on_beat(uv_timer_t *beat)
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
-static bool is_own(const struct worker *worker, const struct listener *listener)
-{
-    return listener->worker == LISTENER_ALL_WORKERS || listener->worker == worker->options.index;
-}
-
 static bool has_port(const struct worker *worker, enum port port)
 {
     const struct listeners *listeners = worker->options.listeners;
@@ -314,7 +310,7 @@ static bool open_acceptors(struct worker *worker)
     worker->acceptors = calloc(options->listeners->n_all + 1, sizeof(struct acceptor *));
     for (size_t i = 0; worker->acceptors != NULL && i < options->listeners->n_all; i++) {
         const struct listener *listener = &options->listeners->all[i];
-        if (!is_own(worker, listener))
+        if (listener->worker != LISTENER_ALL_WORKERS && listener->worker != options->index)
             continue;
         struct acceptor *acceptor = acceptor_new(&(struct acceptor_options){
             .loop = &worker->loop,
@@ -411,11 +407,6 @@ static int no_memory(struct stint_error *error)
     return err_set(error, STINT_E_SYSTEM, "no memory or no descriptor for a worker");
 }
 
-static uint64_t now_for_stores(void *arg)
-{
-    return io_now(arg);
-}
-
 static void log_skew(void *arg, uint64_t skew_ns)
 {
     const struct worker *worker = arg;
@@ -451,7 +442,7 @@ static int open_stores(struct worker *worker, struct stint_error *error)
         .loop = &worker->loop,
         .configs = options->store_configs,
         .n_configs = options->n_store_configs,
-        .now = now_for_stores,
+        .now = io_now,
         .now_arg = worker,
         .skewed = log_skew,
         .damaged = log_damage,

@@ -59,18 +59,13 @@ static bool bind_to(int fd, const struct endpoint *endpoint)
     return bind(fd, (const struct sockaddr *)&endpoint->address, endpoint->address_len) == 0;
 }
 
-static bool listens_anywhere_v6(const struct endpoint *endpoint)
-{
-    const struct sockaddr_in6 *v6 = (const void *)&endpoint->address;
-    return v6->sin6_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
-}
-
 /* ":7379" includes IPv4, regardless of net.ipv6.bindv6only. */
 static bool prepare_tcp(int fd, const struct endpoint *endpoint)
 {
     int off = 0;
+    const struct sockaddr_in6 *v6 = (const void *)&endpoint->address;
     return set_option(fd, SOL_SOCKET, SO_REUSEADDR) &&
-           (!listens_anywhere_v6(endpoint) ||
+           (v6->sin6_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr) ||
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0);
 }
 
@@ -199,38 +194,31 @@ static int parse_unix(struct endpoint *endpoint, const char *text, struct stint_
     return 0;
 }
 
-static bool set_v6(struct endpoint *endpoint, const char *host, uint16_t port)
+static bool set_ip(struct endpoint *endpoint, sa_family_t family, const char *host, uint16_t port)
 {
-    struct sockaddr_in6 *address = (struct sockaddr_in6 *)&endpoint->address;
-    address->sin6_family = AF_INET6;
-    address->sin6_port = htons(port);
-    endpoint->address_len = sizeof(*address);
-    return inet_pton(AF_INET6, host, &address->sin6_addr) == 1;
-}
-
-static bool set_v4(struct endpoint *endpoint, const char *host, uint16_t port)
-{
-    struct sockaddr_in *address = (struct sockaddr_in *)&endpoint->address;
-    address->sin_family = AF_INET;
-    address->sin_port = htons(port);
-    endpoint->address_len = sizeof(*address);
-    return inet_pton(AF_INET, host, &address->sin_addr) == 1;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&endpoint->address;
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&endpoint->address;
+    bool is_v6 = family == AF_INET6;
+    endpoint->address.ss_family = family;
+    v4->sin_port = htons(port); /* at the same place in IPv6 */
+    endpoint->address_len = is_v6 ? sizeof(*v6) : sizeof(*v4);
+    return inet_pton(family, host, is_v6 ? (void *)&v6->sin6_addr : (void *)&v4->sin_addr) == 1;
 }
 
 static bool set_host(struct endpoint *endpoint, char *host, uint16_t port)
 {
     size_t len = strlen(host);
     if (len == 0)
-        return set_v6(endpoint, "::", port);
+        return set_ip(endpoint, AF_INET6, "::", port);
     /* Not looked up: an entry in /etc/hosts or DNS could be an address that others reach. */
     if (strcmp(host, "localhost") == 0)
-        return set_v4(endpoint, "127.0.0.1", port);
+        return set_ip(endpoint, AF_INET, "127.0.0.1", port);
     if (host[0] != '[')
-        return set_v4(endpoint, host, port);
+        return set_ip(endpoint, AF_INET, host, port);
     if (host[len - 1] != ']')
         return false;
     host[len - 1] = '\0';
-    return set_v6(endpoint, host + 1, port);
+    return set_ip(endpoint, AF_INET6, host + 1, port);
 }
 
 int endpoint_parse(struct endpoint *endpoint, const char *text, struct stint_error *error)
