@@ -631,30 +631,23 @@ static void find_shared(struct service *service, const struct request *request, 
     reply->expires_after_ns = decision.reset_after_ns;
 }
 
+/* Removes the state but not a block of the key: only administrators lift a block. */
 static void answer_find(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
     assert(request->verb == REQUEST_FIND || request->verb == REQUEST_FORGET);
+    const struct stint_quota *quota = throttle_any_quota();
+    struct stint_table *table = service->table;
+    struct span key = request->key;
     struct stint_entry entry;
     if (service->stores.throttle > 0) {
         find_shared(service, request, now_ns, reply);
         return;
     }
-    reply->found = stint_find(service->table, throttle_any_quota(), request->key.ptr,
-                              request->key.len, now_ns, &entry) == 0;
+    reply->found = stint_find(table, quota, key.ptr, key.len, now_ns, &entry) == 0;
     reply->expires_after_ns = reply->found ? sub_floor(entry.expires_at_ns, now_ns) : 0;
-}
-
-/* Removes the state but not a block of the key: only administrators lift a block. */
-static void answer_forget(struct service *service, const struct request *request, uint64_t now_ns,
-                          struct reply *reply)
-{
-    assert(request->verb == REQUEST_FORGET);
-    const struct stint_quota *quota = throttle_any_quota();
-    answer_find(service, request, now_ns, reply);
-    if (reply->found && service->stores.throttle == 0)
-        table_forget(service->table, quota,
-                     table_hash(service->table, quota, request->key.ptr, request->key.len));
+    if (reply->found && request->verb == REQUEST_FORGET)
+        table_forget(table, quota, table_hash(table, quota, key.ptr, key.len));
 }
 
 /* ---- Any verb -------------------------------------------------------------------------------- */
@@ -666,7 +659,7 @@ typedef void handler(struct service *service, const struct request *request, uin
 static handler *const handlers[REQUEST_VERBS] = {
     [REQUEST_SETTLE] = service_ticket, [REQUEST_CANCEL] = service_ticket,
     [REQUEST_RENEW] = service_ticket,  [REQUEST_THROTTLE] = answer_throttle,
-    [REQUEST_FORGET] = answer_forget,  [REQUEST_FIND] = answer_find,
+    [REQUEST_FORGET] = answer_find,    [REQUEST_FIND] = answer_find,
 };
 
 /* Answers any verb. Does not check the caller's roles or the id. */

@@ -31,17 +31,12 @@ void service_refuse_as(struct reply *reply, enum reply_error why, const char *me
 void service_refuse(struct reply *reply, const struct stint_error *error)
 {
     assert(error->code != 0);
-    switch (error->code) {
-    case STINT_E_FULL:
-        service_refuse_as(reply, REPLY_FULL, error->message);
-        break;
-    case STINT_E_BUSY:
-    case STINT_E_SYSTEM:
-        service_refuse_as(reply, REPLY_UNAVAILABLE, error->message);
-        break;
-    default:
-        service_refuse_as(reply, REPLY_BAD_REQUEST, error->message);
-    }
+    bool is_passing = error->code == STINT_E_BUSY || error->code == STINT_E_SYSTEM;
+    service_refuse_as(reply,
+                      error->code == STINT_E_FULL ? REPLY_FULL
+                      : is_passing                ? REPLY_UNAVAILABLE
+                                                  : REPLY_BAD_REQUEST,
+                      error->message);
 }
 
 /* ---- Pending requests ------------------------------------------------------------------------ */
@@ -98,14 +93,6 @@ static bool deferred(struct service *service, const struct request *request, str
     return false;
 }
 
-/* A ticket has no other secret: its owner may settle the reservation. */
-static bool make_ticket_id(struct pending *pending)
-{
-    if (!pending->has_id)
-        pending->has_id = gnutls_rnd(GNUTLS_RND_NONCE, pending->id, sizeof(pending->id)) == 0;
-    return pending->has_id;
-}
-
 static bool add_id(struct service *service, const struct request *request, struct pending *pending)
 {
     struct evaluation *evaluation = &service->evaluation;
@@ -120,15 +107,10 @@ static bool add_id(struct service *service, const struct request *request, struc
     evaluation->id = pending->id;
     evaluation->id_lifetime_ns = 0;
     evaluation->body = 0;
-    return make_ticket_id(pending);
-}
-
-static struct pending *pending_of(struct service *service, const struct request *request)
-{
-    return request->pending != NULL
-               ? request->pending
-               : pending_new(&service->pending_requests, service->evaluation.now_ns,
-                             service->stores.timeout_ns);
+    /* A ticket has no other secret: its owner may settle the reservation. */
+    if (!pending->has_id)
+        pending->has_id = gnutls_rnd(GNUTLS_RND_NONCE, pending->id, sizeof(pending->id)) == 0;
+    return pending->has_id;
 }
 
 /* All workers share the reference counts of rules: only a request that waits takes a reference. */
@@ -154,7 +136,10 @@ bool service_begin_pending(struct service *service, const struct request *reques
     }
     if (request->is_ahead && evaluation_asks_table(evaluation))
         return deferred(service, request, reply);
-    struct pending *pending = pending_of(service, request);
+    struct pending *pending = request->pending;
+    if (pending == NULL)
+        pending =
+            pending_new(&service->pending_requests, evaluation->now_ns, service->stores.timeout_ns);
     if (pending == NULL || !add_id(service, request, pending)) {
         service_drop(service, pending);
         service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for a store request");

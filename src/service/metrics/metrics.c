@@ -172,21 +172,21 @@ static struct series *series_for(struct metrics *metrics, const char *domain, co
     return series;
 }
 
-static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
+/* The number of a rule's series, or that of a domain. */
+static uint32_t number_for(struct metrics *metrics, const struct rules *rules, size_t i,
+                           uint64_t binding)
 {
-    struct series *series = series_for(metrics, rule->domain, rule->path, binding);
+    size_t n_rules = rules_count(rules);
+    const struct rule *rule = i < n_rules ? rules_at(rules, i) : NULL;
+    struct series *series =
+        rule != NULL ? series_for(metrics, rule->domain, rule->path, binding)
+                     : series_for(metrics, rules_domain(rules, i - n_rules), "", binding);
     if (series == NULL)
         return SERIES_OTHER;
-    note_entries(series, rule);
-    return series->number;
-}
-
-static uint32_t number_for_domain(struct metrics *metrics, const char *domain, uint64_t binding)
-{
-    struct series *series = series_for(metrics, domain, "", binding);
-    if (series == NULL)
-        return SERIES_OTHER;
-    series->is_domain = true;
+    if (rule != NULL)
+        note_entries(series, rule);
+    else
+        series->is_domain = true;
     return series->number;
 }
 
@@ -204,10 +204,7 @@ struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *
     uint64_t binding = metrics->bindings + 1;
     bool has_memory = widen(metrics, n);
     for (size_t i = 0; i < n; i++) {
-        bound->numbers[i] =
-            !has_memory   ? SERIES_OTHER
-            : i < n_rules ? number_for(metrics, rules_at(rules, i), binding)
-                          : number_for_domain(metrics, rules_domain(rules, i - n_rules), binding);
+        bound->numbers[i] = has_memory ? number_for(metrics, rules, i, binding) : SERIES_OTHER;
         if (i % PORTION == PORTION - 1) {
             pthread_mutex_unlock(&metrics->lock);
             pthread_mutex_lock(&metrics->lock);
@@ -474,12 +471,6 @@ void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend f
     count_up(&worker->frontends[frontend].wrong_secrets, 1);
 }
 
-const char *metrics_frontend_name(enum metrics_frontend frontend)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    return metrics_frontend_names[frontend];
-}
-
 void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
     assert(frontend < METRICS_FRONTENDS);
@@ -537,18 +528,13 @@ uint64_t metrics_decisions(const struct metrics_worker *worker)
     return sum;
 }
 
-static unsigned bucket_of(uint64_t each_ns)
-{
-    /* The least i with each_ns <= METRICS_BUCKET_NS << i. */
-    unsigned bucket = bit_length((each_ns > 0 ? each_ns - 1 : 0) / METRICS_BUCKET_NS);
-    return bucket < METRICS_BUCKETS ? bucket : METRICS_BUCKETS - 1;
-}
-
 void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t times)
 {
     if (times == 0)
         return;
-    count_up(&worker->total.buckets[bucket_of(duration_ns / times)], times);
+    /* The least i with each duration <= METRICS_BUCKET_NS << i. */
+    unsigned i = bit_length(sub_floor(duration_ns / times, 1) / METRICS_BUCKET_NS);
+    count_up(&worker->total.buckets[i < METRICS_BUCKETS ? i : METRICS_BUCKETS - 1], times);
     count_up(&worker->total.duration_ns, duration_ns);
 }
 

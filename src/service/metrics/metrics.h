@@ -19,6 +19,7 @@
 
 /* The port through which a request came. */
 enum metrics_frontend { METRICS_RESP, METRICS_HTTP, METRICS_GRPC, METRICS_FRONTENDS };
+extern const char *const metrics_frontend_names[METRICS_FRONTENDS]; /* "resp", … */
 
 /* The outcome of one descriptor or item; each is counted once. */
 enum metrics_outcome {
@@ -116,7 +117,6 @@ void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend
                    unsigned error);
 /* A secret that matches no token, or that was not checked. */
 void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend frontend);
-const char *metrics_frontend_name(enum metrics_frontend frontend);
 /* Bytes that are no request: the frontend replied with an error of its protocol. */
 void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend);
 /*

@@ -137,8 +137,7 @@ static inline double metrics_unavailable_s(const struct backend_metrics *sum, ui
                : 0;
 }
 
-/* "resp", "allow", …: the values of labels. */
-extern const char *const metrics_frontend_names[METRICS_FRONTENDS];
+/* "allow", …: the values of labels. */
 extern const char *const metrics_outcome_names[METRICS_OUTCOMES];
 extern const char *const metrics_refusal_names[METRICS_REFUSALS];
 extern const char *const metrics_error_names[METRICS_ERRORS];
