@@ -146,7 +146,7 @@ static void end(struct stream *stream)
     close(stream->fd);
     stream->conn->ops->free(stream->conn);
     connection_limiter_leave(home->options.connection_limiter, stream->slot);
-    metrics_closed(home->options.metrics, home->options.frontend);
+    metrics_count(home->options.metrics, home->options.frontend, METRICS_CLOSED, 1);
     if (home->n_streams == 0)
         home->options.emptied(home->options.arg);
 }
@@ -222,7 +222,8 @@ static bool flush(struct stream *stream, uint64_t now_ns)
         output = conn->ops->output(conn);
     }
     if (sent_bytes > 0)
-        metrics_bytes(stream->home->options.metrics, stream->home->options.frontend, 0, sent_bytes);
+        metrics_count(stream->home->options.metrics, stream->home->options.frontend,
+                      METRICS_BYTES_OUT, sent_bytes);
     if (output.len == 0)
         stream->unsent = 0;
     else if (stream->unsent <= sent_bytes) { /* all that waited is sent: begin again */
@@ -356,7 +357,7 @@ static bool receive(struct stream *stream, uint64_t *now_ns)
         struct timing timing = timing_begin(&home->turn, home->options.metrics);
         stream->conn->ops->feed(stream->conn, span_of(home->bytes, (size_t)len), *now_ns);
         timing_end(&timing, home->options.metrics);
-        metrics_bytes(home->options.metrics, home->options.frontend, (size_t)len, 0);
+        metrics_count(home->options.metrics, home->options.frontend, METRICS_BYTES_IN, (size_t)len);
     } else if (len == 0) { /* the peer may have closed only its sending side: it gets answers */
         stream->is_at_end = true;
         stream->conn->ops->drain(stream->conn, *now_ns);
@@ -492,7 +493,7 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct conn
         stream->next->prev = stream;
     streams->first = stream;
     streams->n_streams++;
-    metrics_opened(streams->options.metrics, streams->options.frontend);
+    metrics_count(streams->options.metrics, streams->options.frontend, METRICS_OPENED, 1);
     settle(stream, now_ns);
 }
 

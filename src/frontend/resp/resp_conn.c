@@ -89,7 +89,8 @@ static void count_malformed(const struct service *service)
 {
     struct metrics *metrics = server_state_metrics(service_server_state(service));
     if (metrics != NULL)
-        metrics_malformed(metrics_worker(metrics, service_worker(service)), METRICS_RESP);
+        metrics_count(metrics_worker(metrics, service_worker(service)), METRICS_RESP,
+                      METRICS_MALFORMED, 1);
 }
 
 static void end_with_fault(struct resp_conn *conn, long fault)

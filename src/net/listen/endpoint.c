@@ -19,8 +19,14 @@
 
 #define QUEUE_MAX 4096 /* connections that wait to be accepted; the kernel may allow fewer */
 
-static int fail(const struct endpoint *endpoint, const char *setting, struct stint_error *error)
+/* For errno; closes fd unless it is -1. */
+static int fail(int fd, const struct endpoint *endpoint, const char *setting,
+                struct stint_error *error)
 {
+    int reason = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = reason;
     char text[ENDPOINT_TEXT_SIZE];
     const char *advice = errno == EADDRNOTAVAIL ? "; give an interface of this machine that address"
                          : endpoint->address.ss_family == AF_UNIX ? err_advice(errno)
@@ -31,16 +37,6 @@ static int fail(const struct endpoint *endpoint, const char *setting, struct sti
                    endpoint_text((const struct sockaddr *)&endpoint->address, text),
                    errno == EADDRINUSE ? "the address is in use" : strerror(errno), advice,
                    advice[0] != '\0' ? ", or" : ";", setting);
-}
-
-static int close_and_fail(int fd, const struct endpoint *endpoint, const char *setting,
-                          struct stint_error *error)
-{
-    int reason = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = reason;
-    return fail(endpoint, setting, error);
 }
 
 static bool set_option(int fd, int level, int option)
@@ -78,7 +74,7 @@ static int probe_tcp(const struct endpoint *endpoint, const char *setting,
 {
     int fd = open_socket(endpoint);
     if (fd < 0 || !prepare_tcp(fd, endpoint) || !bind_to(fd, endpoint))
-        return close_and_fail(fd, endpoint, setting, error);
+        return fail(fd, endpoint, setting, error);
     close(fd);
     return 0;
 }
@@ -89,7 +85,7 @@ int bind_socket_beside(const struct endpoint *endpoint, const char *setting,
     int fd = open_socket(endpoint);
     if (fd < 0 || !prepare_tcp(fd, endpoint) || !set_option(fd, SOL_SOCKET, SO_REUSEPORT) ||
         !bind_to(fd, endpoint) || listen(fd, QUEUE_MAX) != 0)
-        return close_and_fail(fd, endpoint, setting, error);
+        return fail(fd, endpoint, setting, error);
     return fd;
 }
 
@@ -107,7 +103,7 @@ static int remove_stale(const struct endpoint *endpoint, const char *setting,
     const struct sockaddr_un *address = (const void *)&endpoint->address;
     struct stat status;
     if (lstat(address->sun_path, &status) != 0)
-        return errno == ENOENT ? 0 : fail(endpoint, setting, error);
+        return errno == ENOENT ? 0 : fail(-1, endpoint, setting, error);
     if (!S_ISSOCK(status.st_mode))
         return err_set(error, STINT_E_BUSY,
                        "cannot listen at unix:%s: there is a file that is no socket; remove it, or "
@@ -115,15 +111,15 @@ static int remove_stale(const struct endpoint *endpoint, const char *setting,
                        address->sun_path, setting);
     int fd = open_socket(endpoint);
     if (fd < 0)
-        return fail(endpoint, setting, error);
+        return fail(-1, endpoint, setting, error);
     bool is_refused = connect(fd, (const struct sockaddr *)address, endpoint->address_len) != 0 &&
                       errno == ECONNREFUSED;
     close(fd);
     if (!is_refused) {
         errno = EADDRINUSE;
-        return fail(endpoint, setting, error);
+        return fail(-1, endpoint, setting, error);
     }
-    return unlink(address->sun_path) == 0 ? 0 : fail(endpoint, setting, error);
+    return unlink(address->sun_path) == 0 ? 0 : fail(-1, endpoint, setting, error);
 }
 
 static int bind_unix(const struct endpoint *endpoint, const char *setting,
@@ -134,12 +130,11 @@ static int bind_unix(const struct endpoint *endpoint, const char *setting,
         return code;
     int fd = open_socket(endpoint);
     if (fd < 0)
-        return fail(endpoint, setting, error);
+        return fail(-1, endpoint, setting, error);
     mode_t before = umask(0777 & ~endpoint->mode);
     bool is_bound = bind_to(fd, endpoint);
     umask(before);
-    return is_bound && listen(fd, QUEUE_MAX) == 0 ? fd
-                                                  : close_and_fail(fd, endpoint, setting, error);
+    return is_bound && listen(fd, QUEUE_MAX) == 0 ? fd : fail(fd, endpoint, setting, error);
 }
 
 int bind_socket(const struct endpoint *endpoint, const char *setting, struct stint_error *error)

@@ -464,7 +464,8 @@ static void refuse(struct access_now *now, const struct access_login *login, boo
     assert(login->frontend < METRICS_FRONTENDS);
     char address[ADDRESS_SIZE];
     if (login->metrics != NULL)
-        metrics_wrong_secret(login->metrics, (enum metrics_frontend)login->frontend);
+        metrics_count(login->metrics, (enum metrics_frontend)login->frontend, METRICS_WRONG_SECRETS,
+                      1);
     if (now->guesses.table != NULL && !is_slowed)
         guesses_count(&now->guesses, login->peer, login->now_ns);
     guesses_address(login->peer, address);

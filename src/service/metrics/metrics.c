@@ -361,15 +361,6 @@ struct metrics *metrics_new(unsigned workers)
     return metrics;
 }
 
-static void free_stores(struct metrics *metrics)
-{
-    for (size_t i = 0; i < metrics->n_stores; i++) {
-        free(metrics->stores[i].name);
-        free(metrics->stores[i].workers);
-    }
-    metrics->n_stores = 0;
-}
-
 void metrics_free(struct metrics *metrics)
 {
     if (metrics == NULL)
@@ -381,7 +372,10 @@ void metrics_free(struct metrics *metrics)
         }
     for (size_t i = 0; i < metrics->n_series; i++)
         free_series(metrics->series[i]);
-    free_stores(metrics);
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        free(metrics->stores[i].name);
+        free(metrics->stores[i].workers);
+    }
     free(metrics->workers);
     free(metrics->series);
     free(metrics->by_id);
@@ -465,18 +459,6 @@ void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend
         count_up(&metrics->errors[error], 1);
 }
 
-void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend frontend)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].wrong_secrets, 1);
-}
-
-void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].malformed, 1);
-}
-
 void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
                        size_t domain, uint64_t n)
 {
@@ -493,16 +475,11 @@ void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint
     count_up(&worker->total.events[event], times);
 }
 
-void metrics_opened(struct metrics_worker *worker, enum metrics_frontend frontend)
+void metrics_count(struct metrics_worker *worker, enum metrics_frontend frontend,
+                   enum metrics_counter counter, uint64_t n)
 {
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].opened, 1);
-}
-
-void metrics_closed(struct metrics_worker *worker, enum metrics_frontend frontend)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].closed, 1);
+    assert(frontend < METRICS_FRONTENDS && counter < METRICS_COUNTERS);
+    count_up(&worker->frontends[frontend].counters[counter], n);
 }
 
 void metrics_refused(struct metrics_worker *worker, enum metrics_frontend frontend,
@@ -510,14 +487,6 @@ void metrics_refused(struct metrics_worker *worker, enum metrics_frontend fronte
 {
     assert(frontend < METRICS_FRONTENDS && why < METRICS_REFUSALS);
     count_up(&worker->frontends[frontend].refused[why], 1);
-}
-
-void metrics_bytes(struct metrics_worker *worker, enum metrics_frontend frontend, uint64_t in,
-                   uint64_t out)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].bytes_in, in);
-    count_up(&worker->frontends[frontend].bytes_out, out);
 }
 
 uint64_t metrics_decisions(const struct metrics_worker *worker)
@@ -605,14 +574,13 @@ bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed
     struct metrics_store *store = &metrics->stores[metrics->n_stores];
     size_t size = metrics->n_workers * sizeof(*store->workers);
     *store = (struct metrics_store){.is_needed = is_needed};
-    store->name = malloc(strlen(name) + 1);
+    store->name = copy_text(span_of_text(name));
     store->workers = aligned_alloc(_Alignof(struct backend_metrics), size);
     if (store->name == NULL || store->workers == NULL) {
         free(store->name);
         free(store->workers);
         return false;
     }
-    memcpy(store->name, name, strlen(name) + 1);
     memset(store->workers, 0, size);
     metrics->n_stores++;
     return true;
@@ -654,7 +622,7 @@ struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t
 struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend)
 {
     assert(frontend < METRICS_FRONTENDS);
-    struct frontend_metrics sum = {.malformed = 0};
+    struct frontend_metrics sum = {.verbs = {0}};
     for (unsigned i = 0; i < metrics->n_workers; i++)
         add_metrics(&sum, &metrics->workers[i].frontends[frontend], sizeof(sum));
     return sum;

@@ -216,15 +216,16 @@ static json_t *frontends_json(const struct metrics *metrics)
     json_t *frontends = json_object();
     for (unsigned i = 0; i < METRICS_FRONTENDS; i++) {
         struct frontend_metrics frontend = metrics_sum_frontend(metrics, i);
-        uint64_t open = sub_floor(frontend.opened, frontend.closed);
+        const uint64_t *n = frontend.counters;
+        uint64_t open = sub_floor(n[METRICS_OPENED], n[METRICS_CLOSED]);
         json_object_set_new(
             frontends, metrics_frontend_names[i],
             json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
                       NUMBER(sum_of(frontend.verbs, REQUEST_VERBS)), "errors",
-                      NUMBER(sum_of(frontend.errors, METRICS_ERRORS) + frontend.malformed), "open",
-                      NUMBER(open), "opened", NUMBER(frontend.opened), "refused",
+                      NUMBER(sum_of(frontend.errors, METRICS_ERRORS) + n[METRICS_MALFORMED]),
+                      "open", NUMBER(open), "opened", NUMBER(n[METRICS_OPENED]), "refused",
                       NUMBER(sum_of(frontend.refused, METRICS_REFUSALS)), "bytes_in",
-                      NUMBER(frontend.bytes_in), "bytes_out", NUMBER(frontend.bytes_out)));
+                      NUMBER(n[METRICS_BYTES_IN]), "bytes_out", NUMBER(n[METRICS_BYTES_OUT])));
     }
     return frontends;
 }

@@ -34,7 +34,7 @@ struct hit_metrics {
 
 struct frontend_metrics {
     uint64_t verbs[REQUEST_VERBS], errors[METRICS_ERRORS], refused[METRICS_REFUSALS];
-    uint64_t malformed, wrong_secrets, opened, closed, bytes_in, bytes_out;
+    uint64_t counters[METRICS_COUNTERS];
 };
 
 /* Sums over all rules and frontends, sampled each second. */

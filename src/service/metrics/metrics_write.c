@@ -233,13 +233,14 @@ static void write_frontends(struct writing *writing, const struct frontend_metri
         {"connections_refused",
          "Connections that were not served, or ended by the server, by the limit that they met.",
          AT(refused), METRICS_REFUSALS, "reason", metrics_refusal_names},
-        {"connections_opened", "Connections accepted.", AT(opened), 1, NULL, NULL},
-        {"malformed", "Inputs that were not a valid request of the protocol.", AT(malformed), 1,
-         NULL, NULL},
+        {"connections_opened", "Connections accepted.", AT(counters[METRICS_OPENED]), 1, NULL,
+         NULL},
+        {"malformed", "Inputs that were not a valid request of the protocol.",
+         AT(counters[METRICS_MALFORMED]), 1, NULL, NULL},
         {"wrong_secrets", "Wrong secrets, and secrets rejected after too many wrong ones.",
-         AT(wrong_secrets), 1, NULL, NULL},
-        {"received_bytes", "Bytes received.", AT(bytes_in), 1, NULL, NULL},
-        {"sent_bytes", "Bytes sent.", AT(bytes_out), 1, NULL, NULL},
+         AT(counters[METRICS_WRONG_SECRETS]), 1, NULL, NULL},
+        {"received_bytes", "Bytes received.", AT(counters[METRICS_BYTES_IN]), 1, NULL, NULL},
+        {"sent_bytes", "Bytes sent.", AT(counters[METRICS_BYTES_OUT]), 1, NULL, NULL},
     };
 #undef AT
     for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++)
@@ -247,7 +248,8 @@ static void write_frontends(struct writing *writing, const struct frontend_metri
     family(writing, "connections", "gauge", "Connections open now.");
     for (unsigned i = 0; i < METRICS_FRONTENDS; i++) /* not both are read at the same instant */
         line(writing, "frontend", metrics_frontend_names[i],
-             sub_floor(frontends[i].opened, frontends[i].closed));
+             sub_floor(frontends[i].counters[METRICS_OPENED],
+                       frontends[i].counters[METRICS_CLOSED]));
 }
 
 /* ---- Other metrics --------------------------------------------------------------------------- */
@@ -734,7 +736,7 @@ static void list_plain(struct plain_metric all[PLAIN_METRICS], const struct metr
 {
     struct frontend_metrics grpc = metrics_sum_frontend(metrics, METRICS_GRPC);
     struct total_metrics total = metrics_sum_total(metrics);
-    uint64_t errors = grpc.malformed;
+    uint64_t errors = grpc.counters[METRICS_MALFORMED];
     for (unsigned error = 1; error < METRICS_ERRORS; error++)
         errors += error != REPLY_UNAVAILABLE ? grpc.errors[error] : 0;
     const struct plain_metric listed[PLAIN_METRICS] = {
