@@ -9,15 +9,17 @@
 #include "net/process/handover.h"
 #include "net/process/notify.h"
 #include "net/process/privileges.h"
-#include "net/process/reload.h"
 #include "net/worker.h"
 #include "table/table.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SECOND_MS 1000
@@ -27,6 +29,22 @@
 
 enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_USR2, SIGNALS };
 static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
+
+/*
+ * One reload at a time: a request during a reload is answered by the next one. Each has its own
+ * thread, not one of a pool: libc keeps memory for each thread that allocates, and consecutive
+ * threads reuse the memory of the one before.
+ */
+struct reload {
+    uv_async_t message; /* a reload is to begin, or has ended */
+    pthread_t thread;   /* of the reload, where has_thread */
+    bool has_thread;
+    pthread_mutex_t lock; /* of what follows */
+    uint64_t asked, began, ended;
+    bool is_running, is_loaded, is_closed;
+    int code; /* of the last reload */
+    struct stint_error error;
+};
 
 struct server {
     struct server_options options;
@@ -40,7 +58,7 @@ struct server {
     struct connection_limiter *connection_limiter;
     struct tls *tls;     /* in force */
     struct tls *new_tls; /* read by a reload, not yet in force */
-    struct reload *reload;
+    struct reload reload;
     struct watch *watch;
     struct handover *handover;
     struct worker *workers[WORKERS_MAX];
@@ -77,7 +95,7 @@ static void drain(struct server *server)
              LOG_NUMBER("connections", connection_limiter_connections(server->connection_limiter)));
     atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
     if (!server->is_handed_over)
-        notify_stopping();
+        sd_notify(0, "STOPPING=1");
     move_to(server, WORKER_DRAINS, server->options.drain_ns / NS_PER_MS);
 }
 
@@ -124,6 +142,17 @@ static void ignore_signals(void)
     pthread_sigmask(SIG_BLOCK, &ends, NULL);
 }
 
+/* No more requests are accepted. The loop waits for a running reload, whose end closes it. */
+static void close_reload(struct reload *reload)
+{
+    pthread_mutex_lock(&reload->lock);
+    bool closes = !reload->is_closed && !reload->is_running;
+    reload->is_closed = true;
+    pthread_mutex_unlock(&reload->lock);
+    if (closes)
+        uv_close((uv_handle_t *)&reload->message, NULL);
+}
+
 /* Afterwards the loop returns. */
 static void close_handles(struct server *server)
 {
@@ -133,8 +162,7 @@ static void close_handles(struct server *server)
     close_if_open((uv_handle_t *)&server->worker_changed);
     close_if_open((uv_handle_t *)&server->second);
     close_if_open((uv_handle_t *)&server->patience);
-    if (server->reload != NULL)
-        reload_close(server->reload);
+    close_reload(&server->reload);
     watch_close(server->watch);
     if (server->handover != NULL && handover_is_under_way(server->handover))
         listeners_own_paths(&server->listeners, false);
@@ -148,19 +176,14 @@ static void close_handles(struct server *server)
  * linger here, our copies would keep the addresses, and clients would wait in queues that no
  * process accepts from.
  */
-static void let_go_of_listeners(struct server *server)
-{
-    for (unsigned i = 0; i < server->n_workers; i++)
-        if (worker_accepts(server->workers[i]))
-            return;
-    listeners_close(&server->listeners);
-}
-
 static void on_worker_changed(uv_async_t *message)
 {
     struct server *server = message->data;
-    if (server->is_handed_over)
-        let_go_of_listeners(server);
+    bool accepts = !server->is_handed_over;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        accepts = accepts || worker_accepts(server->workers[i]);
+    if (!accepts)
+        listeners_close(&server->listeners);
     if (have_workers_ended(server))
         close_handles(server);
 }
@@ -173,10 +196,9 @@ static void tell_worker_changed(void *arg)
 
 /* ---- Reloading ------------------------------------------------------------------------------- */
 
-/* Runs in a thread of its own. Steps that can fail come first; certificates are set last. */
-static int load(void *arg, struct stint_error *error)
+/* Steps that can fail come first; certificates are set last. */
+static int load_files(struct server *server, struct stint_error *error)
 {
-    struct server *server = arg;
     struct server_options *next = &server->next_options;
     struct tls *tls = NULL;
     *next = server->options;
@@ -193,10 +215,41 @@ static int load(void *arg, struct stint_error *error)
     return code;
 }
 
-static void on_reload_began(void *arg)
+static void end_load(struct reload *reload, int code, const struct stint_error *error)
 {
-    (void)arg;
-    notify_reloading();
+    pthread_mutex_lock(&reload->lock);
+    reload->code = code;
+    reload->error = *error;
+    reload->is_loaded = true;
+    pthread_mutex_unlock(&reload->lock);
+    uv_async_send(&reload->message);
+}
+
+/* In a thread of its own, so that no loop waits for it. */
+static void *load(void *arg)
+{
+    struct server *server = arg;
+    struct stint_error error = {0};
+    int code = load_files(server, &error);
+    end_load(&server->reload, code, &error);
+    return NULL;
+}
+
+/* Returns a number, which identifies the result of a reload that begins later. Any thread. */
+static uint64_t ask_reload(struct reload *reload)
+{
+    pthread_mutex_lock(&reload->lock);
+    uint64_t asked = ++reload->asked;
+    if (!reload->is_closed)
+        uv_async_send(&reload->message);
+    pthread_mutex_unlock(&reload->lock);
+    return asked;
+}
+
+static void on_file_changed(void *arg)
+{
+    struct server *server = arg;
+    ask_reload(&server->reload);
 }
 
 static void use_new_tls(struct server *server)
@@ -210,8 +263,6 @@ static void use_new_tls(struct server *server)
     server->new_tls = NULL;
 }
 
-static void reload(void *arg);
-
 static void begin_watching(struct server *server)
 {
     const struct server_options *options = &server->options;
@@ -223,7 +274,7 @@ static void begin_watching(struct server *server)
         .n_paths = options->n_watched,
         .every_ns = options->watch_ns,
         .log = options->log,
-        .changed = reload,
+        .changed = on_file_changed,
         .arg = server,
     });
 }
@@ -250,9 +301,8 @@ static void use_next_options(struct server *server)
         begin_watching(server);
 }
 
-static void on_reload_ended(void *arg, int code, const struct stint_error *error)
+static void use_loaded(struct server *server, int code, const char *reason)
 {
-    struct server *server = arg;
     struct server_state *server_state = server->options.server_state;
     if (code == 0) {
         use_new_tls(server);
@@ -260,16 +310,60 @@ static void on_reload_ended(void *arg, int code, const struct stint_error *error
         log_line(server->options.log, LOG_RELOADED,
                  LOG_NUMBER("generation", server_state_generation(server_state)));
     } else
-        log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", error->message));
-    metrics_reloaded(server_state_metrics(server_state), code == 0, code == 0 ? "" : error->message,
+        log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", reason));
+    metrics_reloaded(server_state_metrics(server_state), code == 0, code == 0 ? "" : reason,
                      server_clock_io_now(server_state_clock(server_state)));
-    notify_ready();
+    sd_notify(0, "READY=1");
 }
 
-static void reload(void *arg)
+static void end_if_loaded(struct server *server)
 {
-    struct server *server = arg;
-    reload_ask(server->reload);
+    struct reload *reload = &server->reload;
+    pthread_mutex_lock(&reload->lock);
+    bool ends = reload->is_loaded;
+    reload->is_loaded = false;
+    pthread_mutex_unlock(&reload->lock);
+    if (!ends)
+        return;
+    if (reload->has_thread)
+        pthread_join(reload->thread, NULL);
+    use_loaded(server, reload->code, reload->error.message);
+    pthread_mutex_lock(&reload->lock);
+    reload->ended = reload->began;
+    reload->is_running = false;
+    bool closes = reload->is_closed;
+    pthread_mutex_unlock(&reload->lock);
+    if (closes)
+        uv_close((uv_handle_t *)&reload->message, NULL);
+}
+
+static void begin_if_asked(struct server *server)
+{
+    struct reload *reload = &server->reload;
+    struct stint_error error;
+    struct timespec now;
+    pthread_mutex_lock(&reload->lock);
+    bool begins = !reload->is_running && !reload->is_closed && reload->asked > reload->began;
+    if (begins) {
+        reload->began = reload->asked;
+        reload->is_running = true;
+    }
+    pthread_mutex_unlock(&reload->lock);
+    if (!begins)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
+               (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    reload->has_thread = pthread_create(&reload->thread, NULL, load, server) == 0;
+    if (!reload->has_thread)
+        end_load(reload, err_set(&error, STINT_E_SYSTEM, "cannot start a thread to read files"),
+                 &error);
+}
+
+static void on_reload(uv_async_t *message)
+{
+    end_if_loaded(message->data);
+    begin_if_asked(message->data);
 }
 
 /*
@@ -279,14 +373,22 @@ static void reload(void *arg)
 static int reload_for_worker(void *arg, unsigned worker, struct stint_error *error)
 {
     struct server *server = arg;
+    struct reload *reload = &server->reload;
     uint64_t *ticket = &server->tickets[worker];
-    int code;
+    int code = STINT_E_GONE;
     if (*ticket == 0)
-        *ticket = reload_ask(server->reload);
-    if (!reload_result(server->reload, *ticket, &code, error))
+        *ticket = ask_reload(reload);
+    pthread_mutex_lock(&reload->lock);
+    bool has_ended = reload->ended >= *ticket, is_closed = reload->is_closed;
+    if (has_ended) {
+        code = reload->code;
+        *error = reload->error;
+    }
+    pthread_mutex_unlock(&reload->lock);
+    if (!has_ended && !is_closed)
         return err_set(error, STINT_E_BUSY, "the files are being read");
     *ticket = 0;
-    return code;
+    return has_ended ? code : err_set(error, code, "the server ends");
 }
 
 /* ---- Signals and timers ---------------------------------------------------------------------- */
@@ -304,7 +406,7 @@ static void on_signal(uv_signal_t *signal, int number)
     struct server *server = signal->data;
     struct stint_error error;
     if (number == SIGHUP)
-        reload(server);
+        ask_reload(&server->reload);
     else if (number != SIGUSR2)
         on_end_signal(server);
     else if (handover_start_successor(server->handover, &error) != 0)
@@ -341,7 +443,7 @@ static void on_second(uv_timer_t *timer)
     if (server->stage == WORKER_SERVES)
         atomic_store_explicit(&server->is_ready, are_alive, memory_order_relaxed);
     if (are_alive && server->watchdog_ms > 0)
-        notify_alive();
+        sd_notify(0, "WATCHDOG=1");
 }
 
 static bool has_rules(struct server_state *server_state)
@@ -368,7 +470,7 @@ static void on_handed_over(void *arg, int successor)
     server->is_handed_over = true;
     listeners_own_paths(&server->listeners, false);
     atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
-    notify_main_pid(successor);
+    sd_notifyf(0, "MAINPID=%d", successor);
     if (server->stage == WORKER_SERVES)
         move_to(server, WORKER_LINGERS, server->options.drain_ns / NS_PER_MS);
 }
@@ -439,23 +541,10 @@ static int open_workers(struct server *server, struct stint_error *error)
     if (count_guesses(options, error) != 0)
         return STINT_E_SYSTEM;
     struct worker_options worker = {
-        .store_configs = options->store_configs,
-        .n_store_configs = options->n_store_configs,
-        .evaluation_stores = options->evaluation_stores,
-        .server_state = options->server_state,
-        .access = options->access,
-        .http_config = options->http_config,
+        .server = options,
         .listeners = &server->listeners,
         .connection_limiter = server->connection_limiter,
-        .log = options->log,
         .tls = server->tls,
-        .resp_limits = options->resp_limits,
-        .http_limits = options->http_limits,
-        .stream_limits = options->stream_limits,
-        .http_stream_limits = options->http_stream_limits,
-        .memory_most = options->memory_most / options->workers,
-        .grpc_limits = options->grpc_limits,
-        .grpc_form = options->grpc_form,
         .reload = reload_for_worker,
         .is_ready = is_ready,
         .changed = tell_worker_changed,
@@ -475,15 +564,18 @@ static void tell_clock_moved(void *arg)
 {
     struct server *server = arg;
     for (unsigned i = 0; i < server->n_workers; i++)
-        worker_clock_moved(server->workers[i]);
+        worker_wake(server->workers[i]);
 }
 
 static void open_handles(struct server *server)
 {
     uv_async_init(&server->loop, &server->worker_changed, on_worker_changed);
+    uv_async_init(&server->loop, &server->reload.message, on_reload);
     uv_timer_init(&server->loop, &server->second);
     uv_timer_init(&server->loop, &server->patience);
-    server->worker_changed.data = server->second.data = server->patience.data = server;
+    server->worker_changed.data = server->reload.message.data = server;
+    server->second.data = server->patience.data = server;
+    pthread_mutex_init(&server->reload.lock, NULL);
     for (int i = 0; i < SIGNALS; i++) {
         uv_signal_init(&server->loop, &server->signals[i]);
         server->signals[i].data = server;
@@ -495,13 +587,6 @@ static int open_parts(struct server *server, struct stint_error *error)
 {
     const struct server_options *options = &server->options;
     server->connection_limiter = connection_limiter_new(&options->connection_limits);
-    server->reload = reload_new(&(struct reload_options){
-        .loop = &server->loop,
-        .load = load,
-        .began = on_reload_began,
-        .ended = on_reload_ended,
-        .arg = server,
-    });
     server->handover = handover_new(&(struct handover_options){
         .loop = &server->loop,
         .path = options->control,
@@ -512,7 +597,7 @@ static int open_parts(struct server *server, struct stint_error *error)
         .handed_over = on_handed_over,
         .arg = server,
     });
-    if (server->connection_limiter == NULL || server->reload == NULL || server->handover == NULL)
+    if (server->connection_limiter == NULL || server->handover == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for the server");
     if (options->tls == NULL)
         return 0;
@@ -570,7 +655,8 @@ static int begin(struct server *server, struct stint_error *error)
     if (code != 0)
         return code;
     listeners_own_paths(&server->listeners, true);
-    server->watchdog_ms = notify_watchdog_ms();
+    uint64_t watchdog_us = 0;
+    server->watchdog_ms = sd_watchdog_enabled(0, &watchdog_us) > 0 ? watchdog_us / 1000 / 2 : 0;
     uint64_t every_ms = server->watchdog_ms > 0 && server->watchdog_ms < SECOND_MS
                             ? server->watchdog_ms
                             : SECOND_MS;
@@ -579,7 +665,7 @@ static int begin(struct server *server, struct stint_error *error)
     log_line(server->options.log, LOG_STARTED, LOG_NUMBER("pid", (uint64_t)getpid()),
              LOG_NUMBER("workers", server->n_workers));
     notify_store(&server->listeners);
-    notify_ready();
+    sd_notify(0, "READY=1");
     return 0;
 }
 
@@ -602,7 +688,7 @@ static void free_all(struct server *server)
     for (unsigned i = 0; i < server->n_workers; i++)
         worker_close(server->workers[i]);
     uv_loop_close(&server->loop);
-    reload_free(server->reload);
+    pthread_mutex_destroy(&server->reload.lock);
     listeners_close(&server->listeners);
     connection_limiter_free(server->connection_limiter);
     tls_unref(server->tls);

@@ -70,11 +70,6 @@ static uint64_t now_of(const struct streams *streams)
     return server_clock_io_now(streams->options.clock);
 }
 
-static struct stream *stream_of_timer(struct timer *timer)
-{
-    return (struct stream *)(void *)((char *)timer - offsetof(struct stream, timer));
-}
-
 struct streams *streams_new(const struct streams_options *options)
 {
     struct streams *streams = malloc(sizeof(*streams));
@@ -151,7 +146,7 @@ static void end(struct stream *stream)
     close(stream->fd);
     stream->conn->ops->free(stream->conn);
     connection_limiter_leave(home->options.connection_limiter, stream->slot);
-    metrics_closed(home->options.metrics, home->options.frontend);
+    metrics_count(home->options.metrics, home->options.frontend, METRICS_CLOSED, 1);
     if (home->n_streams == 0)
         home->options.emptied(home->options.arg);
 }
@@ -227,7 +222,8 @@ static bool flush(struct stream *stream, uint64_t now_ns)
         output = conn->ops->output(conn);
     }
     if (sent_bytes > 0)
-        metrics_bytes(stream->home->options.metrics, stream->home->options.frontend, 0, sent_bytes);
+        metrics_count(stream->home->options.metrics, stream->home->options.frontend,
+                      METRICS_BYTES_OUT, sent_bytes);
     if (output.len == 0)
         stream->unsent = 0;
     else if (stream->unsent <= sent_bytes) { /* all that waited is sent: begin again */
@@ -315,12 +311,6 @@ static void enter_ready(struct stream *stream)
     home->ready_end = &stream->next_ready;
 }
 
-static bool holds_too_much(const struct stream *stream)
-{
-    const struct stream_memory *memory = stream->home->options.memory;
-    return memory->most > 0 && memory->held > memory->most && stream->held > HELD_UNCOUNTED;
-}
-
 /* Call after every use of the connection: sends, then waits for the next event. */
 static void settle(struct stream *stream, uint64_t now_ns)
 {
@@ -337,7 +327,8 @@ static void settle(struct stream *stream, uint64_t now_ns)
         return;
     }
     count_held(stream, conn->ops->held(conn));
-    if (holds_too_much(stream)) {
+    const struct stream_memory *memory = stream->home->options.memory;
+    if (memory->most > 0 && memory->held > memory->most && stream->held > HELD_UNCOUNTED) {
         count_refused(stream, METRICS_REFUSED_MEMORY);
         end(stream);
         return;
@@ -355,13 +346,6 @@ static void settle(struct stream *stream, uint64_t now_ns)
     look_again_at(stream, deadline_ns < patience_ns ? deadline_ns : patience_ns, now_ns);
 }
 
-/* The peer may have closed only its sending side: its requests are answered. */
-static void at_end(struct stream *stream, uint64_t now_ns)
-{
-    stream->is_at_end = true;
-    stream->conn->ops->drain(stream->conn, now_ns);
-}
-
 /* False if the stream has ended. */
 static bool receive(struct stream *stream, uint64_t *now_ns)
 {
@@ -373,10 +357,11 @@ static bool receive(struct stream *stream, uint64_t *now_ns)
         struct timing timing = timing_begin(&home->turn, home->options.metrics);
         stream->conn->ops->feed(stream->conn, span_of(home->bytes, (size_t)len), *now_ns);
         timing_end(&timing, home->options.metrics);
-        metrics_bytes(home->options.metrics, home->options.frontend, (size_t)len, 0);
-    } else if (len == 0)
-        at_end(stream, *now_ns);
-    else if (errno != EAGAIN && errno != EINTR) {
+        metrics_count(home->options.metrics, home->options.frontend, METRICS_BYTES_IN, (size_t)len);
+    } else if (len == 0) { /* the peer may have closed only its sending side: it gets answers */
+        stream->is_at_end = true;
+        stream->conn->ops->drain(stream->conn, *now_ns);
+    } else if (errno != EAGAIN && errno != EINTR) {
         end(stream);
         return false;
     }
@@ -461,7 +446,7 @@ static void look_at_timer(uv_timer_t *timer)
     streams->timer_at_ns = STINT_NEVER_NS;
     struct timer *first;
     while ((first = timer_queue_first(&streams->timer_queue)) != NULL && first->at_ns <= now_ns)
-        look_at(stream_of_timer(first), now_ns);
+        look_at((struct stream *)(void *)((char *)first - offsetof(struct stream, timer)), now_ns);
     if (first != NULL)
         arm_timer(streams, first->at_ns, now_ns);
 }
@@ -479,13 +464,6 @@ static void on_woken(void *owner, uint64_t now_ns)
 }
 
 /* ---- All streams ----------------------------------------------------------------------------- */
-
-/* Fails for Unix sockets, whose buffers do not grow. */
-static void bound_unsent(int fd)
-{
-    int max = NOTSENT_MAX;
-    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &max, sizeof(max));
-}
 
 void streams_add(struct streams *streams, int fd, struct conn *conn, struct connection_slot *slot)
 {
@@ -507,14 +485,15 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct conn
     conn->turn_is_over = turn_is_over;
     stream->slot = slot;
     stream->fd = fd;
-    bound_unsent(fd);
+    /* Fails for Unix sockets, whose buffers do not grow. */
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &(int){NOTSENT_MAX}, sizeof(int));
     stream->active_ns = now_ns;
     stream->next = streams->first;
     if (stream->next != NULL)
         stream->next->prev = stream;
     streams->first = stream;
     streams->n_streams++;
-    metrics_opened(streams->options.metrics, streams->options.frontend);
+    metrics_count(streams->options.metrics, streams->options.frontend, METRICS_OPENED, 1);
     settle(stream, now_ns);
 }
 

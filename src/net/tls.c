@@ -21,58 +21,65 @@
 
 struct tls {
     atomic_uint refs;
-    char *certificate, *key, *client_ca, *priorities_text;
+    bool wants_certificates; /* of clients */
     gnutls_certificate_credentials_t credentials;
     gnutls_priority_t priorities;
 };
 
-static gnutls_datum_t datum_of(char *text)
+static int read_pem(const char *path, gnutls_datum_t *pem, struct stint_error *error)
 {
-    return (gnutls_datum_t){.data = (unsigned char *)text, .size = (unsigned)strlen(text)};
-}
-
-static int read_texts(struct tls *tls, const struct tls_paths *paths, struct stint_error *error)
-{
-    int code = file_text_read(paths->certificate, PEM_MAX, &tls->certificate, error);
+    char *text;
+    int code = file_text_read(path, PEM_MAX, &text, error);
     if (code == 0)
-        code = file_text_read(paths->key, PEM_MAX, &tls->key, error);
-    if (code == 0 && paths->client_ca != NULL)
-        code = file_text_read(paths->client_ca, PEM_MAX, &tls->client_ca, error);
-    if (code == 0) {
-        const char *text = paths->priorities != NULL ? paths->priorities : TLS_PRIORITIES_DEFAULT;
-        tls->priorities_text = strdup(text);
-    }
+        *pem = (gnutls_datum_t){.data = (unsigned char *)text, .size = (unsigned)strlen(text)};
     return code;
 }
 
-static int refuse(struct stint_error *error, const char *path, int reason)
+static int use_key(struct tls *tls, const struct tls_paths *paths, struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYNTAX, "%s: %s", path, gnutls_strerror(reason));
+    gnutls_datum_t certificate = {NULL, 0}, key = {NULL, 0};
+    int code = read_pem(paths->certificate, &certificate, error);
+    if (code == 0)
+        code = read_pem(paths->key, &key, error);
+    if (code == 0) {
+        int used = gnutls_certificate_set_x509_key_mem2(tls->credentials, &certificate, &key,
+                                                        GNUTLS_X509_FMT_PEM, NULL, 0);
+        if (used < 0)
+            code = err_set(error, STINT_E_SYNTAX, "%s with the key %s: %s", paths->certificate,
+                           paths->key, gnutls_strerror(used));
+        explicit_bzero(key.data, key.size);
+    }
+    free(certificate.data);
+    free(key.data);
+    return code;
 }
 
-static int use_texts(struct tls *tls, const struct tls_paths *paths, struct stint_error *error)
+static int use_client_ca(struct tls *tls, const char *path, struct stint_error *error)
 {
-    gnutls_datum_t certificate = datum_of(tls->certificate), key = datum_of(tls->key);
-    const char *at = NULL;
-    int code = gnutls_certificate_allocate_credentials(&tls->credentials);
-    if (code < 0)
+    gnutls_datum_t ca;
+    int code = read_pem(path, &ca, error);
+    if (code != 0)
+        return code;
+    code = gnutls_certificate_set_x509_trust_mem(tls->credentials, &ca, GNUTLS_X509_FMT_PEM);
+    free(ca.data);
+    tls->wants_certificates = true;
+    if (code > 0)
+        return 0;
+    return err_set(error, STINT_E_SYNTAX, "%s: %s", path,
+                   gnutls_strerror(code < 0 ? code : GNUTLS_E_NO_CERTIFICATE_FOUND));
+}
+
+static int load(struct tls *tls, const struct tls_paths *paths, struct stint_error *error)
+{
+    const char *at = paths->priorities != NULL ? paths->priorities : TLS_PRIORITIES_DEFAULT;
+    if (gnutls_certificate_allocate_credentials(&tls->credentials) < 0)
         return err_set(error, STINT_E_SYSTEM, "no memory for certificates");
-    code = gnutls_certificate_set_x509_key_mem2(tls->credentials, &certificate, &key,
-                                                GNUTLS_X509_FMT_PEM, NULL, 0);
-    if (code < 0)
-        return err_set(error, STINT_E_SYNTAX, "%s with the key %s: %s", paths->certificate,
-                       paths->key, gnutls_strerror(code));
-    if (tls->client_ca != NULL) {
-        gnutls_datum_t ca = datum_of(tls->client_ca);
-        code = gnutls_certificate_set_x509_trust_mem(tls->credentials, &ca, GNUTLS_X509_FMT_PEM);
-        if (code <= 0)
-            return refuse(error, paths->client_ca, code < 0 ? code : GNUTLS_E_NO_CERTIFICATE_FOUND);
-    }
-    code = gnutls_priority_init(&tls->priorities, tls->priorities_text, &at);
-    if (code < 0)
-        return err_set(error, STINT_E_SYNTAX, "tls_priorities: GnuTLS does not know '%s'",
-                       at != NULL ? at : tls->priorities_text);
-    return 0;
+    int code = use_key(tls, paths, error);
+    if (code == 0 && paths->client_ca != NULL)
+        code = use_client_ca(tls, paths->client_ca, error);
+    if (code == 0 && gnutls_priority_init(&tls->priorities, at, &at) < 0)
+        code = err_set(error, STINT_E_SYNTAX, "tls_priorities: GnuTLS does not know '%s'", at);
+    return code;
 }
 
 int tls_load(struct tls **tls, const struct tls_paths *paths, struct stint_error *error)
@@ -81,11 +88,7 @@ int tls_load(struct tls **tls, const struct tls_paths *paths, struct stint_error
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for certificates");
     made->refs = 1;
-    int code = read_texts(made, paths, error);
-    if (code == 0 && made->priorities_text == NULL)
-        code = err_set(error, STINT_E_SYSTEM, "no memory for certificates");
-    if (code == 0)
-        code = use_texts(made, paths, error);
+    int code = load(made, paths, error);
     if (code != 0) {
         tls_unref(made);
         return code;
@@ -107,23 +110,11 @@ void tls_unref(struct tls *tls)
     /* acq_rel: all uses come before it is freed. */
     if (tls == NULL || atomic_fetch_sub_explicit(&tls->refs, 1, memory_order_acq_rel) > 1)
         return;
-    if (tls->key != NULL)
-        explicit_bzero(tls->key, strlen(tls->key));
-    free(tls->certificate);
-    free(tls->key);
-    free(tls->client_ca);
-    free(tls->priorities_text);
     if (tls->credentials != NULL)
         gnutls_certificate_free_credentials(tls->credentials);
     if (tls->priorities != NULL)
         gnutls_priority_deinit(tls->priorities);
     free(tls);
-}
-
-static int set_protocol(gnutls_session_t session, const char *protocol)
-{
-    gnutls_datum_t name = {(unsigned char *)(uintptr_t)protocol, (unsigned)strlen(protocol)};
-    return gnutls_alpn_set_protocols(session, &name, 1, GNUTLS_ALPN_MANDATORY);
 }
 
 /*
@@ -132,15 +123,18 @@ static int set_protocol(gnutls_session_t session, const char *protocol)
  */
 static bool tls_begin(struct tls *tls, const char *protocol, gnutls_session_t *session)
 {
+    const gnutls_datum_t name = {(unsigned char *)(uintptr_t)protocol,
+                                 protocol != NULL ? (unsigned)strlen(protocol) : 0};
     if (gnutls_init(session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
         return false;
     if (gnutls_priority_set(*session, tls->priorities) < 0 ||
         gnutls_credentials_set(*session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0 ||
-        (protocol != NULL && set_protocol(*session, protocol) < 0)) {
+        (protocol != NULL &&
+         gnutls_alpn_set_protocols(*session, &name, 1, GNUTLS_ALPN_MANDATORY) < 0)) {
         gnutls_deinit(*session);
         return false;
     }
-    if (tls->client_ca != NULL) {
+    if (tls->wants_certificates) {
         gnutls_certificate_server_set_request(*session, GNUTLS_CERT_REQUIRE);
         gnutls_session_set_verify_cert(*session, NULL, 0);
     }

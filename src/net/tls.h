@@ -16,7 +16,6 @@
 
 #define TLS_PRIORITIES_DEFAULT "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
 
-/* Paths; the contents are kept as long as the object. */
 struct tls_paths {
     const char *certificate, *key;
     const char *client_ca;  /* NULL: no client certificate is requested */

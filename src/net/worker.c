@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "net/listen/accept.h"
-#include "net/tls.h"
+#include "net/server.h"
 #include "table/table.h"
 
 #include <arpa/inet.h>
@@ -24,6 +24,7 @@
 
 struct worker {
     struct worker_options options;
+    const struct server_options *server;
     pthread_t thread;
     sem_t may_begin;
     uv_loop_t loop;
@@ -35,7 +36,7 @@ struct worker {
     struct resp_frontend *resp;
     struct grpc_frontend *grpc; /* NULL, as its streams: no such port */
     struct http_frontend *http; /* the same */
-    struct streams *streams, *grpc_streams, *http_streams;
+    struct streams *streams[METRICS_FRONTENDS];
     struct stream_memory memory;
     struct tls *tls;
     struct acceptor **acceptors;
@@ -57,13 +58,14 @@ struct worker {
 
 static struct metrics_worker *metrics_of(const struct worker *worker)
 {
-    return metrics_worker(server_state_metrics(worker->options.server_state),
+    return metrics_worker(server_state_metrics(worker->server->server_state),
                           worker->options.index);
 }
 
-static uint64_t io_now(const struct worker *worker)
+static uint64_t io_now(void *arg)
 {
-    return server_clock_io_now(server_state_clock(worker->options.server_state));
+    const struct worker *worker = arg;
+    return server_clock_io_now(server_state_clock(worker->server->server_state));
 }
 
 /* The address without a port, IPv4 over IPv6 as IPv4; empty: a Unix socket. */
@@ -103,7 +105,7 @@ static struct conn *new_conn(struct worker *worker, enum port port, const struct
         conn = tls_conn_new(&(struct tls_conn_options){
             .tls = worker->tls,
             .inner = conn,
-            .log = worker->options.log,
+            .log = worker->server->log,
             .metrics = metrics_of(worker),
             .frontend = frontend,
             .protocol = protocols[frontend],
@@ -116,24 +118,23 @@ static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr
                         struct connection_slot *slot)
 {
     struct worker *worker = arg;
-    struct streams *const streams[METRICS_FRONTENDS] = {[METRICS_RESP] = worker->streams,
-                                                        [METRICS_GRPC] = worker->grpc_streams,
-                                                        [METRICS_HTTP] = worker->http_streams};
     struct conn *conn = new_conn(worker, port, peer);
     if (conn == NULL) {
         close(fd);
         connection_limiter_leave(worker->options.connection_limiter, slot);
         return;
     }
-    streams_add(streams[port_frontend(port)], fd, conn, slot);
+    streams_add(worker->streams[port_frontend(port)], fd, conn, slot);
 }
 
 /* ---- Stages ---------------------------------------------------------------------------------- */
 
 static bool is_empty(const struct worker *worker)
 {
-    return streams_count(worker->streams) == 0 && streams_count(worker->grpc_streams) == 0 &&
-           streams_count(worker->http_streams) == 0;
+    size_t n_streams = 0;
+    for (int i = 0; i < METRICS_FRONTENDS; i++)
+        n_streams += streams_count(worker->streams[i]);
+    return n_streams == 0;
 }
 
 static void close_acceptors(struct worker *worker, bool empties_queues)
@@ -151,9 +152,8 @@ static void close_handles(struct worker *worker)
 {
     worker->is_open = false;
     close_acceptors(worker, false);
-    streams_end(worker->streams);
-    streams_end(worker->grpc_streams);
-    streams_end(worker->http_streams);
+    for (int i = 0; i < METRICS_FRONTENDS; i++)
+        streams_end(worker->streams[i]);
     service_stop_expiring(worker->service);
     stores_close(worker->stores); /* no user of them is left */
     worker->stores = NULL;
@@ -176,7 +176,7 @@ static void drain_grpc(struct worker *worker)
     if (worker->grpc == NULL)
         return;
     grpc_frontend_drain(worker->grpc);
-    streams_drain(worker->grpc_streams);
+    streams_drain(worker->streams[METRICS_GRPC]);
 }
 
 static void linger(struct worker *worker)
@@ -193,11 +193,11 @@ static void drain(struct worker *worker, bool empties_queues)
 {
     /* The kernel has already accepted the connections in the queue. */
     close_acceptors(worker, empties_queues);
-    streams_drain(worker->streams);
+    streams_drain(worker->streams[METRICS_RESP]);
     drain_grpc(worker);
     if (worker->http != NULL)
         http_frontend_drain(worker->http);
-    streams_drain(worker->http_streams);
+    streams_drain(worker->streams[METRICS_HTTP]);
 }
 
 static void on_given_back(void *arg)
@@ -249,8 +249,8 @@ static void renew_stream_limits(struct worker *worker)
     struct stream_limits *limits =
         atomic_exchange_explicit(&worker->new_stream_limits, NULL, memory_order_acq_rel);
     if (limits != NULL) {
-        streams_set_limits(worker->streams, limits);
-        streams_set_limits(worker->grpc_streams, limits);
+        streams_set_limits(worker->streams[METRICS_RESP], limits);
+        streams_set_limits(worker->streams[METRICS_GRPC], limits);
     }
     free(limits);
 }
@@ -258,12 +258,12 @@ static void renew_stream_limits(struct worker *worker)
 /* Also called between two messages: another process with the same table may move its clock. */
 static void look_at_clock(struct worker *worker)
 {
-    uint64_t now_ns = server_clock_now(server_state_clock(worker->options.server_state), 0);
+    uint64_t now_ns = server_clock_now(server_state_clock(worker->server->server_state), 0);
     if (now_ns == worker->clock_seen_ns)
         return;
     worker->clock_seen_ns = now_ns;
-    streams_clock_moved(worker->streams);
-    streams_clock_moved(worker->http_streams);
+    streams_clock_moved(worker->streams[METRICS_RESP]);
+    streams_clock_moved(worker->streams[METRICS_HTTP]);
 }
 
 static void on_message(uv_async_t *message)
@@ -295,13 +295,9 @@ static void on_beat(uv_timer_t *beat)
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
-static bool is_own(const struct worker *worker, const struct listener *listener)
+static bool has_port(const struct worker *worker, enum port port)
 {
-    return listener->worker == LISTENER_ALL_WORKERS || listener->worker == worker->options.index;
-}
-
-static bool has_port(const struct listeners *listeners, enum port port)
-{
+    const struct listeners *listeners = worker->options.listeners;
     for (size_t i = 0; i < listeners->n_all; i++)
         if (listeners->all[i].port == port)
             return true;
@@ -314,14 +310,14 @@ static bool open_acceptors(struct worker *worker)
     worker->acceptors = calloc(options->listeners->n_all + 1, sizeof(struct acceptor *));
     for (size_t i = 0; worker->acceptors != NULL && i < options->listeners->n_all; i++) {
         const struct listener *listener = &options->listeners->all[i];
-        if (!is_own(worker, listener))
+        if (listener->worker != LISTENER_ALL_WORKERS && listener->worker != options->index)
             continue;
         struct acceptor *acceptor = acceptor_new(&(struct acceptor_options){
             .loop = &worker->loop,
             .listener = listener,
             .connection_limiter = options->connection_limiter,
             .metrics = metrics_of(worker),
-            .log = options->log,
+            .log = worker->server->log,
             .accepted = on_accepted,
             .arg = worker,
         });
@@ -344,12 +340,12 @@ static bool is_ready(void *arg)
     return worker->stage == WORKER_SERVES && worker->options.is_ready(worker->options.arg);
 }
 
-static struct streams *new_streams(struct worker *worker, enum metrics_frontend frontend)
+static bool open_streams(struct worker *worker, enum metrics_frontend frontend)
 {
-    const struct worker_options *options = &worker->options;
-    return streams_new(&(struct streams_options){
+    const struct server_options *options = worker->server;
+    worker->streams[frontend] = streams_new(&(struct streams_options){
         .loop = &worker->loop,
-        .clock = server_state_clock(worker->options.server_state),
+        .clock = server_state_clock(worker->server->server_state),
         .connection_limiter = worker->options.connection_limiter,
         .metrics = metrics_of(worker),
         .frontend = frontend,
@@ -358,12 +354,13 @@ static struct streams *new_streams(struct worker *worker, enum metrics_frontend 
         .emptied = end_if_empty,
         .arg = worker,
     });
+    return worker->streams[frontend] != NULL;
 }
 
 static bool open_grpc(struct worker *worker)
 {
-    const struct worker_options *options = &worker->options;
-    if (!has_port(options->listeners, PORT_GRPC) && !has_port(options->listeners, PORT_GRPC_TLS))
+    const struct server_options *options = worker->server;
+    if (!has_port(worker, PORT_GRPC) && !has_port(worker, PORT_GRPC_TLS))
         return true;
     worker->grpc = grpc_frontend_new(&(struct grpc_frontend_options){
         .service = worker->service,
@@ -373,14 +370,13 @@ static bool open_grpc(struct worker *worker)
         .is_ready = is_ready,
         .arg = worker,
     });
-    worker->grpc_streams = new_streams(worker, METRICS_GRPC);
-    return worker->grpc != NULL && worker->grpc_streams != NULL;
+    return worker->grpc != NULL && open_streams(worker, METRICS_GRPC);
 }
 
 static bool open_http(struct worker *worker)
 {
-    const struct worker_options *options = &worker->options;
-    if (!has_port(options->listeners, PORT_HTTP) && !has_port(options->listeners, PORT_HTTP_TLS))
+    const struct server_options *options = worker->server;
+    if (!has_port(worker, PORT_HTTP) && !has_port(worker, PORT_HTTP_TLS))
         return true;
     worker->http = http_frontend_new(&(struct http_frontend_options){
         .service = worker->service,
@@ -392,19 +388,17 @@ static bool open_http(struct worker *worker)
         .is_ready = is_ready,
         .arg = worker,
     });
-    worker->http_streams = new_streams(worker, METRICS_HTTP);
-    if (worker->http == NULL || worker->http_streams == NULL)
+    if (worker->http == NULL || !open_streams(worker, METRICS_HTTP))
         return false;
     http_frontend_set_date(worker->http, time(NULL));
     return true;
 }
 
-static bool open_streams(struct worker *worker)
+static bool open_frontends(struct worker *worker)
 {
-    const struct worker_options *options = &worker->options;
+    const struct server_options *options = worker->server;
     worker->resp = resp_frontend_new(worker->service, options->access, &options->resp_limits);
-    worker->streams = new_streams(worker, METRICS_RESP);
-    return worker->resp != NULL && worker->streams != NULL && open_grpc(worker) &&
+    return worker->resp != NULL && open_streams(worker, METRICS_RESP) && open_grpc(worker) &&
            open_http(worker);
 }
 
@@ -413,38 +407,34 @@ static int no_memory(struct stint_error *error)
     return err_set(error, STINT_E_SYSTEM, "no memory or no descriptor for a worker");
 }
 
-static uint64_t now_for_stores(void *arg)
-{
-    return io_now(arg);
-}
-
 static void log_skew(void *arg, uint64_t skew_ns)
 {
     const struct worker *worker = arg;
-    log_line(worker->options.log, LOG_CLOCK_AHEAD, LOG_NUMBER("ahead_ms", skew_ns / NS_PER_MS));
+    log_line(worker->server->log, LOG_CLOCK_AHEAD, LOG_NUMBER("ahead_ms", skew_ns / NS_PER_MS));
 }
 
 /* Each worker has connections of its own; only the first logs, to avoid repeated lines. */
 static void log_damage(void *arg, uint64_t states)
 {
     struct worker *worker = arg;
-    log_line(worker->options.log, LOG_STATE_DAMAGED, LOG_NUMBER("states", states));
+    log_line(worker->server->log, LOG_STATE_DAMAGED, LOG_NUMBER("states", states));
 }
 
 static void log_unavailable(void *arg, size_t index, const char *why)
 {
     const struct worker *worker = arg;
-    const char *name = worker->options.store_configs[index].name;
+    const char *name = worker->server->store_configs[index].name;
     if (why != NULL)
-        log_line(worker->options.log, LOG_STORE_AWAY, LOG_TEXT("store", name),
+        log_line(worker->server->log, LOG_STORE_AWAY, LOG_TEXT("store", name),
                  LOG_TEXT("reason", why));
     else
-        log_line(worker->options.log, LOG_STORE_BACK, LOG_TEXT("store", name));
+        log_line(worker->server->log, LOG_STORE_BACK, LOG_TEXT("store", name));
 }
 
 static int open_stores(struct worker *worker, struct stint_error *error)
 {
-    const struct worker_options *options = &worker->options;
+    const struct server_options *options = worker->server;
+    unsigned index = worker->options.index;
     if (options->n_store_configs == 0)
         return 0;
     const uint64_t *secret = server_state_table(options->server_state)->region.fixed.hash_key;
@@ -452,25 +442,24 @@ static int open_stores(struct worker *worker, struct stint_error *error)
         .loop = &worker->loop,
         .configs = options->store_configs,
         .n_configs = options->n_store_configs,
-        .now = now_for_stores,
+        .now = io_now,
         .now_arg = worker,
         .skewed = log_skew,
         .damaged = log_damage,
         .skewed_arg = worker,
-        .unavailable = options->index == 0 ? log_unavailable : NULL,
+        .unavailable = index == 0 ? log_unavailable : NULL,
         .unavailable_arg = worker,
-        .seed = io_now(worker) + options->index,
+        .seed = io_now(worker) + index,
         .secret = {secret[0], secret[1]},
     };
     for (size_t i = 0; i < options->n_store_configs; i++)
-        of_stores.metrics[i] =
-            metrics_store(server_state_metrics(options->server_state), i, options->index);
+        of_stores.metrics[i] = metrics_store(server_state_metrics(options->server_state), i, index);
     int code = stores_open(&worker->stores, &of_stores, error);
     if (code != 0)
         return code;
     struct evaluation_stores stores = options->evaluation_stores;
     stores.stores = stores_all(worker->stores);
-    stores.n_stores = stores_count(worker->stores);
+    stores.n_stores = options->n_store_configs;
     for (size_t i = 0; i < stores.n_stores; i++)
         worker->pools[i] = stores_pools(worker->stores, i);
     stores.pools = worker->pools;
@@ -478,7 +467,7 @@ static int open_stores(struct worker *worker, struct stint_error *error)
     return 0;
 }
 
-/* All handles opened here are in a loop that has not run; free_worker() lets it run to its end. */
+/* All handles opened here are in a loop that has not run; worker_open() lets it run to its end. */
 static int set_up(struct worker *worker, struct stint_error *error)
 {
     uv_async_init(&worker->loop, &worker->message, on_message);
@@ -487,9 +476,9 @@ static int set_up(struct worker *worker, struct stint_error *error)
     worker->is_open = true;
     on_beat(&worker->beat);
     uv_timer_start(&worker->beat, on_beat, BEAT_MS, BEAT_MS);
-    worker->memory.most = worker->options.memory_most;
-    worker->service = service_new(worker->options.server_state, worker->options.index);
-    if (worker->service == NULL || !open_streams(worker))
+    worker->memory.most = worker->server->memory_most / worker->server->workers;
+    worker->service = service_new(worker->server->server_state, worker->options.index);
+    if (worker->service == NULL || !open_frontends(worker))
         return no_memory(error);
     int code = open_stores(worker, error);
     if (code == 0 && !open_acceptors(worker))
@@ -499,9 +488,8 @@ static int set_up(struct worker *worker, struct stint_error *error)
 
 static void tear_down(struct worker *worker)
 {
-    streams_free(worker->streams);
-    streams_free(worker->grpc_streams);
-    streams_free(worker->http_streams);
+    for (int i = 0; i < METRICS_FRONTENDS; i++)
+        streams_free(worker->streams[i]);
     http_frontend_free(worker->http);
     resp_frontend_free(worker->resp);
     grpc_frontend_free(worker->grpc);
@@ -530,13 +518,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void undo(struct worker *worker)
-{
-    close_handles(worker);
-    uv_run(&worker->loop, UV_RUN_DEFAULT);
-    tear_down(worker);
-}
-
 int worker_open(struct worker **worker, const struct worker_options *options,
                 struct stint_error *error)
 {
@@ -547,12 +528,15 @@ int worker_open(struct worker **worker, const struct worker_options *options,
     }
     sem_init(&made->may_begin, 0, 0);
     made->options = *options;
+    made->server = options->server;
     made->tls = tls_ref(options->tls);
     int code = set_up(made, error);
     if (code == 0 && pthread_create(&made->thread, NULL, run, made) != 0)
         code = err_set(error, STINT_E_SYSTEM, "cannot start a thread for a worker");
     if (code != 0) {
-        undo(made);
+        close_handles(made);
+        uv_run(&made->loop, UV_RUN_DEFAULT);
+        tear_down(made);
         return code;
     }
     *worker = made;
@@ -572,24 +556,22 @@ void worker_close(struct worker *worker)
     tear_down(worker);
 }
 
-void worker_move_to(struct worker *worker, enum worker_stage stage)
+void worker_wake(struct worker *worker)
 {
-    atomic_store_explicit(&worker->wanted_stage, stage, memory_order_release);
     if (!worker_has_ended(worker))
         uv_async_send(&worker->message);
 }
 
-void worker_clock_moved(struct worker *worker)
+void worker_move_to(struct worker *worker, enum worker_stage stage)
 {
-    if (!worker_has_ended(worker))
-        uv_async_send(&worker->message);
+    atomic_store_explicit(&worker->wanted_stage, stage, memory_order_release);
+    worker_wake(worker);
 }
 
 void worker_set_tls(struct worker *worker, struct tls *tls)
 {
     tls_unref(atomic_exchange_explicit(&worker->new_tls, tls, memory_order_acq_rel));
-    if (!worker_has_ended(worker))
-        uv_async_send(&worker->message);
+    worker_wake(worker);
 }
 
 void worker_set_stream_limits(struct worker *worker, const struct stream_limits *limits)
@@ -599,8 +581,7 @@ void worker_set_stream_limits(struct worker *worker, const struct stream_limits 
         return; /* the current ones stay in force */
     *copy = *limits;
     free(atomic_exchange_explicit(&worker->new_stream_limits, copy, memory_order_acq_rel));
-    if (!worker_has_ended(worker))
-        uv_async_send(&worker->message);
+    worker_wake(worker);
 }
 
 bool worker_accepts(const struct worker *worker)

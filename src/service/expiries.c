@@ -1,117 +1,201 @@
 /* SPDX-License-Identifier: MIT */
-/* A hash table of tickets by their ids, which are random. */
-#include "service/expiries.h"
+/*
+ * Soon after the deadline, the worker that issued the ticket sends the store a request to close it;
+ * so does any server that is asked to settle it late. The store closes a ticket once, for any
+ * caller. docs/decisions/0057.
+ */
+#define _GNU_SOURCE
+#include "service/service_parts.h"
 
-#include "decide/evaluation_ticket.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
 
 #include <assert.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CAPACITY_MIN 64u
+#define AGAIN_NS NS_PER_S /* after a failed store request */
+#define ASKED_MAX 64      /* store requests at once */
 
-static uint32_t *home_of(const struct expiries *expiries, const uint8_t *id)
+static void free_entry(void *entry)
 {
-    assert(expiries->capacity > 0);
-    uint32_t number;
-    memcpy(&number, id, sizeof(number));
-    return &expiries->homes[number & (expiries->capacity - 1)];
-}
-
-static const uint8_t *id_at(const struct expiries *expiries, uint32_t at)
-{
-    assert(at < expiries->capacity && expiries->entries[at].ticket != NULL);
-    const struct expiry *entry = &expiries->entries[at];
-    return evaluation_ticket_id(span_of(entry->ticket, entry->len));
-}
-
-static void link_in(struct expiries *expiries, uint32_t at)
-{
-    uint32_t *home = home_of(expiries, id_at(expiries, at));
-    expiries->entries[at].next = *home;
-    *home = at;
-}
-
-static bool grow(struct expiries *expiries)
-{
-    assert(expiries_is_valid(expiries) && expiries->n_open == expiries->capacity);
-    uint32_t old = expiries->capacity, capacity = old == 0 ? CAPACITY_MIN : 2 * old;
-    if (old == EXPIRIES_MAX)
-        return false;
-    struct expiry *entries = realloc(expiries->entries, capacity * sizeof(*entries));
-    if (entries == NULL)
-        return false;
-    expiries->entries = entries;
-    uint32_t *homes = realloc(expiries->homes, capacity * sizeof(*homes));
-    if (homes == NULL)
-        return false;
-    expiries->homes = homes;
-    expiries->capacity = capacity;
-    expiries->free = EXPIRIES_NONE;
-    for (uint32_t at = 0; at < capacity; at++)
-        homes[at] = EXPIRIES_NONE;
-    for (uint32_t at = 0; at < old; at++)
-        link_in(expiries, at);
-    for (uint32_t at = capacity; at-- > old;) {
-        entries[at] = (struct expiry){.next = expiries->free};
-        expiries->free = at;
-    }
-    return true;
+    pending_free(((struct expiry *)entry)->pending);
+    free(entry);
 }
 
 void expiries_deinit(struct expiries *expiries)
 {
-    assert(expiries_is_valid(expiries));
-    for (uint32_t at = 0; at < expiries->capacity; at++)
-        free(expiries->entries[at].ticket);
-    free(expiries->entries);
-    free(expiries->homes);
-    *expiries = (struct expiries){.entries = NULL};
+    tdestroy(expiries->tree, free_entry);
+    *expiries = (struct expiries){.tree = NULL};
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    return memcmp(a, b, BACKEND_ID_LEN);
 }
 
 bool expiries_add(struct expiries *expiries, struct span ticket, uint64_t due_ns,
                   uint64_t give_up_ns)
 {
-    assert(expiries_is_valid(expiries));
-    assert(ticket.ptr != NULL && ticket.len >= BACKEND_ID_LEN);
-    if (expiries->n_open == expiries->capacity && !grow(expiries))
+    assert(expiries->n_open <= EXPIRIES_MAX && expiries->n_asked <= ASKED_MAX);
+    struct expiry *entry =
+        expiries->n_open < EXPIRIES_MAX ? malloc(sizeof(*entry) + ticket.len) : NULL;
+    if (entry == NULL)
         return false;
-    uint8_t *copy = malloc(ticket.len);
-    if (copy == NULL)
+    *entry = (struct expiry){.len = ticket.len, .due_ns = due_ns, .give_up_ns = give_up_ns};
+    memcpy(entry->id, evaluation_ticket_id(ticket), sizeof(entry->id));
+    memcpy(entry->ticket, ticket.ptr, ticket.len);
+    if (tsearch(entry, &expiries->tree, compare_ids) == NULL) {
+        free(entry);
         return false;
-    memcpy(copy, ticket.ptr, ticket.len);
-    uint32_t at = expiries->free;
-    assert(at < expiries->capacity && expiries->entries[at].ticket == NULL);
-    expiries->free = expiries->entries[at].next;
-    expiries->entries[at] = (struct expiry){
-        .ticket = copy, .len = (uint32_t)ticket.len, .due_ns = due_ns, .give_up_ns = give_up_ns};
+    }
     expiries->n_open++;
-    link_in(expiries, at);
     return true;
 }
 
-uint32_t expiries_find(const struct expiries *expiries, const uint8_t *id)
+struct expiry *expiries_find(const struct expiries *expiries, const uint8_t *id)
 {
-    assert(expiries_is_valid(expiries));
-    if (expiries->n_open == 0)
-        return EXPIRIES_NONE;
-    uint32_t at = *home_of(expiries, id);
-    while (at != EXPIRIES_NONE && memcmp(id_at(expiries, at), id, BACKEND_ID_LEN) != 0)
-        at = expiries->entries[at].next;
-    return at;
+    struct expiry *const *found = tfind(id, &expiries->tree, compare_ids);
+    return found != NULL ? *found : NULL;
 }
 
-void expiries_remove(struct expiries *expiries, uint32_t at)
+void expiries_remove(struct expiries *expiries, struct expiry *entry)
 {
-    assert(expiries_is_valid(expiries) && at < expiries->capacity);
-    struct expiry *entry = &expiries->entries[at];
-    assert(entry->ticket != NULL);
-    uint32_t *from = home_of(expiries, id_at(expiries, at));
-    while (*from != at)
-        from = &expiries->entries[*from].next;
-    *from = entry->next;
-    free(entry->ticket);
-    *entry = (struct expiry){.next = expiries->free};
-    expiries->free = at;
+    assert(expiries->n_open > 0 && entry->pending == NULL);
+    tdelete(entry, &expiries->tree, compare_ids);
+    free(entry);
     expiries->n_open--;
+}
+
+/* ---- Tickets that are never settled ---------------------------------------------------------- */
+
+void expiries_count(struct service *service, const struct evaluation_expired *expired)
+{
+    assert(!expired->is_closed || expired->action <= STINT_EXPIRY_RELEASE);
+    static const uint8_t events[] = {[STINT_EXPIRY_FLOOR] = METRICS_EXPIRED_FLOOR,
+                                     [STINT_EXPIRY_RELEASE] = METRICS_EXPIRED_RELEASE};
+    if (!expired->is_closed)
+        return;
+    if (expired->action != STINT_EXPIRY_KEEP)
+        metrics_event(service->metrics, (enum metrics_event)events[expired->action], 1);
+    metrics_event(service->metrics, METRICS_EXPIRY_KEPT_UNITS, expired->kept_units);
+}
+
+void expiries_forget(struct service *service, struct span ticket)
+{
+    struct expiry *entry = expiries_find(&service->expiries, evaluation_ticket_id(ticket));
+    if (entry != NULL && entry->pending == NULL)
+        expiries_remove(&service->expiries, entry);
+}
+
+void expiries_expect(struct service *service, const struct request *request, uint64_t now_ns)
+{
+    assert(service->stores.n_stores > 0);
+    struct evaluation *evaluation = &service->evaluation;
+    uint8_t bytes[TICKET_BYTES_MAX];
+    if (request->verb != REQUEST_RESERVE || !evaluation_ticket_expires(evaluation))
+        return;
+    size_t len = evaluation_ticket_write(evaluation, bytes);
+    if (expiries_find(&service->expiries, evaluation_ticket_id(span_of(bytes, len))) != NULL)
+        return; /* a retry returned the same ticket */
+    uint64_t due_ns = add_sat(now_ns, evaluation->ticket_ns);
+    if (!expiries_add(&service->expiries, span_of(bytes, len), due_ns,
+                      add_sat(due_ns, evaluation->longer_ns)))
+        metrics_event(service->metrics, METRICS_EXPIRIES_LOST, 1);
+}
+
+static void on_answers(void *arg, uint64_t now_ns);
+
+/* Handles the store's reply, or schedules another attempt. */
+static void end(struct expiry *entry, const struct stint_decision *decision,
+                const struct evaluation_expired *expired, uint64_t now_ns)
+{
+    assert(service_is_valid(entry->service) && entry->pending == NULL);
+    struct service *service = entry->service;
+    uint8_t fault = service->evaluation.fault;
+    bool is_early = fault == 0 && !expired->is_closed;
+    expiries_count(service, expired);
+    if (is_early || (fault != 0 && fault != BACKEND_GONE && fault != BACKEND_REFUSED)) {
+        entry->due_ns = add_sat(now_ns, is_early ? decision->retry_after_ns : AGAIN_NS);
+        if (is_early) /* it was renewed by another server */
+            entry->give_up_ns = max_u64(entry->give_up_ns, add_sat(entry->due_ns, AGAIN_NS));
+        if (entry->due_ns < entry->give_up_ns)
+            return;
+    }
+    expiries_remove(&service->expiries, entry);
+}
+
+static void run(struct expiry *entry, struct pending *pending, uint64_t now_ns)
+{
+    assert(entry->pending == NULL);
+    struct evaluation *evaluation = &entry->service->evaluation;
+    struct evaluation_expired expired = {.is_closed = false};
+    struct stint_decision decision = {.outcome = STINT_DENY};
+    evaluation_begin(evaluation, now_ns);
+    if (evaluation_add_ticket(evaluation, span_of(entry->ticket, entry->len), NULL) != 0) {
+        evaluation->fault = BACKEND_GONE; /* the store is no longer configured */
+    } else {
+        pending_rewind(pending);
+        pending->done = NULL;
+        evaluation->pending = pending;
+        evaluation->now_ns = pending->now_ns;
+        decision = evaluation_expire(evaluation, &expired);
+        evaluation->pending = NULL;
+    }
+    if (evaluation->is_waiting && evaluation->fault == 0) {
+        pending->done = on_answers;
+        pending->arg = entry;
+        entry->pending = pending;
+        entry->service->expiries.n_asked++;
+        return;
+    }
+    pending_free(pending);
+    end(entry, &decision, &expired, now_ns);
+}
+
+static void on_answers(void *arg, uint64_t now_ns)
+{
+    struct expiry *entry = arg;
+    struct pending *pending = entry->pending;
+    assert(pending != NULL);
+    entry->pending = NULL;
+    entry->service->expiries.n_asked--;
+    run(entry, pending, now_ns);
+}
+
+/* Those that are due, as many as may be asked for at once: the rest follows next time. */
+struct due {
+    uint64_t now_ns;
+    size_t n, most;
+    struct expiry *all[ASKED_MAX];
+};
+
+static void collect(const void *node, VISIT visit, void *arg)
+{
+    struct expiry *entry = *(struct expiry *const *)node;
+    struct due *due = arg;
+    if ((visit == postorder || visit == leaf) && entry->pending == NULL &&
+        entry->due_ns <= due->now_ns && due->n < due->most)
+        due->all[due->n++] = entry;
+}
+
+void service_expire(struct service *service, uint64_t now_ns)
+{
+    assert(service_is_valid(service));
+    struct due due = {.now_ns = now_ns, .most = ASKED_MAX - service->expiries.n_asked};
+    twalk_r(service->expiries.tree, collect, &due);
+    for (size_t i = 0; i < due.n; i++) {
+        struct pending *pending =
+            pending_new(&service->pending_requests, now_ns, service->stores.timeout_ns);
+        if (pending == NULL)
+            return;
+        due.all[i]->service = service;
+        run(due.all[i], pending, now_ns);
+    }
+}
+
+void service_stop_expiring(struct service *service)
+{
+    expiries_deinit(&service->expiries);
 }

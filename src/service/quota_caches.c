@@ -15,13 +15,6 @@
 
 /* ---- SPECs ----------------------------------------------------------------------------------- */
 
-static struct spec_entry *spec_place(struct spec_cache *cache, struct span text)
-{
-    assert(text.len > 0);
-    uint64_t hash = siphash13_128(cache->secret, 0, text.ptr, text.len).lo;
-    return &cache->entries[hash % SPEC_CACHE_SIZE];
-}
-
 static bool is_of(const struct spec_entry *entry, struct span text)
 {
     return entry->text_len == text.len && memcmp(entry->text, text.ptr, text.len) == 0;
@@ -65,8 +58,8 @@ const struct stint_quota *spec_cache_find(struct spec_cache *cache, struct stint
     struct spec_entry *entry = &cache->entries[cache->last];
     if (is_of(entry, text))
         return &entry->quota;
-    entry = spec_place(cache, text);
-    cache->last = (size_t)(entry - cache->entries);
+    cache->last = siphash13_128(cache->secret, 0, text.ptr, text.len).lo % SPEC_CACHE_SIZE;
+    entry = &cache->entries[cache->last];
     return is_of(entry, text) ? &entry->quota : fill_spec(entry, table, text, error);
 }
 
@@ -149,10 +142,7 @@ static const struct throttle_entry *fill_throttle(struct throttle_entry *entry,
                                                   struct stint_error *error)
 {
     struct throttle_entry made = {.throttle = *throttle};
-    int code = make_quota(&made, error);
-    if (code == 0)
-        code = table_stores(table, &made.quota, error);
-    if (code != 0)
+    if (make_quota(&made, error) != 0 || table_stores(table, &made.quota, error) != 0)
         return NULL;
     made.excess_ns = excess_of(&made);
     assert(made.excess_ns <= EXCESS_MAX_NS);

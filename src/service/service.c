@@ -10,6 +10,7 @@
 #include "table/table.h"
 
 #include <assert.h>
+#include <gnutls/gnutls.h>
 #include <stdlib.h>
 
 #define LIFETIME_DEFAULT_NS (10 * NS_PER_MIN)
@@ -24,9 +25,7 @@ struct service *service_new(struct server_state *server_state, unsigned worker)
     service->table = server_state->table;
     service->worker = worker;
     service->metrics = metrics_worker(server_state->metrics, worker);
-    if (evaluation_init(&service->evaluation, server_state->table, NULL) != 0 ||
-        !service_init_expiring(service)) {
-        evaluation_deinit(&service->evaluation);
+    if (evaluation_init(&service->evaluation, server_state->table, NULL) != 0) {
         free(service);
         return NULL;
     }
@@ -46,7 +45,6 @@ void service_free(struct service *service)
     if (service == NULL)
         return;
     service_stop_expiring(service);
-    free(service->expiring);
     ruleset_unref(service->ruleset);
     ruleset_unref(service->borrowed);
     pending_requests_deinit(&service->pending_requests);
@@ -73,6 +71,194 @@ void service_renew_rules(struct service *service)
         return;
     ruleset_unref(service->ruleset);
     service->ruleset = server_state_ruleset(service->server_state, &service->generation);
+}
+
+/* ---- Counting: metrics and top keys, of the last evaluation or of a throttle ----------------- */
+
+#define NAME_MAX_BYTES 128 /* bytes of a name that the metrics keep, more than the list does */
+
+/* The name of a key for output: the values of its descriptor, or the bytes of an item's key. */
+struct name {
+    uint8_t bytes[NAME_MAX_BYTES];
+    size_t len;
+};
+
+static void append(struct name *name, struct span text)
+{
+    assert(name->len <= sizeof(name->bytes));
+    size_t space = sizeof(name->bytes) - name->len;
+    size_t len = text.len < space ? text.len : space;
+    memcpy(name->bytes + name->len, text.ptr, len);
+    name->len += len;
+}
+
+static struct span name_of(struct name *name, const struct request *request, size_t i)
+{
+    assert(i < request->n_items + request->n_descriptors);
+    if (request->n_items > 0)
+        return request->items[i].key;
+    const struct descriptor *descriptor = &request->descriptors[i];
+    if (descriptor->n_entries == 1)
+        return descriptor->entries[0].value;
+    name->len = 0;
+    for (size_t entry = 0; entry < descriptor->n_entries; entry++) {
+        if (entry > 0)
+            append(name, span_of(" ", 1));
+        append(name, descriptor->entries[entry].value);
+    }
+    return span_of(name->bytes, name->len);
+}
+
+/* No value is the beginning of another. */
+static void append_value(struct name *name, struct span value)
+{
+    size_t from = name->len;
+    append(name, value);
+    for (size_t i = from; i < name->len; i++)
+        if (name->bytes[i] == METRICS_VALUE_END)
+            name->bytes[i] = ' ';
+}
+
+/* The values that a rule's metrics show, one after another; a NULL ptr: none. */
+static struct span shown_values(struct name *name, const struct request *request, size_t i,
+                                const struct rule *rule)
+{
+    if (rule == NULL || rule->shown == 0)
+        return (struct span){NULL, 0};
+    const struct descriptor *descriptor = &request->descriptors[i];
+    uint32_t left = rule->shown;
+    name->len = 0;
+    for (size_t entry = 0; entry < descriptor->n_entries; entry++) {
+        if ((left >> entry & 1) == 0)
+            continue;
+        append_value(name, descriptor->entries[entry].value);
+        left &= ~(UINT32_C(1) << entry);
+        if (left != 0)
+            append(name, span_of(&(const char){METRICS_VALUE_END}, 1));
+    }
+    return span_of(name->bytes, name->len);
+}
+
+static enum metrics_outcome plain_outcome(const struct stint_decision *decision)
+{
+    return decision->outcome == STINT_ALLOW  ? METRICS_ALLOW
+           : decision->outcome == STINT_DENY ? METRICS_DENY
+                                             : METRICS_NEVER;
+}
+
+static enum metrics_outcome outcome_of(const struct target *target)
+{
+    if (target->is_replaced)
+        return METRICS_REPLACED;
+    if (target->banned)
+        return METRICS_BANNED;
+    if (target->over && target->part == TARGET_SHADOW)
+        return METRICS_SHADOW;
+    return plain_outcome(&target->decision);
+}
+
+/* Units as envoyproxy/ratelimit counts them. Like it, unlimited requests are not counted. */
+static void count_hits(struct service *service, const struct target *target, struct span value)
+{
+    assert(target->rule != NULL);
+    const struct rule *rule = target->rule;
+    if (target->part == TARGET_FREE || target->is_refund)
+        return;
+    const struct metrics_hits hits = {
+        .value = value,
+        .asked = target->cost,
+        .limit = target->decision.limit,
+        .remaining = target->decision.remaining,
+        .is_over = target->over,
+        .is_shadow = target->part == TARGET_SHADOW && !target->is_all_shadow,
+        .fitted = target->fitted,
+    };
+    metrics_hits(service->metrics, service->ruleset->bound, rule, &hits);
+}
+
+static void count_target(struct service *service, const struct request *request,
+                         const struct reply *reply, size_t i)
+{
+    assert(i < service->evaluation.n_targets);
+    struct name space;
+    const struct target *target = &service->evaluation.targets[i];
+    const struct metrics_bound *bound = service->ruleset->bound;
+    struct span value = shown_values(&space, request, i, target->rule);
+    bool allowed = reply->decision.outcome == STINT_ALLOW;
+    enum metrics_outcome outcome = outcome_of(target);
+    bool is_moved = (allowed && outcome == METRICS_ALLOW) || target->hits == TARGET_HITS_CHARGE;
+    uint32_t units = is_moved ? target->decision.granted : 0;
+    metrics_decided(service->metrics, bound, target->rule, outcome, units);
+    if (value.ptr != NULL)
+        metrics_detailed(service->metrics, bound, target->rule, value, outcome, units);
+    if (target->shadow_over)
+        metrics_candidate_over(service->metrics, bound, target->rule);
+    if (target->rule != NULL && metrics_counts_hits(service->metrics))
+        count_hits(service, target, value);
+    if (service->server_state->top_keys == NULL)
+        return;
+    const struct top_keys_ask ask = {
+        .rule = target->rule,
+        .key = name_of(&space, request, i),
+        .units = target->cost,
+        .denied = target->over && target->part == TARGET_LIVE,
+        .now_ns = service->evaluation.now_ns,
+    };
+    top_keys_note(service->server_state->top_keys, service->worker, &ask);
+}
+
+/* Counts descriptors that everything allows, since the rules have another domain or key. */
+static void note_unmatched(struct service *service, const struct request *request)
+{
+    assert(service->evaluation.n_unmatched > 0);
+    const struct evaluation *evaluation = &service->evaluation;
+    bool is_known = evaluation->domain != SIZE_MAX;
+    metrics_unmatched(service->metrics, service->ruleset->bound, evaluation->domain,
+                      evaluation->n_unmatched);
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].is_unmatched)
+            unmatched_note(service->server_state->unmatched,
+                           is_known ? UNMATCHED_DESCRIPTOR : UNMATCHED_DOMAIN, request->domain,
+                           &request->descriptors[i]);
+}
+
+static void count_evaluation(struct service *service, const struct request *request,
+                             const struct reply *reply)
+{
+    assert(request->verb < REQUEST_VERBS);
+    const struct evaluation *evaluation = &service->evaluation;
+    uint64_t bans = 0;
+    if (!request_verbs[request->verb].is_counted)
+        return;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
+        bans += target->made_ban;
+        if (target->rule != NULL || target->quota != NULL)
+            count_target(service, request, reply, i);
+    }
+    if (evaluation->n_unmatched > 0)
+        note_unmatched(service, request);
+    if (evaluation->all_shadow && evaluation_would_be_denied(evaluation))
+        metrics_event(service->metrics, METRICS_ALL_SHADOW, 1);
+    if (bans > 0)
+        metrics_event(service->metrics, METRICS_BANS, bans);
+    if (evaluation->bans_lost > 0)
+        metrics_event(service->metrics, METRICS_BANS_LOST, evaluation->bans_lost);
+}
+
+static void count_throttle(struct service *service, const struct request *request,
+                           const struct reply *reply)
+{
+    assert(request->verb == REQUEST_THROTTLE);
+    enum metrics_outcome outcome = plain_outcome(&reply->decision);
+    metrics_decided(service->metrics, NULL, NULL, outcome, reply->decision.granted);
+    if (service->server_state->top_keys == NULL)
+        return;
+    const struct top_keys_ask ask = {.key = request->key,
+                                     .units = request->cost,
+                                     .denied = outcome != METRICS_ALLOW,
+                                     .now_ns = reply->at_ns};
+    top_keys_note(service->server_state->top_keys, service->worker, &ask);
 }
 
 /* ---- Inputs ---------------------------------------------------------------------------------- */
@@ -145,22 +331,15 @@ static int fill(struct service *service, const struct request *request, uint64_t
 
 /* ---- Evaluation ------------------------------------------------------------------------------ */
 
-static bool holds_places(const struct evaluation *evaluation)
-{
-    assert(evaluation->n_targets <= TARGETS_MAX);
-    for (size_t i = 0; i < evaluation->n_targets; i++)
-        if (evaluation->targets[i].quota != NULL &&
-            evaluation->targets[i].quota->algorithm == STINT_CONCURRENCY)
-            return true;
-    return false;
-}
-
 /* For holders the lease gives the time; all others need one. */
 static uint64_t lifetime_of(const struct request *request, const struct evaluation *evaluation)
 {
-    if (request->lifetime_ns > 0 || holds_places(evaluation))
-        return request->lifetime_ns;
-    return LIFETIME_DEFAULT_NS;
+    assert(evaluation->n_targets <= TARGETS_MAX);
+    bool has_holders = false;
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        has_holders = has_holders || (evaluation->targets[i].quota != NULL &&
+                                      evaluation->targets[i].quota->algorithm == STINT_CONCURRENCY);
+    return request->lifetime_ns > 0 || has_holders ? request->lifetime_ns : LIFETIME_DEFAULT_NS;
 }
 
 /* Verbs that change something, and decide nothing. */
@@ -214,6 +393,23 @@ static bool has_entries(struct service *service, struct reply *reply)
     return true;
 }
 
+/* The text of the ticket after a reserve or a book in a store. */
+static void write_ticket(struct service *service, struct reply *reply)
+{
+    assert(service->evaluation.pending != NULL);
+    uint8_t bytes[TICKET_BYTES_MAX];
+    gnutls_datum_t ticket = {.data = bytes}, text;
+    ticket.size = (unsigned)evaluation_ticket_write(&service->evaluation, bytes);
+    if (gnutls_base64_encode2(&ticket, &text) != 0) {
+        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for the ticket of what was charged");
+        return;
+    }
+    assert(text.size <= sizeof(service->ticket_text));
+    memcpy(service->ticket_text, text.data, text.size);
+    reply->ticket_text = span_of(service->ticket_text, text.size);
+    gnutls_free(text.data);
+}
+
 static struct stint_decision reserve(struct service *service, const struct request *request,
                                      struct reply *reply)
 {
@@ -229,7 +425,7 @@ static struct stint_decision reserve(struct service *service, const struct reque
             : evaluation_reserve(evaluation, lifetime_of(request, evaluation), &reply->ticket,
                                  &reply->has_ticket);
     if (reply->has_ticket && evaluation->pending != NULL)
-        service_write_ticket(service, reply);
+        write_ticket(service, reply);
     return decision;
 }
 
@@ -318,18 +514,12 @@ static void answer_targets(struct service *service, const struct request *reques
     if (reply->error != REPLY_DECIDED)
         return;
     if (reply->has_ticket && reply->ticket_text.len > 0)
-        service_expect_expiry(service, request, now_ns);
-    service_count_evaluation(service, request, reply);
+        expiries_expect(service, request, now_ns);
+    count_evaluation(service, request, reply);
     list_statuses(service, request, reply);
 }
 
 /* ---- CL.THROTTLE: the most frequent request, so no extra work ------------------------------- */
-
-/* A store counts time in microseconds, rounded up. */
-static uint64_t excess_in_store(const struct throttle_entry *entry)
-{
-    return (entry->excess_ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
-}
 
 /* A duration above whole seconds by no more than the excess is rounded down to them. */
 static uint64_t whole_seconds(uint64_t wait_ns, uint64_t excess_ns)
@@ -356,7 +546,7 @@ static void throttle_end(struct service *service, const struct request *request,
         }
     }
     if (request->cost > 0)
-        service_count_throttle(service, request, reply);
+        count_throttle(service, request, reply);
 }
 
 static void throttle_shared(struct service *service, const struct throttle_entry *entry,
@@ -365,7 +555,8 @@ static void throttle_shared(struct service *service, const struct throttle_entry
     assert(service->stores.throttle <= service->stores.n_stores);
     struct evaluation *evaluation = &service->evaluation;
     bool is_closed = request->throttle.max_burst < 0;
-    uint64_t excess_ns = excess_in_store(entry);
+    /* A store counts time in microseconds, rounded up. */
+    uint64_t excess_ns = (entry->excess_ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
     evaluation_begin(evaluation, now_ns);
     evaluation_add_throttle(evaluation, &entry->quota, request->key, is_closed ? 0 : request->cost);
     if (!service_begin_pending(service, request, reply))
@@ -446,30 +637,23 @@ static void find_shared(struct service *service, const struct request *request, 
     reply->expires_after_ns = decision.reset_after_ns;
 }
 
+/* Removes the state but not a block of the key: only administrators lift a block. */
 static void answer_find(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
     assert(request->verb == REQUEST_FIND || request->verb == REQUEST_FORGET);
+    const struct stint_quota *quota = throttle_any_quota();
+    struct stint_table *table = service->table;
+    struct span key = request->key;
     struct stint_entry entry;
     if (service->stores.throttle > 0) {
         find_shared(service, request, now_ns, reply);
         return;
     }
-    reply->found = stint_find(service->table, throttle_any_quota(), request->key.ptr,
-                              request->key.len, now_ns, &entry) == 0;
+    reply->found = stint_find(table, quota, key.ptr, key.len, now_ns, &entry) == 0;
     reply->expires_after_ns = reply->found ? sub_floor(entry.expires_at_ns, now_ns) : 0;
-}
-
-/* Removes the state but not a block of the key: only administrators lift a block. */
-static void answer_forget(struct service *service, const struct request *request, uint64_t now_ns,
-                          struct reply *reply)
-{
-    assert(request->verb == REQUEST_FORGET);
-    const struct stint_quota *quota = throttle_any_quota();
-    answer_find(service, request, now_ns, reply);
-    if (reply->found && service->stores.throttle == 0)
-        table_forget(service->table, quota,
-                     table_hash(service->table, quota, request->key.ptr, request->key.len));
+    if (reply->found && request->verb == REQUEST_FORGET)
+        table_forget(table, quota, table_hash(table, quota, key.ptr, key.len));
 }
 
 /* ---- Any verb -------------------------------------------------------------------------------- */
@@ -481,7 +665,7 @@ typedef void handler(struct service *service, const struct request *request, uin
 static handler *const handlers[REQUEST_VERBS] = {
     [REQUEST_SETTLE] = service_ticket, [REQUEST_CANCEL] = service_ticket,
     [REQUEST_RENEW] = service_ticket,  [REQUEST_THROTTLE] = answer_throttle,
-    [REQUEST_FORGET] = answer_forget,  [REQUEST_FIND] = answer_find,
+    [REQUEST_FORGET] = answer_find,    [REQUEST_FIND] = answer_find,
 };
 
 /* Answers any verb. Does not check the caller's roles or the id. */
@@ -553,11 +737,6 @@ static void answer_again(struct service *service, const struct request *request,
  * Verbs that move units did so unless they were denied; the others did unless they failed. Other
  * replies are not kept: a denied request may be repeated with its id.
  */
-static bool is_worth_keeping(const struct reply *reply)
-{
-    return reply->error == REPLY_DECIDED && reply->decision.outcome == STINT_ALLOW;
-}
-
 static void record(struct service *service, const struct requests_claim *claim,
                    const struct reply *reply)
 {
@@ -567,7 +746,8 @@ static void record(struct service *service, const struct requests_claim *claim,
         .at_ns = reply->at_ns,
     };
     /* If the claim is lost, a retry gets BUSY or is decided as new: no other report is possible. */
-    requests_end(service->table, claim, is_worth_keeping(reply) ? &answer : NULL);
+    bool is_kept = reply->error == REPLY_DECIDED && reply->decision.outcome == STINT_ALLOW;
+    requests_end(service->table, claim, is_kept ? &answer : NULL);
 }
 
 static void answer_once(struct service *service, const struct request *request, uint64_t now_ns,

@@ -30,7 +30,6 @@ struct service {
     uint8_t ticket[TICKET_BYTES_MAX];      /* of a store: from a request */
     char ticket_text[SERVICE_TICKET_TEXT]; /* the same, in a reply */
     struct expiries expiries;
-    struct expiring *expiring; /* service_ticket.c: an array */
     struct throttle_cache throttles;
     struct spec_cache specs;
 };
@@ -59,7 +58,7 @@ uint64_t request_digest_body(const struct stint_table *table, const struct reque
 bool request_digest_shared(const struct request *request, const char *caller,
                            uint8_t id[BACKEND_ID_LEN], uint64_t *body);
 
-/* ---- service_pending.c: errors, and requests that ask stores --------------------------------- */
+/* ---- service_pending.c: errors, requests that ask stores, and verbs on tickets --------------- */
 
 /* Makes *reply an error that follows from the code. */
 void service_refuse(struct reply *reply, const struct stint_error *error);
@@ -73,24 +72,16 @@ bool service_begin_pending(struct service *service, const struct request *reques
                            struct reply *reply);
 /* Call after the evaluation: false where the reply has the reason why there is no decision. */
 bool service_end_pending(struct service *service, struct reply *reply);
-
-/* ---- service_count.c: metrics and top keys, of the last evaluation or of a throttle ---------- */
-
-void service_count_evaluation(struct service *service, const struct request *request,
-                              const struct reply *reply);
-void service_count_throttle(struct service *service, const struct request *request,
-                            const struct reply *reply);
-
-/* ---- service_ticket.c ------------------------------------------------------------------------ */
-
-#define SERVICE_GONE "the ticket was used, has ended, or never was"
-bool service_init_expiring(struct service *service); /* false: no memory */
 /* SETTLE, CANCEL, RENEW. */
 void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply);
-/* The text of the ticket after a reserve or a book in a store. */
-void service_write_ticket(struct service *service, struct reply *reply);
+
+/* ---- expiries.c: tickets of stores that are never settled ------------------------------------ */
+
 /* After a reserve that returned a ticket of a store: closes it once it has expired. */
-void service_expect_expiry(struct service *service, const struct request *request, uint64_t now_ns);
+void expiries_expect(struct service *service, const struct request *request, uint64_t now_ns);
+/* The ticket was settled or cancelled, or is gone. */
+void expiries_forget(struct service *service, struct span ticket);
+void expiries_count(struct service *service, const struct evaluation_expired *expired);
 
 #endif

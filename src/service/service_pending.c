@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Requests whose states are in shared stores. Their store requests belong to a pending request,
- * with which the same request is evaluated again once the answers are there.
+ * with which the same request is evaluated again once the answers are there. And the verbs on
+ * tickets, in which a ticket replaces the key.
  */
 #include "service/service_parts.h"
 
 #include "base/err.h"
+#include "base/wide_int.h"
 #include "service/pools.h"
 
 #include <assert.h>
 #include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+
+#define NO_LEASE "the ticket has no lease: only tickets of concurrency quotas can be renewed"
+#define GONE "the ticket was used, has ended, or never was"
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
@@ -25,17 +31,12 @@ void service_refuse_as(struct reply *reply, enum reply_error why, const char *me
 void service_refuse(struct reply *reply, const struct stint_error *error)
 {
     assert(error->code != 0);
-    switch (error->code) {
-    case STINT_E_FULL:
-        service_refuse_as(reply, REPLY_FULL, error->message);
-        break;
-    case STINT_E_BUSY:
-    case STINT_E_SYSTEM:
-        service_refuse_as(reply, REPLY_UNAVAILABLE, error->message);
-        break;
-    default:
-        service_refuse_as(reply, REPLY_BAD_REQUEST, error->message);
-    }
+    bool is_passing = error->code == STINT_E_BUSY || error->code == STINT_E_SYSTEM;
+    service_refuse_as(reply,
+                      error->code == STINT_E_FULL ? REPLY_FULL
+                      : is_passing                ? REPLY_UNAVAILABLE
+                                                  : REPLY_BAD_REQUEST,
+                      error->message);
 }
 
 /* ---- Pending requests ------------------------------------------------------------------------ */
@@ -92,14 +93,6 @@ static bool deferred(struct service *service, const struct request *request, str
     return false;
 }
 
-/* A ticket has no other secret: its owner may settle the reservation. */
-static bool make_ticket_id(struct pending *pending)
-{
-    if (!pending->has_id)
-        pending->has_id = gnutls_rnd(GNUTLS_RND_NONCE, pending->id, sizeof(pending->id)) == 0;
-    return pending->has_id;
-}
-
 static bool add_id(struct service *service, const struct request *request, struct pending *pending)
 {
     struct evaluation *evaluation = &service->evaluation;
@@ -114,15 +107,10 @@ static bool add_id(struct service *service, const struct request *request, struc
     evaluation->id = pending->id;
     evaluation->id_lifetime_ns = 0;
     evaluation->body = 0;
-    return make_ticket_id(pending);
-}
-
-static struct pending *pending_of(struct service *service, const struct request *request)
-{
-    return request->pending != NULL
-               ? request->pending
-               : pending_new(&service->pending_requests, service->evaluation.now_ns,
-                             service->stores.timeout_ns);
+    /* A ticket has no other secret: its owner may settle the reservation. */
+    if (!pending->has_id)
+        pending->has_id = gnutls_rnd(GNUTLS_RND_NONCE, pending->id, sizeof(pending->id)) == 0;
+    return pending->has_id;
 }
 
 /* All workers share the reference counts of rules: only a request that waits takes a reference. */
@@ -148,7 +136,10 @@ bool service_begin_pending(struct service *service, const struct request *reques
     }
     if (request->is_ahead && evaluation_asks(evaluation, false))
         return deferred(service, request, reply);
-    struct pending *pending = pending_of(service, request);
+    struct pending *pending = request->pending;
+    if (pending == NULL)
+        pending =
+            pending_new(&service->pending_requests, evaluation->now_ns, service->stores.timeout_ns);
     if (pending == NULL || !add_id(service, request, pending)) {
         service_drop(service, pending);
         service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for a store request");
@@ -171,7 +162,7 @@ static void refuse_fault(const struct evaluation *evaluation, struct reply *repl
                                      [BACKEND_GONE] = REPLY_GONE};
     const char *message = evaluation->fault_message;
     if (evaluation->fault == BACKEND_GONE)
-        message = SERVICE_GONE;
+        message = GONE;
     service_refuse_as(reply, (enum reply_error)errors[evaluation->fault],
                       message != NULL ? message : "the store is unavailable");
 }
@@ -204,4 +195,95 @@ bool service_end_pending(struct service *service, struct reply *reply)
         metrics_event(service->metrics, METRICS_REPLAYED, 1);
     }
     return reply->error == REPLY_DECIDED;
+}
+
+/* ---- Tickets in the table
+ * ---------------------------------------------------------------------------- */
+
+static void ask_table(struct service *service, const struct request *request, uint64_t now_ns,
+                      struct reply *reply)
+{
+    assert(request->ticket_text.len == 0);
+    struct stint_table *table = service->table;
+    int code;
+    if (request->verb == REQUEST_SETTLE)
+        code = stint_settle(table, request->ticket, request->cost, now_ns, &reply->decision);
+    else if (request->verb == REQUEST_CANCEL)
+        code = stint_cancel(table, request->ticket, now_ns, &reply->decision);
+    else
+        code = stint_renew(table, request->ticket, now_ns);
+    if (code == STINT_E_GONE)
+        service_refuse_as(reply, REPLY_GONE, GONE);
+    else if (code != 0)
+        service_refuse_as(reply, REPLY_BAD_REQUEST, NO_LEASE);
+}
+
+/* ---- Tickets in a store -----------------------------------------------------------------------
+ */
+
+/* Fills the inputs from the ticket; the keys point into it. */
+static int add_ticket(struct service *service, const struct request *request,
+                      struct stint_error *error)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    gnutls_datum_t bytes, text = {.data = (unsigned char *)(uintptr_t)request->ticket_text.ptr,
+                                  .size = (unsigned)request->ticket_text.len};
+    if (request->ticket_text.len > SERVICE_TICKET_TEXT || gnutls_base64_decode2(&text, &bytes) != 0)
+        return err_set(error, STINT_E_SYNTAX, "expected a ticket as a reply gave it");
+    size_t len = min_u64(bytes.size, sizeof(service->ticket)); /* longer text is no valid ticket */
+    memcpy(service->ticket, bytes.data, len);
+    gnutls_free(bytes.data);
+    return evaluation_add_ticket(evaluation, span_of(service->ticket, len), error);
+}
+
+static void ask(struct evaluation *evaluation, const struct request *request, struct reply *reply,
+                struct evaluation_expired *expired)
+{
+    if (request->verb != REQUEST_RENEW)
+        reply->decision =
+            evaluation_close(evaluation, request->verb,
+                             request->verb == REQUEST_SETTLE ? request->cost : 0, expired);
+    else if (!evaluation_renew(evaluation))
+        service_refuse_as(reply, REPLY_BAD_REQUEST, NO_LEASE);
+}
+
+static void ask_store(struct service *service, const struct request *request, uint64_t now_ns,
+                      struct reply *reply)
+{
+    assert(request->ticket_text.len > 0);
+    struct stint_error error;
+    struct evaluation_expired expired = {.is_closed = false};
+    evaluation_begin(&service->evaluation, now_ns);
+    if (request->id.len > 0) {
+        service_refuse_as(reply, REPLY_BAD_REQUEST,
+                          "a ticket of a store can be used only once: expected no id");
+        return;
+    }
+    if (add_ticket(service, request, &error) != 0) {
+        service_drop(service, request->pending);
+        service_refuse(reply, &error);
+        return;
+    }
+    if (!service_begin_pending(service, request, reply))
+        return;
+    ask(&service->evaluation, request, reply, &expired);
+    bool is_decided = service_end_pending(service, reply);
+    if (is_decided)
+        reply->at_ns = service->evaluation.at_ns;
+    if (reply->error == REPLY_GONE)
+        expiries_count(service, &expired);
+    if (reply->error == REPLY_GONE || (is_decided && request->verb != REQUEST_RENEW))
+        expiries_forget(service, span_of(service->ticket, sizeof(service->ticket)));
+}
+
+void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply)
+{
+    assert(service_is_valid(service));
+    assert(request->verb == REQUEST_SETTLE || request->verb == REQUEST_CANCEL ||
+           request->verb == REQUEST_RENEW);
+    if (request->ticket_text.len > 0)
+        ask_store(service, request, now_ns, reply);
+    else
+        ask_table(service, request, now_ns, reply);
 }

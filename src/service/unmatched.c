@@ -2,6 +2,7 @@
 #include "service/server_state.h"
 
 #include "base/siphash.h"
+#include "base/wide_int.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -62,14 +63,12 @@ static bool is_known(const struct unmatched_list *list, uint64_t id)
     return true;
 }
 
-static size_t append(char *text, size_t len, struct span more)
+/* Up to the size of the text. */
+static void append(char text[UNMATCHED_TEXT_MAX + 1], struct span more)
 {
-    assert(len <= UNMATCHED_TEXT_MAX);
-    size_t space = UNMATCHED_TEXT_MAX - len, n = more.len < space ? more.len : space;
+    size_t len = strlen(text), n = min_u64(more.len, UNMATCHED_TEXT_MAX - len);
     if (n > 0)
         memcpy(text + len, more.ptr, n);
-    text[len + n] = '\0';
-    return len + n;
 }
 
 static void add_name(struct unmatched_list *list, uint64_t id, enum unmatched_kind kind,
@@ -78,11 +77,10 @@ static void add_name(struct unmatched_list *list, uint64_t id, enum unmatched_ki
     assert(list->n < UNMATCHED_MAX && list->n_given <= list->n);
     struct unmatched_name *name = &list->names[list->n];
     *name = (struct unmatched_name){.id = id, .kind = (uint8_t)kind};
-    append(name->domain, 0, domain);
-    size_t len = 0;
+    append(name->domain, domain);
     for (size_t i = 0; kind == UNMATCHED_DESCRIPTOR && i < descriptor->n_entries; i++) {
-        len = i > 0 ? append(name->keys, len, span_of(".", 1)) : 0;
-        len = append(name->keys, len, descriptor->entries[i].key);
+        append(name->keys, span_of(".", i > 0 ? 1 : 0));
+        append(name->keys, descriptor->entries[i].key);
     }
     name->is_last = list->n + 1 == UNMATCHED_MAX;
     __atomic_store_n(&list->ids[list->n++], id, __ATOMIC_RELAXED);

@@ -16,7 +16,7 @@
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
-#include "net/upstream/links.h"
+#include "net/upstream/backends.h"
 #include "table/clock.h"
 
 #include <inttypes.h>
@@ -29,13 +29,13 @@
 
 static struct {
     uv_loop_t loop;
+    struct stores *stores;
     struct backend *store;
     uint64_t ahead_ns, timeout_ns, skew_told_ns;
 } run;
 
-static uint64_t wall(void *arg)
+static uint64_t wall(void)
 {
-    (void)arg;
     return (uint64_t)clock_wall_ns() + run.ahead_ns;
 }
 
@@ -268,17 +268,16 @@ int main(int argc, char **argv)
     /* All that a load prints: a store whose process waits for its reader would be late. */
     setvbuf(stdout, NULL, _IOFBF, OUTPUT_MAX_BYTES);
     uv_loop_init(&run.loop);
-    run.store = memcached_links_new(&(struct memcached_links_options){
-        .loop = &run.loop,
-        .url = &url,
-        .tls = tls,
-        .prefix = argv[2],
-        .reply_ns = run.timeout_ns,
-        .wall = wall,
-        .skewed = skewed,
-    });
-    if (run.store == NULL)
+    const struct store_config config = {.url = url,
+                                        .tls = tls,
+                                        .prefix = argv[2],
+                                        .reply_ns = run.timeout_ns,
+                                        .without_front = true};
+    const struct stores_options options = {
+        .loop = &run.loop, .configs = &config, .n_configs = 1, .wall = wall, .skewed = skewed};
+    if (stores_open(&run.stores, &options, &error) != 0)
         return 2;
+    run.store = stores_all(run.stores)[0];
     while (fgets(line, sizeof(line), stdin) != NULL) {
         if (strncmp(line, "ask ", 4) == 0)
             ask(line + 4);
@@ -294,7 +293,7 @@ int main(int argc, char **argv)
             return 2;
         fflush(stdout);
     }
-    run.store->ops->free(run.store);
+    stores_close(run.stores);
     uv_run(&run.loop, UV_RUN_DEFAULT);
     upstream_tls_free(tls);
     return uv_loop_close(&run.loop) == 0 ? 0 : 1;

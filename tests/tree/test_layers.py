@@ -73,6 +73,7 @@ SYSTEM = {
     "src/service/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                                 "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/service/access/": {"strings.h"},
+    "src/service/expiries": {"search.h"},  # tsearch
     "src/frontend/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h", "stdatomic.h"},
     "src/frontend/grpc/": {"nghttp2/nghttp2.h", "gnutls/gnutls.h", "strings.h"},
     "src/frontend/resp/": {"fnmatch.h"},

@@ -18,7 +18,7 @@
 #include "cmd/store/shared_session.h"
 #include "cmd/store/store.h"
 #include "decide/pending.h"
-#include "net/upstream/links.h"
+#include "net/upstream/backends.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -371,7 +371,7 @@ static char *name_of(const struct explained *explained, const struct backend_ite
     struct memcached_key short_key;
     size_t tag_len;
     if (explained->options.store.url.kind == STORE_MEMCACHED)
-        return memcached_key_write(&short_key, prefix, item, memcached_links_digest, NULL)
+        return memcached_key_write(&short_key, prefix, item, stores_digest, NULL)
                    ? strndup(short_key.text, short_key.len)
                    : NULL;
     size_t len = store_key(item, prefix, NULL, 0, &tag_len);

@@ -462,7 +462,7 @@ static void set_stores_of_pools(const struct server_parts *parts)
                      &(struct pools_stores){.names = parts->stores->names.names,
                                             .n_names = parts->stores->names.n_names,
                                             .list_new = new_pool_list,
-                                            .list_free = stores_pool_list_free,
+                                            .list_free = pool_backend_free,
                                             .arg = parts->stores});
 }
 

@@ -81,9 +81,10 @@ static int no_memory(struct stint_error *error)
 }
 
 /* The loop must not wait for further events. */
-static void stop(void *arg)
+static void stop(void *arg, uint64_t now_ns)
 {
     struct store_nodes *nodes = arg;
+    (void)now_ns;
     uv_stop(&nodes->loop);
 }
 
@@ -113,10 +114,8 @@ static void new_link(struct store_nodes *nodes, bool is_sentinel)
             nodes->link = memcached_conn_link(nodes->memcached);
         return;
     }
-    nodes->redis =
-        redis_conn_new(&(struct redis_conn_options){.link = link,
-                                                    .name = "stint-store-check",
-                                                    .database = is_sentinel ? 0 : url->database});
+    nodes->redis = redis_conn_new(&(struct redis_conn_options){
+        .link = link, .name = "stint-store-check", .database = is_sentinel ? 0 : url->database});
     if (nodes->redis != NULL)
         nodes->link = redis_conn_link(nodes->redis);
 }
@@ -185,7 +184,7 @@ static void end_command(struct store_nodes *nodes, bool has_reply)
 {
     nodes->is_answered = true;
     nodes->has_reply = has_reply;
-    stop(nodes);
+    stop(nodes, 0);
 }
 
 static void take_reply(void *arg, enum link_outcome outcome, const struct redis_reply *reply,

@@ -164,7 +164,7 @@ static inline bool grpc_turn_is_over(const struct grpc_conn *conn)
 static inline void grpc_count_malformed(const struct grpc_frontend *frontend)
 {
     if (frontend->metrics != NULL)
-        metrics_malformed(frontend->metrics, METRICS_GRPC);
+        metrics_count(frontend->metrics, METRICS_GRPC, METRICS_MALFORMED, 1);
 }
 
 /* ---- Calls ----------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const
     struct http_frontend *frontend = exchange->frontend;
     struct http_text out;
     if (frontend->metrics != NULL && status >= 400 && status < 500)
-        metrics_malformed(frontend->metrics, METRICS_HTTP);
+        metrics_count(frontend->metrics, METRICS_HTTP, METRICS_MALFORMED, 1);
     do {
         out = http_frontend_text(frontend);
         http_problem_write(&out, status, detail);

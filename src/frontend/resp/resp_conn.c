@@ -94,7 +94,7 @@ static void end_with_fault(struct resp_conn *conn, long fault)
 {
     char message[STINT_ERROR_MAX];
     if (conn->state.frontend->metrics != NULL)
-        metrics_malformed(conn->state.frontend->metrics, METRICS_RESP);
+        metrics_count(conn->state.frontend->metrics, METRICS_RESP, METRICS_MALFORMED, 1);
     struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "Protocol error: %s", resp_error_message(fault));
     resp_write_error(&conn->state.out, "ERR", message);

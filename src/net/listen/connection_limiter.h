@@ -27,19 +27,18 @@ struct connection_slot; /* the slot of an address */
 struct connection_limiter *
 connection_limiter_new(const struct connection_limits *limits); /* NULL: no memory */
 void connection_limiter_free(
-    struct connection_limiter *connection_limiter); /* after all have left; NULL is allowed */
+    struct connection_limiter *limiter); /* after all have left; NULL is allowed */
 
 /* Open connections stay open, also if the new limits are lower. */
-void connection_limiter_set_limits(struct connection_limiter *connection_limiter,
+void connection_limiter_set_limits(struct connection_limiter *limiter,
                                    const struct connection_limits *limits);
 
 /* On CONNECTION_ADMITTED pass *slot to connection_limiter_leave(), once. */
-enum connection_limiter_answer
-connection_limiter_enter(struct connection_limiter *connection_limiter, const struct sockaddr *peer,
-                         struct connection_slot **slot);
-void connection_limiter_leave(struct connection_limiter *connection_limiter,
-                              struct connection_slot *slot);
+enum connection_limiter_answer connection_limiter_enter(struct connection_limiter *limiter,
+                                                        const struct sockaddr *peer,
+                                                        struct connection_slot **slot);
+void connection_limiter_leave(struct connection_limiter *limiter, struct connection_slot *slot);
 
-size_t connection_limiter_connections(struct connection_limiter *connection_limiter);
+size_t connection_limiter_connections(struct connection_limiter *limiter);
 
 #endif

@@ -19,8 +19,14 @@
 
 #define QUEUE_MAX 4096 /* connections that wait to be accepted; the kernel may allow fewer */
 
-static int fail(const struct endpoint *endpoint, const char *setting, struct stint_error *error)
+/* For errno; closes fd unless it is -1. */
+static int fail(int fd, const struct endpoint *endpoint, const char *setting,
+                struct stint_error *error)
 {
+    int reason = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = reason;
     char text[ENDPOINT_TEXT_SIZE];
     const char *advice = errno == EADDRNOTAVAIL ? "; give an interface of this machine that address"
                          : endpoint->address.ss_family == AF_UNIX ? err_advice(errno)
@@ -31,16 +37,6 @@ static int fail(const struct endpoint *endpoint, const char *setting, struct sti
                    endpoint_text((const struct sockaddr *)&endpoint->address, text),
                    errno == EADDRINUSE ? "the address is in use" : strerror(errno), advice,
                    advice[0] != '\0' ? ", or" : ";", setting);
-}
-
-static int close_and_fail(int fd, const struct endpoint *endpoint, const char *setting,
-                          struct stint_error *error)
-{
-    int reason = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = reason;
-    return fail(endpoint, setting, error);
 }
 
 static bool set_option(int fd, int level, int option)
@@ -59,18 +55,13 @@ static bool bind_to(int fd, const struct endpoint *endpoint)
     return bind(fd, (const struct sockaddr *)&endpoint->address, endpoint->address_len) == 0;
 }
 
-static bool listens_anywhere_v6(const struct endpoint *endpoint)
-{
-    const struct sockaddr_in6 *v6 = (const void *)&endpoint->address;
-    return v6->sin6_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
-}
-
 /* ":7379" includes IPv4, regardless of net.ipv6.bindv6only. */
 static bool prepare_tcp(int fd, const struct endpoint *endpoint)
 {
     int off = 0;
+    const struct sockaddr_in6 *v6 = (const void *)&endpoint->address;
     return set_option(fd, SOL_SOCKET, SO_REUSEADDR) &&
-           (!listens_anywhere_v6(endpoint) ||
+           (v6->sin6_family != AF_INET6 || !IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr) ||
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0);
 }
 
@@ -83,7 +74,7 @@ static int probe_tcp(const struct endpoint *endpoint, const char *setting,
 {
     int fd = open_socket(endpoint);
     if (fd < 0 || !prepare_tcp(fd, endpoint) || !bind_to(fd, endpoint))
-        return close_and_fail(fd, endpoint, setting, error);
+        return fail(fd, endpoint, setting, error);
     close(fd);
     return 0;
 }
@@ -94,7 +85,7 @@ int bind_socket_beside(const struct endpoint *endpoint, const char *setting,
     int fd = open_socket(endpoint);
     if (fd < 0 || !prepare_tcp(fd, endpoint) || !set_option(fd, SOL_SOCKET, SO_REUSEPORT) ||
         !bind_to(fd, endpoint) || listen(fd, QUEUE_MAX) != 0)
-        return close_and_fail(fd, endpoint, setting, error);
+        return fail(fd, endpoint, setting, error);
     return fd;
 }
 
@@ -112,7 +103,7 @@ static int remove_stale(const struct endpoint *endpoint, const char *setting,
     const struct sockaddr_un *address = (const void *)&endpoint->address;
     struct stat status;
     if (lstat(address->sun_path, &status) != 0)
-        return errno == ENOENT ? 0 : fail(endpoint, setting, error);
+        return errno == ENOENT ? 0 : fail(-1, endpoint, setting, error);
     if (!S_ISSOCK(status.st_mode))
         return err_set(error, STINT_E_BUSY,
                        "cannot listen at unix:%s: there is a file that is no socket; remove it, or "
@@ -120,15 +111,15 @@ static int remove_stale(const struct endpoint *endpoint, const char *setting,
                        address->sun_path, setting);
     int fd = open_socket(endpoint);
     if (fd < 0)
-        return fail(endpoint, setting, error);
+        return fail(-1, endpoint, setting, error);
     bool is_refused = connect(fd, (const struct sockaddr *)address, endpoint->address_len) != 0 &&
                       errno == ECONNREFUSED;
     close(fd);
     if (!is_refused) {
         errno = EADDRINUSE;
-        return fail(endpoint, setting, error);
+        return fail(-1, endpoint, setting, error);
     }
-    return unlink(address->sun_path) == 0 ? 0 : fail(endpoint, setting, error);
+    return unlink(address->sun_path) == 0 ? 0 : fail(-1, endpoint, setting, error);
 }
 
 static int bind_unix(const struct endpoint *endpoint, const char *setting,
@@ -139,12 +130,11 @@ static int bind_unix(const struct endpoint *endpoint, const char *setting,
         return code;
     int fd = open_socket(endpoint);
     if (fd < 0)
-        return fail(endpoint, setting, error);
+        return fail(-1, endpoint, setting, error);
     mode_t before = umask(0777 & ~endpoint->mode);
     bool is_bound = bind_to(fd, endpoint);
     umask(before);
-    return is_bound && listen(fd, QUEUE_MAX) == 0 ? fd
-                                                  : close_and_fail(fd, endpoint, setting, error);
+    return is_bound && listen(fd, QUEUE_MAX) == 0 ? fd : fail(fd, endpoint, setting, error);
 }
 
 int bind_socket(const struct endpoint *endpoint, const char *setting, struct stint_error *error)
@@ -199,38 +189,31 @@ static int parse_unix(struct endpoint *endpoint, const char *text, struct stint_
     return 0;
 }
 
-static bool set_v6(struct endpoint *endpoint, const char *host, uint16_t port)
+static bool set_ip(struct endpoint *endpoint, sa_family_t family, const char *host, uint16_t port)
 {
-    struct sockaddr_in6 *address = (struct sockaddr_in6 *)&endpoint->address;
-    address->sin6_family = AF_INET6;
-    address->sin6_port = htons(port);
-    endpoint->address_len = sizeof(*address);
-    return inet_pton(AF_INET6, host, &address->sin6_addr) == 1;
-}
-
-static bool set_v4(struct endpoint *endpoint, const char *host, uint16_t port)
-{
-    struct sockaddr_in *address = (struct sockaddr_in *)&endpoint->address;
-    address->sin_family = AF_INET;
-    address->sin_port = htons(port);
-    endpoint->address_len = sizeof(*address);
-    return inet_pton(AF_INET, host, &address->sin_addr) == 1;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&endpoint->address;
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&endpoint->address;
+    bool is_v6 = family == AF_INET6;
+    endpoint->address.ss_family = family;
+    v4->sin_port = htons(port); /* at the same place in IPv6 */
+    endpoint->address_len = is_v6 ? sizeof(*v6) : sizeof(*v4);
+    return inet_pton(family, host, is_v6 ? (void *)&v6->sin6_addr : (void *)&v4->sin_addr) == 1;
 }
 
 static bool set_host(struct endpoint *endpoint, char *host, uint16_t port)
 {
     size_t len = strlen(host);
     if (len == 0)
-        return set_v6(endpoint, "::", port);
+        return set_ip(endpoint, AF_INET6, "::", port);
     /* Not looked up: an entry in /etc/hosts or DNS could be an address that others reach. */
     if (strcmp(host, "localhost") == 0)
-        return set_v4(endpoint, "127.0.0.1", port);
+        return set_ip(endpoint, AF_INET, "127.0.0.1", port);
     if (host[0] != '[')
-        return set_v4(endpoint, host, port);
+        return set_ip(endpoint, AF_INET, host, port);
     if (host[len - 1] != ']')
         return false;
     host[len - 1] = '\0';
-    return set_v6(endpoint, host + 1, port);
+    return set_ip(endpoint, AF_INET6, host + 1, port);
 }
 
 int endpoint_parse(struct endpoint *endpoint, const char *text, struct stint_error *error)

@@ -55,37 +55,15 @@ static int add(struct listeners *listeners, enum port port, int fd, struct stint
     return 0;
 }
 
-static uint16_t port_number(const struct sockaddr *address)
-{
-    return address->sa_family == AF_INET6
-               ? ((const struct sockaddr_in6 *)(const void *)address)->sin6_port
-               : ((const struct sockaddr_in *)(const void *)address)->sin_port;
-}
-
 /* Whether the bound socket matches the endpoint; port 0 matches any. */
-static bool is_wanted(const struct endpoint *wanted, const struct sockaddr_storage *bound)
+static bool is_wanted(const struct endpoint *wanted, struct sockaddr_storage bound)
 {
-    const struct sockaddr *a = (const void *)&wanted->address, *b = (const void *)bound;
-    if (a->sa_family != b->sa_family)
-        return false;
-    if (a->sa_family == AF_UNIX)
-        return strcmp(((const struct sockaddr_un *)(const void *)a)->sun_path,
-                      ((const struct sockaddr_un *)(const void *)b)->sun_path) == 0;
-    if (port_number(a) != 0 && port_number(a) != port_number(b))
-        return false;
-    if (a->sa_family == AF_INET)
-        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
-    return IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
-                              &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr);
-}
-
-/* Assigns the sockets of one endpoint, the listeners from `first` on, to workers. */
-static void share_out(struct listeners *listeners, size_t first, unsigned workers)
-{
-    size_t n_sockets = listeners->n_all - first;
-    for (size_t i = 0; i < n_sockets && n_sockets >= workers; i++)
-        listeners->all[first + i].worker = (uint32_t)(i % workers);
+    char a[ENDPOINT_TEXT_SIZE], b[ENDPOINT_TEXT_SIZE];
+    in_port_t *port = &((struct sockaddr_in *)&bound)->sin_port; /* at the same place in IPv6 */
+    if (bound.ss_family != AF_UNIX && ((const struct sockaddr_in *)&wanted->address)->sin_port == 0)
+        *port = 0;
+    return strcmp(endpoint_text((const struct sockaddr *)&wanted->address, a),
+                  endpoint_text((const struct sockaddr *)&bound, b)) == 0;
 }
 
 /* Gives each worker a socket of its own, beside the one at `first`. */
@@ -117,7 +95,7 @@ static int take_given(struct listeners *listeners, enum port port, const struct 
         socklen_t len = sizeof(bound);
         if (given[i].fd < 0 || given[i].port != port ||
             getsockname(given[i].fd, (struct sockaddr *)&bound, &len) != 0 ||
-            (endpoint != NULL ? !is_wanted(endpoint, &bound) : !given[i].is_activated))
+            (endpoint != NULL ? !is_wanted(endpoint, bound) : !given[i].is_activated))
             continue;
         int fd = given[i].fd;
         given[i].fd = -1;
@@ -143,8 +121,10 @@ static int open_endpoint(struct listeners *listeners, enum port port,
     }
     if (code == 0)
         code = bind_others(listeners, first, wanted->workers, error);
-    if (code == 0)
-        share_out(listeners, first, wanted->workers);
+    /* Assigns the sockets to workers. */
+    size_t n_sockets = listeners->n_all - first;
+    for (size_t i = 0; code == 0 && i < n_sockets && n_sockets >= wanted->workers; i++)
+        listeners->all[first + i].worker = (uint32_t)(i % wanted->workers);
     return code;
 }
 

@@ -26,6 +26,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <uv.h>
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 
@@ -68,23 +69,20 @@ static void log_out_init(struct log_out *out, int fd)
         out->fd = own;
 }
 
-/* Waits at most so long for space; only for the end. */
-static void log_out_wait(const struct log_out *out, int ms)
+/* Waits at most so long for space. */
+static bool has_space(const struct log_out *out, int ms)
 {
-    struct pollfd waiting = {.fd = out->fd, .events = POLLOUT};
-    poll(&waiting, 1, ms);
+    struct pollfd asked = {.fd = out->fd, .events = POLLOUT};
+    return poll(&asked, 1, ms) != 0;
 }
 
 static ssize_t write_now(const struct log_out *out, const char *text, size_t len)
 {
     if (out->is_socket)
         return send(out->fd, text, len, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (!out->is_own) {
-        struct pollfd asked = {.fd = out->fd, .events = POLLOUT};
-        if (poll(&asked, 1, 0) == 0) {
-            errno = EAGAIN;
-            return -1;
-        }
+    if (!out->is_own && !has_space(out, 0)) {
+        errno = EAGAIN;
+        return -1;
     }
     return write(out->fd, text, len);
 }
@@ -131,7 +129,7 @@ static bool log_out_write(struct log_out *out, const char *line, size_t len)
 static void log_out_deinit(struct log_out *out)
 {
     if (out->rest_len > 0) {
-        log_out_wait(out, REST_MS);
+        (void)has_space(out, REST_MS);
         write_rest(out);
     }
     if (out->is_own)
@@ -226,42 +224,29 @@ static bool is_word(const char *text)
     return text[0] != '\0';
 }
 
-static void add_field_text(struct buf *buf, const struct log_field *field)
+static void add_field(struct buf *buf, const struct log_field *field, bool is_json)
 {
+    buf_add(buf, "%s%s%s", is_json ? ",\"" : " ", field->name, is_json ? "\":" : "=");
     if (field->text == NULL)
-        buf_add(buf, " %s=%" PRIu64, field->name, field->number);
-    else if (is_word(field->text))
-        buf_add(buf, " %s=%s", field->name, field->text);
+        buf_add(buf, "%" PRIu64, field->number);
+    else if (!is_json && is_word(field->text))
+        buf_add(buf, "%s", field->text);
     else {
-        buf_add(buf, " %s=\"", field->name);
+        buf_add(buf, "\"");
         add_escaped(buf, field->text);
         buf_add(buf, "\"");
     }
 }
 
-static void add_field_json(struct buf *buf, const struct log_field *field)
+static void add_head(struct buf *buf, bool is_json, enum log_kind kind)
 {
-    if (field->text == NULL) {
-        buf_add(buf, ",\"%s\":%" PRIu64, field->name, field->number);
-        return;
-    }
-    buf_add(buf, ",\"%s\":\"", field->name);
-    add_escaped(buf, field->text);
-    buf_add(buf, "\"");
-}
-
-static void add_time(struct buf *buf, const struct timespec *wall)
-{
+    struct timespec wall;
     struct tm utc;
-    gmtime_r(&wall->tv_sec, &utc);
-    buf_add(buf, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", utc.tm_year + 1900, utc.tm_mon + 1,
-            utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, wall->tv_nsec / (long)NS_PER_MS);
-}
-
-static void add_head(struct buf *buf, bool is_json, enum log_kind kind, const struct timespec *wall)
-{
-    buf_add(buf, is_json ? "{\"time\":\"" : "");
-    add_time(buf, wall);
+    clock_gettime(CLOCK_REALTIME, &wall);
+    gmtime_r(&wall.tv_sec, &utc);
+    buf_add(buf, "%s%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", is_json ? "{\"time\":\"" : "",
+            utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+            wall.tv_nsec / (long)NS_PER_MS);
     buf_add(buf, is_json ? "\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"" : " %s %s: %s",
             level_names[kinds[kind].level], kinds[kind].name, kinds[kind].message);
 }
@@ -279,29 +264,17 @@ static bool is_let_through(struct log *log, enum log_kind kind, uint64_t now_ns,
     return true;
 }
 
-static uint64_t steady_ns(void)
-{
-    struct timespec steady;
-    clock_gettime(CLOCK_MONOTONIC, &steady);
-    return (uint64_t)steady.tv_sec * NS_PER_S + (uint64_t)steady.tv_nsec;
-}
-
 /* A line of at most LOG_LINE_MAX bytes; its length. */
 static size_t make_line(const struct log *log, char *text, enum log_kind kind,
                         const struct log_field *fields, size_t n_fields)
 {
     bool is_json = atomic_load_explicit(&log->format, memory_order_relaxed) == LOG_FORMAT_JSON;
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
     /* Bytes for the end of the line stay free, however long its fields are. */
     struct buf buf = buf_of(text, LOG_LINE_MAX - 8);
-    add_head(&buf, is_json, kind, &wall);
+    add_head(&buf, is_json, kind);
     for (size_t i = 0; i < n_fields; i++) {
         struct buf before = buf;
-        if (is_json)
-            add_field_json(&buf, &fields[i]);
-        else
-            add_field_text(&buf, &fields[i]);
+        add_field(&buf, &fields[i], is_json);
         if (buf.len >= buf.size) { /* a field that does not fit is left out whole */
             buf = before;
             text[buf.len] = '\0';
@@ -338,7 +311,7 @@ void log_free(struct log *log)
     if (log == NULL)
         return;
     if (log->lost > 0) {
-        log_out_wait(&log->out, END_MS);
+        (void)has_space(&log->out, END_MS);
         tell_lost(log);
     }
     log_out_deinit(&log->out);
@@ -353,7 +326,7 @@ void log_write(struct log *log, enum log_kind kind, const struct log_field *fiel
     uint64_t held_back = 0;
     size_t n = 0;
     if (kinds[kind].level < atomic_load_explicit(&log->least, memory_order_relaxed) ||
-        !is_let_through(log, kind, steady_ns(), &held_back))
+        !is_let_through(log, kind, uv_hrtime(), &held_back))
         return;
     assert(n_fields <= LOG_FIELDS_MAX);
     if (held_back > 0)

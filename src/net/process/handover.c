@@ -8,17 +8,21 @@
 #include "net/listen/endpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- The control socket ---------------------------------------------------------------------- */
@@ -28,11 +32,6 @@
  * of another user would give that user all clients, and a server that answers another user would
  * give away its sockets: each side trusts only processes of its own user, and root's.
  */
-
-struct control_peer {
-    pid_t pid;
-    uid_t uid;
-};
 
 /*
  * Users with write access to a folder can put a socket, or a link to one, under the path. In a
@@ -47,15 +46,11 @@ static bool is_trusted(uid_t uid)
 }
 
 /* The peer's identity; false for a user who is not trusted. */
-static bool control_peer(int fd, struct control_peer *peer)
+static bool control_peer(int fd, struct ucred *peer)
 {
-    struct ucred found;
-    socklen_t len = sizeof(found);
-    *peer = (struct control_peer){.uid = (uid_t)-1};
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &len) != 0)
-        return false;
-    *peer = (struct control_peer){.pid = found.pid, .uid = found.uid};
-    return is_trusted(found.uid);
+    socklen_t len = sizeof(*peer);
+    *peer = (struct ucred){.uid = (uid_t)-1};
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &len) == 0 && is_trusted(peer->uid);
 }
 
 /*
@@ -111,7 +106,7 @@ static int control_bind(const char *path, struct stint_error *error)
     return fd;
 }
 
-/* The owner of the file at the path; *is_there is false if there is none. */
+/* 0 with *is_there: the path is a socket of a trusted user. Or there is nothing. */
 static int check_socket(const char *path, bool *is_there, struct stint_error *error)
 {
     struct stat status;
@@ -133,9 +128,19 @@ static int check_socket(const char *path, bool *is_there, struct stint_error *er
     return 0;
 }
 
-static int check_peer(int fd, const char *path, struct stint_error *error)
+/* Connects; *is_there is false if no process listens. */
+static int connect_to(const char *path, int fd, bool *is_there, struct stint_error *error)
 {
-    struct control_peer peer;
+    struct endpoint endpoint = {0};
+    struct ucred peer;
+    int code = address_of(path, &endpoint, error);
+    if (code != 0)
+        return code;
+    *is_there = connect(fd, (struct sockaddr *)&endpoint.address, endpoint.address_len) == 0;
+    if (!*is_there)
+        return errno == ENOENT || errno == ECONNREFUSED
+                   ? 0
+                   : err_set(error, STINT_E_SYSTEM, "%s: %s", path, strerror(errno));
     if (control_peer(fd, &peer))
         return 0;
     return err_set(
@@ -143,29 +148,6 @@ static int check_peer(int fd, const char *path, struct stint_error *error)
         "control: the process at %s runs as user %d, expected user %u or root; start as the "
         "user of the server (--user)",
         path, (int)peer.uid, (unsigned)geteuid());
-}
-
-static int connect_to(const char *path, int *fd, struct stint_error *error)
-{
-    struct endpoint endpoint = {0};
-    int code = address_of(path, &endpoint, error);
-    if (code != 0)
-        return code;
-    int made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (made < 0)
-        return err_set(error, STINT_E_SYSTEM, "no socket for the handover: %s", strerror(errno));
-    if (connect(made, (struct sockaddr *)&endpoint.address, endpoint.address_len) != 0) {
-        bool is_alone = errno == ENOENT || errno == ECONNREFUSED;
-        code = is_alone ? 0 : err_set(error, STINT_E_SYSTEM, "%s: %s", path, strerror(errno));
-        close(made);
-        return code;
-    }
-    code = check_peer(made, path, error);
-    if (code == 0)
-        *fd = made;
-    else
-        close(made);
-    return code;
 }
 
 /* Connects to the running server. *fd is -1 if there is none: 0. Otherwise a code. */
@@ -176,7 +158,17 @@ static int control_connect(const char *path, int *fd, struct stint_error *error)
     int code = control_check_folder(path, error);
     if (code == 0)
         code = check_socket(path, &is_there, error);
-    return code != 0 || !is_there ? code : connect_to(path, fd, error);
+    if (code != 0 || !is_there)
+        return code;
+    int made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (made < 0)
+        return err_set(error, STINT_E_SYSTEM, "no socket for the handover: %s", strerror(errno));
+    code = connect_to(path, made, &is_there, error);
+    if (code == 0 && is_there)
+        *fd = made;
+    else
+        close(made);
+    return code;
 }
 
 /* ---- Messages -------------------------------------------------------------------------------- */
@@ -213,8 +205,6 @@ struct message {
     };
 };
 
-enum message_progress { MESSAGE_PARTIAL, MESSAGE_WHOLE, MESSAGE_END };
-
 /* Descriptors travel as SCM_RIGHTS, one with each record. */
 
 _Static_assert(sizeof(struct message) == 32, "records of all versions have one size");
@@ -239,20 +229,6 @@ static bool message_is(const struct message *message, const char *verb)
     return strncmp(message->verb, verb, sizeof(message->verb)) == 0;
 }
 
-static bool message_has_word(const struct message *message, const char *word)
-{
-    return strncmp(message->word, word, sizeof(message->word)) == 0;
-}
-
-/* Sets a timeout of MESSAGE_PATIENCE_MS for calls at a socket. */
-static void message_prepare(int socket_fd)
-{
-    struct timeval patience = {.tv_sec = MESSAGE_PATIENCE_MS / 1000};
-    fcntl(socket_fd, F_SETFL, fcntl(socket_fd, F_GETFL) & ~O_NONBLOCK);
-    setsockopt(socket_fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    setsockopt(socket_fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-}
-
 /* fd of -1: none. False with errno; EAGAIN: not now, where the socket does not block. */
 static bool message_send(int socket_fd, const struct message *message, int fd)
 {
@@ -271,15 +247,6 @@ static bool message_send(int socket_fd, const struct message *message, int fd)
     return sendmsg(socket_fd, &header, MSG_NOSIGNAL) == (ssize_t)sizeof(copy);
 }
 
-static int descriptor_of(struct msghdr *header)
-{
-    int fd = -1;
-    struct cmsghdr *rights = CMSG_FIRSTHDR(header);
-    if (rights != NULL && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)
-        memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
-    return fd;
-}
-
 /* Waits for a whole record. False: the peer is gone, or too slow. */
 static bool message_receive(int socket_fd, struct message *message, int *fd)
 {
@@ -295,27 +262,16 @@ static bool message_receive(int socket_fd, struct message *message, int *fd)
     do
         len = recvmsg(socket_fd, &header, MSG_WAITALL | MSG_CMSG_CLOEXEC);
     while (len < 0 && errno == EINTR);
-    *fd = len > 0 ? descriptor_of(&header) : -1;
+    const struct cmsghdr *rights = len > 0 ? CMSG_FIRSTHDR(&header) : NULL;
+    *fd = -1;
+    if (rights != NULL && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS)
+        memcpy(fd, CMSG_DATA(rights), sizeof(*fd));
     if (len == (ssize_t)sizeof(*message))
         return true;
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
     return false;
-}
-
-/* recv() without a buffer for descriptors: the kernel closes those that come. */
-/* Reads the available bytes of a record, of which *len were read before. Descriptors are
- * dropped. */
-static enum message_progress message_read(int socket_fd, struct message *message, size_t *len)
-{
-    ssize_t got = recv(socket_fd, (char *)message + *len, sizeof(*message) - *len, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return MESSAGE_PARTIAL;
-    if (got <= 0)
-        return MESSAGE_END;
-    *len += (size_t)got;
-    return *len == sizeof(*message) ? MESSAGE_WHOLE : MESSAGE_PARTIAL;
 }
 
 /* ---- Both sides ------------------------------------------------------------------------------ */
@@ -403,7 +359,7 @@ static int refused(const struct handover *handover, const struct message *messag
 {
     const char *reason = "it gives no reason";
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
-        if (message_has_word(message, reasons[i].word))
+        if (strncmp(message->word, reasons[i].word, sizeof(message->word)) == 0)
             reason = reasons[i].reason;
     return err_set(error, STINT_E_BUSY, "%s: the process there was not replaced: %s",
                    handover->options.path, reason);
@@ -460,7 +416,9 @@ int handover_take(struct handover *handover, struct listener_given *given, size_
     int code = control_connect(handover->options.path, &handover->predecessor_fd, error);
     if (code != 0 || handover->predecessor_fd < 0)
         return code;
-    message_prepare(handover->predecessor_fd);
+    const struct timeval patience = {.tv_sec = MESSAGE_PATIENCE_MS / 1000};
+    setsockopt(handover->predecessor_fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(handover->predecessor_fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     struct message take = message_of(MESSAGE_TAKE, NULL);
     take.state = handover_state(handover);
     /* If sending fails, the predecessor may have sent a reason. */
@@ -654,8 +612,7 @@ static void send_sockets(struct successor *successor)
 static bool has_other_state(const struct successor *successor)
 {
     struct message_state ours = handover_state(successor->handover);
-    const struct message_state *theirs = &successor->message.state;
-    return theirs->device != ours.device || theirs->inode != ours.inode;
+    return memcmp(&successor->message.state, &ours, sizeof(ours)) != 0;
 }
 
 static void leave(struct successor *successor)
@@ -679,16 +636,15 @@ static void answer(struct successor *successor)
     enum successor_stage stage = successor->stage;
     if (message_is(message, MESSAGE_SERVING) && stage == SUCCESSOR_STARTS)
         leave(successor);
-    else if (!message_is(message, MESSAGE_TAKE) || stage != SUCCESSOR_CONNECTED) {
+    else {
         successor->stage = SUCCESSOR_TAKES; /* a request has come, even if an unknown one */
-        end_successor(successor, REFUSED_VERSION, "the successor has another version");
-    } else if (has_other_state(successor)) {
-        successor->stage = SUCCESSOR_TAKES;
-        end_successor(successor, REFUSED_STATE,
-                      "the process that was to take over keeps its limits in another file");
-    } else {
-        successor->stage = SUCCESSOR_TAKES;
-        send_sockets(successor);
+        if (!message_is(message, MESSAGE_TAKE) || stage != SUCCESSOR_CONNECTED)
+            end_successor(successor, REFUSED_VERSION, "the successor has another version");
+        else if (has_other_state(successor))
+            end_successor(successor, REFUSED_STATE,
+                          "the process that was to take over keeps its limits in another file");
+        else
+            send_sockets(successor);
     }
 }
 
@@ -699,18 +655,19 @@ static void on_successor(uv_poll_t *poll, int status, int events)
         send_sockets(successor);
         return;
     }
-    switch (message_read(successor->fd, &successor->message, &successor->message_len)) {
-    case MESSAGE_PARTIAL:
-        if ((events & UV_WRITABLE) != 0)
-            send_sockets(successor);
+    /* Without a buffer for descriptors: the kernel closes those that come. */
+    ssize_t got = recv(successor->fd, (char *)&successor->message + successor->message_len,
+                       sizeof(successor->message) - successor->message_len, MSG_DONTWAIT);
+    if (got <= 0 && (got == 0 || (errno != EAGAIN && errno != EINTR))) {
+        end_successor(successor, NULL, "the process that was to take over ended before it served");
         return;
-    case MESSAGE_WHOLE:
+    }
+    successor->message_len += got > 0 ? (size_t)got : 0;
+    if (successor->message_len == sizeof(successor->message)) {
         successor->message_len = 0;
         answer(successor);
-        return;
-    default:
-        end_successor(successor, NULL, "the process that was to take over ended before it served");
-    }
+    } else if ((events & UV_WRITABLE) != 0)
+        send_sockets(successor);
 }
 
 /* ---- New connections ------------------------------------------------------------------------- */
@@ -756,7 +713,7 @@ static void on_control(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
     struct handover *handover = poll->data;
-    struct control_peer peer;
+    struct ucred peer;
     int fd = accept4(handover->control_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0)
         return;
@@ -790,6 +747,12 @@ static void handover_stop_listening(struct handover *handover)
     handover->control_fd = -1;
 }
 
+/* Both sides of a socket pair: one byte requests a start, one reports the end of the child. */
+struct respawn_helper {
+    pid_t pid;
+    int fd;
+};
+
 /* ---- A successor started by this process ----------------------------------------------------- */
 
 /* It has taken over by then, or never will. */
@@ -797,7 +760,8 @@ static void on_started_ended(uv_poll_t *poll, int status, int events)
 {
     struct handover *handover = poll->data;
     (void)status, (void)events;
-    bool was_it = respawn_helper_read(handover->options.respawn_helper);
+    char byte; /* of the child's end; none at that of the helper */
+    bool was_it = recv(handover->options.respawn_helper->fd, &byte, 1, MSG_DONTWAIT) == 1;
     handover->has_started = false;
     uv_close((uv_handle_t *)poll, handover_on_closed);
     if (!handover->is_done)
@@ -814,13 +778,108 @@ int handover_start_successor(struct handover *handover, struct stint_error *erro
                        "a successor finds this process by its --control socket, and it has none");
     if (handover->has_started || handover->is_done)
         return err_set(error, STINT_E_BUSY, "a successor was started already");
-    if (!respawn_helper_ask(handover->options.respawn_helper) ||
-        uv_poll_init(handover->options.loop, &handover->started,
-                     respawn_helper_fd(handover->options.respawn_helper)) != 0)
+    int fd = handover->options.respawn_helper->fd;
+    if (send(fd, "s", 1, MSG_NOSIGNAL) != 1 ||
+        uv_poll_init(handover->options.loop, &handover->started, fd) != 0)
         return err_set(error, STINT_E_SYSTEM, "the process that starts successors has ended");
     handover->started.data = handover;
     handover->open_handles++;
     handover->has_started = true;
     uv_poll_start(&handover->started, UV_READABLE | UV_DISCONNECT, on_started_ended);
     return 0;
+}
+
+/* ---- In the respawn helper ------------------------------------------------------------------- */
+
+struct duty {
+    char *const *argv;
+    int server, children; /* requests of the server, and signals of ended children */
+    sigset_t signals;     /* blocked before; restored in the child */
+};
+
+static void start(const struct duty *duty)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &duty->signals, NULL);
+        execv(duty->argv[0], duty->argv);
+        _exit(127);
+    }
+    if (pid < 0 && write(duty->server, "e", 1) != 1)
+        _exit(0);
+}
+
+static void tell_ends(const struct duty *duty)
+{
+    struct signalfd_siginfo info;
+    if (read(duty->children, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        if (write(duty->server, "e", 1) != 1)
+            _exit(0);
+}
+
+/* Signals are for the server: a terminal or systemd sends them to both. */
+static _Noreturn void be_respawn_helper(struct duty *duty)
+{
+    sigset_t all, child;
+    sigfillset(&all);
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &all, &duty->signals);
+    prctl(PR_SET_NAME, "stint respawn");
+    /* Other inherited descriptors must not stay open in this process. */
+    duty->server = dup2(duty->server, STDERR_FILENO + 1);
+    close_range(STDERR_FILENO + 2, ~0u, 0);
+    duty->children = signalfd(-1, &child, SFD_CLOEXEC);
+    struct pollfd polled[] = {{.fd = duty->server, .events = POLLIN},
+                              {.fd = duty->children, .events = POLLIN}};
+    for (;;) {
+        char byte;
+        if (poll(polled, 2, -1) < 0)
+            continue;
+        if (polled[1].revents != 0)
+            tell_ends(duty);
+        if (polled[0].revents != 0 && read(duty->server, &byte, 1) != 1)
+            _exit(0); /* the server is gone */
+        if (polled[0].revents != 0)
+            start(duty);
+    }
+}
+
+/* ---- In the server --------------------------------------------------------------------------- */
+
+int respawn_helper_new(struct respawn_helper **respawn_helper, char *const *argv,
+                       struct stint_error *error)
+{
+    int pair[2] = {-1, -1};
+    struct respawn_helper *made = calloc(1, sizeof(*made));
+    if (made == NULL || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0 ||
+        (made->pid = fork()) < 0) {
+        int reason = errno;
+        if (pair[0] >= 0)
+            close(pair[0]), close(pair[1]);
+        free(made);
+        return err_set(error, STINT_E_SYSTEM, "no process for starting a successor: %s",
+                       strerror(reason));
+    }
+    if (made->pid == 0) {
+        struct duty duty = {.argv = argv, .server = pair[1]};
+        close(pair[0]);
+        be_respawn_helper(&duty);
+    }
+    close(pair[1]);
+    made->fd = pair[0];
+    *respawn_helper = made;
+    return 0;
+}
+
+void respawn_helper_free(struct respawn_helper *respawn_helper)
+{
+    if (respawn_helper == NULL)
+        return;
+    close(respawn_helper->fd);
+    while (waitpid(respawn_helper->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    free(respawn_helper);
 }

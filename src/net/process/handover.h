@@ -72,11 +72,4 @@ int respawn_helper_new(struct respawn_helper **respawn_helper, char *const *argv
 /* Waits for its end; its children continue. NULL is allowed. */
 void respawn_helper_free(struct respawn_helper *respawn_helper);
 
-/* Requests a start; false if the helper has ended. */
-bool respawn_helper_ask(struct respawn_helper *respawn_helper);
-/* Readable when a child has ended, or the helper itself. */
-int respawn_helper_fd(const struct respawn_helper *respawn_helper);
-/* Which of them has ended: false for the helper. */
-bool respawn_helper_read(struct respawn_helper *respawn_helper);
-
 #endif

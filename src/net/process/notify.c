@@ -4,50 +4,14 @@
 #include "net/process/notify.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Differs from the names of .socket units: these are used only if an endpoint matches. */
 #define STORED_PREFIX "stored-"
-
-void notify_ready(void)
-{
-    sd_notify(0, "READY=1");
-}
-
-void notify_reloading(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
-               (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
-}
-
-void notify_stopping(void)
-{
-    sd_notify(0, "STOPPING=1");
-}
-
-void notify_alive(void)
-{
-    sd_notify(0, "WATCHDOG=1");
-}
-
-void notify_main_pid(int pid)
-{
-    sd_notifyf(0, "MAINPID=%d", pid);
-}
-
-uint64_t notify_watchdog_ms(void)
-{
-    uint64_t every_us = 0;
-    return sd_watchdog_enabled(0, &every_us) > 0 ? every_us / 1000 / 2 : 0;
-}
 
 void notify_store(const struct listeners *listeners)
 {
@@ -62,12 +26,6 @@ void notify_store(const struct listeners *listeners)
     }
 }
 
-/* Removes all stored descriptors of a name: those in use are stored again. */
-static void forget_stored(const char *name)
-{
-    sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
-}
-
 static int take(struct listener_given *given, int fd, const char *name, struct stint_error *error)
 {
     bool is_stored = strncmp(name, STORED_PREFIX, strlen(STORED_PREFIX)) == 0;
@@ -80,8 +38,8 @@ static int take(struct listener_given *given, int fd, const char *name, struct s
                        "systemd's socket '%s': FileDescriptorName= must be resp, resp-tls, "
                        "http, http-tls, grpc or grpc-tls",
                        name);
-    if (is_stored)
-        forget_stored(name);
+    if (is_stored) /* removes all of the name: those in use are stored again */
+        sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     return 0;
 }

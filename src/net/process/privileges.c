@@ -55,20 +55,15 @@ struct rights {
     struct __user_cap_data_struct words[_LINUX_CAPABILITY_U32S_3];
 };
 
-static struct __user_cap_header_struct of_this_process(void)
-{
-    return (struct __user_cap_header_struct){.version = _LINUX_CAPABILITY_VERSION_3};
-}
-
 static bool get_rights(struct rights *rights)
 {
-    struct __user_cap_header_struct header = of_this_process();
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     return syscall(SYS_capget, &header, rights->words) == 0;
 }
 
 static bool set_rights(const struct rights *rights)
 {
-    struct __user_cap_header_struct header = of_this_process();
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     return syscall(SYS_capset, &header, rights->words) == 0;
 }
 
@@ -81,11 +76,6 @@ static bool keep_right_to_bind(void)
     kept.words[0].permitted = had.words[0].permitted & (1u << CAP_NET_BIND_SERVICE);
     kept.words[0].effective = kept.words[0].permitted;
     return set_rights(&kept);
-}
-
-static int fail(const char *name, struct stint_error *error)
-{
-    return err_set(error, STINT_E_SYSTEM, "user: cannot become '%s': %s", name, strerror(errno));
 }
 
 int user_become(const char *name, struct stint_error *error)
@@ -106,7 +96,8 @@ int user_become(const char *name, struct stint_error *error)
         prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0 ||
         setresuid(user->pw_uid, user->pw_uid, user->pw_uid) != 0 || !keep_right_to_bind() ||
         prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) != 0)
-        return fail(name, error);
+        return err_set(error, STINT_E_SYSTEM, "user: cannot become '%s': %s", name,
+                       strerror(errno));
     return 0;
 }
 

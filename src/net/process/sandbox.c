@@ -68,12 +68,6 @@ static int files_fail(const char *what, struct stint_error *error)
                    strerror(errno));
 }
 
-static uint64_t rights_of_version(long version)
-{
-    return RIGHTS_1 | (version >= 2 ? RIGHT_REFER : 0) | (version >= 3 ? RIGHT_TRUNCATE : 0) |
-           (version >= 5 ? RIGHT_IOCTL_DEVICE : 0);
-}
-
 /* Permits access beneath a path. A missing path is ignored. */
 static bool permit(int ruleset, const char *path, uint64_t rights)
 {
@@ -206,7 +200,10 @@ int sandbox_files(const struct sandbox_paths *paths, struct stint_error *error)
     long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1)
         return files_fail("the kernel lacks it, or it is disabled", error);
-    struct landlock_ruleset_attr attr = {.handled_access_fs = rights_of_version(version)};
+    struct landlock_ruleset_attr attr = {.handled_access_fs =
+                                             RIGHTS_1 | (version >= 2 ? RIGHT_REFER : 0) |
+                                             (version >= 3 ? RIGHT_TRUNCATE : 0) |
+                                             (version >= 5 ? RIGHT_IOCTL_DEVICE : 0)};
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
     if (ruleset < 0)
         return files_fail("no set of rules", error);
@@ -343,6 +340,15 @@ static const struct condition with_connections[] = {
 };
 /* clang-format on */
 
+/* Names and conditions; the action is that of the names. */
+struct calls {
+    const char *const *names;
+    size_t n_names;
+    uint32_t action;
+    const struct condition *rules;
+    size_t n_rules;
+};
+
 static int calls_fail(const char *what, int code, struct stint_error *error)
 {
     return err_set(error, STINT_E_SYSTEM, "no filter of system calls (seccomp): %s: %s", what,
@@ -360,30 +366,16 @@ static int add(scmp_filter_ctx filter, const char *call, uint32_t action, unsign
     return code == 0 ? 0 : calls_fail(call, code, error);
 }
 
-static int add_all(scmp_filter_ctx filter, const char *const *calls, size_t n_calls,
-                   uint32_t action, struct stint_error *error)
+static int add_all(scmp_filter_ctx filter, const struct calls *calls, struct stint_error *error)
 {
     int code = 0;
-    for (size_t i = 0; i < n_calls && code == 0; i++)
-        code = add(filter, calls[i], action, 0, NULL, error);
+    for (size_t i = 0; i < calls->n_names && code == 0; i++)
+        code = add(filter, calls->names[i], calls->action, 0, NULL, error);
+    for (size_t i = 0; i < calls->n_rules && code == 0; i++) {
+        const struct condition *rule = &calls->rules[i];
+        code = add(filter, rule->call, rule->action, rule->n_arguments, rule->arguments, error);
+    }
     return code;
-}
-
-static int add_conditions(scmp_filter_ctx filter, const struct condition *rules, size_t n_rules,
-                          struct stint_error *error)
-{
-    int code = 0;
-    for (size_t i = 0; i < n_rules && code == 0; i++)
-        code = add(filter, rules[i].call, rules[i].action, rules[i].n_arguments, rules[i].arguments,
-                   error);
-    return code;
-}
-
-/* abort() and assert() send a signal to a thread; only threads of this process are allowed. */
-static int add_signals(scmp_filter_ctx filter, struct stint_error *error)
-{
-    const struct scmp_arg_cmp of_ours = IF(0, EQUALS((scmp_datum_t)getpid()));
-    return add(filter, "tgkill", SCMP_ACT_ALLOW, 1, &of_ours, error);
 }
 
 static int set_attributes(scmp_filter_ctx filter, struct stint_error *error)
@@ -410,38 +402,37 @@ static int set_attributes(scmp_filter_ctx filter, struct stint_error *error)
 
 int sandbox_calls(bool connects, struct stint_error *error)
 {
-#define N(list) (sizeof(list) / sizeof((list)[0]))
-#define ADD_ALL(calls, action) add_all(filter, calls, N(calls), action, error)
-
+#define NAMES(list) .names = (list), .n_names = sizeof(list) / sizeof((list)[0])
+#define RULES(list) .rules = (list), .n_rules = sizeof(list) / sizeof((list)[0])
+    static const struct calls always[] = {
+        {NAMES(allowed), .action = SCMP_ACT_ALLOW, RULES(conditions)},
+        {NAMES(deadly), .action = SCMP_ACT_KILL_PROCESS},
+        {NAMES(refused), .action = SCMP_ACT_ERRNO(EPERM)},
+    };
+    static const struct calls when_connecting[] = {
+        [false] = {RULES(without_connections)},
+        [true] = {NAMES(of_connections), .action = SCMP_ACT_ALLOW, RULES(with_connections)},
+    };
+#undef RULES
+#undef NAMES
+    /* abort() and assert() send a signal to a thread; only threads of this process are allowed. */
+    const struct scmp_arg_cmp of_ours = IF(0, EQUALS((scmp_datum_t)getpid()));
     /* Newer calls fail as on an old kernel; libc and libuv have fallbacks for them. */
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     if (filter == NULL)
         return calls_fail("memory", ENOMEM, error);
     int code = set_attributes(filter, error);
+    for (size_t i = 0; code == 0 && i < sizeof(always) / sizeof(always[0]); i++)
+        code = add_all(filter, &always[i], error);
     if (code == 0)
-        code = ADD_ALL(allowed, SCMP_ACT_ALLOW);
+        code = add_all(filter, &when_connecting[connects], error);
     if (code == 0)
-        code = ADD_ALL(deadly, SCMP_ACT_KILL_PROCESS);
-    if (code == 0)
-        code = ADD_ALL(refused, SCMP_ACT_ERRNO(EPERM));
-    if (code == 0)
-        code = add_conditions(filter, conditions, N(conditions), error);
-    if (code == 0 && connects)
-        code = ADD_ALL(of_connections, SCMP_ACT_ALLOW);
-    if (code == 0)
-        code = connects
-                   ? add_conditions(filter, with_connections, N(with_connections), error)
-                   : add_conditions(filter, without_connections, N(without_connections), error);
-    if (code == 0)
-        code = add_signals(filter, error);
-    if (code == 0) {
-        int loaded = seccomp_load(filter);
-        code = loaded == 0 ? 0 : calls_fail("the kernel rejects it", loaded, error);
-    }
+        code = add(filter, "tgkill", SCMP_ACT_ALLOW, 1, &of_ours, error);
+    int loaded = code == 0 ? seccomp_load(filter) : 0;
+    if (loaded != 0)
+        code = calls_fail("the kernel rejects it", loaded, error);
     seccomp_release(filter);
     return code;
-#undef ADD_ALL
-#undef N
 }
 
 /* ---- Which parts are entered ----------------------------------------------------------------- */
@@ -465,11 +456,6 @@ bool sandbox_is_built(void)
 #endif
 }
 
-static int not_built(struct stint_error *error)
-{
-    return err_set(error, STINT_E_SYSTEM, "a build with sanitizers cannot run in a sandbox");
-}
-
 /* SANDBOX_ON returns the error; SANDBOX_AUTO continues without the part. */
 static int entered(const struct sandbox_options *options, int code, const char *part,
                    struct stint_error *error)
@@ -478,6 +464,8 @@ static int entered(const struct sandbox_options *options, int code, const char *
         log_line(options->log, LOG_SANDBOXED, LOG_TEXT("part", part));
         return 0;
     }
+    if (!sandbox_is_built())
+        err_set(error, code, "a build with sanitizers cannot run in a sandbox");
     if (options->mode == SANDBOX_ON) {
         struct stint_error why = *error;
         return err_set(error, code, "sandbox: %s; auto would serve without", why.message);
@@ -506,16 +494,14 @@ int sandbox_enter_files(const struct sandbox_options *options, struct stint_erro
     size_t n_sockets = add_unix_paths(options->listeners, sockets, LISTENERS_MAX);
     if (options->control != NULL)
         sockets[n_sockets++] = options->control;
-    int code = !sandbox_is_built() ? not_built(error)
-                                   : sandbox_files(
-                                         &(struct sandbox_paths){
-                                             .read = options->read_paths,
-                                             .n_read = options->n_read_paths,
-                                             .sockets = sockets,
-                                             .n_sockets = n_sockets,
-                                             .resolves = options->connects,
-                                         },
-                                         error);
+    const struct sandbox_paths paths = {
+        .read = options->read_paths,
+        .n_read = options->n_read_paths,
+        .sockets = sockets,
+        .n_sockets = n_sockets,
+        .resolves = options->connects,
+    };
+    int code = sandbox_is_built() ? sandbox_files(&paths, error) : STINT_E_SYSTEM;
     return entered(options, code, "files", error);
 }
 
@@ -523,6 +509,6 @@ int sandbox_enter_calls(const struct sandbox_options *options, struct stint_erro
 {
     if (options->mode == SANDBOX_OFF)
         return 0;
-    int code = sandbox_is_built() ? sandbox_calls(options->connects, error) : not_built(error);
+    int code = sandbox_is_built() ? sandbox_calls(options->connects, error) : STINT_E_SYSTEM;
     return entered(options, code, "system calls", error);
 }

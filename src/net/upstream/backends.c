@@ -12,8 +12,10 @@
 #include "base/err.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "net/upstream/links.h"
+#include "table/clock.h"
 
+#include <gnutls/crypto.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #define TICK_MS 1000
@@ -25,16 +27,26 @@
 #define QUIET_REPLIES 4
 #define UNAVAILABLE_REPORTED_NS NS_PER_S /* shorter outages are not reported */
 #define REFUSES "it rejects requests, or does not answer in time"
+#define ASKS_MAX_DEFAULT 4096
+#define ASK_BYTES 512 /* of one command of memcached, approximately */
 
-/* One configured store. */
+/* One configured store, with its sockets and the timer that wakes its layers. */
 struct chain {
+    struct dialer dialer;   /* first; of Redis */
+    struct memcached_io io; /* of memcached */
     struct stores *home;
+    const struct store_config *config;
     /* The end of the chain; the other is NULL. */
     struct backend *redis, *memcached;
-    struct backend *lease; /* NULL: neither a lease layer nor its timer */
+    struct backend *lease; /* NULL: no lease layer */
     struct backend *front; /* NULL: no front */
     bool is_reported_unavailable;
-    uv_timer_t lease_timer;
+    struct memcached_conn *conns[STORE_HOSTS_MAX]; /* to each server of memcached */
+    struct upstream *upstreams[STORE_HOSTS_MAX];   /* the same */
+    uv_timer_t timer;
+    uv_idle_t idle;    /* keeps the loop from waiting: it only */
+    uv_check_t check;  /* reads, and then the layers are woken */
+    uint64_t armed_ns; /* STINT_NEVER_NS: the timer is not set */
 };
 
 struct stores {
@@ -53,54 +65,302 @@ static uint64_t now(const struct stores *stores)
     return stores->options.now != NULL ? stores->options.now(stores->options.now_arg) : uv_hrtime();
 }
 
-/* ---- Chains ---------------------------------------------------------------------------------- */
+/* ---- Time ------------------------------------------------------------------------------------ */
 
-static struct backend *new_redis(struct stores *stores, size_t index)
+static void on_time(uv_timer_t *timer);
+
+static uint64_t last_deadline(const struct chain *chain)
 {
-    const struct store_config *config = &stores->options.configs[index];
-    struct dialer *dialer = backend_links_new(&(struct backend_links_options){
-        .loop = stores->options.loop,
-        .tls = config->url.is_tls ? config->tls : NULL,
-        .now = stores->options.now,
-        .now_arg = stores->options.now_arg,
-    });
-    if (dialer == NULL)
-        return NULL;
-    struct backend *store = redis_backend_new(&(struct redis_backend_options){
+    return chain->redis != NULL       ? router_deadline(redis_backend_router(chain->redis))
+           : chain->memcached != NULL ? memcached_backend_deadline(chain->memcached)
+                                      : STINT_NEVER_NS;
+}
+
+/* The timer is changed only if it would fire too late. */
+static void arm(void *arg)
+{
+    struct chain *chain = arg;
+    uint64_t at_ns = last_deadline(chain), now_ns = now(chain->home);
+    if (chain->lease != NULL)
+        at_ns = min_u64(at_ns, lease_deadline(chain->lease));
+    if (at_ns >= chain->armed_ns)
+        return;
+    chain->armed_ns = at_ns;
+    uv_update_time(chain->home->options.loop);
+    uv_timer_start(&chain->timer, on_time, (sub_floor(at_ns, now_ns) + NS_PER_MS - 1) / NS_PER_MS,
+                   0);
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle;
+}
+
+static void on_check(uv_check_t *check)
+{
+    struct chain *chain = check->data;
+    uint64_t now_ns = now(chain->home);
+    uv_idle_stop(&chain->idle);
+    uv_check_stop(check);
+    chain->armed_ns = STINT_NEVER_NS;
+    if (last_deadline(chain) <= now_ns && chain->redis != NULL)
+        router_wake(redis_backend_router(chain->redis), now_ns);
+    else if (last_deadline(chain) <= now_ns)
+        memcached_backend_wake(chain->memcached, now_ns);
+    if (chain->lease != NULL && lease_deadline(chain->lease) <= now_ns)
+        lease_wake(chain->lease, now_ns);
+    arm(chain);
+}
+
+/* Replies that came while this thread was delayed came in time: they are read first. */
+static void on_time(uv_timer_t *timer)
+{
+    struct chain *chain = timer->data;
+    uv_idle_start(&chain->idle, on_idle);
+    uv_check_start(&chain->check, on_check);
+}
+
+static void open_handles(struct chain *chain)
+{
+    uv_loop_t *loop = chain->home->options.loop;
+    uv_timer_init(loop, &chain->timer);
+    uv_idle_init(loop, &chain->idle);
+    uv_check_init(loop, &chain->check);
+    chain->timer.data = chain->idle.data = chain->check.data = chain;
+    chain->armed_ns = STINT_NEVER_NS;
+    chain->home->n_open_handles += 3;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct chain *chain = handle->data;
+    if (--chain->home->n_open_handles == 0)
+        free(chain->home);
+}
+
+static void close_handles(struct chain *chain)
+{
+    uv_close((uv_handle_t *)&chain->timer, on_closed);
+    uv_close((uv_handle_t *)&chain->idle, on_closed);
+    uv_close((uv_handle_t *)&chain->check, on_closed);
+}
+
+static struct upstream *open_upstream(const struct chain *chain, struct upstream_options options)
+{
+    options.loop = chain->home->options.loop;
+    options.tls = chain->config->url.is_tls ? chain->config->tls : NULL;
+    options.now = chain->home->options.now;
+    options.now_arg = chain->home->options.now_arg;
+    return upstream_new(&options);
+}
+
+/* ---- Redis: one upstream for each connection of its router ----------------------------------- */
+
+static struct chain *of_dialer(struct dialer *dialer)
+{
+    return (struct chain *)dialer;
+}
+
+static uint64_t dialer_now(struct dialer *dialer)
+{
+    return now(of_dialer(dialer)->home);
+}
+
+static bool dialer_open(struct dialer *dialer, const struct store_host *host, const char *path,
+                        const struct redis_conn_options *options, void *arg,
+                        struct dialled *dialled)
+{
+    struct redis_conn *conn = redis_conn_new(options);
+    if (conn == NULL)
+        return false;
+    struct upstream *upstream = open_upstream(
+        of_dialer(dialer), (struct upstream_options){
+                               .host = host != NULL ? *host : (struct store_host){.port = 0},
+                               .path = path,
+                               .link = redis_conn_link(conn),
+                               .changed = router_changed,
+                               .arg = arg,
+                           });
+    if (upstream == NULL)
+        redis_conn_free(conn, dialer_now(dialer));
+    *dialled = (struct dialled){.conn = conn, .io = upstream};
+    return upstream != NULL;
+}
+
+static void dialer_close(struct dialer *dialer, struct dialled *dialled)
+{
+    (void)dialer;
+    upstream_close(dialled->io);
+}
+
+static void dialer_asked(struct dialer *dialer, struct dialled *dialled)
+{
+    (void)dialer;
+    upstream_asked(dialled->io);
+}
+
+static void dialer_hurry(struct dialer *dialer)
+{
+    arm(of_dialer(dialer));
+}
+
+static void dialer_free(struct dialer *dialer)
+{
+    of_dialer(dialer)->redis = NULL;
+}
+
+static const struct dialer_ops dialer_ops = {
+    .now = dialer_now,
+    .open = dialer_open,
+    .close = dialer_close,
+    .asked = dialer_asked,
+    .hurry = dialer_hurry,
+    .free = dialer_free,
+};
+
+static struct backend *new_redis(struct chain *chain, uint64_t seed)
+{
+    const struct store_config *config = chain->config;
+    chain->dialer.ops = &dialer_ops;
+    chain->redis = redis_backend_new(&(struct redis_backend_options){
         .router = {.url = &config->url,
-                   .dialer = dialer,
+                   .dialer = &chain->dialer,
                    .reply_ns = config->reply_ns,
                    .connect_ns = config->connect_ns,
                    .asks_max = config->asks_max,
-                   .seed = stores->options.seed + index},
+                   .seed = seed},
         .prefix = config->prefix,
     });
-    if (store == NULL)
-        dialer->ops->free(dialer);
-    else
-        backend_links_wake(dialer, redis_backend_router(store));
-    return store;
+    if (chain->redis != NULL)
+        arm(chain);
+    return chain->redis;
 }
 
-static struct backend *new_memcached(struct stores *stores, size_t index)
+/* ---- memcached: one upstream for each server ------------------------------------------------- */
+
+static struct chain *of_io(struct memcached_io *io)
 {
-    const struct stores_options *options = &stores->options;
-    const struct store_config *config = &options->configs[index];
-    return memcached_links_new(&(struct memcached_links_options){
-        .loop = options->loop,
-        .url = &config->url,
-        .tls = config->url.is_tls ? config->tls : NULL,
-        .prefix = config->prefix,
-        .reply_ns = config->reply_ns,
-        .connect_ns = config->connect_ns,
-        .asks_max = config->asks_max,
-        .seed = options->seed + index,
-        .now = options->now,
-        .now_arg = options->now_arg,
-        .skewed = options->skewed,
-        .damaged = options->damaged,
-        .arg = options->skewed_arg,
+    return (struct chain *)(void *)((char *)io - offsetof(struct chain, io));
+}
+
+static uint64_t io_now(struct memcached_io *io)
+{
+    return now(of_io(io)->home);
+}
+
+static uint64_t io_wall(struct memcached_io *io)
+{
+    const struct stores_options *options = &of_io(io)->home->options;
+    int64_t wall_ns = options->wall != NULL ? (int64_t)options->wall() : clock_wall_ns();
+    return wall_ns > 0 ? (uint64_t)wall_ns : 0;
+}
+
+void stores_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN])
+{
+    int code = gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes.ptr, bytes.len, out);
+    (void)arg;
+    if (code != 0) /* keys need this hash, and every server must use the same */
+        abort();
+}
+
+static void io_asked(struct memcached_io *io, unsigned server)
+{
+    upstream_asked(of_io(io)->upstreams[server]);
+}
+
+static void io_hurry(struct memcached_io *io)
+{
+    arm(of_io(io));
+}
+
+static void io_skewed(struct memcached_io *io, uint64_t skew_ns)
+{
+    const struct stores_options *options = &of_io(io)->home->options;
+    if (options->skewed != NULL)
+        options->skewed(options->skewed_arg, skew_ns);
+}
+
+static void io_damaged(struct memcached_io *io, uint64_t states)
+{
+    const struct stores_options *options = &of_io(io)->home->options;
+    if (options->damaged != NULL)
+        options->damaged(options->skewed_arg, states);
+}
+
+static void io_close(struct memcached_io *io)
+{
+    struct chain *chain = of_io(io);
+    chain->memcached = NULL;
+    for (unsigned i = 0; i < STORE_HOSTS_MAX; i++)
+        upstream_close(chain->upstreams[i]);
+}
+
+static const struct memcached_io_ops io_ops = {
+    .now = io_now,
+    .wall = io_wall,
+    .digest = stores_digest,
+    .asked = io_asked,
+    .hurry = io_hurry,
+    .skewed = io_skewed,
+    .damaged = io_damaged,
+    .close = io_close,
+};
+
+static void on_changed(void *arg, uint64_t now_ns)
+{
+    const struct chain *chain = arg;
+    if (chain->memcached != NULL)
+        memcached_backend_changed(chain->memcached, now_ns);
+}
+
+static bool open_server(struct chain *chain, unsigned server, size_t asks_max, uint64_t seed)
+{
+    const struct store_url *url = &chain->config->url;
+    struct memcached_conn *conn = memcached_conn_new(&(struct link_options){
+        .user = url->user,
+        .password = url->password,
+        .connect_ns = chain->config->connect_ns,
+        .reply_ns = chain->config->reply_ns,
+        .commands_max = 2 * asks_max,
+        .bytes_max = 2 * ASK_BYTES * asks_max,
+        .seed = seed,
     });
+    if (conn == NULL)
+        return false;
+    chain->conns[server] = conn;
+    chain->upstreams[server] =
+        open_upstream(chain, (struct upstream_options){
+                                 .host = url->hosts[server], /* no name: the Unix socket */
+                                 .path = url->path,
+                                 .link = memcached_conn_link(conn),
+                                 .changed = on_changed,
+                                 .arg = chain,
+                             });
+    if (chain->upstreams[server] == NULL)
+        link_free(memcached_conn_link(conn), 0);
+    return chain->upstreams[server] != NULL;
+}
+
+static struct backend *new_memcached(struct chain *chain, uint64_t seed)
+{
+    const struct store_config *config = chain->config;
+    size_t asks_max = config->asks_max > 0 ? config->asks_max : ASKS_MAX_DEFAULT;
+    unsigned n_servers = config->url.n_hosts > 0 ? config->url.n_hosts : 1, i = 0;
+    chain->io.ops = &io_ops;
+    while (i < n_servers && open_server(chain, i, asks_max, seed + i))
+        i++;
+    if (i == n_servers)
+        chain->memcached = memcached_backend_new(&(struct memcached_backend_options){
+            .url = &config->url,
+            .io = &chain->io,
+            .conns = chain->conns,
+            .prefix = config->prefix,
+            .asks_max = asks_max,
+            .seed = seed,
+        });
+    if (chain->memcached == NULL)
+        io_close(&chain->io);
+    return chain->memcached;
 }
 
 static uint64_t failovers(void *arg)
@@ -113,95 +373,65 @@ static uint64_t failovers(void *arg)
                                 memory_order_relaxed);
 }
 
-/* ---- Leases ---------------------------------------------------------------------------------- */
+/* ---- Layers ---------------------------------------------------------------------------------- */
 
-static void on_lease_time(uv_timer_t *timer);
-
-static void arm_lease(struct chain *chain)
-{
-    uint64_t at_ns = lease_deadline(chain->lease), now_ns = now(chain->home);
-    if (at_ns == STINT_NEVER_NS)
-        return;
-    uint64_t wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
-    uv_update_time(chain->home->options.loop);
-    uv_timer_start(&chain->lease_timer, on_lease_time, (wait_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
-}
-
-static void on_lease_time(uv_timer_t *timer)
-{
-    struct chain *chain = timer->data;
-    lease_wake(chain->lease, now(chain->home));
-    arm_lease(chain);
-}
-
-static void on_lease_hurry(void *arg)
-{
-    struct chain *chain = arg;
-    if (chain->lease != NULL)
-        arm_lease(chain);
-}
-
-static uint64_t lease_now(void *arg)
+static uint64_t chain_now(void *arg)
 {
     return now(((const struct chain *)arg)->home);
 }
 
-static struct backend *new_lease(struct chain *chain, size_t index, struct backend *inner)
+static struct backend *new_lease(struct chain *chain, struct backend_metrics *metrics)
 {
-    const struct stores_options *options = &chain->home->options;
-    const struct store_config *config = &options->configs[index];
+    const uint64_t *secret = chain->home->options.secret;
     chain->lease = lease_new(&(struct lease_options){
-        .inner = inner,
-        .now = lease_now,
-        .hurry = on_lease_hurry,
+        .inner = chain->front,
+        .now = chain_now,
+        .hurry = arm,
         .arg = chain,
-        .secret = {options->secret[0], options->secret[1]},
-        .keys = config->lease_keys,
-        .waiting = config->asks_max,
-        .metrics = options->metrics[index],
+        .secret = {secret[0], secret[1]},
+        .keys = chain->config->lease_keys,
+        .waiting = chain->config->asks_max,
+        .metrics = metrics,
     });
-    if (chain->lease == NULL)
-        return NULL;
-    uv_timer_init(options->loop, &chain->lease_timer);
-    chain->lease_timer.data = chain;
-    chain->home->n_open_handles++;
     return chain->lease;
 }
 
-/* ---- Layers ---------------------------------------------------------------------------------- */
-
-static struct backend *new_front(struct chain *chain, size_t index, struct backend *inner)
+static struct backend *new_front(struct chain *chain, struct backend *inner,
+                                 struct backend_metrics *metrics)
 {
-    const struct stores_options *options = &chain->home->options;
-    const struct store_config *config = &options->configs[index];
+    const struct store_config *config = chain->config;
+    const uint64_t *secret = chain->home->options.secret;
     struct breaker_options breaker = config->breaker;
     if (breaker.quiet_ns == 0)
         breaker.quiet_ns = QUIET_REPLIES * (config->reply_ns > 0 ? config->reply_ns : REPLY_NS);
-    return front_new(&(struct front_options){
+    chain->front = front_new(&(struct front_options){
         .inner = inner,
         .breaker = breaker,
         .denials = config->denials,
         .deny_cache_max_ns = config->deny_cache_max_ns,
-        .secret = {options->secret[0], options->secret[1]},
+        .secret = {secret[0], secret[1]},
         .failover_policy = config->failover_policy,
         .failovers = failovers,
         .arg = chain,
-        .metrics = options->metrics[index],
+        .metrics = metrics,
     });
+    return chain->front;
 }
 
 /* The layers of one store, from the last to the first. NULL: no memory. */
 static struct backend *stores_chain(struct stores *stores, size_t index)
 {
     struct chain *chain = &stores->chains[index];
-    bool is_memcached = stores->options.configs[index].url.kind == STORE_MEMCACHED;
+    struct backend_metrics *metrics = stores->options.metrics[index];
+    uint64_t seed = stores->options.seed + index;
     chain->home = stores;
-    struct backend *last = is_memcached ? new_memcached(stores, index) : new_redis(stores, index);
-    *(is_memcached ? &chain->memcached : &chain->redis) = last;
-    if (last == NULL || stores->options.configs[index].without_front)
+    chain->config = &stores->options.configs[index];
+    open_handles(chain);
+    bool is_memcached = chain->config->url.kind == STORE_MEMCACHED;
+    struct backend *last = is_memcached ? new_memcached(chain, seed) : new_redis(chain, seed);
+    if (last == NULL || chain->config->without_front)
         return last;
-    chain->front = new_front(chain, index, last);
-    if (chain->front == NULL) {
+    if (new_front(chain, last, metrics) == NULL) {
         last->ops->free(last);
         return NULL;
     }
@@ -209,10 +439,10 @@ static struct backend *stores_chain(struct stores *stores, size_t index)
      * Leases need scripts, which memcached lacks. They come before the front: leased units are also
      * granted while the front lets no request through.
      */
-    struct backend *front = is_memcached ? chain->front : new_lease(chain, index, chain->front);
-    if (front == NULL)
-        chain->front->ops->free(chain->front);
-    return front;
+    if (is_memcached || new_lease(chain, metrics) != NULL)
+        return is_memcached ? chain->front : chain->lease;
+    chain->front->ops->free(chain->front);
+    return NULL;
 }
 
 int stores_accept(const struct store_config *config, const struct rule *rule,
@@ -233,11 +463,6 @@ int stores_pool_list(const struct store_config *config, const struct backend_poo
     return redis_backend_pool_list(config->prefix, given, list, error);
 }
 
-void stores_pool_list_free(struct backend_pool_list *list)
-{
-    pool_backend_free(list);
-}
-
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 static void show_metrics(struct chain *chain, struct backend_metrics *metrics)
@@ -254,18 +479,6 @@ static void show_metrics(struct chain *chain, struct backend_metrics *metrics)
     backend_metric_set(&metrics->expiry_kept_units, from->expiry_kept_units);
     backend_metric_set(&metrics->tickets_dropped, from->tickets_dropped);
     backend_metric_set(&metrics->clock_skew_ns, from->skew_ns);
-}
-
-static void on_tick(uv_timer_t *tick)
-{
-    struct stores *stores = tick->data;
-    for (size_t i = 0; i < stores->n_stores; i++) {
-        struct chain *chain = &stores->chains[i];
-        if (chain->front != NULL)
-            front_tick(chain->front, now(stores));
-        if (stores->options.metrics[i] != NULL)
-            show_metrics(chain, stores->options.metrics[i]);
-    }
 }
 
 /* The last connection error; "" if there was none. */
@@ -296,9 +509,15 @@ static void tell_unavailable(struct stores *stores, size_t index)
 static void on_second(uv_timer_t *tick)
 {
     struct stores *stores = tick->data;
-    on_tick(tick);
-    for (size_t i = 0; stores->options.unavailable != NULL && i < stores->n_stores; i++)
-        tell_unavailable(stores, i);
+    for (size_t i = 0; i < stores->n_stores; i++) {
+        struct chain *chain = &stores->chains[i];
+        if (chain->front != NULL)
+            front_tick(chain->front, now(stores));
+        if (stores->options.metrics[i] != NULL)
+            show_metrics(chain, stores->options.metrics[i]);
+        if (stores->options.unavailable != NULL)
+            tell_unavailable(stores, i);
+    }
 }
 
 static int refuse(const struct store_config *config, struct stint_error *error)
@@ -343,20 +562,11 @@ int stores_open(struct stores **stores, const struct stores_options *options,
     return 0;
 }
 
-static void close_one(struct stores *stores)
+static void on_tick_closed(uv_handle_t *tick)
 {
+    struct stores *stores = tick->data;
     if (--stores->n_open_handles == 0)
         free(stores);
-}
-
-static void on_closed(uv_handle_t *tick)
-{
-    close_one(tick->data);
-}
-
-static void on_lease_closed(uv_handle_t *timer)
-{
-    close_one(((struct chain *)timer->data)->home);
 }
 
 void stores_close(struct stores *stores)
@@ -366,9 +576,9 @@ void stores_close(struct stores *stores)
     for (size_t i = 0; i < stores->n_stores; i++)
         stores->all[i]->ops->free(stores->all[i]);
     for (size_t i = 0; i < STORES_MAX; i++)
-        if (stores->chains[i].lease != NULL)
-            uv_close((uv_handle_t *)&stores->chains[i].lease_timer, on_lease_closed);
-    uv_close((uv_handle_t *)&stores->tick, on_closed);
+        if (stores->chains[i].home != NULL)
+            close_handles(&stores->chains[i]);
+    uv_close((uv_handle_t *)&stores->tick, on_tick_closed);
 }
 
 static void on_drained(void *arg)
@@ -393,11 +603,6 @@ void stores_drain(struct stores *stores, uint64_t deadline_ns, void (*done)(void
 struct backend *const *stores_all(const struct stores *stores)
 {
     return stores->all;
-}
-
-size_t stores_count(const struct stores *stores)
-{
-    return stores->n_stores;
 }
 
 struct backend_pools *stores_pools(const struct stores *stores, size_t index)

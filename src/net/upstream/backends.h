@@ -41,8 +41,9 @@ struct stores_options {
     size_t n_configs;           /* at most STORES_MAX */
     uint64_t (*now)(void *arg); /* the clock of struct backend_request. NULL: uv_hrtime() */
     void *now_arg;
-    uint64_t seed;      /* of the jitter; different for each worker */
-    uint64_t secret[2]; /* random: so that clients cannot choose keys that collide */
+    uint64_t (*wall)(void); /* of memcached, since 1970. NULL: the system's */
+    uint64_t seed;          /* of the jitter; different for each worker */
+    uint64_t secret[2];     /* random: so that clients cannot choose keys that collide */
     struct backend_metrics *metrics[STORES_MAX]; /* of each, written here. NULL: not counted */
     /* The clock of a node of a memcached store is so far ahead of ours. May be NULL */
     void (*skewed)(void *arg, uint64_t skew_ns);
@@ -60,10 +61,12 @@ struct stores_options {
 int stores_accept(const struct store_config *config, const struct rule *rule,
                   const struct stint_quota *quota, struct stint_error *error);
 
-/* The same for the keys of a pool: as backend_pools_ops.list_new, which frees its result. */
+/* The same for the keys of a pool: as backend_pools_ops.list_new. pool_backend_free() frees it. */
 int stores_pool_list(const struct store_config *config, const struct backend_pool_definition *given,
                      struct backend_pool_list **list, struct stint_error *error);
-void stores_pool_list_free(struct backend_pool_list *list);
+
+/* The hash that shortens the names of memcached; `arg` is not used. */
+void stores_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);
 
 struct stores;
 
@@ -72,7 +75,6 @@ int stores_open(struct stores **stores, const struct stores_options *options,
                 struct stint_error *error);
 /* One for each config, in their order; valid until stores_close(). */
 struct backend *const *stores_all(const struct stores *stores);
-size_t stores_count(const struct stores *stores);
 /* Key pools in a store. NULL: it is over memcached, and keeps none. */
 struct backend_pools *stores_pools(const struct stores *stores, size_t index);
 /* Of the connections at the end of the chain, for any thread. NULL: it is over memcached. */

@@ -46,21 +46,14 @@ static int load_trust(struct upstream_tls *tls, const struct upstream_tls_paths 
     return 0;
 }
 
-static int load(struct upstream_tls *tls, const struct upstream_tls_paths *paths,
-                struct stint_error *error)
+static int load_key(struct upstream_tls *tls, const struct upstream_tls_paths *paths,
+                    struct stint_error *error)
 {
-    int code = gnutls_certificate_allocate_credentials(&tls->credentials);
-    if (code < 0)
-        return err_set(error, STINT_E_SYSTEM, "no memory for certificates");
-    tls->believes_all = paths->believes_all;
-    code = tls->believes_all ? 0 : load_trust(tls, paths, error);
-    if (code != 0 || paths->cert_file == NULL)
-        return code;
     const char *key_file = paths->key_file != NULL ? paths->key_file : paths->cert_file;
     if (file_check(paths->cert_file, error) != 0 || file_check(key_file, error) != 0)
         return STINT_E_SYSTEM;
-    code = gnutls_certificate_set_x509_key_file(tls->credentials, paths->cert_file, key_file,
-                                                GNUTLS_X509_FMT_PEM);
+    int code = gnutls_certificate_set_x509_key_file(tls->credentials, paths->cert_file, key_file,
+                                                    GNUTLS_X509_FMT_PEM);
     return code >= 0 ? 0
                      : err_set(error, STINT_E_SYNTAX, "%s with the key %s: %s", paths->cert_file,
                                key_file, gnutls_strerror(code));
@@ -70,9 +63,14 @@ int upstream_tls_load(struct upstream_tls **tls, const struct upstream_tls_paths
                       struct stint_error *error)
 {
     struct upstream_tls *made = calloc(1, sizeof(*made));
-    if (made == NULL)
+    if (made == NULL || gnutls_certificate_allocate_credentials(&made->credentials) < 0) {
+        free(made);
         return err_set(error, STINT_E_SYSTEM, "no memory for certificates");
-    int code = load(made, paths, error);
+    }
+    made->believes_all = paths->believes_all;
+    int code = made->believes_all ? 0 : load_trust(made, paths, error);
+    if (code == 0 && paths->cert_file != NULL)
+        code = load_key(made, paths, error);
     if (code == 0)
         *tls = made;
     else
@@ -84,21 +82,16 @@ void upstream_tls_free(struct upstream_tls *tls)
 {
     if (tls == NULL)
         return;
-    if (tls->credentials != NULL)
-        gnutls_certificate_free_credentials(tls->credentials);
+    gnutls_certificate_free_credentials(tls->credentials);
     free(tls);
-}
-
-static bool is_address(const char *host)
-{
-    struct in6_addr address;
-    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
 }
 
 /* The extension is only for names; addresses are compared with the certificate nevertheless. */
 static int set_name(gnutls_session_t session, const char *host)
 {
-    if (host[0] == '\0' || is_address(host))
+    struct in6_addr address;
+    if (host[0] == '\0' || inet_pton(AF_INET, host, &address) == 1 ||
+        inet_pton(AF_INET6, host, &address) == 1)
         return 0;
     return gnutls_server_name_set(session, GNUTLS_NAME_DNS, host, strlen(host));
 }
@@ -187,7 +180,7 @@ static void try_addresses(struct upstream *upstream, const char *why);
 
 static uint64_t now(const struct upstream *upstream)
 {
-    return upstream->options.now != NULL ? upstream->options.now(upstream->options.arg)
+    return upstream->options.now != NULL ? upstream->options.now(upstream->options.now_arg)
                                          : uv_hrtime();
 }
 
@@ -613,7 +606,7 @@ static void settle(struct upstream *upstream)
     upstream->was_ready = is_ready;
     upstream->losses_told = upstream->losses;
     if (has_changed && upstream->options.changed != NULL)
-        upstream->options.changed(upstream->options.arg);
+        upstream->options.changed(upstream->options.arg, now(upstream));
 }
 
 static void on_prepare(uv_prepare_t *prepare)

@@ -46,8 +46,9 @@ struct upstream_options {
     struct link *link;        /* the upstream takes it over */
     /* The clock of the link. NULL: uv_hrtime() */
     uint64_t (*now)(void *arg);
+    void *now_arg;
     /* It is ready now, or a socket failed or could not be opened. May be NULL */
-    void (*changed)(void *arg);
+    void (*changed)(void *arg, uint64_t now_ns);
     void *arg;
 };
 

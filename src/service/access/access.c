@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tokens: their file, the search for a secret, and the exchange of one set for another. */
+#define _GNU_SOURCE
 #include "service/access/access.h"
 
 #include "base/err.h"
@@ -120,14 +121,11 @@ void access_hash_text(struct span secret, char text[ACCESS_HASH_TEXT_SIZE])
 {
     uint8_t digest[DIGEST_SIZE] = {0};
     digest_of(secret, digest);
-    size_t len = strlen(HASH_PREFIX);
+    size_t len = strlen(HASH_PREFIX), size = ACCESS_HASH_TEXT_SIZE - len;
     memcpy(text, HASH_PREFIX, len);
-    for (size_t i = 0; i < sizeof(digest); i++) {
-        text[len++] = "0123456789abcdef"[digest[i] >> 4];
-        text[len++] = "0123456789abcdef"[digest[i] & 15];
-    }
-    assert(len < ACCESS_HASH_TEXT_SIZE);
-    text[len] = '\0';
+    int code = gnutls_hex_encode(&(gnutls_datum_t){digest, sizeof(digest)}, text + len, &size);
+    assert(code == 0);
+    (void)code;
 }
 
 /* ---- The file -------------------------------------------------------------------------------- */
@@ -266,13 +264,11 @@ static int keep(const struct reading *reading, struct span name, unsigned roles,
     /* Allocates all at once with the first token: tokens are pointed to, and never move. */
     if (access->entries == NULL)
         access->entries = calloc(ACCESS_TOKENS_MAX, sizeof(*access->entries));
-    char *copy = malloc(name.len + 1);
+    char *copy = strndup((const char *)name.ptr, name.len);
     if (access->entries == NULL || copy == NULL) {
         free(copy);
         return err_set(reading->error, STINT_E_SYSTEM, "no memory for tokens");
     }
-    memcpy(copy, name.ptr, name.len);
-    copy[name.len] = '\0';
     struct access_entry *entry = &access->entries[access->count++];
     entry->token = (struct access_token){copy, roles};
     entry->name = copy;
@@ -341,12 +337,12 @@ int access_load(struct access **access, const char *path, struct span text,
  * otherwise an owner of many addresses could lock out all others.
  */
 struct guesses {
-    struct stint_table *table;
+    struct stint_table *table; /* NULL: wrong secrets are not counted */
     struct stint_quota quota;
     uint64_t calm_at_ns; /* relaxed: when all counted secrets are forgotten */
 };
 
-static struct guesses *guesses_new(unsigned per_minute)
+static bool guesses_open(struct guesses *guesses, unsigned per_minute)
 {
     const struct stint_table_options options = {.keys = ADDRESSES,
                                                 .keys16 = 1,
@@ -357,23 +353,10 @@ static struct guesses *guesses_new(unsigned per_minute)
                                                 .overrides = 1,
                                                 .clock = STINT_CLOCK_VIRTUAL};
     char spec[64];
-    struct guesses *guesses = calloc(1, sizeof(*guesses));
-    assert(per_minute > 0);
+    assert(per_minute > 0 && guesses->table == NULL);
     snprintf(spec, sizeof(spec), "gcra %u/1m when_full=allow", per_minute);
-    if (guesses == NULL || stint_quota_parse(&guesses->quota, spec, NULL) != 0 ||
-        stint_table_open(&guesses->table, &options, NULL) != 0) {
-        free(guesses);
-        return NULL;
-    }
-    return guesses;
-}
-
-static void guesses_free(struct guesses *guesses)
-{
-    if (guesses == NULL)
-        return;
-    stint_table_close(guesses->table);
-    free(guesses);
+    return stint_quota_parse(&guesses->quota, spec, NULL) == 0 &&
+           stint_table_open(&guesses->table, &options, NULL) == 0;
 }
 
 /* The text that the address is counted under: "192.0.2.7", "2001:db8::", "unix"; its length. */
@@ -414,7 +397,7 @@ struct access_now {
     pthread_mutex_t lock; /* of access, while a reference is taken or the set changes */
     struct access *access;
     uint64_t generation;
-    struct guesses *guesses; /* NULL: wrong secrets are not counted */
+    struct guesses guesses;
     struct access_guess_options guess_options;
 };
 
@@ -434,7 +417,7 @@ void access_now_free(struct access_now *now)
     if (now == NULL)
         return;
     access_unref(now->access);
-    guesses_free(now->guesses);
+    stint_table_close(now->guesses.table);
     pthread_mutex_destroy(&now->lock);
     free(now);
 }
@@ -451,14 +434,6 @@ void access_now_set(struct access_now *now, struct access *access)
     access_unref(old);
 }
 
-static struct access *get(struct access_now *now)
-{
-    pthread_mutex_lock(&now->lock);
-    struct access *access = access_ref(now->access);
-    pthread_mutex_unlock(&now->lock);
-    return access;
-}
-
 bool access_now_renew(struct access_now *now, struct access **access, uint64_t *generation)
 {
     if (now == NULL)
@@ -470,7 +445,9 @@ bool access_now_renew(struct access_now *now, struct access **access, uint64_t *
     /* Read before the set: if that changes in between, the next call renews it again. */
     *generation = latest;
     access_unref(*access);
-    *access = get(now);
+    pthread_mutex_lock(&now->lock);
+    *access = access_ref(now->access);
+    pthread_mutex_unlock(&now->lock);
     return true;
 }
 
@@ -478,11 +455,8 @@ bool access_now_renew(struct access_now *now, struct access **access, uint64_t *
 
 bool access_now_count_guesses(struct access_now *now, const struct access_guess_options *options)
 {
-    assert(now->guesses == NULL);
     now->guess_options = *options;
-    if (options->per_minute > 0)
-        now->guesses = guesses_new(options->per_minute);
-    return now->guesses != NULL || options->per_minute == 0;
+    return options->per_minute == 0 || guesses_open(&now->guesses, options->per_minute);
 }
 
 static void refuse(struct access_now *now, const struct access_login *login, bool is_slowed)
@@ -490,13 +464,14 @@ static void refuse(struct access_now *now, const struct access_login *login, boo
     assert(login->frontend < METRICS_FRONTENDS);
     char address[ADDRESS_SIZE];
     if (login->metrics != NULL)
-        metrics_wrong_secret(login->metrics, (enum metrics_frontend)login->frontend);
-    if (now->guesses != NULL && !is_slowed)
-        guesses_count(now->guesses, login->peer, login->now_ns);
+        metrics_count(login->metrics, (enum metrics_frontend)login->frontend, METRICS_WRONG_SECRETS,
+                      1);
+    if (now->guesses.table != NULL && !is_slowed)
+        guesses_count(&now->guesses, login->peer, login->now_ns);
     guesses_address(login->peer, address);
     if (now->guess_options.refused != NULL)
         now->guess_options.refused(now->guess_options.arg, address,
-                                   metrics_frontend_name((enum metrics_frontend)login->frontend));
+                                   metrics_frontend_names[login->frontend]);
 }
 
 struct span access_bearer_secret(struct span authorization)
@@ -514,7 +489,8 @@ const struct access_token *access_login(struct access_now *now, const struct acc
                                         const struct access_login *login, bool *is_slowed)
 {
     assert(is_valid(access));
-    *is_slowed = now->guesses != NULL && !guesses_may(now->guesses, login->peer, login->now_ns);
+    *is_slowed =
+        now->guesses.table != NULL && !guesses_may(&now->guesses, login->peer, login->now_ns);
     const struct access_token *token =
         *is_slowed ? NULL : access_find(access, login->name, login->secret);
     if (token == NULL)

@@ -172,21 +172,21 @@ static struct series *series_for(struct metrics *metrics, const char *domain, co
     return series;
 }
 
-static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
+/* The number of a rule's series, or that of a domain. */
+static uint32_t number_for(struct metrics *metrics, const struct rules *rules, size_t i,
+                           uint64_t binding)
 {
-    struct series *series = series_for(metrics, rule->domain, rule->path, binding);
+    size_t n_rules = rules_count(rules);
+    const struct rule *rule = i < n_rules ? rules_at(rules, i) : NULL;
+    struct series *series =
+        rule != NULL ? series_for(metrics, rule->domain, rule->path, binding)
+                     : series_for(metrics, rules_domain(rules, i - n_rules), "", binding);
     if (series == NULL)
         return SERIES_OTHER;
-    note_entries(series, rule);
-    return series->number;
-}
-
-static uint32_t number_for_domain(struct metrics *metrics, const char *domain, uint64_t binding)
-{
-    struct series *series = series_for(metrics, domain, "", binding);
-    if (series == NULL)
-        return SERIES_OTHER;
-    series->is_domain = true;
+    if (rule != NULL)
+        note_entries(series, rule);
+    else
+        series->is_domain = true;
     return series->number;
 }
 
@@ -204,10 +204,7 @@ struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *
     uint64_t binding = metrics->bindings + 1;
     bool has_memory = widen(metrics, n);
     for (size_t i = 0; i < n; i++) {
-        bound->numbers[i] =
-            !has_memory   ? SERIES_OTHER
-            : i < n_rules ? number_for(metrics, rules_at(rules, i), binding)
-                          : number_for_domain(metrics, rules_domain(rules, i - n_rules), binding);
+        bound->numbers[i] = has_memory ? number_for(metrics, rules, i, binding) : SERIES_OTHER;
         if (i % PORTION == PORTION - 1) {
             pthread_mutex_unlock(&metrics->lock);
             pthread_mutex_lock(&metrics->lock);
@@ -364,15 +361,6 @@ struct metrics *metrics_new(unsigned workers)
     return metrics;
 }
 
-static void free_stores(struct metrics *metrics)
-{
-    for (size_t i = 0; i < metrics->n_stores; i++) {
-        free(metrics->stores[i].name);
-        free(metrics->stores[i].workers);
-    }
-    metrics->n_stores = 0;
-}
-
 void metrics_free(struct metrics *metrics)
 {
     if (metrics == NULL)
@@ -384,7 +372,10 @@ void metrics_free(struct metrics *metrics)
         }
     for (size_t i = 0; i < metrics->n_series; i++)
         free_series(metrics->series[i]);
-    free_stores(metrics);
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        free(metrics->stores[i].name);
+        free(metrics->stores[i].workers);
+    }
     free(metrics->workers);
     free(metrics->series);
     free(metrics->by_id);
@@ -402,17 +393,12 @@ struct metrics_worker *metrics_worker(struct metrics *metrics, unsigned worker)
     return &metrics->workers[worker];
 }
 
-/* Not inline: called once for each chunk. */
-static struct series_metrics *make_chunk(struct metrics_worker *worker, uint32_t chunk)
+/* Counters of METRICS_CHUNK series, of `size` bytes each. */
+static void *new_chunk(size_t size)
 {
-    assert(chunk < METRICS_CHUNKS_MAX && worker->chunks[chunk] == NULL);
-    size_t size = METRICS_CHUNK * sizeof(struct series_metrics);
-    struct series_metrics *made = aligned_alloc(64, size);
-    if (made == NULL)
-        return NULL;
-    memset(made, 0, size);
-    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
-    __atomic_store_n(&worker->chunks[chunk], made, __ATOMIC_RELEASE);
+    void *made = aligned_alloc(64, METRICS_CHUNK * size);
+    if (made != NULL)
+        memset(made, 0, METRICS_CHUNK * size);
     return made;
 }
 
@@ -420,8 +406,9 @@ static struct series_metrics *metrics_of(struct metrics_worker *worker, uint32_t
 {
     assert(number < METRICS_SERIES_MAX);
     struct series_metrics *chunk = worker->chunks[number / METRICS_CHUNK];
-    if (chunk == NULL)
-        chunk = make_chunk(worker, number / METRICS_CHUNK);
+    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
+    if (chunk == NULL && (chunk = new_chunk(sizeof(*chunk))) != NULL)
+        __atomic_store_n(&worker->chunks[number / METRICS_CHUNK], chunk, __ATOMIC_RELEASE);
     return chunk != NULL ? &chunk[number % METRICS_CHUNK] : &worker->spare;
 }
 
@@ -472,24 +459,6 @@ void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend
         count_up(&metrics->errors[error], 1);
 }
 
-void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend frontend)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].wrong_secrets, 1);
-}
-
-const char *metrics_frontend_name(enum metrics_frontend frontend)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    return metrics_frontend_names[frontend];
-}
-
-void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].malformed, 1);
-}
-
 void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
                        size_t domain, uint64_t n)
 {
@@ -506,16 +475,11 @@ void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint
     count_up(&worker->total.events[event], times);
 }
 
-void metrics_opened(struct metrics_worker *worker, enum metrics_frontend frontend)
+void metrics_count(struct metrics_worker *worker, enum metrics_frontend frontend,
+                   enum metrics_counter counter, uint64_t n)
 {
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].opened, 1);
-}
-
-void metrics_closed(struct metrics_worker *worker, enum metrics_frontend frontend)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].closed, 1);
+    assert(frontend < METRICS_FRONTENDS && counter < METRICS_COUNTERS);
+    count_up(&worker->frontends[frontend].counters[counter], n);
 }
 
 void metrics_refused(struct metrics_worker *worker, enum metrics_frontend frontend,
@@ -523,14 +487,6 @@ void metrics_refused(struct metrics_worker *worker, enum metrics_frontend fronte
 {
     assert(frontend < METRICS_FRONTENDS && why < METRICS_REFUSALS);
     count_up(&worker->frontends[frontend].refused[why], 1);
-}
-
-void metrics_bytes(struct metrics_worker *worker, enum metrics_frontend frontend, uint64_t in,
-                   uint64_t out)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    count_up(&worker->frontends[frontend].bytes_in, in);
-    count_up(&worker->frontends[frontend].bytes_out, out);
 }
 
 uint64_t metrics_decisions(const struct metrics_worker *worker)
@@ -541,18 +497,13 @@ uint64_t metrics_decisions(const struct metrics_worker *worker)
     return sum;
 }
 
-static unsigned bucket_of(uint64_t each_ns)
-{
-    /* The least i with each_ns <= METRICS_BUCKET_NS << i. */
-    unsigned bucket = bit_length((each_ns > 0 ? each_ns - 1 : 0) / METRICS_BUCKET_NS);
-    return bucket < METRICS_BUCKETS ? bucket : METRICS_BUCKETS - 1;
-}
-
 void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t times)
 {
     if (times == 0)
         return;
-    count_up(&worker->total.buckets[bucket_of(duration_ns / times)], times);
+    /* The least i with each duration <= METRICS_BUCKET_NS << i. */
+    unsigned i = bit_length(sub_floor(duration_ns / times, 1) / METRICS_BUCKET_NS);
+    count_up(&worker->total.buckets[i < METRICS_BUCKETS ? i : METRICS_BUCKETS - 1], times);
     count_up(&worker->total.duration_ns, duration_ns);
 }
 
@@ -577,17 +528,6 @@ bool metrics_counts_hits(const struct metrics_worker *worker)
     return metrics_has_envoy_names(worker->metrics);
 }
 
-/* Not inline: called once for each chunk. */
-static struct hit_metrics *make_hits(struct metrics_worker *worker, uint32_t chunk)
-{
-    assert(chunk < METRICS_CHUNKS_MAX && worker->hits[chunk] == NULL);
-    struct hit_metrics *made = calloc(METRICS_CHUNK, sizeof(*made));
-    /* release: a thread that sums up sees zeros, not earlier contents of the memory. */
-    if (made != NULL)
-        __atomic_store_n(&worker->hits[chunk], made, __ATOMIC_RELEASE);
-    return made;
-}
-
 /* How many of the units that fit lie beyond the near share of the limit. */
 static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits,
                            uint32_t fitted)
@@ -608,7 +548,10 @@ void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bou
     if (hits->value.ptr != NULL)
         number = detail_number(worker->metrics, number, hits->value);
     struct hit_metrics *chunk = worker->hits[number / METRICS_CHUNK];
-    if (chunk == NULL && (chunk = make_hits(worker, number / METRICS_CHUNK)) == NULL)
+    /* release: as in metrics_of(). */
+    if (chunk == NULL && (chunk = new_chunk(sizeof(*chunk))) != NULL)
+        __atomic_store_n(&worker->hits[number / METRICS_CHUNK], chunk, __ATOMIC_RELEASE);
+    if (chunk == NULL)
         return;
     uint64_t *units = chunk[number % METRICS_CHUNK].units;
     count_up(&units[HITS_TOTAL], hits->asked);
@@ -631,14 +574,13 @@ bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed
     struct metrics_store *store = &metrics->stores[metrics->n_stores];
     size_t size = metrics->n_workers * sizeof(*store->workers);
     *store = (struct metrics_store){.is_needed = is_needed};
-    store->name = malloc(strlen(name) + 1);
+    store->name = copy_text(span_of_text(name));
     store->workers = aligned_alloc(_Alignof(struct backend_metrics), size);
     if (store->name == NULL || store->workers == NULL) {
         free(store->name);
         free(store->workers);
         return false;
     }
-    memcpy(store->name, name, strlen(name) + 1);
     memset(store->workers, 0, size);
     metrics->n_stores++;
     return true;
@@ -668,7 +610,7 @@ struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t
     assert(number < METRICS_SERIES_MAX);
     struct series_metrics sum = {.units = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
-        /* acquire: pairs with the release of make_chunk(). */
+        /* acquire: pairs with the release of metrics_of(). */
         const struct series_metrics *chunk =
             __atomic_load_n(&metrics->workers[i].chunks[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
         if (chunk != NULL)
@@ -680,24 +622,9 @@ struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t
 struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend)
 {
     assert(frontend < METRICS_FRONTENDS);
-    struct frontend_metrics sum = {.malformed = 0};
+    struct frontend_metrics sum = {.verbs = {0}};
     for (unsigned i = 0; i < metrics->n_workers; i++)
         add_metrics(&sum, &metrics->workers[i].frontends[frontend], sizeof(sum));
-    return sum;
-}
-
-struct hit_metrics metrics_sum_hits(const struct metrics *metrics, uint32_t number)
-{
-    assert(number < METRICS_SERIES_MAX);
-    struct hit_metrics sum = {{0}};
-    for (unsigned i = 0; i < metrics->n_workers; i++) {
-        /* acquire: pairs with the release of make_hits(). */
-        const struct hit_metrics *chunk =
-            __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
-        for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
-            sum.units[kind] +=
-                __atomic_load_n(&chunk[number % METRICS_CHUNK].units[kind], __ATOMIC_RELAXED);
-    }
     return sum;
 }
 

@@ -19,6 +19,7 @@
 
 /* The port through which a request came. */
 enum metrics_frontend { METRICS_RESP, METRICS_HTTP, METRICS_GRPC, METRICS_FRONTENDS };
+extern const char *const metrics_frontend_names[METRICS_FRONTENDS]; /* "resp", … */
 
 /* The outcome of one descriptor or item; each is counted once. */
 enum metrics_outcome {
@@ -54,6 +55,17 @@ enum metrics_refusal {
     METRICS_REFUSED_TLS,     /* the TLS handshake failed */
     METRICS_REFUSED_MEMORY,  /* all connections together held too much memory */
     METRICS_REFUSALS,
+};
+
+/* Other counters of a frontend. */
+enum metrics_counter {
+    METRICS_MALFORMED,     /* bytes that are no request: it replied with an error of its protocol */
+    METRICS_WRONG_SECRETS, /* that match no token, or were not checked */
+    METRICS_OPENED,
+    METRICS_CLOSED,
+    METRICS_BYTES_IN,
+    METRICS_BYTES_OUT,
+    METRICS_COUNTERS,
 };
 
 #define METRICS_DETAILS_MAX 1000 /* values of one rule; the rest are "other" */
@@ -114,11 +126,6 @@ void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound 
 /* verb: enum request_verb; error: enum reply_error, REPLY_DECIDED for none. */
 void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend, unsigned verb,
                    unsigned error);
-/* A secret that matches no token, or that was not checked. */
-void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend frontend);
-const char *metrics_frontend_name(enum metrics_frontend frontend);
-/* Bytes that are no request: the frontend replied with an error of its protocol. */
-void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend);
 /*
  * Requested units of a rule, as envoyproxy/ratelimit counts them, beside metrics_decided(); only
  * where metrics_counts_hits() is true. `value` as in metrics_detailed(), or NULL.
@@ -136,12 +143,10 @@ void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bou
 void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
                        size_t domain, uint64_t n);
 void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times);
-void metrics_opened(struct metrics_worker *worker, enum metrics_frontend frontend);
-void metrics_closed(struct metrics_worker *worker, enum metrics_frontend frontend);
+void metrics_count(struct metrics_worker *worker, enum metrics_frontend frontend,
+                   enum metrics_counter counter, uint64_t n);
 void metrics_refused(struct metrics_worker *worker, enum metrics_frontend frontend,
                      enum metrics_refusal why);
-void metrics_bytes(struct metrics_worker *worker, enum metrics_frontend frontend, uint64_t in,
-                   uint64_t out);
 /* The number of descriptors and items decided so far. */
 uint64_t metrics_decisions(const struct metrics_worker *worker);
 /*

@@ -11,6 +11,24 @@
 #define RECENT 10 /* seconds that the percentiles of durations cover */
 #define NUMBER(n) ((json_int_t)(n))
 
+static void put(json_t *object, const char *name, uint64_t n)
+{
+    json_object_set_new(object, name, json_integer(NUMBER(n)));
+}
+
+static json_t *seconds(uint64_t ns)
+{
+    return json_real((double)ns / (double)NS_PER_S);
+}
+
+static json_t *numbers(const uint64_t *all, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(array, json_integer(NUMBER(all[i])));
+    return array;
+}
+
 static uint64_t allowed_of(const uint64_t outcomes[METRICS_OUTCOMES])
 {
     return outcomes[METRICS_ALLOW] + outcomes[METRICS_SHADOW];
@@ -19,6 +37,14 @@ static uint64_t allowed_of(const uint64_t outcomes[METRICS_OUTCOMES])
 static uint64_t denied_of(const uint64_t outcomes[METRICS_OUTCOMES])
 {
     return outcomes[METRICS_DENY] + outcomes[METRICS_NEVER] + outcomes[METRICS_BANNED];
+}
+
+static uint64_t sum_of(const uint64_t *metrics, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += metrics[i];
+    return sum;
 }
 
 /* ---- Rates ----------------------------------------------------------------------------------- */
@@ -66,8 +92,7 @@ static json_t *history_json(const struct metrics *metrics, uint64_t now_ns)
         if (from == NULL)
             continue;
         json_t *rates = rates_json(from, to);
-        double age = now_ns > to->at_ns ? (double)(now_ns - to->at_ns) / (double)NS_PER_S : 0;
-        json_object_set_new(rates, "age_s", json_real(age));
+        json_object_set_new(rates, "age_s", seconds(sub_floor(now_ns, to->at_ns)));
         json_array_append_new(history, rates);
     }
     return history;
@@ -97,19 +122,17 @@ static json_t *durations_json(const struct metrics *metrics)
     const struct total_metrics *after = to != NULL ? &to->total : &none;
     const struct total_metrics *before = from != NULL ? &from->total : &none;
     uint64_t buckets[METRICS_BUCKETS], count = 0;
-    json_t *listed = json_array();
     for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
         assert(after->buckets[i] >= before->buckets[i]);
         buckets[i] = after->buckets[i] - before->buckets[i];
         count += buckets[i];
-        json_array_append_new(listed, json_integer(NUMBER(buckets[i])));
     }
     uint64_t ns = after->duration_ns - before->duration_ns;
     return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "timed", NUMBER(count), "mean_ns",
                      NUMBER(count > 0 ? ns / count : 0), "first_bucket_ns",
                      NUMBER(METRICS_BUCKET_NS), "p50_ns", percentile(buckets, count, 500), "p99_ns",
                      percentile(buckets, count, 990), "p999_ns", percentile(buckets, count, 999),
-                     "buckets", listed);
+                     "buckets", numbers(buckets, METRICS_BUCKETS));
 }
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
@@ -134,10 +157,9 @@ static json_t *rule_json(const struct ranked *ranked)
     json_t *rule =
         json_pack("{s:s, s:s}", "domain", ranked->series->domain, "rule", ranked->series->rule);
     for (unsigned i = 0; i < METRICS_OUTCOMES; i++)
-        json_object_set_new(rule, metrics_outcome_names[i],
-                            json_integer(NUMBER(ranked->sum.outcomes[i])));
-    json_object_set_new(rule, "candidate_over", json_integer(NUMBER(ranked->sum.candidate_over)));
-    json_object_set_new(rule, "units", json_integer(NUMBER(ranked->sum.units)));
+        put(rule, metrics_outcome_names[i], ranked->sum.outcomes[i]);
+    put(rule, "candidate_over", ranked->sum.candidate_over);
+    put(rule, "units", ranked->sum.units);
     return rule;
 }
 
@@ -151,8 +173,7 @@ static struct ranked *rank(const struct metrics *metrics, size_t *n)
         if (one.series->value != NULL)
             continue;
         one.sum = metrics_sum_series(metrics, one.series->number);
-        for (unsigned outcome = 0; outcome < METRICS_OUTCOMES; outcome++)
-            one.asked += one.sum.outcomes[outcome];
+        one.asked = sum_of(one.sum.outcomes, METRICS_OUTCOMES);
         if (one.asked > 0)
             ranked[(*n)++] = one;
     }
@@ -181,24 +202,13 @@ static json_t *totals_json(const struct total_metrics *total)
 {
     json_t *totals = json_object();
     for (unsigned i = 0; i < METRICS_OUTCOMES; i++)
-        json_object_set_new(totals, metrics_outcome_names[i],
-                            json_integer(NUMBER(total->outcomes[i])));
-    json_object_set_new(totals, "units", json_integer(NUMBER(total->units)));
-    json_object_set_new(totals, "unmatched",
-                        json_integer(NUMBER(total->events[METRICS_UNMATCHED])));
-    json_object_set_new(totals, "replayed", json_integer(NUMBER(total->events[METRICS_REPLAYED])));
-    json_object_set_new(totals, "bans", json_integer(NUMBER(total->events[METRICS_BANS])));
-    json_object_set_new(totals, "bans_lost",
-                        json_integer(NUMBER(total->events[METRICS_BANS_LOST])));
+        put(totals, metrics_outcome_names[i], total->outcomes[i]);
+    put(totals, "units", total->units);
+    put(totals, "unmatched", total->events[METRICS_UNMATCHED]);
+    put(totals, "replayed", total->events[METRICS_REPLAYED]);
+    put(totals, "bans", total->events[METRICS_BANS]);
+    put(totals, "bans_lost", total->events[METRICS_BANS_LOST]);
     return totals;
-}
-
-static uint64_t sum_of(const uint64_t *metrics, size_t n)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += metrics[i];
-    return sum;
 }
 
 static json_t *frontends_json(const struct metrics *metrics)
@@ -206,15 +216,16 @@ static json_t *frontends_json(const struct metrics *metrics)
     json_t *frontends = json_object();
     for (unsigned i = 0; i < METRICS_FRONTENDS; i++) {
         struct frontend_metrics frontend = metrics_sum_frontend(metrics, i);
-        uint64_t open = frontend.opened > frontend.closed ? frontend.opened - frontend.closed : 0;
+        const uint64_t *n = frontend.counters;
+        uint64_t open = sub_floor(n[METRICS_OPENED], n[METRICS_CLOSED]);
         json_object_set_new(
             frontends, metrics_frontend_names[i],
             json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
                       NUMBER(sum_of(frontend.verbs, REQUEST_VERBS)), "errors",
-                      NUMBER(sum_of(frontend.errors, METRICS_ERRORS) + frontend.malformed), "open",
-                      NUMBER(open), "opened", NUMBER(frontend.opened), "refused",
+                      NUMBER(sum_of(frontend.errors, METRICS_ERRORS) + n[METRICS_MALFORMED]),
+                      "open", NUMBER(open), "opened", NUMBER(n[METRICS_OPENED]), "refused",
                       NUMBER(sum_of(frontend.refused, METRICS_REFUSALS)), "bytes_in",
-                      NUMBER(frontend.bytes_in), "bytes_out", NUMBER(frontend.bytes_out)));
+                      NUMBER(n[METRICS_BYTES_IN]), "bytes_out", NUMBER(n[METRICS_BYTES_OUT])));
     }
     return frontends;
 }
@@ -223,7 +234,7 @@ static json_t *reloads_json(const struct metrics *metrics, const struct metrics_
 {
     json_t *age = json_null();
     if (metrics->reloaded_at_ns > 0 && facts->now_ns >= metrics->reloaded_at_ns)
-        age = json_real((double)(facts->now_ns - metrics->reloaded_at_ns) / (double)NS_PER_S);
+        age = seconds(facts->now_ns - metrics->reloaded_at_ns);
     return json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "generation", NUMBER(facts->generation),
                      "rules", NUMBER(facts->rules), "success", NUMBER(metrics->reloads[true]),
                      "failure", NUMBER(metrics->reloads[false]), "age_s", age, "fault",
@@ -266,23 +277,17 @@ static json_t *diagnostics_json(const struct backend_metrics *sum)
 {
     json_t *errors = json_object();
     for (unsigned error = 0; error < BACKEND_ERRORS; error++)
-        json_object_set_new(errors, metrics_store_error_names[error],
-                            json_integer(NUMBER(sum->errors[error])));
-    json_object_set_new(errors, "refused", json_integer(NUMBER(sum->refused)));
+        put(errors, metrics_store_error_names[error], sum->errors[error]);
+    put(errors, "refused", sum->refused);
     return errors;
 }
 
 static json_t *latency_json(const struct backend_metrics *sum)
 {
-    uint64_t count = 0;
-    json_t *buckets = json_array();
-    for (unsigned i = 0; i < STORE_BUCKETS; i++) {
-        count += sum->buckets[i];
-        json_array_append_new(buckets, json_integer(NUMBER(sum->buckets[i])));
-    }
+    uint64_t count = sum_of(sum->buckets, STORE_BUCKETS);
     return json_pack("{s:I, s:I, s:I, s:o}", "answers", NUMBER(count), "mean_ns",
                      NUMBER(count > 0 ? sum->duration_ns / count : 0), "first_bucket_ns",
-                     NUMBER(STORE_BUCKET_NS), "buckets", buckets);
+                     NUMBER(STORE_BUCKET_NS), "buckets", numbers(sum->buckets, STORE_BUCKETS));
 }
 
 static json_t *stores_json(const struct metrics *metrics, uint64_t now_ns)
@@ -326,9 +331,8 @@ void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, st
     json_object_set_new(object, "stores", stores_json(metrics, facts->now_ns));
     pthread_mutex_lock(&metrics->lock);
     const struct total_metrics total = metrics_sum_total(metrics);
-    uint64_t up_ns = facts->now_ns > metrics->started_ns ? facts->now_ns - metrics->started_ns : 0;
-    json_object_set_new(object, "now_s", json_real((double)facts->now_ns / (double)NS_PER_S));
-    json_object_set_new(object, "up_s", json_real((double)up_ns / (double)NS_PER_S));
+    json_object_set_new(object, "now_s", seconds(facts->now_ns));
+    json_object_set_new(object, "up_s", seconds(sub_floor(facts->now_ns, metrics->started_ns)));
     json_object_set_new(object, "totals", totals_json(&total));
     json_object_set_new(object, "rates", last_rates(metrics));
     json_object_set_new(object, "history", history_json(metrics, facts->now_ns));

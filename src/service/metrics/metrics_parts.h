@@ -34,7 +34,7 @@ struct hit_metrics {
 
 struct frontend_metrics {
     uint64_t verbs[REQUEST_VERBS], errors[METRICS_ERRORS], refused[METRICS_REFUSALS];
-    uint64_t malformed, wrong_secrets, opened, closed, bytes_in, bytes_out;
+    uint64_t counters[METRICS_COUNTERS];
 };
 
 /* Sums over all rules and frontends, sampled each second. */
@@ -125,7 +125,6 @@ static inline void count_up(uint64_t *metric, uint64_t by)
 
 /* The counters of a series, summed over the workers. The lock is held. */
 struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t number);
-struct hit_metrics metrics_sum_hits(const struct metrics *metrics, uint32_t number);
 struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend);
 /* With the expired tickets of memcached that were closed by other requests. */
 struct total_metrics metrics_sum_total(const struct metrics *metrics);
@@ -138,12 +137,7 @@ static inline double metrics_unavailable_s(const struct backend_metrics *sum, ui
                : 0;
 }
 
-/* Under envoyproxy/ratelimit's names. The lock is held. */
-void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
-                         enum metrics_format format, struct page *page);
-
-/* "resp", "allow", …: the values of labels. */
-extern const char *const metrics_frontend_names[METRICS_FRONTENDS];
+/* "allow", …: the values of labels. */
 extern const char *const metrics_outcome_names[METRICS_OUTCOMES];
 extern const char *const metrics_refusal_names[METRICS_REFUSALS];
 extern const char *const metrics_error_names[METRICS_ERRORS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Metrics in Prometheus' text format 0.0.4, and in OpenMetrics 1.0. They differ in the name of a
- * counter's family and in the last line.
+ * Metrics in Prometheus' text format 0.0.4, and in OpenMetrics 1.0, which differ in the name of a
+ * counter's family and in the last line; and under the names of envoyproxy/ratelimit.
  */
 #include "service/metrics/metrics_parts.h"
 
@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define SECONDS(ns) ((double)(ns) / 1e9)
 
@@ -18,18 +19,20 @@ struct writing {
     const struct metrics_facts *facts;
     enum metrics_format format;
     struct page *page;
+    const char *name, *end; /* of the family's lines: stint_NAMEEND */
 };
 
 /* ---- Lines ----------------------------------------------------------------------------------- */
 
 /* Names of counters are given without _total. */
-static void family(const struct writing *writing, const char *name, const char *type,
-                   const char *help)
+static void family(struct writing *writing, const char *name, const char *type, const char *help)
 {
     bool is_counter = strcmp(type, "counter") == 0;
     const char *end = is_counter && writing->format == METRICS_PROMETHEUS ? "_total" : "";
     page_print(writing->page, "# HELP stint_%s%s %s\n# TYPE stint_%s%s %s\n", name, end, help, name,
                end, type);
+    writing->name = name;
+    writing->end = is_counter ? "_total" : "";
 }
 
 /* The values of a series as one text, which differs for any two lists of values. */
@@ -52,47 +55,76 @@ static void label(const struct writing *writing, const char *name, const char *v
     page_add(writing->page, "\"");
 }
 
-static void value(const struct writing *writing, uint64_t n)
+/* A line of the family up to its value. Labels are names and values, until NULL. */
+static void begin(struct writing *writing, const char *const labels[4])
+{
+    page_print(writing->page, "stint_%s%s", writing->name, writing->end);
+    for (int i = 0; i < 4 && labels[i] != NULL; i += 2)
+        label(writing, labels[i], labels[i + 1], i == 0);
+    page_add(writing->page, labels[0] != NULL ? "}" : "");
+}
+
+static void value(struct writing *writing, uint64_t n)
 {
     page_print(writing->page, " %" PRIu64 "\n", n);
 }
 
-/* stint_NAME{label="of"} n; without a label where it is NULL. */
-static void line(const struct writing *writing, const char *name, const char *label_name,
-                 const char *label_value, uint64_t n)
+static void line2(struct writing *writing, const char *const labels[4], uint64_t n)
 {
-    assert((label_name == NULL) == (label_value == NULL));
-    page_print(writing->page, "stint_%s", name);
-    if (label_name != NULL) {
-        label(writing, label_name, label_value, true);
-        page_add(writing->page, "}");
-    }
+    begin(writing, labels);
     value(writing, n);
 }
 
-static void gauge(const struct writing *writing, const char *name, const char *help, uint64_t n)
+static void line(struct writing *writing, const char *label_name, const char *label_value,
+                 uint64_t n)
 {
-    family(writing, name, "gauge", help);
-    line(writing, name, NULL, NULL, n);
+    assert((label_name == NULL) == (label_value == NULL));
+    line2(writing, (const char *const[4]){label_name, label_value}, n);
 }
 
-static void counter(const struct writing *writing, const char *name, const char *help, uint64_t n)
+static void gauge(struct writing *writing, const char *name, const char *help, uint64_t n)
 {
-    char total[64];
-    assert(strlen(name) + sizeof("_total") <= sizeof(total));
-    snprintf(total, sizeof(total), "%s_total", name);
+    family(writing, name, "gauge", help);
+    line(writing, NULL, NULL, n);
+}
+
+static void counter(struct writing *writing, const char *name, const char *help, uint64_t n)
+{
     family(writing, name, "counter", help);
-    line(writing, total, NULL, NULL, n);
+    line(writing, NULL, NULL, n);
+}
+
+/* Of a store, or of none. The ends of the buckets double. */
+static void histogram(struct writing *writing, const char *store, const uint64_t *buckets,
+                      unsigned n_buckets, uint64_t first_ns, uint64_t sum_ns)
+{
+    const char *const labels[4] = {store != NULL ? "store" : NULL, store};
+    uint64_t count = 0;
+    writing->end = "_bucket";
+    for (unsigned i = 0; i < n_buckets; i++) {
+        char bound[32] = "+Inf";
+        count += buckets[i];
+        if (i + 1 < n_buckets)
+            snprintf(bound, sizeof(bound), "%.9g", SECONDS(first_ns << i));
+        if (store != NULL)
+            line2(writing, (const char *const[4]){"store", store, "le", bound}, count);
+        else
+            line(writing, "le", bound, count);
+    }
+    writing->end = "_sum";
+    begin(writing, labels);
+    page_print(writing->page, " %.9f\n", SECONDS(sum_ns));
+    writing->end = "_count";
+    line2(writing, labels, count);
 }
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
 /* stint_NAME{domain="…",rule="…"[,value="…"] without the closing brace. */
-static void begin_series(const struct writing *writing, const char *name,
-                         const struct series *series)
+static void begin_series(const struct writing *writing, const struct series *series)
 {
     assert(!series->is_domain);
-    page_print(writing->page, "stint_%s", name);
+    page_print(writing->page, "stint_%s%s", writing->name, writing->end);
     label(writing, "domain", series->domain, true);
     label(writing, "rule", series->rule, false);
     if (series->value == NULL)
@@ -112,171 +144,118 @@ static bool is_shown(const struct writing *writing, const struct series *series,
                      (series->value != NULL || series->in_force >= writing->metrics->bindings));
 }
 
-static void write_outcomes(const struct writing *writing, const char *name,
-                           const struct series *series)
+enum series_number { SERIES_OUTCOMES, SERIES_UNITS, SERIES_CANDIDATES };
+
+static void write_series(struct writing *writing, const struct series *series,
+                         enum series_number which)
 {
     assert(series->number < writing->metrics->n_series);
     struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
-    for (unsigned outcome = 0; outcome < METRICS_OUTCOMES; outcome++) {
-        if (!is_shown(writing, series, outcome, sum.outcomes[outcome]))
+    const uint64_t *numbers = which == SERIES_OUTCOMES ? sum.outcomes
+                              : which == SERIES_UNITS  ? &sum.units
+                                                       : &sum.candidate_over;
+    for (unsigned i = 0; i < (which == SERIES_OUTCOMES ? METRICS_OUTCOMES : 1); i++) {
+        if (numbers[i] == 0 &&
+            (which == SERIES_CANDIDATES || !is_shown(writing, series, i, numbers[i])))
             continue;
-        begin_series(writing, name, series);
-        label(writing, "outcome", metrics_outcome_names[outcome], false);
+        begin_series(writing, series);
+        if (which == SERIES_OUTCOMES)
+            label(writing, "outcome", metrics_outcome_names[i], false);
         page_add(writing->page, "}");
-        value(writing, sum.outcomes[outcome]);
+        value(writing, numbers[i]);
     }
 }
 
-static void write_units(const struct writing *writing, const char *name,
-                        const struct series *series)
-{
-    assert(series->number < writing->metrics->n_series);
-    struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
-    if (!is_shown(writing, series, METRICS_ALLOW, sum.units))
-        return;
-    begin_series(writing, name, series);
-    page_add(writing->page, "}");
-    value(writing, sum.units);
-}
-
-static void write_candidates(const struct writing *writing, const char *name,
-                             const struct series *series)
-{
-    assert(series->number < writing->metrics->n_series);
-    struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
-    if (sum.candidate_over == 0)
-        return;
-    begin_series(writing, name, series);
-    page_add(writing->page, "}");
-    value(writing, sum.candidate_over);
-}
-
-static void each_series(const struct writing *writing, const char *name, bool with_value,
-                        void (*write)(const struct writing *, const char *, const struct series *))
+static void each_series(struct writing *writing, const char *name, const char *help,
+                        bool with_value, enum series_number which)
 {
     assert(writing->metrics->n_series > SERIES_OTHER);
     const struct metrics *metrics = writing->metrics;
+    family(writing, name, "counter", help);
     for (size_t i = 0; i < metrics->n_series; i++)
         if (!metrics->series[i]->is_domain && (metrics->series[i]->value != NULL) == with_value)
-            write(writing, name, metrics->series[i]);
+            write_series(writing, metrics->series[i], which);
 }
 
-static void write_rules(const struct writing *writing)
+static void write_rules(struct writing *writing)
 {
-    family(writing, "decisions", "counter", "Descriptors decided, by outcome.");
-    each_series(writing, "decisions_total", false, write_outcomes);
-    family(writing, "units", "counter", "Units granted.");
-    each_series(writing, "units_total", false, write_units);
-    family(writing, "candidate_over", "counter",
-           "Descriptors that the candidate quota beside a rule would have denied.");
-    each_series(writing, "candidate_over_total", false, write_candidates);
+    each_series(writing, "decisions", "Descriptors decided, by outcome.", false, SERIES_OUTCOMES);
+    each_series(writing, "units", "Units granted.", false, SERIES_UNITS);
+    each_series(writing, "candidate_over",
+                "Descriptors that the candidate quota beside a rule would have denied.", false,
+                SERIES_CANDIDATES);
     if (writing->metrics->details == NULL)
         return;
-    family(writing, "detailed_decisions", "counter",
-           "The same by value, for rules that show values.");
-    each_series(writing, "detailed_decisions_total", true, write_outcomes);
-    family(writing, "detailed_units", "counter", "Units granted by value.");
-    each_series(writing, "detailed_units_total", true, write_units);
+    each_series(writing, "detailed_decisions", "The same by value, for rules that show values.",
+                true, SERIES_OUTCOMES);
+    each_series(writing, "detailed_units", "Units granted by value.", true, SERIES_UNITS);
 }
 
 /* ---- Frontends ------------------------------------------------------------------------------- */
 
-/* stint_NAME{frontend="…",OTHER="…"} for each counter that is not 0. */
-static void write_parts(const struct writing *writing, const char *name, unsigned frontend,
-                        const char *part, const char *part_name, uint64_t n)
-{
-    assert(frontend < METRICS_FRONTENDS);
-    if (n == 0)
-        return;
-    page_print(writing->page, "stint_%s", name);
-    label(writing, "frontend", metrics_frontend_names[frontend], true);
-    label(writing, part, part_name, false);
-    page_add(writing->page, "}");
-    value(writing, n);
-}
+/* Counters of each frontend: one, or, with a label, each that is not 0 of several. */
+struct frontend_metric {
+    const char *name, *help;
+    size_t at, n; /* in struct frontend_metrics */
+    const char *label;
+    const char *const *values;
+};
 
-static void write_requests(const struct writing *writing, const struct frontend_metrics *frontends)
+static void write_frontend_metric(struct writing *writing, const struct frontend_metrics *frontends,
+                                  const struct frontend_metric *metric)
 {
-    family(writing, "requests", "counter", "Requests answered, by verb.");
-    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
-        for (int verb = 0; verb < REQUEST_VERBS; verb++)
-            if (!request_verbs[verb].is_of_stores)
-                write_parts(writing, "requests_total", frontend, "verb", request_verbs[verb].name,
-                            frontends[frontend].verbs[verb]);
-    family(writing, "request_errors", "counter", "Requests answered with an error, by kind.");
-    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
-        for (unsigned error = 1; error < METRICS_ERRORS; error++)
-            write_parts(writing, "request_errors_total", frontend, "error",
-                        metrics_error_names[error], frontends[frontend].errors[error]);
-    family(writing, "connections_refused", "counter",
-           "Connections that were not served, or ended by the server, by the limit that they met.");
-    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
-        for (unsigned why = 0; why < METRICS_REFUSALS; why++)
-            write_parts(writing, "connections_refused_total", frontend, "reason",
-                        metrics_refusal_names[why], frontends[frontend].refused[why]);
-}
-
-/* One metric of each frontend; `offset` finds it. */
-static void write_frontends(const struct writing *writing, const struct frontend_metrics *frontends,
-                            const char *name, const char *help, size_t offset)
-{
-    char total[64];
-    assert(strlen(name) + sizeof("_total") <= sizeof(total));
-    assert(offset + sizeof(uint64_t) <= sizeof(*frontends));
-    snprintf(total, sizeof(total), "%s_total", name);
-    family(writing, name, "counter", help);
+    assert(metric->at + metric->n * sizeof(uint64_t) <= sizeof(*frontends));
+    family(writing, metric->name, "counter", metric->help);
     for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++) {
-        uint64_t n;
-        memcpy(&n, (const char *)&frontends[frontend] + offset, sizeof(n));
-        line(writing, total, "frontend", metrics_frontend_names[frontend], n);
+        const void *at = (const char *)&frontends[frontend] + metric->at;
+        const uint64_t *counters = at;
+        for (size_t i = 0; i < metric->n; i++)
+            if (metric->label == NULL)
+                line(writing, "frontend", metrics_frontend_names[frontend], counters[i]);
+            else if (counters[i] > 0)
+                line2(writing,
+                      (const char *const[4]){"frontend", metrics_frontend_names[frontend],
+                                             metric->label, metric->values[i]},
+                      counters[i]);
     }
 }
 
-static void write_connections(const struct writing *writing,
-                              const struct frontend_metrics *frontends)
+static void write_frontends(struct writing *writing, const struct frontend_metrics *frontends)
 {
+#define AT(member) offsetof(struct frontend_metrics, member)
+    const char *verbs[REQUEST_VERBS];
+    for (int verb = 0; verb < REQUEST_VERBS; verb++)
+        verbs[verb] = request_verbs[verb].name;
+    const struct frontend_metric metrics[] = {
+        {"requests", "Requests answered, by verb.", AT(verbs), REQUEST_VERBS, "verb", verbs},
+        {"request_errors", "Requests answered with an error, by kind.", AT(errors), METRICS_ERRORS,
+         "error", metrics_error_names},
+        {"connections_refused",
+         "Connections that were not served, or ended by the server, by the limit that they met.",
+         AT(refused), METRICS_REFUSALS, "reason", metrics_refusal_names},
+        {"connections_opened", "Connections accepted.", AT(counters[METRICS_OPENED]), 1, NULL,
+         NULL},
+        {"malformed", "Inputs that were not a valid request of the protocol.",
+         AT(counters[METRICS_MALFORMED]), 1, NULL, NULL},
+        {"wrong_secrets", "Wrong secrets, and secrets rejected after too many wrong ones.",
+         AT(counters[METRICS_WRONG_SECRETS]), 1, NULL, NULL},
+        {"received_bytes", "Bytes received.", AT(counters[METRICS_BYTES_IN]), 1, NULL, NULL},
+        {"sent_bytes", "Bytes sent.", AT(counters[METRICS_BYTES_OUT]), 1, NULL, NULL},
+    };
+#undef AT
+    for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++)
+        write_frontend_metric(writing, frontends, &metrics[i]);
     family(writing, "connections", "gauge", "Connections open now.");
-    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++) {
-        uint64_t opened = frontends[frontend].opened, closed = frontends[frontend].closed;
-        /* The two counters are not read at the same instant. */
-        line(writing, "connections", "frontend", metrics_frontend_names[frontend],
-             opened > closed ? opened - closed : 0);
-    }
-    write_frontends(writing, frontends, "connections_opened", "Connections accepted.",
-                    offsetof(struct frontend_metrics, opened));
-    write_frontends(writing, frontends, "malformed",
-                    "Inputs that were not a valid request of the protocol.",
-                    offsetof(struct frontend_metrics, malformed));
-    write_frontends(writing, frontends, "wrong_secrets",
-                    "Wrong secrets, and secrets rejected after too many wrong ones.",
-                    offsetof(struct frontend_metrics, wrong_secrets));
-    write_frontends(writing, frontends, "received_bytes", "Bytes received.",
-                    offsetof(struct frontend_metrics, bytes_in));
-    write_frontends(writing, frontends, "sent_bytes", "Bytes sent.",
-                    offsetof(struct frontend_metrics, bytes_out));
+    for (unsigned i = 0; i < METRICS_FRONTENDS; i++) /* not both are read at the same instant */
+        line(writing, "frontend", metrics_frontend_names[i],
+             sub_floor(frontends[i].counters[METRICS_OPENED],
+                       frontends[i].counters[METRICS_CLOSED]));
 }
 
 /* ---- Other metrics --------------------------------------------------------------------------- */
 
-static void write_durations(const struct writing *writing, const struct total_metrics *total)
-{
-    uint64_t count = 0;
-    family(writing, "decision_duration_seconds", "histogram",
-           "Durations of the decisions that were measured.");
-    for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
-        char bound[32] = "+Inf";
-        count += total->buckets[i];
-        if (i + 1 < METRICS_BUCKETS)
-            snprintf(bound, sizeof(bound), "%.9g", SECONDS((uint64_t)METRICS_BUCKET_NS << i));
-        line(writing, "decision_duration_seconds_bucket", "le", bound, count);
-    }
-    page_print(writing->page, "stint_decision_duration_seconds_sum %.9f\n",
-               SECONDS(total->duration_ns));
-    line(writing, "decision_duration_seconds_count", NULL, NULL, count);
-}
-
 /* No label is text of a client: these are the domains of the rules. */
-static void write_unmatched(const struct writing *writing)
+static void write_unmatched(struct writing *writing)
 {
     const struct metrics *metrics = writing->metrics;
     family(writing, "unmatched_descriptors", "counter",
@@ -285,11 +264,11 @@ static void write_unmatched(const struct writing *writing)
         const struct series *series = metrics->series[i];
         uint64_t n = series->is_domain ? metrics_sum_series(metrics, series->number).units : 0;
         if (n > 0)
-            line(writing, "unmatched_descriptors_total", "domain", series->domain, n);
+            line(writing, "domain", series->domain, n);
     }
 }
 
-static void write_events(const struct writing *writing, const struct total_metrics *total)
+static void write_events(struct writing *writing, const struct total_metrics *total)
 {
     write_unmatched(writing);
     counter(writing, "unknown_domain_descriptors", "Descriptors in a domain that has no rules.",
@@ -304,35 +283,35 @@ static void write_events(const struct writing *writing, const struct total_metri
             total->events[METRICS_BANS_LOST]);
 }
 
-static void write_table_fill(const struct writing *writing, const struct stint_table_info *info)
+static void write_table_fill(struct writing *writing, const struct stint_table_info *info)
 {
     static const char *const sizes[] = {"8", "16", "wide"};
     family(writing, "table_keys", "gauge",
            "Keys with a live state, by its size in bytes; estimated from a sample of the table.");
     for (int i = 0; i < 3; i++)
-        line(writing, "table_keys", "size", sizes[i], info->live[i]);
+        line(writing, "size", sizes[i], info->live[i]);
     family(writing, "table_places", "gauge", "Slots for keys, by the size of their states.");
     for (int i = 0; i < 3; i++)
-        line(writing, "table_places", "size", sizes[i], info->slots[i]);
+        line(writing, "size", sizes[i], info->slots[i]);
     family(writing, "evictions", "counter",
            "States whose slots were reused for other keys: expired ones, and live ones.");
-    line(writing, "evictions_total", "lossless", "true", info->evictions_lossless);
-    line(writing, "evictions_total", "lossless", "false", info->evictions_evict);
-    family(writing, "forgotten_units", "counter",
-           "Units that evicted states still counted: their keys may use so many more.");
-    line(writing, "forgotten_units_total", NULL, NULL, info->forgotten_units);
+    line(writing, "lossless", "true", info->evictions_lossless);
+    line(writing, "lossless", "false", info->evictions_evict);
+    counter(writing, "forgotten_units",
+            "Units that evicted states still counted: their keys may use so many more.",
+            info->forgotten_units);
     family(
         writing, "table_full", "counter",
         "Decisions on new keys that found no free slot: inherit (they wait, nothing is evicted), "
         "evict (a live state goes), deny, allow.");
-    line(writing, "table_full_total", "outcome", "inherit", info->evictions_inherit);
-    line(writing, "table_full_total", "outcome", "evict", info->evictions_evict);
-    line(writing, "table_full_total", "outcome", "deny", info->full_denied);
-    line(writing, "table_full_total", "outcome", "allow", info->full_allowed);
+    line(writing, "outcome", "inherit", info->evictions_inherit);
+    line(writing, "outcome", "evict", info->evictions_evict);
+    line(writing, "outcome", "deny", info->full_denied);
+    line(writing, "outcome", "allow", info->full_allowed);
 }
 
 /* In the table, and in stores those that this server has closed. */
-static void write_expired(const struct writing *writing, const struct stint_table_info *info,
+static void write_expired(struct writing *writing, const struct stint_table_info *info,
                           const struct total_metrics *total)
 {
     const uint64_t counts[] = {
@@ -347,7 +326,7 @@ static void write_expired(const struct writing *writing, const struct stint_tabl
     family(writing, "reservations_expired", "counter",
            "Reservations that were not settled by their deadline, by outcome.");
     for (unsigned i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
-        line(writing, "reservations_expired_total", "action", actions[i], counts[i]);
+        line(writing, "action", actions[i], counts[i]);
     counter(writing, "expiry_kept_units",
             "Units of these that were to be released, but could not be returned.",
             info->expiry_kept_units + total->events[METRICS_EXPIRY_KEPT_UNITS]);
@@ -356,7 +335,7 @@ static void write_expired(const struct writing *writing, const struct stint_tabl
             total->events[METRICS_EXPIRIES_LOST]);
 }
 
-static void write_table(const struct writing *writing, const struct total_metrics *total)
+static void write_table(struct writing *writing, const struct total_metrics *total)
 {
     struct stint_table_info info;
     if (writing->facts->table == NULL)
@@ -386,7 +365,7 @@ static void write_table(const struct writing *writing, const struct total_metric
             info.states_damaged);
 }
 
-static void write_config(const struct writing *writing)
+static void write_config(struct writing *writing)
 {
     const struct metrics *metrics = writing->metrics;
     gauge(writing, "config_generation", "How often rules were put in force.",
@@ -395,12 +374,12 @@ static void write_config(const struct writing *writing)
     gauge(writing, "clock_virtual", "1: decisions use a virtual clock, for tests; 0: a real one.",
           writing->facts->has_virtual_clock);
     family(writing, "config_reloads", "counter", "Reloads of the rules, by result.");
-    line(writing, "config_reloads_total", "result", "success", metrics->reloads[true]);
-    line(writing, "config_reloads_total", "result", "failure", metrics->reloads[false]);
+    line(writing, "result", "success", metrics->reloads[true]);
+    line(writing, "result", "failure", metrics->reloads[false]);
     gauge(writing, "config_last_reload_successful", "Whether the last reload succeeded.",
           metrics->reload_error[0] == '\0');
     family(writing, "build_info", "gauge", "The version of the program.");
-    line(writing, "build_info", "version", stint_version(), 1);
+    line(writing, "version", stint_version(), 1);
 }
 
 /* ---- Shared stores --------------------------------------------------------------------------- */
@@ -440,81 +419,42 @@ void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct 
     }
 }
 
-/* stint_NAME{store="…" without the closing brace. */
-static void begin_store(const struct writing *writing, const char *name, size_t store)
-{
-    assert(store < writing->metrics->n_stores);
-    page_print(writing->page, "stint_%s", name);
-    label(writing, "store", writing->metrics->stores[store].name, true);
-}
-
-static void end_store(const struct writing *writing, uint64_t n)
-{
-    page_add(writing->page, "}");
-    value(writing, n);
-}
-
-static void end_store_s(const struct writing *writing, int digits, double s)
-{
-    assert(digits >= 0 && s >= 0);
-    page_print(writing->page, "} %.*f\n", digits, s);
-}
-
 /* One number of each store. */
 struct store_metric {
     const char *name, *type, *help;
     size_t at; /* in struct backend_metrics */
 };
 
-static void write_store_metric(const struct writing *writing, const struct store_metric *metric,
+static void write_store_metric(struct writing *writing, const struct store_metric *metric,
                                const struct backend_metrics *sums)
 {
-    char sample[64];
-    assert(strlen(metric->name) + sizeof("_total") <= sizeof(sample));
     assert(metric->at + sizeof(uint64_t) <= sizeof(*sums));
-    bool is_counter = strcmp(metric->type, "counter") == 0;
-    snprintf(sample, sizeof(sample), "%s%s", metric->name, is_counter ? "_total" : "");
     family(writing, metric->name, metric->type, metric->help);
     for (size_t i = 0; i < writing->metrics->n_stores; i++) {
         uint64_t n;
         memcpy(&n, (const char *)&sums[i] + metric->at, sizeof(n));
-        begin_store(writing, sample, i);
-        end_store(writing, n);
+        line(writing, "store", writing->metrics->stores[i].name, n);
     }
 }
 
-static void write_store_errors(const struct writing *writing, const struct backend_metrics *sums)
+static void write_store_errors(struct writing *writing, const struct backend_metrics *sums)
 {
     family(writing, "store_errors", "counter", "Store requests without a decision, by reason.");
     for (size_t i = 0; i < writing->metrics->n_stores; i++) {
+        const char *labels[4] = {"store", writing->metrics->stores[i].name, "reason", "refused"};
+        line2(writing, labels, sums[i].refused);
         for (unsigned error = 0; error < BACKEND_ERRORS; error++) {
-            begin_store(writing, "store_errors_total", i);
-            label(writing, "reason", metrics_store_error_names[error], false);
-            end_store(writing, sums[i].errors[error]);
+            labels[3] = metrics_store_error_names[error];
+            line2(writing, labels, sums[i].errors[error]);
         }
-        begin_store(writing, "store_errors_total", i);
-        label(writing, "reason", "refused", false);
-        end_store(writing, sums[i].refused);
     }
 }
 
-static void write_store_latency(const struct writing *writing, size_t store,
-                                const struct backend_metrics *sum)
+static void store_seconds(struct writing *writing, size_t store, int digits, double s)
 {
-    uint64_t count = 0;
-    for (unsigned i = 0; i < STORE_BUCKETS; i++) {
-        char bound[32] = "+Inf";
-        count += sum->buckets[i];
-        if (i + 1 < STORE_BUCKETS)
-            snprintf(bound, sizeof(bound), "%.9g", SECONDS((uint64_t)STORE_BUCKET_NS << i));
-        begin_store(writing, "store_latency_seconds_bucket", store);
-        label(writing, "le", bound, false);
-        end_store(writing, count);
-    }
-    begin_store(writing, "store_latency_seconds_sum", store);
-    end_store_s(writing, 9, SECONDS(sum->duration_ns));
-    begin_store(writing, "store_latency_seconds_count", store);
-    end_store(writing, count);
+    assert(digits >= 0 && s >= 0);
+    begin(writing, (const char *const[4]){"store", writing->metrics->stores[store].name});
+    page_print(writing->page, " %.*f\n", digits, s);
 }
 
 #define COUNTER(name, help, member)                                                                \
@@ -527,7 +467,7 @@ static void write_store_latency(const struct writing *writing, size_t store,
     }
 
 /* Writes nothing where there are no stores. No lock is needed. */
-static void write_stores(const struct writing *writing)
+static void write_stores(struct writing *writing)
 {
     static const struct store_metric asks =
         COUNTER("store_asks", "Decisions and pool calls that needed a store.", asks);
@@ -565,22 +505,315 @@ static void write_stores(const struct writing *writing)
     family(writing, "store_latency_seconds", "histogram",
            "Time from a store request to its reply or timeout.");
     for (size_t i = 0; i < metrics->n_stores; i++)
-        write_store_latency(writing, i, &sums[i]);
+        histogram(writing, metrics->stores[i].name, sums[i].buckets, STORE_BUCKETS, STORE_BUCKET_NS,
+                  sums[i].duration_ns);
     write_store_metric(writing, &state, sums);
     family(writing, "store_away_seconds", "gauge",
            "How long a store has been unavailable; 0: it is available.");
-    for (size_t i = 0; i < metrics->n_stores; i++) {
-        begin_store(writing, "store_away_seconds", i);
-        end_store_s(writing, 3, metrics_unavailable_s(&sums[i], writing->facts->now_ns));
-    }
+    for (size_t i = 0; i < metrics->n_stores; i++)
+        store_seconds(writing, i, 3, metrics_unavailable_s(&sums[i], writing->facts->now_ns));
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         write_store_metric(writing, &others[i], sums);
     family(writing, "store_clock_skew_seconds", "gauge",
            "The largest time by which another server's clock was ahead, over memcached.");
-    for (size_t i = 0; i < metrics->n_stores; i++) {
-        begin_store(writing, "store_clock_skew_seconds", i);
-        end_store_s(writing, 6, SECONDS(sums[i].clock_skew_ns));
+    for (size_t i = 0; i < metrics->n_stores; i++)
+        store_seconds(writing, i, 6, SECONDS(sums[i].clock_skew_ns));
+}
+
+/* ---- The names of envoyproxy/ratelimit --------------------------------------------------------
+ */
+
+/*
+ * Requested units by their outcome, for dashboards that know these. The Prometheus labels are those
+ * of its default mapping, except that every entry of a descriptor has one, not only the first two.
+ */
+
+#define PREFIX "ratelimit_service_"
+
+static const struct {
+    const char *name, *help;
+} hit_names[METRICS_HITS] = {
+    [HITS_TOTAL] = {"total_hits", "Units requested."},
+    [HITS_OVER] = {"over_limit", "Units denied, or over the limit in shadow mode."},
+    [HITS_NEAR] = {"near_limit", "Units granted near the limit."},
+    [HITS_WITHIN] = {"within_limit", "Units granted."},
+    [HITS_SHADOW] = {"shadow_mode", "Units over limit, and granted in shadow mode."},
+};
+
+enum form { FORM_STATS, FORM_LABELS };
+
+/* Up to the separator, or all that is left; false at the end. */
+static bool next_piece(struct span *rest, char separator, struct span *piece)
+{
+    assert(piece != rest);
+    if (rest->ptr == NULL)
+        return false;
+    const uint8_t *at = rest->len > 0 ? memchr(rest->ptr, separator, rest->len) : NULL;
+    *piece = span_of(rest->ptr, at != NULL ? (size_t)(at - rest->ptr) : rest->len);
+    *rest = at != NULL ? span_of(at + 1, rest->len - piece->len - 1) : (struct span){0};
+    return true;
+}
+
+static size_t count_bytes(const char *text, char byte)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++)
+        n += *text == byte;
+    return n;
+}
+
+/*
+ * ':' and '|', which have a meaning in statsd, become '_', as in envoyproxy/ratelimit. Dots of
+ * values, which would begin another entry, do, too. is_value: not a key.
+ */
+static void add_text(struct page *page, enum form form, struct span text, bool is_value)
+{
+    static const uint8_t other[] = "_";
+    size_t from = 0;
+    for (size_t i = 0; i <= text.len; i++) {
+        uint8_t c = i < text.len ? text.ptr[i] : 0;
+        bool is_odd = i == text.len || c == ':' || c == '|' || (is_value && c == '.') ||
+                      c == METRICS_VALUE_END || (form == FORM_STATS && (c < ' ' || c == 0x7f));
+        if (!is_odd)
+            continue;
+        struct span plain = span_of(text.ptr + from, i - from);
+        if (form == FORM_LABELS)
+            page_add_label(page, plain);
+        else
+            page_add_span(page, plain);
+        if (i < text.len)
+            page_add_span(page, c == METRICS_VALUE_END ? span_of(" ", 1) : span_of(other, 1));
+        from = i + 1;
     }
+}
+
+/* One entry: its key, and "_VALUE" where the file or the request has one. */
+static void add_entry(struct page *page, enum form form, size_t number, struct span entry,
+                      const struct span *value)
+{
+    assert(number > 0 && entry.ptr != NULL);
+    struct span key, configured = {0};
+    if (entry.len > 0 && entry.ptr[entry.len - 1] == RULE_METRIC_SHOWN)
+        entry.len--;
+    next_piece(&entry, RULE_METRIC_VALUE, &key);
+    configured = value != NULL ? *value : entry;
+    if (form == FORM_LABELS)
+        page_print(page, ",key%zu=\"", number);
+    else
+        page_add(page, ".");
+    add_text(page, form, key, false);
+    if (configured.len > 0) {
+        page_add(page, "_");
+        add_text(page, form, configured, true);
+    }
+    page_add(page, form == FORM_LABELS ? "\"" : "");
+}
+
+/*
+ * DOMAIN.KEY_VALUE.KEY, or labels. A series of values has each value at the entry that shows it;
+ * "other", and values cut for their length, follow the last of these entries.
+ */
+static void add_name(struct page *page, enum form form, const struct metrics *metrics,
+                     const struct series *series)
+{
+    assert(series->value == NULL || series->of < metrics->n_series);
+    const char *entries =
+        series->value != NULL ? metrics->series[series->of]->entries : series->entries;
+    struct span path = span_of_text(entries != NULL ? entries : ""), entry, value;
+    struct span values = series->value != NULL ? span_of_text(series->value) : (struct span){0};
+    size_t left = count_bytes(entries != NULL ? entries : "", RULE_METRIC_SHOWN);
+    bool is_paired =
+        series->value != NULL && count_bytes(series->value, METRICS_VALUE_END) + 1 == left;
+    page_add(page, form == FORM_LABELS ? "{domain=\"" : "");
+    add_text(page, form, span_of_text(series->domain), false);
+    page_add(page, form == FORM_LABELS ? "\"" : "");
+    for (size_t number = 1; next_piece(&path, RULE_METRIC_ENTRY, &entry); number++) {
+        bool is_shown = entry.len > 0 && entry.ptr[entry.len - 1] == RULE_METRIC_SHOWN;
+        bool has_value = is_shown && series->value != NULL && (is_paired || left == 1);
+        if (has_value && (!is_paired || !next_piece(&values, METRICS_VALUE_END, &value)))
+            value = values;
+        left -= is_shown;
+        add_entry(page, form, number, entry, has_value ? &value : NULL);
+    }
+    page_add(page, form == FORM_LABELS ? "}" : "");
+}
+
+struct named {
+    size_t at, len; /* in the page of names */
+    const struct page *names;
+    struct hit_metrics counts;
+};
+
+struct table_of_hits {
+    struct page names;
+    struct named *all;
+    size_t n;
+};
+
+static int by_name(const void *left, const void *right)
+{
+    const struct named *a = left, *b = right;
+    size_t len = a->len < b->len ? a->len : b->len;
+    int order = memcmp(a->names->text + a->at, b->names->text + b->at, len);
+    return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
+}
+
+/* key: a, value: b and key: a_b give one name. A page that contains it twice would be rejected. */
+static void merge_equal(struct table_of_hits *table)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < table->n; i++) {
+        if (n == 0 || by_name(&table->all[n - 1], &table->all[i]) != 0) {
+            table->all[n++] = table->all[i];
+            continue;
+        }
+        for (int kind = 0; kind < METRICS_HITS; kind++)
+            table->all[n - 1].counts.units[kind] += table->all[i].counts.units[kind];
+    }
+    table->n = n;
+}
+
+static struct hit_metrics sum_hits(const struct metrics *metrics, uint32_t number)
+{
+    assert(number < METRICS_SERIES_MAX);
+    struct hit_metrics sum = {{0}};
+    for (unsigned i = 0; i < metrics->n_workers; i++) {
+        /* acquire: pairs with the release of metrics_hits(). */
+        const struct hit_metrics *chunk =
+            __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
+        for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
+            sum.units[kind] +=
+                __atomic_load_n(&chunk[number % METRICS_CHUNK].units[kind], __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+/* A rule that counts by value is written by its values, and by its units without a value. */
+static bool is_written(const struct metrics *metrics, const struct series *series,
+                       const struct hit_metrics *counts)
+{
+    if (series->number <= SERIES_OTHER || series->is_domain)
+        return false;
+    return counts->units[HITS_TOTAL] > 0 || (series->value == NULL && series->n_details == 0 &&
+                                             series->in_force == metrics->bindings);
+}
+
+static bool collect(const struct metrics *metrics, enum form form, struct table_of_hits *table)
+{
+    *table = (struct table_of_hits){.all = calloc(metrics->n_series + 1, sizeof(*table->all))};
+    for (size_t i = 0; table->all != NULL && i < metrics->n_series; i++) {
+        struct hit_metrics counts = sum_hits(metrics, metrics->series[i]->number);
+        if (!is_written(metrics, metrics->series[i], &counts))
+            continue;
+        struct named *named = &table->all[table->n++];
+        *named = (struct named){table->names.len, 0, &table->names, counts};
+        add_name(&table->names, form, metrics, metrics->series[i]);
+        named->len = table->names.len - named->at;
+    }
+    if (table->all == NULL || table->names.failed)
+        return false;
+    qsort(table->all, table->n, sizeof(*table->all), by_name);
+    merge_equal(table);
+    assert(table->n <= metrics->n_series);
+    return true;
+}
+
+static void free_hits(struct table_of_hits *table)
+{
+    page_free(&table->names);
+    free(table->all);
+}
+
+/* Metrics without a rule, by their names of Prometheus and of statsd. */
+struct plain_metric {
+    const char *name, *labels, *stat;
+    uint64_t n;
+};
+#define PLAIN_METRICS 7
+
+static void list_plain(struct plain_metric all[PLAIN_METRICS], const struct metrics *metrics,
+                       const struct metrics_facts *facts)
+{
+    struct frontend_metrics grpc = metrics_sum_frontend(metrics, METRICS_GRPC);
+    struct total_metrics total = metrics_sum_total(metrics);
+    uint64_t errors = grpc.counters[METRICS_MALFORMED];
+    for (unsigned error = 1; error < METRICS_ERRORS; error++)
+        errors += error != REPLY_UNAVAILABLE ? grpc.errors[error] : 0;
+    const struct plain_metric listed[PLAIN_METRICS] = {
+        {"should_rate_limit_error", "{err_type=\"redis_error\"}",
+         ".service.call.should_rate_limit.redis_error", grpc.errors[REPLY_UNAVAILABLE]},
+        {"should_rate_limit_error", "{err_type=\"service_error\"}",
+         ".service.call.should_rate_limit.service_error", errors},
+        {"config_load_error", "", ".service.config_load_error", metrics->reloads[false]},
+        {"config_load_success", "", ".service.config_load_success", facts->loads},
+        {"global_shadow_mode", "", ".service.global_shadow_mode", total.events[METRICS_ALL_SHADOW]},
+        {"rate_limit_domain_not_found", "", ".service.rate_limit.domain_not_found",
+         total.events[METRICS_DOMAIN_UNKNOWN]},
+        {"total_requests", "{grpc_method=\"ShouldRateLimit\"}",
+         "_server.ShouldRateLimit.total_requests", grpc.verbs[REQUEST_TAKE]},
+    };
+    memcpy(all, listed, sizeof(listed));
+}
+
+static void write_family(const struct table_of_hits *table, int kind, const char *type,
+                         struct page *page)
+{
+    assert(kind >= 0 && kind < METRICS_HITS);
+    const char *name = hit_names[kind].name;
+    page_print(page, "# HELP " PREFIX "rate_limit_%s %s\n", name, hit_names[kind].help);
+    page_print(page, "# TYPE " PREFIX "rate_limit_%s %s\n", name, type);
+    for (size_t i = 0; i < table->n; i++) {
+        const struct named *named = &table->all[i];
+        page_print(page, PREFIX "rate_limit_%s", name);
+        page_add_span(page, span_of(table->names.text + named->at, named->len));
+        page_print(page, " %" PRIu64 "\n", named->counts.units[kind]);
+    }
+}
+
+/* The lock is held. */
+static void write_envoy(const struct metrics *metrics, const struct metrics_facts *facts,
+                        enum metrics_format format, struct page *page)
+{
+    assert(metrics_has_envoy_names(metrics));
+    /* A counter of OpenMetrics ends in _total, and these names do not. */
+    const char *type = format == METRICS_PROMETHEUS ? "counter" : "unknown", *last = "";
+    struct plain_metric plain[PLAIN_METRICS];
+    struct table_of_hits table;
+    if (!collect(metrics, FORM_LABELS, &table))
+        page->failed = true;
+    else
+        for (int kind = 0; kind < METRICS_HITS; kind++)
+            write_family(&table, kind, type, page);
+    free_hits(&table);
+    list_plain(plain, metrics, facts);
+    for (int i = 0; i < PLAIN_METRICS; last = plain[i++].name) {
+        if (strcmp(plain[i].name, last) != 0)
+            page_print(page, "# TYPE " PREFIX "%s %s\n", plain[i].name, type);
+        page_print(page, PREFIX "%s%s %" PRIu64 "\n", plain[i].name, plain[i].labels, plain[i].n);
+    }
+}
+
+void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *facts,
+                         struct page *page)
+{
+    assert(metrics_has_envoy_names(metrics));
+    struct plain_metric plain[PLAIN_METRICS];
+    struct table_of_hits table;
+    pthread_mutex_lock(&metrics->lock);
+    list_plain(plain, metrics, facts);
+    for (int i = 0; i < PLAIN_METRICS; i++)
+        page_print(page, "ratelimit%s: %" PRIu64 "\n", plain[i].stat, plain[i].n);
+    if (!collect(metrics, FORM_STATS, &table))
+        page->failed = true;
+    for (size_t i = 0; !page->failed && i < table.n; i++)
+        for (int kind = 0; kind < METRICS_HITS; kind++) {
+            page_add(page, "ratelimit.service.rate_limit.");
+            page_add_span(page, span_of(table.names.text + table.all[i].at, table.all[i].len));
+            page_print(page, ".%s: %" PRIu64 "\n", hit_names[kind].name,
+                       table.all[i].counts.units[kind]);
+        }
+    free_hits(&table);
+    pthread_mutex_unlock(&metrics->lock);
 }
 
 /* ---- The page -------------------------------------------------------------------------------- */
@@ -590,7 +823,7 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
 {
     assert(metrics_is_valid(metrics));
     assert(facts != NULL && page != NULL);
-    const struct writing writing = {metrics, facts, format, page};
+    struct writing writing = {.metrics = metrics, .facts = facts, .format = format, .page = page};
     struct frontend_metrics frontends[METRICS_FRONTENDS];
     pthread_mutex_lock(&metrics->lock);
     struct total_metrics total = metrics_sum_total(metrics);
@@ -599,14 +832,16 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
     bool is_ours = (metrics->names & METRICS_NAMES_STINT) != 0;
     if (is_ours) {
         write_rules(&writing);
-        write_requests(&writing, frontends);
-        write_connections(&writing, frontends);
-        write_durations(&writing, &total);
+        write_frontends(&writing, frontends);
+        family(&writing, "decision_duration_seconds", "histogram",
+               "Durations of the decisions that were measured.");
+        histogram(&writing, NULL, total.buckets, METRICS_BUCKETS, METRICS_BUCKET_NS,
+                  total.duration_ns);
         write_events(&writing, &total);
         write_config(&writing);
     }
     if ((metrics->names & METRICS_NAMES_ENVOY) != 0)
-        metrics_envoy_write(metrics, facts, format, page);
+        write_envoy(metrics, facts, format, page);
     pthread_mutex_unlock(&metrics->lock);
     if (is_ours) {
         write_table(&writing, &total);

@@ -192,14 +192,15 @@ TEST(test_values_of_any_bytes_stay_apart)
 TEST(test_frontends_and_their_requests_are_counted)
 {
     struct metrics_worker *worker = metrics_worker(fixture->metrics, 1);
-    metrics_opened(worker, METRICS_HTTP);
-    metrics_opened(worker, METRICS_HTTP);
-    metrics_closed(worker, METRICS_HTTP);
+    metrics_count(worker, METRICS_HTTP, METRICS_OPENED, 1);
+    metrics_count(worker, METRICS_HTTP, METRICS_OPENED, 1);
+    metrics_count(worker, METRICS_HTTP, METRICS_CLOSED, 1);
     metrics_refused(worker, METRICS_RESP, METRICS_REFUSED_ADDRESS);
-    metrics_bytes(worker, METRICS_HTTP, 10, 20);
+    metrics_count(worker, METRICS_HTTP, METRICS_BYTES_IN, 10);
+    metrics_count(worker, METRICS_HTTP, METRICS_BYTES_OUT, 20);
     metrics_asked(worker, METRICS_HTTP, 0, REPLY_DECIDED);
     metrics_asked(worker, METRICS_HTTP, 0, REPLY_CONFLICT);
-    metrics_malformed(worker, METRICS_RESP);
+    metrics_count(worker, METRICS_RESP, METRICS_MALFORMED, 1);
     metrics_event(worker, METRICS_BANS, 2);
     const char *page = page_of(METRICS_PROMETHEUS);
     assert_line(page, "stint_connections{frontend=\"http\"} 1");

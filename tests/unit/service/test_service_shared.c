@@ -187,7 +187,7 @@ TEST(test_a_request_goes_on_under_the_quotas_it_began_under)
         fake_let_all(&shared.fake, shared.s.now_ns);
         assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
         for (size_t j = 0; j < 2; j++) {
-            const struct reply_status *status = &shared.s.reply.statuses[j];
+            const struct target *status = &shared.s.reply.statuses[j];
             assert_int_equal(status->decision.limit, 3);
             assert_int_equal(status->decision.remaining, 2);
             assert_string_equal(status->rule->path, j == 0 ? "ip" : "here");
