@@ -6,7 +6,7 @@
 #ifndef STINT_TESTS_FRONTEND_H
 #define STINT_TESTS_FRONTEND_H
 
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #include <jansson.h>
 
@@ -52,7 +52,7 @@ struct frontend {
 extern const struct frontend frontend_service, frontend_resp, frontend_http, frontend_grpc;
 
 /* The result of a service: its decision is rounded as frontends have to. */
-bool service_decide(struct serving *serving, const struct request *request, uint64_t now_ns,
+bool service_decide(struct test_server *server, const struct request *request, uint64_t now_ns,
                     struct result *result);
 
 /* By enum reply_error. */

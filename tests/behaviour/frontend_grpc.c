@@ -7,18 +7,18 @@
 #include "behaviour/frontend.h"
 #include "behaviour/store.h"
 #include "proto/grpc/rls_limit.h"
-#include "unit/calling.h"
+#include "unit/test_grpc_client.h"
 
 static void *open_grpc(const char *yaml, int64_t epoch_ns)
 {
-    struct calling *calling = call_since(yaml, epoch_ns, NULL, NULL);
-    store_give(calling->s.service);
-    return calling;
+    struct grpc_client *grpc = grpc_open_since(yaml, epoch_ns, NULL, NULL);
+    store_give(grpc->s.service);
+    return grpc;
 }
 
 static void close_grpc(void *frontend)
 {
-    call_no_more(frontend);
+    grpc_close(frontend);
 }
 
 static unsigned code_of(const struct metrics *metrics)
@@ -98,21 +98,21 @@ static bool decide_as_envoy(void *beside, const struct request *request, uint64_
 static bool decide_grpc(void *frontend, void *beside, const struct request *request,
                         uint64_t now_ns, const struct result *exact, struct result *result)
 {
-    struct calling *calling = frontend;
+    struct grpc_client *grpc = frontend;
     struct wire message;
     struct result expected = *exact;
     if (!has_words(request))
-        return service_decide(&calling->s, request, now_ns, result);
+        return service_decide(&grpc->s, request, now_ns, result);
     if (request->cost == 0 && !request->has_envoy_hits &&
         !decide_as_envoy(beside, request, now_ns, &expected))
         return false;
     *result = *exact;
-    calling->s.now_ns = now_ns;
-    struct heard *heard = call_path(calling, SHOULD_RATE_LIMIT, wire_of_request(&message, request));
-    exchange(calling);
+    grpc->s.now_ns = now_ns;
+    struct heard *heard = call_path(grpc, SHOULD_RATE_LIMIT, wire_of_request(&message, request));
+    exchange(grpc);
     write_reply(result, heard);
     bool is_right = heard->status == GRPC_OK && is_response(message_of(heard), &expected);
-    forget_calls(calling);
+    forget_calls(grpc);
     return is_right;
 }
 

@@ -2,27 +2,27 @@
 /* POST /v1/take and the other verbs, and what status and Retry-After add to the body. */
 #include "behaviour/frontend.h"
 #include "behaviour/store.h"
-#include "unit/talking.h"
+#include "unit/test_http_client.h"
 
 static void *open_http(const char *yaml, int64_t epoch_ns)
 {
     struct stint_error error;
-    struct talking *talking = calloc(1, sizeof(*talking));
-    assert_non_null(talking);
-    serve_since(&talking->s, yaml, epoch_ns);
-    store_give(talking->s.service);
-    if (http_config_new(&talking->config, &(struct http_config_options){0}, &error) != 0)
+    struct http_client *http = calloc(1, sizeof(*http));
+    assert_non_null(http);
+    serve_since(&http->s, yaml, epoch_ns);
+    store_give(http->s.service);
+    if (http_config_new(&http->config, &(struct http_config_options){0}, &error) != 0)
         fail_msg("%s", error.message);
-    talking->frontend = http_frontend_new(
-        &(struct http_frontend_options){.service = talking->s.service, .config = talking->config});
-    assert_non_null(talking->frontend);
-    talking->peer = "127.0.0.1";
-    return talking;
+    http->frontend = http_frontend_new(
+        &(struct http_frontend_options){.service = http->s.service, .config = http->config});
+    assert_non_null(http->frontend);
+    http->peer = "127.0.0.1";
+    return http;
 }
 
 static void close_http(void *frontend)
 {
-    talk_no_more(frontend);
+    http_close(frontend);
     free(frontend);
 }
 
@@ -151,10 +151,10 @@ static bool read_answer(const struct request *request, struct result *result)
 static bool decide_http(void *frontend, void *beside, const struct request *request,
                         uint64_t now_ns, const struct result *exact, struct result *result)
 {
-    struct talking *talking = frontend;
+    struct http_client *http = frontend;
     (void)beside, (void)exact;
     if (!has_words(request))
-        return service_decide(&talking->s, request, now_ns, result);
+        return service_decide(&http->s, request, now_ns, result);
     char message[8192], *body = body_of(request);
     bool is_quota = request->verb == REQUEST_SET_QUOTA;
     int len = snprintf(message, sizeof(message), "%s /v1/%s\nContent-Type: application/json\n\n%s",
@@ -162,9 +162,9 @@ static bool decide_http(void *frontend, void *beside, const struct request *requ
                        is_quota ? "overrides" : request_verbs[request->verb].name, body);
     free(body);
     assert_true(len > 0 && (size_t)len < sizeof(message));
-    talking->s.now_ns = now_ns;
+    http->s.now_ns = now_ns;
     memset(result, 0, sizeof(*result));
-    const char *answer = talk(talking, message);
+    const char *answer = http_send(http, message);
     assert_true(strlen(answer) < sizeof(result->reply));
     strcpy(result->reply, answer);
     return read_answer(request, result);

@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-struct talk_of_resp {
-    struct serving serving;
+struct resp_server {
+    struct test_server server;
     struct resp_frontend *frontend;
     struct conn *conn;
 };
@@ -129,10 +129,10 @@ static struct span command_of(const struct request *request)
 }
 
 /* Sends bytes, and writes the one reply to them as a line of text. */
-static void say(struct talk_of_resp *talk, struct span bytes, uint64_t now_ns, char *text,
+static void say(struct resp_server *resp, struct span bytes, uint64_t now_ns, char *text,
                 size_t text_size)
 {
-    struct conn *conn = talk->conn;
+    struct conn *conn = resp->conn;
     conn->ops->feed(conn, bytes, now_ns);
     struct span output = conn->ops->output(conn);
     FILE *out = fmemopen(text, text_size, "w");
@@ -146,26 +146,26 @@ static void say(struct talk_of_resp *talk, struct span bytes, uint64_t now_ns, c
 static void *open_resp(const char *yaml, int64_t epoch_ns)
 {
     char hello[512];
-    struct talk_of_resp *talk = malloc(sizeof(*talk));
-    assert_non_null(talk);
-    serve_since(&talk->serving, yaml, epoch_ns);
-    store_give(talk->serving.service);
-    talk->frontend = resp_frontend_new(talk->serving.service, NULL, NULL);
-    assert_non_null(talk->frontend);
-    talk->conn = resp_conn_new(talk->frontend, span_of(NULL, 0));
-    assert_non_null(talk->conn);
-    say(talk, span_of_text("HELLO 3\r\n"), 0, hello, sizeof(hello));
+    struct resp_server *resp = malloc(sizeof(*resp));
+    assert_non_null(resp);
+    serve_since(&resp->server, yaml, epoch_ns);
+    store_give(resp->server.service);
+    resp->frontend = resp_frontend_new(resp->server.service, NULL, NULL);
+    assert_non_null(resp->frontend);
+    resp->conn = resp_conn_new(resp->frontend, span_of(NULL, 0));
+    assert_non_null(resp->conn);
+    say(resp, span_of_text("HELLO 3\r\n"), 0, hello, sizeof(hello));
     assert_non_null(strstr(hello, "\"proto\": 3"));
-    return talk;
+    return resp;
 }
 
 static void close_resp(void *frontend)
 {
-    struct talk_of_resp *talk = frontend;
-    talk->conn->ops->free(talk->conn);
-    resp_frontend_free(talk->frontend);
-    serve_no_more(&talk->serving);
-    free(talk);
+    struct resp_server *resp = frontend;
+    resp->conn->ops->free(resp->conn);
+    resp_frontend_free(resp->frontend);
+    server_close(&resp->server);
+    free(resp);
 }
 
 static bool has_words(const struct request *request)
@@ -194,13 +194,13 @@ static bool read_line(struct result *result)
 static bool decide_resp(void *frontend, void *beside, const struct request *request,
                         uint64_t now_ns, const struct result *exact, struct result *result)
 {
-    struct talk_of_resp *talk = frontend;
+    struct resp_server *resp = frontend;
     (void)beside, (void)exact;
     if (!has_words(request))
-        return service_decide(&talk->serving, request, now_ns, result);
+        return service_decide(&resp->server, request, now_ns, result);
     struct span bytes = command_of(request);
     memset(result, 0, sizeof(*result));
-    say(talk, bytes, now_ns, result->reply, sizeof(result->reply));
+    say(resp, bytes, now_ns, result->reply, sizeof(result->reply));
     free((void *)(uintptr_t)bytes.ptr);
     if (result->reply[0] != '{')
         return read_line(result);

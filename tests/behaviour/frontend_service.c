@@ -11,16 +11,16 @@ static const char *const outcomes[] = {
 
 static void *open_service(const char *yaml, int64_t epoch_ns)
 {
-    struct serving *serving = malloc(sizeof(*serving));
-    assert_non_null(serving);
-    serve_since(serving, yaml, epoch_ns);
-    store_give(serving->service);
-    return serving;
+    struct test_server *server = malloc(sizeof(*server));
+    assert_non_null(server);
+    serve_since(server, yaml, epoch_ns);
+    store_give(server->service);
+    return server;
 }
 
 static void close_service(void *frontend)
 {
-    serve_no_more(frontend);
+    server_close(frontend);
     free(frontend);
 }
 
@@ -73,15 +73,15 @@ static void read_reply(const struct reply *reply, struct result *result)
     }
 }
 
-bool service_decide(struct serving *serving, const struct request *request, uint64_t now_ns,
+bool service_decide(struct test_server *server, const struct request *request, uint64_t now_ns,
                     struct result *result)
 {
     struct request own = *request;
-    serving->now_ns = now_ns;
+    server->now_ns = now_ns;
     own.ticket_text = (struct span){NULL, 0};
     if (request->ticket_text.len > 0)
         assert_true(ticket_text_read(request->ticket_text, &own));
-    const struct reply *reply = ask(serving, &own);
+    const struct reply *reply = ask(server, &own);
     memset(result, 0, sizeof(*result));
     snprintf(result->reply, sizeof(result->reply), "%s", reply->message);
     if (reply->error > REPLY_UNAVAILABLE)

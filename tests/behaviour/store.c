@@ -7,7 +7,7 @@
 #include "cmd/store/shared_session.h"
 #include "cmd/store/store_word.h"
 #include "service/service_parts.h"
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What `stint replay --store` holds the engine and a store to, and where their time begins. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "cmd/replay/replay_store.h"
 

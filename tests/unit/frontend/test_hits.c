@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Hits of Envoy's descriptors in a store that may fail; tests/behaviour has the decisions. */
 #include "unit/fake_store.h"
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #include "service/service_parts.h"
 
 struct far {
-    struct serving s;
+    struct test_server s;
     struct fake_store fake;
     struct backend *stores[1];
     struct evaluation_stores evaluation_stores;
@@ -32,7 +32,7 @@ static void serve_far(struct far *far, const char *options)
 
 static void serve_far_no_more(struct far *far)
 {
-    serve_no_more(&far->s);
+    server_close(&far->s);
     fake_store_end(&far->fake);
 }
 

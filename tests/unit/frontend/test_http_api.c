@@ -2,7 +2,7 @@
 /*
  * /v1 and /json as a client sees them, to the byte. Times are virtual, so every number is known.
  */
-#include "unit/talking.h"
+#include "unit/test_http_client.h"
 
 static const char *const yaml =
     "domain: shop\n"
@@ -17,16 +17,16 @@ static const char *const yaml =
 #define TAKE "POST /v1/take" JSON
 #define IP "\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"ip\",\"value\":\"1\"}]}]"
 
-static struct talking t;
+static struct http_client t;
 
 SETUP
 {
-    talk_at(&t, yaml, &(struct http_config_options){0}, NULL);
+    http_open(&t, yaml, &(struct http_config_options){0}, NULL);
 }
 
 TEARDOWN
 {
-    talk_no_more(&t);
+    http_close(&t);
 }
 
 /* ---- Decisions ------------------------------------------------------------------------------- */
@@ -240,7 +240,7 @@ TEST(test_a_request_waits_for_its_units)
     uint64_t again_ns, taken_ns = t.s.now_ns;
     assert_int_equal(status_of(&t, patient), 200);
     t.s.now_ns += 300 * MS;
-    assert_null(talk_or_wait(&t, patient, &again_ns));
+    assert_null(http_send_or_wait(&t, patient, &again_ns));
     assert_int_equal(again_ns, taken_ns + S);
     t.s.now_ns = again_ns;
     assert_int_equal(status_of(&t, patient), 200);

@@ -4,7 +4,7 @@
  * library, until to the nanosecond of the wait. Strict quotas have no debt: what does not fit is
  * recorded in the place of what is older, in a cell, in a table, by a ticket and over a list.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 static const char *const with_debt[] = {
     "gcra 10/10s",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Best effort over lists that stand in their own way: it ends, and what it grants, all grant. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include <unistd.h>
 

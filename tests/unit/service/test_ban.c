@@ -2,7 +2,7 @@
 /* Bans to the nanosecond, in numbers, in a full table and over a restart; tests/behaviour has the
  * decisions. */
 #define _GNU_SOURCE
-#include "unit/served.h"
+#include "unit/one_server.h"
 
 #include "rules/ban.h"
 #include "table/table.h"

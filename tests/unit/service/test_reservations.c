@@ -3,7 +3,7 @@
  * Reservations over rules, in the table: a ticket is of limits that are not enforced, too, and what
  * becomes of one that is never settled is said by the request, or else by the rule.
  */
-#include "unit/served.h"
+#include "unit/one_server.h"
 
 #define RULE(key, n, more)                                                                         \
     "  - key: " key "\n    rate_limit: {unit: hour, requests_per_unit: " n ", algorithm: log" more \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A service as a frontend sees it: items, CL.THROTTLE, ids, roles, quotas of single keys, new
  * rules. */
-#include "unit/served.h"
+#include "unit/one_server.h"
 
 #include "service/server_state.h"
 #include "table/table.h"

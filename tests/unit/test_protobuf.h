@@ -3,10 +3,10 @@
  * Protobuf by hand, for tests of what a library reads and writes: fields are put together and taken
  * apart by their published numbers alone.
  */
-#ifndef STINT_TESTS_WIRING_H
-#define STINT_TESTS_WIRING_H
+#ifndef STINT_TESTS_TEST_PROTOBUF_H
+#define STINT_TESTS_TEST_PROTOBUF_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "decide/request.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Short words for tests of key pools: a table with a pool of keys a, b, …, and what it answers. */
-#ifndef STINT_TESTS_POOLING_H
-#define STINT_TESTS_POOLING_H
+#ifndef STINT_TESTS_TEST_POOL_H
+#define STINT_TESTS_TEST_POOL_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #define HOUR (60 * MINUTE)
 #define NOW (1000 * HOUR)
