@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Which lines of src/ some of the tests run, by layer, as a page: build-coverage/coverage.md.
+"""Which lines of src/ some of the tests run, by layer, as a page: docs/coverage.md.
 
 Builds in build-coverage with gcc's counters, runs the suites and interop tests below, and lets
 gcovr count. A process that is killed leaves no count, so servers that a test kills are not in it.
@@ -17,25 +17,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-coverage"
-PAGE = BUILD / "coverage.md"
+PAGE = ROOT / "docs" / "coverage.md"
 SUITES = ["unit", "behaviour", "trace"]
 INTEROP = ["program", "replay", "sim", "plan", "pool", "rules", "serve", "client"]
 TEXT = """\
 <!-- SPDX-License-Identifier: MIT -->
 # Coverage
 
-Which lines and branches of `src/` these tests run, written by `make coverage`: the suites {suites},
+Which lines and branches of `src/` these tests run: the suites {suites},
 and of `interop` {interop}.
 The other suites and the fuzzers are not counted. Nor is what a process does that is killed, and
 what a server does once its sandbox forbids it to write the counters.
 
-{when}, commit {commit}, gcc {compiler} -O0, {processor}:
+`make coverage` measures it anew and writes this page. Measured on {when} at commit {commit}, with
+gcc {compiler} -O0, on {processor}:
 
 | layer | lines | run | branches taken |
 |---|--:|--:|--:|
 {rows}
 A line that is run is not a line that is checked. What is checked is in the
-specification (docs/semantics.md) and in the list of known bugs (docs/field-tests.md).
+[specification](semantics.md) and in the list of [known bugs](field-tests.md).
 """
 
 
