@@ -265,7 +265,7 @@ struct play {
     struct result result, exact;
     char tickets[2][TICKETS][TICKET_TEXT_SIZE]; /* of server and service */
     jmp_buf failed;                             /* with the reason in `fault` */
-    char fault[8192];
+    char fault[20480];
 };
 
 /* Ends the play: whether that fails the test is decided in play_under(). */

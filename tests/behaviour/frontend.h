@@ -29,7 +29,7 @@ struct result {
     size_t n_statuses;
     bool replayed;
     char ticket[TICKET_TEXT_SIZE]; /* "": none */
-    char reply[4096];              /* as the frontend wrote it, for the message of a failure */
+    char reply[16384];             /* as the frontend wrote it, for the message of a failure */
 };
 
 /*

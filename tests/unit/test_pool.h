@@ -15,15 +15,13 @@ struct fixture {
 
 static inline struct stint_table *open_table(uint32_t blocks)
 {
-    struct stint_table *table;
     const struct stint_table_options options = {.keys = 512,
                                                 .keys16 = 512,
                                                 .keys_wide = 64,
                                                 .wide_size = 512,
                                                 .blocks = blocks,
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
-    return table;
+    return must_open_table(&options);
 }
 
 static struct fixture fixture[1];

@@ -32,7 +32,6 @@ static inline struct rules *rules_of(const char *yaml)
 
 static inline struct stint_table *table_for_tests(int64_t epoch_ns)
 {
-    struct stint_table *table;
     const struct stint_table_options options = {.keys = 4096,
                                                 .keys16 = 4096,
                                                 .keys_wide = 256,
@@ -42,8 +41,7 @@ static inline struct stint_table *table_for_tests(int64_t epoch_ns)
                                                 .requests = 1024,
                                                 .epoch_ns = epoch_ns,
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
-    return table;
+    return must_open_table(&options);
 }
 
 struct test_server {

@@ -32,11 +32,7 @@ static struct stint_table *table_of(void)
                                           .wide_size = 8192,
                                           .clock = STINT_CLOCK_VIRTUAL,
                                           .hash_key = {3, 4}};
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, &options, &error) != STINT_OK)
-        fail_msg("%s", error.message);
-    return table;
+    return must_open_table(&options);
 }
 
 static void assert_stands(struct stint_decision decision, uint64_t wait_ns)

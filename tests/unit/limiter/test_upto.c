@@ -10,9 +10,7 @@ static struct stint_table *small_table(void)
 {
     struct stint_table_options options = {
         .keys = 1, .keys16 = 1, .clock = STINT_CLOCK_VIRTUAL, .hash_key = {3, 4}};
-    struct stint_table *table;
-    assert_int_equal(stint_table_open(&table, &options, NULL), STINT_OK);
-    return table;
+    return must_open_table(&options);
 }
 
 SETUP

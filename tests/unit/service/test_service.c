@@ -91,30 +91,6 @@ static struct request throttle(int64_t max_burst, uint64_t count, uint64_t perio
                             .throttle = {max_burst, count, period_s}};
 }
 
-TEST(test_throttle_is_gcra_with_one_more_than_max_burst)
-{
-    struct request request = throttle(4, 10, 60);
-    serve(&s, NULL);
-    assert_int_equal(items_in_a_row(&request), 5);
-    assert_int_equal(s.reply.decision.limit, 5);
-    assert_int_equal(s.reply.decision.retry_after_ns, 6 * S);
-    s.now_ns += 6 * S;
-    assert_int_equal(items_in_a_row(&request), 1);
-    request.cost = 6;
-    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_NEVER);
-    request.cost = 0;
-    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
-}
-
-TEST(test_throttle_state_belongs_to_the_key_alone)
-{
-    struct request narrow = throttle(4, 10, 60), wide = throttle(9, 10, 60);
-    serve(&s, NULL);
-    assert_int_equal(items_in_a_row(&narrow), 5);
-    assert_int_equal(items_in_a_row(&wide), 5); /* 30 s are owed of 60 */
-    assert_int_equal(ask(&s, &narrow)->decision.outcome, STINT_DENY);
-}
-
 TEST(test_throttle_at_rates_that_others_get_wrong)
 {
     struct request request = throttle(999999, 1000003, 1);
@@ -157,24 +133,6 @@ TEST(test_throttle_with_many_sets_of_numbers)
             request.key = span_of_text(key);
             assert_int_equal(items_in_a_row(&request), i % 20 + 1);
         }
-}
-
-TEST(test_find_and_forget)
-{
-    struct request take = throttle(4, 10, 60), find = {.verb = REQUEST_FIND}, forget = find;
-    find.key = forget.key = take.key;
-    forget.verb = REQUEST_FORGET;
-    serve(&s, NULL);
-    assert_false(ask(&s, &find)->found);
-    assert_false(ask(&s, &forget)->found);
-    ask(&s, &take);
-    assert_true(ask(&s, &find)->found);
-    assert_int_equal(s.reply.expires_after_ns, 6 * S);
-    assert_true(ask(&s, &forget)->found);
-    assert_false(ask(&s, &find)->found);
-    assert_int_equal(items_in_a_row(&take), 5);
-    s.now_ns += 10 * MINUTE;
-    assert_false(ask(&s, &find)->found);
 }
 
 TEST(test_to_forget_lifts_no_block)
