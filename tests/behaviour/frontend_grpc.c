@@ -6,7 +6,7 @@
  */
 #include "behaviour/frontend.h"
 #include "behaviour/store.h"
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 #include "unit/test_grpc_client.h"
 
 static void *open_grpc(const char *yaml, int64_t epoch_ns)

@@ -160,7 +160,7 @@ int main(int argc, char **argv)
     load.keys_per_ask = (unsigned)strtoul(argv[4], NULL, 10);
     load.cost = (unsigned)strtoul(argv[5], NULL, 10);
     load.timeout_ns = strtoull(argv[7], NULL, 10) * NS_PER_MS;
-    load.verb = strcmp(argv[8], "take_upto") == 0 ? BACKEND_TAKE_UPTO : BACKEND_TAKE;
+    load.verb = strcmp(argv[8], "take_upto") == 0 ? REQUEST_TAKE_UPTO : REQUEST_TAKE;
     load.has_ids = argc > 9;
     if (load.keys == 0 || load.keys_per_ask == 0 || load.keys_per_ask > ITEMS_MAX)
         return 2;

@@ -196,7 +196,7 @@ static void go_on(struct one *one, struct load *load)
                                       .key = span_of_text(load->key),
                                       .cost = load->cost};
     uint64_t now_ns = uv_hrtime();
-    const struct backend_request asked = {.verb = BACKEND_TAKE,
+    const struct backend_request asked = {.verb = REQUEST_TAKE,
                                           .items = &item,
                                           .n_items = 1,
                                           .now_ns = now_ns,

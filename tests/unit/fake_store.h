@@ -62,7 +62,7 @@ static inline uint32_t fake_cost(const struct fake_ask *ask, size_t i)
         const struct fake_item *other = &ask->items[j];
         if (other->name_len == item->name_len && other->quota.rule == item->quota.rule &&
             memcmp(other->name, item->name, item->name_len) == 0)
-            cost += ask->verb == BACKEND_TAKE_UPTO && other->cost > 1 ? 1 : other->cost;
+            cost += ask->verb == REQUEST_TAKE_UPTO && other->cost > 1 ? 1 : other->cost;
     }
     return cost;
 }
@@ -78,19 +78,19 @@ static inline void fake_decide(struct fake_store *fake, const struct fake_ask *a
     answer->outcome = BACKEND_DECIDED;
     answer->at_ns = now_ns;
     switch (ask->verb) {
-    case BACKEND_TAKE:
+    case REQUEST_TAKE:
         answer->sum = stint_take_all(fake->table, items, ask->n_items, now_ns);
         break;
-    case BACKEND_TAKE_UPTO:
+    case REQUEST_TAKE_UPTO:
         answer->sum = stint_take_upto(fake->table, items, ask->n_items, now_ns);
         break;
-    case BACKEND_CHARGE:
+    case REQUEST_CHARGE:
         answer->sum = stint_charge(fake->table, items, ask->n_items, now_ns);
         break;
-    case BACKEND_REFUND:
+    case REQUEST_REFUND:
         answer->sum = stint_refund(fake->table, items, ask->n_items, ask->at_ns, now_ns);
         break;
-    case BACKEND_RESET:
+    case REQUEST_RESET:
         for (size_t i = 0; i < ask->n_items; i++)
             stint_reset(fake->table, items[i].quota, items[i].key, items[i].key_len, now_ns);
         answer->sum = (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
@@ -98,12 +98,12 @@ static inline void fake_decide(struct fake_store *fake, const struct fake_ask *a
     default:
         answer->sum = stint_peek(fake->table, items, ask->n_items, now_ns);
     }
-    bool is_taken = answer->sum.outcome == STINT_ALLOW && ask->verb != BACKEND_PEEK;
+    bool is_taken = answer->sum.outcome == STINT_ALLOW && ask->verb != REQUEST_PEEK;
     for (size_t i = 0; i < ask->n_items; i++) {
         struct stint_item item = items[i];
         item.cost = is_taken ? 0 : fake_cost(ask, i);
         answer->each[i] = stint_peek(fake->table, &item, 1, now_ns);
-        bool is_not_taken = !is_taken && ask->verb != BACKEND_PEEK;
+        bool is_not_taken = !is_taken && ask->verb != REQUEST_PEEK;
         if (is_not_taken && answer->each[i].outcome == STINT_ALLOW) {
             item.cost = 0; /* as it stands, not as it would */
             answer->each[i] = stint_peek(fake->table, &item, 1, now_ns);
@@ -112,7 +112,7 @@ static inline void fake_decide(struct fake_store *fake, const struct fake_ask *a
             answer->each[i].outcome = STINT_ALLOW; /* also where a charge has made a debt */
             answer->each[i].retry_after_ns = 0;
             answer->each[i].granted =
-                ask->verb == BACKEND_TAKE ? items[i].cost : answer->sum.granted;
+                ask->verb == REQUEST_TAKE ? items[i].cost : answer->sum.granted;
         }
     }
 }

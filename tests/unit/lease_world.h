@@ -182,23 +182,23 @@ static inline void world_decide(struct world *world, const struct flight *flight
     world_settle(key, flight, now_ns);
     struct stint_decision seen = world_algorithm(key, STINT_PEEK, 0, now_ns, 0);
     uint32_t out = world_out(key), space = seen.remaining > out ? seen.remaining - out : 0;
-    uint32_t cost = flight->verb == BACKEND_LEASE ? flight->least : flight->cost;
+    uint32_t cost = flight->verb == REQUEST_LEASE ? flight->least : flight->cost;
     *answer = (struct backend_answer){.outcome = BACKEND_DECIDED, .at_ns = now_ns, .sum = seen};
     answer->sum.remaining = space;
-    if (flight->verb == BACKEND_RETURN)
+    if (flight->verb == REQUEST_RETURN)
         return;
-    if (flight->verb == BACKEND_REFUND || flight->verb == BACKEND_CHARGE) {
-        if (flight->verb == BACKEND_CHARGE && cost > space)
+    if (flight->verb == REQUEST_REFUND || flight->verb == REQUEST_CHARGE) {
+        if (flight->verb == REQUEST_CHARGE && cost > space)
             cost = space;
         answer->sum.granted =
             world_algorithm(key, flight->verb, cost, now_ns, flight->at_ns).granted;
         return;
     }
-    if (flight->verb == BACKEND_RESET) {
+    if (flight->verb == REQUEST_RESET) {
         stint_state_init(key->quota, key->state, now_ns);
         return;
     }
-    if (flight->verb == BACKEND_TAKE_UPTO && cost > space && space > 0)
+    if (flight->verb == REQUEST_TAKE_UPTO && cost > space && space > 0)
         cost = space;
     if (cost > space) {
         struct stint_decision refused = world_algorithm(key, STINT_PEEK, cost + out, now_ns, 0);
@@ -207,12 +207,12 @@ static inline void world_decide(struct world *world, const struct flight *flight
                                      : refused.outcome == STINT_NEVER ? key->quota->period_ns
                                                                       : refused.retry_after_ns;
         answer->leases = (uint32_t)key->n_leases;
-    } else if (flight->verb == BACKEND_LEASE) {
+    } else if (flight->verb == REQUEST_LEASE) {
         world_lend(key, flight, space, now_ns, answer);
     } else {
         answer->sum.granted = cost;
         answer->sum.remaining = space - cost;
-        if (flight->verb != BACKEND_PEEK)
+        if (flight->verb != REQUEST_PEEK)
             world_algorithm(key, STINT_TAKE, cost, now_ns, 0);
     }
 }

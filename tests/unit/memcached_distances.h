@@ -339,7 +339,7 @@ static void ask(struct client *client)
 {
     struct node *node = client->node;
     const struct backend_request asked = {
-        .verb = BACKEND_TAKE,
+        .verb = REQUEST_TAKE,
         .items = &client->item,
         .n_items = 1,
         .now_ns = sim.now_ns,
@@ -374,7 +374,7 @@ static void open_node(struct node *node, unsigned number)
     static const char *const quiet[NODES_MAX] = {"quiet-0", "quiet-1", "quiet-2"};
     *node = (struct node){
         .io.ops = &io_ops, .plan = &sim.plan->nodes[number], .timer_ns = STINT_NEVER_NS};
-    node->conn = memcached_conn_new(&(struct pipeline_options){.seed = number});
+    node->conn = memcached_conn_new(&(struct link_options){.seed = number});
     node->store = memcached_backend_new(&(struct memcached_backend_options){
         .url = &sim.url, .io = &node->io, .conns = &node->conn, .beat_ns = NS_PER_HOUR});
     assert_non_null(node->store);

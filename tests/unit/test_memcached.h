@@ -247,7 +247,7 @@ SETUP
     assert_int_equal(store_url_parse(&url, "memcached://one,two", NULL), 0);
     memset(servers, 0, sizeof(servers));
     for (unsigned i = 0; i < SERVERS; i++)
-        conns[i] = servers[i].conn = memcached_conn_new(&(struct pipeline_options){0});
+        conns[i] = servers[i].conn = memcached_conn_new(&(struct link_options){0});
     store = memcached_backend_new(&(struct memcached_backend_options){
         .url = &url, .io = &io, .conns = conns, .prefix = "p:", .beat_ns = NS_PER_HOUR});
     assert_non_null(store);
@@ -310,7 +310,7 @@ static inline void add(struct asked *asked, const char *spec, const char *key, u
                                             .cost = cost};
 }
 
-static inline void start(struct asked *asked, enum backend_verb verb)
+static inline void start(struct asked *asked, enum request_verb verb)
 {
     asked->op = (struct backend_op){.answer.each = asked->each, .answered = note, .arg = asked};
     asked->ask.verb = (uint8_t)verb;
@@ -321,7 +321,7 @@ static inline void start(struct asked *asked, enum backend_verb verb)
 }
 
 /* One key, which is asked and not answered yet. */
-static inline void start_one(struct asked *asked, enum backend_verb verb, const char *spec,
+static inline void start_one(struct asked *asked, enum request_verb verb, const char *spec,
                              const char *key, uint32_t cost)
 {
     *asked = (struct asked){.n_answers = 0};
@@ -332,7 +332,7 @@ static inline void start_one(struct asked *asked, enum backend_verb verb, const 
 static inline struct stint_decision take(const char *spec, const char *key, uint32_t cost)
 {
     struct asked asked;
-    start_one(&asked, BACKEND_TAKE, spec, key, cost);
+    start_one(&asked, REQUEST_TAKE, spec, key, cost);
     run_all();
     assert_int_equal(asked.n_answers, 1);
     assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);

@@ -13,7 +13,7 @@ static const struct front_options caching = {
 static void fail_times(int times, uint64_t now_ns)
 {
     for (int i = 0; i < times; i++) {
-        struct asked *asked = ask_one(&g, BACKEND_TAKE, "key", 1, now_ns);
+        struct asked *asked = ask_one(&g, REQUEST_TAKE, "key", 1, now_ns);
         assert_int_equal(asked->op.answer.outcome, BACKEND_WAITS);
         fake_fail(&g.fake, g.fake.n_asks - 1, now_ns + 50 * MS);
         assert_int_equal(answer_of(asked).outcome, BACKEND_FAILED);
@@ -34,15 +34,15 @@ TEST(a_store_that_does_not_answer_is_not_asked_for_a_while)
     fail_times(1, 2 * S);
     assert_true(unavailable_since() == S + 50 * MS); /* the first of the row */
     size_t n = g.fake.n_asks;
-    struct asked *stopped = ask_one(&g, BACKEND_TAKE, "other", 1, 2 * S + 149 * MS);
+    struct asked *stopped = ask_one(&g, REQUEST_TAKE, "other", 1, 2 * S + 149 * MS);
     assert_int_equal(answer_of(stopped).outcome, BACKEND_FAILED);
     assert_int_equal(stopped->op.answer.fault, BACKEND_ERROR_STOPPED);
     assert_true(strlen(stopped->op.answer.error) > 20);
     assert_int_equal(g.fake.n_asks, n);
     for (int i = 0; i < 2; i++) {
-        struct asked *probe = ask_one(&g, BACKEND_TAKE, "key", 1, 2 * S + 150 * MS);
+        struct asked *probe = ask_one(&g, REQUEST_TAKE, "key", 1, 2 * S + 150 * MS);
         assert_int_equal(probe->op.answer.outcome, BACKEND_WAITS);
-        struct asked *beside = ask_one(&g, BACKEND_TAKE, "key", 1, 2 * S + 150 * MS);
+        struct asked *beside = ask_one(&g, REQUEST_TAKE, "key", 1, 2 * S + 150 * MS);
         assert_int_equal(answer_of(beside).fault, BACKEND_ERROR_STOPPED);
         assert_true(unavailable_since() == S + 50 * MS);
         fake_let_all(&g.fake, 2 * S + 151 * MS);
@@ -59,12 +59,12 @@ TEST(what_is_no_failure_opens_nothing)
     static const enum backend_outcome outcomes[] = {BACKEND_REFUSED, BACKEND_CONFLICT};
     test_front_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 8; i++) {
-        struct asked *asked = ask_one(&g, BACKEND_TAKE, "key", 1, S);
+        struct asked *asked = ask_one(&g, REQUEST_TAKE, "key", 1, S);
         fake_fail_as(&g.fake, g.fake.n_asks - 1, outcomes[i % 2], "no", S);
         assert_int_equal(answer_of(asked).outcome, outcomes[i % 2]);
     }
     fail_times(2, S);
-    struct asked *between = ask_one(&g, BACKEND_TAKE, "key", 1, S);
+    struct asked *between = ask_one(&g, REQUEST_TAKE, "key", 1, S);
     fake_fail_as(&g.fake, g.fake.n_asks - 1, BACKEND_REFUSED, "no", S);
     assert_int_equal(between->times, 1);
     fail_times(2, S); /* the row was broken: it answered */
@@ -78,26 +78,26 @@ TEST(a_server_that_is_gone_takes_its_own_keys_unavailable)
     test_front_begin(&g, "10/1s", breaking);
     g.fake.has_servers = true;
     for (int i = 0; i < 3; i++) {
-        struct asked *asked = ask_one(&g, BACKEND_TAKE, "2 gone", 1, S);
+        struct asked *asked = ask_one(&g, REQUEST_TAKE, "2 gone", 1, S);
         fake_fail(&g.fake, g.fake.n_asks - 1, S + 50 * MS);
         assert_int_equal(asked->times, 1);
     }
     uint64_t now_ns = S + 60 * MS;
-    assert_int_equal(answer_of(ask_one(&g, BACKEND_TAKE, "2 too", 1, now_ns)).fault,
+    assert_int_equal(answer_of(ask_one(&g, REQUEST_TAKE, "2 too", 1, now_ns)).fault,
                      BACKEND_ERROR_STOPPED);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "1 well", 1, now_ns), STINT_ALLOW, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "1 well", 1, now_ns), STINT_ALLOW, false);
     assert_int_equal(backend_metric(&g.metrics.state), STORE_STOPPED);
     assert_true(unavailable_since() == 0); /* the others answer */
     size_t n = g.fake.n_asks;
     struct backend_item list[] = {item_of(&g.quota, "1 well", 1), item_of(&g.quota, "2 gone", 1)};
     struct backend_request ask = {
-        .verb = BACKEND_TAKE, .items = list, .n_items = 2, .now_ns = now_ns};
+        .verb = REQUEST_TAKE, .items = list, .n_items = 2, .now_ns = now_ns};
     assert_int_equal(answer_of(ask_with(&g, ask)).fault, BACKEND_ERROR_STOPPED);
     assert_int_equal(g.fake.n_asks, n); /* nothing has to be given back */
     ask.now_ns = S + 150 * MS;
     for (int i = 0; i < 2; i++) {
         struct asked *probe = ask_with(&g, ask);
-        assert_int_equal(answer_of(ask_one(&g, BACKEND_TAKE, "2 too", 1, ask.now_ns)).fault,
+        assert_int_equal(answer_of(ask_one(&g, REQUEST_TAKE, "2 too", 1, ask.now_ns)).fault,
                          BACKEND_ERROR_STOPPED);
         fake_let_all(&g.fake, S + 151 * MS);
         assert_decided(probe, STINT_ALLOW, false);
@@ -110,7 +110,7 @@ TEST(too_much_at_once_is_not_the_store_being_unavailable)
 {
     test_front_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 8; i++) {
-        ask_one(&g, BACKEND_TAKE, "key", 1, S);
+        ask_one(&g, REQUEST_TAKE, "key", 1, S);
         struct backend_op *op = fake_op(&g.fake, g.fake.n_asks - 1);
         op->answer.outcome = BACKEND_FAILED;
         op->answer.fault = BACKEND_ERROR_OVERLOAD;
@@ -120,7 +120,7 @@ TEST(too_much_at_once_is_not_the_store_being_unavailable)
     assert_true(unavailable_since() == 0);
     g.fake.is_failing = true;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(answer_of(ask_one(&g, BACKEND_TAKE, "key", 1, S)).outcome, BACKEND_FAILED);
+        assert_int_equal(answer_of(ask_one(&g, REQUEST_TAKE, "key", 1, S)).outcome, BACKEND_FAILED);
     assert_true(unavailable_since() == S);
 }
 
@@ -129,11 +129,11 @@ TEST(a_forgotten_ask_is_still_heard)
 {
     test_front_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 3; i++) {
-        struct asked *asked = ask_one(&g, BACKEND_TAKE, "key", 1, S);
+        struct asked *asked = ask_one(&g, REQUEST_TAKE, "key", 1, S);
         g.front->ops->forget(g.front, &asked->op);
         memset(asked, 0xff, sizeof(*asked)); /* his memory is his again */
     }
-    struct asked *last = ask_one(&g, BACKEND_TAKE, "key", 1, S);
+    struct asked *last = ask_one(&g, REQUEST_TAKE, "key", 1, S);
     for (size_t i = 0; i < 3; i++)
         fake_fail(&g.fake, i, S + 50 * MS);
     assert_true(unavailable_since() == S + 50 * MS);
@@ -144,8 +144,8 @@ TEST(a_forgotten_ask_is_still_heard)
 TEST(what_waits_is_answered_when_the_guard_goes)
 {
     test_front_begin(&g, "10/1s", breaking);
-    struct asked *first = ask_one(&g, BACKEND_TAKE, "key", 1, S);
-    struct asked *gone = ask_one(&g, BACKEND_TAKE, "key", 1, S);
+    struct asked *first = ask_one(&g, REQUEST_TAKE, "key", 1, S);
+    struct asked *gone = ask_one(&g, REQUEST_TAKE, "key", 1, S);
     g.front->ops->forget(g.front, &gone->op);
     test_front_end(&g);
     assert_int_equal(answer_of(first).outcome, BACKEND_FAILED);
@@ -181,10 +181,10 @@ TEST(what_is_ahead_of_its_turn_is_not_answered)
     test_front_begin(&g, "1/10s", caching);
     item = item_of(&g.quota, "key", 1);
     struct backend_request ask = {
-        .verb = BACKEND_TAKE, .items = &item, .n_items = 1, .now_ns = 2 * S, .is_ahead = true};
+        .verb = REQUEST_TAKE, .items = &item, .n_items = 1, .now_ns = 2 * S, .is_ahead = true};
     assert_int_equal(ask_with(&g, ask)->op.answer.outcome, BACKEND_WAITS);
     fake_let_all(&g.fake, 2 * S);
-    ask_and_let(&g, BACKEND_TAKE, "key", 1, 2 * S); /* denied, and kept */
+    ask_and_let(&g, REQUEST_TAKE, "key", 1, 2 * S); /* denied, and kept */
     size_t n = g.fake.n_asks;
     assert_int_equal(answer_of(ask_with(&g, ask)).outcome, BACKEND_AHEAD);
     assert_int_equal(backend_metric(&g.metrics.denials_hit), 0);
@@ -207,9 +207,9 @@ TEST(what_is_ahead_of_its_turn_is_not_answered)
 TEST(metrics_count_what_happened)
 {
     test_front_begin(&g, "10/1s", breaking);
-    ask_and_let(&g, BACKEND_TAKE, "key", 1, S);
+    ask_and_let(&g, REQUEST_TAKE, "key", 1, S);
     fail_times(3, S);
-    ask_one(&g, BACKEND_TAKE, "key", 1, S + 60 * MS);
+    ask_one(&g, REQUEST_TAKE, "key", 1, S + 60 * MS);
     assert_int_equal(backend_metric(&g.metrics.asks), 5);
     assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_OTHER]), 3);
     assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_STOPPED]), 1);
@@ -224,24 +224,24 @@ TEST(metrics_count_what_happened)
 TEST(a_denied_key_is_denied_here_until_its_wait_is_over)
 {
     test_front_begin(&g, "gcra 10/10s burst=2", caching);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 2, 10 * S), STINT_ALLOW, false);
-    struct asked *denied = ask_and_let(&g, BACKEND_TAKE, "key", 1, 10 * S + 300 * MS);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 2, 10 * S), STINT_ALLOW, false);
+    struct asked *denied = ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S + 300 * MS);
     assert_decided(denied, STINT_DENY, false);
     assert_true(denied->op.answer.sum.retry_after_ns == 700 * MS);
     size_t n = g.fake.n_asks;
-    struct asked *here = ask_one(&g, BACKEND_TAKE, "key", 1, 10 * S + 500 * MS);
+    struct asked *here = ask_one(&g, REQUEST_TAKE, "key", 1, 10 * S + 500 * MS);
     assert_decided(here, STINT_DENY, true);
     assert_true(here->op.answer.sum.retry_after_ns == 500 * MS);
     assert_true(here->op.answer.sum.reset_after_ns == 1500 * MS);
     assert_int_equal(here->op.answer.sum.limit, 2);
     assert_int_equal(here->op.answer.sum.remaining, 0);
     assert_memory_equal(&here->each[0], &here->op.answer.sum, sizeof(here->each[0]));
-    assert_decided(ask_one(&g, BACKEND_TAKE, "key", 2, 10 * S + 999 * MS), STINT_DENY, true);
-    assert_decided(ask_one(&g, BACKEND_PEEK, "key", 1, 10 * S + 999 * MS), STINT_DENY, true);
-    assert_decided(ask_one(&g, BACKEND_TAKE_UPTO, "key", 2, 10 * S + 999 * MS), STINT_DENY, true);
+    assert_decided(ask_one(&g, REQUEST_TAKE, "key", 2, 10 * S + 999 * MS), STINT_DENY, true);
+    assert_decided(ask_one(&g, REQUEST_PEEK, "key", 1, 10 * S + 999 * MS), STINT_DENY, true);
+    assert_decided(ask_one(&g, REQUEST_TAKE_UPTO, "key", 2, 10 * S + 999 * MS), STINT_DENY, true);
     assert_int_equal(g.fake.n_asks, n);
     assert_int_equal(backend_metric(&g.metrics.denials_hit), 4);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 1, 11 * S), STINT_ALLOW, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 11 * S), STINT_ALLOW, false);
 }
 
 TEST(no_key_is_denied_here_for_longer_than_the_option_says)
@@ -249,42 +249,42 @@ TEST(no_key_is_denied_here_for_longer_than_the_option_says)
     struct front_options options = caching;
     options.deny_cache_max_ns = 300 * MS;
     test_front_begin(&g, "1/1h", options);
-    ask_and_let(&g, BACKEND_TAKE, "key", 1, 10 * S);
-    ask_and_let(&g, BACKEND_TAKE, "key", 1, 20 * S);
-    assert_decided(ask_one(&g, BACKEND_TAKE, "key", 1, 20 * S + 299 * MS), STINT_DENY, true);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 1, 20 * S + 300 * MS), STINT_DENY, false);
+    ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S);
+    ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S);
+    assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 20 * S + 299 * MS), STINT_DENY, true);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S + 300 * MS), STINT_DENY, false);
 }
 
 TEST(a_smaller_cost_is_the_stores_to_decide)
 {
     test_front_begin(&g, "10/10s", caching);
-    ask_and_let(&g, BACKEND_TAKE, "key", 6, 10 * S);
-    ask_and_let(&g, BACKEND_TAKE, "key", 5, 10 * S); /* denied: 4 are left */
-    assert_decided(ask_one(&g, BACKEND_TAKE, "key", 7, 10 * S), STINT_DENY, true);
-    struct asked *never = ask_and_let(&g, BACKEND_TAKE, "key", 11, 10 * S);
+    ask_and_let(&g, REQUEST_TAKE, "key", 6, 10 * S);
+    ask_and_let(&g, REQUEST_TAKE, "key", 5, 10 * S); /* denied: 4 are left */
+    assert_decided(ask_one(&g, REQUEST_TAKE, "key", 7, 10 * S), STINT_DENY, true);
+    struct asked *never = ask_and_let(&g, REQUEST_TAKE, "key", 11, 10 * S);
     assert_decided(never, STINT_NEVER, false);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 3, 10 * S), STINT_ALLOW, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 3, 10 * S), STINT_ALLOW, false);
     /* What it left is known, and 5 are still denied. */
-    struct asked *here = ask_one(&g, BACKEND_TAKE, "key", 5, 10 * S + 500 * MS);
+    struct asked *here = ask_one(&g, REQUEST_TAKE, "key", 5, 10 * S + 500 * MS);
     assert_decided(here, STINT_DENY, true);
     assert_int_equal(here->op.answer.sum.remaining, 1);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE_UPTO, "key", 9, 10 * S), STINT_ALLOW, false);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE_UPTO, "key", 9, 10 * S), STINT_DENY, false);
-    assert_decided(ask_one(&g, BACKEND_TAKE, "key", 1, 10 * S), STINT_DENY, true);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE_UPTO, "key", 9, 10 * S), STINT_ALLOW, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE_UPTO, "key", 9, 10 * S), STINT_DENY, false);
+    assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 10 * S), STINT_DENY, true);
 }
 
 /* Of gcra the wait is exact, also of a larger cost, and after less was taken. */
 TEST(a_larger_cost_waits_longer)
 {
     test_front_begin(&g, "gcra 10/10s", caching);
-    ask_and_let(&g, BACKEND_TAKE, "key", 6, 10 * S);
-    struct asked *denied = ask_and_let(&g, BACKEND_TAKE, "key", 5, 10 * S); /* 4 are left */
+    ask_and_let(&g, REQUEST_TAKE, "key", 6, 10 * S);
+    struct asked *denied = ask_and_let(&g, REQUEST_TAKE, "key", 5, 10 * S); /* 4 are left */
     assert_true(denied->op.answer.sum.retry_after_ns == 1 * S);
-    struct asked *larger = ask_one(&g, BACKEND_TAKE, "key", 8, 10 * S);
+    struct asked *larger = ask_one(&g, REQUEST_TAKE, "key", 8, 10 * S);
     assert_decided(larger, STINT_DENY, true);
     assert_true(larger->op.answer.sum.retry_after_ns == 4 * S);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 3, 10 * S), STINT_ALLOW, false);
-    struct asked *after = ask_one(&g, BACKEND_TAKE, "key", 5, 10 * S + 500 * MS);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 3, 10 * S), STINT_ALLOW, false);
+    struct asked *after = ask_one(&g, REQUEST_TAKE, "key", 5, 10 * S + 500 * MS);
     assert_decided(after, STINT_DENY, true);
     assert_true(after->op.answer.sum.retry_after_ns == 3500 * MS);
 }
@@ -293,24 +293,24 @@ TEST(a_larger_cost_waits_longer)
 TEST(a_cost_of_0_is_the_stores_to_decide)
 {
     test_front_begin(&g, "gcra 10/10s", caching);
-    ask_and_let(&g, BACKEND_CHARGE, "key", 14, 10 * S);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 1, 10 * S), STINT_DENY, false);
-    assert_decided(ask_one(&g, BACKEND_TAKE, "key", 1, 10 * S), STINT_DENY, true);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 0, 10 * S), STINT_DENY, false);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 0, 14 * S), STINT_ALLOW, false);
+    ask_and_let(&g, REQUEST_CHARGE, "key", 14, 10 * S);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S), STINT_DENY, false);
+    assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 10 * S), STINT_DENY, true);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 0, 10 * S), STINT_DENY, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 0, 14 * S), STINT_ALLOW, false);
 }
 
 TEST(what_gives_back_is_seen_at_once)
 {
-    static const uint8_t verbs[] = {BACKEND_REFUND, BACKEND_RESET, BACKEND_CHARGE};
+    static const uint8_t verbs[] = {REQUEST_REFUND, REQUEST_RESET, REQUEST_CHARGE};
     for (size_t i = 0; i < sizeof(verbs); i++) {
         test_front_begin(&g, "gcra 2/10s", caching);
-        ask_and_let(&g, BACKEND_TAKE, "key", 2, 10 * S);
-        ask_and_let(&g, BACKEND_TAKE, "key", 1, 10 * S);
-        assert_decided(ask_one(&g, BACKEND_TAKE, "key", 1, 10 * S), STINT_DENY, true);
+        ask_and_let(&g, REQUEST_TAKE, "key", 2, 10 * S);
+        ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S);
+        assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 10 * S), STINT_DENY, true);
         ask_and_let(&g, verbs[i], "key", 1, 10 * S);
-        struct asked *again = ask_and_let(&g, BACKEND_TAKE, "key", 1, 10 * S);
-        assert_decided(again, verbs[i] == BACKEND_CHARGE ? STINT_DENY : STINT_ALLOW, false);
+        struct asked *again = ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S);
+        assert_decided(again, verbs[i] == REQUEST_CHARGE ? STINT_DENY : STINT_ALLOW, false);
     }
 }
 
@@ -318,16 +318,16 @@ TEST(what_gives_back_is_seen_at_once)
 TEST(an_answer_from_before_a_refund_is_not_kept)
 {
     test_front_begin(&g, "gcra 2/10s", caching);
-    ask_and_let(&g, BACKEND_TAKE, "key", 2, 10 * S);
-    ask_one(&g, BACKEND_TAKE, "key", 1, 10 * S);
+    ask_and_let(&g, REQUEST_TAKE, "key", 2, 10 * S);
+    ask_one(&g, REQUEST_TAKE, "key", 1, 10 * S);
     size_t denied = g.fake.n_asks - 1;
-    ask_one(&g, BACKEND_REFUND, "key", 1, 10 * S);
+    ask_one(&g, REQUEST_REFUND, "key", 1, 10 * S);
     fake_let(&g.fake, denied + 1, 10 * S + MS);
     fake_answer(&g.fake, denied,
                 (struct stint_decision){
                     .outcome = STINT_DENY, .limit = 2, .retry_after_ns = 5 * S, .stored = 1},
                 10 * S + 2 * MS);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 1, 10 * S + 3 * MS), STINT_ALLOW, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S + 3 * MS), STINT_ALLOW, false);
 }
 
 /* Each asks for the key that is denied, in a way that only the store may answer. */
@@ -338,12 +338,12 @@ TEST(some_asks_go_past_what_is_known)
     test_front_begin(&g, "1/10s", caching);
     struct backend_item item = item_of(&g.quota, "key", 1);
     struct backend_request ask = {
-        .verb = BACKEND_TAKE, .items = &item, .n_items = 1, .now_ns = 20 * S};
+        .verb = REQUEST_TAKE, .items = &item, .n_items = 1, .now_ns = 20 * S};
     ask.id = id;
     assert_int_equal(ask_with(&g, ask)->op.answer.outcome, BACKEND_WAITS);
     fake_let_all(&g.fake, 20 * S); /* allowed under its id */
-    ask_and_let(&g, BACKEND_TAKE, "key", 1, 20 * S);
-    assert_decided(ask_one(&g, BACKEND_TAKE, "key", 1, 20 * S), STINT_DENY, true);
+    ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S);
+    assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 20 * S), STINT_DENY, true);
     struct asked *again = ask_with(&g, ask);
     fake_let_all(&g.fake, 20 * S);
     assert_decided(again, STINT_ALLOW, false);
@@ -364,18 +364,18 @@ TEST(some_quotas_are_the_stores_alone)
     static const char *const specs[] = {"gcra 1/10s count_denied=true", "concurrency 1 lease=10s"};
     for (int i = 0; i < 2; i++) {
         test_front_begin(&g, specs[i], caching);
-        ask_and_let(&g, BACKEND_TAKE, "key", 1, 20 * S);
+        ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S);
         for (int j = 0; j < 2; j++)
-            assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 1, 20 * S), STINT_DENY, false);
+            assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S), STINT_DENY, false);
     }
 }
 
 TEST(without_a_cache_every_ask_is_the_stores)
 {
     test_front_begin(&g, "1/10s", breaking);
-    ask_and_let(&g, BACKEND_TAKE, "key", 1, 20 * S);
+    ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S);
     for (int j = 0; j < 2; j++)
-        assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 1, 20 * S), STINT_DENY, false);
+        assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S), STINT_DENY, false);
 }
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
@@ -385,7 +385,7 @@ static struct asked *ask_two(const struct stint_quota *wide, const char *key, ui
 {
     const struct backend_item items[] = {item_of(wide, "all", cost), item_of(&g.quota, key, cost)};
     return ask_with(&g, (struct backend_request){
-                            .verb = BACKEND_TAKE, .items = items, .n_items = 2, .now_ns = now_ns});
+                            .verb = REQUEST_TAKE, .items = items, .n_items = 2, .now_ns = now_ns});
 }
 
 static struct asked *let_two(const struct stint_quota *wide, const char *key, uint32_t cost,
@@ -426,12 +426,12 @@ TEST(equal_keys_in_a_list_are_the_stores_alone)
     test_front_begin(&g, "3/10s", caching);
     const struct backend_item items[] = {item_of(&g.quota, "key", 2), item_of(&g.quota, "key", 2)};
     const struct backend_request ask = {
-        .verb = BACKEND_TAKE, .items = items, .n_items = 2, .now_ns = 20 * S};
+        .verb = REQUEST_TAKE, .items = items, .n_items = 2, .now_ns = 20 * S};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ask_with(&g, ask)->op.answer.outcome, BACKEND_WAITS);
         fake_let_all(&g.fake, 20 * S);
     }
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 2, 20 * S), STINT_ALLOW, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 2, 20 * S), STINT_ALLOW, false);
 }
 
 /* More than are kept in an ask itself. */
@@ -445,7 +445,7 @@ TEST(a_long_list_is_a_list)
         items[i] = item_of(&g.quota, keys[i], 1);
     }
     const struct backend_request ask = {
-        .verb = BACKEND_TAKE, .items = items, .n_items = BACKEND_ITEMS_MAX, .now_ns = 20 * S};
+        .verb = REQUEST_TAKE, .items = items, .n_items = BACKEND_ITEMS_MAX, .now_ns = 20 * S};
     for (int i = 0; i < 2; i++) {
         struct asked *asked = ask_with(&g, ask);
         fake_let_all(&g.fake, 20 * S);

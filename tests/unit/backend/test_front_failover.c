@@ -28,30 +28,30 @@ static size_t steps_of(uint8_t verb, const char *key, uint32_t cost, uint64_t no
 TEST(nothing_is_looked_at_before_a_failover)
 {
     test_front_begin(&g, "10/10s", full);
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
     test_front_end(&g);
     struct front_options trusting = {.denials = 64};
     test_front_begin(&g, "10/10s", trusting);
     g.failovers++;
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
 }
 
 TEST(an_unused_key_is_denied_until_a_period_has_passed)
 {
     test_front_begin(&g, "10/10s", full);
-    ask_and_let(&g, BACKEND_TAKE, "used", 1, 19 * S);
+    ask_and_let(&g, REQUEST_TAKE, "used", 1, 19 * S);
     g.failovers = 1;
     front_tick(g.front, 20 * S);
-    assert_int_equal(steps_of(BACKEND_TAKE, "used", 1, 21 * S, STINT_ALLOW), 2);
-    assert_int_equal(steps_of(BACKEND_TAKE, "new", 4, 22 * S, STINT_DENY), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE, "used", 1, 21 * S, STINT_ALLOW), 2);
+    assert_int_equal(steps_of(REQUEST_TAKE, "new", 4, 22 * S, STINT_DENY), 1);
     struct backend_answer answer = answer_of(&g.asks[g.n_asks - 1]);
     assert_true(answer.sum.retry_after_ns == 8 * S);
     assert_int_equal(answer.sum.remaining, 0);
     assert_memory_equal(&answer.each[0].retry_after_ns, &answer.sum.retry_after_ns, 8);
-    assert_int_equal(steps_of(BACKEND_PEEK, "new", 4, 23 * S, STINT_DENY), 1);
-    assert_int_equal(steps_of(BACKEND_PEEK, "used", 4, 23 * S, STINT_ALLOW), 1);
-    assert_int_equal(steps_of(BACKEND_TAKE_UPTO, "new", 4, 30 * S - 1, STINT_DENY), 1);
-    assert_int_equal(steps_of(BACKEND_TAKE, "new", 4, 30 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(REQUEST_PEEK, "new", 4, 23 * S, STINT_DENY), 1);
+    assert_int_equal(steps_of(REQUEST_PEEK, "used", 4, 23 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE_UPTO, "new", 4, 30 * S - 1, STINT_DENY), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE, "new", 4, 30 * S, STINT_ALLOW), 1);
     assert_int_equal(backend_metric(&g.metrics.cautious), 3);
 }
 
@@ -60,25 +60,25 @@ TEST(a_charge_fills_an_unused_key_first)
 {
     test_front_begin(&g, "10/10s", full);
     g.failovers = 1;
-    assert_int_equal(steps_of(BACKEND_CHARGE, "key", 1, 20 * S, STINT_ALLOW), 3);
+    assert_int_equal(steps_of(REQUEST_CHARGE, "key", 1, 20 * S, STINT_ALLOW), 3);
     assert_int_equal(g.fake.asks[1].items[0].cost, 10);
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_DENY), 2);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_DENY), 2);
 }
 
 TEST(half_of_an_unused_key_is_charged_once)
 {
     test_front_begin(&g, "9/10s", half);
     g.failovers = 1;
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_ALLOW), 3);
-    assert_int_equal(g.fake.asks[0].verb, BACKEND_PEEK);
-    assert_int_equal(g.fake.asks[1].verb, BACKEND_CHARGE);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_ALLOW), 3);
+    assert_int_equal(g.fake.asks[0].verb, REQUEST_PEEK);
+    assert_int_equal(g.fake.asks[1].verb, REQUEST_CHARGE);
     assert_int_equal(g.fake.asks[1].items[0].cost, 5);
-    assert_int_equal(g.fake.asks[2].verb, BACKEND_TAKE);
+    assert_int_equal(g.fake.asks[2].verb, REQUEST_TAKE);
     assert_int_equal(answer_of(&g.asks[0]).sum.remaining, 3);
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 3, 21 * S, STINT_ALLOW), 2);
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 21 * S, STINT_DENY), 2);
-    assert_decided(ask_one(&g, BACKEND_TAKE, "key", 1, 21 * S), STINT_DENY, true);
-    assert_int_equal(steps_of(BACKEND_PEEK, "other", 9, 21 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 3, 21 * S, STINT_ALLOW), 2);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 21 * S, STINT_DENY), 2);
+    assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 21 * S), STINT_DENY, true);
+    assert_int_equal(steps_of(REQUEST_PEEK, "other", 9, 21 * S, STINT_ALLOW), 1);
 }
 
 /* Of a list only what looks unused; a holder's place nobody can stand for. */
@@ -86,11 +86,11 @@ TEST(lists_are_looked_at_item_by_item)
 {
     const struct stint_quota wide = quota_of("100/5s"), places = quota_of("concurrency 3 lease=8s");
     test_front_begin(&g, "10/10s", half);
-    ask_and_let(&g, BACKEND_TAKE, "used", 1, 19 * S);
+    ask_and_let(&g, REQUEST_TAKE, "used", 1, 19 * S);
     g.failovers = 1;
     const struct backend_item items[] = {item_of(&g.quota, "used", 1), item_of(&wide, "all", 1)};
     const struct backend_request ask = {
-        .verb = BACKEND_TAKE, .items = items, .n_items = 2, .now_ns = 20 * S};
+        .verb = REQUEST_TAKE, .items = items, .n_items = 2, .now_ns = 20 * S};
     size_t before = g.fake.n_asks;
     struct asked *asked = ask_with(&g, ask);
     assert_int_equal(let_steps(before, 20 * S), 3);
@@ -102,7 +102,7 @@ TEST(lists_are_looked_at_item_by_item)
     assert_int_equal(asked->each[1].remaining, 49);
     const struct backend_item held[] = {item_of(&g.quota, "used", 1), item_of(&places, "p", 1)};
     asked = ask_with(&g, (struct backend_request){
-                             .verb = BACKEND_TAKE, .items = held, .n_items = 2, .now_ns = 21 * S});
+                             .verb = REQUEST_TAKE, .items = held, .n_items = 2, .now_ns = 21 * S});
     fake_let_all(&g.fake, 21 * S);
     assert_decided(asked, STINT_DENY, false);
     assert_int_equal(asked->op.answer.sum.binding, 1);
@@ -116,9 +116,9 @@ TEST(a_wide_bucket_is_missed_for_longer_than_its_period)
 {
     test_front_begin(&g, "gcra 10/10s burst=30", full);
     g.failovers = 1;
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 20 * S, STINT_DENY), 1);
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 50 * S - 1, STINT_DENY), 1);
-    assert_int_equal(steps_of(BACKEND_TAKE, "key", 1, 50 * S, STINT_ALLOW), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_DENY), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 50 * S - 1, STINT_DENY), 1);
+    assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 50 * S, STINT_ALLOW), 1);
 }
 
 /* Whatever is borrowed for the ask may be gone when its second step is taken. */
@@ -133,7 +133,7 @@ TEST(steps_need_nothing_of_the_asker_but_his_op)
         uint8_t borrowed_id[BACKEND_ID_LEN];
         memcpy(borrowed_id, id, sizeof(id));
         struct backend_item item = item_of(&quota, key, 2);
-        ask_with(&g, (struct backend_request){.verb = BACKEND_TAKE,
+        ask_with(&g, (struct backend_request){.verb = REQUEST_TAKE,
                                               .items = &item,
                                               .n_items = 1,
                                               .now_ns = 20 * S,
@@ -157,16 +157,16 @@ TEST(a_step_that_fails_is_the_end)
 {
     test_front_begin(&g, "10/10s", half);
     g.failovers = 1;
-    struct asked *looks = ask_one(&g, BACKEND_TAKE, "a", 1, 20 * S);
+    struct asked *looks = ask_one(&g, REQUEST_TAKE, "a", 1, 20 * S);
     fake_fail(&g.fake, 0, 20 * S);
     assert_int_equal(answer_of(looks).outcome, BACKEND_FAILED);
-    struct asked *charges = ask_one(&g, BACKEND_TAKE, "b", 1, 20 * S);
+    struct asked *charges = ask_one(&g, REQUEST_TAKE, "b", 1, 20 * S);
     fake_let(&g.fake, 1, 20 * S);
     fake_fail(&g.fake, 2, 20 * S);
     assert_int_equal(answer_of(charges).outcome, BACKEND_FAILED);
     assert_int_equal(looks->times + charges->times, 2);
     /* And nobody is charged for whom nobody waits any more. */
-    struct asked *gone = ask_one(&g, BACKEND_TAKE, "c", 1, 20 * S);
+    struct asked *gone = ask_one(&g, REQUEST_TAKE, "c", 1, 20 * S);
     g.front->ops->forget(g.front, &gone->op);
     size_t before = g.fake.n_asks;
     assert_int_equal(let_steps(before, 20 * S), 0);
@@ -178,7 +178,7 @@ TEST(steps_may_all_be_answered_at_once)
     test_front_begin(&g, "10/10s", half);
     g.failovers = 1;
     g.fake.is_prompt = true;
-    struct asked *asked = ask_one(&g, BACKEND_TAKE, "a", 1, 20 * S);
+    struct asked *asked = ask_one(&g, REQUEST_TAKE, "a", 1, 20 * S);
     assert_int_equal(answer_of(asked).outcome, BACKEND_DECIDED);
     assert_int_equal(asked->op.answer.sum.remaining, 4);
     assert_int_equal(asked->times, 0);

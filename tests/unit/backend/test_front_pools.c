@@ -116,15 +116,15 @@ TEST(failures_of_pools_stop_pools_and_decisions)
     assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
     assert_true(strlen(asked.op.answer.error) > 20);
     assert_int_equal(backend_metric(&g.metrics.errors[BACKEND_ERROR_STOPPED]), 1);
-    struct asked *decision = ask_one(&g, BACKEND_TAKE, "key", 1, S + 60 * MS);
+    struct asked *decision = ask_one(&g, REQUEST_TAKE, "key", 1, S + 60 * MS);
     assert_int_equal(answer_of(decision).fault, BACKEND_ERROR_STOPPED);
     /* A probe of the one is one of the other. */
     ask_pool(&asked, S + 150 * MS);
     assert_int_equal(asked.op.answer.outcome, BACKEND_WAITS);
-    decision = ask_one(&g, BACKEND_TAKE, "key", 1, S + 150 * MS);
+    decision = ask_one(&g, REQUEST_TAKE, "key", 1, S + 150 * MS);
     assert_int_equal(answer_of(decision).fault, BACKEND_ERROR_STOPPED);
     answer_pool(BACKEND_DECIDED, 0, S + 151 * MS);
-    assert_decided(ask_and_let(&g, BACKEND_TAKE, "key", 1, S + 152 * MS), STINT_ALLOW, false);
+    assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, S + 152 * MS), STINT_ALLOW, false);
     assert_int_equal(backend_metric(&g.metrics.state), STORE_ASKED);
 }
 

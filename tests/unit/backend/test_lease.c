@@ -32,9 +32,9 @@ static void on_answer(struct backend_op *op, uint64_t now_ns)
     assert_false(is_asking); /* nobody is answered from within an ask, not even of another */
     ((struct asker *)op->arg)->answers++;
     if (op->arg == insatiable)
-        ask(BACKEND_TAKE, "hot", 30);
+        ask(REQUEST_TAKE, "hot", 30);
     if (op->arg == modest)
-        assert_int_equal(ask(BACKEND_TAKE, "hot", 1)->op.answer.outcome, BACKEND_DECIDED);
+        assert_int_equal(ask(REQUEST_TAKE, "hot", 1)->op.answer.outcome, BACKEND_DECIDED);
 }
 
 SETUP
@@ -107,7 +107,7 @@ static void check(const struct asker *asker, uint8_t outcome, uint32_t granted, 
 
 static uint32_t store_left(const char *key)
 {
-    struct flight flight = {.verb = BACKEND_PEEK, .quota = &quota};
+    struct flight flight = {.verb = REQUEST_PEEK, .quota = &quota};
     struct backend_answer answer;
     snprintf(flight.name, sizeof(flight.name), "%s", key);
     world_decide(&world, &flight, &answer);
@@ -127,7 +127,7 @@ static void pass(unsigned ms)
 static void take_times(const char *key, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
-        check(ask(BACKEND_TAKE, key, 1), STINT_ALLOW, 1, true);
+        check(ask(REQUEST_TAKE, key, 1), STINT_ALLOW, 1, true);
         world.now_ns += MS;
     }
 }
@@ -143,8 +143,8 @@ TEST(hot_keys_are_served_here)
 
 TEST(other_rules_pass_through)
 {
-    check(ask(BACKEND_TAKE, "plain", 7), STINT_ALLOW, 7, false);
-    check(ask(BACKEND_TAKE, "plain", 7), STINT_ALLOW, 7, false);
+    check(ask(REQUEST_TAKE, "plain", 7), STINT_ALLOW, 7, false);
+    check(ask(REQUEST_TAKE, "plain", 7), STINT_ALLOW, 7, false);
     assert_int_equal(world.asks, 2);
 }
 
@@ -152,18 +152,18 @@ TEST(all_of_the_limit_is_had_and_no_more)
 {
     unsigned granted = 0;
     for (unsigned i = 0; i < 300; i++) {
-        const struct asker *asker = ask(BACKEND_TAKE, "hot", 1);
+        const struct asker *asker = ask(REQUEST_TAKE, "hot", 1);
         granted += asker->op.answer.sum.granted;
         world.now_ns += MS;
     }
     assert_int_equal(granted, 100);
-    const struct asker *denied = ask(BACKEND_TAKE, "hot", 1);
+    const struct asker *denied = ask(REQUEST_TAKE, "hot", 1);
     assert_int_equal(denied->op.answer.sum.outcome, STINT_DENY);
     assert_true(denied->op.answer.sum.retry_after_ns > 500 * MS);
     /* Nobody else has a lease: the denial is known here. */
     assert_true(denied->op.answer.is_local);
     world.now_ns += denied->op.answer.sum.retry_after_ns;
-    check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    check(ask(REQUEST_TAKE, "hot", 1), STINT_ALLOW, 1, true);
 }
 
 TEST(what_is_not_used_goes_back)
@@ -191,7 +191,7 @@ TEST(what_is_held_goes_back_when_the_server_ends)
     assert_int_equal(store_left("hot"), 70);
     assert_int_equal(store_left("warm"), 95);
     /* From then on nothing is leased. */
-    check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, false);
+    check(ask(REQUEST_TAKE, "hot", 1), STINT_ALLOW, 1, false);
     assert_int_equal(store_left("hot"), 69);
 }
 
@@ -200,7 +200,7 @@ TEST(nothing_is_served_after_the_term)
     take_times("hot", 30);
     uint64_t asks = world.asks;
     world.now_ns += 99 * MS;
-    check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    check(ask(REQUEST_TAKE, "hot", 1), STINT_ALLOW, 1, true);
     assert_true(world.asks > asks); /* a lease of its own */
 }
 
@@ -210,7 +210,7 @@ TEST(asks_wait_in_their_order_for_one_lease)
     world.slow_ns = 1;
     struct asker *waiting[8];
     for (unsigned i = 0; i < 8; i++)
-        waiting[i] = ask(BACKEND_TAKE, "hot", 2);
+        waiting[i] = ask(REQUEST_TAKE, "hot", 2);
     assert_int_equal(world.asks, 1);
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(waiting[i]->op.answer.outcome, BACKEND_WAITS);
@@ -227,7 +227,7 @@ TEST(who_is_answered_may_ask_again_before_the_others_are)
     node.is_prompt = false;
     world.slow_ns = 1;
     for (unsigned i = 0; i < 8; i++)
-        ask(BACKEND_TAKE, "hot", 1);
+        ask(REQUEST_TAKE, "hot", 1);
     /* The first has a lease of one, the others share the next: 30 is more than is held then. */
     insatiable = &askers[1];
     pass(16);
@@ -251,8 +251,8 @@ static void be_hot(void)
 TEST(who_takes_nothing_of_theirs_need_not_wait_behind_others)
 {
     be_hot();
-    modest = ask(BACKEND_TAKE, "hot", 1);
-    struct asker *other = ask(BACKEND_TAKE, "hot", 1);
+    modest = ask(REQUEST_TAKE, "hot", 1);
+    struct asker *other = ask(REQUEST_TAKE, "hot", 1);
     assert_int_equal(other->op.answer.outcome, BACKEND_WAITS);
     pass(6);
     assert_int_equal(modest->answers, 1); /* and it has asked for more, ahead of the other */
@@ -263,10 +263,10 @@ TEST(who_takes_nothing_of_theirs_need_not_wait_behind_others)
 TEST(what_a_lease_on_its_way_will_cover_is_not_begun_ahead)
 {
     be_hot();
-    struct asker *first = ask(BACKEND_TAKE, "hot", 1);
+    struct asker *first = ask(REQUEST_TAKE, "hot", 1);
     assert_int_equal(first->op.answer.outcome, BACKEND_WAITS);
     is_ahead = true;
-    struct asker *covered = ask(BACKEND_TAKE, "hot", 1), *beyond = ask(BACKEND_TAKE, "hot", 30);
+    struct asker *covered = ask(REQUEST_TAKE, "hot", 1), *beyond = ask(REQUEST_TAKE, "hot", 30);
     is_ahead = false;
     assert_int_equal(covered->op.answer.outcome, BACKEND_AHEAD);
     assert_int_equal(beyond->op.answer.outcome, BACKEND_WAITS);
@@ -279,7 +279,7 @@ TEST(who_is_forgotten_is_not_told)
 {
     node.is_prompt = false;
     world.slow_ns = 1;
-    struct asker *first = ask(BACKEND_TAKE, "hot", 2), *second = ask(BACKEND_TAKE, "hot", 3);
+    struct asker *first = ask(REQUEST_TAKE, "hot", 2), *second = ask(REQUEST_TAKE, "hot", 3);
     node.lease->ops->forget(node.lease, &first->op);
     pass(6);
     assert_int_equal(first->answers, 0);
@@ -291,13 +291,13 @@ TEST(a_lost_answer_fails_all_who_wait_and_costs_one_term)
     node.is_prompt = false;
     world.lost_per_mille = 1000;
     world.slow_ns = 1;
-    struct asker *asker = ask(BACKEND_TAKE, "hot", 2);
+    struct asker *asker = ask(REQUEST_TAKE, "hot", 2);
     world.now_ns += 51 * MS;
     world_run(&world);
     assert_int_equal(asker->op.answer.outcome, BACKEND_FAILED);
     assert_int_equal(asker->answers, 1);
     world.lost_per_mille = 0;
-    asker = ask(BACKEND_TAKE, "hot", 2);
+    asker = ask(REQUEST_TAKE, "hot", 2);
     pass(6);
     check(asker, STINT_ALLOW, 2, true);
 }
@@ -305,14 +305,14 @@ TEST(a_lost_answer_fails_all_who_wait_and_costs_one_term)
 TEST(a_refund_that_names_the_lease_is_had_again_at_once)
 {
     take_times("hot", 30);
-    const struct asker *taken = ask(BACKEND_TAKE, "hot", 3);
+    const struct asker *taken = ask(REQUEST_TAKE, "hot", 3);
     uint64_t asks = world.asks, at_ns = taken->op.answer.at_ns;
     assert_true(at_ns % 1000 != 0);
     const struct backend_item item = item_of("hot", 3);
-    check(ask_items(BACKEND_REFUND, &item, 1, at_ns), STINT_ALLOW, 3, true);
+    check(ask_items(REQUEST_REFUND, &item, 1, at_ns), STINT_ALLOW, 3, true);
     assert_int_equal(world.asks, asks);
     /* What names no lease of ours is the store's to know. */
-    const struct asker *other = ask_items(BACKEND_REFUND, &item, 1, at_ns - 500 * MS);
+    const struct asker *other = ask_items(REQUEST_REFUND, &item, 1, at_ns - 500 * MS);
     assert_false(other->op.answer.is_local);
     world.now_ns += 30 * MS;
     lease_wake(node.lease, world_node_now(&node));
@@ -322,34 +322,34 @@ TEST(a_refund_that_names_the_lease_is_had_again_at_once)
 TEST(a_cost_above_what_is_held_takes_it_back_first)
 {
     take_times("hot", 30);
-    check(ask(BACKEND_TAKE, "hot", 70), STINT_ALLOW, 70, true);
-    assert_int_equal(ask(BACKEND_TAKE, "hot", 1)->op.answer.sum.outcome, STINT_DENY);
-    assert_int_equal(ask(BACKEND_TAKE, "hot", 101)->op.answer.sum.outcome, STINT_NEVER);
+    check(ask(REQUEST_TAKE, "hot", 70), STINT_ALLOW, 70, true);
+    assert_int_equal(ask(REQUEST_TAKE, "hot", 1)->op.answer.sum.outcome, STINT_DENY);
+    assert_int_equal(ask(REQUEST_TAKE, "hot", 101)->op.answer.sum.outcome, STINT_NEVER);
 }
 
 TEST(a_peek_counts_what_is_held_here)
 {
     take_times("hot", 30);
-    check(ask(BACKEND_PEEK, "hot", 1), STINT_ALLOW, 1, true);
-    const struct asker *peek = ask(BACKEND_PEEK, "hot", 69);
+    check(ask(REQUEST_PEEK, "hot", 1), STINT_ALLOW, 1, true);
+    const struct asker *peek = ask(REQUEST_PEEK, "hot", 69);
     assert_int_equal(peek->op.answer.sum.outcome, STINT_ALLOW);
     assert_int_equal(peek->op.answer.sum.remaining, 70);
-    assert_int_equal(ask(BACKEND_PEEK, "hot", 71)->op.answer.sum.outcome, STINT_DENY);
+    assert_int_equal(ask(REQUEST_PEEK, "hot", 71)->op.answer.sum.outcome, STINT_DENY);
 }
 
 TEST(lists_give_back_to_the_lease_what_another_denies)
 {
     take_times("hot", 30);
-    check(ask(BACKEND_TAKE, "plain", 95), STINT_ALLOW, 95, false);
+    check(ask(REQUEST_TAKE, "plain", 95), STINT_ALLOW, 95, false);
     struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4), item_of("warm", 4)};
-    const struct asker *list = ask_items(BACKEND_TAKE, items, 3, 0);
+    const struct asker *list = ask_items(REQUEST_TAKE, items, 3, 0);
     check(list, STINT_ALLOW, 4, false);
-    list = ask_items(BACKEND_TAKE, items, 3, 0);
+    list = ask_items(REQUEST_TAKE, items, 3, 0);
     check(list, STINT_DENY, 0, false);
     assert_int_equal(list->op.answer.sum.binding, 1);
     assert_int_equal(list->each[0].outcome, STINT_ALLOW);
     items[1].cost = items[0].cost = items[2].cost = 3;
-    check(ask_items(BACKEND_TAKE_UPTO, items, 3, 0), STINT_ALLOW, 1, false);
+    check(ask_items(REQUEST_TAKE_UPTO, items, 3, 0), STINT_ALLOW, 1, false);
     world.now_ns += 60 * MS;
     lease_wake(node.lease, world_node_now(&node));
     assert_int_equal(store_left("hot"), 65);
@@ -363,8 +363,8 @@ TEST(lists_wait_too_and_may_be_forgotten)
     world.slow_ns = 3 * MS;
     const struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4),
                                          item_of("warm", 4)};
-    struct asker *first = ask_items(BACKEND_TAKE, items, 3, 0);
-    struct asker *second = ask_items(BACKEND_TAKE, items, 3, 0);
+    struct asker *first = ask_items(REQUEST_TAKE, items, 3, 0);
+    struct asker *second = ask_items(REQUEST_TAKE, items, 3, 0);
     assert_int_equal(first->op.answer.outcome, BACKEND_WAITS);
     pass(6);
     assert_int_equal(first->op.answer.outcome, BACKEND_WAITS); /* with one step taken */
@@ -398,16 +398,16 @@ TEST(a_lease_lasts_as_long_as_it_was_asked_for)
 {
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
-    struct asker *first = ask(BACKEND_TAKE, "hot", 10);
+    struct asker *first = ask(REQUEST_TAKE, "hot", 10);
     node.lease->ops->forget(node.lease, &first->op);
     rule.store.lease_term_ns = NS_PER_S;
-    struct asker *second = ask(BACKEND_TAKE, "hot", 1); /* on its way, a lease of 10 for 100 ms */
+    struct asker *second = ask(REQUEST_TAKE, "hot", 1); /* on its way, a lease of 10 for 100 ms */
     turns(10);
     check(second, STINT_ALLOW, 1, true);
     node.is_prompt = true;
-    check(ask(BACKEND_PEEK, "hot", 1), STINT_ALLOW, 1, true);
+    check(ask(REQUEST_PEEK, "hot", 1), STINT_ALLOW, 1, true);
     world.now_ns += 100 * MS;
-    check(ask(BACKEND_PEEK, "hot", 1), STINT_ALLOW, 1, false);
+    check(ask(REQUEST_PEEK, "hot", 1), STINT_ALLOW, 1, false);
 }
 
 /* Nobody waited for it, but somebody does now: no longer than who asks the store himself. */
@@ -416,14 +416,14 @@ TEST(who_waits_for_a_lease_that_is_lost_has_his_time)
     rule.store.lease_term_ns = NS_PER_S;
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
-    struct asker *first = ask(BACKEND_TAKE, "hot", 20);
+    struct asker *first = ask(REQUEST_TAKE, "hot", 20);
     node.lease->ops->forget(node.lease, &first->op);
     turns(10);
     world.lost_per_mille = 1000;
-    check(ask(BACKEND_TAKE, "hot", 19), STINT_ALLOW, 19, true); /* and more are asked for */
-    check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    check(ask(REQUEST_TAKE, "hot", 19), STINT_ALLOW, 19, true); /* and more are asked for */
+    check(ask(REQUEST_TAKE, "hot", 1), STINT_ALLOW, 1, true);
     turns(20);
-    const struct asker *waits = ask(BACKEND_TAKE, "hot", 1);
+    const struct asker *waits = ask(REQUEST_TAKE, "hot", 1);
     assert_int_equal(waits->op.answer.outcome, BACKEND_WAITS);
     turns(51);
     assert_int_equal(waits->answers, 1);
@@ -435,7 +435,7 @@ TEST(all_steps_of_a_list_have_the_time_of_one)
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
     const struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4)};
-    const struct asker *list = ask_items(BACKEND_TAKE, items, 2, 0);
+    const struct asker *list = ask_items(REQUEST_TAKE, items, 2, 0);
     world.lost_per_mille = 1000; /* but the first step, which is on its way */
     world.now_ns += 40 * MS;
     world_run(&world);
@@ -460,7 +460,7 @@ TEST(fast_leases_are_charged_at_once_and_refunded)
 TEST(a_reset_forgets_what_is_held)
 {
     take_times("hot", 30);
-    const struct asker *reset = ask(BACKEND_RESET, "hot", 0);
+    const struct asker *reset = ask(REQUEST_RESET, "hot", 0);
     assert_int_equal(reset->op.answer.outcome, BACKEND_DECIDED);
     assert_int_equal(store_left("hot"), 100);
     take_times("hot", 30);
@@ -497,18 +497,18 @@ TEST(words_of_a_lease)
     const struct backend_lease ended[] = {{.ends_ns = 5000, .units = 9, .left = 2},
                                           {.ends_ns = 7000, .units = 1}};
     struct backend_request lease = {
-        .verb = BACKEND_LEASE, .least = 3, .term_ns = 100 * MS, .ended = ended, .n_ended = 2};
-    struct script_ask asked = {.verb = BACKEND_LEASE};
+        .verb = REQUEST_LEASE, .least = 3, .term_ns = 100 * MS, .ended = ended, .n_ended = 2};
+    struct script_ask asked = {.verb = REQUEST_LEASE};
     struct span leases = span_of_text("k!leases");
     script_command_leased(&command, &item, leases, &asked, &lease);
     assert_ptr_equal(command.script, &lua_script_lease_log);
     check_words(&command, "2 k k!leases lease 20 0 3 100 1000000 0 0 0 100000 5 9 2 7 1 0");
-    asked.verb = BACKEND_RETURN;
+    asked.verb = REQUEST_RETURN;
     lease.n_ended = 1;
     script_command_leased(&command, &item, leases, &asked, &lease);
     check_words(&command, "2 k k!leases return 20 0 0 100 1000000 0 0 0 0 5 9 2");
-    lease = (struct backend_request){.verb = BACKEND_TAKE};
-    asked.verb = BACKEND_TAKE;
+    lease = (struct backend_request){.verb = REQUEST_TAKE};
+    asked.verb = REQUEST_TAKE;
     script_command_leased(&command, &item, leases, &asked, &lease);
     check_words(&command, "2 k k!leases take 20 0 0 100 1000000");
     const struct script_id id = {.key = span_of_text("id"), .body = 1, .lifetime_ns = MS};
@@ -524,9 +524,9 @@ TEST(keys_have_a_bound)
     node.lease = lease_new(&(struct lease_options){
         .inner = &node.store, .now = world_node_clock, .arg = &node, .keys = 2});
     for (unsigned turn = 0; turn < 20; turn++) {
-        check(ask(BACKEND_TAKE, "a", 1), STINT_ALLOW, 1, true);
-        check(ask(BACKEND_TAKE, "b", 1), STINT_ALLOW, 1, true);
-        assert_int_equal(ask(BACKEND_TAKE, "c", 1)->op.answer.sum.granted, 1);
+        check(ask(REQUEST_TAKE, "a", 1), STINT_ALLOW, 1, true);
+        check(ask(REQUEST_TAKE, "b", 1), STINT_ALLOW, 1, true);
+        assert_int_equal(ask(REQUEST_TAKE, "c", 1)->op.answer.sum.granted, 1);
         world.now_ns += MS;
     }
     node.lease->ops->free(node.lease);

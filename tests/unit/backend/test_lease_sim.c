@@ -69,7 +69,7 @@ static void take_answer(struct asker *asker)
                 (struct use){answer->is_local ? world.now_ns : at_ns, granted};
         free(asker);
         if (goes_back)
-            send(asked.node, asked.key, BACKEND_REFUND, granted, at_ns);
+            send(asked.node, asked.key, REQUEST_REFUND, granted, at_ns);
         return;
     }
     free(asker);
@@ -85,7 +85,7 @@ static void send(unsigned node, unsigned key, uint8_t verb, uint32_t cost, uint6
 {
     static char yes;
     struct asker *asker = calloc(1, sizeof(*asker));
-    bool goes_back = verb == BACKEND_TAKE && world_random(&world, 100) < (uint64_t)rule.line;
+    bool goes_back = verb == REQUEST_TAKE && world_random(&world, 100) < (uint64_t)rule.line;
     uint64_t now_ns = world_node_now(&nodes[node]);
     const struct backend_item item = {.quota = &quota,
                                       .rule = &rule,
@@ -105,7 +105,7 @@ static void send(unsigned node, unsigned key, uint8_t verb, uint32_t cost, uint6
                             .key = key,
                             .node = node,
                             .cost = cost,
-                            .is_refund = verb == BACKEND_REFUND};
+                            .is_refund = verb == REQUEST_REFUND};
     nodes[node].lease->ops->ask(nodes[node].lease, &asked, &asker->op);
     if (asker->op.answer.outcome != BACKEND_WAITS)
         take_answer(asker);
@@ -159,7 +159,7 @@ static void tick(const struct scene *scene)
                        (into_ns > scene->term_ns * 6 / 5 && into_ns < scene->term_ns * 4 / 3);
         for (unsigned ask = 0; ask < asks && is_busy; ask++)
             send(i, scene->is_even ? 0 : (unsigned)world_random(&world, 2),
-                 world_random(&world, 8) == 0 ? BACKEND_TAKE_UPTO : BACKEND_TAKE,
+                 world_random(&world, 8) == 0 ? REQUEST_TAKE_UPTO : REQUEST_TAKE,
                  1 + (uint32_t)world_random(&world, scene->cost_max), STINT_NEVER_NS);
         if (world_random(&world, 1000) < scene->killed_per_mille) {
             nodes[i].lease->ops->free(nodes[i].lease);
@@ -283,20 +283,20 @@ static uint64_t play_hoarder(const char *spec, uint64_t *latest)
                 held_ns = world.now_ns - MS / 4; /* when it was asked for */
             had = units;
             if (into_ns < 6 * MS && into_ns % MS == 0)
-                send(0, 0, BACKEND_TAKE, 1, STINT_NEVER_NS);
+                send(0, 0, REQUEST_TAKE, 1, STINT_NEVER_NS);
             /* 0.99 of the term by a clock that runs at 0.99 is the term. */
             if (held_ns > 0 && world.now_ns == held_ns + 100 * MS - MS / 4) {
-                send(0, 0, BACKEND_PEEK, 0, STINT_NEVER_NS); /* forgets those that are over */
+                send(0, 0, REQUEST_PEEK, 0, STINT_NEVER_NS); /* forgets those that are over */
                 units = backend_metric(&metrics.lease_units);
                 size_t before = n_uses[0];
                 if (units > 0)
-                    send(0, 0, BACKEND_TAKE, (uint32_t)units, STINT_NEVER_NS);
+                    send(0, 0, REQUEST_TAKE, (uint32_t)units, STINT_NEVER_NS);
                 if (n_uses[0] > before)
                     *latest = (world.now_ns - held_ns) / (MS / 10);
                 held_ns = 0;
             }
             for (unsigned ask = 0; ask < 8 && into_ns > 10 * MS; ask++)
-                send(1, 0, BACKEND_TAKE, 1, STINT_NEVER_NS);
+                send(1, 0, REQUEST_TAKE, 1, STINT_NEVER_NS);
             world.now_ns += MS / 4;
         }
         world.now_ns += 1500 * MS; /* all is free again */

@@ -42,7 +42,7 @@ TEST(who_is_slower_reads_and_decides_again)
     struct asked asked;
     take("window 5/10s", "k", 1);
     struct server *server = server_of("window 5/10s", "k");
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     assert_true(run_one(server)); /* the read */
     rival_takes(server, "window 5/10s", K_NAME, 3);
     run_all();
@@ -55,13 +55,13 @@ TEST(a_new_key_that_another_made_is_read_again)
 {
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     assert_true(run_one(server));
     rival_takes(server, "window 5/10s", K_NAME, 3);
     run_all();
     assert_decided(&asked, STINT_DENY, 0);
     /* And one that has been evicted between read and write is new. */
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 2);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 2);
     assert_true(run_one(server));
     find(server, K_NAME)->key[0] = 'x';
     run_all();
@@ -73,7 +73,7 @@ TEST(all_who_wait_for_a_key_are_decided_together)
 {
     static struct asked asked[6];
     for (int i = 0; i < 6; i++)
-        start_one(&asked[i], i == 3 ? BACKEND_PEEK : BACKEND_TAKE, "window 8/10s", "k", 2);
+        start_one(&asked[i], i == 3 ? REQUEST_PEEK : REQUEST_TAKE, "window 8/10s", "k", 2);
     run_all();
     for (int i = 0; i < 6; i++)
         assert_decided(&asked[i], i < 5 ? STINT_ALLOW : STINT_DENY, i < 5 ? 2 : 0);
@@ -85,10 +85,10 @@ TEST(all_who_wait_for_a_key_are_decided_together)
 TEST(a_reset_stands_in_its_place_among_asks)
 {
     static struct asked asked[4];
-    start_one(&asked[0], BACKEND_TAKE, "window 3/10s", "k", 3);
-    start_one(&asked[1], BACKEND_RESET, "window 3/10s", "k", 0);
-    start_one(&asked[2], BACKEND_TAKE, "window 3/10s", "k", 2);
-    start_one(&asked[3], BACKEND_TAKE, "window 3/10s", "k", 2);
+    start_one(&asked[0], REQUEST_TAKE, "window 3/10s", "k", 3);
+    start_one(&asked[1], REQUEST_RESET, "window 3/10s", "k", 0);
+    start_one(&asked[2], REQUEST_TAKE, "window 3/10s", "k", 2);
+    start_one(&asked[3], REQUEST_TAKE, "window 3/10s", "k", 2);
     run_all();
     assert_decided(&asked[0], STINT_ALLOW, 3);
     assert_decided(&asked[1], STINT_ALLOW, 0);
@@ -103,11 +103,11 @@ TEST(a_write_without_an_answer_fails_and_is_not_repeated)
 {
     struct asked asked, behind;
     struct server *server = server_of("window 5/10s", "k");
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     assert_true(run_one(server));
     struct link *link = memcached_conn_link(server->conn);
     link_sent(link, link_output(link).len); /* it may have got there */
-    start_one(&behind, BACKEND_TAKE, "window 5/10s", "k", 4);
+    start_one(&behind, REQUEST_TAKE, "window 5/10s", "k", 4);
     cut(server);
     assert_failed(&asked, BACKEND_ERROR_LOST);
     assert_int_equal(behind.n_answers, 0);
@@ -125,7 +125,7 @@ TEST(a_read_without_an_answer_is_read_again)
 {
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     link_sent(memcached_conn_link(server->conn),
               link_output(memcached_conn_link(server->conn)).len);
     cut(server);
@@ -143,7 +143,7 @@ TEST(nobody_waits_longer_than_he_said)
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     cut(server);
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     assert_int_equal(hurried > 0, true);
     assert_int_equal(memcached_backend_deadline(store), now_ns + 50 * MS);
     now_ns += 50 * MS;
@@ -151,12 +151,12 @@ TEST(nobody_waits_longer_than_he_said)
     assert_failed(&asked, BACKEND_ERROR_UNREACHABLE);
     /* Away for longer than an ask can wait: it fails at once, and is told so where it is ahead. */
     now_ns += 10 * MS;
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
     assert_int_equal(asked.op.answer.fault, BACKEND_ERROR_UNREACHABLE);
     assert_true(asked.op.answer.failed == UINT64_C(1) << (server - servers));
     asked.ask.is_ahead = true;
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     assert_int_equal(asked.op.answer.outcome, BACKEND_AHEAD);
     assert_int_equal(asked.n_answers, 0);
     assert_int_equal(store->ops->unavailable_since_ns(store), 0); /* the other one is there */
@@ -169,7 +169,7 @@ TEST(a_late_write_may_have_been_done)
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     struct link *link = memcached_conn_link(server->conn);
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     assert_true(run_one(server));
     link_sent(link, link_output(link).len);
     now_ns += 50 * MS;
@@ -182,7 +182,7 @@ TEST(a_write_that_is_refused_fails)
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     server->fault = "SERVER_ERROR out of memory storing object\r\n";
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     run_all();
     assert_failed(&asked, BACKEND_ERROR_OTHER);
     assert_non_null(strstr(asked.op.answer.error, "out of memory"));
@@ -191,15 +191,15 @@ TEST(a_write_that_is_refused_fails)
 TEST(what_is_forgotten_is_not_touched_again)
 {
     struct asked asked, kept;
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
-    start_one(&kept, BACKEND_TAKE, "window 5/10s", "k", 1);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
+    start_one(&kept, REQUEST_TAKE, "window 5/10s", "k", 1);
     store->ops->forget(store, &asked.op);
     memset(&asked, 0xff, sizeof(asked));
     run_all();
     assert_decided(&kept, STINT_ALLOW, 1);
     assert_int_equal(kept.op.answer.sum.remaining, 4);
     struct server *server = server_of("window 5/10s", "k");
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     assert_true(run_one(server)); /* it is being written */
     store->ops->forget(store, &asked.op);
     memset(&asked, 0xff, sizeof(asked));
@@ -210,12 +210,12 @@ TEST(what_is_forgotten_is_not_touched_again)
 TEST(who_waits_when_it_ends_hears_of_it)
 {
     static struct asked asked[3];
-    start_one(&asked[0], BACKEND_TAKE, "window 5/10s", "a", 1);
-    start_one(&asked[1], BACKEND_TAKE, "window 5/10s", "b", 1);
+    start_one(&asked[0], REQUEST_TAKE, "window 5/10s", "a", 1);
+    start_one(&asked[1], REQUEST_TAKE, "window 5/10s", "b", 1);
     asked[2] = (struct asked){.n_answers = 0};
     add(&asked[2], "window 5/10s", "a", 1);
     add(&asked[2], "gcra 5/10s", "c", 1);
-    start(&asked[2], BACKEND_TAKE);
+    start(&asked[2], REQUEST_TAKE);
     store->ops->free(store);
     store = NULL;
     for (int i = 0; i < 3; i++) {
@@ -226,7 +226,7 @@ TEST(who_waits_when_it_ends_hears_of_it)
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
-static void start_pair(struct asked *asked, enum backend_verb verb, uint32_t cost)
+static void start_pair(struct asked *asked, enum request_verb verb, uint32_t cost)
 {
     *asked = (struct asked){.n_answers = 0};
     add(asked, "window 5/10s", "a", cost);
@@ -237,24 +237,24 @@ static void start_pair(struct asked *asked, enum backend_verb verb, uint32_t cos
 TEST(a_list_takes_all_or_nothing)
 {
     struct asked asked;
-    start_pair(&asked, BACKEND_TAKE, 3);
+    start_pair(&asked, REQUEST_TAKE, 3);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 3);
     assert_int_equal(asked.op.answer.sum.binding, 1);
     assert_int_equal(asked.each[0].remaining, 2);
     assert_int_equal(asked.each[1].remaining, 1);
     unsigned writes = all_writes();
-    start_pair(&asked, BACKEND_TAKE, 2);
+    start_pair(&asked, REQUEST_TAKE, 2);
     run_all();
     assert_decided(&asked, STINT_DENY, 0);
     assert_int_equal(all_writes(), writes);
     assert_int_equal(asked.each[0].outcome, STINT_ALLOW);
     assert_int_equal(asked.each[0].remaining, 2); /* as if nothing had been taken */
     assert_int_equal(asked.each[1].outcome, STINT_DENY);
-    start_pair(&asked, BACKEND_TAKE_UPTO, 9);
+    start_pair(&asked, REQUEST_TAKE_UPTO, 9);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 1);
-    start_pair(&asked, BACKEND_TAKE, 9);
+    start_pair(&asked, REQUEST_TAKE, 9);
     run_all();
     assert_decided(&asked, STINT_NEVER, 0);
 }
@@ -272,7 +272,7 @@ TEST(what_a_list_was_charged_is_given_back_where_another_denies)
 {
     struct asked asked;
     struct server *server = server_of("gcra 4/10s", "b");
-    start_pair(&asked, BACKEND_TAKE, 3);
+    start_pair(&asked, REQUEST_TAKE, 3);
     run_looks(&asked);
     rival_takes(server, "gcra 4/10s", "p:{b}gcra:r:", 2);
     run_all();
@@ -285,7 +285,7 @@ TEST(what_a_list_was_charged_is_given_back_where_another_denies)
     assert_int_equal(left_of("gcra 4/10s", "b"), 2);
     assert_int_equal(metrics()->kept, 0);
     /* As many as fit takes what the other has left. */
-    start_pair(&asked, BACKEND_TAKE_UPTO, 4);
+    start_pair(&asked, REQUEST_TAKE_UPTO, 4);
     run_looks(&asked);
     rival_takes(server, "gcra 4/10s", "p:{b}gcra:r:", 1);
     run_all();
@@ -299,7 +299,7 @@ TEST(a_list_that_is_forgotten_is_taken_back_all_the_same)
 {
     struct asked asked;
     struct server *server = server_of("gcra 4/10s", "b");
-    start_pair(&asked, BACKEND_TAKE, 3);
+    start_pair(&asked, REQUEST_TAKE, 3);
     run_looks(&asked);
     rival_takes(server, "gcra 4/10s", "p:{b}gcra:r:", 2);
     store->ops->forget(store, &asked.op);
@@ -314,7 +314,7 @@ TEST(equal_keys_of_a_list_add_up)
     add(&asked, "window 5/10s", "a", 2);
     add(&asked, "gcra 9/10s", "b", 1);
     add(&asked, "window 5/10s", "a", 2);
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 4);
     assert_int_equal(asked.each[0].remaining, 1);
@@ -322,7 +322,7 @@ TEST(equal_keys_of_a_list_add_up)
     asked = (struct asked){.n_answers = 0};
     add(&asked, "window 5/10s", "a", UINT32_MAX);
     add(&asked, "window 5/10s", "a", 1);
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);
     assert_int_equal(asked.op.answer.sum.outcome, STINT_NEVER);
 }
@@ -340,7 +340,7 @@ TEST(a_list_whose_server_goes_is_taken_back)
     asked = (struct asked){.n_answers = 0};
     add(&asked, "window 5/10s", key, 3);
     add(&asked, "gcra 5/10s", other, 3);
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     assert_true(run_one(&servers[0]));
     assert_true(run_one(&servers[1])); /* both were looked at */
     assert_true(run_one(&servers[0]));
@@ -358,7 +358,7 @@ TEST(a_list_whose_server_goes_is_taken_back)
     /* Where it is not to be asked, the other is not either. */
     unsigned reads = servers[0].reads;
     asked.ask.stopped = 2;
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
     assert_int_equal(asked.op.answer.fault, BACKEND_ERROR_STOPPED);
     assert_int_equal(servers[0].reads, reads);
@@ -403,7 +403,7 @@ TEST(a_state_of_tomorrow_is_an_error_and_stays)
     /* gcra has no time of its own, and owes no longer than two capacities behind that hour. */
     assert_in_range(take("gcra 5/10s", "k", 1).retry_after_ns, 1, NS_PER_HOUR + 20 * NS_PER_S);
     unsigned writes = all_writes();
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 1);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 1);
     run_all();
     assert_failed(&asked, BACKEND_ERROR_STATE);
     assert_non_null(strstr(asked.op.answer.error, "hour in the future"));
@@ -446,20 +446,20 @@ TEST(what_it_cannot_do_is_refused)
     static const char *const specs[] = {"gcra 5/1000001ns", "concurrency 3 lease=5s",
                                         "log 5/1825d"};
     for (size_t i = 0; i < N(specs); i++) {
-        start_one(&asked, BACKEND_TAKE, specs[i], "k", 1);
+        start_one(&asked, REQUEST_TAKE, specs[i], "k", 1);
         assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
         assert_int_not_equal(store->ops->accepts(store, &asked.quotas[0], &error), 0);
     }
-    start_one(&asked, BACKEND_LEASE, "window 5/1s", "k", 1);
+    start_one(&asked, REQUEST_LEASE, "window 5/1s", "k", 1);
     assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
     asked = (struct asked){.ask.id = id};
     add(&asked, "window 5/1s", "k", 1);
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
     assert_non_null(strstr(asked.op.answer.error, "id"));
     asked.ask.id = NULL;
     asked.items[0].rule = &rule;
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
     assert_non_null(strstr(asked.op.answer.error, "lease"));
     assert_int_equal(all_reads(), 0);
@@ -477,14 +477,14 @@ TEST(values_of_rules_fallback_the_braces)
     add(&asked, "gcra 5/10s", "", 1);
     asked.items[0].key = span_of(values, sizeof(values) - 1);
     asked.items[0].is_values = true;
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 1);
     assert_true(is_anywhere("p:{a%2C%25,,b}gcra:r:"));
     /* Or what else the rule wants to have there. */
     struct rule rule = {.domain = "d", .store.tag = RULE_TAG_DOMAIN};
     asked.items[0].rule = &rule;
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     run_all();
     assert_true(is_anywhere("p:{d}gcra:r:a%2C%25,,b"));
 }

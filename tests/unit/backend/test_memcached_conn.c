@@ -12,7 +12,7 @@
 
 static struct memcached_conn *conn;
 
-static void note(void *arg, enum memcached_outcome outcome, const struct memcached_reply *reply,
+static void note(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
                  uint64_t now_ns)
 {
     static const char *const outcomes[] = {"done", "refused", "unsent", "late", "lost"};
@@ -44,7 +44,7 @@ static bool ask(enum memcached_verb verb, const char *key, uint64_t now_ns)
                               now_ns);
 }
 
-static void begin(const struct pipeline_options *options)
+static void begin(const struct link_options *options)
 {
     if (conn != NULL)
         link_free(link, 0);
@@ -57,7 +57,7 @@ static void begin(const struct pipeline_options *options)
 
 static void begin_ready(void)
 {
-    begin(&(struct pipeline_options){.commands_max = 8});
+    begin(&(struct link_options){.commands_max = 8});
     connect_greeted(HELLO, GREETED);
 }
 
@@ -145,7 +145,7 @@ TEST(what_is_no_reply_ends_it)
 
 TEST(a_password_goes_first)
 {
-    begin(&(struct pipeline_options){.user = "ann", .password = "hush"});
+    begin(&(struct link_options){.user = "ann", .password = "hush"});
     connect_at(0);
     assert_output("set auth 0 0 8\r\nann hush\r\n" HELLO);
     feed("STORED\r\n", 0);
@@ -168,7 +168,7 @@ TEST(who_does_not_greet_as_memcached_is_left)
         {NULL, "VERSION 1.6.9\r\n", "1.6.9 is too old"},
     };
     for (size_t i = 0; i < N(cases); i++) {
-        begin(&(struct pipeline_options){.user = "ann", .password = cases[i].password});
+        begin(&(struct link_options){.user = "ann", .password = cases[i].password});
         connect_at(0);
         link_sent(link, link_output(link).len);
         feed(cases[i].answer, 1 * MS);
@@ -180,7 +180,7 @@ TEST(who_does_not_greet_as_memcached_is_left)
     for (size_t i = 0; i < 4; i++) {
         char line[64];
         struct buf buf = buf_of(line, sizeof(line));
-        begin(&(struct pipeline_options){0});
+        begin(&(struct link_options){0});
         connect_at(0);
         assert_output(HELLO);
         buf_add(&buf, "VERSION %s\r\nCLIENT_ERROR stats are off\r\n", fine[i]);
@@ -191,7 +191,7 @@ TEST(who_does_not_greet_as_memcached_is_left)
 
 TEST(a_greeting_has_its_time)
 {
-    begin(&(struct pipeline_options){0});
+    begin(&(struct link_options){0});
     link_dialling(link, 10 * MS);
     assert_int_equal(link_deadline(link), 260 * MS);
     assert_int_equal(memcached_conn_unavailable_since(conn), 10 * MS);
@@ -229,7 +229,7 @@ TEST(a_server_that_has_begun_anew_is_noticed)
 
 TEST(commands_are_taken_only_while_it_is_ready)
 {
-    begin(&(struct pipeline_options){.commands_max = 2});
+    begin(&(struct link_options){.commands_max = 2});
     assert_false(ask(MEMCACHED_GET, "a", 0));
     connect_at(0);
     assert_false(ask(MEMCACHED_GET, "a", 0));
@@ -271,7 +271,7 @@ TEST(a_late_reply_ends_the_connection_and_nothing_is_sent_twice)
 
 TEST(the_buffer_is_used_again)
 {
-    begin(&(struct pipeline_options){.commands_max = 4, .bytes_max = 400});
+    begin(&(struct link_options){.commands_max = 4, .bytes_max = 400});
     connect_at(0);
     assert_output(HELLO);
     feed(GREETED, 0);
@@ -290,7 +290,7 @@ TEST(the_buffer_is_used_again)
 /* Each wait lies between half of the back-off and all of it; a greeting makes it short again. */
 TEST(it_comes_back_ever_more_slowly)
 {
-    begin(&(struct pipeline_options){
+    begin(&(struct link_options){
         .backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
     static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
     uint64_t now_ns = 0;

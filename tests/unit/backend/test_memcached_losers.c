@@ -26,7 +26,7 @@ TEST(who_is_never_fast_enough_is_denied)
 {
     struct asked asked;
     struct server *server = server_of("window 500/10s", "k");
-    start_one(&asked, BACKEND_TAKE, "window 500/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 500/10s", "k", 3);
     lose_until_late(&asked, server, "window 500/10s", "p:{k}window,10000000,24:r:");
     assert_decided(&asked, STINT_DENY, 0);
     assert_in_range(asked.op.answer.sum.retry_after_ns, MS, 100 * MS);
@@ -35,7 +35,7 @@ TEST(who_is_never_fast_enough_is_denied)
     assert_true(metrics()->conflicts >= 20);
     assert_int_equal(metrics()->lost, 0);
     /* What can not be denied has failed, but memcached has not. */
-    start_one(&asked, BACKEND_CHARGE, "window 500/10s", "k", 3);
+    start_one(&asked, REQUEST_CHARGE, "window 500/10s", "k", 3);
     lose_until_late(&asked, server, "window 500/10s", "p:{k}window,10000000,24:r:");
     assert_failed(&asked, BACKEND_ERROR_BUSY);
     assert_int_equal(metrics()->busy, 2);
@@ -47,7 +47,7 @@ TEST(silence_is_late_though_swaps_were_lost_before)
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     struct link *link = memcached_conn_link(server->conn);
-    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, REQUEST_TAKE, "window 5/10s", "k", 3);
     assert_true(run_one(server));
     rival_takes(server, "window 5/10s", K_NAME, 1);
     now_ns += MS;

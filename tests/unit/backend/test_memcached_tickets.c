@@ -71,8 +71,8 @@ static uint32_t moved(struct memcached_state *state, const struct stint_quota *q
 static void assert_gone(struct memcached_state *state, const struct stint_quota *quota, unsigned id)
 {
     struct stint_decision decision;
-    for (uint8_t verb = BACKEND_SETTLE; verb <= BACKEND_EXPIRE; verb++)
-        if (verb != BACKEND_EXTEND)
+    for (uint8_t verb = REQUEST_SETTLE; verb <= REQUEST_EXPIRE; verb++)
+        if (verb != REQUEST_EXTEND)
             assert_int_equal(ask(state, quota, (struct one){verb, id, 0, 0}, &decision),
                              STINT_E_GONE);
 }
@@ -102,16 +102,16 @@ TEST(a_ticket_is_good_once_and_leaves_nothing_behind)
         reserve(&state, &quota, 2, 48, STINT_KEEP_ALL);
         assert_int_equal(left(&state, &quota), 200 - 8 - 96);
         assert_gone(&state, &quota, 3);
-        moved(&state, &quota, (struct one){BACKEND_SETTLE, 2, 24, 0});
+        moved(&state, &quota, (struct one){REQUEST_SETTLE, 2, 24, 0});
         assert_gone(&state, &quota, 2);
-        moved(&state, &quota, (struct one){BACKEND_CANCEL, 1, 0, 0});
+        moved(&state, &quota, (struct one){REQUEST_CANCEL, 1, 0, 0});
         assert_gone(&state, &quota, 1);
         assert_in_range(left(&state, &quota), 200 - 8 - 24 - 16, 200 - 8 - 24);
         assert_int_equal(state.bytes[0], plain.bytes[0]);
         /* More than was estimated is charged. */
         uint32_t before = left(&state, &quota);
         reserve(&state, &quota, 4, 8, STINT_KEEP_ALL);
-        moved(&state, &quota, (struct one){BACKEND_SETTLE, 4, 28, 0});
+        moved(&state, &quota, (struct one){REQUEST_SETTLE, 4, 28, 0});
         assert_int_equal(left(&state, &quota), before - 28);
         assert_int_equal(state.closed.dropped, 0);
     }
@@ -129,7 +129,7 @@ TEST(any_swap_closes_what_has_ended_as_it_says)
     at_ns += LIFE_NS - NS_PER_US;
     assert_int_equal(left(&state, &quota), 160);
     struct stint_decision decision;
-    assert_int_equal(ask(&state, &quota, (struct one){BACKEND_EXPIRE, 2, 0, 0}, &decision), 0);
+    assert_int_equal(ask(&state, &quota, (struct one){REQUEST_EXPIRE, 2, 0, 0}, &decision), 0);
     assert_int_equal(decision.outcome, STINT_DENY);
     assert_int_equal(decision.retry_after_ns, NS_PER_US);
     at_ns += NS_PER_US;
@@ -141,7 +141,7 @@ TEST(any_swap_closes_what_has_ended_as_it_says)
     assert_memory_equal(looked_at.bytes, state.bytes, state.len);
     assert_int_equal(looked_at.closed.expired[STINT_EXPIRY_RELEASE], 0);
     /* A ticket that is expired by its name is its caller's to count. */
-    assert_int_equal(moved(&state, &quota, (struct one){BACKEND_EXPIRE, 2, 0, 0}), 10);
+    assert_int_equal(moved(&state, &quota, (struct one){REQUEST_EXPIRE, 2, 0, 0}), 10);
     assert_int_equal(state.closed.expired[STINT_EXPIRY_RELEASE], 0);
     assert_int_equal(state.closed.expired[STINT_EXPIRY_FLOOR], 2);
     assert_int_equal(state.closed.expired[STINT_EXPIRY_KEEP], 1);
@@ -180,7 +180,7 @@ TEST(of_too_many_the_oldest_stays_as_estimated)
         assert_gone(&state, &quota, id);
     assert_int_equal(left(&state, &quota), before);
     for (unsigned id = 4; id <= MEMCACHED_TICKETS_MAX + 3; id++)
-        assert_int_equal(moved(&state, &quota, (struct one){BACKEND_CANCEL, id, 0, 0}), 1);
+        assert_int_equal(moved(&state, &quota, (struct one){REQUEST_CANCEL, id, 0, 0}), 1);
     assert_int_equal(left(&state, &quota), 5000 - 3);
     assert_int_equal(state.len, 15);
 }
@@ -231,7 +231,7 @@ TEST(a_record_may_say_anything)
         struct stint_decision decision;
         for (unsigned n = 0; n < 3; n++) {
             uint64_t which = splitmix_next(&random) % 4;
-            static const uint8_t verbs[] = {BACKEND_SETTLE, BACKEND_CANCEL, BACKEND_EXPIRE,
+            static const uint8_t verbs[] = {REQUEST_SETTLE, REQUEST_CANCEL, REQUEST_EXPIRE,
                                             STINT_TAKE};
             ask(&state, &quota, (struct one){verbs[which], which < 3, 10, 0}, &decision);
             assert_false(state.was_damaged);
@@ -292,7 +292,7 @@ TEST(a_ticket_of_before_a_new_limit_changes_its_units_alone)
         reserve(&state, &was, 1, 40, 0);
         reserve(&state, &is, 2, 100, 0);
         assert_int_equal(left(&state, &is), 60);
-        moved(&state, &was, (struct one){BACKEND_CANCEL, 1, 0, 0});
+        moved(&state, &was, (struct one){REQUEST_CANCEL, 1, 0, 0});
         uint32_t after = left(&state, &is);
         assert_in_range(after, 60 + 30, 60 + 40); /* a bunch may stay charged */
     }
@@ -312,7 +312,7 @@ TEST(a_unit_that_is_longer_now_gives_back_no_more_than_it_took)
         assert_int_equal(left(&state, &is), 39);
         at_ns += ends > 0 ? LIFE_NS : 0;
         /* By its name, and once it has ended by whatever comes. */
-        moved(&state, &is, (struct one){ends > 0 ? STINT_TAKE : BACKEND_CANCEL, 1 - ends, 0, 0});
+        moved(&state, &is, (struct one){ends > 0 ? STINT_TAKE : REQUEST_CANCEL, 1 - ends, 0, 0});
         assert_in_range(left(&state, &is), 39, 40);
         assert_gone(&state, &was, 1);
         assert_int_equal(state.closed.kept_units, 30 * ends);
@@ -332,7 +332,7 @@ TEST(a_ticket_goes_on_over_a_change_of_epochs)
         /* A fixed window begins anew there, and what was charged before it does not come back. */
         uint32_t least = quota.algorithm == STINT_FIXED_WINDOW ? 0 : 20;
         uint32_t before = left(&state, &quota);
-        uint32_t back = moved(&state, &quota, (struct one){BACKEND_SETTLE, 1, 10, 0});
+        uint32_t back = moved(&state, &quota, (struct one){REQUEST_SETTLE, 1, 10, 0});
         assert_in_range(back, least, 30);
         assert_int_equal(left(&state, &quota), before + back);
         assert_gone(&state, &quota, 1);
@@ -345,7 +345,7 @@ TEST(a_ticket_goes_on_over_a_change_of_epochs)
 
 static const uint8_t first_id[BACKEND_ID_LEN] = {1};
 
-static void start_ticket(struct asked *asked, enum backend_verb verb, uint32_t cost)
+static void start_ticket(struct asked *asked, enum request_verb verb, uint32_t cost)
 {
     *asked = (struct asked){.n_answers = 0};
     add(asked, "log 50/10s", "a", cost);
@@ -363,14 +363,14 @@ TEST(a_reservation_and_its_settling_are_a_swap_each)
     asked.ask.id = first_id;
     asked.ask.is_ticket = true;
     asked.ask.ticket_ns = LIFE_NS;
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 20);
     assert_int_equal(all_reads(), 1);
     assert_int_equal(all_writes(), 1);
     asked.items[0].cost = 5;
     asked.n_answers = 0;
-    start(&asked, BACKEND_SETTLE);
+    start(&asked, REQUEST_SETTLE);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 15);
     assert_int_equal(all_reads(), 2);
@@ -378,7 +378,7 @@ TEST(a_reservation_and_its_settling_are_a_swap_each)
     assert_int_equal(left_of("log 50/10s", "a"), 45);
     /* Used, it is gone, and nothing is written. */
     asked.n_answers = 0;
-    start(&asked, BACKEND_CANCEL);
+    start(&asked, REQUEST_CANCEL);
     run_all();
     assert_int_equal(asked.n_answers, 1);
     assert_int_equal(asked.op.answer.outcome, BACKEND_GONE);
@@ -391,7 +391,7 @@ TEST(what_a_list_reserved_goes_where_another_denies)
     struct asked asked;
     left_of("log 50/10s", "a");
     struct server *server = server_of("gcra 40/10s", "b");
-    start_ticket(&asked, BACKEND_TAKE, 20);
+    start_ticket(&asked, REQUEST_TAKE, 20);
     for (unsigned reads = all_reads(); all_reads() < reads + 2;)
         if (!run_one(&servers[0]))
             assert_true(run_one(&servers[1]));
@@ -402,7 +402,7 @@ TEST(what_a_list_reserved_goes_where_another_denies)
     assert_int_equal(metrics()->kept, 0);
     assert_int_equal(left_of("log 50/10s", "a"), 50);
     assert_int_equal(left_of("gcra 40/10s", "b"), 10);
-    start_ticket(&asked, BACKEND_SETTLE, 0);
+    start_ticket(&asked, REQUEST_SETTLE, 0);
     run_all();
     assert_int_equal(asked.op.answer.outcome, BACKEND_GONE);
 }
@@ -411,19 +411,19 @@ TEST(what_a_list_reserved_goes_where_another_denies)
 TEST(a_ticket_of_which_a_part_is_lost_is_settled_at_the_others)
 {
     struct asked asked;
-    start_ticket(&asked, BACKEND_TAKE, 20);
+    start_ticket(&asked, REQUEST_TAKE, 20);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 20);
     struct server *server = server_of("log 50/10s", "a");
     struct value *value = find(server, "p:{a}log:r:");
     assert_non_null(value);
     *value = server->values[--server->n_values];
-    start_ticket(&asked, BACKEND_SETTLE, 5);
+    start_ticket(&asked, REQUEST_SETTLE, 5);
     run_all();
     assert_decided(&asked, STINT_ALLOW, 15);
     assert_int_equal(left_of("gcra 40/10s", "b"), 35);
     assert_int_equal(left_of("log 50/10s", "a"), 50);
-    start_ticket(&asked, BACKEND_SETTLE, 5);
+    start_ticket(&asked, REQUEST_SETTLE, 5);
     run_all();
     assert_int_equal(asked.op.answer.outcome, BACKEND_GONE);
 }
@@ -439,7 +439,7 @@ TEST(a_swap_that_another_won_reserves_once)
     asked.ask.id = first_id;
     asked.ask.is_ticket = true;
     asked.ask.ticket_ns = LIFE_NS;
-    start(&asked, BACKEND_TAKE);
+    start(&asked, REQUEST_TAKE);
     run_one(server); /* its read */
     rival_takes(server, "gcra 40/10s", "p:{b}gcra:r:", 1);
     run_all();

@@ -61,7 +61,7 @@ static void ask_with(struct asked *asked, struct backend_request ask, const char
 
 static void take_3(struct asked *asked, const char *keys)
 {
-    ask_with(asked, (struct backend_request){.verb = BACKEND_TAKE}, keys, 3, "gcra 10/s");
+    ask_with(asked, (struct backend_request){.verb = REQUEST_TAKE}, keys, 3, "gcra 10/s");
     assert_int_equal(asked->op.answer.outcome, BACKEND_WAITS);
 }
 
@@ -200,7 +200,7 @@ TEST(virtual_time_is_told)
     begin_single();
     ask_with(
         &asked,
-        (struct backend_request){.verb = BACKEND_PEEK, .is_virtual = true, .now_ns = 123456789},
+        (struct backend_request){.verb = REQUEST_PEEK, .is_virtual = true, .now_ns = 123456789},
         "k", 1, "gcra 10/s");
     assert_string_equal(words_to("a:6379"), "1 stint:{k}gcra:r: peek 1 +123456 0 10 1000000 10");
     say(&net, "a:6379", DENIED);
@@ -211,10 +211,10 @@ TEST(what_a_store_cannot_keep_is_refused)
 {
     struct asked asked;
     begin_single();
-    ask_with(&asked, (struct backend_request){.verb = BACKEND_TAKE}, "k", 1, "gcra 3/1500ns");
+    ask_with(&asked, (struct backend_request){.verb = REQUEST_TAKE}, "k", 1, "gcra 3/1500ns");
     assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
     assert_non_null(strstr(asked.op.answer.error, "microseconds"));
-    ask_with(&asked, (struct backend_request){.verb = BACKEND_TAKE, .is_ahead = true}, "k", 1,
+    ask_with(&asked, (struct backend_request){.verb = REQUEST_TAKE, .is_ahead = true}, "k", 1,
              "gcra 3/1500ns");
     assert_int_equal(asked.op.answer.outcome, BACKEND_AHEAD);
     assert_int_equal(n_answered, 0);
@@ -391,7 +391,7 @@ TEST(servers_are_told_apart)
     assert_true(both.op.answer.outcome == BACKEND_FAILED && both.op.answer.failed == b);
     pass(&net, MS);
     (void)words_to("a:1");
-    const struct backend_request ask = {.verb = BACKEND_TAKE, .stopped = b};
+    const struct backend_request ask = {.verb = REQUEST_TAKE, .stopped = b};
     ask_with(&both, ask, "b x", 3, "gcra 10/s");
     assert_int_equal(both.op.answer.outcome, BACKEND_FAILED);
     assert_int_equal(both.op.answer.fault, BACKEND_ERROR_STOPPED);
@@ -407,7 +407,7 @@ TEST(the_least_of_partial_grants_is_kept)
 {
     struct asked asked;
     begin_cluster();
-    ask_with(&asked, (struct backend_request){.verb = BACKEND_TAKE_UPTO}, "b x", 8, "gcra 10/s");
+    ask_with(&asked, (struct backend_request){.verb = REQUEST_TAKE_UPTO}, "b x", 8, "gcra 10/s");
     (void)words_to("a:1");
     (void)words_to("b:2");
     say(&net, "a:1", GRANTED("8", "2", "5000"));
@@ -441,7 +441,7 @@ TEST(ids_lie_beside_their_keys_and_are_undone)
 {
     struct asked asked;
     const struct backend_request ask = {
-        .verb = BACKEND_TAKE, .id = an_id, .body = 255, .id_lifetime_ns = NS_PER_S};
+        .verb = REQUEST_TAKE, .id = an_id, .body = 255, .id_lifetime_ns = NS_PER_S};
     begin_cluster();
     ask_with(&asked, ask, "b x", 3, "gcra 10/s");
     assert_string_equal(words_to("a:1"), "2 stint:{b}gcra:r: stint:{b}id:" ID_TEXT
@@ -468,7 +468,7 @@ TEST(an_ask_with_an_id_is_sent_again)
     begin_single();
     ask_with(&asked,
              (struct backend_request){
-                 .verb = BACKEND_TAKE, .id = an_id, .body = 1, .id_lifetime_ns = NS_PER_S},
+                 .verb = REQUEST_TAKE, .id = an_id, .body = 1, .id_lifetime_ns = NS_PER_S},
              "k", 3, "gcra 10/s");
     (void)words_to("a:6379");
     lose(&net, "a:6379");

@@ -18,7 +18,7 @@
 
 static struct redis_conn *conn;
 
-static void note(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void note(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                  uint64_t now_ns)
 {
     static const char *const names[] = {"done", "refused", "unsent", "late", "lost"};
@@ -68,7 +68,7 @@ static void begin(const struct redis_conn_options *options)
 
 static void begin_ready(void)
 {
-    begin(&(struct redis_conn_options){.pipeline = {.commands_max = 8}});
+    begin(&(struct redis_conn_options){.link = {.commands_max = 8}});
     connect_greeted(HELLO, GREETED);
 }
 
@@ -83,7 +83,7 @@ TEARDOWN
 TEST(it_greets_with_password_name_and_database)
 {
     begin(&(struct redis_conn_options){
-        .pipeline = {.user = "ann", .password = "pw"}, .name = "stint", .database = 12});
+        .link = {.user = "ann", .password = "pw"}, .name = "stint", .database = 12});
     connect_at(0);
     ask_get("a", "a", 0); /* waits for the greeting */
     assert_output("*7\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$2\r\npw\r\n"
@@ -114,7 +114,7 @@ TEST(who_refuses_the_greeting_is_left)
         {NULL, "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "neither Redis nor Valkey"},
     };
     for (size_t i = 0; i < N(cases); i++) {
-        begin(&(struct redis_conn_options){.pipeline = {.password = cases[i].password}});
+        begin(&(struct redis_conn_options){.link = {.password = cases[i].password}});
         connect_at(0);
         link_sent(link, link_output(link).len);
         feed(cases[i].answer, 1 * MS);
@@ -128,7 +128,7 @@ TEST(who_refuses_the_greeting_is_left)
 
 TEST(a_greeting_has_its_time)
 {
-    begin(&(struct redis_conn_options){.pipeline = {.connect_ns = 250 * MS}});
+    begin(&(struct redis_conn_options){.link = {.connect_ns = 250 * MS}});
     link_dialling(link, 10 * MS);
     assert_int_equal(link_deadline(link), 260 * MS);
     link_connected(link, 10 * MS);
@@ -201,7 +201,7 @@ TEST(half_a_command_is_sent_again_whole)
 
 TEST(what_waits_without_a_connection_is_bounded)
 {
-    begin(&(struct redis_conn_options){.pipeline = {.commands_max = 2, .bytes_max = 100}});
+    begin(&(struct redis_conn_options){.link = {.commands_max = 2, .bytes_max = 100}});
     assert_true(ask_get("a", "a", 0));
     assert_true(ask_get("b", "b", 5 * MS));
     assert_false(ask_get("c", "c", 5 * MS));
@@ -215,7 +215,7 @@ TEST(what_waits_without_a_connection_is_bounded)
     assert_output(GET("b") GET("d"));
 
     begin(&(struct redis_conn_options){
-        .pipeline = {.commands_max = 9, .bytes_max = 2 * strlen(GET("a"))}});
+        .link = {.commands_max = 9, .bytes_max = 2 * strlen(GET("a"))}});
     assert_true(ask_get("a", "a", 0));
     assert_true(ask_get("b", "b", 0));
     assert_false(ask_get("c", "c", 0));
@@ -227,7 +227,7 @@ TEST(what_waits_without_a_connection_is_bounded)
 /* Commands in front of it leave the buffer: what is asked over time has no end. */
 TEST(the_buffer_is_used_again)
 {
-    begin(&(struct redis_conn_options){.pipeline = {.commands_max = 4, .bytes_max = 100}});
+    begin(&(struct redis_conn_options){.link = {.commands_max = 4, .bytes_max = 100}});
     connect_at(0);
     assert_output(HELLO);
     feed(GREETED, 0);
@@ -381,7 +381,7 @@ TEST(asking_goes_in_front)
 TEST(it_comes_back_ever_more_slowly)
 {
     begin(&(struct redis_conn_options){
-        .pipeline = {.backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42}});
+        .link = {.backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42}});
     static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
     uint64_t now_ns = 0, waits_ns[5];
     for (size_t i = 0; i < 5; i++) {
@@ -413,7 +413,7 @@ TEST(messages_go_to_whoever_listens)
     assert_replied("channel done at 4 hi");
 }
 
-static void ask_more(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+static void ask_more(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                      uint64_t now_ns)
 {
     note(arg, outcome, reply, now_ns);

@@ -39,7 +39,7 @@ TEST(one_quota_in_words)
     for (size_t i = 0; i < N(cases); i++) {
         struct stint_quota quota = quota_of(cases[i].spec);
         struct script_item item = {.quota = &quota, .key = span_of_text("key"), .cost = 3};
-        struct script_ask ask = {.verb = BACKEND_TAKE};
+        struct script_ask ask = {.verb = REQUEST_TAKE};
         struct script_command command;
         script_command_one(&command, &item, &ask);
         assert_true(span_equals(command.words[0], "EVALSHA"));
@@ -54,20 +54,20 @@ TEST(times_in_words)
     struct stint_quota quota = quota_of("gcra 100/1m burst=20"), places;
     struct script_item item = {.quota = &quota, .key = span_of_text("key"), .cost = 1};
     struct script_command command;
-    struct script_ask ask = {.verb = BACKEND_REFUND, .is_virtual = true, .at_ns = 1999};
+    struct script_ask ask = {.verb = REQUEST_REFUND, .is_virtual = true, .at_ns = 1999};
     script_command_one(&command, &item, &ask);
     assert_words(&command, 4, "refund 1 +0 1 100 60000000 20");
     ask.now_ns = STINT_NOW_MAX;
     ask.at_ns = STINT_NEVER_NS;
     script_command_one(&command, &item, &ask);
     assert_words(&command, 4, "refund 1 +576460752303423 -1 100 60000000 20");
-    ask.verb = BACKEND_BOOK;
+    ask.verb = REQUEST_BOOK;
     script_command_one(&command, &item, &ask);
     assert_words(&command, 4, "book 1 +576460752303423 9007199254740991 100 60000000 20");
 
     places = quota_of("concurrency 4 lease=3s");
     item.quota = &places;
-    ask = (struct script_ask){.verb = BACKEND_RELEASE, .holder = {1790000000000000, 15999}};
+    ask = (struct script_ask){.verb = REQUEST_RELEASE, .holder = {1790000000000000, 15999}};
     script_command_one(&command, &item, &ask);
     assert_words(&command, 4, "release 15999 0 1790000000000000 4 3000000");
 }
@@ -76,7 +76,7 @@ TEST(a_list_in_words)
 {
     struct stint_quota quotas[] = {quota_of("window 100/1m"), quota_of("gcra 7/1s burst=3")};
     struct script_item items[STINT_ITEMS_MAX];
-    struct script_ask ask = {.verb = BACKEND_TAKE_UPTO};
+    struct script_ask ask = {.verb = REQUEST_TAKE_UPTO};
     struct script_command command;
     for (size_t i = 0; i < STINT_ITEMS_MAX; i++)
         items[i] = (struct script_item){&quotas[i % 2], span_of_text(i % 2 ? "b" : "a"),
@@ -87,7 +87,7 @@ TEST(a_list_in_words)
                  "gcra 4294967294 7 1000000 3 0 0");
     const struct script_id id = {
         .key = span_of_text("i"), .body = 1, .is_ticket = true, .ticket_ns = 1};
-    ask.verb = BACKEND_TAKE;
+    ask.verb = REQUEST_TAKE;
     ask.id = &id;
     script_command_list(&command, items, STINT_ITEMS_MAX, &ask);
     assert_int_equal(command.n_words, SCRIPT_WORDS_MAX);
@@ -100,12 +100,12 @@ TEST(an_id_in_words)
                                         {&quotas[1], span_of_text("b"), 1}};
     const struct script_id id = {
         .key = span_of_text("i"), .body = UINT64_C(0x0123456789abcdef), .lifetime_ns = 1000001};
-    struct script_ask ask = {.verb = BACKEND_TAKE, .id = &id};
+    struct script_ask ask = {.verb = REQUEST_TAKE, .id = &id};
     struct script_command command;
     script_command_one(&command, items, &ask);
     assert_memory_equal(command.words[1].ptr, lua_script_sliding_counter_once.sha1, 40);
     assert_words(&command, 2, "2 a i take 3 0 0 9 3600000000 0123456789ABCDEF 2");
-    ask.verb = BACKEND_UNDO;
+    ask.verb = REQUEST_UNDO;
     script_command_list(&command, items, 2, &ask);
     assert_memory_equal(command.words[1].ptr, lua_script_list_once.sha1, 40);
     assert_words(&command, 2,
@@ -276,7 +276,7 @@ TEST(tickets_in_words)
                                         {&quotas[1], span_of_text("b"), 1}};
     struct script_id id = {
         .key = span_of_text("i"), .body = 1, .is_ticket = true, .ticket_ns = UINT64_C(2000000000)};
-    struct script_ask ask = {.verb = BACKEND_TAKE, .id = &id};
+    struct script_ask ask = {.verb = REQUEST_TAKE, .id = &id};
     struct script_command command;
     script_command_one(&command, items, &ask);
     assert_words(&command, 2, "2 a i reserve 3 0 0 7 1000000 7 0000000000000001 0 2000000");
@@ -284,10 +284,10 @@ TEST(tickets_in_words)
     assert_words(&command, 2,
                  "3 a b i reserve 0 0 gcra 3 7 1000000 7 0 0 concurrency 1 3 2000000 0 0 0 "
                  "0000000000000001 0 2000000");
-    ask.verb = BACKEND_SETTLE;
+    ask.verb = REQUEST_SETTLE;
     script_command_one(&command, items, &ask);
     assert_words(&command, 2, "2 a i settle 3 0 0 7 1000000 7 0000000000000001 0");
-    ask.verb = BACKEND_EXTEND;
+    ask.verb = REQUEST_EXTEND;
     id.lifetime_ns = UINT64_MAX;
     id.ticket_ns = UINT64_MAX;
     script_command_one(&command, &items[1], &ask);

@@ -2,7 +2,7 @@
 /* Floods, bombs and unread answers on a gRPC connection: all of it is bounded. */
 #include "unit/test_grpc_frames.h"
 
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 
 #include <malloc.h>
 

@@ -3,7 +3,7 @@
 #include "unit/test_grpc_client.h"
 
 #include "proto/grpc/grpc.h"
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 #include "service/metrics/metrics.h"
 #include "unit/test_http_client.h"
 

@@ -3,7 +3,7 @@
 #include "unit/fake_store.h"
 #include "unit/test_grpc_client.h"
 
-#include "proto/grpc/rls_limit.h"
+#include "proto/grpc/rls.h"
 
 #define YAML                                                                                       \
     "domain: d\n"                                                                                  \

@@ -87,8 +87,8 @@ TEST(test_a_charge_is_on_its_way_before_anything_is_answered)
     asked.descriptors[0].hits = 12;
     assert_int_equal(ask(&far.s, request)->error, REPLY_WAITS);
     assert_int_equal(far.fake.n_asks, 2);
-    assert_int_equal(far.fake.asks[0].verb, BACKEND_PEEK);
-    assert_int_equal(far.fake.asks[1].verb, BACKEND_CHARGE);
+    assert_int_equal(far.fake.asks[0].verb, REQUEST_PEEK);
+    assert_int_equal(far.fake.asks[1].verb, REQUEST_CHARGE);
     assert_int_equal(far.fake.asks[1].items[0].cost, 12);
     fake_let_all(&far.fake, far.s.now_ns);
     service_drop(far.s.service, far.s.reply.pending);
