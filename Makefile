@@ -34,7 +34,7 @@ help:
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting, static analysis, and the interface of the library'
 	@echo 'make check-diff    the same for files that differ from BASE=$(BASE)'
-	@echo 'make coverage which lines some of the tests run: build-coverage/coverage.md'
+	@echo 'make coverage which lines some of the tests run: writes docs/coverage.md'
 	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
 	@echo 'make uninstall  remove what make install installed'

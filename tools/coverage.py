@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Which lines of src/ some of the tests run, by layer, as a page: build-coverage/coverage.md.
+"""Which lines of src/ some of the tests run, by layer, as a page: docs/coverage.md.
 
-Builds in build-coverage with gcc's counters, runs the suites and interop tests below, and lets
-gcovr count. A process that is killed leaves no count, so servers that a test kills are not in it.
+    coverage.py [suites]
+
+Builds in build-coverage with gcc's counters, runs the suites and interop tests below, or with
+`suites` the suites alone, and lets gcov count. A process that is killed leaves no count, so servers
+that a test kills are not in it.
 """
 
 import json
@@ -17,25 +20,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-coverage"
-PAGE = BUILD / "coverage.md"
+PAGE = ROOT / "docs" / "coverage.md"
 SUITES = ["unit", "behaviour", "trace"]
 INTEROP = ["program", "replay", "sim", "plan", "pool", "rules", "serve", "client"]
 TEXT = """\
 <!-- SPDX-License-Identifier: MIT -->
 # Coverage
 
-Which lines and branches of `src/` these tests run, written by `make coverage`: the suites {suites},
-and of `interop` {interop}.
+Which lines and branches of `src/` these tests run: the suites {suites}; of `interop` {interop}.
 The other suites and the fuzzers are not counted. Nor is what a process does that is killed, and
 what a server does once its sandbox forbids it to write the counters.
 
-{when}, commit {commit}, gcc {compiler} -O0, {processor}:
+`{command}` measures it anew and writes this page. Measured on {when} at commit {commit}, with
+gcc {compiler} -O0, on {processor}:
 
 | layer | lines | run | branches taken |
 |---|--:|--:|--:|
 {rows}
 A line that is run is not a line that is checked. What is checked is in the
-specification (docs/semantics.md) and in the list of known bugs (docs/field-tests.md).
+[specification](semantics.md) and in the list of [known bugs](field-tests.md).
 """
 
 
@@ -48,13 +51,14 @@ def processor():
     return found[1] if found else platform.machine()
 
 
-def layers(files):
-    """{folder of src: (lines, lines run, branches, branches taken)}"""
+def layers(lines, branches):
+    """{folder of src: [lines, lines run, branches, branches taken]}"""
     sums = {}
-    for file in files:
-        name = file["filename"].split("/")[1]
-        own = [file[f"{what}_{of}"] for what in ("line", "branch") for of in ("total", "covered")]
-        sums[name] = [a + b for a, b in zip(sums.get(name, [0] * 4), own)]
+    for at, found in ((0, lines), (2, branches)):
+        for key, is_run in found.items():
+            own = sums.setdefault(key[0].split("/")[1], [0] * 4)
+            own[at] += 1
+            own[at + 1] += is_run
     return sums
 
 
@@ -63,7 +67,7 @@ def row(name, lines, run_lines, branches, taken):
             f"| {100 * taken / max(branches, 1):.1f} % |\n")
 
 
-def measure():
+def measure(interop):
     # Without an optimizer gcc takes constants for variables, and warns of conversions of them.
     run("tools/configure.sh", "build-coverage", "-Db_coverage=true", "-Ddebug=false",
         "-Doptimization=0", "-Dwerror=false", env={**os.environ, "CC": "gcc"})
@@ -74,25 +78,49 @@ def measure():
     for suite in SUITES:
         test += ["--suite", suite]
     run(*test)
-    run(*test[:test.index("--suite")], *(f"interop/test_{name}" for name in INTEROP))
-    return json.loads(run(
-        "gcovr", "--root", ROOT, "--filter", "src/", "--object-directory", BUILD,
-        "--exclude-unreachable-branches", "--json-summary", BUILD, stdout=subprocess.PIPE))
+    if interop:
+        run(*test[:test.index("--suite")], *(f"interop/test_{name}" for name in interop))
+    return counted()
 
 
-def main():
-    found = layers(measure()["files"])
+def place(name):
+    """A file that gcov names, from the root of the project; None: not of src/."""
+    path = (BUILD / name).resolve()
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT / "src") else None
+
+
+def counted(folder=BUILD):
+    """{(file, line): whether it was run}, {(file, line, branch): whether it was taken}"""
+    lines, branches, places = {}, {}, {}
+    documents = subprocess.run(
+        ["gcov", "--json-format", "--stdout", "--branch-probabilities",
+         *sorted(map(str, folder.rglob("*.gcda")))],
+        cwd=BUILD, check=True, text=True, stdout=subprocess.PIPE).stdout.splitlines()
+    for file in (file for text in documents if text for file in json.loads(text)["files"]):
+        if (name := places.setdefault(file["file"], place(file["file"]))) is None:
+            continue
+        for line in file["lines"]:
+            key = name, line["line_number"]
+            lines[key] = lines.get(key, False) or line["count"] > 0
+            for number, branch in enumerate(line["branches"]):
+                branches[*key, number] = branches.get((*key, number), False) or branch["count"] > 0
+    return lines, branches
+
+
+def write(found, interop):
     rows = "".join(row(f"`{name}`", *sums) for name, sums in sorted(found.items()))
     rows += row("**all**", *map(sum, zip(*found.values())))
     PAGE.write_text(TEXT.format(
-        suites=", ".join(SUITES), interop=", ".join(INTEROP), rows=rows, processor=processor(),
-        when=time.strftime("%Y-%m-%d"),
+        suites=", ".join(SUITES), interop=", ".join(interop) or "none", rows=rows,
+        processor=processor(), when=time.strftime("%Y-%m-%d"),
+        command="make coverage" if interop else "tools/coverage.py suites",
         commit=run("git", "rev-parse", "--short=10", "HEAD", stdout=subprocess.PIPE).strip(),
         compiler=run("gcc", "-dumpfullversion", stdout=subprocess.PIPE).strip()))
     print(rows)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] not in ([], ["suites"]):
         sys.exit(__doc__)
-    main()
+    tests = [] if sys.argv[1:] else INTEROP
+    write(layers(*measure(tests)), tests)

@@ -30,7 +30,7 @@ command -v mvn >/dev/null || test_all="$test_all maven"
 foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 check="$run git python3 clang libclang-rt-14-dev clang-format clang-tidy cppcheck
     abigail-tools"
-coverage="$test gcovr"
+coverage="$test"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"

@@ -12,16 +12,10 @@ import pytest
 from attacked import HONEST_S, IS_SHORT, LIMIT_S, MARGIN_S, connections, honest_s, serving
 from clients import FRONTENDS, KIND, KINDS, Swarm, context_for
 from measure import cpu_s, metric, until
-from test_serve_tls import Authority
 
 N = 5 if IS_SHORT else 20
 FAREWELL_S = 1  # in which a client has to close its side
 DRAIN_S = 1
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("tls"), "authority")
 
 
 @pytest.fixture(scope="module")

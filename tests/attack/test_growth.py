@@ -12,7 +12,7 @@ from asked import ANSWERS, GRPC, HTTP, NOTHING, RESP, answered
 from attacked import (HONEST_S, IS_LONG, IS_SHORT, MARGIN_S, connect, connections, honest_s,
                       serving)
 from measure import KIB, MIB, own_memory, until
-from test_serve_tls import Authority
+from tls_authority import Authority
 
 N = 300 if IS_SHORT else 20_000
 N_CONNECTIONS = N if IS_LONG else max(N // 4, 300)  # of requests that end theirs

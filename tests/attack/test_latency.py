@@ -11,7 +11,7 @@ import pytest
 from admissions import percentile
 from attacked import HONEST, IS_SHORT, connect, receive, serving
 from clients import FRONTENDS
-from test_serve_tls import Authority
+from tls_authority import Authority
 
 ATTACKS = [("resp", ["idle", "slow-bulk", "pings-unread"]), ("http", ["idle", "slow-head",
            "healthz-unread"]), ("grpc", ["idle", "window-0", "reflection-unread"])]

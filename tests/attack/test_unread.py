@@ -9,7 +9,6 @@ import frames
 from attacked import HONEST_S, IS_SHORT, MARGIN_S, honest_s, serving
 from clients import FRONTENDS, KIND, Kind, Swarm, get, resp
 from measure import KIB, MIB, metric, own_memory, until
-from test_serve_tls import Authority
 
 MOST = 16 * MIB
 MARGIN = 2 * MOST  # buffers that grow, and are freed, leave holes between those that stay
@@ -31,11 +30,6 @@ HELD = [
     Kind("half a message", ("grpc",), frames.opening() + frames.begin(1, frames.HEALTH) +
          frames.frame(frames.DATA, 0, 1, b"\0\0\0\xf0\x00" + bytes(16000)) * 3, reads="nothing"),
 ]
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("tls"), "authority")
 
 
 def refused(server):

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* POST /v1/take, and what its status and Retry-After add to the body. */
+/* POST /v1/take and the other verbs, and what status and Retry-After add to the body. */
 #include "behaviour/frontend.h"
 #include "behaviour/store.h"
-#include "unit/talking.h"
+#include "unit/test_http_client.h"
 
 static void *open_http(const char *yaml, int64_t epoch_ns)
 {
     struct stint_error error;
-    struct talking *talking = calloc(1, sizeof(*talking));
-    assert_non_null(talking);
-    serve_since(&talking->s, yaml, epoch_ns);
-    store_give(talking->s.service);
-    if (http_config_new(&talking->config, &(struct http_config_options){0}, &error) != 0)
+    struct http_client *http = calloc(1, sizeof(*http));
+    assert_non_null(http);
+    serve_since(&http->s, yaml, epoch_ns);
+    store_give(http->s.service);
+    if (http_config_new(&http->config, &(struct http_config_options){0}, &error) != 0)
         fail_msg("%s", error.message);
-    talking->frontend = http_frontend_new(
-        &(struct http_frontend_options){.service = talking->s.service, .config = talking->config});
-    assert_non_null(talking->frontend);
-    talking->peer = "127.0.0.1";
-    return talking;
+    http->frontend = http_frontend_new(
+        &(struct http_frontend_options){.service = http->s.service, .config = http->config});
+    assert_non_null(http->frontend);
+    http->peer = "127.0.0.1";
+    return http;
 }
 
 static void close_http(void *frontend)
 {
-    talk_no_more(frontend);
+    http_close(frontend);
     free(frontend);
 }
 
@@ -33,22 +33,65 @@ static json_t *json_of_span(struct span text)
 
 static json_t *json_of_descriptor(const struct descriptor *descriptor)
 {
-    json_t *entries = json_array();
+    json_t *entries = json_array(), *json = json_pack("{s:o}", "entries", entries);
     for (size_t i = 0; i < descriptor->n_entries; i++)
         json_array_append_new(entries, json_pack("{s:o, s:o}", "key",
                                                  json_of_span(descriptor->entries[i].key), "value",
                                                  json_of_span(descriptor->entries[i].value)));
-    return json_pack("{s:o}", "entries", entries);
+    if (descriptor->has_hits)
+        json_object_set_new(json, "hits", json_integer(descriptor->hits));
+    if (descriptor->is_refund)
+        json_object_set_new(json, "is_refund", json_true());
+    if (descriptor->override != NULL) {
+        char quota[STINT_ERROR_MAX];
+        stint_quota_format(descriptor->override, quota, sizeof(quota));
+        json_object_set_new(json, "quota", json_string(quota));
+    }
+    return json;
+}
+
+static json_t *json_of_item(const struct request_item *item)
+{
+    json_t *json =
+        json_pack("{s:o, s:o}", "quota", json_of_span(item->quota), "key", json_of_span(item->key));
+    if (item->has_cost)
+        json_object_set_new(json, "cost", json_integer(item->cost));
+    return json;
+}
+
+static void add_target(json_t *body, const struct request *request)
+{
+    json_t *list = json_array();
+    bool is_items = request->n_items > 0;
+    json_object_set_new(body, is_items ? "items" : "descriptors", list);
+    if (!is_items)
+        json_object_set_new(body, "domain", json_of_span(request->domain));
+    for (size_t i = 0; i < request->n_items; i++)
+        json_array_append_new(list, json_of_item(&request->items[i]));
+    for (size_t i = 0; i < request->n_descriptors; i++)
+        json_array_append_new(list, json_of_descriptor(&request->descriptors[i]));
 }
 
 /* To be freed. */
 static char *body_of(const struct request *request)
 {
-    json_t *descriptors = json_array();
-    for (size_t i = 0; i < request->n_descriptors; i++)
-        json_array_append_new(descriptors, json_of_descriptor(&request->descriptors[i]));
-    json_t *body = json_pack("{s:o, s:o, s:I}", "domain", json_of_span(request->domain),
-                             "descriptors", descriptors, "cost", (json_int_t)request->cost);
+    static const char *const times[REQUEST_VERBS] = {[REQUEST_RESERVE] = "lifetime_ms",
+                                                     [REQUEST_BOOK] = "max_wait_ms",
+                                                     [REQUEST_BLOCK] = "for_ms"};
+    json_t *body = json_object();
+    if (request->ticket_text.len > 0)
+        json_object_set_new(body, "ticket", json_of_span(request->ticket_text));
+    else
+        add_target(body, request);
+    if (!is_without_decision(request->verb) && request->verb != REQUEST_CANCEL)
+        json_object_set_new(body, "cost", json_integer(request->cost));
+    if (times[request->verb] != NULL)
+        json_object_set_new(body, times[request->verb],
+                            json_integer((json_int_t)(request->lifetime_ns / MS)));
+    if (request->verb == REQUEST_SET_QUOTA)
+        json_object_set_new(body, "quota", json_of_span(request->quota));
+    if (request->id.len > 0)
+        json_object_set_new(body, "request_id", json_of_span(request->id));
     char *text = json_dumps(body, JSON_COMPACT);
     assert_non_null(text);
     json_decref(body);
@@ -56,39 +99,75 @@ static char *body_of(const struct request *request)
 }
 
 /* Whole seconds, rounded up, where waiting helps; else the field is not there. */
-static bool says_when(const char *answer, const struct metrics *metrics)
+static bool has_right_retry_after(const struct request *request, const struct result *result)
 {
     long seconds = 0;
-    const char *field = strstr(answer, "\nRetry-After: ");
-    if (field == NULL || strcmp(metrics->outcome, "deny") != 0)
-        return (field == NULL) == (strcmp(metrics->outcome, "deny") != 0);
+    const char *field = strstr(result->reply, "\nRetry-After: ");
+    bool is_refused = request->verb != REQUEST_PEEK && request->verb != REQUEST_EXPLAIN &&
+                      strcmp(result->all.outcome, "deny") == 0;
+    if (field == NULL || !is_refused)
+        return field == NULL && !is_refused;
     return sscanf(field, "\nRetry-After: %ld\n", &seconds) == 1 &&
-           seconds == (metrics->retry_after_ms + 999) / 1000;
+           seconds == (result->all.retry_after_ms + 999) / 1000;
 }
 
-static bool is_of_one_mind(const char *answer, const struct metrics *metrics)
+static bool has_words(const struct request *request)
 {
-    unsigned status = strcmp(metrics->outcome, "allow") == 0 ? 200 : 429, said;
-    return sscanf(answer, "%u", &said) == 1 && said == status && says_when(answer, metrics);
+    return !request->has_envoy_hits && (request->verb != REQUEST_SET_QUOTA ||
+                                        (request->n_items == 0 && request->quota.len > 0));
 }
 
-static bool ask_http(void *frontend, const struct request *request, uint64_t now_ns,
-                     struct told *told)
+/* Of a reply without a decision. */
+static bool read_status(unsigned status, struct result *result)
 {
-    struct talking *talking = frontend;
-    char message[4096], *body = body_of(request);
-    int len = snprintf(message, sizeof(message),
-                       "POST /v1/take\nContent-Type: application/json\n\n%s", body);
+    static const unsigned statuses[] = {
+        [REPLY_DECIDED] = 200,    [REPLY_BAD_REQUEST] = 400, [REPLY_FORBIDDEN] = 403,
+        [REPLY_GONE] = 410,       [REPLY_CONFLICT] = 409,    [REPLY_FULL] = 507,
+        [REPLY_UNAVAILABLE] = 503};
+    for (size_t i = 0; i < N(statuses); i++)
+        if (statuses[i] == status)
+            strcpy(result->all.outcome, i == REPLY_DECIDED ? "ok" : error_names[i]);
+    return result->all.outcome[0] != '\0';
+}
+
+static bool read_answer(const struct request *request, struct result *result)
+{
+    unsigned status, is_look = request->verb == REQUEST_PEEK || request->verb == REQUEST_EXPLAIN;
+    const char *body = strstr(result->reply, "\n\n");
+    if (body == NULL || sscanf(result->reply, "%u", &status) != 1)
+        return false;
+    json_t *members = json_loads(body + 2, JSON_REJECT_DUPLICATES, NULL);
+    bool is_read, is_decision = json_object_get(members, "outcome") != NULL;
+    if (is_decision)
+        is_read = result_read(result, members, json_null()) &&
+                  status == (is_look || strcmp(result->all.outcome, "allow") == 0 ? 200 : 429) &&
+                  has_right_retry_after(request, result);
+    else
+        is_read = read_status(status, result);
+    json_decref(members);
+    return is_read;
+}
+
+static bool decide_http(void *frontend, void *beside, const struct request *request,
+                        uint64_t now_ns, const struct result *exact, struct result *result)
+{
+    struct http_client *http = frontend;
+    (void)beside, (void)exact;
+    if (!has_words(request))
+        return service_decide(&http->s, request, now_ns, result);
+    char message[8192], *body = body_of(request);
+    bool is_quota = request->verb == REQUEST_SET_QUOTA;
+    int len = snprintf(message, sizeof(message), "%s /v1/%s\nContent-Type: application/json\n\n%s",
+                       is_quota ? "PUT" : "POST",
+                       is_quota ? "overrides" : request_verbs[request->verb].name, body);
     free(body);
     assert_true(len > 0 && (size_t)len < sizeof(message));
-    talking->s.now_ns = now_ns;
-    const char *answer = talk(talking, message);
-    assert_true(strlen(answer) < sizeof(told->answer));
-    strcpy(told->answer, answer);
-    json_t *members = json_loads(strstr(answer, "\n\n") + 2, JSON_REJECT_DUPLICATES, NULL);
-    bool is_told = told_read(told, members, json_null()) && is_of_one_mind(answer, &told->all);
-    json_decref(members);
-    return is_told;
+    http->s.now_ns = now_ns;
+    memset(result, 0, sizeof(*result));
+    const char *answer = http_send(http, message);
+    assert_true(strlen(answer) < sizeof(result->reply));
+    strcpy(result->reply, answer);
+    return read_answer(request, result);
 }
 
-const struct frontend frontend_http = {"http", open_http, ask_http, close_http};
+const struct frontend frontend_http = {"http", open_http, decide_http, close_http};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The library's own way: a service is asked, and its decision is rounded as frontends have to. */
+/* The library's own way: a service decides. */
 #include "behaviour/frontend.h"
 #include "behaviour/store.h"
+#include "proto/ticket_text.h"
 
 #include <stdio.h>
 
@@ -10,49 +11,95 @@ static const char *const outcomes[] = {
 
 static void *open_service(const char *yaml, int64_t epoch_ns)
 {
-    struct serving *serving = malloc(sizeof(*serving));
-    assert_non_null(serving);
-    serve_since(serving, yaml, epoch_ns);
-    store_give(serving->service);
-    return serving;
+    struct test_server *server = malloc(sizeof(*server));
+    assert_non_null(server);
+    serve_since(server, yaml, epoch_ns);
+    store_give(server->service);
+    return server;
 }
 
 static void close_service(void *frontend)
 {
-    serve_no_more(frontend);
+    server_close(frontend);
     free(frontend);
+}
+
+static int64_t ms_up(uint64_t ns)
+{
+    return ns != STINT_NEVER_NS ? (int64_t)((ns + MS - 1) / MS) : METRIC_NONE;
 }
 
 static struct metrics metrics_of(const struct stint_decision *decision, bool is_limited)
 {
     struct metrics metrics = {
         .granted = decision->granted,
-        .limit = is_limited ? (int64_t)decision->limit : TOLD_NONE,
-        .remaining = is_limited ? (int64_t)decision->remaining : TOLD_NONE,
-        .retry_after_ms = decision->retry_after_ns != STINT_NEVER_NS
-                              ? (int64_t)((decision->retry_after_ns + MS - 1) / MS)
-                              : TOLD_NONE,
+        .limit = is_limited ? (int64_t)decision->limit : METRIC_NONE,
+        .remaining = is_limited ? (int64_t)decision->remaining : METRIC_NONE,
+        .retry_after_ms = ms_up(decision->retry_after_ns),
     };
     strcpy(metrics.outcome, outcomes[decision->outcome]);
     return metrics;
 }
 
-static bool ask_service(void *frontend, const struct request *request, uint64_t now_ns,
-                        struct told *told)
+static struct metrics status_metrics(const struct target *status)
 {
-    struct serving *serving = frontend;
-    serving->now_ns = now_ns;
-    const struct reply *reply = ask(serving, request);
-    snprintf(told->answer, sizeof(told->answer), "%s", reply->message);
-    if (reply->error != REPLY_DECIDED)
-        return false;
-    told->binding = reply->decision.binding;
-    told->n_statuses = reply->n_statuses;
+    struct metrics metrics = metrics_of(&status->decision, reply_quota(status) != NULL);
+    metrics.over = status->over;
+    metrics.banned = status->banned;
+    metrics.replaced = status->is_replaced;
+    metrics.matched = status->rule != NULL;
+    metrics.shadow_over = status->shadow_over;
+    metrics.shadow_retry_after_ms = ms_up(status->shadow_retry_after_ns);
+    return metrics;
+}
+
+static void read_reply(const struct reply *reply, struct result *result)
+{
+    bool is_limited = reply->n_statuses == 0;
+    result->binding = reply->decision.binding;
+    result->n_statuses = reply->n_statuses;
+    result->replayed = reply->replayed;
     for (size_t i = 0; i < reply->n_statuses; i++)
-        told->statuses[i] =
-            metrics_of(&reply->statuses[i].decision, reply_quota(&reply->statuses[i]) != NULL);
-    told->all = metrics_of(&reply->decision, reply_quota(&reply->statuses[told->binding]) != NULL);
+        result->statuses[i] = status_metrics(&reply->statuses[i]);
+    if (reply->n_statuses > 0)
+        is_limited = reply_quota(&reply->statuses[result->binding]) != NULL;
+    result->all = metrics_of(&reply->decision, is_limited);
+    if (reply->has_ticket) {
+        char space[TICKET_TEXT_LEN];
+        struct span ticket = ticket_text_of(reply, space);
+        assert_true(ticket.len < sizeof(result->ticket));
+        memcpy(result->ticket, ticket.ptr, ticket.len);
+        result->ticket[ticket.len] = '\0';
+    }
+}
+
+bool service_decide(struct test_server *server, const struct request *request, uint64_t now_ns,
+                    struct result *result)
+{
+    struct request own = *request;
+    server->now_ns = now_ns;
+    own.ticket_text = (struct span){NULL, 0};
+    if (request->ticket_text.len > 0)
+        assert_true(ticket_text_read(request->ticket_text, &own));
+    const struct reply *reply = ask(server, &own);
+    memset(result, 0, sizeof(*result));
+    snprintf(result->reply, sizeof(result->reply), "%s", reply->message);
+    if (reply->error > REPLY_UNAVAILABLE)
+        return false;
+    if (reply->error != REPLY_DECIDED)
+        strcpy(result->all.outcome, error_names[reply->error]);
+    else if (is_without_decision(request->verb))
+        strcpy(result->all.outcome, "ok");
+    else
+        read_reply(reply, result);
     return true;
 }
 
-const struct frontend frontend_service = {"service", open_service, ask_service, close_service};
+static bool decide_service(void *frontend, void *beside, const struct request *request,
+                           uint64_t now_ns, const struct result *exact, struct result *result)
+{
+    (void)beside, (void)exact;
+    return service_decide(frontend, request, now_ns, result);
+}
+
+const struct frontend frontend_service = {"service", open_service, decide_service, close_service};

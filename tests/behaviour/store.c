@@ -6,7 +6,8 @@
 #include "base/ns.h"
 #include "cmd/store/shared_session.h"
 #include "cmd/store/store_word.h"
-#include "unit/serving.h"
+#include "service/service_parts.h"
+#include "unit/test_server.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -29,6 +30,7 @@ static struct {
     pid_t pid;
     struct store_given given;
     unsigned n_prefixes;
+    bool charges_hits, checks_debt;
     struct given {
         char prefix[16];
         struct shared_session *store;
@@ -152,9 +154,17 @@ const char *store_keys(void)
     return used.name != NULL ? ", store: red" : "";
 }
 
+void store_set_hits(bool charges, bool checks_debt)
+{
+    used.charges_hits = charges;
+    used.checks_debt = checks_debt;
+}
+
 void store_give(struct service *service)
 {
     struct stint_error error;
+    service->evaluation.charges_hits = used.charges_hits;
+    service->evaluation.checks_debt = used.checks_debt;
     if (used.name == NULL)
         return;
     assert_true(used.n_given < GIVEN_MAX);

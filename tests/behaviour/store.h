@@ -18,6 +18,8 @@ void store_end(void);
 const char *store_keys(void);
 /* Gives a service the store, under keys that no other has; before its first request. */
 void store_give(struct service *service);
+/* What services that are opened from now on do with Envoy's hits. */
+void store_set_hits(bool charges, bool checks_debt);
 /* Closes what was given, once the services are no more. */
 void store_take_back(void);
 

@@ -235,3 +235,34 @@ class Resp:
 
     def __exit__(self, *_):
         self.close()
+
+
+class Asker(threading.Thread):
+    """Takes `n` times from a key, on one new connection after the other, until it is stopped."""
+
+    fault = OSError
+
+    def __init__(self, port, n=1, key="shared", burst=0):
+        super().__init__(daemon=True)
+        self.port, self.n, self.key, self.burst = port, n, key, burst
+        self.asked, self.allowed, self.failures = 0, 0, []
+        self.ends = threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.ends.is_set():
+            try:
+                self.turn()
+            except self.fault as failure:
+                self.failures.append((time.monotonic(), failure))
+
+    def turn(self):
+        with Resp(socket.create_connection(("127.0.0.1", self.port), timeout=20)) as client:
+            for _ in range(self.n):
+                self.allowed += client.throttle(self.key, self.burst, 1, 86400)[0] == 0
+                self.asked += 1
+
+    def stop(self):
+        self.ends.set()
+        self.join(30)
+        assert not self.is_alive()

@@ -17,7 +17,7 @@ from program import SOURCE, STINT
 from redis_server import Redis
 from rls_messages import OK, OVER_LIMIT, ask_with, block, descriptor, fields, one, request
 from server import Server, free_port
-from test_serve_tls import Authority
+from tls_authority import Authority
 
 # Every variable that its src/settings/settings.go reads.
 VARIABLES = set("""

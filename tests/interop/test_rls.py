@@ -14,7 +14,6 @@ import pytest
 
 from program import SOURCE, STINT
 from rls_messages import PATH, block, fields, number, one
-from test_serve_tls import authority  # noqa: F401
 
 ASK = ["--domain", "shop", "--descriptor", "user=ann,path=/a\\,b"]
 
@@ -298,7 +297,7 @@ def test_an_answer_with_the_end_of_the_connection():
     assert (done.returncode, done.stdout) in [(1, ""), (3, "OVER_LIMIT\n")]
 
 
-def test_tls_to_a_server_without_http2(authority):  # noqa: F811
+def test_tls_to_a_server_without_http2(authority):
     """HTTP/1.1 by ALPN, or none: what it answers is not taken for an answer."""
     certificate, key = authority.sign("server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -335,7 +334,7 @@ def test_a_unix_socket(service, tmp_path):
     assert done.returncode == 1 and f"unix:{tmp_path}/none: " in done.stderr
 
 
-def test_a_unix_socket_in_tls(authority, tmp_path):  # noqa: F811
+def test_a_unix_socket_in_tls(authority, tmp_path):
     """No name is asked of its certificate, only who has signed it."""
     path = f"unix:{tmp_path}/grpc.sock"
     certificate, key = authority.sign("server", names="DNS:elsewhere")

@@ -9,7 +9,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -20,10 +19,10 @@ import pytest
 from program import STINT
 from rls_messages import (HEALTH, NOT_SERVING, OK, OVER_LIMIT, SERVING, ask_with, block,
                           descriptor, fields, one, request)
-from server import Server, free_port
+from server import Asker, Server, free_port
 from test_serve import serve
 from test_serve_systemd import activated
-from test_serve_tls import Authority, authority  # noqa: F401 (a fixture)
+from tls_authority import Authority
 
 RULES = """\
 domain: edge
@@ -78,26 +77,26 @@ def test_an_address_that_others_reach_is_refused():
 
 # ---- TLS ----
 
-def secured(authority, *options):  # noqa: F811
+def secured(authority, *options):
     certificate, key = authority.sign("server")
     return Server("--grpc", "off", "--grpc-tls", "127.0.0.1:0", "--tls-certificate", certificate,
                   "--tls-key", key, *options, rules=RULES)
 
 
-def secure_channel(server, authority, certificate=None, key=None):  # noqa: F811
+def secure_channel(server, authority, certificate=None, key=None):
     read = [Path(each).read_bytes() if each else None for each in (key, certificate)]
     credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes(), *read)
     return grpc.secure_channel(f"localhost:{server.port('grpc-tls')}", credentials)
 
 
-def test_tls(authority):  # noqa: F811
+def test_tls(authority):
     with secured(authority) as server, secure_channel(server, authority) as channel:
         assert codes(channel) == [OK, OK, OK, OVER_LIMIT]
 
 
 @pytest.mark.parametrize("offered, chosen", [
     (["h2"], "h2"), (["http/1.1", "h2"], "h2"), (["http/1.1"], None), ([], None)])
-def test_alpn_has_to_be_h2(authority, offered, chosen):  # noqa: F811
+def test_alpn_has_to_be_h2(authority, offered, chosen):
     context = ssl.create_default_context(cafile=authority.certificate)
     if offered:
         context.set_alpn_protocols(offered)
@@ -119,7 +118,7 @@ def test_alpn_has_to_be_h2(authority, offered, chosen):  # noqa: F811
             assert first[3] == 4  # SETTINGS
 
 
-def test_mutual_tls(authority, tmp_path):  # noqa: F811
+def test_mutual_tls(authority, tmp_path):
     client = authority.sign("client")
     stranger = Authority(tmp_path, "another").sign("stranger")
     with secured(authority, "--tls-client-ca", authority.certificate) as server:
@@ -141,7 +140,7 @@ def rls(server, *words, host="localhost", code=0):
     return done.stderr
 
 
-def test_the_own_client_in_tls(authority, tmp_path):  # noqa: F811
+def test_the_own_client_in_tls(authority, tmp_path):
     """A certificate bears names and addresses; who believes all is asked for none."""
     other = Authority(tmp_path, "another").certificate
     with secured(authority) as server:
@@ -155,7 +154,7 @@ def test_the_own_client_in_tls(authority, tmp_path):  # noqa: F811
         rls(server, "--insecure", code=3)
 
 
-def test_the_own_client_with_a_certificate(authority, tmp_path):  # noqa: F811
+def test_the_own_client_with_a_certificate(authority, tmp_path):
     certificate, key = authority.sign("client")
     with secured(authority, "--tls-client-ca", authority.certificate) as server:
         believed = ["--ca-file", authority.certificate]
@@ -178,28 +177,19 @@ def test_systemd_gives_the_socket(tmp_path):
 
 # ---- How connections leave ----
 
-class Asker(threading.Thread):
-    """Asks over one channel until it is stopped."""
+class Caller(Asker):
+    """Asks over one channel."""
 
-    def __init__(self, port):
-        super().__init__(daemon=True)
-        self.port, self.answers, self.failures = port, 0, []
-        self.ends = threading.Event()
-        self.start()
+    fault = grpc.RpcError
 
     def run(self):
         with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
-            ask = ask_with(channel)
-            while not self.ends.is_set():
-                try:
-                    ask(request("edge", descriptor(("user", f"u{self.answers}"))), timeout=20)
-                    self.answers += 1
-                except grpc.RpcError as failure:
-                    self.failures.append(str(failure))
+            self.ask = ask_with(channel)
+            super().run()
 
-    def stop(self):
-        self.ends.set()
-        self.join(30)
+    def turn(self):
+        self.ask(request("edge", descriptor(("user", f"u{self.asked}"))), timeout=20)
+        self.asked += 1
 
 
 def test_a_handover_tells_clients_to_go_and_fails_no_call(tmp_path):
@@ -208,15 +198,15 @@ def test_a_handover_tells_clients_to_go_and_fails_no_call(tmp_path):
     options = ["--state", state, "--grpc", f"127.0.0.1:{port}", "--resp", "off", "--http", "off",
                "--workers", 2, "--drain-time", "10m"]
     servers = [Server(*options, rules=RULES)]
-    askers = [Asker(port) for _ in range(4)]
+    askers = [Caller(port) for _ in range(4)]
     try:
         for _ in range(3):
             time.sleep(0.2)
             servers.append(Server(*options, "--replace", rules=RULES))
             assert servers[-2].wait(20) == 0
-            asked = [asker.answers for asker in askers]
+            asked = [asker.asked for asker in askers]
             until = time.monotonic() + 20
-            while any(asker.answers == n for asker, n in zip(askers, asked)):
+            while any(asker.asked == n for asker, n in zip(askers, asked)):
                 assert time.monotonic() < until, "a client did not find the new process"
                 time.sleep(0.01)
     finally:
@@ -226,7 +216,7 @@ def test_a_handover_tells_clients_to_go_and_fails_no_call(tmp_path):
             with server:
                 pass
     assert not any(asker.failures for asker in askers), askers[0].failures[:2]
-    assert sum(asker.answers for asker in askers) > 100
+    assert sum(asker.asked for asker in askers) > 100
 
 
 def test_a_busy_client_is_not_taken_for_a_flood():
@@ -289,7 +279,7 @@ def test_a_watch_stays_open_longer_than_a_request_may_take():
             assert end.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_half_a_request_is_not_waited_for(authority):  # noqa: F811
+def test_half_a_request_is_not_waited_for(authority):
     """A client that begins and goes silent, in TLS too."""
     with Server("--request-time", "1s", rules=RULES) as server:
         with socket.create_connection(("127.0.0.1", server.port("grpc")), 20) as client:

@@ -11,13 +11,12 @@ import socket
 import stat
 import subprocess
 import tempfile
-import threading
 import time
 
 import pytest
 
 from program import STINT
-from server import Resp, Server, free_port
+from server import Asker, Resp, Server, free_port
 
 RESTARTS = 100 if os.environ.get("STINT_LONG") else 6
 RULES = """
@@ -26,32 +25,6 @@ descriptors:
   - key: user
     rate_limit: {unit: hour, requests_per_unit: 3}
 """
-
-
-class Asker(threading.Thread):
-    """Asks over and over on new connections until it is stopped; counts what was allowed."""
-
-    def __init__(self, port, key, burst):
-        super().__init__(daemon=True)
-        self.port, self.key, self.burst = port, key, burst
-        self.asked = self.allowed = 0
-        self.failures = []
-        self.ends = threading.Event()
-        self.start()
-
-    def run(self):
-        while not self.ends.is_set():
-            try:
-                with Resp(socket.create_connection(("127.0.0.1", self.port), timeout=20)) as client:
-                    for _ in range(5):
-                        self.allowed += client.throttle(self.key, self.burst, 1, 86400)[0] == 0
-                        self.asked += 1
-            except OSError as failure:
-                self.failures.append(repr(failure))
-
-    def stop(self):
-        self.ends.set()
-        self.join(30)
 
 
 def replace(old, ports, state, *options):
@@ -68,7 +41,7 @@ def test_restarts_under_load_fail_nobody_and_forget_nothing(tmp_path):
     server = Server("--state", state, "--resp", f"127.0.0.1:{ports[0]}", "--http",
                     f"127.0.0.1:{ports[1]}", "--workers", 2, "--drain-time", "20s")
     servers = [server]
-    askers = [Asker(ports[0], "shared", burst) for _ in range(4)]
+    askers = [Asker(ports[0], 5, "shared", burst) for _ in range(4)]
     bench = subprocess.Popen(
         ["redis-benchmark", "-p", str(ports[0]), "-c", "20", "-n", "20000", "-r", "1000", "--csv",
          "CL.THROTTLE", "b:__rand_int__", "99", "100", "60"],

@@ -10,14 +10,13 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from program import SOURCE, STINT
-from server import Resp, Server, free_port
+from server import Asker, Server, free_port
 
 INSTANTS = 200 if os.environ.get("STINT_LONG") else 20
 NOBODY = 65534
@@ -70,31 +69,6 @@ class Handover:
             os.close(fd)
 
 
-class Asker(threading.Thread):
-    """Asks over and over on new connections; knows when an answer failed, and how."""
-
-    def __init__(self, port):
-        super().__init__(daemon=True)
-        self.port, self.allowed, self.asked, self.failures = port, 0, 0, []
-        self.ends = threading.Event()
-        self.start()
-
-    def run(self):
-        while not self.ends.is_set():
-            try:
-                with Resp(socket.create_connection(("127.0.0.1", self.port), timeout=20)) as client:
-                    for _ in range(3):
-                        self.allowed += client.throttle("shared", BURST, 1, 86400)[0] == 0
-                        self.asked += 1
-            except OSError as failure:
-                self.failures.append((time.monotonic(), failure))
-
-    def stop(self):
-        self.ends.set()
-        self.join(30)
-        assert not self.is_alive()
-
-
 def options_of(state, ports):
     return ["--state", state, "--resp", f"127.0.0.1:{ports[0]}", "--http",
             f"127.0.0.1:{ports[1]}", "--grpc", "off", "--workers", "2", "--drain-time", "5s"]
@@ -130,7 +104,7 @@ def test_a_successor_killed_at_any_instant_leaves_a_server(tmp_path):
     until_serving = time.monotonic() - began
     allowed = resets = kept = 0
     for step in range(INSTANTS):
-        askers = [Asker(ports[0]) for _ in range(3)]
+        askers = [Asker(ports[0], 3, burst=BURST) for _ in range(3)]
         successor = Server(*options, "--replace", wait=False)
         time.sleep(1.2 * until_serving * step / INSTANTS)
         killed = time.monotonic()

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
 """TLS and mutual TLS on every port, and certificates that are renewed while the server serves."""
-import os
 import signal
 import socket
 import ssl
-import subprocess
 import urllib.request
 
 import pytest
@@ -12,39 +10,7 @@ import pytest
 from server import Resp, Server
 from test_serve import serve
 from test_serve_faults import idle_kib
-
-
-def openssl(*args):
-    subprocess.run(["openssl", *map(str, args)], check=True, capture_output=True, timeout=60)
-
-
-class Authority:
-    """Signs certificates that are good for a day."""
-
-    def __init__(self, folder, name):
-        self.folder, self.name = folder, name
-        self.certificate, self.key = folder / f"{name}.pem", folder / f"{name}.key"
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-keyout", self.key, "-out", self.certificate, "-days", 1, "-subj", f"/CN={name}")
-
-    def sign(self, name, to=None, names="DNS:localhost,IP:127.0.0.1"):
-        """(certificate, key) of `name`, as files."""
-        stem = to or name
-        certificate, key = self.folder / f"{stem}.pem", self.folder / f"{stem}.key"
-        request, extension = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
-        extension.write_text(f"subjectAltName={names}\n")
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
-                f"{key}.new", "-out", request, "-subj", f"/CN={name}")
-        openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key,
-                "-CAcreateserial", "-days", 1, "-extfile", extension, "-out", f"{certificate}.new")
-        os.rename(f"{key}.new", key)
-        os.rename(f"{certificate}.new", certificate)
-        return certificate, key
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("tls"), "authority")
+from tls_authority import Authority
 
 
 def trusting(authority, **versions):

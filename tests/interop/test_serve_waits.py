@@ -16,7 +16,6 @@ import pytest
 from redis_server import Redis, until
 from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from server import Server
-from test_serve_tls import Authority, authority  # noqa: F811,F401 (a fixture)
 
 RULES = """
 domain: d
@@ -109,7 +108,7 @@ def test_who_waits_for_units_is_answered_when_they_come(server):
     link.close()
 
 
-def test_in_tls(redis, authority):  # noqa: F811
+def test_in_tls(redis, authority):
     certificate, key = authority.sign("server")
     context = ssl.create_default_context(cafile=authority.certificate)
     credentials = grpc.ssl_channel_credentials(Path(authority.certificate).read_bytes())

@@ -13,7 +13,7 @@ from program import STINT
 from redis_server import Redis, Tls
 from server import free_port
 from store_servers import Memcached
-from test_serve_tls import Authority
+from tls_authority import Authority
 
 
 def check(*words, code=0, env=None):
@@ -120,11 +120,6 @@ def test_users_of_an_access_control_list():
 
 
 # ---- TLS ----
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("tls"), "authority")
 
 
 def test_tls_with_client_certificates(authority, tmp_path):

@@ -15,18 +15,12 @@ from fleet import (KEYS, LIMIT, WINDOW, WINDOW_S, Fleet, check_bound, check_wait
                    wait_until_calm, wait_until_served)
 from measure import MIB, metric, own_memory
 from redis_server import Redis, Tls, until
-from test_serve_tls import Authority
+from tls_authority import Authority
 
 STRICT = {"on_store_error": "deny"}
 AWAY_S = 1.5
 # Where nobody is to be told an error: on a machine that is busy 50 ms may pass without any fault.
 PATIENT = ("--store-timeout", "1s")
-
-
-@pytest.fixture
-def redis():
-    with Redis() as server:
-        yield server
 
 
 @pytest.fixture

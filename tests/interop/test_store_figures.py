@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 import redis as client_library
 
-from redis_server import Redis, until
+from redis_server import until
 from server import Server
 
 RULES = """
@@ -17,12 +17,6 @@ descriptors:
   - key: user
     rate_limit: {unit: hour, requests_per_unit: 5, store: main, on_store_error: allow}
 """
-
-
-@pytest.fixture
-def redis():
-    with Redis() as server:
-        yield server
 
 
 @pytest.fixture

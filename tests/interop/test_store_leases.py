@@ -11,17 +11,10 @@ from admissions import S, by_key, most_in_any_window
 from crowd import admissions, between, by_rule, outcomes
 from fleet import (WINDOW, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
                    wait_until_served)
-from redis_server import Redis
 
 LIMIT, UNITS, NODES = 1000, 50, 8
 HOT = [f"hot-{number}" for number in range(3)]
 BOUNDS = {"strict": LIMIT, "fast": LIMIT + NODES * UNITS}
-
-
-@pytest.fixture
-def redis():
-    with Redis() as server:
-        yield server
 
 
 def leased(lease, term="200ms"):

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from program import STINT
-from redis_server import Redis
 from server import Server
 
 LIMIT, S = 5, 1_000_000_000
@@ -19,12 +18,6 @@ pools:
   - {name: hourly, store: default, order: fill_first, quota: 2/1h, keys: [one, two]}
   - {name: own, quota: 1/1h, keys: [k]}
 """
-
-
-@pytest.fixture
-def redis():
-    with Redis() as server:
-        yield server
 
 
 @pytest.fixture

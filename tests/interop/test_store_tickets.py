@@ -37,12 +37,6 @@ STORES = {"redis": Redis, "memcached": Memcached}
 
 
 @pytest.fixture
-def redis():
-    with Redis() as server:
-        yield server
-
-
-@pytest.fixture
 def servers(redis):
     with Server("--store", redis.url, *PATIENT, rules=RULES) as first, \
             Server("--store", redis.url, *PATIENT, rules=RULES) as second:

@@ -10,15 +10,9 @@ from fleet import (KEYS, LIMIT, WINDOW_S, Fleet, check_bound, check_waits, fleet
                    wait_until_calm, wait_until_served)
 from redis_server import Tls, until
 from store_servers import Cluster, Sentinels
-from test_serve_tls import Authority
 
 RULES = fleet_rules(on_store_error="deny")
 ACL = (("keeper", "kept", "~* &* +@all"), ("fleet", "hush", "~stint:* &* +@all"))
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("tls"), "authority")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parent.parent.parent
 LINES = (SOURCE / "docs" / "field-tests.md").read_text(encoding="utf-8").splitlines()
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in LINES
         if line.startswith("| ") and not re.match(r"\| (#|what)", line)]
-NAMED = re.compile(r"`(tests/[\w/.]+)::(\w+)`")
+NAMED = re.compile(r"`(tests/[\w/.]+)(?:::|: )([^`]+)`")
 
 
 def test_every_row_of_the_library_table_is_there():
@@ -29,6 +29,9 @@ def test_every_test_that_is_named_exists():
     for path, name in NAMED.findall("\n".join(LINES)):
         text = (SOURCE / path).read_text(encoding="utf-8") if os.path.exists(SOURCE / path) else ""
         begin = r"^def " if path.endswith(".py") else r"^(TEST\(|(static )?[\w ]+ \*?)"
-        if not re.search(begin + name + r"[()]", text, flags=re.M):
+        pattern = begin + name + r"[()]"
+        if path.endswith(".jsonl"):
+            pattern = re.escape(f'{{"name": "{name}", ')
+        if not re.search(pattern, text, flags=re.M):
             missing.append(f"{path}::{name}")
     assert not missing, missing

@@ -9,7 +9,7 @@
  *     store_load URL RATE KEYS KEYS_PER_ASK COST SPEC TIMEOUT_MS VERB [id]
  */
 #define _GNU_SOURCE
-#include "asker.h"
+#include "store_loop.h"
 
 #include "base/ns.h"
 
@@ -32,7 +32,7 @@ struct ask {
 };
 
 struct load {
-    struct asker asker;
+    struct store_loop store_loop;
     struct backend *store;
     struct stint_quota quota;
     unsigned rate, keys, keys_per_ask, cost;
@@ -58,18 +58,18 @@ static void print(const struct ask *ask)
     printf("\n");
 }
 
-static void tell_metrics(struct asker *asker)
+static void tell_metrics(struct store_loop *store_loop)
 {
-    const struct router_metrics *metrics = backends_router_metrics(asker->stores, 0);
+    const struct router_metrics *metrics = backends_router_metrics(store_loop->stores, 0);
     printf("figures redirects=%" PRIu64 " retries=%" PRIu64 " failovers=%" PRIu64 "\n",
            metrics->redirects, metrics->retries, metrics->failovers);
 }
 
-static void end(struct asker *asker)
+static void end(struct store_loop *store_loop)
 {
-    const struct load *load = (struct load *)asker;
+    const struct load *load = (struct load *)store_loop;
     if (load->n_waiting == 0)
-        asker_close(asker);
+        store_loop_close(store_loop);
 }
 
 static void over(struct ask *ask)
@@ -85,8 +85,8 @@ static void answered(struct backend_op *op, uint64_t now_ns)
     (void)now_ns;
     load->n_waiting--;
     over(ask);
-    if (load->asker.is_ending)
-        end(&load->asker);
+    if (load->store_loop.is_ending)
+        end(&load->store_loop);
 }
 
 static void ask_once(struct load *load)
@@ -133,9 +133,9 @@ static void ask_once(struct load *load)
     }
 }
 
-static void ask_those_due(struct asker *asker)
+static void ask_those_due(struct store_loop *store_loop)
 {
-    struct load *load = (struct load *)asker;
+    struct load *load = (struct load *)store_loop;
     uint64_t timer = (uv_hrtime() - load->begun_ns) / NS_PER_MS * load->rate / 1000;
     /* Who was held up asks on from here, and not for all the time that he missed. */
     if (timer > load->n_asked + load->rate / 20)
@@ -146,10 +146,10 @@ static void ask_those_due(struct asker *asker)
 
 int main(int argc, char **argv)
 {
-    static struct load load = {.asker = {.turn = ask_those_due,
-                                         .ended = end,
-                                         .closing = tell_metrics,
-                                         .config.without_front = true}};
+    static struct load load = {.store_loop = {.turn = ask_those_due,
+                                              .ended = end,
+                                              .closing = tell_metrics,
+                                              .config.without_front = true}};
     struct stint_error error;
     if (argc < 9 || stint_quota_parse(&load.quota, argv[6], &error) != 0) {
         fprintf(stderr, "load: %s\n", argc < 9 ? "too few arguments" : error.message);
@@ -165,9 +165,9 @@ int main(int argc, char **argv)
     if (load.keys == 0 || load.keys_per_ask == 0 || load.keys_per_ask > ITEMS_MAX)
         return 2;
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
-    if (!asker_open(&load.asker, argv[1]))
+    if (!store_loop_open(&load.store_loop, argv[1]))
         return 1;
-    load.store = stores_all(load.asker.stores)[0];
+    load.store = stores_all(load.store_loop.stores)[0];
     load.begun_ns = uv_hrtime();
-    return asker_run(&load.asker);
+    return store_loop_run(&load.store_loop);
 }

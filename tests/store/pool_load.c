@@ -9,7 +9,7 @@
  *     store_pool_load URL ORDER KEYS SPEC AT_ONCE
  */
 #define _GNU_SOURCE
-#include "asker.h"
+#include "store_loop.h"
 
 #include "base/ns.h"
 
@@ -30,7 +30,7 @@ struct ask {
 };
 
 struct load {
-    struct asker asker;
+    struct store_loop store_loop;
     struct backend_pools *pools;
     struct backend_pool_list *list;
     struct ask asks[AT_ONCE_MAX];
@@ -40,7 +40,7 @@ struct load {
     uint64_t at_ns;
 };
 
-static void go_on(struct asker *asker);
+static void go_on(struct store_loop *store_loop);
 
 static void print(struct load *load, const struct backend_pool_answer *answer)
 {
@@ -64,7 +64,7 @@ static void answered(struct backend_pool_op *op, uint64_t now_ns)
     load->n_waiting--;
     if (load->stage == 0)
         print(load, &op->answer);
-    go_on(&load->asker);
+    go_on(&load->store_loop);
 }
 
 static void ask(struct load *load, struct ask *ask, struct backend_pool_request asked)
@@ -82,9 +82,9 @@ static void ask(struct load *load, struct ask *ask, struct backend_pool_request 
         load->n_waiting--;
 }
 
-static void free_list(struct asker *asker)
+static void free_list(struct store_loop *store_loop)
 {
-    const struct load *load = (struct load *)asker;
+    const struct load *load = (struct load *)store_loop;
     load->pools->ops->list_free(load->list);
 }
 
@@ -128,7 +128,7 @@ static void step(struct load *load)
         printf("forgotten %d\n", answer->outcome == BACKEND_WAITS);
         load->pools->ops->forget(load->pools, &one->op);
         load->n_waiting--;
-        asker_close(&load->asker);
+        store_loop_close(&load->store_loop);
         break;
     default:
         break;
@@ -137,13 +137,13 @@ static void step(struct load *load)
         step(load);
 }
 
-static void go_on(struct asker *asker)
+static void go_on(struct store_loop *store_loop)
 {
-    struct load *load = (struct load *)asker;
-    if (!asker->is_ending || load->n_waiting > 0)
+    struct load *load = (struct load *)store_loop;
+    if (!store_loop->is_ending || load->n_waiting > 0)
         return;
     if (load->at_once > 1) { /* others may take what is given back, and nobody could tell */
-        asker_close(asker);
+        store_loop_close(store_loop);
         return;
     }
     if (load->stage == 0)
@@ -151,9 +151,9 @@ static void go_on(struct asker *asker)
     step(load);
 }
 
-static void ask_next(struct asker *asker)
+static void ask_next(struct store_loop *store_loop)
 {
-    struct load *load = (struct load *)asker;
+    struct load *load = (struct load *)store_loop;
     for (unsigned i = 0; i < load->at_once; i++)
         if (load->asks[i].op.at_work == NULL) {
             ask(load, &load->asks[i],
@@ -183,18 +183,18 @@ static int make_list(struct load *load, char **argv, struct stint_error *error)
 int main(int argc, char **argv)
 {
     static struct load load = {
-        .asker = {
+        .store_loop = {
             .turn = ask_next, .ended = go_on, .closing = free_list, .config.reply_ns = TIMEOUT_NS}};
     struct stint_error error = {0};
     if (argc != 6)
         return 2;
     load.at_once = (unsigned)strtoul(argv[5], NULL, 10);
-    if (!asker_open(&load.asker, argv[1]))
+    if (!store_loop_open(&load.store_loop, argv[1]))
         return 1;
-    load.pools = stores_pools(load.asker.stores, 0);
+    load.pools = stores_pools(load.store_loop.stores, 0);
     if (load.pools == NULL || make_list(&load, argv, &error) != 0) {
         fprintf(stderr, "pool_load: %s\n", error.message);
         return 1;
     }
-    return asker_run(&load.asker);
+    return store_loop_run(&load.store_loop);
 }

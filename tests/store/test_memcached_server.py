@@ -18,7 +18,7 @@ from leases import most_in_a_window
 from memcached import DECIDED, FAILED, REFUSED, Memcached, Node
 from redis_server import until
 from server import Server
-from test_serve_tls import Authority
+from tls_authority import Authority
 
 HOUR_100 = "window 100/1h"
 RULES = """\

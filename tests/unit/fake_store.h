@@ -6,7 +6,7 @@
 #ifndef STINT_TESTS_FAKE_STORE_H
 #define STINT_TESTS_FAKE_STORE_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "decide/backend.h"
 

@@ -3,7 +3,7 @@
 #ifndef STINT_TESTS_REGION_FILE_H
 #define STINT_TESTS_REGION_FILE_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "table/region/region.h"
 
@@ -57,15 +57,6 @@ static inline struct region open_file(uint8_t clock)
     struct region region = must_open(&options);
     region_settle(&region);
     return region;
-}
-
-static inline struct stint_table *must_open_table(const struct stint_table_options *options)
-{
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, options, &error) != 0)
-        fail_msg("%s", error.message);
-    return table;
 }
 
 static inline struct region_header read_header(void)

@@ -24,6 +24,14 @@
 /* How many elements an array has. */
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Whether a text has this line. */
+static inline void assert_line(const char *text, const char *line)
+{
+    const char *at = strstr(text, line);
+    if (at == NULL || (at > text && at[-1] != '\n') || at[strlen(line)] != '\n')
+        fail_msg("no line `%s` in\n%s", line, text);
+}
+
 struct test_case {
     const char *name;
     void (*run)(void);

@@ -6,7 +6,7 @@
  */
 #include "algorithm/algorithm.h"
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #define REACHED_STATES 200
 #define ASKS_BETWEEN 25

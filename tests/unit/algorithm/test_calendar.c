@@ -2,7 +2,7 @@
 /* Calendar windows follow each other without gap, and are as long as the calendar says. */
 #include "algorithm/calendar.h"
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #define DAY_NS ((int64_t)DAY)
 #define FIRST_NS (-146 * 366 * DAY_NS) /* 1824 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* concurrency against a plain list of holders, each with its deadline. */
 
-#include "unit/test.h"
+#include "unit/test_quota.h"
 
 #include "algorithm/algorithm.h"
 
@@ -11,12 +11,6 @@ struct holder {
     uint64_t value, deadline_ns;
     uint32_t units;
 };
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *seed >> 33;
-}
 
 static struct stint_quota concurrency_quota(uint32_t limit, uint64_t lease_ns)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* fixed_window: N per window wherever the windows lie, 2N across an edge, nothing kept after it. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 /* N fit in a window, N more in the next: 2N within one period, as explain says. */
 TEST(test_twice_the_limit_across_an_edge)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* gcra: its algorithm to the tick, the forms it must not have, and what comes back by refund. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 /* A bucket of three a minute answers as a transcript of it would read. */
 TEST(test_three_a_minute_reads_as_it_should)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which quotas can be kept: defaults, ranges, and options in the wrong place. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #define N_ALGORITHMS 7
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sliding_counter: the weighted estimate, exact in integers, and the two forms that are wrong. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 /* Weighting the last window by the time elapsed admits 2N across an edge; by the rest, not. */
 TEST(test_the_last_window_weighs_what_is_left_of_it)

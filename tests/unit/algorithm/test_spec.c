@@ -4,7 +4,7 @@
 #include "algorithm/suggest.h"
 #include "base/buf.h"
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include <stdio.h>
 

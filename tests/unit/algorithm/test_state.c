@@ -2,7 +2,7 @@
 /* Bytes of the caller's under any algorithm: made, asked, filled, converted, and held. */
 #include "base/buf.h"
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #define STATE_MAX 65536
 

@@ -3,7 +3,7 @@
  * What makes a cache of denials right, algorithm by algorithm, and the cache itself: bounded,
  * forgetful on request, and never remembering what was said before it forgot.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "backend/front/denials.h"
 #include "base/wide_int.h"

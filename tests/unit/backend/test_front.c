@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The front in virtual time: when asks fail at once, and when they are denied at once. */
-#include "unit/fronting.h"
+#include "unit/test_front.h"
 
 static const struct front_options breaking = {
     .breaker = {.failures_max = 3, .probes = 2, .open_ns = 100 * MS, .open_max_ns = 400 * MS}};
@@ -28,7 +28,7 @@ static uint64_t unavailable_since(void)
 
 TEST(a_store_that_does_not_answer_is_not_asked_for_a_while)
 {
-    fronting_begin(&g, "10/1s", breaking);
+    test_front_begin(&g, "10/1s", breaking);
     fail_times(2, S);
     assert_true(unavailable_since() == 0);
     fail_times(1, 2 * S);
@@ -57,7 +57,7 @@ TEST(a_store_that_does_not_answer_is_not_asked_for_a_while)
 TEST(what_is_no_failure_opens_nothing)
 {
     static const enum backend_outcome outcomes[] = {BACKEND_REFUSED, BACKEND_CONFLICT};
-    fronting_begin(&g, "10/1s", breaking);
+    test_front_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 8; i++) {
         struct asked *asked = ask_one(&g, REQUEST_TAKE, "key", 1, S);
         fake_fail_as(&g.fake, g.fake.n_asks - 1, outcomes[i % 2], "no", S);
@@ -75,7 +75,7 @@ TEST(what_is_no_failure_opens_nothing)
 /* Keys begin with the number of the server on which they lie. */
 TEST(a_server_that_is_gone_takes_its_own_keys_unavailable)
 {
-    fronting_begin(&g, "10/1s", breaking);
+    test_front_begin(&g, "10/1s", breaking);
     g.fake.has_servers = true;
     for (int i = 0; i < 3; i++) {
         struct asked *asked = ask_one(&g, REQUEST_TAKE, "2 gone", 1, S);
@@ -108,7 +108,7 @@ TEST(a_server_that_is_gone_takes_its_own_keys_unavailable)
 /* A burst that finds no room is none of the store's failures; nobody there to be asked is. */
 TEST(too_much_at_once_is_not_the_store_being_unavailable)
 {
-    fronting_begin(&g, "10/1s", breaking);
+    test_front_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 8; i++) {
         ask_one(&g, REQUEST_TAKE, "key", 1, S);
         struct backend_op *op = fake_op(&g.fake, g.fake.n_asks - 1);
@@ -127,7 +127,7 @@ TEST(too_much_at_once_is_not_the_store_being_unavailable)
 /* Askers that leave before the store's time is over do not hide that it never answers. */
 TEST(a_forgotten_ask_is_still_heard)
 {
-    fronting_begin(&g, "10/1s", breaking);
+    test_front_begin(&g, "10/1s", breaking);
     for (int i = 0; i < 3; i++) {
         struct asked *asked = ask_one(&g, REQUEST_TAKE, "key", 1, S);
         g.front->ops->forget(g.front, &asked->op);
@@ -143,11 +143,11 @@ TEST(a_forgotten_ask_is_still_heard)
 
 TEST(what_waits_is_answered_when_the_guard_goes)
 {
-    fronting_begin(&g, "10/1s", breaking);
+    test_front_begin(&g, "10/1s", breaking);
     struct asked *first = ask_one(&g, REQUEST_TAKE, "key", 1, S);
     struct asked *gone = ask_one(&g, REQUEST_TAKE, "key", 1, S);
     g.front->ops->forget(g.front, &gone->op);
-    fronting_end(&g);
+    test_front_end(&g);
     assert_int_equal(answer_of(first).outcome, BACKEND_FAILED);
     assert_int_equal(first->times, 1);
     assert_int_equal(gone->times, 0);
@@ -156,7 +156,7 @@ TEST(what_waits_is_answered_when_the_guard_goes)
 /* As far as the store knows by itself: its connections tell, without any ask. */
 TEST(the_store_may_know_that_it_is_unavailable)
 {
-    fronting_begin(&g, "10/1s", breaking);
+    test_front_begin(&g, "10/1s", breaking);
     g.fake.unavailable_since_ns = 7 * S;
     assert_true(unavailable_since() == 7 * S);
     fail_times(3, 8 * S);
@@ -178,7 +178,7 @@ TEST(the_store_may_know_that_it_is_unavailable)
 TEST(what_is_ahead_of_its_turn_is_not_answered)
 {
     struct backend_item item;
-    fronting_begin(&g, "1/10s", caching);
+    test_front_begin(&g, "1/10s", caching);
     item = item_of(&g.quota, "key", 1);
     struct backend_request ask = {
         .verb = REQUEST_TAKE, .items = &item, .n_items = 1, .now_ns = 2 * S, .is_ahead = true};
@@ -206,7 +206,7 @@ TEST(what_is_ahead_of_its_turn_is_not_answered)
 
 TEST(metrics_count_what_happened)
 {
-    fronting_begin(&g, "10/1s", breaking);
+    test_front_begin(&g, "10/1s", breaking);
     ask_and_let(&g, REQUEST_TAKE, "key", 1, S);
     fail_times(3, S);
     ask_one(&g, REQUEST_TAKE, "key", 1, S + 60 * MS);
@@ -223,7 +223,7 @@ TEST(metrics_count_what_happened)
 
 TEST(a_denied_key_is_denied_here_until_its_wait_is_over)
 {
-    fronting_begin(&g, "gcra 10/10s burst=2", caching);
+    test_front_begin(&g, "gcra 10/10s burst=2", caching);
     assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 2, 10 * S), STINT_ALLOW, false);
     struct asked *denied = ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S + 300 * MS);
     assert_decided(denied, STINT_DENY, false);
@@ -248,7 +248,7 @@ TEST(no_key_is_denied_here_for_longer_than_the_option_says)
 {
     struct front_options options = caching;
     options.deny_cache_max_ns = 300 * MS;
-    fronting_begin(&g, "1/1h", options);
+    test_front_begin(&g, "1/1h", options);
     ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S);
     ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S);
     assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 20 * S + 299 * MS), STINT_DENY, true);
@@ -257,7 +257,7 @@ TEST(no_key_is_denied_here_for_longer_than_the_option_says)
 
 TEST(a_smaller_cost_is_the_stores_to_decide)
 {
-    fronting_begin(&g, "10/10s", caching);
+    test_front_begin(&g, "10/10s", caching);
     ask_and_let(&g, REQUEST_TAKE, "key", 6, 10 * S);
     ask_and_let(&g, REQUEST_TAKE, "key", 5, 10 * S); /* denied: 4 are left */
     assert_decided(ask_one(&g, REQUEST_TAKE, "key", 7, 10 * S), STINT_DENY, true);
@@ -276,7 +276,7 @@ TEST(a_smaller_cost_is_the_stores_to_decide)
 /* Of gcra the wait is exact, also of a larger cost, and after less was taken. */
 TEST(a_larger_cost_waits_longer)
 {
-    fronting_begin(&g, "gcra 10/10s", caching);
+    test_front_begin(&g, "gcra 10/10s", caching);
     ask_and_let(&g, REQUEST_TAKE, "key", 6, 10 * S);
     struct asked *denied = ask_and_let(&g, REQUEST_TAKE, "key", 5, 10 * S); /* 4 are left */
     assert_true(denied->op.answer.sum.retry_after_ns == 1 * S);
@@ -292,7 +292,7 @@ TEST(a_larger_cost_waits_longer)
 /* Nothing left may be debt: what the store says of a cost of 0 cannot be told from here. */
 TEST(a_cost_of_0_is_the_stores_to_decide)
 {
-    fronting_begin(&g, "gcra 10/10s", caching);
+    test_front_begin(&g, "gcra 10/10s", caching);
     ask_and_let(&g, REQUEST_CHARGE, "key", 14, 10 * S);
     assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S), STINT_DENY, false);
     assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 10 * S), STINT_DENY, true);
@@ -304,7 +304,7 @@ TEST(what_gives_back_is_seen_at_once)
 {
     static const uint8_t verbs[] = {REQUEST_REFUND, REQUEST_RESET, REQUEST_CHARGE};
     for (size_t i = 0; i < sizeof(verbs); i++) {
-        fronting_begin(&g, "gcra 2/10s", caching);
+        test_front_begin(&g, "gcra 2/10s", caching);
         ask_and_let(&g, REQUEST_TAKE, "key", 2, 10 * S);
         ask_and_let(&g, REQUEST_TAKE, "key", 1, 10 * S);
         assert_decided(ask_one(&g, REQUEST_TAKE, "key", 1, 10 * S), STINT_DENY, true);
@@ -317,7 +317,7 @@ TEST(what_gives_back_is_seen_at_once)
 /* The store denied before it gave back; its answers come the other way round. */
 TEST(an_answer_from_before_a_refund_is_not_kept)
 {
-    fronting_begin(&g, "gcra 2/10s", caching);
+    test_front_begin(&g, "gcra 2/10s", caching);
     ask_and_let(&g, REQUEST_TAKE, "key", 2, 10 * S);
     ask_one(&g, REQUEST_TAKE, "key", 1, 10 * S);
     size_t denied = g.fake.n_asks - 1;
@@ -335,7 +335,7 @@ TEST(some_asks_go_past_what_is_known)
 {
     static const uint8_t id[BACKEND_ID_LEN] = {1};
     struct rule leased = {.store.lease = RULE_LEASE_STRICT};
-    fronting_begin(&g, "1/10s", caching);
+    test_front_begin(&g, "1/10s", caching);
     struct backend_item item = item_of(&g.quota, "key", 1);
     struct backend_request ask = {
         .verb = REQUEST_TAKE, .items = &item, .n_items = 1, .now_ns = 20 * S};
@@ -363,7 +363,7 @@ TEST(some_quotas_are_the_stores_alone)
 {
     static const char *const specs[] = {"gcra 1/10s count_denied=true", "concurrency 1 lease=10s"};
     for (int i = 0; i < 2; i++) {
-        fronting_begin(&g, specs[i], caching);
+        test_front_begin(&g, specs[i], caching);
         ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S);
         for (int j = 0; j < 2; j++)
             assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S), STINT_DENY, false);
@@ -372,7 +372,7 @@ TEST(some_quotas_are_the_stores_alone)
 
 TEST(without_a_cache_every_ask_is_the_stores)
 {
-    fronting_begin(&g, "1/10s", breaking);
+    test_front_begin(&g, "1/10s", breaking);
     ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S);
     for (int j = 0; j < 2; j++)
         assert_decided(ask_and_let(&g, REQUEST_TAKE, "key", 1, 20 * S), STINT_DENY, false);
@@ -399,7 +399,7 @@ static struct asked *let_two(const struct stint_quota *wide, const char *key, ui
 TEST(a_list_is_denied_here_where_all_of_it_is_known)
 {
     const struct stint_quota wide = quota_of("100/10s");
-    fronting_begin(&g, "3/10s", caching);
+    test_front_begin(&g, "3/10s", caching);
     let_two(&wide, "key", 3, 20 * S);
     assert_decided(let_two(&wide, "key", 1, 20 * S), STINT_DENY, false);
     assert_decided(let_two(&wide, "other", 2, 20 * S), STINT_ALLOW, false);
@@ -423,7 +423,7 @@ TEST(a_list_is_denied_here_where_all_of_it_is_known)
 /* Their costs add up: what is denied of both together says nothing of each. */
 TEST(equal_keys_in_a_list_are_the_stores_alone)
 {
-    fronting_begin(&g, "3/10s", caching);
+    test_front_begin(&g, "3/10s", caching);
     const struct backend_item items[] = {item_of(&g.quota, "key", 2), item_of(&g.quota, "key", 2)};
     const struct backend_request ask = {
         .verb = REQUEST_TAKE, .items = items, .n_items = 2, .now_ns = 20 * S};
@@ -437,7 +437,7 @@ TEST(equal_keys_in_a_list_are_the_stores_alone)
 /* More than are kept in an ask itself. */
 TEST(a_long_list_is_a_list)
 {
-    fronting_begin(&g, "1/10s", caching);
+    test_front_begin(&g, "1/10s", caching);
     char keys[BACKEND_ITEMS_MAX][16];
     struct backend_item items[BACKEND_ITEMS_MAX];
     for (unsigned i = 0; i < BACKEND_ITEMS_MAX; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* After a failover: keys without a state are taken for used, for a period and no longer. */
-#include "unit/fronting.h"
+#include "unit/test_front.h"
 
 static const struct front_options full = {
     .failover_policy = FAILOVER_FULL, .denials = 64, .secret = {5, 6}};
@@ -27,18 +27,18 @@ static size_t steps_of(uint8_t verb, const char *key, uint32_t cost, uint64_t no
 
 TEST(nothing_is_looked_at_before_a_failover)
 {
-    fronting_begin(&g, "10/10s", full);
+    test_front_begin(&g, "10/10s", full);
     assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
-    fronting_end(&g);
+    test_front_end(&g);
     struct front_options trusting = {.denials = 64};
-    fronting_begin(&g, "10/10s", trusting);
+    test_front_begin(&g, "10/10s", trusting);
     g.failovers++;
     assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_ALLOW), 1);
 }
 
 TEST(an_unused_key_is_denied_until_a_period_has_passed)
 {
-    fronting_begin(&g, "10/10s", full);
+    test_front_begin(&g, "10/10s", full);
     ask_and_let(&g, REQUEST_TAKE, "used", 1, 19 * S);
     g.failovers = 1;
     front_tick(g.front, 20 * S);
@@ -58,7 +58,7 @@ TEST(an_unused_key_is_denied_until_a_period_has_passed)
 /* A charge asks nobody; so that it does not make a key look used that has lost its state. */
 TEST(a_charge_fills_an_unused_key_first)
 {
-    fronting_begin(&g, "10/10s", full);
+    test_front_begin(&g, "10/10s", full);
     g.failovers = 1;
     assert_int_equal(steps_of(REQUEST_CHARGE, "key", 1, 20 * S, STINT_ALLOW), 3);
     assert_int_equal(g.fake.asks[1].items[0].cost, 10);
@@ -67,7 +67,7 @@ TEST(a_charge_fills_an_unused_key_first)
 
 TEST(half_of_an_unused_key_is_charged_once)
 {
-    fronting_begin(&g, "9/10s", half);
+    test_front_begin(&g, "9/10s", half);
     g.failovers = 1;
     assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_ALLOW), 3);
     assert_int_equal(g.fake.asks[0].verb, REQUEST_PEEK);
@@ -85,7 +85,7 @@ TEST(half_of_an_unused_key_is_charged_once)
 TEST(lists_are_looked_at_item_by_item)
 {
     const struct stint_quota wide = quota_of("100/5s"), places = quota_of("concurrency 3 lease=8s");
-    fronting_begin(&g, "10/10s", half);
+    test_front_begin(&g, "10/10s", half);
     ask_and_let(&g, REQUEST_TAKE, "used", 1, 19 * S);
     g.failovers = 1;
     const struct backend_item items[] = {item_of(&g.quota, "used", 1), item_of(&wide, "all", 1)};
@@ -114,7 +114,7 @@ TEST(lists_are_looked_at_item_by_item)
 /* A bucket that is wider than its period is missed for as long as it takes to fill. */
 TEST(a_wide_bucket_is_missed_for_longer_than_its_period)
 {
-    fronting_begin(&g, "gcra 10/10s burst=30", full);
+    test_front_begin(&g, "gcra 10/10s burst=30", full);
     g.failovers = 1;
     assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 20 * S, STINT_DENY), 1);
     assert_int_equal(steps_of(REQUEST_TAKE, "key", 1, 50 * S - 1, STINT_DENY), 1);
@@ -125,7 +125,7 @@ TEST(a_wide_bucket_is_missed_for_longer_than_its_period)
 TEST(steps_need_nothing_of_the_asker_but_his_op)
 {
     static const uint8_t id[BACKEND_ID_LEN] = {7};
-    fronting_begin(&g, "10/10s", half);
+    test_front_begin(&g, "10/10s", half);
     g.failovers = 1;
     {
         struct stint_quota quota = g.quota;
@@ -155,7 +155,7 @@ TEST(steps_need_nothing_of_the_asker_but_his_op)
 
 TEST(a_step_that_fails_is_the_end)
 {
-    fronting_begin(&g, "10/10s", half);
+    test_front_begin(&g, "10/10s", half);
     g.failovers = 1;
     struct asked *looks = ask_one(&g, REQUEST_TAKE, "a", 1, 20 * S);
     fake_fail(&g.fake, 0, 20 * S);
@@ -175,7 +175,7 @@ TEST(a_step_that_fails_is_the_end)
 /* A store that answers from within ask(): all steps are taken at once. */
 TEST(steps_may_all_be_answered_at_once)
 {
-    fronting_begin(&g, "10/10s", half);
+    test_front_begin(&g, "10/10s", half);
     g.failovers = 1;
     g.fake.is_prompt = true;
     struct asked *asked = ask_one(&g, REQUEST_TAKE, "a", 1, 20 * S);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Pools behind a front: the breaker that they share with decisions, and what is counted of them. */
-#include "unit/fronting.h"
+#include "unit/test_front.h"
 
 struct fake_pools {
     struct backend_pools pools;
@@ -44,8 +44,8 @@ SETUP
     static const struct backend_pools_ops ops = {
         .list_new = fake_list, .ask = fake_ask_pool, .forget = fake_forget_pool};
     fake = (struct fake_pools){.pools.ops = &ops};
-    fronting_begin(&g, "10/1s",
-                   (struct front_options){.breaker = {.failures_max = 3, .open_ns = 100 * MS}});
+    test_front_begin(&g, "10/1s",
+                     (struct front_options){.breaker = {.failures_max = 3, .open_ns = 100 * MS}});
     pools = front_pools(g.front, &fake.pools);
 }
 

@@ -4,7 +4,7 @@
  * which answer when they are told to, so that others may write in between, answers may be lost,
  * and clocks may be what they like.
  */
-#include "unit/memcaching.h"
+#include "unit/test_memcached.h"
 
 /* ---- One key --------------------------------------------------------------------------------- */
 

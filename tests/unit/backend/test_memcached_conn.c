@@ -3,21 +3,14 @@
  * Dialogues with a memcached that is this file, in virtual time: replies in pieces, the greeting,
  * and what becomes of each command when replies are late, lost or none of memcached.
  */
-#include "unit/test.h"
+#include "unit/test_link.h"
 
 #include "backend/wire/memcached_conn.h"
 
-#include "base/buf.h"
-#include "base/ns.h"
-
-#define MS NS_PER_MS
 #define HELLO "version\r\nstats\r\n"
 #define GREETED "VERSION 1.6.18\r\nSTAT pid 7\r\nSTAT uptime 100\r\nSTAT time 5\r\nEND\r\n"
 
 static struct memcached_conn *conn;
-static struct link *link;
-static char told[2048]; /* what the callers were told since the last look */
-static struct buf telling;
 
 static void note(void *arg, enum link_outcome outcome, const struct memcached_reply *reply,
                  uint64_t now_ns)
@@ -25,36 +18,17 @@ static void note(void *arg, enum link_outcome outcome, const struct memcached_re
     static const char *const outcomes[] = {"done", "refused", "unsent", "late", "lost"};
     static const char *const codes[] = {"stored",    "value", "miss", "not stored", "exists",
                                         "not found", "stat",  "end",  "version",    "fault"};
-    buf_add(&telling, "%s%s %s at %d", telling.len > 0 ? "; " : "", (const char *)arg,
+    buf_add(&replied_line, "%s%s %s at %d", replied_line.len > 0 ? "; " : "", (const char *)arg,
             outcomes[outcome], (int)(now_ns / MS));
     if (reply == NULL)
         return;
-    buf_add(&telling, " %s", codes[reply->code]);
+    buf_add(&replied_line, " %s", codes[reply->code]);
     if (reply->name.len > 0)
-        buf_add(&telling, " %.*s", (int)reply->name.len, (const char *)reply->name.ptr);
+        buf_add(&replied_line, " %.*s", (int)reply->name.len, (const char *)reply->name.ptr);
     if (reply->value.len > 0)
-        buf_add(&telling, " %.*s", (int)reply->value.len, (const char *)reply->value.ptr);
+        buf_add(&replied_line, " %.*s", (int)reply->value.len, (const char *)reply->value.ptr);
     if (reply->number > 0)
-        buf_add(&telling, " #%d", (int)reply->number);
-}
-
-static void assert_told(const char *expected)
-{
-    assert_string_equal(told, expected);
-    telling = buf_of(told, sizeof(told));
-}
-
-static void assert_output(const char *expected)
-{
-    struct span output = link_output(link);
-    if (!span_equals(output, expected))
-        fail_msg("output: %.*s\nexpected: %s", (int)output.len, (const char *)output.ptr, expected);
-    link_sent(link, output.len);
-}
-
-static void feed(const char *bytes, uint64_t now_ns)
-{
-    link_feed(link, span_of_text(bytes), now_ns);
+        buf_add(&replied_line, " #%d", (int)reply->number);
 }
 
 static bool ask(enum memcached_verb verb, const char *key, uint64_t now_ns)
@@ -74,27 +48,17 @@ static void begin(const struct link_options *options)
 {
     if (conn != NULL)
         link_free(link, 0);
-    telling = buf_of(told, sizeof(told));
+    forget_replies();
     conn = memcached_conn_new(options);
     assert_non_null(conn);
     link = memcached_conn_link(conn);
     assert_int_equal(link_wants(link), LINK_WANTS_SOCKET);
 }
 
-static void connect_at(uint64_t now_ns)
-{
-    link_dialling(link, now_ns);
-    link_connected(link, now_ns);
-}
-
 static void begin_ready(void)
 {
     begin(&(struct link_options){.commands_max = 8});
-    connect_at(0);
-    assert_output(HELLO);
-    feed(GREETED, 1 * MS);
-    assert_true(link_is_ready(link));
-    assert_int_equal(link_deadline(link), STINT_NEVER_NS);
+    connect_greeted(HELLO, GREETED);
 }
 
 TEARDOWN
@@ -120,8 +84,8 @@ TEST(each_verb_has_its_words)
                   "md d\r\n"
                   "stats\r\n");
     feed("VA 5 c12345\r\na\r\nbc\r\nNS\r\nEX\r\nNF\r\nSTAT pid 3\r\nEND\r\n", 2 * MS);
-    assert_told("a done at 2 value a\r\nbc #12345; b done at 2 not stored; c done at 2 exists; "
-                "d done at 2 not found;  done at 2 stat pid 3;  done at 2 end");
+    assert_replied("a done at 2 value a\r\nbc #12345; b done at 2 not stored; c done at 2 exists; "
+                   "d done at 2 not found;  done at 2 stat pid 3;  done at 2 end");
 }
 
 TEST(replies_come_in_any_pieces)
@@ -139,8 +103,8 @@ TEST(replies_come_in_any_pieces)
             size_t left = sizeof(replies) - 1 - at;
             link_feed(link, span_of(replies + at, left < piece ? left : piece), 3 * MS);
         }
-        assert_told("a done at 3 miss; b done at 3 value \r\n #9; c done at 3 stored #5; "
-                    "d refused at 3 fault SERVER_ERROR out of memory");
+        assert_replied("a done at 3 miss; b done at 3 value \r\n #9; c done at 3 stored #5; "
+                       "d refused at 3 fault SERVER_ERROR out of memory");
     }
 }
 
@@ -163,7 +127,7 @@ TEST(what_is_no_reply_ends_it)
         assert_output("mg a v c h\r\n");
         feed(cases[i][0], 2 * MS);
         assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
-        assert_told("a lost at 2");
+        assert_replied("a lost at 2");
         if (strstr(link_fault(link), cases[i][1]) == NULL)
             fail_msg("%s: %s", cases[i][0], link_fault(link));
     }
@@ -275,7 +239,7 @@ TEST(commands_are_taken_only_while_it_is_ready)
     assert_true(ask(MEMCACHED_GET, "b", 0));
     assert_false(ask(MEMCACHED_GET, "c", 0));
     link_lost(link, "reset", 1 * MS);
-    assert_told("a unsent at 1; b unsent at 1");
+    assert_replied("a unsent at 1; b unsent at 1");
     assert_false(ask(MEMCACHED_GET, "a", 1 * MS));
     assert_int_equal(memcached_conn_link(conn)->unavailable_since_ns, 1 * MS);
 }
@@ -290,10 +254,10 @@ TEST(a_late_reply_ends_the_connection_and_nothing_is_sent_twice)
     link_sent(link, 3); /* half of it */
     assert_int_equal(link_deadline(link), 60 * MS);
     link_wake(link, 60 * MS);
-    assert_told("a late at 60; b lost at 60; c unsent at 60");
+    assert_replied("a late at 60; b lost at 60; c unsent at 60");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
     feed("HD\r\n", 61 * MS); /* a's, for which nobody waits */
-    assert_told("");
+    assert_replied("");
     link_lost(link, NULL, 61 * MS);
     assert_string_equal(link_fault(link), "memcached has not answered within 50 ms");
     link_wake(link, link_deadline(link));
@@ -319,15 +283,15 @@ TEST(the_buffer_is_used_again)
         assert_true(ask(MEMCACHED_GET, "c", 0));
         assert_output("mg c v c h\r\n");
         feed("EN\r\nEN\r\n", 0);
-        assert_told("a done at 0 miss; b done at 0 miss; c done at 0 miss");
+        assert_replied("a done at 0 miss; b done at 0 miss; c done at 0 miss");
     }
 }
 
 /* Each wait lies between half of the back-off and all of it; a greeting makes it short again. */
 TEST(it_comes_back_ever_more_slowly)
 {
-    begin(
-        &(struct link_options){.backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
+    begin(&(struct link_options){
+        .backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
     static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
     uint64_t now_ns = 0;
     for (size_t i = 0; i < 5; i++) {

@@ -3,7 +3,7 @@
  * The store over memcached where others are always faster, where memcached says nothing, and where
  * a state is damaged. The servers are those of test_memcached_backend.c.
  */
-#include "unit/memcaching.h"
+#include "unit/test_memcached.h"
 
 #define K_NAME "p:{k}window,10000000,24:r:"
 

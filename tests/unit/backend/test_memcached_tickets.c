@@ -3,7 +3,7 @@
  * Tickets in the value of their key: good once, within their time, closed as they say by any swap,
  * bounded, and gone where bits flip. A value whose tickets are closed is as it was before them.
  */
-#include "unit/memcaching.h"
+#include "unit/test_memcached.h"
 
 #include "base/siphash.h"
 #include "base/splitmix.h"

@@ -3,15 +3,15 @@
  * A store over Redis on servers that this file plays: names of keys, one slot, several slots and
  * what goes back when one of them denies, ids, and what is told where answers are missing.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
-#include "unit/dialling.h"
+#include "unit/test_dialer.h"
 
 #include "backend/redis/cluster.h"
 #include "backend/redis/redis_backend.h"
 #include "backend/store_key.h"
 
-static struct dialling net;
+static struct test_dialer net;
 static struct store_url url;
 static struct backend *store;
 static unsigned n_answered, n_drained;
@@ -90,7 +90,7 @@ static const char *words_to(const char *address)
 static void begin(const char *text)
 {
     struct stint_error error;
-    dialling_begin(&net);
+    test_dialer_begin(&net);
     n_answered = n_drained = 0;
     if (store_url_parse(&url, text, &error) != 0)
         fail_msg("%s", error.message);

@@ -4,14 +4,10 @@
  * becomes of each command when replies are late, lost, refused or none of Redis, and when it comes
  * back.
  */
-#include "unit/test.h"
+#include "unit/test_link.h"
 
 #include "backend/wire/redis_conn.h"
 
-#include "base/buf.h"
-#include "base/ns.h"
-
-#define MS NS_PER_MS
 #define HELLO "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n"
 #define GREETED                                                                                    \
     "*8\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n"                       \
@@ -21,39 +17,17 @@
 #define LOAD "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$8\r\nreturn 1\r\n"
 
 static struct redis_conn *conn;
-static struct link *link;
-static char told[1024]; /* what the callers were told since the last look */
-static struct buf telling;
 
 static void note(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
                  uint64_t now_ns)
 {
     static const char *const names[] = {"done", "refused", "unsent", "late", "lost"};
-    buf_add(&telling, "%s%s %s at %d", telling.len > 0 ? "; " : "", (const char *)arg,
+    buf_add(&replied_line, "%s%s %s at %d", replied_line.len > 0 ? "; " : "", (const char *)arg,
             names[outcome], (int)(now_ns / MS));
     if (reply != NULL && reply->type == REDIS_INTEGER)
-        buf_add(&telling, " :%d", (int)reply->number);
+        buf_add(&replied_line, " :%d", (int)reply->number);
     else if (reply != NULL && reply->text.len > 0)
-        buf_add(&telling, " %.*s", (int)reply->text.len, (const char *)reply->text.ptr);
-}
-
-static void assert_told(const char *expected)
-{
-    assert_string_equal(told, expected);
-    telling = buf_of(told, sizeof(told));
-}
-
-static void assert_output(const char *expected)
-{
-    struct span output = link_output(link);
-    if (!span_equals(output, expected))
-        fail_msg("output: %.*s\nexpected: %s", (int)output.len, (const char *)output.ptr, expected);
-    link_sent(link, output.len);
-}
-
-static void feed(const char *bytes, uint64_t now_ns)
-{
-    link_feed(link, span_of_text(bytes), now_ns);
+        buf_add(&replied_line, " %.*s", (int)reply->text.len, (const char *)reply->text.ptr);
 }
 
 static bool ask_get(const char *key, const char *who, uint64_t now_ns)
@@ -85,27 +59,17 @@ static void ask_script(const char *who, bool is_asking, uint64_t now_ns)
 static void begin(const struct redis_conn_options *options)
 {
     redis_conn_free(conn, 0);
-    telling = buf_of(told, sizeof(told));
+    forget_replies();
     conn = redis_conn_new(options);
     assert_non_null(conn);
     link = redis_conn_link(conn);
     assert_int_equal(link_wants(link), LINK_WANTS_SOCKET);
 }
 
-static void connect_at(uint64_t now_ns)
-{
-    link_dialling(link, now_ns);
-    link_connected(link, now_ns);
-}
-
 static void begin_ready(void)
 {
     begin(&(struct redis_conn_options){.link = {.commands_max = 8}});
-    connect_at(0);
-    assert_output(HELLO);
-    feed(GREETED, 1 * MS);
-    assert_true(link_is_ready(link));
-    assert_int_equal(link_deadline(link), STINT_NEVER_NS);
+    connect_greeted(HELLO, GREETED);
 }
 
 TEARDOWN
@@ -136,7 +100,7 @@ TEST(it_greets_with_password_name_and_database)
     ask_get("a", "a", 0);
     assert_output(GET("a"));
     feed("$2\r\nhi\r\n", 3 * MS);
-    assert_told("a done at 3 hi");
+    assert_replied("a done at 3 hi");
 }
 
 TEST(who_refuses_the_greeting_is_left)
@@ -185,12 +149,12 @@ TEST(a_pipeline_is_one_output_answered_in_order)
     assert_output(GET("a") GET("b"));
     ask_get("c", "c", 2 * MS);
     feed(":1\r\n:", 3 * MS);
-    assert_told("a done at 3 :1");
+    assert_replied("a done at 3 :1");
     feed("2\r\n", 4 * MS);
-    assert_told("b done at 4 :2");
+    assert_replied("b done at 4 :2");
     assert_output(GET("c"));
     feed("-ERR no\r\n", 5 * MS);
-    assert_told("c refused at 5 ERR no");
+    assert_replied("c refused at 5 ERR no");
     assert_int_equal(redis_conn_link(conn)->n_pending, 0);
     assert_int_equal(link_deadline(link), STINT_NEVER_NS);
 }
@@ -204,10 +168,10 @@ TEST(a_late_reply_ends_the_connection_and_nothing_is_sent_twice)
     ask_get("c", "c", 30 * MS); /* the socket has not taken it */
     assert_int_equal(link_deadline(link), 60 * MS);
     link_wake(link, 60 * MS);
-    assert_told("a late at 60; b lost at 60; c unsent at 60");
+    assert_replied("a late at 60; b lost at 60; c unsent at 60");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
     feed(":1\r\n", 61 * MS); /* a's, which has no caller any more */
-    assert_told("");
+    assert_replied("");
     link_lost(link, NULL, 61 * MS);
     assert_string_equal(link_fault(link), "the store has not answered within 50 ms");
     link_wake(link, link_deadline(link));
@@ -219,7 +183,7 @@ TEST(a_late_reply_ends_the_connection_and_nothing_is_sent_twice)
     ask_get("d", "d", 73 * MS);
     assert_output(GET("d"));
     feed(":3\r\n", 74 * MS);
-    assert_told("d done at 74 :3");
+    assert_replied("d done at 74 :3");
 }
 
 TEST(half_a_command_was_not_sent)
@@ -229,7 +193,7 @@ TEST(half_a_command_was_not_sent)
     ask_get("b", "b", 1 * MS);
     link_sent(link, strlen(GET("a")) + 5);
     link_lost(link, "reset", 2 * MS);
-    assert_told("a lost at 2; b unsent at 2");
+    assert_replied("a lost at 2; b unsent at 2");
     assert_string_equal(link_fault(link), "reset");
 }
 
@@ -246,7 +210,7 @@ TEST(commands_that_wait_are_bounded)
     assert_false(ask_get("c", "c", 5 * MS));
     assert_int_equal(link_deadline(link), 50 * MS);
     link_wake(link, 50 * MS); /* the socket took none of it: it may go to another server */
-    assert_told("a unsent at 50");
+    assert_replied("a unsent at 50");
     assert_true(ask_get("d", "d", 50 * MS));
     assert_output(GET("b") GET("d"));
 
@@ -260,7 +224,7 @@ TEST(commands_that_wait_are_bounded)
     assert_false(ask_get("c", "c", 0));
     redis_conn_free(conn, 7 * MS);
     conn = NULL;
-    assert_told("a unsent at 7; b unsent at 7");
+    assert_replied("a unsent at 7; b unsent at 7");
 }
 
 /* Commands in front of it leave the buffer: what is asked over time has no end. */
@@ -278,7 +242,7 @@ TEST(the_buffer_is_used_again)
         assert_true(ask_get("c", "c", 0));
         assert_output(GET("c"));
         feed(":2\r\n:3\r\n", 0);
-        assert_told("a done at 0 :1; b done at 0 :2; c done at 0 :3");
+        assert_replied("a done at 0 :1; b done at 0 :2; c done at 0 :3");
     }
 }
 
@@ -287,7 +251,7 @@ TEST(what_nobody_asked_for_ends_it)
     begin_ready();
     ask_get("a", "a", 1 * MS); /* unsent, so no reply can be its */
     feed(":1\r\n", 2 * MS);
-    assert_told("a unsent at 2");
+    assert_replied("a unsent at 2");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
     assert_string_equal(link_fault(link), "the store sent a reply to no command");
 }
@@ -298,7 +262,7 @@ TEST(what_is_no_reply_ends_it)
     ask_get("a", "a", 1 * MS);
     assert_output(GET("a"));
     feed("?\r\n", 2 * MS);
-    assert_told("a lost at 2");
+    assert_replied("a lost at 2");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
@@ -315,7 +279,7 @@ TEST(a_reply_beyond_the_bound_ends_it)
         feed(replies[i], 2 * MS);
         for (int fed = 0; i == 1 && fed < 2000; fed += 10)
             feed("0123456789", 2 * MS);
-        assert_told("a lost at 2");
+        assert_replied("a lost at 2");
         assert_non_null(strstr(link_fault(link), "at most 1000 bytes"));
     }
 }
@@ -332,19 +296,19 @@ TEST(an_unknown_script_is_loaded_once_for_all_who_wait)
     ask_get("a", "a", 1 * MS);
     assert_output(EVALSHA EVALSHA GET("a"));
     feed(NOSCRIPT, 2 * MS);
-    assert_told("");
+    assert_replied("");
     assert_output(LOAD EVALSHA);
     feed(NOSCRIPT ":7\r\n", 2 * MS);
-    assert_told("a done at 2 :7");
+    assert_replied("a done at 2 :7");
     assert_output(EVALSHA);
     feed("$2\r\nff\r\n:1\r\n:2\r\n", 3 * MS);
-    assert_told("s done at 3 :1; t done at 3 :2");
+    assert_replied("s done at 3 :1; t done at 3 :2");
     ask_script("u", false, 4 * MS); /* after a SCRIPT FLUSH */
     assert_output(EVALSHA);
     feed(NOSCRIPT, 5 * MS);
     assert_output(LOAD EVALSHA);
     feed("$2\r\nff\r\n" NOSCRIPT, 6 * MS);
-    assert_told("u refused at 6 NOSCRIPT No matching script. Please use EVAL.");
+    assert_replied("u refused at 6 NOSCRIPT No matching script. Please use EVAL.");
 }
 
 TEST(a_retry_keeps_its_deadline)
@@ -357,7 +321,7 @@ TEST(a_retry_keeps_its_deadline)
     feed(NOSCRIPT, 40 * MS);
     assert_output(LOAD EVALSHA);
     link_wake(link, link_deadline(link));
-    assert_told("s late at 51");
+    assert_replied("s late at 51");
 }
 
 TEST(what_comes_late_is_skipped_as_long_as_anything_comes)
@@ -368,18 +332,18 @@ TEST(what_comes_late_is_skipped_as_long_as_anything_comes)
     ask_get("c", "c", 40 * MS);
     assert_output(GET("a") GET("b") GET("c"));
     feed(":1\r\n", 45 * MS);
-    assert_told("a done at 45 :1");
+    assert_replied("a done at 45 :1");
     link_wake(link, 51 * MS);
-    assert_told("b late at 51");
+    assert_replied("b late at 51");
     assert_true(link_is_ready(link));
     feed(":2\r\n:3\r\n", 60 * MS);
-    assert_told("c done at 60 :3");
+    assert_replied("c done at 60 :3");
     assert_int_equal(redis_conn_link(conn)->n_pending, 0);
     /* Silence is something else. */
     ask_get("d", "d", 61 * MS);
     assert_output(GET("d"));
     link_wake(link, 111 * MS);
-    assert_told("d late at 111");
+    assert_replied("d late at 111");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
@@ -392,12 +356,12 @@ TEST(silence_after_a_late_reply_ends_the_connection)
     ask_get("b", "b", 30 * MS);
     assert_output(GET("b"));
     feed(":1\r\n", 31 * MS);
-    assert_told("a done at 31 :1");
+    assert_replied("a done at 31 :1");
     link_wake(link, 80 * MS);
-    assert_told("b late at 80");
+    assert_replied("b late at 80");
     assert_true(link_is_ready(link));
     link_wake(link, link_deadline(link));
-    assert_told("");
+    assert_replied("");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
@@ -409,9 +373,9 @@ TEST(asking_goes_in_front)
     feed("+OK\r\n" NOSCRIPT, 2 * MS);
     assert_output(LOAD "*1\r\n$6\r\nASKING\r\n" EVALSHA);
     feed("$2\r\nff\r\n+OK\r\n", 3 * MS);
-    assert_told("");
+    assert_replied("");
     feed(":1\r\n", 3 * MS);
-    assert_told("s done at 3 :1");
+    assert_replied("s done at 3 :1");
 }
 
 /* ---- Away ------------------------------------------------------------------------------------ */
@@ -449,7 +413,7 @@ TEST(messages_go_to_whoever_listens)
     assert_output(HELLO);
     feed(GREETED, 0);
     feed("$2\r\nhi\r\n", 4 * MS);
-    assert_told("channel done at 4 hi");
+    assert_replied("channel done at 4 hi");
 }
 
 static void ask_more(void *arg, enum link_outcome outcome, const struct redis_reply *reply,
@@ -470,10 +434,10 @@ TEST(an_answer_may_be_a_evaluation)
     assert_true(redis_conn_ask(conn, &command, 1 * MS));
     assert_output("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n");
     feed("+PONG\r\n", 2 * MS);
-    assert_told("first done at 2 PONG");
+    assert_replied("first done at 2 PONG");
     assert_output(GET("n"));
     link_lost(link, "reset", 3 * MS);
-    assert_told("first lost at 3; next lost at 3");
+    assert_replied("first lost at 3; next lost at 3");
 }
 
 /* ---- What errors mean ------------------------------------------------------------------------ */

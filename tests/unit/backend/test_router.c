@@ -3,7 +3,7 @@
  * A router and one server that this file plays, in virtual time: what becomes of each kind of
  * refusal and loss; that nothing is done twice, nobody waits too long, and memory is bounded.
  */
-#include "unit/routing.h"
+#include "unit/test_router.h"
 
 static void begin_single(void)
 {
@@ -26,7 +26,7 @@ TEST(what_is_asked_early_waits_for_the_server)
     assert_int_equal(router_unavailable_since(net.router), 0);
     assert_sent(&net, "a:6379", "GET k");
     say(&net, "a:6379", "+v\r\n");
-    assert_told("k done v");
+    assert_replied("k done v");
     assert_int_equal(FIGURE(failovers), 0);
 }
 
@@ -48,7 +48,7 @@ TEST(who_tells_slowly_who_it_is_is_asked_again)
     assert_int_equal(router_unavailable_since(net.router), 0);
     assert_sent(&net, "a:6379", "GET k");
     say(&net, "a:6379", "+v\r\n");
-    assert_told("k done v");
+    assert_replied("k done v");
 }
 
 TEST(nobody_waits_past_his_deadline)
@@ -56,18 +56,18 @@ TEST(nobody_waits_past_his_deadline)
     begin("redis://a");
     ask_as("k", 30 * MS, false);
     pass(&net, 29 * MS);
-    assert_told("");
+    assert_replied("");
     pass(&net, 2 * MS);
-    assert_told("k failed");
+    assert_replied("k failed");
     /* What was sent and is not answered may have been done. */
     meet(&net, "a:6379", "one");
     assert_sent(&net, "a:6379", "");
     ask_as("l", 30 * MS, false);
     assert_sent(&net, "a:6379", "GET l");
     pass(&net, 31 * MS);
-    assert_told("l late");
+    assert_replied("l late");
     say(&net, "a:6379", "+too late\r\n");
-    assert_told("");
+    assert_replied("");
     assert_true(link_is_ready(redis_conn_link(line_to(&net, "a:6379")->conn)));
 }
 
@@ -79,13 +79,13 @@ TEST(what_may_have_been_done_is_not_sent_again)
     assert_sent(&net, "a:6379", "GET k; GET again");
     ask_as("unsent", 500 * MS, false);
     lose(&net, "a:6379");
-    assert_told("k lost");
+    assert_replied("k lost");
     pass(&net, 20 * MS);
     meet(&net, "a:6379", "one");
     pass(&net, 20 * MS);
     assert_sent(&net, "a:6379", "GET again; GET unsent");
     say(&net, "a:6379", "+1\r\n+2\r\n");
-    assert_told("again done 1; unsent done 2");
+    assert_replied("again done 1; unsent done 2");
     assert_int_equal(FIGURE(failovers), 0);
 }
 
@@ -96,7 +96,7 @@ TEST(a_silent_server_is_left_and_connected_anew)
     ask_as("r", 500 * MS, true);
     assert_sent(&net, "a:6379", "GET k; GET r");
     pass(&net, 51 * MS);
-    assert_told("k late");
+    assert_replied("k late");
     assert_true(router_unavailable_since(net.router) > 0);
     assert_true(strstr(router_error(net.router), "not answered within 50 ms") != NULL);
     pass(&net, 12 * MS);
@@ -122,7 +122,7 @@ TEST(refusals_that_pass_are_outlasted)
                 assert_sent(&net, "a:6379", ""); /* not at once */
                 n_sent++;
             }
-        assert_told("k failed");
+        assert_replied("k failed");
         assert_in_range(n_sent, 5, 14);
     }
     ask("k");
@@ -131,7 +131,7 @@ TEST(refusals_that_pass_are_outlasted)
     pass(&net, 17 * MS);
     assert_sent(&net, "a:6379", "GET k");
     say(&net, "a:6379", "+v\r\n");
-    assert_told("k done v");
+    assert_replied("k done v");
 }
 
 TEST(refusals_that_stay_are_told_at_once)
@@ -152,7 +152,7 @@ TEST(refusals_that_stay_are_told_at_once)
         snprintf(line, sizeof(line), "-%s\r\n", refusals[i]);
         say(&net, "a:6379", line);
         snprintf(expected, sizeof(expected), "k refused %s", refusals[i]);
-        assert_told(expected);
+        assert_replied(expected);
     }
     assert_int_equal(FIGURE(retries), 0);
 }
@@ -167,13 +167,13 @@ TEST(a_server_that_became_a_replica_is_connected_anew)
     pass(&net, 2 * MS);
     assert_null(line_nth(&net, "a:6379", 0));
     pass(&net, 210 * MS);
-    assert_told("k failed");
+    assert_replied("k failed");
     ask("k");
     meet(&net, "b:6379", "two");
     assert_int_equal(FIGURE(failovers), 1);
     assert_sent(&net, "b:6379", "GET k");
     say(&net, "b:6379", "+v\r\n");
-    assert_told("k done v");
+    assert_replied("k done v");
 }
 
 TEST(a_replica_is_not_asked_at_all)
@@ -184,7 +184,7 @@ TEST(a_replica_is_not_asked_at_all)
     greet_on(&net, line, "slave");
     pass(&net, 60 * MS);
     assert_false(line->is_open);
-    assert_told("k failed");
+    assert_replied("k failed");
     assert_true(strstr(router_error(net.router), "replica") != NULL);
     pass(&net, 100 * MS);
     meet(&net, "a:6379", "one"); /* it was promoted */
@@ -235,7 +235,7 @@ TEST(what_waits_is_bounded_in_number_and_bytes)
     router_forget(first);
     ask("4");
     pass(&net, 60 * MS);
-    telling = buf_of(told, sizeof(told));
+    forget_replies();
     /* One that is sent and forgotten counts until its connection has spoken of it. */
     meet(&net, "a:6379", "one");
     struct router_ask *asks[4];
@@ -246,7 +246,7 @@ TEST(what_waits_is_bounded_in_number_and_bytes)
         router_forget(asks[i]);
     assert_null(ask_as("k", 50 * MS, false));
     say(&net, "a:6379", "+1\r\n+2\r\n+3\r\n+4\r\n");
-    assert_told("");
+    assert_replied("");
     for (size_t i = 0; i < 4; i++)
         ask("k");
 }
@@ -269,7 +269,7 @@ TEST(no_memory_for_a_connection_is_tried_again)
     (void)sent_to(&net, line_to(&net, "a:6379"));
     say(&net, "a:6379", "-READONLY no\r\n");
     pass(&net, 300 * MS);
-    assert_told("k failed");
+    assert_replied("k failed");
     net.is_full = false;
     pass(&net, 500 * MS);
     meet(&net, "a:6379", "one");
@@ -284,10 +284,10 @@ TEST(the_end_answers_all)
     assert_sent(&net, "a:6379", "GET sent");
     ask("unsent");
     router_free(net.router);
-    assert_told("sent lost; unsent failed");
+    assert_replied("sent lost; unsent failed");
     begin("redis://a");
     ask("waits");
     router_end_by(net.router, net.now_ns + 10 * MS);
     pass(&net, 11 * MS);
-    assert_told("waits failed");
+    assert_replied("waits failed");
 }

@@ -3,7 +3,7 @@
  * A router among the servers of a cluster, or behind sentinels, in virtual time: who is asked what
  * after each redirect, and how it finds another master.
  */
-#include "unit/routing.h"
+#include "unit/test_router.h"
 
 /* Slots in halves: a has those up to 8191, b the others. `c` in place of b once it is given. */
 static const char *slots(const char *low, unsigned low_port, const char *high, unsigned high_port)
@@ -30,7 +30,7 @@ static void begin_cluster(void)
     meet(&net, "b:2", "B");
     assert_sent(&net, "b:2", "GET x");
     say(&net, "b:2", "+1\r\n");
-    assert_told("x done 1");
+    assert_replied("x done 1");
 }
 
 /* ---- A cluster ------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ TEST(a_slot_that_moved_is_followed_at_once)
     say(&net, "a:1", "-MOVED 3300 b:2\r\n");
     assert_sent(&net, "b:2", "GET b");
     say(&net, "b:2", "+v\r\n");
-    assert_told("b done v");
+    assert_replied("b done v");
     /* The rest of the map is asked for, of the one who knew better; the slot stays where it is. */
     assert_sent(&net, "a:1", "CLUSTER SLOTS");
     ask(LOW);
@@ -75,7 +75,7 @@ TEST(a_slot_on_its_way_is_asked_for_there)
     meet(&net, "c:3", "C");
     assert_sent(&net, "c:3", "ASKING; GET b");
     say(&net, "c:3", "+OK\r\n+v\r\n");
-    assert_told("b done v");
+    assert_replied("b done v");
     ask(LOW); /* this once */
     assert_sent(&net, "a:1", "GET b");
     assert_int_equal(FIGURE(failovers), 0);
@@ -96,7 +96,7 @@ TEST(an_unknown_master_is_asked_once_the_map_has_it)
     meet(&net, "c:3", "C");
     assert_sent(&net, "c:3", "GET x");
     say(&net, "c:3", "+v\r\n");
-    assert_told("x done v");
+    assert_replied("x done v");
     assert_int_equal(FIGURE(failovers), 1);
 }
 
@@ -114,7 +114,7 @@ TEST(a_master_that_died_is_replaced)
     meet(&net, "c:3", "C");
     assert_sent(&net, "c:3", "GET x");
     say(&net, "c:3", "+v\r\n");
-    assert_told("x done v");
+    assert_replied("x done v");
     pass(&net, 1500 * MS);
     assert_null(line_nth(&net, "b:2", 0));
 }
@@ -174,7 +174,7 @@ TEST(nodes_that_send_in_circles_are_not_followed_for_ever)
             say(&net, "b:2", "-LOADING\r\n");
         pass(&net, MS);
     }
-    assert_told("b failed");
+    assert_replied("b failed");
     assert_true(redirects >= 5 && redirects < 30);
 }
 
@@ -207,7 +207,7 @@ TEST(a_slot_that_nobody_has_is_waited_for)
     pass(&net, 5 * MS);
     assert_sent(&net, "a:1", "GET x");
     say(&net, "a:1", "+v\r\n");
-    assert_told("x done v");
+    assert_replied("x done v");
 }
 
 TEST(all_is_looked_at_from_time_to_time)
@@ -250,7 +250,7 @@ TEST(sentinels_name_the_master)
     ask("k");
     assert_sent(&net, "m:1", "GET k");
     say(&net, "m:1", "+v\r\n");
-    assert_told("k done v");
+    assert_replied("k done v");
     assert_int_equal(FIGURE(failovers), 0);
 }
 
@@ -273,7 +273,7 @@ TEST(a_switch_is_followed_at_once)
     assert_int_equal(FIGURE(failovers), 1);
     assert_sent(&net, "n:2", "GET k");
     say(&net, "n:2", "+v\r\n");
-    assert_told("k done v");
+    assert_replied("k done v");
 }
 
 TEST(who_is_told_to_be_master_and_is_none_is_left)
@@ -337,7 +337,7 @@ TEST(what_is_no_cluster_is_unavailable_and_says_why)
     assert_true(router_unavailable_since(net.router) > 0);
     say(&net, "a:6379", "-ERR This instance has cluster support disabled\r\n");
     pass(&net, 51 * MS);
-    assert_told("k failed");
+    assert_replied("k failed");
     assert_true(router_unavailable_since(net.router) > 0);
     assert_non_null(strstr(router_error(net.router), "CLUSTER SLOTS: ERR This instance"));
 }

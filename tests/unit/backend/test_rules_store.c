@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rule says of stores outside of this process, and what its states are called there. */
-#include "unit/ruling.h"
+#include "unit/test_rules.h"
 
 #include "backend/script/script.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The words of a store's scripts to the byte, its keys, and which replies are none. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "backend/script/script.h"
 

@@ -3,7 +3,7 @@
  * The keyed hash against values worked out by another implementation, in Python, which itself was
  * held against the authors' vectors of SipHash-2-4 (64 and 128 bits) and CPython's SipHash-1-3.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "base/siphash.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Characters of UTF-8: all there are, each known by its length, and nothing else taken for one. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "base/utf8.h"
 

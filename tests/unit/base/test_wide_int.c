@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The two ways to calculate past 64 bits, with a 128-bit type and by halves, give the same. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "base/wide_int.h"
 

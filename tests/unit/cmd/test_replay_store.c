@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What `stint replay --store` holds the engine and a store to, and where their time begins. */
 #define _GNU_SOURCE /* for uv.h */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "cmd/replay/replay.h"
 

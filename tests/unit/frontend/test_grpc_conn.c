@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls of a gRPC connection, each in virtual time: what is answered, and what is charged. */
-#include "unit/calling.h"
+#include "unit/test_access.h"
+#include "unit/test_grpc_client.h"
 
 #include "proto/grpc/rls.h"
 
@@ -12,62 +13,62 @@
     "  - key: many\n"                                                                              \
     "    rate_limit: {unit: hour, requests_per_unit: 100000}\n"
 
-static struct calling *calling;
+static struct grpc_client *grpc;
 
 SETUP
 {
-    calling = call_at(YAML, NULL, NULL);
+    grpc = grpc_open(YAML, NULL, NULL);
 }
 
 TEARDOWN
 {
-    call_no_more(calling);
+    grpc_close(grpc);
 }
 
 static void reopen(const struct grpc_limits *limits, struct access *access)
 {
-    call_no_more(calling);
-    calling = call_at(YAML, limits, access);
+    grpc_close(grpc);
+    grpc = grpc_open(YAML, limits, access);
 }
 
 TEST(a_call_is_answered)
 {
     for (int i = 0; i < 3; i++) {
-        struct heard *heard = call_limit(calling, "k=a", NULL);
-        exchange(calling);
+        struct heard *heard = call_limit(grpc, "k=a", NULL);
+        exchange(grpc);
         assert_code(heard, RLS_CODE_OK);
     }
-    struct heard *heard = call_limit(calling, "k=a", NULL);
-    exchange(calling);
+    struct heard *heard = call_limit(grpc, "k=a", NULL);
+    exchange(grpc);
     assert_code(heard, RLS_OVER_LIMIT);
-    assert_int_equal(left(&calling->s, "k=a"), 0);
-    assert_false(calling->conn->ops->is_busy(calling->conn));
-    assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
+    assert_int_equal(left(&grpc->s, "k=a"), 0);
+    assert_false(grpc->conn->ops->is_busy(grpc->conn));
+    assert_int_equal(grpc->conn->ops->deadline(grpc->conn), STINT_NEVER_NS);
 }
 
 TEST(a_burst_is_answered_in_one_output)
 {
-    exchange(calling);
+    exchange(grpc);
     for (int i = 0; i < 100; i++)
-        call_limit(calling, "many=a", NULL);
-    say_at_once(calling);
-    calling->n_writes = 0;
-    hear_all(calling);
-    assert_int_equal(calling->n_writes, 1);
+        call_limit(grpc, "many=a", NULL);
+    say_at_once(grpc);
+    grpc->n_writes = 0;
+    hear_all(grpc);
+    assert_int_equal(grpc->n_writes, 1);
     for (int i = 0; i < 100; i++)
-        assert_code(&calling->heard[i], RLS_CODE_OK);
-    assert_int_equal(left(&calling->s, "many=a"), 100000 - 100);
+        assert_code(&grpc->heard[i], RLS_CODE_OK);
+    assert_int_equal(left(&grpc->s, "many=a"), 100000 - 100);
 }
 
 TEST(a_thousand_streams_at_once_are_answered)
 {
-    exchange(calling);
+    exchange(grpc);
     for (int i = 0; i < 1000; i++)
-        call_limit(calling, "many=a", NULL);
-    exchange(calling);
+        call_limit(grpc, "many=a", NULL);
+    exchange(grpc);
     for (int i = 0; i < 1000; i++)
-        assert_code(&calling->heard[i], RLS_CODE_OK);
-    assert_int_equal(left(&calling->s, "many=a"), 100000 - 1000);
+        assert_code(&grpc->heard[i], RLS_CODE_OK);
+    assert_int_equal(left(&grpc->s, "many=a"), 100000 - 1000);
 }
 
 TEST(any_pieces_give_the_same_answers)
@@ -75,19 +76,19 @@ TEST(any_pieces_give_the_same_answers)
     for (size_t piece = 1; piece <= 64; piece = piece < 16 ? piece + 1 : piece * 2) {
         char key[32];
         reopen(NULL, NULL);
-        calling->piece = piece;
+        grpc->piece = piece;
         snprintf(key, sizeof(key), "k=%zu", piece);
         for (int i = 0; i < 4; i++)
-            call_limit(calling, key, NULL);
-        call_path(calling, HEALTH "Check", span_of("", 0));
-        call_path(calling, "/no.such/Method", span_of("", 0));
-        exchange(calling);
+            call_limit(grpc, key, NULL);
+        call_path(grpc, HEALTH "Check", span_of("", 0));
+        call_path(grpc, "/no.such/Method", span_of("", 0));
+        exchange(grpc);
         for (int i = 0; i < 3; i++)
-            assert_code(&calling->heard[i], RLS_CODE_OK);
-        assert_code(&calling->heard[3], RLS_OVER_LIMIT);
-        assert_code(&calling->heard[4], 1);
-        assert_status(&calling->heard[5], GRPC_UNIMPLEMENTED, "no such method");
-        assert_int_equal(left(&calling->s, key), 0);
+            assert_code(&grpc->heard[i], RLS_CODE_OK);
+        assert_code(&grpc->heard[3], RLS_OVER_LIMIT);
+        assert_code(&grpc->heard[4], 1);
+        assert_status(&grpc->heard[5], GRPC_UNIMPLEMENTED, "no such method");
+        assert_int_equal(left(&grpc->s, key), 0);
     }
 }
 
@@ -130,18 +131,18 @@ TEST(a_message_may_span_frames)
                                    {"content-type", "application/grpc+proto"}};
     for (size_t cut = 1; cut < bytes.len; cut++) {
         reopen(NULL, NULL);
-        struct heard *heard = call_with(calling, fields, N(fields), bytes, true);
+        struct heard *heard = call_with(grpc, fields, N(fields), bytes, true);
         heard->says_len = cut;
-        exchange(calling);
+        exchange(grpc);
         assert_int_equal(heard->status, -1);
-        assert_true(calling->conn->ops->is_busy(calling->conn));
-        assert_int_equal(left(&calling->s, "k=a"), 3);
+        assert_true(grpc->conn->ops->is_busy(grpc->conn));
+        assert_int_equal(left(&grpc->s, "k=a"), 3);
         heard->says_len = bytes.len;
         heard->says_more = false;
-        nghttp2_session_resume_data(calling->client, heard->id);
-        exchange(calling);
+        nghttp2_session_resume_data(grpc->client, heard->id);
+        exchange(grpc);
         assert_code(heard, RLS_CODE_OK);
-        assert_int_equal(left(&calling->s, "k=a"), 2);
+        assert_int_equal(left(&grpc->s, "k=a"), 2);
     }
 }
 
@@ -168,13 +169,13 @@ TEST(methods_and_types_that_are_not_of_grpc_are_refused_as_http)
                                        {":path", SHOULD_RATE_LIMIT},
                                        {"content-type", cases[i].type}};
         struct heard *heard =
-            call_with(calling, fields, N(fields), framed(span_of("", 0)), i % 2 == 0);
-        exchange(calling);
+            call_with(grpc, fields, N(fields), framed(span_of("", 0)), i % 2 == 0);
+        exchange(grpc);
         assert_int_equal(heard->http_status, cases[i].status);
         assert_true(heard->is_closed);
         assert_int_equal(heard->len, 0);
     }
-    assert_false(calling->conn->ops->is_busy(calling->conn));
+    assert_false(grpc->conn->ops->is_busy(grpc->conn));
 }
 
 TEST(types_may_have_proto_and_parameters)
@@ -188,8 +189,8 @@ TEST(types_may_have_proto_and_parameters)
                                        {":authority", "stint"},
                                        {":path", HEALTH "Check"},
                                        {"content-type", types[i]}};
-        struct heard *heard = call_with(calling, fields, N(fields), framed(span_of("", 0)), false);
-        exchange(calling);
+        struct heard *heard = call_with(grpc, fields, N(fields), framed(span_of("", 0)), false);
+        exchange(grpc);
         assert_code(heard, 1);
     }
 }
@@ -203,29 +204,28 @@ TEST(messages_that_are_not_one_are_refused)
     memcpy(bytes, one.ptr, one.len);
     memcpy(bytes + one.len, one.ptr, one.len);
 
-    struct heard *none = call_bytes(calling, SHOULD_RATE_LIMIT, span_of("", 0), NULL);
-    struct heard *two = call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, 2 * one.len), NULL);
-    struct heard *half = call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, one.len - 1), NULL);
-    struct heard *flag = call_bytes(calling, SHOULD_RATE_LIMIT, span_of("\2\0\0\0\0", 5), NULL);
-    struct heard *packed = call_bytes(calling, SHOULD_RATE_LIMIT, span_of("\1\0\0\0\0", 5), NULL);
-    struct heard *large =
-        call_bytes(calling, SHOULD_RATE_LIMIT, span_of("\0\0\x10\0\1abc", 8), NULL);
-    exchange(calling);
+    struct heard *none = call_bytes(grpc, SHOULD_RATE_LIMIT, span_of("", 0), NULL);
+    struct heard *two = call_bytes(grpc, SHOULD_RATE_LIMIT, span_of(bytes, 2 * one.len), NULL);
+    struct heard *half = call_bytes(grpc, SHOULD_RATE_LIMIT, span_of(bytes, one.len - 1), NULL);
+    struct heard *flag = call_bytes(grpc, SHOULD_RATE_LIMIT, span_of("\2\0\0\0\0", 5), NULL);
+    struct heard *packed = call_bytes(grpc, SHOULD_RATE_LIMIT, span_of("\1\0\0\0\0", 5), NULL);
+    struct heard *large = call_bytes(grpc, SHOULD_RATE_LIMIT, span_of("\0\0\x10\0\1abc", 8), NULL);
+    exchange(grpc);
     assert_status(none, GRPC_UNIMPLEMENTED, "expected one message, and there is none");
     assert_status(two, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
     assert_status(half, GRPC_INTERNAL, "the request ends within its message");
     assert_status(flag, GRPC_INTERNAL, "");
     assert_status(packed, GRPC_INTERNAL, "a compressed message without grpc-encoding");
     assert_status(large, GRPC_RESOURCE_EXHAUSTED, "");
-    assert_int_equal(left(&calling->s, "k=a"), 3);
+    assert_int_equal(left(&grpc->s, "k=a"), 3);
 }
 
 TEST(what_is_no_request_is_an_invalid_argument)
 {
-    struct heard *no_domain = call_path(calling, SHOULD_RATE_LIMIT, span_of("", 0));
-    struct heard *no_protobuf = call_path(calling, SHOULD_RATE_LIMIT, span_of("\xff\xff\xff", 3));
-    struct heard *health = call_path(calling, HEALTH "Check", span_of("\x0a\x7f", 2));
-    exchange(calling);
+    struct heard *no_domain = call_path(grpc, SHOULD_RATE_LIMIT, span_of("", 0));
+    struct heard *no_protobuf = call_path(grpc, SHOULD_RATE_LIMIT, span_of("\xff\xff\xff", 3));
+    struct heard *health = call_path(grpc, HEALTH "Check", span_of("\x0a\x7f", 2));
+    exchange(grpc);
     assert_status(no_domain, GRPC_INVALID_ARGUMENT, "domain");
     assert_status(no_protobuf, GRPC_INVALID_ARGUMENT, "RateLimitRequest");
     assert_status(health, GRPC_INVALID_ARGUMENT, "");
@@ -245,11 +245,11 @@ TEST(a_message_of_the_limit_is_taken_and_one_byte_more_is_not)
     wire_varint(&message, rest);
     memcpy(bytes, message.bytes, message.len);
     assert_int_equal(message.len + rest, 66000);
-    struct heard *fits = call_path(calling, SHOULD_RATE_LIMIT, span_of(bytes, 66000));
-    exchange(calling);
+    struct heard *fits = call_path(grpc, SHOULD_RATE_LIMIT, span_of(bytes, 66000));
+    exchange(grpc);
     assert_code(fits, RLS_CODE_OK);
-    struct heard *too_long = call_path(calling, SHOULD_RATE_LIMIT, span_of(bytes, 66001));
-    exchange(calling);
+    struct heard *too_long = call_path(grpc, SHOULD_RATE_LIMIT, span_of(bytes, 66001));
+    exchange(grpc);
     assert_status(too_long, GRPC_RESOURCE_EXHAUSTED, "");
     assert_true(too_long->is_closed);
     assert_true(too_long->said < 66001); /* known from the prefix */
@@ -262,12 +262,12 @@ TEST(fields_beyond_the_limit_are_refused)
     reopen(&limits, NULL);
     memset(text, 'x', sizeof(text) - 1);
     const struct field more[] = {{"x-long", text}, {NULL, NULL}};
-    struct heard *heard = call_limit(calling, "k=a", more);
-    struct heard *next = call_limit(calling, "k=a", NULL);
-    exchange(calling);
+    struct heard *heard = call_limit(grpc, "k=a", more);
+    struct heard *next = call_limit(grpc, "k=a", NULL);
+    exchange(grpc);
     assert_status(heard, GRPC_RESOURCE_EXHAUSTED, "the header fields are too long");
     assert_code(next, RLS_CODE_OK);
-    assert_int_equal(left(&calling->s, "k=a"), 2);
+    assert_int_equal(left(&grpc->s, "k=a"), 2);
 }
 
 /* ---- Deadlines ------------------------------------------------------------------------------- */
@@ -285,17 +285,17 @@ TEST(a_call_that_comes_too_late_is_not_charged)
                                    {"grpc-timeout", "20m"}};
     static const uint64_t after_ms[] = {19, 20};
     for (size_t i = 0; i < N(after_ms); i++) {
-        struct heard *heard = call_with(calling, fields, N(fields), bytes, true);
-        exchange(calling);
-        pass(calling, after_ms[i] * MS);
+        struct heard *heard = call_with(grpc, fields, N(fields), bytes, true);
+        exchange(grpc);
+        pass(grpc, after_ms[i] * MS);
         heard->says_more = false;
-        nghttp2_session_resume_data(calling->client, heard->id);
-        exchange(calling);
+        nghttp2_session_resume_data(grpc->client, heard->id);
+        exchange(grpc);
         if (after_ms[i] < 20)
             assert_code(heard, RLS_CODE_OK);
         else
             assert_status(heard, GRPC_DEADLINE_EXCEEDED, "");
-        assert_int_equal(left(&calling->s, "k=a"), 2);
+        assert_int_equal(left(&grpc->s, "k=a"), 2);
     }
 }
 
@@ -304,15 +304,15 @@ TEST(timeouts_that_cannot_be_read_are_refused)
     static const char *const timeouts[] = {"", "1", "m", "123456789m", "-1m", "1x", "1 m"};
     for (size_t i = 0; i < N(timeouts); i++) {
         const struct field more[] = {{"grpc-timeout", timeouts[i]}, {NULL, NULL}};
-        struct heard *heard = call_limit(calling, "k=a", more);
-        exchange(calling);
+        struct heard *heard = call_limit(grpc, "k=a", more);
+        exchange(grpc);
         assert_status(heard, GRPC_INVALID_ARGUMENT, "grpc-timeout");
     }
     const struct field longest[] = {{"grpc-timeout", "99999999H"}, {NULL, NULL}};
-    struct heard *heard = call_limit(calling, "k=a", longest);
-    exchange(calling);
+    struct heard *heard = call_limit(grpc, "k=a", longest);
+    exchange(grpc);
     assert_code(heard, RLS_CODE_OK);
-    assert_int_equal(left(&calling->s, "k=a"), 2);
+    assert_int_equal(left(&grpc->s, "k=a"), 2);
 }
 
 TEST(a_call_that_is_taken_back_is_not_charged)
@@ -325,13 +325,13 @@ TEST(a_call_that_is_taken_back_is_not_charged)
                                    {":authority", "stint"},
                                    {":path", SHOULD_RATE_LIMIT},
                                    {"content-type", "application/grpc"}};
-    struct heard *heard = call_with(calling, fields, N(fields), bytes, true);
-    exchange(calling);
-    assert_true(calling->conn->ops->is_busy(calling->conn));
-    nghttp2_submit_rst_stream(calling->client, NGHTTP2_FLAG_NONE, heard->id, NGHTTP2_CANCEL);
-    exchange(calling);
-    assert_false(calling->conn->ops->is_busy(calling->conn));
-    assert_int_equal(left(&calling->s, "k=a"), 3);
+    struct heard *heard = call_with(grpc, fields, N(fields), bytes, true);
+    exchange(grpc);
+    assert_true(grpc->conn->ops->is_busy(grpc->conn));
+    nghttp2_submit_rst_stream(grpc->client, NGHTTP2_FLAG_NONE, heard->id, NGHTTP2_CANCEL);
+    exchange(grpc);
+    assert_false(grpc->conn->ops->is_busy(grpc->conn));
+    assert_int_equal(left(&grpc->s, "k=a"), 3);
 }
 
 TEST(a_request_that_does_not_end_is_ended)
@@ -343,18 +343,18 @@ TEST(a_request_that_does_not_end_is_ended)
                                    {":path", SHOULD_RATE_LIMIT},
                                    {"content-type", "application/grpc"}};
     reopen(&limits, NULL);
-    struct heard *heard = call_with(calling, fields, N(fields), span_of("\0\0", 2), true);
-    exchange(calling);
-    pass(calling, 5 * S - 1);
-    exchange(calling);
+    struct heard *heard = call_with(grpc, fields, N(fields), span_of("\0\0", 2), true);
+    exchange(grpc);
+    pass(grpc, 5 * S - 1);
+    exchange(grpc);
     assert_false(heard->is_closed);
-    pass(calling, 1);
-    exchange(calling);
+    pass(grpc, 1);
+    exchange(grpc);
     assert_status(heard, GRPC_DEADLINE_EXCEEDED, "the request does not end");
     assert_true(heard->is_closed);
-    assert_false(is_over(calling));
-    assert_false(calling->conn->ops->is_busy(calling->conn));
-    assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
+    assert_false(is_over(grpc));
+    assert_false(grpc->conn->ops->is_busy(grpc->conn));
+    assert_int_equal(grpc->conn->ops->deadline(grpc->conn), STINT_NEVER_NS);
 }
 
 /* ---- Compression ----------------------------------------------------------------------------- */
@@ -373,7 +373,7 @@ static struct heard *call_packed(const char *text, const struct field *more)
     grpc_frame_write(bytes, true, packed.len);
     memcpy(bytes + GRPC_PREFIX, packed.ptr, packed.len);
     grpc_zip_free(zip);
-    return call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, GRPC_PREFIX + packed.len), more);
+    return call_bytes(grpc, SHOULD_RATE_LIMIT, span_of(bytes, GRPC_PREFIX + packed.len), more);
 }
 
 TEST(gzip_is_read_and_answered_where_it_is_accepted)
@@ -385,8 +385,8 @@ TEST(gzip_is_read_and_answered_where_it_is_accepted)
     struct heard *packed = call_packed("k=a", both);
     struct heard *plain = call_packed("k=a", one);
     /* Whoever accepts it and does not speak it is answered as he speaks. */
-    struct heard *spoken = call_limit(calling, "k=a", both);
-    exchange(calling);
+    struct heard *spoken = call_limit(grpc, "k=a", both);
+    exchange(grpc);
     assert_string_equal(packed->encoding, "gzip");
     struct grpc_frame frame;
     struct stint_error error;
@@ -402,17 +402,17 @@ TEST(gzip_is_read_and_answered_where_it_is_accepted)
     assert_code(plain, RLS_CODE_OK);
     assert_string_equal(spoken->encoding, "");
     assert_code(spoken, RLS_CODE_OK);
-    assert_int_equal(left(&calling->s, "k=a"), 0);
+    assert_int_equal(left(&grpc->s, "k=a"), 0);
 }
 
 TEST(other_encodings_are_refused_with_those_that_there_are)
 {
     const struct field snappy[] = {{"grpc-encoding", "snappy"}, {NULL, NULL}};
-    struct heard *heard = call_limit(calling, "k=a", snappy);
-    exchange(calling);
+    struct heard *heard = call_limit(grpc, "k=a", snappy);
+    exchange(grpc);
     assert_status(heard, GRPC_UNIMPLEMENTED, "grpc-encoding");
     assert_string_equal(heard->accepts, "identity,gzip");
-    assert_int_equal(left(&calling->s, "k=a"), 3);
+    assert_int_equal(left(&grpc->s, "k=a"), 3);
 }
 
 TEST(what_inflates_beyond_the_limit_is_refused)
@@ -426,10 +426,10 @@ TEST(what_inflates_beyond_the_limit_is_refused)
     grpc_frame_write(bytes, true, packed.len);
     memcpy(bytes + GRPC_PREFIX, packed.ptr, packed.len);
     struct heard *bomb =
-        call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, GRPC_PREFIX + packed.len), gzip);
-    struct heard *junk = call_bytes(calling, SHOULD_RATE_LIMIT, span_of("\1\0\0\0\4junk", 9), gzip);
+        call_bytes(grpc, SHOULD_RATE_LIMIT, span_of(bytes, GRPC_PREFIX + packed.len), gzip);
+    struct heard *junk = call_bytes(grpc, SHOULD_RATE_LIMIT, span_of("\1\0\0\0\4junk", 9), gzip);
     grpc_zip_free(zip);
-    exchange(calling);
+    exchange(grpc);
     assert_status(bomb, GRPC_RESOURCE_EXHAUSTED, "");
     assert_status(junk, GRPC_INTERNAL, "");
 }
@@ -439,41 +439,28 @@ TEST(what_inflates_beyond_the_limit_is_refused)
 #define SECRET_A "secret-of-a-secret-of-a-secret-of-a"
 #define SECRET_M "secret-of-m-secret-of-m-secret-of-m"
 
-static struct access *tokens_of(const char *first_roles)
-{
-    char a[ACCESS_HASH_TEXT_SIZE], m[ACCESS_HASH_TEXT_SIZE], text[512];
-    struct access *access;
-    struct stint_error error;
-    access_hash_text(span_of_text(SECRET_A), a);
-    access_hash_text(span_of_text(SECRET_M), m);
-    snprintf(text, sizeof(text), "a %s %s\nm metrics %s\n", first_roles, a, m);
-    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.message);
-    return access;
-}
-
 static struct heard *call_as(const char *authorization)
 {
     const struct field more[] = {{"authorization", authorization}, {NULL, NULL}};
-    struct heard *heard = call_limit(calling, "k=a", authorization != NULL ? more : NULL);
-    exchange(calling);
+    struct heard *heard = call_limit(grpc, "k=a", authorization != NULL ? more : NULL);
+    exchange(grpc);
     return heard;
 }
 
 TEST(tokens_say_who_may_ask)
 {
-    reopen(NULL, tokens_of("ask"));
+    reopen(NULL, access_of("a ask " SECRET_A "\nm metrics " SECRET_M));
     assert_status(call_as(NULL), GRPC_UNAUTHENTICATED, "a token is required");
     assert_status(call_as("Basic YTpi"), GRPC_UNAUTHENTICATED, "a token is required");
     assert_status(call_as("Bearer nobody"), GRPC_UNAUTHENTICATED, "no such token");
     assert_status(call_as("Bearer " SECRET_M), GRPC_PERMISSION_DENIED, "roles");
-    assert_int_equal(left(&calling->s, "k=a"), 3);
+    assert_int_equal(left(&grpc->s, "k=a"), 3);
     assert_code(call_as("Bearer " SECRET_A), RLS_CODE_OK);
     assert_code(call_as("bearer  " SECRET_A), RLS_CODE_OK);
     assert_status(call_as("Bearer " SECRET_M), GRPC_PERMISSION_DENIED, "roles");
-    assert_int_equal(left(&calling->s, "k=a"), 1);
-    struct heard *health = call_path(calling, HEALTH "Check", span_of("", 0));
-    exchange(calling);
+    assert_int_equal(left(&grpc->s, "k=a"), 1);
+    struct heard *health = call_path(grpc, HEALTH "Check", span_of("", 0));
+    exchange(grpc);
     assert_code(health, 1);
 }
 
@@ -487,19 +474,19 @@ TEST(tokens_that_are_taken_unavailable_are_gone_at_once)
                                    {":path", SHOULD_RATE_LIMIT},
                                    {"content-type", "application/grpc"},
                                    {"authorization", "Bearer " SECRET_A}};
-    reopen(NULL, tokens_of("ask"));
+    reopen(NULL, access_of("a ask " SECRET_A "\nm metrics " SECRET_M));
     assert_code(call_as("Bearer " SECRET_A), RLS_CODE_OK);
     struct heard *half =
-        call_with(calling, fields, N(fields),
+        call_with(grpc, fields, N(fields),
                   framed(wire_of_request(&message, descriptors_of(&asked, "k=a"))), true);
-    exchange(calling);
-    access_now_set(calling->access, tokens_of("metrics"));
+    exchange(grpc);
+    access_now_set(grpc->access, access_of("a metrics " SECRET_A "\nm metrics " SECRET_M));
     half->says_more = false;
-    nghttp2_session_resume_data(calling->client, half->id);
-    exchange(calling);
+    nghttp2_session_resume_data(grpc->client, half->id);
+    exchange(grpc);
     assert_status(half, GRPC_PERMISSION_DENIED, "roles");
     assert_status(call_as("Bearer " SECRET_A), GRPC_PERMISSION_DENIED, "roles");
-    access_now_set(calling->access, tokens_of("ask"));
+    access_now_set(grpc->access, access_of("a ask " SECRET_A "\nm metrics " SECRET_M));
     assert_code(call_as("Bearer " SECRET_A), RLS_CODE_OK);
-    assert_int_equal(left(&calling->s, "k=a"), 1);
+    assert_int_equal(left(&grpc->s, "k=a"), 1);
 }

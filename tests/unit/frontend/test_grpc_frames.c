@@ -3,7 +3,7 @@
  * Bytes that are not HTTP/2, or frames at fault, on a gRPC connection: what is answered follows RFC
  * 9113, and the connection ends where it says so.
  */
-#include "unit/framing.h"
+#include "unit/test_grpc_frames.h"
 
 /* ---- What is not HTTP/2 ---------------------------------------------------------------------- */
 
@@ -15,27 +15,27 @@ TEST(other_protocols_are_left_without_a_word)
     for (size_t i = 0; i < N(texts); i++)
         for (size_t piece = 0; piece < 2; piece++) {
             reconnect(NULL);
-            calling->piece = piece;
+            grpc->piece = piece;
             put(texts[i], strlen(texts[i]));
             say_frames();
-            assert_true(is_over(calling));
-            assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
+            assert_true(is_over(grpc));
+            assert_int_equal(grpc->conn->ops->output(grpc->conn).len, 0);
         }
 }
 
 TEST(half_a_preface_is_busy_and_unanswered)
 {
-    assert_false(calling->conn->ops->is_busy(calling->conn));
+    assert_false(grpc->conn->ops->is_busy(grpc->conn));
     put(PREFACE, 10);
     say_frames();
-    assert_true(calling->conn->ops->is_busy(calling->conn));
-    assert_false(is_over(calling));
-    assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
+    assert_true(grpc->conn->ops->is_busy(grpc->conn));
+    assert_false(is_over(grpc));
+    assert_int_equal(grpc->conn->ops->output(grpc->conn).len, 0);
     put(&PREFACE[10], sizeof(PREFACE) - 11);
     put_frame(NGHTTP2_SETTINGS, 0, 0, NULL, 0);
     say_frames();
-    assert_false(calling->conn->ops->is_busy(calling->conn));
-    assert_true(calling->conn->ops->output(calling->conn).len > 0);
+    assert_false(grpc->conn->ops->is_busy(grpc->conn));
+    assert_true(grpc->conn->ops->output(grpc->conn).len > 0);
 }
 
 TEST(frames_that_break_the_protocol_end_the_connection)
@@ -86,14 +86,14 @@ TEST(frames_that_break_the_protocol_end_the_connection)
     };
     for (size_t i = 0; i < N(cases); i++) {
         reconnect(NULL);
-        calling->piece = i % 2;
+        grpc->piece = i % 2;
         put_preface();
         put_frame(cases[i].type, cases[i].flags, cases[i].id, cases[i].payload, cases[i].len);
         say_frames();
         struct answer answer = take_answer();
-        if (answer.n_goaways != 1 || answer.goaway_code != cases[i].code || !is_over(calling))
+        if (answer.n_goaways != 1 || answer.goaway_code != cases[i].code || !is_over(grpc))
             fail_msg("%s: %u GOAWAYs, code %u, %s", cases[i].what, answer.n_goaways,
-                     answer.goaway_code, is_over(calling) ? "over" : "not over");
+                     answer.goaway_code, is_over(grpc) ? "over" : "not over");
     }
 }
 
@@ -163,7 +163,7 @@ TEST(malformed_calls_are_reset_and_the_connection_goes_on)
         put_headers(id, WHOLE | LAST, &block);
         say_frames();
         struct answer answer = take_answer();
-        if (answer.n_resets != 1 || answer.reset_code != NGHTTP2_PROTOCOL_ERROR || is_over(calling))
+        if (answer.n_resets != 1 || answer.reset_code != NGHTTP2_PROTOCOL_ERROR || is_over(grpc))
             fail_msg("%s: %u resets, code %u", fields[i][0], answer.n_resets, answer.reset_code);
     }
     /* What has to be there is not. */
@@ -180,8 +180,8 @@ TEST(malformed_calls_are_reset_and_the_connection_goes_on)
         assert_int_equal(answer.n_resets, 1);
         assert_int_equal(answer.reset_code, NGHTTP2_PROTOCOL_ERROR);
     }
-    assert_int_equal(left(&calling->s, "k=a"), 100000);
-    assert_false(calling->conn->ops->is_busy(calling->conn));
+    assert_int_equal(left(&grpc->s, "k=a"), 100000);
+    assert_false(grpc->conn->ops->is_busy(grpc->conn));
     put_call(&block);
     put_headers(id, WHOLE | LAST, &block);
     say_frames();
@@ -197,7 +197,7 @@ TEST(frames_that_nobody_knows_are_ignored)
     put_ping(0);
     say_frames();
     assert_int_equal(take_answer().n_pongs, 1);
-    assert_false(is_over(calling));
+    assert_false(is_over(grpc));
 }
 
 /* ---- Frames that do not end ------------------------------------------------------------------ */
@@ -262,15 +262,15 @@ TEST(frames_that_do_not_end_are_sent_unavailable_with_their_time)
             halves[i]();
             say_frames();
             take_answer();
-            assert_false(is_over(calling));
-            assert_true(calling->conn->ops->is_busy(calling->conn));
-            pass(calling, 10 * S - 1);
+            assert_false(is_over(grpc));
+            assert_true(grpc->conn->ops->is_busy(grpc->conn));
+            pass(grpc, 10 * S - 1);
             assert_int_equal(take_answer().n_goaways, 0);
-            assert_false(is_over(calling));
-            pass(calling, 1);
+            assert_false(is_over(grpc));
+            pass(grpc, 1);
             struct answer answer = take_answer();
             assert_int_equal(answer.n_goaways, halves[i] == put_half_preface ? 0 : 1);
-            assert_true(is_over(calling));
+            assert_true(is_over(grpc));
         }
 }
 
@@ -287,17 +287,17 @@ TEST(frames_that_end_in_time_are_read)
         put_ping(0);
         frames.len -= 8;
         say_frames();
-        pass(calling, 6 * S);
+        pass(grpc, 6 * S);
         put("12345678", 8);
         put("\0\0\x08\x06\0", 5);
         say_frames();
-        pass(calling, 6 * S);
+        pass(grpc, 6 * S);
         put("\0\0\0\0"
             "12345678",
             12);
         say_frames();
         assert_int_equal(take_answer().n_pongs, 3);
-        assert_false(is_over(calling));
-        assert_false(calling->conn->ops->is_busy(calling->conn));
+        assert_false(is_over(grpc));
+        assert_false(grpc->conn->ops->is_busy(grpc->conn));
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Floods, bombs and unread answers on a gRPC connection: all of it is bounded. */
-#include "unit/framing.h"
+#include "unit/test_grpc_frames.h"
 
 #include "proto/grpc/rls.h"
 
@@ -81,14 +81,14 @@ TEST(floods_are_sent_unavailable)
         reconnect(NULL);
         put_preface();
         uint32_t n = 0;
-        while (!is_over(calling) && n < FLOOD) {
+        while (!is_over(grpc) && n < FLOOD) {
             floods[flood](n++);
             say_frames();
         }
         if (n < 900 || n > 1001)
             fail_msg("flood %zu ended after %u frames", flood, n);
         assert_sent_unavailable(NGHTTP2_ENHANCE_YOUR_CALM);
-        assert_int_equal(left(&calling->s, "k=a"), 100000);
+        assert_int_equal(left(&grpc->s, "k=a"), 100000);
     }
 }
 
@@ -107,33 +107,33 @@ TEST(the_same_in_one_piece_is_sent_unavailable_too)
 
 TEST(what_comes_slowly_or_beside_calls_is_no_flood)
 {
-    exchange(calling);
+    exchange(grpc);
     for (int i = 0; i < 3000; i++) {
-        nghttp2_submit_ping(calling->client, NGHTTP2_FLAG_NONE, NULL);
-        exchange(calling);
-        pass(calling, 10 * MS);
+        nghttp2_submit_ping(grpc->client, NGHTTP2_FLAG_NONE, NULL);
+        exchange(grpc);
+        pass(grpc, 10 * MS);
     }
-    assert_int_equal(calling->n_pongs, 3000);
+    assert_int_equal(grpc->n_pongs, 3000);
     for (int i = 0; i < 1900; i++) {
-        struct heard *heard = call_limit(calling, "k=a", NULL);
-        nghttp2_submit_ping(calling->client, NGHTTP2_FLAG_NONE, NULL);
-        exchange(calling);
+        struct heard *heard = call_limit(grpc, "k=a", NULL);
+        nghttp2_submit_ping(grpc->client, NGHTTP2_FLAG_NONE, NULL);
+        exchange(grpc);
         assert_code(heard, RLS_CODE_OK);
     }
-    assert_false(is_over(calling));
+    assert_false(is_over(grpc));
 }
 
 TEST(calls_that_are_cancelled_when_they_are_answered_are_no_flood)
 {
-    exchange(calling);
+    exchange(grpc);
     for (int i = 0; i < 2000; i++) {
-        struct heard *heard = call_limit(calling, "k=a", NULL);
-        say_all(calling);
-        nghttp2_submit_rst_stream(calling->client, NGHTTP2_FLAG_NONE, heard->id, NGHTTP2_CANCEL);
-        exchange(calling);
+        struct heard *heard = call_limit(grpc, "k=a", NULL);
+        say_all(grpc);
+        nghttp2_submit_rst_stream(grpc->client, NGHTTP2_FLAG_NONE, heard->id, NGHTTP2_CANCEL);
+        exchange(grpc);
     }
-    assert_false(is_over(calling));
-    assert_int_equal(left(&calling->s, "k=a"), 98000);
+    assert_false(is_over(grpc));
+    assert_int_equal(left(&grpc->s, "k=a"), 98000);
 }
 
 TEST(headers_without_an_end_are_sent_unavailable)
@@ -189,7 +189,7 @@ TEST(unfinished_messages_are_bounded)
         n_refused += answer.n_headers;
     }
     assert_in_range(n_refused, 60 - 400000 / 15000 - 1, 60 - 5);
-    assert_false(is_over(calling));
+    assert_false(is_over(grpc));
 }
 
 TEST(more_streams_than_are_allowed_are_refused)
@@ -205,7 +205,7 @@ TEST(more_streams_than_are_allowed_are_refused)
     struct answer answer = take_answer();
     assert_int_equal(answer.n_resets, 1);
     assert_int_equal(answer.reset_code, NGHTTP2_REFUSED_STREAM);
-    assert_false(is_over(calling));
+    assert_false(is_over(grpc));
 }
 
 /* ---- What one connection holds --------------------------------------------------------------- */
@@ -266,7 +266,7 @@ TEST(reflection_whose_answers_are_not_read_holds_little)
         size_t held = heap_bytes() - before;
         most = held > most ? held : most;
     }
-    assert_false(is_over(calling));
+    assert_false(is_over(grpc));
     print_message("sent %zu bytes, held at most %zu\n", total, most);
     assert_true(most < HOSTILE_HELD_MAX);
 }
@@ -298,7 +298,7 @@ TEST(decisions_that_are_not_read_hold_little)
     print_message("%u were answered, held at most %zu\n", n_answered, most);
     assert_int_equal(n_answered, 3000); /* refused, at the last */
     assert_true(most < HOSTILE_HELD_MAX);
-    assert_in_range(left(&calling->s, "k=b"), 100000 - 999, 100000 - 50);
+    assert_in_range(left(&grpc->s, "k=b"), 100000 - 999, 100000 - 50);
 }
 
 /* Half messages on many connections: each still has its small share when all is held. */
@@ -312,7 +312,7 @@ TEST(many_connections_hold_little_together)
     size_t before = heap_bytes();
     grpc_frame_write(part, false, 30000);
     for (size_t k = 0; k < N(conns); k++) {
-        conns[k] = grpc_conn_new(calling->frontend, span_of(NULL, 0), calling->s.now_ns);
+        conns[k] = grpc_conn_new(grpc->frontend, span_of(NULL, 0), grpc->s.now_ns);
         frames.len = 0;
         put_preface();
         put_call(&block);
@@ -320,8 +320,8 @@ TEST(many_connections_hold_little_together)
             put_headers(2 * i + 1, WHOLE, &block);
             put_frame(NGHTTP2_DATA, 0, 2 * i + 1, part, sizeof(part));
         }
-        conns[k]->ops->feed(conns[k], span_of(frames.bytes, frames.len), calling->s.now_ns);
-        conns[k]->ops->sent(conns[k], conns[k]->ops->output(conns[k]).len, calling->s.now_ns);
+        conns[k]->ops->feed(conns[k], span_of(frames.bytes, frames.len), grpc->s.now_ns);
+        conns[k]->ops->sent(conns[k], conns[k]->ops->output(conns[k]).len, grpc->s.now_ns);
     }
     size_t held = heap_bytes() - before;
     print_message("%zu connections hold %zu bytes\n", N(conns), held);
@@ -344,7 +344,7 @@ TEST(watchers_of_one_connection_are_bounded)
         n_headers += answer.n_headers;
     }
     assert_int_equal(n_headers, 1000); /* of which most are refusals */
-    assert_false(is_over(calling));
+    assert_false(is_over(grpc));
 }
 
 /* What a call that needs no token may send is no longer than its messages are. */
@@ -392,34 +392,34 @@ TEST(answers_that_are_read_byte_by_byte_end_with_their_time)
         for (uint32_t k = 0; k < N(paths); k++)
             put_frame(NGHTTP2_WINDOW_UPDATE, 0, 2 * k + 1, "\0\0\0\1", 4);
         say_frames();
-        pass(calling, 5 * S);
+        pass(grpc, 5 * S);
         n_resets += take_answer().n_resets;
     }
     assert_int_equal(n_resets, N(paths));
-    assert_false(is_over(calling));
-    assert_false(calling->conn->ops->is_busy(calling->conn));
+    assert_false(is_over(grpc));
+    assert_false(grpc->conn->ops->is_busy(grpc->conn));
 }
 
 /* ---- Turns ----------------------------------------------------------------------------------- */
 
 static void feed_raw(void)
 {
-    calling->conn->ops->feed(calling->conn, span_of(frames.bytes, frames.len), calling->s.now_ns);
+    grpc->conn->ops->feed(grpc->conn, span_of(frames.bytes, frames.len), grpc->s.now_ns);
     frames.len = 0;
 }
 
 /* Turns until all is read and answered; the most that one of them wrote. */
 static size_t turns_until_read(unsigned *n_turns)
 {
-    const struct conn_ops *does = calling->conn->ops;
+    const struct conn_ops *does = grpc->conn->ops;
     size_t most = 0, len;
     *n_turns = 1;
-    while (does->is_backpressured(calling->conn) || does->output(calling->conn).len > 0) {
-        if ((len = does->output(calling->conn).len) > 0)
-            does->sent(calling->conn, len, calling->s.now_ns);
+    while (does->is_backpressured(grpc->conn) || does->output(grpc->conn).len > 0) {
+        if ((len = does->output(grpc->conn).len) > 0)
+            does->sent(grpc->conn, len, grpc->s.now_ns);
         most = len > most ? len : most;
-        if (does->has_work(calling->conn)) {
-            does->wake(calling->conn, calling->s.now_ns);
+        if (does->has_work(grpc->conn)) {
+            does->wake(grpc->conn, grpc->s.now_ns);
             ++*n_turns;
         }
     }
@@ -441,10 +441,10 @@ TEST(cheap_calls_in_one_piece_take_several_turns)
         put_frame(NGHTTP2_DATA, LAST, 2 * i + 1, request.ptr, request.len);
     }
     feed_raw();
-    assert_in_range(left(&calling->s, "k=a"), 100000 - 300, 100000 - 150);
+    assert_in_range(left(&grpc->s, "k=a"), 100000 - 300, 100000 - 150);
     turns_until_read(&n_turns);
     assert_in_range(n_turns, 3, 6);
-    assert_int_equal(left(&calling->s, "k=a"), 100000 - n_calls);
+    assert_int_equal(left(&grpc->s, "k=a"), 100000 - n_calls);
 }
 
 TEST(reflection_in_one_piece_takes_several_turns)
@@ -478,10 +478,10 @@ TEST(what_is_not_written_is_not_read)
         put_frame(NGHTTP2_DATA, LAST, 2 * i + 1, "\0\0\0\0\0", 5);
     }
     feed_raw();
-    assert_true(calling->conn->ops->is_backpressured(calling->conn));
-    assert_true(calling->conn->ops->is_busy(calling->conn));
-    assert_true(calling->conn->ops->deadline(calling->conn) > calling->s.now_ns);
-    assert_in_range(calling->conn->ops->output(calling->conn).len, 2001, 6000);
+    assert_true(grpc->conn->ops->is_backpressured(grpc->conn));
+    assert_true(grpc->conn->ops->is_busy(grpc->conn));
+    assert_true(grpc->conn->ops->deadline(grpc->conn) > grpc->s.now_ns);
+    assert_in_range(grpc->conn->ops->output(grpc->conn).len, 2001, 6000);
     assert_int_equal(take_answer().n_headers, 2 * 300);
-    assert_false(calling->conn->ops->is_backpressured(calling->conn));
+    assert_false(grpc->conn->ops->is_backpressured(grpc->conn));
 }

@@ -3,8 +3,9 @@
  * Kuadrant's service over a gRPC connection in virtual time: what its four methods take from a
  * budget that Envoy's method asks too.
  */
-#include "unit/calling.h"
 #include "unit/fake_store.h"
+#include "unit/test_access.h"
+#include "unit/test_grpc_client.h"
 
 #include "proto/grpc/kuadrant.h"
 
@@ -25,16 +26,16 @@
     "  - key: shared\n"                                                                            \
     "    rate_limit: {unit: hour, requests_per_unit: 1000, store: red}\n"
 
-static struct calling *calling;
+static struct grpc_client *grpc;
 
 SETUP
 {
-    calling = call_at(YAML, NULL, NULL);
+    grpc = grpc_open(YAML, NULL, NULL);
 }
 
 TEARDOWN
 {
-    call_no_more(calling);
+    grpc_close(grpc);
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -51,8 +52,8 @@ static struct heard *call_wire(const char *method, const struct wire *wire)
 {
     char path[128];
     snprintf(path, sizeof(path), KUADRANT "%s", method);
-    struct heard *heard = call_path(calling, path, wired(wire));
-    exchange(calling);
+    struct heard *heard = call_path(grpc, path, wired(wire));
+    exchange(grpc);
     return heard;
 }
 
@@ -113,13 +114,13 @@ static unsigned take_hits(const char *text, uint32_t hits)
 {
     struct wire wire = wire_request("d", text);
     wire_number(&wire, 3, hits);
-    struct heard *heard = call_path(calling, SHOULD_RATE_LIMIT, wired(&wire));
-    exchange(calling);
+    struct heard *heard = call_path(grpc, SHOULD_RATE_LIMIT, wired(&wire));
+    exchange(grpc);
     assert_status(heard, GRPC_OK, "");
     return (unsigned)wire_number_of(message_of(heard), 1);
 }
 
-#define assert_left(text, n) assert_int_equal(left(&calling->s, text), n)
+#define assert_left(text, n) assert_int_equal(left(&grpc->s, text), n)
 
 /* ---- Reservations ---------------------------------------------------------------------------- */
 
@@ -188,12 +189,12 @@ TEST(what_is_not_committed_stays_charged)
     struct wire wire = reserve_wire("team=a", 700, 0);
     struct held long_one = reserve("team=a", 100),
                 by_default = held_of(call_wire("Reserve", &wire));
-    pass(calling, 30 * NS_PER_S - 1);
+    pass(grpc, 30 * NS_PER_S - 1);
     assert_committed(commit("team=a", long_one.id, 50), true);
     long_one = reserve("team=a", 100);
-    pass(calling, 30 * NS_PER_S);
+    pass(grpc, 30 * NS_PER_S);
     assert_status(commit("team=a", long_one.id, 0), GRPC_NOT_FOUND, "has ended");
-    pass(calling, 1); /* a minute after it was made */
+    pass(grpc, 1); /* a minute after it was made */
     assert_status(commit("team=a", by_default.id, 0), GRPC_NOT_FOUND, "has ended");
     assert_left("team=a", BUDGET - 50 - 100 - 700);
 }
@@ -201,8 +202,8 @@ TEST(what_is_not_committed_stays_charged)
 TEST(what_a_rule_releases_comes_back)
 {
     struct held held = reserve("loose=a; team=a", 700);
-    pass(calling, 30 * NS_PER_S);
-    stint_expire(calling->s.table, calling->s.now_ns, 64);
+    pass(grpc, 30 * NS_PER_S);
+    stint_expire(grpc->s.table, grpc->s.now_ns, 64);
     assert_left("loose=a", BUDGET);
     assert_left("team=a", 300);
     assert_status(commit("loose=a; team=a", held.id, 1), GRPC_NOT_FOUND, "has ended");
@@ -300,13 +301,13 @@ TEST(a_thousand_reservations_stay_within_the_budget)
     static struct heard *asked[1000], *takes[500];
     uint64_t granted = 0, taken = 0, used = 0;
     struct wire wire = reserve_wire("team=a", EACH, 30);
-    exchange(calling);
+    exchange(grpc);
     for (size_t i = 0; i < N(asked); i++) {
-        asked[i] = call_path(calling, KUADRANT "Reserve", wired(&wire));
+        asked[i] = call_path(grpc, KUADRANT "Reserve", wired(&wire));
         if (i % 2 == 0)
-            takes[i / 2] = call_limit(calling, "team=a", NULL);
+            takes[i / 2] = call_limit(grpc, "team=a", NULL);
     }
-    exchange(calling);
+    exchange(grpc);
     static struct held held[1000];
     for (size_t i = 0; i < N(asked); i++) {
         held[i] = held_of(asked[i]);
@@ -316,7 +317,7 @@ TEST(a_thousand_reservations_stay_within_the_budget)
     for (size_t i = 0; i < N(takes); i++)
         taken += wire_number_of(message_of(takes[i]), 1) == RLS_CODE_OK;
     assert_int_equal(granted + taken, BUDGET);
-    forget_calls(calling);
+    forget_calls(grpc);
     for (size_t i = 0; i < N(held); i++) {
         if (held[i].id[0] == '\0')
             continue;
@@ -339,35 +340,35 @@ TEST(a_reservation_waits_for_its_store)
     fake_store_begin(&red);
     stores[0] = &red.store;
     service_set_stores(
-        calling->s.service,
+        grpc->s.service,
         &(struct evaluation_stores){.stores = stores, .n_stores = 1, .timeout_ns = 50 * NS_PER_MS});
     struct heard *heard = call_wire("Reserve", &wire);
-    struct heard *late = call_bytes(calling, KUADRANT "Reserve", framed(wired(&wire)), soon);
-    exchange(calling);
+    struct heard *late = call_bytes(grpc, KUADRANT "Reserve", framed(wired(&wire)), soon);
+    exchange(grpc);
     assert_int_equal(red.n_asks, 2);
     assert_false(heard->is_closed || late->is_closed);
-    pass(calling, 5 * NS_PER_MS);
-    exchange(calling);
+    pass(grpc, 5 * NS_PER_MS);
+    exchange(grpc);
     assert_status(late, GRPC_DEADLINE_EXCEEDED, "the store has not answered in time");
-    fake_let(&red, 0, calling->s.now_ns);
-    exchange(calling);
+    fake_let(&red, 0, grpc->s.now_ns);
+    exchange(grpc);
     assert_code(heard, RLS_CODE_OK);
     assert_true(wire_bytes_of(message_of(heard), 2, 0).len > 48);
     struct heard *over = call_wire("Reserve", &wire);
-    fake_let(&red, 2, calling->s.now_ns);
-    exchange(calling);
+    fake_let(&red, 2, grpc->s.now_ns);
+    exchange(grpc);
     assert_code(over, RLS_OVER_LIMIT);
     /* A drained connection ends when the last of them is answered. */
     struct heard *last = call_wire("Report", &wire);
-    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
-    exchange(calling);
-    assert_false(is_over(calling));
-    fake_let(&red, 3, calling->s.now_ns);
-    exchange(calling);
+    grpc->conn->ops->drain(grpc->conn, grpc->s.now_ns);
+    exchange(grpc);
+    assert_false(is_over(grpc));
+    fake_let(&red, 3, grpc->s.now_ns);
+    exchange(grpc);
     assert_status(last, GRPC_OK, "");
-    call_no_more(calling);
+    grpc_close(grpc);
     fake_store_end(&red);
-    calling = call_at(YAML, NULL, NULL);
+    grpc = grpc_open(YAML, NULL, NULL);
 }
 
 /* ---- Who may --------------------------------------------------------------------------------- */
@@ -375,15 +376,9 @@ TEST(a_reservation_waits_for_its_store)
 TEST(every_method_wants_a_token)
 {
     static const char *const methods[] = {"CheckRateLimit", "Report", "Reserve", "Commit"};
-    static const char secret[] = "0123456789abcdef0123456789abcdef";
-    struct stint_error error;
-    struct access *access;
-    char hash[ACCESS_HASH_TEXT_SIZE], text[200];
-    access_hash_text(span_of_text(secret), hash);
-    snprintf(text, sizeof(text), "m metrics %s\n", hash);
-    assert_int_equal(access_load(&access, "tokens", span_of_text(text), &error), 0);
-    call_no_more(calling);
-    calling = call_at(YAML, NULL, access);
+    struct access *access = access_of("m metrics 0123456789abcdef0123456789abcdef");
+    grpc_close(grpc);
+    grpc = grpc_open(YAML, NULL, access);
     struct wire wire = wire_request("d", "team=a");
     const struct field more[] = {{"authorization", "Bearer 0123456789abcdef0123456789abcdef"},
                                  {NULL, NULL}};
@@ -391,8 +386,8 @@ TEST(every_method_wants_a_token)
         char path[128];
         assert_status(call_wire(methods[i], &wire), GRPC_UNAUTHENTICATED, "a token is required");
         snprintf(path, sizeof(path), KUADRANT "%s", methods[i]);
-        struct heard *heard = call_bytes(calling, path, framed(wired(&wire)), more);
-        exchange(calling);
+        struct heard *heard = call_bytes(grpc, path, framed(wired(&wire)), more);
+        exchange(grpc);
         assert_status(heard, GRPC_PERMISSION_DENIED, "roles");
     }
     assert_left("team=a", BUDGET);

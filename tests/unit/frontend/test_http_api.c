@@ -2,7 +2,7 @@
 /*
  * /v1 and /json as a client sees them, to the byte. Times are virtual, so every number is known.
  */
-#include "unit/talking.h"
+#include "unit/test_http_client.h"
 
 static const char *const yaml =
     "domain: shop\n"
@@ -17,16 +17,16 @@ static const char *const yaml =
 #define TAKE "POST /v1/take" JSON
 #define IP "\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"ip\",\"value\":\"1\"}]}]"
 
-static struct talking t;
+static struct http_client t;
 
 SETUP
 {
-    talk_at(&t, yaml, &(struct http_config_options){0}, NULL);
+    http_open(&t, yaml, &(struct http_config_options){0}, NULL);
 }
 
 TEARDOWN
 {
-    talk_no_more(&t);
+    http_close(&t);
 }
 
 /* ---- Decisions ------------------------------------------------------------------------------- */
@@ -113,23 +113,6 @@ TEST(test_peek_tells_a_denial_with_200)
     assert_null(strstr(t.answer, "Retry-After"));
 }
 
-/* 14 of 10 are charged: a cost of 0 is denied for the 4 s that the debt takes, and not longer. */
-TEST(test_a_cost_of_0_is_denied_in_debt)
-{
-#define OF_K "{\"quota\":\"gcra 10/10s\",\"key\":\"k\",\"cost\":"
-    static const char *const asks[] = {TAKE OF_K "0}", "POST /v1/take_upto" JSON OF_K "0}"};
-    for (size_t i = 0; i < N(asks); i++)
-        assert_int_equal(status_of(&t, asks[i]), 200);
-    assert_int_equal(status_of(&t, "POST /v1/charge" JSON OF_K "14}"), 200);
-    for (size_t i = 0; i < N(asks); i++) {
-        t.s.now_ns = START + 4 * S - 1;
-        assert_int_equal(status_of(&t, asks[i]), 429);
-        t.s.now_ns = START + 4 * S;
-        assert_int_equal(status_of(&t, asks[i]), 200);
-    }
-#undef OF_K
-}
-
 TEST(test_unlimited_and_unmatched_have_no_metrics)
 {
     assert_answer(&t,
@@ -146,15 +129,6 @@ TEST(test_unlimited_and_unmatched_have_no_metrics)
                   "\"rule\":\"free\"},{\"outcome\":\"allow\",\"granted\":1,\"limit\":null,"
                   "\"remaining\":null,\"retry_after_ms\":0,\"reset_after_ms\":0,\"rule\":null,"
                   "\"unmatched\":\"descriptor\"}]}");
-}
-
-TEST(test_the_id_of_a_request_charges_it_once)
-{
-    static const char first[] = TAKE "{" IP ",\"request_id\":\"a\"}";
-    assert_int_equal(status_of(&t, first), 200);
-    assert_says(&t, first, "\"replayed\":true");
-    assert_says(&t, "POST /v1/peek" JSON "{" IP ",\"cost\":0}", "\"remaining\":1");
-    assert_int_equal(status_of(&t, TAKE "{" IP ",\"cost\":2,\"request_id\":\"a\"}"), 409);
 }
 
 /* ---- Tickets, refunds, administration -------------------------------------------------------- */
@@ -240,7 +214,7 @@ TEST(test_a_request_waits_for_its_units)
     uint64_t again_ns, taken_ns = t.s.now_ns;
     assert_int_equal(status_of(&t, patient), 200);
     t.s.now_ns += 300 * MS;
-    assert_null(talk_or_wait(&t, patient, &again_ns));
+    assert_null(http_send_or_wait(&t, patient, &again_ns));
     assert_int_equal(again_ns, taken_ns + S);
     t.s.now_ns = again_ns;
     assert_int_equal(status_of(&t, patient), 200);

@@ -2,7 +2,8 @@
 /* /auth for proxies, tokens and roles, pools and pages: what the frontend answers beside /v1's
  * verbs.
  */
-#include "unit/talking.h"
+#include "unit/test_access.h"
+#include "unit/test_http_client.h"
 
 #include "service/pools.h"
 
@@ -17,23 +18,23 @@ static const char *const yaml =
     "      - key: remote_address\n"
     "        rate_limit: {unit: minute, requests_per_unit: 1, algorithm: fixed_window}\n";
 
-static struct talking t;
+static struct http_client t;
 
-static void talk_with(const struct http_config_options *options, struct access_now *access)
+static void open_with(const struct http_config_options *options, struct access_now *access)
 {
-    talk_at(&t, yaml, options, access);
+    http_open(&t, yaml, options, access);
 }
 
 TEARDOWN
 {
-    talk_no_more(&t);
+    http_close(&t);
 }
 
 /* ---- /auth ----------------------------------------------------------------------------------- */
 
 TEST(test_the_caller_itself_is_limited_without_a_word_of_proxies)
 {
-    talk_with(&(struct http_config_options){.domain = "shop"}, NULL);
+    open_with(&(struct http_config_options){.domain = "shop"}, NULL);
     assert_answer(&t, "GET /auth\nX-Forwarded-For: 203.0.113.9\n",
                   "200\n"
                   "RateLimit-Policy: \"remote_address\";q=2;w=60\n"
@@ -54,7 +55,7 @@ TEST(test_a_trusted_proxy_speaks_for_its_clients)
 {
     static const char *const lists[] = {"path, address", "address"};
     static const char *const trusted[] = {"127.0.0.0/8"};
-    talk_with(&(struct http_config_options){.descriptors = lists,
+    open_with(&(struct http_config_options){.descriptors = lists,
                                             .n_descriptors = 2,
                                             .trusted_proxies = trusted,
                                             .n_trusted_proxies = 1,
@@ -79,7 +80,7 @@ TEST(test_each_request_may_say_what_denies_it)
         "399", "600", "", "40", "4030", "0403", "+403", "40x", "%34%30%33%00", "-1",
     };
     char request[64];
-    talk_with(&(struct http_config_options){.domain = "shop", .deny_status = 418}, NULL);
+    open_with(&(struct http_config_options){.domain = "shop", .deny_status = 418}, NULL);
     for (size_t i = 0; i < N(wrong); i++) {
         snprintf(request, sizeof(request), "GET /auth?deny_status=%s\n", wrong[i]);
         assert_says(&t, request, "deny_status: expected 400 to 599");
@@ -100,7 +101,7 @@ TEST(test_each_request_may_say_what_denies_it)
 TEST(test_auth_wants_a_domain_and_may_have_nothing_to_ask)
 {
     static const char *const lists[] = {"header:x-api-key"};
-    talk_with(&(struct http_config_options){.descriptors = lists, .n_descriptors = 1}, NULL);
+    open_with(&(struct http_config_options){.descriptors = lists, .n_descriptors = 1}, NULL);
     assert_says(&t, "GET /auth\n", "400\n");
     assert_says(&t, "GET /auth\n", "no domain: use /auth?domain=NAME");
     assert_answer(&t, "GET /auth?domain=shop\n", "200\n\n");
@@ -112,7 +113,7 @@ TEST(test_a_site_that_cannot_be_meant_is_refused)
     struct http_config *config;
     struct stint_error error;
     static const char *const lists[] = {"pth"}, *const trusted[] = {"here"};
-    talk_with(&(struct http_config_options){0}, NULL);
+    open_with(&(struct http_config_options){0}, NULL);
     assert_int_equal(
         http_config_new(&config, &(struct http_config_options){.deny_status = 200}, &error),
         STINT_E_RANGE);
@@ -136,34 +137,15 @@ TEST(test_a_site_that_cannot_be_meant_is_refused)
 #define ASKER "0123456789abcdef0123456789abcdef-asker"
 #define WATCHER "0123456789abcdef0123456789abcdef-watcher"
 #define CHIEF "0123456789abcdef0123456789abcdef-chief"
+#define TOKENS "asker ask " ASKER "\nwatcher metrics " WATCHER "\nchief administer " CHIEF
 #define AS(secret) "\nAuthorization: Bearer " secret "\n"
 #define JSON_AS(secret) "\nAuthorization: Bearer " secret JSON
-
-static struct access *tokens(void)
-{
-    static const struct {
-        const char *line, *secret;
-    } lines[] = {
-        {"asker ask ", ASKER}, {"watcher metrics ", WATCHER}, {"chief administer ", CHIEF}};
-    char text[1024];
-    int len = 0;
-    struct access *access;
-    struct stint_error error;
-    for (size_t i = 0; i < N(lines); i++) {
-        char hash[ACCESS_HASH_TEXT_SIZE];
-        access_hash_text(span_of_text(lines[i].secret), hash);
-        len += snprintf(text + len, sizeof(text) - (size_t)len, "%s%s\n", lines[i].line, hash);
-    }
-    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.message);
-    return access;
-}
 
 TEST(test_each_role_goes_where_it_may)
 {
     static const char *const trusted[] = {"192.0.2.1"};
-    struct access_now *access = access_now_new(tokens());
-    talk_with(&(struct http_config_options){.domain = "shop",
+    struct access_now *access = access_now_new(access_of(TOKENS));
+    open_with(&(struct http_config_options){.domain = "shop",
                                             .trusted_proxies = trusted,
                                             .n_trusted_proxies = 1},
               access);
@@ -211,26 +193,21 @@ TEST(test_each_role_goes_where_it_may)
     t.peer = "192.0.2.1";
     assert_int_equal(status_of(&t, "GET /auth\nX-Forwarded-For: 203.0.113.9\n"), 200);
     assert_int_equal(status_of(&t, "GET /metrics\n"), 401);
-    talk_no_more(&t);
+    http_close(&t);
     access_now_free(access);
-    talk_with(&(struct http_config_options){0}, NULL);
+    open_with(&(struct http_config_options){0}, NULL);
 }
 
 TEST(test_a_reload_of_tokens_holds_from_the_next_request_on)
 {
-    struct access_now *access = access_now_new(tokens());
-    talk_with(&(struct http_config_options){0}, access);
+    struct access_now *access = access_now_new(access_of(TOKENS));
+    open_with(&(struct http_config_options){0}, access);
     assert_int_equal(status_of(&t, "GET /v1/top" AS(WATCHER)), 200);
-    struct access *other;
-    char text[128], hash[ACCESS_HASH_TEXT_SIZE];
-    access_hash_text(span_of_text(ASKER), hash);
-    snprintf(text, sizeof(text), "asker ask %s\n", hash);
-    assert_int_equal(access_load(&other, "tokens", span_of_text(text), NULL), 0);
-    access_now_set(access, other);
+    access_now_set(access, access_of("asker ask " ASKER));
     assert_int_equal(status_of(&t, "GET /v1/top" AS(WATCHER)), 401);
-    talk_no_more(&t);
+    http_close(&t);
     access_now_free(access);
-    talk_with(&(struct http_config_options){0}, NULL);
+    open_with(&(struct http_config_options){0}, NULL);
 }
 
 /* ---- Pools ----------------------------------------------------------------------------------- */
@@ -238,7 +215,7 @@ TEST(test_a_reload_of_tokens_holds_from_the_next_request_on)
 TEST(test_a_pool_hands_out_its_keys)
 {
     uint64_t again_ns;
-    talk_with(&(struct http_config_options){0}, NULL);
+    open_with(&(struct http_config_options){0}, NULL);
     assert_int_equal(pools_define(server_state_pools(t.s.server_state),
                                   &(struct pools_definition){.name = span_of_text("api-keys")},
                                   t.s.now_ns, NULL),
@@ -263,7 +240,7 @@ TEST(test_a_pool_hands_out_its_keys)
                 "429\nRetry-After: 59\nContent-Type: application/problem+json\n");
     assert_non_null(strstr(t.answer, "\"status\":429,\"detail\":\"No key is free; wait_ms is the "
                                      "time until one is.\",\"key\":null,\"wait_ms\":59000,"));
-    assert_null(talk_or_wait(&t, "POST " POOL "next" JSON "{\"wait_ms\":59000}", &again_ns));
+    assert_null(http_send_or_wait(&t, "POST " POOL "next" JSON "{\"wait_ms\":59000}", &again_ns));
     assert_int_equal(again_ns, t.s.now_ns + 59 * S);
     t.asked_ns = 0;
     assert_answer(&t, "GET " POOL "status\n",
@@ -305,7 +282,7 @@ TEST(test_wrong_things_asked_of_pools_are_told)
         {"POST /v1/pools/p/add" JSON "{\"key\":\"k\",\"quotas\":[]}", 400,
          "an array of 1 to 4 quotas"},
     };
-    talk_with(&(struct http_config_options){0}, NULL);
+    open_with(&(struct http_config_options){0}, NULL);
     for (size_t i = 0; i < N(wrong); i++) {
         assert_says(&t, wrong[i].request, wrong[i].says);
         assert_int_equal(status_of(&t, wrong[i].request), wrong[i].status);
@@ -316,7 +293,7 @@ TEST(test_wrong_things_asked_of_pools_are_told)
 
 TEST(test_pages_are_served)
 {
-    talk_with(&(struct http_config_options){.dashboard = span_of_text("<p>hello</p>"),
+    open_with(&(struct http_config_options){.dashboard = span_of_text("<p>hello</p>"),
                                             .dashboard_policy = "default-src 'none'"},
               NULL);
     assert_answer(&t, "GET /healthz\n", "200\nContent-Type: text/plain; charset=utf-8\n\nok\n");
@@ -344,7 +321,7 @@ TEST(test_pages_are_served)
 
 TEST(test_a_frontend_that_drains_is_not_ready)
 {
-    talk_with(&(struct http_config_options){0}, NULL);
+    open_with(&(struct http_config_options){0}, NULL);
     assert_says(&t, "GET /readyz\n", "200\n");
     http_frontend_drain(t.frontend);
     assert_says(&t, "GET /readyz\n", "503\n");

@@ -3,7 +3,8 @@
  * What a web page can have a browser send to a server without tokens: nothing of it may change
  * anything, and nothing may be read through a name that the page's author controls.
  */
-#include "unit/talking.h"
+#include "unit/test_access.h"
+#include "unit/test_http_client.h"
 
 #include "proto/http/http_browser.h"
 #include "service/pools.h"
@@ -16,11 +17,11 @@ static const char *const yaml =
     "  - key: user\n"
     "    rate_limit: {unit: minute, requests_per_unit: 1000, algorithm: fixed_window}\n";
 
-static struct talking t;
+static struct http_client t;
 
-static void talk_with(const struct http_config_options *options)
+static void open_with(const struct http_config_options *options)
 {
-    talk_at(&t, yaml, options, NULL);
+    http_open(&t, yaml, options, NULL);
     assert_int_equal(pools_define(server_state_pools(t.s.server_state),
                                   &(struct pools_definition){.name = span_of_text("p")}, t.s.now_ns,
                                   NULL),
@@ -29,12 +30,12 @@ static void talk_with(const struct http_config_options *options)
 
 SETUP
 {
-    talk_with(&(struct http_config_options){.domain = "shop"});
+    open_with(&(struct http_config_options){.domain = "shop"});
 }
 
 TEARDOWN
 {
-    talk_no_more(&t);
+    http_close(&t);
 }
 
 #define USER "\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"user\"}]}]"
@@ -186,8 +187,8 @@ TEST(test_a_proxy_passes_the_fields_of_its_client_on)
         {"Cookie: X-Forwarded-For=1\n", 403},
         {"", 403},
     };
-    talk_no_more(&t);
-    talk_with(&(struct http_config_options){.domain = "shop",
+    http_close(&t);
+    open_with(&(struct http_config_options){.domain = "shop",
                                             .trusted_proxies = trusted,
                                             .n_trusted_proxies = 1,
                                             .origin_fields.address = "Client-Address"});
@@ -335,8 +336,8 @@ static void assert_at_host(const char *fields, unsigned expected)
 TEST(test_a_name_pointed_at_this_server_reads_and_changes_nothing)
 {
     static const char *const hosts[] = {"stint"};
-    talk_no_more(&t);
-    talk_with(&(struct http_config_options){.domain = "shop", .hosts = hosts, .n_hosts = 1});
+    http_close(&t);
+    open_with(&(struct http_config_options){.domain = "shop", .hosts = hosts, .n_hosts = 1});
     /* As a page sends it whose name leads here: it is of its own origin. */
     assert_at_host("Host: evil.test:8080\nOrigin: http://evil.test:8080\n"
                    "X-Forwarded-For: 203.0.113.9\n",
@@ -379,8 +380,8 @@ TEST(test_a_name_pointed_at_this_server_reads_and_changes_nothing)
 TEST(test_unix_sockets_and_proxies_may_have_any_host)
 {
     static const char *const trusted[] = {"192.0.2.0/24"};
-    talk_no_more(&t);
-    talk_with(&(struct http_config_options){
+    http_close(&t);
+    open_with(&(struct http_config_options){
         .domain = "shop", .trusted_proxies = trusted, .n_trusted_proxies = 1});
     t.peer = "";
     assert_at_host("Host: www.example.com\n", 200);
@@ -397,15 +398,10 @@ TEST(test_unix_sockets_and_proxies_may_have_any_host)
 
 TEST(test_with_tokens_any_host_will_do)
 {
-    struct access *access;
-    static const char secret[] = "0123456789abcdef0123456789abcdef";
-    char line[128], hash[ACCESS_HASH_TEXT_SIZE];
-    access_hash_text(span_of_text(secret), hash);
-    snprintf(line, sizeof(line), "all ask,administer,metrics %s\n", hash);
-    assert_int_equal(access_load(&access, "tokens", span_of_text(line), NULL), 0);
-    struct access_now *now = access_now_new(access);
-    talk_no_more(&t);
-    talk_at(&t, yaml, &(struct http_config_options){.domain = "shop"}, now);
+    struct access_now *now =
+        access_now_new(access_of("all ask,administer,metrics 0123456789abcdef0123456789abcdef"));
+    http_close(&t);
+    http_open(&t, yaml, &(struct http_config_options){.domain = "shop"}, now);
     assert_int_equal(send("GET /v1/stats", "Host: evil.test\n", ""), 401);
     assert_int_equal(send("GET /v1/stats",
                           "Host: stint\nAuthorization: Bearer 0123456789abcdef0123456789abcdef\n",
@@ -417,9 +413,9 @@ TEST(test_with_tokens_any_host_will_do)
         send("POST /v1/reload",
              HERE "Origin: null\nAuthorization: Bearer 0123456789abcdef0123456789abcdef\n", ""),
         403);
-    talk_no_more(&t);
+    http_close(&t);
     access_now_free(now);
-    talk_with(&(struct http_config_options){0});
+    open_with(&(struct http_config_options){0});
 }
 
 /* ---- Bodies ---------------------------------------------------------------------------------- */

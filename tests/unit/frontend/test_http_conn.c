@@ -4,7 +4,7 @@
  * size; order, back-pressure, turns, waiting, time limits, draining, and the memory that it holds.
  */
 #include "unit/fake_store.h"
-#include "unit/talking.h"
+#include "unit/test_http_client.h"
 
 #include "frontend/http/http.h"
 
@@ -20,7 +20,7 @@ static const char *const yaml =
     "  - key: user\n"
     "    rate_limit: {unit: minute, requests_per_unit: 2, algorithm: fixed_window, store: red}\n";
 
-static struct talking t;
+static struct http_client t;
 static struct conn *conn;
 
 static void dial(void)
@@ -37,7 +37,7 @@ static void hang_up(void)
 
 SETUP
 {
-    talk_at(&t, yaml, &(struct http_config_options){.domain = "shop"}, NULL);
+    http_open(&t, yaml, &(struct http_config_options){.domain = "shop"}, NULL);
     dial();
 }
 
@@ -45,7 +45,7 @@ TEARDOWN
 {
     if (conn != NULL)
         hang_up();
-    talk_no_more(&t);
+    http_close(&t);
 }
 
 static void feed(const char *text)

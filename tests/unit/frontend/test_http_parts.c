@@ -3,7 +3,7 @@
  * What /auth makes of a request: one spelling of its path, the client that a chain of proxies
  * speaks for, and descriptors out of configured parts.
  */
-#include "unit/talking.h"
+#include "unit/test_http_client.h"
 
 #include "proto/http/http_parts.h"
 #include "proto/http/http_target.h"
@@ -135,7 +135,7 @@ static const char *origin_of(const char *fields, const struct http_origin_fields
     const struct http_message message = {.method = span_of_text("GET"),
                                          .target = span_of_text("/auth"),
                                          .peer = span_of_text("10.0.0.1"),
-                                         .field = talking_field,
+                                         .field = http_client_field,
                                          .field_arg = fields};
     if (http_origin_find(&origin, proxies, names, &message, &error) == 0)
         snprintf(text, sizeof(text), "%.*s %.*s %.*s", (int)origin.address.len,
@@ -196,7 +196,7 @@ TEST(test_a_stranger_is_not_believed)
     const struct http_message message = {.method = span_of_text("GET"),
                                          .target = span_of_text("/auth"),
                                          .peer = span_of_text("10.0.0.1"),
-                                         .field = talking_field,
+                                         .field = http_client_field,
                                          .field_arg = fields};
     struct http_origin origin;
     assert_int_equal(
@@ -222,7 +222,8 @@ static const char *described(const char *list, const char *address)
     struct stint_error error;
     struct http_text values = http_text_at(arena, sizeof(arena));
     const struct http_parts_space space = {descriptors, entries, &values};
-    const struct http_message message = {.field = talking_field, .field_arg = fields_of_request};
+    const struct http_message message = {.field = http_client_field,
+                                         .field_arg = fields_of_request};
     const struct http_origin origin = {.address = span_of_text(address),
                                        .method = span_of_text("POST"),
                                        .target = span_of_text("/a//%62?user=u%201&x=")};

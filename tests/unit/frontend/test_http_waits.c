@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* HTTP requests whose answer a shared store has: it comes later, in another order, or never. */
 #include "unit/fake_store.h"
-#include "unit/talking.h"
+#include "unit/test_access.h"
+#include "unit/test_http_client.h"
 
 static const char *const yaml =
     "domain: shop\n"
@@ -20,13 +21,13 @@ static const char *const yaml =
     "\",\"value\":\"" value "\"}]}]"
 #define TAKE_USER(value) TAKE("user", value) "}"
 
-static struct talking t;
+static struct http_client t;
 static struct fake_store red;
 
-static void talk_with(const struct http_config_options *options, struct access_now *access)
+static void open_with(const struct http_config_options *options, struct access_now *access)
 {
     static struct backend *stores[1];
-    talk_at(&t, yaml, options, access);
+    http_open(&t, yaml, options, access);
     fake_store_begin(&red);
     stores[0] = &red.store;
     service_set_stores(t.s.service,
@@ -39,12 +40,12 @@ static void talk_with(const struct http_config_options *options, struct access_n
 
 SETUP
 {
-    talk_with(&(struct http_config_options){.domain = "shop"}, NULL);
+    open_with(&(struct http_config_options){.domain = "shop"}, NULL);
 }
 
 TEARDOWN
 {
-    talk_no_more(&t);
+    http_close(&t);
     fake_store_end(&red);
 }
 
@@ -70,7 +71,7 @@ static bool go_on(struct exchange *exchange)
     t.asked_ns = exchange->asked_ns;
     t.pending = exchange->pending;
     exchange->is_ready = false;
-    const char *answer = talk_or_wait(&t, exchange->text, &exchange->again_ns);
+    const char *answer = http_send_or_wait(&t, exchange->text, &exchange->again_ns);
     exchange->asked_ns = t.asked_ns;
     exchange->pending = t.pending;
     t.asked_ns = 0;
@@ -245,26 +246,14 @@ TEST(who_has_left_is_forgotten)
 #define ASKER "0123456789abcdef0123456789abcdef-asker"
 #define OTHER "0123456789abcdef0123456789abcdef-other"
 
-static struct access *token(const char *secret)
-{
-    char text[256], hash[ACCESS_HASH_TEXT_SIZE];
-    struct access *access;
-    struct stint_error error;
-    access_hash_text(span_of_text(secret), hash);
-    snprintf(text, sizeof(text), "asker ask %s\n", hash);
-    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.message);
-    return access;
-}
-
 TEST(who_may_no_longer_ask_is_refused_and_forgotten)
 {
     struct exchange exchange;
     tear_down();
-    struct access_now *access = access_now_new(token(ASKER));
-    talk_with(&(struct http_config_options){.domain = "shop"}, access);
+    struct access_now *access = access_now_new(access_of("asker ask " ASKER));
+    open_with(&(struct http_config_options){.domain = "shop"}, access);
     begin(&exchange, "GET /auth\nAuthorization: Bearer " ASKER "\n");
-    access_now_set(access, token(OTHER));
+    access_now_set(access, access_of("asker ask " OTHER));
     assert_true(go_on(&exchange));
     assert_null(exchange.pending);
     assert_non_null(strstr(exchange.answer, "401\n"));

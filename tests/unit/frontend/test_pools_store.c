@@ -4,7 +4,7 @@
  * what is told where no answer comes, and what of a pool is asked only once.
  */
 #include "unit/fake_store.h"
-#include "unit/over_resp.h"
+#include "unit/test_resp_client.h"
 
 #include "service/pools.h"
 
@@ -94,9 +94,9 @@ SETUP
     static struct backend_pools *const pools[2] = {&fake.pools};
     fake = (struct fake_pools){.pools.ops = &fake_ops};
     fake_store_begin(&fake_store);
-    talk();
+    resp_open();
     pools_set_stores(server_state_pools(resp.server_state), &stores);
-    talk_with_stores(asked, pools, 2);
+    resp_use_stores(asked, pools, 2);
     open_frontend(NULL, NULL);
     assert_int_equal(define("p", "default", "ab", NULL), 0);
 }
@@ -105,7 +105,7 @@ TEARDOWN
 {
     hang_up();
     assert_null(fake.op);
-    talk_no_more();
+    resp_close();
     fake_store_end(&fake_store);
     assert_int_equal(fake.n_lists, 0);
 }

@@ -3,16 +3,17 @@
  * A connection as its socket sees it: order, pieces, back-pressure, waiting, draining, and who may
  * ask. What each command answers is in the dialogues of tests/trace.
  */
-#include "unit/over_resp.h"
+#include "unit/test_access.h"
+#include "unit/test_resp_client.h"
 
 SETUP
 {
-    talk();
+    resp_open();
 }
 
 TEARDOWN
 {
-    talk_no_more();
+    resp_close();
 }
 
 static size_t pending(void)
@@ -322,20 +323,8 @@ TEST(drain_waits_for_a_slow_reader)
 /* ---- Who may ask ----------------------------------------------------------------------------- */
 
 #define SECRET "0123456789abcdef0123456789abcdef"
+#define GRAPHS "\ngraphs metrics metrics-metrics-metrics-metrics-"
 #define OTHER "fedcba9876543210fedcba9876543210"
-
-static struct access *tokens_of(const char *first_roles, const char *first_secret)
-{
-    struct access *access;
-    struct stint_error error;
-    char text[400], first[ACCESS_HASH_TEXT_SIZE], second[ACCESS_HASH_TEXT_SIZE];
-    access_hash_text(span_of_text(first_secret), first);
-    access_hash_text(span_of_text("metrics-metrics-metrics-metrics-"), second);
-    snprintf(text, sizeof(text), "shop %s %s\ngraphs metrics %s\n", first_roles, first, second);
-    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.message);
-    return access;
-}
 
 #define NOAUTH "-NOAUTH Authentication required.\r\n"
 #define NOPERM "-NOPERM the token's roles do not allow this\r\n"
@@ -343,7 +332,7 @@ static struct access *tokens_of(const char *first_roles, const char *first_secre
 
 TEST(strangers_are_asked_who_they_are)
 {
-    open_frontend(tokens_of("ask", SECRET), NULL);
+    open_frontend(access_of("shop ask " SECRET GRAPHS), NULL);
     feed("PING\r\nCL.THROTTLE k 4 5 5\r\nAUTH " OTHER "\r\nAUTH graphs " SECRET "\r\n");
     assert_sent(NOAUTH NOAUTH WRONGPASS WRONGPASS);
     feed("AUTH " SECRET "\r\nPING\r\nCL.THROTTLE k 4 5 5\r\n");
@@ -354,7 +343,7 @@ TEST(strangers_are_asked_who_they_are)
 
 TEST(a_stranger_may_send_little)
 {
-    open_frontend(tokens_of("ask", SECRET), NULL);
+    open_frontend(access_of("shop ask " SECRET GRAPHS), NULL);
     feed("*11\r\n");
     assert_true(is_over());
     hang_up();
@@ -369,7 +358,7 @@ TEST(a_stranger_may_send_little)
 
 TEST(a_role_opens_its_commands_and_no_others)
 {
-    open_frontend(tokens_of("ask", SECRET), NULL);
+    open_frontend(access_of("shop ask " SECRET GRAPHS), NULL);
     feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\nSTINT.TOP\r\nINFO table\r\n"
          "STINT.POOL REMOVE p k\r\n");
     assert_sent("+OK\r\n" NOPERM NOPERM NOPERM NOPERM);
@@ -380,13 +369,13 @@ TEST(a_role_opens_its_commands_and_no_others)
 
 TEST(a_reload_of_tokens_reaches_who_is_connected)
 {
-    open_frontend(tokens_of("ask", SECRET), NULL);
+    open_frontend(access_of("shop ask " SECRET GRAPHS), NULL);
     feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\n");
     assert_sent("+OK\r\n" NOPERM);
-    access_now_set(resp.access, tokens_of("ask,administer", SECRET));
+    access_now_set(resp.access, access_of("shop ask,administer " SECRET GRAPHS));
     feed("STINT.RESET QUOTA 1/1s k\r\n");
     assert_sent("+OK\r\n");
-    access_now_set(resp.access, tokens_of("ask,administer", OTHER));
+    access_now_set(resp.access, access_of("shop ask,administer " OTHER GRAPHS));
     feed("PING\r\n");
     assert_sent(NOAUTH);
     feed("AUTH " OTHER "\r\nPING\r\n");
@@ -395,11 +384,11 @@ TEST(a_reload_of_tokens_reaches_who_is_connected)
 
 TEST(a_token_taken_unavailable_ends_a_wait)
 {
-    open_frontend(tokens_of("ask", SECRET), NULL);
+    open_frontend(access_of("shop ask " SECRET GRAPHS), NULL);
     feed("AUTH " SECRET "\r\n" TAKE TAKE);
     resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
     assert_int_equal(deadline(), 1001 * S);
-    access_now_set(resp.access, tokens_of("ask", OTHER));
+    access_now_set(resp.access, access_of("shop ask " OTHER GRAPHS));
     wake_at(1001 * S);
     assert_sent(NOAUTH);
 }

@@ -4,7 +4,7 @@
  * order, whatever the order of the store's answers.
  */
 #include "unit/fake_store.h"
-#include "unit/over_resp.h"
+#include "unit/test_resp_client.h"
 
 static struct fake_store fake;
 static struct backend *stores[1];
@@ -21,8 +21,8 @@ SETUP
     n_stirred = 0;
     fake_store_begin(&fake);
     stores[0] = &fake.store;
-    talk();
-    talk_with_stores(stores, NULL, 1);
+    resp_open();
+    resp_use_stores(stores, NULL, 1);
     open_frontend(NULL, NULL);
     resp.conn->woken = count_stir;
 }
@@ -31,7 +31,7 @@ TEARDOWN
 {
     hang_up();
     assert_int_equal(fake_waiting(&fake), 0);
-    talk_no_more();
+    resp_close();
     fake_store_end(&fake);
 }
 

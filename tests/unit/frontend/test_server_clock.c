@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The time of I/O and the time of decisions: apart under a virtual clock, one under a real one. */
-#include "unit/talking.h"
+#include "unit/test_http_client.h"
 
 #include "frontend/http/http.h"
 #include "service/server_clock.h"

@@ -8,7 +8,7 @@
 #include "table/overrides.h"
 #include "table/requests.h"
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include <fcntl.h>
 #include <pthread.h>

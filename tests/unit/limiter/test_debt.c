@@ -4,7 +4,7 @@
  * library, until to the nanosecond of the wait. Strict quotas have no debt: what does not fit is
  * recorded in the place of what is older, in a cell, in a table, by a ticket and over a list.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 static const char *const with_debt[] = {
     "gcra 10/10s",
@@ -32,11 +32,7 @@ static struct stint_table *table_of(void)
                                           .wide_size = 8192,
                                           .clock = STINT_CLOCK_VIRTUAL,
                                           .hash_key = {3, 4}};
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, &options, &error) != STINT_OK)
-        fail_msg("%s", error.message);
-    return table;
+    return must_open_table(&options);
 }
 
 static void assert_stands(struct stint_decision decision, uint64_t wait_ns)

@@ -50,11 +50,6 @@ TEARDOWN
     remove_file();
 }
 
-static struct stint_item item(const struct stint_quota *quota, const char *key, uint32_t cost)
-{
-    return (struct stint_item){quota, key, strlen(key), cost};
-}
-
 static uint32_t used(const struct stint_quota *quota, const char *key, uint64_t now_ns)
 {
     const struct stint_item asked = item(quota, key, 0);

@@ -3,7 +3,7 @@
  * Lists of (quota, key, cost): equal ones add up, one decision comes out of many, and a list that
  * is refused leaves the table as it found it.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "limiter/list.h"
 
@@ -46,11 +46,6 @@ SETUP
 TEARDOWN
 {
     stint_table_close(fixture->table);
-}
-
-static struct stint_item item(const struct stint_quota *quota, const char *key, uint32_t cost)
-{
-    return (struct stint_item){quota, key, strlen(key), cost};
 }
 
 static uint32_t remaining(struct stint_table *table, const struct stint_quota *quota,

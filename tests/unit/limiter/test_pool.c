@@ -3,7 +3,7 @@
  * Key pools, one story at a time: whose turn it is, when the first is back, who is in the list, and
  * what is refused with which message.
  */
-#include "unit/pooling.h"
+#include "unit/test_pool.h"
 
 /* ---- Orders ---------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reports about the keys of a pool: who is cooling down until when, and what lifts it. */
-#include "unit/pooling.h"
+#include "unit/test_pool.h"
 
 #define GRAIN (UINT64_C(1) << 16) /* benches end at its multiples */
 

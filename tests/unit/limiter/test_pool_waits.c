@@ -4,7 +4,7 @@
  * back when its own quota says so, and every answer is the one that asking all keys would give.
  */
 #define _GNU_SOURCE
-#include "unit/pooling.h"
+#include "unit/test_pool.h"
 
 static const char *const specs[] = {
     "window 5/10m",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of the keys used most, as a program that embeds the library has them. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Best effort over lists that stand in their own way: it ends, and what it grants, all grant. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include <unistd.h>
 
@@ -10,9 +10,7 @@ static struct stint_table *small_table(void)
 {
     struct stint_table_options options = {
         .keys = 1, .keys16 = 1, .clock = STINT_CLOCK_VIRTUAL, .hash_key = {3, 4}};
-    struct stint_table *table;
-    assert_int_equal(stint_table_open(&table, &options, NULL), STINT_OK);
-    return table;
+    return must_open_table(&options);
 }
 
 SETUP

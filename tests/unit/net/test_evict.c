@@ -4,7 +4,7 @@
  * by the test, every state is looked at before and after each decision, and what is missing after
  * it is what the table has counted.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "net/log/log.h"
 #include "table/table.h"

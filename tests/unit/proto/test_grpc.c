@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What gRPC adds to HTTP/2: frames, compression, deadlines and statuses as text. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "base/ns.h"
 #include "proto/grpc/grpc.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Health, against bytes from the published numbers. */
-#include "unit/wiring.h"
+#include "unit/test_protobuf.h"
 
 #include "proto/grpc/grpc.h"
 

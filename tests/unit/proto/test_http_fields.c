@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The header fields about quotas, byte for byte, at the ends of what they can say. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "proto/http_fields.h"
 

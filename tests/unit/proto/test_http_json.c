@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* JSON into nodes: what is taken, what is refused and where, and that nothing is read past the end.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "proto/http/http_json.h"
 

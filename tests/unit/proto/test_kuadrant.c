@@ -4,7 +4,7 @@
  * say, what is refused of them, and for whom a reservation_id is good.
  */
 #include "unit/proto/rls_oracle.h"
-#include "unit/wiring.h"
+#include "unit/test_protobuf.h"
 
 #include "base/ns.h"
 

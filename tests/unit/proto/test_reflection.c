@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Server reflection: each question that clients ask, and what is told of our own messages. */
-#include "unit/wiring.h"
+#include "unit/test_protobuf.h"
 
 #include "proto/grpc/grpc.h"
 #include "proto/grpc/reflection.h"

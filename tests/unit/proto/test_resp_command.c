@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of commands, and arguments as requests: every word in its place, refused elsewhere. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "proto/resp/resp_reader.h"
 #include "proto/resp/resp_request.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Commands cut from bytes: whole, in pieces of any size, as lines, and what is no command. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "proto/resp/resp_reader.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Every type in RESP2 and RESP3 to the byte, and decisions in the layouts that clients rely on. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "base/number.h"
 #include "proto/resp/resp_reply.h"

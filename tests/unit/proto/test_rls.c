@@ -4,7 +4,7 @@
  * request says, what is refused of it, and what becomes of hostile ones.
  */
 #include "unit/proto/rls_oracle.h"
-#include "unit/wiring.h"
+#include "unit/test_protobuf.h"
 
 #include "base/ns.h"
 #include "proto/grpc/rls.h"

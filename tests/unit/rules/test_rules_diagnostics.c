@@ -3,7 +3,7 @@
  * Mistakes in files of rules: each is told with its line, its column and what was expected, and no
  * file, whatever is in it, brings the reader down.
  */
-#include "unit/ruling.h"
+#include "unit/test_rules.h"
 
 /* One entry with these lines in its rate_limit, which begin at line 5, column 7. */
 #define LIMIT(lines) "domain: d\ndescriptors:\n  - key: k\n    rate_limit:\n" lines

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of rules without fault: what each key means, and by what a rule is known again. */
-#include "unit/ruling.h"
+#include "unit/test_rules.h"
 
 /* One entry with these lines in its rate_limit, which begin at line 5, column 7. */
 #define LIMIT(lines) "domain: d\ndescriptors:\n  - key: k\n    rate_limit:\n" lines

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which limit a descriptor meets, and when two descriptors share a counter. */
-#include "unit/ruling.h"
+#include "unit/test_rules.h"
 
 #include "rules/trie.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The metadata of an entry: kept with its rule as compact JSON, as others would read its YAML. */
-#include "unit/ruling.h"
+#include "unit/test_rules.h"
 
 #include "rules/yaml/read_limit.h"
 

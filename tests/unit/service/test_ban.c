@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Keys that are denied again and again: blocked, each time for longer, and never by asking alone.
- */
+/* Bans to the nanosecond, in numbers, in a full table and over a restart; tests/behaviour has the
+ * decisions. */
 #define _GNU_SOURCE
-#include "unit/served.h"
+#include "unit/one_server.h"
 
 #include "rules/ban.h"
 #include "table/table.h"
@@ -30,35 +30,9 @@ static bool denied(const char *text, int n)
     return s.reply.statuses[0].banned;
 }
 
-/* Goes on to the end of the ban, having seen that it is told exactly. */
-static uint64_t sit_out(const char *text)
-{
-    assert_int_equal(outcome(&s, text), STINT_DENY);
-    assert_true(s.reply.statuses[0].banned);
-    uint64_t wait_ns = s.reply.decision.retry_after_ns;
-    s.now_ns += wait_ns - 1;
-    assert_int_equal(outcome(&s, text), STINT_DENY);
-    s.now_ns += 1;
-    return wait_ns;
-}
-
 static void assert_about(uint64_t ns, uint64_t expected_ns)
 {
     assert_in_range(ns, expected_ns - ROUNDING, expected_ns);
-}
-
-TEST(test_so_many_denials_block_the_key)
-{
-    serve(&s, LOGIN);
-    assert_false(denied("login=a", 2));
-    assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
-    assert_true(s.reply.statuses[0].banned);
-    assert_about(s.reply.decision.retry_after_ns, MINUTE);
-    assert_int_equal(outcome(&s, "login=b"), STINT_ALLOW);
-    s.now_ns += 30 * S; /* the limit alone would have let it in long ago */
-    assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
-    sit_out("login=a");
-    assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
 }
 
 /* At any instant, by the denial that makes it and by those after it. */
@@ -82,34 +56,6 @@ TEST(test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds)
     }
 }
 
-TEST(test_asking_does_not_extend_a_ban)
-{
-    serve(&s, LOGIN);
-    assert_true(denied("login=a", 3));
-    uint64_t end_ns = s.now_ns + s.reply.decision.retry_after_ns;
-    for (int i = 0; i < 50; i++) {
-        s.now_ns += S;
-        assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
-        assert_int_equal(s.now_ns + s.reply.decision.retry_after_ns, end_ns);
-    }
-    s.now_ns = end_ns;
-    assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
-}
-
-TEST(test_each_ban_in_turn_is_longer_up_to_the_most)
-{
-    const uint64_t lengths[] = {MINUTE, 2 * MINUTE, 4 * MINUTE, 5 * MINUTE, 5 * MINUTE};
-    serve(&s, LOGIN);
-    for (size_t i = 0; i < N(lengths); i++) {
-        assert_true(denied("login=a", 3));
-        assert_about(sit_out("login=a"), lengths[i]);
-    }
-    /* Forgotten as long after its end as it lasted. */
-    s.now_ns += 5 * MINUTE + 2 * ROUNDING;
-    assert_true(denied("login=a", 3));
-    assert_about(sit_out("login=a"), MINUTE);
-}
-
 TEST(test_denials_that_are_far_apart_make_no_ban)
 {
     serve(&s, LOGIN);
@@ -121,43 +67,6 @@ TEST(test_denials_that_are_far_apart_make_no_ban)
     denied("login=a", 1);
     s.now_ns += 9 * MINUTE;
     assert_true(denied("login=a", 2));
-}
-
-TEST(test_peeks_and_what_never_fits_are_no_denials)
-{
-    serve(&s, LOGIN);
-    outcome(&s, "login=a");
-    for (int i = 0; i < 10; i++) {
-        ask_verb(&s, REQUEST_PEEK, 1, "login=a");
-        ask_verb(&s, REQUEST_EXPLAIN, 1, "login=a");
-        assert_int_equal(ask_verb(&s, REQUEST_TAKE, 2, "login=a")->decision.outcome, STINT_NEVER);
-    }
-    assert_false(denied("login=a", 2));
-}
-
-TEST(test_a_ban_charges_no_sibling)
-{
-    serve(&s, LOGIN);
-    assert_true(denied("login=a", 3));
-    for (int i = 0; i < 10; i++)
-        assert_int_equal(outcome(&s, "login=a; other=1"), STINT_DENY);
-    assert_int_equal(left(&s, "other=1"), 100);
-    /* Nor is a key banned for what its siblings deny. */
-    assert_int_equal(allowed_in_a_row(&s, "other=1"), 100);
-    for (int i = 0; i < 10; i++)
-        assert_int_equal(outcome(&s, "login=b; other=1"), STINT_DENY);
-    assert_int_equal(outcome(&s, "login=b"), STINT_ALLOW);
-}
-
-TEST(test_reset_lifts_a_ban_and_forgets_it)
-{
-    serve(&s, LOGIN);
-    assert_true(denied("login=a", 3));
-    ask_verb(&s, REQUEST_RESET, 1, "login=a");
-    assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
-    assert_false(denied("login=a", 2));
-    assert_true(denied("login=a", 1));
-    assert_about(sit_out("login=a"), MINUTE);
 }
 
 TEST(test_a_full_table_of_blocks_is_told)
@@ -194,19 +103,6 @@ TEST(test_what_a_ban_may_be)
     ban = fine;
     ban.after = 1; /* the first denial */
     assert_int_equal(ban_check(&ban, &error), 0);
-}
-
-TEST(test_a_ban_for_the_first_denial)
-{
-    serve(&s, "domain: d\n"
-              "descriptors:\n"
-              "  - key: login\n"
-              "    rate_limit: {unit: second, requests_per_unit: 1}\n"
-              "    ban: {after: 1, for: 1m}\n");
-    assert_true(denied("login=a", 1));
-    assert_about(sit_out("login=a"), MINUTE);
-    assert_true(denied("login=a", 1));
-    assert_about(sit_out("login=a"), MINUTE); /* factor 1: no longer than before */
 }
 
 /* A table in a file, closed and opened again: the ban stands, and so does how long the next is. */

@@ -3,7 +3,7 @@
  * Nodes whose store has gone away, each with a table of its own: together they admit no more than
  * the quota allows in any window, those across the failure too, and miss little of it.
  */
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #include "algorithm/gcra.h"
 

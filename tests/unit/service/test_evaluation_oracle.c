@@ -4,7 +4,7 @@
  * the rules of docs/decisions/0016 said once more in the plainest way. Every status must be the
  * same, and every wait as long as the model's own.
  */
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #define KEYS 6 /* of descriptors: each has a rule */
 #define VALUES 3
@@ -187,7 +187,7 @@ static void make_request(struct model_request *request, uint64_t *seed, uint64_t
                                                     .cost = (uint32_t)(next_random(seed) % 4)};
 }
 
-static const struct reply *ask_service(struct serving *s, const struct model_request *request,
+static const struct reply *ask_service(struct test_server *s, const struct model_request *request,
                                        uint8_t verb)
 {
     struct asked asked;
@@ -244,7 +244,7 @@ static void play(uint64_t seed)
 {
     static struct model model;
     static char yaml[4096];
-    struct serving s;
+    struct test_server s;
     struct model_request request;
     uint64_t now_ns = START;
     memset(&model, 0, sizeof(model));
@@ -263,7 +263,7 @@ static void play(uint64_t seed)
             request.targets[t].is_replaced = false;
         assert_wait(&model, &request, &decision);
     }
-    serve_no_more(&s);
+    server_close(&s);
 }
 
 TEST(test_random_requests_are_decided_as_the_model_does)

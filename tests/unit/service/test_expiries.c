@@ -2,7 +2,7 @@
 /* Tickets of stores that may expire, as a worker keeps them: found by their ids, and bounded. */
 #include "decide/backend.h"
 #include "service/expiries.h"
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #define TICKET_LEN 60
 #define MANY (EXPIRIES_MAX + 10)

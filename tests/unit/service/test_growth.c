@@ -4,7 +4,7 @@
  * clock is stepped, nanosecond by nanosecond where the period is short, and what could be used is
  * asked for at each step.
  */
-#include "unit/served.h"
+#include "unit/one_server.h"
 
 #define STEPS_MAX 6000
 
@@ -73,7 +73,7 @@ static void step_through(const char *spec, uint64_t seed)
         else
             s.now_ns += next_random(&seed) % pause_max_ns;
     }
-    serve_no_more(&s);
+    server_close(&s);
 }
 
 TEST(test_it_grows_when_it_is_said_to)

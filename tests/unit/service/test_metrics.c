@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Figures: summed over workers, kept over reloads, bounded, and written as others read them. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "rules/yaml/rules_load.h"
 #include "service/metrics/metrics.h"
@@ -64,13 +64,6 @@ static const char *page_of(enum metrics_format format)
     assert_false(fixture->page.failed);
     page_add_span(&fixture->page, span_of("", 1));
     return fixture->page.text;
-}
-
-static void assert_line(const char *page, const char *line)
-{
-    const char *at = strstr(page, line);
-    if (at == NULL || (at > page && at[-1] != '\n') || at[strlen(line)] != '\n')
-        fail_msg("no line `%s` in\n%s", line, page);
 }
 
 TEST(test_workers_are_summed)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Figures under envoyproxy/ratelimit's names: what is counted, how it is called, and no name twice.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "rules/yaml/rules_load.h"
 #include "service/metrics/metrics.h"
@@ -74,13 +74,6 @@ static const char *text_of(bool is_stats)
     assert_false(fixture->page.failed);
     page_add_span(&fixture->page, span_of("", 1));
     return fixture->page.text;
-}
-
-static void assert_line(const char *page, const char *line)
-{
-    const char *at = strstr(page, line);
-    if (at == NULL || (at > page && at[-1] != '\n') || at[strlen(line)] != '\n')
-        fail_msg("no line `%s` in\n%s", line, page);
 }
 
 static void assert_stat(const char *name, unsigned n)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Figures of shared stores: as pages, as JSON, in INFO and in what /readyz says. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "service/metrics/metrics.h"
 
@@ -48,13 +48,6 @@ static const char *page_of(enum metrics_format format, struct page *page)
     assert_false(page->failed);
     page_add_span(page, span_of("", 1));
     return page->text;
-}
-
-static void assert_line(const char *page, const char *line)
-{
-    const char *at = strstr(page, line);
-    if (at == NULL || (at > page && at[-1] != '\n') || at[strlen(line)] != '\n')
-        fail_msg("no line `%s` in\n%s", line, page);
 }
 
 TEST(workers_are_summed_on_the_page)

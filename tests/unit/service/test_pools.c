@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The key pools of a server: definitions that change, names that are none, several threads. */
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #include "service/pools.h"
 

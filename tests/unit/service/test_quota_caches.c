@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a service keeps of quotas that callers bring along: always the one that was asked for. */
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #include "service/quota_caches.h"
 

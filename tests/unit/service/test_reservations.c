@@ -3,7 +3,7 @@
  * Reservations over rules, in the table: a ticket is of limits that are not enforced, too, and what
  * becomes of one that is never settled is said by the request, or else by the rule.
  */
-#include "unit/served.h"
+#include "unit/one_server.h"
 
 #define RULE(key, n, more)                                                                         \
     "  - key: " key "\n    rate_limit: {unit: hour, requests_per_unit: " n ", algorithm: log" more \
@@ -79,39 +79,6 @@ TEST(test_a_candidate_that_denied_is_left_alone)
     assert_int_equal(reply->decision.granted, 2); /* the live one's figures */
     assert_int_equal(reply->decision.limit, 100);
     assert_int_equal(candidate_left("tight=1"), 3);
-}
-
-/* A rule in shadow mode, beside a live one and alone. */
-TEST(test_a_shadow_rule_is_settled)
-{
-    serve(&s, rules);
-    struct stint_ticket ticket = reserve(10, "quiet=1; user=1");
-    assert_int_equal(left(&s, "quiet=1"), 90);
-    assert_int_equal(close_ticket(REQUEST_SETTLE, ticket, 4)->error, REPLY_DECIDED);
-    assert_int_equal(left(&s, "quiet=1"), 96);
-    assert_int_equal(left(&s, "user=1"), 96);
-    ticket = reserve(10, "quiet=1");
-    const struct reply *reply = close_ticket(REQUEST_SETTLE, ticket, 16);
-    assert_int_equal(reply->error, REPLY_DECIDED);
-    assert_int_equal(reply->decision.granted, 6);
-    assert_int_equal(left(&s, "quiet=1"), 80);
-    assert_int_equal(close_ticket(REQUEST_SETTLE, ticket, 0)->error, REPLY_GONE);
-    /* Nothing limits this one, so there is nothing to settle. */
-    assert_false(ask_verb(&s, REQUEST_RESERVE, 1, "other=1")->has_ticket);
-}
-
-/* More shadows than a ticket is of: those beyond stay as estimated, the live limit does not. */
-TEST(test_many_shadows_are_bounded)
-{
-    char text[512] = "user=1";
-    serve(&s, rules);
-    for (int i = 1; i < STINT_ITEMS_MAX; i++)
-        strcat(text, i < 3 ? "; user=2" : "; quiet=1");
-    struct stint_ticket ticket = reserve(1, text);
-    assert_int_equal(close_ticket(REQUEST_CANCEL, ticket, 0)->error, REPLY_DECIDED);
-    assert_int_equal(left(&s, "user=1"), 100);
-    assert_int_equal(left(&s, "user=2"), 100);
-    assert_int_equal(left(&s, "quiet=1"), 100);
 }
 
 /* ---- Never settled --------------------------------------------------------------------------- */

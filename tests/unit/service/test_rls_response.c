@@ -4,8 +4,8 @@
  * answers to the same request. Times are virtual.
  */
 #include "unit/proto/rls_oracle.h"
-#include "unit/serving.h"
-#include "unit/wiring.h"
+#include "unit/test_protobuf.h"
+#include "unit/test_server.h"
 
 #include "proto/grpc/rls.h"
 #include "proto/http/http_call.h"
@@ -49,7 +49,7 @@ static const char *const yaml =
 
 /* A service and a call of each kind. */
 struct frontend {
-    struct serving s;
+    struct test_server s;
     struct rls_call *rls;
     struct http_call json;
     char text[65536];
@@ -71,8 +71,8 @@ TEARDOWN
 {
     rls_call_free(grpc.rls);
     http_call_deinit(&json.json);
-    serve_no_more(&grpc.s);
-    serve_no_more(&json.s);
+    server_close(&grpc.s);
+    server_close(&json.s);
 }
 
 static struct span answer_to(const struct wire *wire)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A service as a frontend sees it: items, CL.THROTTLE, ids, roles, quotas of single keys, new
  * rules. */
-#include "unit/served.h"
+#include "unit/one_server.h"
 
 #include "service/server_state.h"
 #include "table/table.h"
@@ -27,33 +27,6 @@ static unsigned items_in_a_row(const struct request *request)
     while (n < 1000 && ask(&s, request)->decision.outcome == STINT_ALLOW)
         n++;
     return n;
-}
-
-TEST(test_a_caller_brings_quota_and_key)
-{
-    struct request_item item;
-    serve(&s, NULL);
-    struct request request = item_request(&item, "gcra 10/1m burst=4", "k");
-    assert_int_equal(items_in_a_row(&request), 4);
-    assert_int_equal(s.reply.n_statuses, 1);
-    assert_null(s.reply.statuses[0].rule);
-    assert_int_equal(s.reply.statuses[0].quota->burst, 4);
-    assert_true(s.reply.statuses[0].over);
-    request = item_request(&item, "gcra 10/1m burst=4", "other");
-    assert_int_equal(items_in_a_row(&request), 4);
-}
-
-TEST(test_several_items_are_taken_all_or_none)
-{
-    serve(&s, NULL);
-    const struct request_item items[] = {
-        {.quota = span_of_text("5/1m"), .key = span_of_text("user")},
-        {.quota = span_of_text("2/1m"), .key = span_of_text("org")},
-    };
-    const struct request request = {.verb = REQUEST_TAKE, .cost = 1, .items = items, .n_items = 2};
-    assert_int_equal(items_in_a_row(&request), 2);
-    assert_int_equal(s.reply.decision.binding, 1);
-    assert_int_equal(s.reply.statuses[0].decision.remaining, 3);
 }
 
 TEST(test_what_cannot_be_meant_is_told)
@@ -118,30 +91,6 @@ static struct request throttle(int64_t max_burst, uint64_t count, uint64_t perio
                             .throttle = {max_burst, count, period_s}};
 }
 
-TEST(test_throttle_is_gcra_with_one_more_than_max_burst)
-{
-    struct request request = throttle(4, 10, 60);
-    serve(&s, NULL);
-    assert_int_equal(items_in_a_row(&request), 5);
-    assert_int_equal(s.reply.decision.limit, 5);
-    assert_int_equal(s.reply.decision.retry_after_ns, 6 * S);
-    s.now_ns += 6 * S;
-    assert_int_equal(items_in_a_row(&request), 1);
-    request.cost = 6;
-    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_NEVER);
-    request.cost = 0;
-    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
-}
-
-TEST(test_throttle_state_belongs_to_the_key_alone)
-{
-    struct request narrow = throttle(4, 10, 60), wide = throttle(9, 10, 60);
-    serve(&s, NULL);
-    assert_int_equal(items_in_a_row(&narrow), 5);
-    assert_int_equal(items_in_a_row(&wide), 5); /* 30 s are owed of 60 */
-    assert_int_equal(ask(&s, &narrow)->decision.outcome, STINT_DENY);
-}
-
 TEST(test_throttle_at_rates_that_others_get_wrong)
 {
     struct request request = throttle(999999, 1000003, 1);
@@ -186,24 +135,6 @@ TEST(test_throttle_with_many_sets_of_numbers)
         }
 }
 
-TEST(test_find_and_forget)
-{
-    struct request take = throttle(4, 10, 60), find = {.verb = REQUEST_FIND}, forget = find;
-    find.key = forget.key = take.key;
-    forget.verb = REQUEST_FORGET;
-    serve(&s, NULL);
-    assert_false(ask(&s, &find)->found);
-    assert_false(ask(&s, &forget)->found);
-    ask(&s, &take);
-    assert_true(ask(&s, &find)->found);
-    assert_int_equal(s.reply.expires_after_ns, 6 * S);
-    assert_true(ask(&s, &forget)->found);
-    assert_false(ask(&s, &find)->found);
-    assert_int_equal(items_in_a_row(&take), 5);
-    s.now_ns += 10 * MINUTE;
-    assert_false(ask(&s, &find)->found);
-}
-
 TEST(test_to_forget_lifts_no_block)
 {
     struct request take = throttle(4, 10, 60), forget = {.verb = REQUEST_FORGET, .key = take.key};
@@ -216,72 +147,17 @@ TEST(test_to_forget_lifts_no_block)
 
 /* ---- Ids ------------------------------------------------------------------------------------- */
 
-TEST(test_a_retry_is_charged_once)
-{
-    struct asked asked;
-    serve(&s, yaml);
-    struct request *request = descriptors_of(&asked, "ip=1");
-    request->id = span_of_text("a");
-    struct reply first = *ask(&s, request);
-    assert_false(first.replayed);
-    for (int i = 0; i < 5; i++) {
-        s.now_ns += S;
-        ask(&s, request);
-        assert_true(s.reply.replayed);
-        assert_int_equal(s.reply.n_statuses, 1);
-        assert_memory_equal(&s.reply.decision, &first.decision, sizeof(first.decision));
-        assert_int_equal(s.reply.at_ns, first.at_ns);
-    }
-    assert_int_equal(left(&s, "ip=1"), 2);
-    request->id = span_of_text("b");
-    assert_false(ask(&s, request)->replayed);
-    assert_int_equal(left(&s, "ip=1"), 1);
-}
-
-TEST(test_an_id_is_for_one_request)
+TEST(test_an_id_of_another_caller_is_another_one)
 {
     struct asked asked;
     serve(&s, yaml);
     struct request *request = descriptors_of(&asked, "ip=1");
     request->id = span_of_text("a");
     ask(&s, request);
-    request->cost = 2;
-    assert_int_equal(ask(&s, request)->error, REPLY_CONFLICT);
-    request = descriptors_of(&asked, "ip=2");
-    request->id = span_of_text("a");
-    assert_int_equal(ask(&s, request)->error, REPLY_CONFLICT);
-    assert_int_equal(left(&s, "ip=2"), 3);
-    /* Another caller's id is another one. */
     const struct caller other = {.name = "other", .roles = ACCESS_ALL};
     service_ask(s.service, request, &other, s.now_ns, &s.reply);
     assert_int_equal(s.reply.error, REPLY_DECIDED);
     assert_false(s.reply.replayed);
-}
-
-TEST(test_what_was_denied_may_be_asked_again)
-{
-    struct asked asked;
-    serve(&s, yaml);
-    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
-    struct request *request = descriptors_of(&asked, "ip=1");
-    request->id = span_of_text("a");
-    assert_int_equal(ask(&s, request)->decision.outcome, STINT_DENY);
-    s.now_ns += s.reply.decision.retry_after_ns;
-    assert_int_equal(ask(&s, request)->decision.outcome, STINT_ALLOW);
-    assert_false(s.reply.replayed);
-    assert_true(ask(&s, request)->replayed);
-}
-
-TEST(test_a_reservation_is_found_again_by_its_id)
-{
-    struct asked asked;
-    serve(&s, yaml);
-    struct request *request = descriptors_of(&asked, "ip=1");
-    request->verb = REQUEST_RESERVE;
-    request->id = span_of_text("a");
-    struct stint_ticket ticket = ask(&s, request)->ticket;
-    assert_int_equal(ask(&s, request)->ticket.nonce, ticket.nonce);
-    assert_true(s.reply.replayed && s.reply.has_ticket);
 }
 
 TEST(test_a_table_that_keeps_no_answers_says_so)
@@ -341,52 +217,49 @@ TEST(test_numbers_of_verbs_in_digests_stay)
 
 /* ---- Quotas of single keys ------------------------------------------------------------------- */
 
-TEST(test_a_key_may_have_a_quota_of_its_own)
+static int set_quota(const char *descriptors, const char *spec)
 {
     struct asked asked;
-    serve(&s, yaml);
-    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
-    struct request *request = descriptors_of(&asked, "ip=1");
+    struct request *request = descriptors_of(&asked, descriptors);
     request->verb = REQUEST_SET_QUOTA;
-    request->quota = span_of_text("10/1m");
-    assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
-    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 7); /* what it has used stays used */
-    assert_int_equal(s.reply.statuses[0].quota->limit, 10);
-    assert_non_null(s.reply.statuses[0].rule);
-    assert_int_equal(allowed_in_a_row(&s, "ip=2"), 3);
-    request->quota = span_of_text("");
-    assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
-    assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
-    s.now_ns += 10 * MINUTE;
-    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
+    request->quota = span_of_text(spec);
+    return ask(&s, request)->error;
 }
 
-TEST(test_a_quota_of_its_own_for_what_is_unlimited_and_for_items)
+static uint32_t limit_of(const char *descriptor)
 {
     struct asked asked;
-    struct request_item item;
+    struct request *request = descriptors_of(&asked, descriptor);
+    request->verb = REQUEST_PEEK;
+    return ask(&s, request)->decision.limit;
+}
+
+/* Leaves room for one quota more. */
+static void fill_overrides(void)
+{
+    struct stint_table_info info;
+    char descriptor[32];
+    for (unsigned i = 0;; i++) {
+        stint_table_info(s.table, s.now_ns, &info);
+        if (info.overrides + 1 == info.overrides_max)
+            return;
+        snprintf(descriptor, sizeof(descriptor), "ip=other%u", i);
+        assert_int_equal(set_quota(descriptor, "9/1m"), REPLY_DECIDED);
+    }
+}
+
+TEST(test_all_keys_get_another_quota_or_none)
+{
     serve(&s, yaml);
-    struct request *request = descriptors_of(&asked, "free=1");
-    request->verb = REQUEST_SET_QUOTA;
-    request->quota = span_of_text("gcra 4/1m");
-    assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
-    assert_int_equal(allowed_in_a_row(&s, "free=1"), 4);
-    assert_int_equal(allowed_in_a_row(&s, "free=2"), 1000);
-    struct request set = item_request(&item, "2/1m", "k"), take = set;
-    assert_int_equal(items_in_a_row(&take), 2);
-    set.verb = REQUEST_SET_QUOTA;
-    set.quota =
-        span_of_text("gcra 6/1m"); /* of another algorithm, and in a state of another size */
-    assert_int_equal(ask(&s, &set)->error, REPLY_DECIDED);
-    /* A window knows when its units were taken to a slot: to one unit's time here. */
-    assert_in_range(items_in_a_row(&take), 3, 4);
-    set.quota = span_of_text("");
-    assert_int_equal(ask(&s, &set)->error, REPLY_DECIDED);
-    assert_int_equal(items_in_a_row(&take), 0);
-    request = descriptors_of(&asked, "nobody=1");
-    request->verb = REQUEST_SET_QUOTA;
-    request->quota = span_of_text("1/1m");
-    assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
+    assert_int_equal(set_quota("ip=1", "7/1m"), REPLY_DECIDED);
+    fill_overrides();
+    assert_int_equal(set_quota("ip=1; ip=2; ip=1; ip=3", "8/1m"), REPLY_FULL);
+    assert_int_equal(limit_of("ip=1"), 7);
+    assert_int_equal(limit_of("ip=2"), 3);
+    assert_int_equal(limit_of("ip=3"), 3);
+    assert_int_equal(set_quota("ip=1; ip=2", "8/1m"), REPLY_DECIDED);
+    assert_int_equal(limit_of("ip=1"), 8);
+    assert_int_equal(limit_of("ip=2"), 8);
 }
 
 /* ---- Rules that change ----------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
  * store cannot be asked.
  */
 #include "unit/fake_store.h"
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #include "service/server_state.h"
 
@@ -30,7 +30,7 @@
                                                                                        "1m}\n"
 
 struct shared_serving {
-    struct serving s;
+    struct test_server s;
     struct fake_store fake;
     struct backend *stores[1];
     struct evaluation_stores evaluation_stores;
@@ -55,7 +55,7 @@ SETUP
 TEARDOWN
 {
     assert_int_equal(fake_waiting(&shared.fake), 0);
-    serve_no_more(&shared.s);
+    server_close(&shared.s);
     fake_store_end(&shared.fake);
 }
 
@@ -268,7 +268,7 @@ TEST(test_decisions_are_those_of_the_table)
 {
     static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_TAKE,      REQUEST_TAKE,  REQUEST_PEEK,
                                     REQUEST_TAKE, REQUEST_TAKE_UPTO, REQUEST_CHARGE};
-    struct serving alone;
+    struct test_server alone;
     struct asked asked, asked_alone;
     uint64_t seed = 0, denied = 0;
     serve(&alone, RULES(""));
@@ -290,7 +290,7 @@ TEST(test_decisions_are_those_of_the_table)
         denied += alone.reply.decision.outcome == STINT_DENY;
     }
     assert_in_range(denied, 1000, 19000);
-    serve_no_more(&alone);
+    server_close(&alone);
 }
 
 TEST(test_units_come_back_and_keys_are_forgotten)

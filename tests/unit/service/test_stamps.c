@@ -2,12 +2,12 @@
 /* The time that a reply tells is the one under which its units stand, though workers' clocks
  * differ.
  */
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
 #define BEHIND_MAX (3 * S) /* more than a table puts up with: skew_max is 1 s */
 
 /* Worker 1 has come to the key, or to all of them, so much later than worker 0 comes now. */
-static void come_late(struct serving *s, const struct request *request, uint64_t behind_ns)
+static void come_late(struct test_server *s, const struct request *request, uint64_t behind_ns)
 {
     struct service *other = service_new(s->server_state, 1);
     struct request_item elsewhere = {.quota = span_of_text("gcra 1/1s"),
@@ -27,7 +27,7 @@ static void come_late(struct serving *s, const struct request *request, uint64_t
 /* What was charged comes back under the time that the reply has told, and what others use stays. */
 static void assert_comes_back(uint8_t verb, struct request *request, uint64_t behind_ns)
 {
-    struct serving s;
+    struct test_server s;
     serve(&s, NULL);
     come_late(&s, request, behind_ns);
     request->verb = verb;
@@ -47,7 +47,7 @@ static void assert_comes_back(uint8_t verb, struct request *request, uint64_t be
     for (size_t i = 0; i < request->n_items; i++)
         assert_int_equal(s.reply.statuses[i].decision.remaining, 9);
     *request = (struct request){.items = request->items, .n_items = request->n_items};
-    serve_no_more(&s);
+    server_close(&s);
 }
 
 TEST(test_a_refund_finds_its_units_though_clocks_differ)
@@ -75,7 +75,7 @@ TEST(test_a_ticket_finds_its_units_though_clocks_differ)
     };
     for (uint64_t behind_ns = 1; behind_ns <= BEHIND_MAX; behind_ns = behind_ns * 7 + 3) {
         struct request request = {.items = items, .n_items = N(items)};
-        struct serving s;
+        struct test_server s;
         serve(&s, NULL);
         come_late(&s, &request, behind_ns);
         request.verb = REQUEST_RESERVE;
@@ -83,6 +83,6 @@ TEST(test_a_ticket_finds_its_units_though_clocks_differ)
         assert_true(ask(&s, &request)->has_ticket);
         struct request cancel = {.verb = REQUEST_CANCEL, .ticket = s.reply.ticket};
         assert_int_equal(ask(&s, &cancel)->decision.granted, 2);
-        serve_no_more(&s);
+        server_close(&s);
     }
 }

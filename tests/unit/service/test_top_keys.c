@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Keys asked and denied most: found by name, however many others come by, and forgotten in time. */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "service/top_keys.h"
 

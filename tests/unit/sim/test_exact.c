@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The exact count against a count that looks at every pair of uses. */
-#include "unit/test.h"
+#include "unit/test_quota.h"
 
 #include "sim/judge/exact.h"
 
@@ -24,12 +24,6 @@ static uint64_t most_by_pairs(const struct use *uses, size_t n_uses, uint64_t pe
         most = units > most ? units : most;
     }
     return most;
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *seed >> 33;
 }
 
 /* A use at u is inside a window that ends before u + W, and outside one that ends at it. */

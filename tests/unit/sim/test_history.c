@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The history of a key against counts made in other ways, and what a picture shows of it. */
-#include "unit/test.h"
+#include "unit/test_quota.h"
 
 #include "algorithm/algorithm.h"
 #include "base/ns.h"
 #include "sim/judge/history.h"
 
 enum { EVENTS_MAX = 400 };
-
-static struct stint_quota quota_of(const char *spec)
-{
-    struct stint_quota quota;
-    struct stint_error error;
-    if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.message);
-    return quota;
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return *seed >> 33;
-}
 
 /* Lets the quota decide over the events. */
 static void decide(const struct stint_quota *quota, struct history_event *events, size_t n_events)

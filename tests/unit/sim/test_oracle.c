@@ -6,7 +6,7 @@
  * Who is admitted is thrown dice for, not asked of the engine: so both also meet what no limiter
  * would do, and say so alike.
  */
-#include "unit/test.h"
+#include "unit/test_quota.h"
 
 #include "sim/judge/oracle.h"
 
@@ -175,15 +175,6 @@ static void ask_both(const struct stint_quota *quota, uint64_t seed, struct answ
             assert_int_equal(oracle_most(&oracle)->units, slow_most(&slow));
     }
     oracle_deinit(&oracle);
-}
-
-static struct stint_quota quota_of(const char *spec)
-{
-    struct stint_quota quota;
-    struct stint_error error;
-    if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.message);
-    return quota;
 }
 
 /* Periods are short, so that a nanosecond more or less decides. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What gnuplot is given: text that stays text, and data that lose nothing that can be seen. */
-#include "unit/test.h"
+#include "unit/test_quota.h"
 
 #include "base/ns.h"
 #include "sim/picture/picture.h"
@@ -105,13 +105,6 @@ static struct history steady_history(const struct stint_quota *quota, uint64_t n
     assert_int_equal(history_init(&history, quota, events, n_events, NULL), 0);
     free(events);
     return history;
-}
-
-static struct stint_quota quota_of(const char *spec)
-{
-    struct stint_quota quota;
-    assert_int_equal(stint_quota_parse(&quota, spec, NULL), 0);
-    return quota;
 }
 
 /* Each row of the history is a step: what held, and what holds from then on. */

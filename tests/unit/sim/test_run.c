@@ -3,22 +3,13 @@
  * Whole runs: every adversary against every algorithm reaches what the algorithm states at most,
  * where that is its prey, and passes it nowhere. A bound that does not hold fails here.
  */
-#include "unit/test.h"
+#include "unit/test_quota.h"
 
 #include "sim/judge/run.h"
 
 #include "base/ns.h"
 
 #include <math.h>
-
-static struct stint_quota quota_of(const char *spec)
-{
-    struct stint_quota quota;
-    struct stint_error error;
-    if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.message);
-    return quota;
-}
 
 /* Up to three specs, separated by " + ", are a list that is taken all or nothing. */
 static struct tally run(const char *specs, const char *text, struct run_options options)

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What a workload asks: as often as it says, by whom it says, and in order. */
-#include "unit/test.h"
+#include "unit/test_quota.h"
 
 #include "sim/workload/workload.h"
 
 #include "base/ns.h"
 
 #include <math.h>
-
-static struct stint_quota quota_of(const char *spec)
-{
-    struct stint_quota quota;
-    struct stint_error error;
-    if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.message);
-    return quota;
-}
 
 /* Begun for `log 100/60s`. */
 static void begin(struct workload *workload, const char *text, uint64_t seed, uint64_t end_ns)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Owner words: one owner at a time; the dead are taken over, the stuck are told from the dead. */
 #define _GNU_SOURCE
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "table/region/owner.h"
 

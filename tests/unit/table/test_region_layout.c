@@ -3,7 +3,7 @@
  * Layouts of regions: room for what was asked, nothing over anything else, and no header accepted
  * that would lead out of its file.
  */
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "table/intern.h"
 #include "table/overrides.h"

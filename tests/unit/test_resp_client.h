@@ -3,14 +3,14 @@
  * For tests that talk to a service through the frontend of RESP, over a table in virtual time: one
  * connection, for a whole test program.
  */
-#ifndef STINT_TESTS_OVER_RESP_H
-#define STINT_TESTS_OVER_RESP_H
+#ifndef STINT_TESTS_TEST_RESP_CLIENT_H
+#define STINT_TESTS_TEST_RESP_CLIENT_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "frontend/resp/resp_conn.h"
 
-struct over_resp {
+struct resp_client {
     struct stint_table *table;
     struct server_state *server_state;
     struct service *service;
@@ -20,13 +20,13 @@ struct over_resp {
     uint64_t now_ns;
 };
 
-static struct over_resp resp;
+static struct resp_client resp;
 
 /* There is a service; a frontend is yet to be opened. */
-static inline void talk(void)
+static inline void resp_open(void)
 {
     const struct stint_table_options table = {.keys = 64, .clock = STINT_CLOCK_VIRTUAL};
-    resp = (struct over_resp){.now_ns = 1000 * S};
+    resp = (struct resp_client){.now_ns = 1000 * S};
     assert_int_equal(stint_table_open(&resp.table, &table, NULL), 0);
     const struct server_state_options server_state = {
         .table = resp.table, .workers = 1, .without_top_keys = true};
@@ -37,8 +37,8 @@ static inline void talk(void)
 }
 
 /* Quotas that callers bring along are in the first of the stores; without it they are an error. */
-static inline void talk_with_stores(struct backend *const *stores,
-                                    struct backend_pools *const *pools, size_t n_stores)
+static inline void resp_use_stores(struct backend *const *stores,
+                                   struct backend_pools *const *pools, size_t n_stores)
 {
     service_set_stores(resp.service,
                        &(struct evaluation_stores){.stores = stores,
@@ -73,7 +73,7 @@ static inline void hang_up(void)
     resp.conn = NULL;
 }
 
-static inline void talk_no_more(void)
+static inline void resp_close(void)
 {
     hang_up();
     resp_frontend_free(resp.frontend);

@@ -3,10 +3,10 @@
  * Protobuf by hand, for tests of what a library reads and writes: fields are put together and taken
  * apart by their published numbers alone.
  */
-#ifndef STINT_TESTS_WIRING_H
-#define STINT_TESTS_WIRING_H
+#ifndef STINT_TESTS_TEST_PROTOBUF_H
+#define STINT_TESTS_TEST_PROTOBUF_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "decide/request.h"
 
@@ -205,8 +205,12 @@ static inline struct span wire_of_request(struct wire *message, const struct req
             wire_span(&entry, 2, from->entries[k].value);
             wire_message(&descriptor, 1, &entry);
         }
-        if (request->cost == 0)
+        if (from->has_hits)
+            wire_hits(&descriptor, from->hits);
+        else if (request->cost == 0)
             wire_span(&descriptor, 3, span_of("", 0));
+        if (from->is_refund)
+            wire_number(&descriptor, 4, 1);
         wire_message(message, 2, &descriptor);
     }
     if (request->cost > 0)

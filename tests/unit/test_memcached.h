@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A memcached for unit tests, whose servers answer one command when they are told to. */
-#ifndef STINT_TESTS_MEMCACHING_H
-#define STINT_TESTS_MEMCACHING_H
+#ifndef STINT_TESTS_TEST_MEMCACHED_H
+#define STINT_TESTS_TEST_MEMCACHED_H
 
 #include "unit/test.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* One server for the tests of a file: each serves what it wants, and it ends after each. */
-#ifndef STINT_TESTS_SERVED_H
-#define STINT_TESTS_SERVED_H
+#ifndef STINT_TESTS_ONE_SERVER_H
+#define STINT_TESTS_ONE_SERVER_H
 
-#include "unit/serving.h"
+#include "unit/test_server.h"
 
-static struct serving s;
+static struct test_server s;
 
 TEARDOWN
 {
-    serve_no_more(&s);
+    server_close(&s);
 }
 
 #endif

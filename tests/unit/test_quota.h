@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Short words for tests that ask one caller-owned state: quotas from SPECs, and the verbs. */
-#ifndef STINT_TESTS_ASKING_H
-#define STINT_TESTS_ASKING_H
+/* Quotas from SPECs, requests of one caller-owned state, tables, and items of their lists. */
+#ifndef STINT_TESTS_TEST_QUOTA_H
+#define STINT_TESTS_TEST_QUOTA_H
 
 #include "unit/test.h"
 
@@ -21,6 +21,21 @@ static inline struct stint_quota quota_of(const char *spec)
     if (stint_quota_parse(&quota, spec, &error) != STINT_OK)
         fail_msg("%s: %s", spec, error.message);
     return quota;
+}
+
+static inline struct stint_table *must_open_table(const struct stint_table_options *options)
+{
+    struct stint_table *table;
+    struct stint_error error;
+    if (stint_table_open(&table, options, &error) != 0)
+        fail_msg("%s", error.message);
+    return table;
+}
+
+static inline struct stint_item item(const struct stint_quota *quota, const char *key,
+                                     uint32_t cost)
+{
+    return (struct stint_item){quota, key, strlen(key), cost};
 }
 
 /* Room for a state of 16 bytes or less. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Short words for tests of key pools: a table with a pool of keys a, b, …, and what it answers. */
-#ifndef STINT_TESTS_POOLING_H
-#define STINT_TESTS_POOLING_H
+#ifndef STINT_TESTS_TEST_POOL_H
+#define STINT_TESTS_TEST_POOL_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #define HOUR (60 * MINUTE)
 #define NOW (1000 * HOUR)
@@ -15,15 +15,13 @@ struct fixture {
 
 static inline struct stint_table *open_table(uint32_t blocks)
 {
-    struct stint_table *table;
     const struct stint_table_options options = {.keys = 512,
                                                 .keys16 = 512,
                                                 .keys_wide = 64,
                                                 .wide_size = 512,
                                                 .blocks = blocks,
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
-    return table;
+    return must_open_table(&options);
 }
 
 static struct fixture fixture[1];

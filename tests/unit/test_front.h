@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A guard before a store that answers when it is told to, and asks of it in one line. */
-#ifndef STINT_TESTS_GUARDING_H
-#define STINT_TESTS_GUARDING_H
+#ifndef STINT_TESTS_TEST_FRONT_H
+#define STINT_TESTS_TEST_FRONT_H
 
 #include "unit/fake_store.h"
 
@@ -17,7 +17,7 @@ struct asked {
     uint64_t answered_ns;
 };
 
-struct fronting {
+struct test_front {
     struct fake_store fake;
     struct backend *front;
     struct backend_metrics metrics;
@@ -36,10 +36,10 @@ static inline void take_answer(struct backend_op *op, uint64_t now_ns)
 
 static inline uint64_t count_failovers(void *arg)
 {
-    return ((const struct fronting *)arg)->failovers;
+    return ((const struct test_front *)arg)->failovers;
 }
 
-static inline void fronting_end(struct fronting *g)
+static inline void test_front_end(struct test_front *g)
 {
     if (g->front == NULL)
         return;
@@ -49,10 +49,10 @@ static inline void fronting_end(struct fronting *g)
     fake_store_end(&g->fake);
 }
 
-static inline void fronting_begin(struct fronting *g, const char *spec,
-                                  struct front_options options)
+static inline void test_front_begin(struct test_front *g, const char *spec,
+                                    struct front_options options)
 {
-    fronting_end(g);
+    test_front_end(g);
     memset(g, 0, sizeof(*g));
     fake_store_begin(&g->fake);
     g->quota = quota_of(spec);
@@ -71,7 +71,7 @@ static inline struct backend_item item_of(const struct stint_quota *quota, const
         .quota = quota, .name = span_of_text("rule"), .key = span_of_text(key), .cost = cost};
 }
 
-static inline struct asked *ask_with(struct fronting *g, struct backend_request ask)
+static inline struct asked *ask_with(struct test_front *g, struct backend_request ask)
 {
     assert_true(g->n_asks < ASKS_MAX);
     struct asked *asked = &g->asks[g->n_asks++];
@@ -83,7 +83,7 @@ static inline struct asked *ask_with(struct fronting *g, struct backend_request 
 }
 
 /* One item under g->quota. */
-static inline struct asked *ask_one(struct fronting *g, uint8_t verb, const char *key,
+static inline struct asked *ask_one(struct test_front *g, uint8_t verb, const char *key,
                                     uint32_t cost, uint64_t now_ns)
 {
     const struct backend_item item = item_of(&g->quota, key, cost);
@@ -94,7 +94,7 @@ static inline struct asked *ask_one(struct fronting *g, uint8_t verb, const char
 }
 
 /* The same, and the store answers a millisecond later. */
-static inline struct asked *ask_and_let(struct fronting *g, uint8_t verb, const char *key,
+static inline struct asked *ask_and_let(struct test_front *g, uint8_t verb, const char *key,
                                         uint32_t cost, uint64_t now_ns)
 {
     struct asked *asked = ask_one(g, verb, key, cost, now_ns);
@@ -120,11 +120,11 @@ static inline void assert_decided(const struct asked *asked, enum stint_outcome 
 }
 
 /* The front of the test that runs: the next begin, or the end of the test, ends it. */
-static struct fronting g;
+static struct test_front g;
 
 TEARDOWN
 {
-    fronting_end(&g);
+    test_front_end(&g);
 }
 
 #endif

@@ -3,11 +3,11 @@
  * For tests that call a gRPC connection, without sockets, in virtual time: nghttp2's client on the
  * other side, and what it heard on each stream.
  */
-#ifndef STINT_TESTS_CALLING_H
-#define STINT_TESTS_CALLING_H
+#ifndef STINT_TESTS_TEST_GRPC_CLIENT_H
+#define STINT_TESTS_TEST_GRPC_CLIENT_H
 
-#include "unit/serving.h"
-#include "unit/wiring.h"
+#include "unit/test_protobuf.h"
+#include "unit/test_server.h"
 
 #include "frontend/grpc/grpc_conn.h"
 #include "proto/grpc/grpc.h"
@@ -34,8 +34,8 @@ struct heard {
     uint32_t close_code;
 };
 
-struct calling {
-    struct serving s;
+struct grpc_client {
+    struct test_server s;
     struct access_now *access;
     struct grpc_frontend *frontend;
     struct conn *conn;
@@ -51,11 +51,11 @@ struct calling {
     unsigned n_pongs;
 };
 
-static inline struct heard *heard_of(struct calling *calling, int32_t id)
+static inline struct heard *heard_of(struct grpc_client *grpc, int32_t id)
 {
-    for (size_t i = calling->n_heard; i > 0; i--)
-        if (calling->heard[i - 1].id == id)
-            return &calling->heard[i - 1];
+    for (size_t i = grpc->n_heard; i > 0; i--)
+        if (grpc->heard[i - 1].id == id)
+            return &grpc->heard[i - 1];
     return NULL;
 }
 
@@ -107,10 +107,10 @@ static inline int hear_data(nghttp2_session *session, uint8_t flags, int32_t id,
 
 static inline int hear_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
-    struct calling *calling = arg;
+    struct grpc_client *grpc = arg;
     (void)session;
     if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0)
-        calling->n_pongs++;
+        grpc->n_pongs++;
     return 0;
 }
 
@@ -142,7 +142,7 @@ static inline ssize_t say_data(nghttp2_session *session, int32_t id, uint8_t *by
     return (ssize_t)len;
 }
 
-static inline nghttp2_session *client_of(struct calling *calling)
+static inline nghttp2_session *client_of(struct grpc_client *grpc)
 {
     nghttp2_session_callbacks *callbacks;
     nghttp2_session *client;
@@ -151,115 +151,116 @@ static inline nghttp2_session *client_of(struct calling *calling)
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, hear_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, hear_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, hear_close);
-    assert_int_equal(nghttp2_session_client_new(&client, callbacks, calling), 0);
+    assert_int_equal(nghttp2_session_client_new(&client, callbacks, grpc), 0);
     nghttp2_session_callbacks_del(callbacks);
     return client;
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
-static inline bool calling_is_ready(void *arg)
+static inline bool grpc_client_is_ready(void *arg)
 {
-    return ((struct calling *)arg)->is_ready;
+    return ((struct grpc_client *)arg)->is_ready;
 }
 
-static inline void connect_to(struct calling *calling)
+static inline void connect_to(struct grpc_client *grpc)
 {
-    calling->conn = grpc_conn_new(calling->frontend, span_of(NULL, 0), calling->s.now_ns);
-    assert_non_null(calling->conn);
-    calling->client = client_of(calling);
+    grpc->conn = grpc_conn_new(grpc->frontend, span_of(NULL, 0), grpc->s.now_ns);
+    assert_non_null(grpc->conn);
+    grpc->client = client_of(grpc);
 }
 
-/* A frontend and one connection, whose client has said nothing yet. To be freed by call_no_more().
+/* A frontend and one connection, whose client has said nothing yet. To be freed by grpc_close().
  */
-static inline struct calling *call_since(const char *yaml, int64_t epoch_ns,
-                                         const struct grpc_limits *limits, struct access *access)
+static inline struct grpc_client *grpc_open_since(const char *yaml, int64_t epoch_ns,
+                                                  const struct grpc_limits *limits,
+                                                  struct access *access)
 {
-    struct calling *calling = calloc(1, sizeof(*calling));
-    assert_non_null(calling);
-    serve_since(&calling->s, yaml, epoch_ns);
-    stint_table_set_now(calling->s.table, calling->s.now_ns);
-    calling->is_ready = true;
-    calling->access = access_now_new(access);
-    assert_non_null(calling->access);
-    calling->frontend =
-        grpc_frontend_new(&(struct grpc_frontend_options){.service = calling->s.service,
-                                                          .access = calling->access,
+    struct grpc_client *grpc = calloc(1, sizeof(*grpc));
+    assert_non_null(grpc);
+    serve_since(&grpc->s, yaml, epoch_ns);
+    stint_table_set_now(grpc->s.table, grpc->s.now_ns);
+    grpc->is_ready = true;
+    grpc->access = access_now_new(access);
+    assert_non_null(grpc->access);
+    grpc->frontend =
+        grpc_frontend_new(&(struct grpc_frontend_options){.service = grpc->s.service,
+                                                          .access = grpc->access,
                                                           .limits = limits,
-                                                          .is_ready = calling_is_ready,
-                                                          .arg = calling});
-    assert_non_null(calling->frontend);
-    connect_to(calling);
-    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, NULL, 0);
-    return calling;
+                                                          .is_ready = grpc_client_is_ready,
+                                                          .arg = grpc});
+    assert_non_null(grpc->frontend);
+    connect_to(grpc);
+    nghttp2_submit_settings(grpc->client, NGHTTP2_FLAG_NONE, NULL, 0);
+    return grpc;
 }
 
-static inline struct calling *call_at(const char *yaml, const struct grpc_limits *limits,
-                                      struct access *access)
+static inline struct grpc_client *grpc_open(const char *yaml, const struct grpc_limits *limits,
+                                            struct access *access)
 {
-    return call_since(yaml, 0, limits, access);
+    return grpc_open_since(yaml, 0, limits, access);
 }
 
 /* All of them have ended. */
-static inline void forget_calls(struct calling *calling)
+static inline void forget_calls(struct grpc_client *grpc)
 {
-    for (size_t i = 0; i < calling->n_heard; i++) {
-        free(calling->heard[i].data);
-        free(calling->heard[i].says);
+    for (size_t i = 0; i < grpc->n_heard; i++) {
+        free(grpc->heard[i].data);
+        free(grpc->heard[i].says);
     }
-    calling->n_heard = 0;
+    grpc->n_heard = 0;
 }
 
-static inline void hang_up_on(struct calling *calling)
+static inline void hang_up_on(struct grpc_client *grpc)
 {
-    calling->conn->ops->free(calling->conn);
-    nghttp2_session_del(calling->client);
-    forget_calls(calling);
-    calling->n_goaways = 0;
+    grpc->conn->ops->free(grpc->conn);
+    nghttp2_session_del(grpc->client);
+    forget_calls(grpc);
+    grpc->n_goaways = 0;
 }
 
-static inline void call_no_more(struct calling *calling)
+static inline void grpc_close(struct grpc_client *grpc)
 {
-    hang_up_on(calling);
-    grpc_frontend_free(calling->frontend);
-    access_now_free(calling->access);
-    serve_no_more(&calling->s);
-    free(calling);
+    hang_up_on(grpc);
+    grpc_frontend_free(grpc->frontend);
+    access_now_free(grpc->access);
+    server_close(&grpc->s);
+    free(grpc);
 }
 
 /* ---- Bytes to and fro ------------------------------------------------------------------------ */
 
 /* As the socket's owner would, where other connections have nothing to do. */
-static inline void let_work(struct calling *calling)
+static inline void let_work(struct grpc_client *grpc)
 {
-    struct conn *conn = calling->conn;
-    while (conn->ops->has_work(conn) || conn->ops->deadline(conn) <= calling->s.now_ns)
-        conn->ops->wake(conn, calling->s.now_ns);
+    struct conn *conn = grpc->conn;
+    while (conn->ops->has_work(conn) || conn->ops->deadline(conn) <= grpc->s.now_ns)
+        conn->ops->wake(conn, grpc->s.now_ns);
 }
 
-static inline void feed_conn(struct calling *calling, struct span bytes)
+static inline void feed_conn(struct grpc_client *grpc, struct span bytes)
 {
     while (bytes.len > 0) {
-        size_t len = calling->piece > 0 && calling->piece < bytes.len ? calling->piece : bytes.len;
+        size_t len = grpc->piece > 0 && grpc->piece < bytes.len ? grpc->piece : bytes.len;
         /* In memory of its own: what is read beyond it, or later, is seen. */
         uint8_t *copy = malloc(len);
         assert_non_null(copy);
         memcpy(copy, bytes.ptr, len);
-        calling->conn->ops->feed(calling->conn, span_of(copy, len), calling->s.now_ns);
+        grpc->conn->ops->feed(grpc->conn, span_of(copy, len), grpc->s.now_ns);
         free(copy);
-        let_work(calling);
+        let_work(grpc);
         bytes = span_of(bytes.ptr + len, bytes.len - len);
     }
 }
 
 /* The client says what it has to say. */
-static inline bool say_all(struct calling *calling)
+static inline bool say_all(struct grpc_client *grpc)
 {
     const uint8_t *bytes;
     ssize_t len;
     bool any = false;
-    while ((len = nghttp2_session_mem_send(calling->client, &bytes)) > 0) {
-        feed_conn(calling, span_of(bytes, (size_t)len));
+    while ((len = nghttp2_session_mem_send(grpc->client, &bytes)) > 0) {
+        feed_conn(grpc, span_of(bytes, (size_t)len));
         any = true;
     }
     assert_int_equal(len, 0);
@@ -267,23 +268,23 @@ static inline bool say_all(struct calling *calling)
 }
 
 /* The same, in one feed. */
-static inline void say_at_once(struct calling *calling)
+static inline void say_at_once(struct grpc_client *grpc)
 {
     static uint8_t all[1 << 20];
     const uint8_t *bytes;
     ssize_t len;
     size_t n = 0;
-    while ((len = nghttp2_session_mem_send(calling->client, &bytes)) > 0) {
+    while ((len = nghttp2_session_mem_send(grpc->client, &bytes)) > 0) {
         assert_true(n + (size_t)len <= sizeof(all));
         memcpy(all + n, bytes, (size_t)len);
         n += (size_t)len;
     }
-    feed_conn(calling, span_of(all, n));
+    feed_conn(grpc, span_of(all, n));
 }
 
 /* nghttp2's client is deaf to what follows a GOAWAY while it has no calls: these are counted here.
  */
-static inline void look_for_goaways(struct calling *calling, struct span frames)
+static inline void look_for_goaways(struct grpc_client *grpc, struct span frames)
 {
     while (frames.len > 0) {
         assert_true(frames.len >= 9);
@@ -291,66 +292,66 @@ static inline void look_for_goaways(struct calling *calling, struct span frames)
         assert_true(frames.len >= len);
         if (frames.ptr[3] == NGHTTP2_GOAWAY) {
             const uint8_t *last = frames.ptr + 9;
-            calling->n_goaways++;
-            calling->goaway_last = last[0] << 24 | last[1] << 16 | last[2] << 8 | last[3];
-            calling->goaway_code = last[7];
+            grpc->n_goaways++;
+            grpc->goaway_last = last[0] << 24 | last[1] << 16 | last[2] << 8 | last[3];
+            grpc->goaway_code = last[7];
         }
         frames = span_of(frames.ptr + len, frames.len - len);
     }
 }
 
 /* The client hears what waits. */
-static inline bool hear_all(struct calling *calling)
+static inline bool hear_all(struct grpc_client *grpc)
 {
     struct span output;
     bool any = false;
-    while ((output = calling->conn->ops->output(calling->conn)).len > 0) {
-        look_for_goaways(calling, output);
-        ssize_t len = nghttp2_session_mem_recv(calling->client, output.ptr, output.len);
+    while ((output = grpc->conn->ops->output(grpc->conn)).len > 0) {
+        look_for_goaways(grpc, output);
+        ssize_t len = nghttp2_session_mem_recv(grpc->client, output.ptr, output.len);
         assert_int_equal(len, output.len);
-        calling->conn->ops->sent(calling->conn, output.len, calling->s.now_ns);
-        let_work(calling);
-        calling->n_writes++;
+        grpc->conn->ops->sent(grpc->conn, output.len, grpc->s.now_ns);
+        let_work(grpc);
+        grpc->n_writes++;
         any = true;
     }
     return any;
 }
 
 /* Until both have said all. */
-static inline void exchange(struct calling *calling)
+static inline void exchange(struct grpc_client *grpc)
 {
     bool any;
     do {
-        any = say_all(calling);
-        any |= hear_all(calling);
+        any = say_all(grpc);
+        any |= hear_all(grpc);
     } while (any);
 }
 
-static inline void set_now(struct calling *calling, uint64_t now_ns)
+static inline void set_now(struct grpc_client *grpc, uint64_t now_ns)
 {
-    calling->s.now_ns = now_ns;
-    stint_table_set_now(calling->s.table, now_ns);
+    grpc->s.now_ns = now_ns;
+    stint_table_set_now(grpc->s.table, now_ns);
 }
 
 /* As the socket's owner would: wakes it when it is time, and no sooner. */
-static inline void pass(struct calling *calling, uint64_t ns)
+static inline void pass(struct grpc_client *grpc, uint64_t ns)
 {
-    uint64_t until_ns = calling->s.now_ns + ns;
+    uint64_t until_ns = grpc->s.now_ns + ns;
     for (;;) {
-        uint64_t at_ns = calling->conn->ops->deadline(calling->conn);
+        uint64_t at_ns = grpc->conn->ops->deadline(grpc->conn);
         if (at_ns > until_ns)
             break;
-        assert_true(at_ns > calling->s.now_ns || ns == 0);
-        set_now(calling, at_ns);
-        calling->conn->ops->wake(calling->conn, at_ns);
-        assert_true(calling->conn->ops->deadline(calling->conn) > at_ns);
+        assert_true(at_ns > grpc->s.now_ns || ns == 0);
+        set_now(grpc, at_ns);
+        grpc->conn->ops->wake(grpc->conn, at_ns);
+        assert_true(grpc->conn->ops->deadline(grpc->conn) > at_ns);
     }
-    set_now(calling, until_ns);
+    set_now(grpc, until_ns);
 }
 
-static inline bool is_over(const struct calling *calling)
+static inline bool is_over(const struct grpc_client *grpc)
 {
-    return calling->conn->ops->is_over(calling->conn);
+    return grpc->conn->ops->is_over(grpc->conn);
 }
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
@@ -366,13 +367,13 @@ static inline nghttp2_nv nv_of(const struct field *field)
 }
 
 /* A request of these fields, and these bytes as they are. */
-static inline struct heard *call_with(struct calling *calling, const struct field *fields,
+static inline struct heard *call_with(struct grpc_client *grpc, const struct field *fields,
                                       size_t n_fields, struct span bytes, bool says_more)
 {
     nghttp2_nv list[16];
     const nghttp2_data_provider provider = {.read_callback = say_data};
-    struct heard *heard = &calling->heard[calling->n_heard];
-    assert_true(calling->n_heard < HEARD_MAX && n_fields <= N(list));
+    struct heard *heard = &grpc->heard[grpc->n_heard];
+    assert_true(grpc->n_heard < HEARD_MAX && n_fields <= N(list));
     for (size_t i = 0; i < n_fields; i++)
         list[i] = nv_of(&fields[i]);
     *heard = (struct heard){.status = -1, .says_more = says_more, .says_len = bytes.len};
@@ -380,10 +381,10 @@ static inline struct heard *call_with(struct calling *calling, const struct fiel
     assert_non_null(heard->says);
     if (bytes.len > 0)
         memcpy(heard->says, bytes.ptr, bytes.len);
-    heard->id = nghttp2_submit_request(calling->client, NULL, list, n_fields,
+    heard->id = nghttp2_submit_request(grpc->client, NULL, list, n_fields,
                                        bytes.len > 0 || says_more ? &provider : NULL, NULL);
     assert_true(heard->id > 0);
-    calling->n_heard++;
+    grpc->n_heard++;
     return heard;
 }
 
@@ -399,8 +400,8 @@ static inline struct span framed(struct span message)
 }
 
 /* With up to three fields more than every call has. */
-static inline struct heard *call_bytes(struct calling *calling, const char *path, struct span bytes,
-                                       const struct field *more)
+static inline struct heard *call_bytes(struct grpc_client *grpc, const char *path,
+                                       struct span bytes, const struct field *more)
 {
     struct field fields[9] = {{":method", "POST"},
                               {":scheme", "http"},
@@ -413,23 +414,23 @@ static inline struct heard *call_bytes(struct calling *calling, const char *path
         assert_true(n < N(fields));
         fields[n++] = *more;
     }
-    return call_with(calling, fields, n, bytes, false);
+    return call_with(grpc, fields, n, bytes, false);
 }
 
-static inline struct heard *call_path(struct calling *calling, const char *path,
+static inline struct heard *call_path(struct grpc_client *grpc, const char *path,
                                       struct span message)
 {
-    return call_bytes(calling, path, framed(message), NULL);
+    return call_bytes(grpc, path, framed(message), NULL);
 }
 
 /* ShouldRateLimit of descriptors as text, in domain "d". */
-static inline struct heard *call_limit(struct calling *calling, const char *text,
+static inline struct heard *call_limit(struct grpc_client *grpc, const char *text,
                                        const struct field *more)
 {
     struct asked asked;
     struct wire message;
     struct span request = wire_of_request(&message, descriptors_of(&asked, text));
-    return call_bytes(calling, SHOULD_RATE_LIMIT, framed(request), more);
+    return call_bytes(grpc, SHOULD_RATE_LIMIT, framed(request), more);
 }
 
 /* The message of an answer that has one. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests that ask a service: rules out of YAML text, a table in virtual time, and short words.
  */
-#ifndef STINT_TESTS_SERVING_H
-#define STINT_TESTS_SERVING_H
+#ifndef STINT_TESTS_TEST_SERVER_H
+#define STINT_TESTS_TEST_SERVER_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"
@@ -32,7 +32,6 @@ static inline struct rules *rules_of(const char *yaml)
 
 static inline struct stint_table *table_for_tests(int64_t epoch_ns)
 {
-    struct stint_table *table;
     const struct stint_table_options options = {.keys = 4096,
                                                 .keys16 = 4096,
                                                 .keys_wide = 256,
@@ -42,11 +41,10 @@ static inline struct stint_table *table_for_tests(int64_t epoch_ns)
                                                 .requests = 1024,
                                                 .epoch_ns = epoch_ns,
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
-    return table;
+    return must_open_table(&options);
 }
 
-struct serving {
+struct test_server {
     struct stint_table *table;
     struct server_state *server_state;
     struct service *service;
@@ -55,39 +53,39 @@ struct serving {
 };
 
 /* The table's time 0 is so much of the wall clock. */
-static inline void serve_since(struct serving *serving, const char *yaml, int64_t epoch_ns)
+static inline void serve_since(struct test_server *server, const char *yaml, int64_t epoch_ns)
 {
     struct stint_error error;
     struct rules *rules = yaml != NULL ? rules_of(yaml) : NULL;
-    *serving = (struct serving){.table = table_for_tests(epoch_ns), .now_ns = START};
+    *server = (struct test_server){.table = table_for_tests(epoch_ns), .now_ns = START};
     const struct server_state_options options = {
-        .table = serving->table, .rules = rules, .workers = 2};
-    if (server_state_open(&serving->server_state, &options, &error) != 0)
+        .table = server->table, .rules = rules, .workers = 2};
+    if (server_state_open(&server->server_state, &options, &error) != 0)
         fail_msg("%s", error.message);
     rules_unref(rules);
-    serving->service = service_new(serving->server_state, 0);
-    assert_non_null(serving->service);
+    server->service = service_new(server->server_state, 0);
+    assert_non_null(server->service);
 }
 
-static inline void serve(struct serving *serving, const char *yaml)
+static inline void serve(struct test_server *server, const char *yaml)
 {
-    serve_since(serving, yaml, 0);
+    serve_since(server, yaml, 0);
 }
 
-static inline void serve_no_more(struct serving *serving)
+static inline void server_close(struct test_server *server)
 {
-    service_free(serving->service);
-    server_state_close(serving->server_state);
-    stint_table_close(serving->table);
-    serving->service = NULL;
-    serving->server_state = NULL;
-    serving->table = NULL;
+    service_free(server->service);
+    server_state_close(server->server_state);
+    stint_table_close(server->table);
+    server->service = NULL;
+    server->server_state = NULL;
+    server->table = NULL;
 }
 
-static inline const struct reply *ask(struct serving *serving, const struct request *request)
+static inline const struct reply *ask(struct test_server *server, const struct request *request)
 {
-    service_ask(serving->service, request, &anybody, serving->now_ns, &serving->reply);
-    return &serving->reply;
+    service_ask(server->service, request, &anybody, server->now_ns, &server->reply);
+    return &server->reply;
 }
 
 /* Descriptors as text: "key=value key=value; key=value". Room for one request. */
@@ -141,37 +139,37 @@ static inline struct request *descriptors_of(struct asked *asked, const char *te
     return &asked->request;
 }
 
-static inline const struct reply *ask_verb(struct serving *serving, uint8_t verb, uint32_t cost,
+static inline const struct reply *ask_verb(struct test_server *server, uint8_t verb, uint32_t cost,
                                            const char *text)
 {
     struct asked asked;
     struct request *request = descriptors_of(&asked, text);
     request->verb = verb;
     request->cost = cost;
-    return ask(serving, request);
+    return ask(server, request);
 }
 
-static inline int outcome(struct serving *serving, const char *text)
+static inline int outcome(struct test_server *server, const char *text)
 {
-    const struct reply *reply = ask_verb(serving, REQUEST_TAKE, 1, text);
+    const struct reply *reply = ask_verb(server, REQUEST_TAKE, 1, text);
     if (reply->error != REPLY_DECIDED)
         fail_msg("%s: %s", text, reply->message);
     return reply->decision.outcome;
 }
 
 /* How many requests of one unit are allowed in a row, at most 1,000. */
-static inline unsigned allowed_in_a_row(struct serving *serving, const char *text)
+static inline unsigned allowed_in_a_row(struct test_server *server, const char *text)
 {
     unsigned n = 0;
-    while (n < 1000 && outcome(serving, text) == STINT_ALLOW)
+    while (n < 1000 && outcome(server, text) == STINT_ALLOW)
         n++;
     return n;
 }
 
 /* What is left under the rule of one descriptor. */
-static inline uint32_t left(struct serving *serving, const char *text)
+static inline uint32_t left(struct test_server *server, const char *text)
 {
-    return ask_verb(serving, REQUEST_PEEK, 0, text)->statuses[0].decision.remaining;
+    return ask_verb(server, REQUEST_PEEK, 0, text)->statuses[0].decision.remaining;
 }
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of rules as texts in a test, and what descriptors meet in them. */
-#ifndef STINT_TESTS_RULING_H
-#define STINT_TESTS_RULING_H
+#ifndef STINT_TESTS_TEST_RULES_H
+#define STINT_TESTS_TEST_RULES_H
 
-#include "unit/asking.h"
+#include "unit/test_quota.h"
 
 #include "rules/yaml/rules_load.h"
 

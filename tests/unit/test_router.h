@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* For tests of a router: asks by their keys, and what became of them as one line of text. */
-#ifndef STINT_TESTS_ROUTING_H
-#define STINT_TESTS_ROUTING_H
+#ifndef STINT_TESTS_TEST_ROUTER_H
+#define STINT_TESTS_TEST_ROUTER_H
 
-#include "unit/dialling.h"
+#include "unit/test_dialer.h"
+#include "unit/test_replies.h"
 
 #include "backend/redis/cluster.h"
 
-static struct dialling net;
+static struct test_dialer net;
 static struct store_url url;
-static char told[4096];
-static struct buf telling;
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
@@ -18,16 +17,11 @@ static inline void note(void *arg, enum link_outcome outcome, const struct redis
                         uint64_t now_ns)
 {
     static const char *const names[] = {"done", "refused", "failed", "late", "lost"};
-    buf_add(&telling, "%s%s %s", telling.len > 0 ? "; " : "", (const char *)arg, names[outcome]);
+    buf_add(&replied_line, "%s%s %s", replied_line.len > 0 ? "; " : "", (const char *)arg,
+            names[outcome]);
     if (reply != NULL && reply->text.len > 0)
-        buf_add(&telling, " %.*s", (int)reply->text.len, (const char *)reply->text.ptr);
+        buf_add(&replied_line, " %.*s", (int)reply->text.len, (const char *)reply->text.ptr);
     assert_int_equal(now_ns, net.now_ns);
-}
-
-static inline void assert_told(const char *expected)
-{
-    assert_string_equal(told, expected);
-    telling = buf_of(told, sizeof(told));
 }
 
 static inline struct router_ask *ask_as(const char *key, uint64_t timeout_ns, bool is_repeatable)
@@ -62,8 +56,8 @@ static inline uint64_t metric(const _Atomic uint64_t *value)
 static inline void begin_with(const char *text, struct router_options options)
 {
     struct stint_error error;
-    dialling_begin(&net);
-    telling = buf_of(told, sizeof(told));
+    test_dialer_begin(&net);
+    forget_replies();
     if (store_url_parse(&url, text, &error) != 0)
         fail_msg("%s", error.message);
     options.url = &url;

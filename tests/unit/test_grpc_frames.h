@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A gRPC client that makes its frames by hand, and reads the server's one by one. */
-#ifndef STINT_TESTS_FRAMING_H
-#define STINT_TESTS_FRAMING_H
+#ifndef STINT_TESTS_TEST_GRPC_FRAMES_H
+#define STINT_TESTS_TEST_GRPC_FRAMES_H
 
-#include "unit/calling.h"
+#include "unit/test_grpc_client.h"
 
 #define YAML                                                                                       \
     "domain: d\n"                                                                                  \
@@ -13,7 +13,7 @@
 
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-static struct calling *calling;
+static struct grpc_client *grpc;
 
 /* Frames of the client, by hand. */
 static struct {
@@ -23,19 +23,19 @@ static struct {
 
 SETUP
 {
-    calling = call_at(YAML, NULL, NULL);
+    grpc = grpc_open(YAML, NULL, NULL);
     frames.len = 0;
 }
 
 TEARDOWN
 {
-    call_no_more(calling);
+    grpc_close(grpc);
 }
 
 static inline void reconnect(const struct grpc_limits *limits)
 {
-    call_no_more(calling);
-    calling = call_at(YAML, limits, NULL);
+    grpc_close(grpc);
+    grpc = grpc_open(YAML, limits, NULL);
     frames.len = 0;
 }
 
@@ -65,7 +65,7 @@ static inline void put_preface(void)
 
 static inline void say_frames(void)
 {
-    feed_conn(calling, span_of(frames.bytes, frames.len));
+    feed_conn(grpc, span_of(frames.bytes, frames.len));
     frames.len = 0;
 }
 
@@ -118,7 +118,7 @@ static inline struct answer take_answer(void)
 {
     struct answer answer = {0};
     struct span output;
-    while ((output = calling->conn->ops->output(calling->conn)).len > 0) {
+    while ((output = grpc->conn->ops->output(grpc->conn)).len > 0) {
         size_t total = output.len;
         while (output.len > 0) {
             assert_true(output.len >= 9);
@@ -136,8 +136,8 @@ static inline struct answer take_answer(void)
             answer.n_pongs += head[3] == NGHTTP2_PING && head[4] == NGHTTP2_FLAG_ACK;
             output = span_of(output.ptr + len, output.len - len);
         }
-        calling->conn->ops->sent(calling->conn, total, calling->s.now_ns);
-        let_work(calling);
+        grpc->conn->ops->sent(grpc->conn, total, grpc->s.now_ns);
+        let_work(grpc);
     }
     return answer;
 }
@@ -147,7 +147,7 @@ static inline void assert_sent_unavailable(uint32_t code)
     struct answer answer = take_answer();
     assert_int_equal(answer.n_goaways, 1);
     assert_int_equal(answer.goaway_code, code);
-    assert_true(is_over(calling));
+    assert_true(is_over(grpc));
 }
 
 static inline void put_ping(uint32_t i)
