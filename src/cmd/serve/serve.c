@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint serve`: opens everything that a server needs according to its settings, and runs it. */
 #define _GNU_SOURCE
+#include "backend/redis/pool_backend.h"
 #include "base/buf.h"
 #include "base/ns.h"
 #include "cmd/lib/args.h"

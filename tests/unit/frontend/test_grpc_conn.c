@@ -112,11 +112,11 @@ TEST(methods_are_paths)
         {"/envoy.service.ratelimit.v2.RateLimitService/ShouldRateLimit", false},
     };
     for (size_t i = 0; i < N(rows); i++)
-        call_path(calling, rows[i].path, span_of("", 0));
-    exchange(calling);
+        call_path(grpc, rows[i].path, span_of("", 0));
+    exchange(grpc);
     for (size_t i = 0; i < N(rows); i++)
-        if ((calling->heard[i].status != GRPC_UNIMPLEMENTED) != rows[i].is_known)
-            fail_msg("%s: %d", rows[i].path, calling->heard[i].status);
+        if ((grpc->heard[i].status != GRPC_UNIMPLEMENTED) != rows[i].is_known)
+            fail_msg("%s: %d", rows[i].path, grpc->heard[i].status);
 }
 
 TEST(a_message_may_span_frames)

@@ -124,6 +124,7 @@ TEST(watchers_are_told_at_once_and_when_it_changes)
     exchange(grpc);
     assert_string_equal(told(known), "1 2 1");
     grpc_frontend_drain(grpc->frontend);
+    pass(grpc, 500 * MS);
     exchange(grpc);
     assert_string_equal(told(known), "1 2 1 2");
     assert_string_equal(told(unknown), "3");
