@@ -47,7 +47,7 @@ static struct metrics status_metrics(const struct target *status)
     metrics.over = status->over;
     metrics.banned = status->banned;
     metrics.replaced = status->is_replaced;
-    metrics.matched = status->rule != NULL;
+    metrics.matched = status->rule != NULL && !status->is_replaced;
     metrics.shadow_over = status->shadow_over;
     metrics.shadow_retry_after_ms = ms_up(status->shadow_retry_after_ns);
     return metrics;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint rls`: calls Envoy's rate limit service, one call for each subcommand. */
 #define _GNU_SOURCE
+#include "proto/grpc/rls.h"
 #include "base/ns.h"
 #include "base/number.h"
 #include "base/wide_int.h"
@@ -10,7 +11,6 @@
 #include "cmd/lib/print.h"
 #include "health.pb-c.h"
 #include "proto/grpc/grpc.h"
-#include "proto/grpc/rls.h"
 #include "rls.pb-c.h"
 
 #include <ctype.h>

@@ -290,8 +290,8 @@ TEST(the_buffer_is_used_again)
 /* Each wait lies between half of the back-off and all of it; a greeting makes it short again. */
 TEST(it_comes_back_ever_more_slowly)
 {
-    begin(&(struct link_options){
-        .backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
+    begin(
+        &(struct link_options){.backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
     static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
     uint64_t now_ns = 0;
     for (size_t i = 0; i < 5; i++) {
