@@ -304,6 +304,8 @@ static void use_next_options(struct server *server)
 static void use_loaded(struct server *server, int code, const char *reason)
 {
     struct server_state *server_state = server->options.server_state;
+    metrics_reloaded(server_state_metrics(server_state), code == 0, code == 0 ? "" : reason,
+                     server_clock_io_now(server_state_clock(server_state)));
     if (code == 0) {
         use_new_tls(server);
         use_next_options(server);
@@ -311,8 +313,6 @@ static void use_loaded(struct server *server, int code, const char *reason)
                  LOG_NUMBER("generation", server_state_generation(server_state)));
     } else
         log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", reason));
-    metrics_reloaded(server_state_metrics(server_state), code == 0, code == 0 ? "" : reason,
-                     server_clock_io_now(server_state_clock(server_state)));
     sd_notify(0, "READY=1");
 }
 
