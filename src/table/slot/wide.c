@@ -310,8 +310,11 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
     *refused = false;
     switch (taken) {
     case OWNER_STUCK:
+        /* A key that is forgotten needs no block: what its owner still grants is forgotten, too. */
+        if (is_ours && asking->quota == NULL)
+            abandon(seen, *mine);
         *refused =
-            is_ours && (!displace(asking, seen, *mine) ||
+            is_ours && (asking->quota == NULL || !displace(asking, seen, *mine) ||
                         table_blocked_until(asking->table, asking->hash) > asking->ask.now_ns);
         return false;
     case OWNER_LEFT:

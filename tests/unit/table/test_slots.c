@@ -2,6 +2,9 @@
 /* Places of keys: hashes that are equal in part or in full, and keys at the edges of length. */
 #include "unit/test.h"
 
+#include "table/region/owner.h"
+#include "table/slot/slots.h"
+#include "table/slot/wide.h"
 #include "table/table.h"
 
 static const char *const specs[] = {
@@ -39,6 +42,27 @@ TEST(test_equal_hashes_share_one_limit)
         assert_int_equal(admitted, 3);
         stint_table_close(table);
     }
+}
+
+/* The owner holds the state and does not go on: it is stopped, or swapped out. */
+TEST(test_a_key_with_a_stuck_owner_is_forgotten)
+{
+    struct stint_table *table = open_table();
+    struct stint_quota quota;
+    const struct hash128 hash = {7, 9};
+    uint64_t mine;
+    assert_int_equal(stint_quota_parse(&quota, "log 3/1h", NULL), 0);
+    for (int n = 0; n < 3; n++)
+        assert_int_equal(take(table, &quota, hash).outcome, STINT_ALLOW);
+    const struct slots *slots = &table->slots[CLASS_WIDE];
+    const struct home home = slots_home(slots, hash);
+    struct wide_state *held = slots_find(slots, &home).state;
+    assert_int_equal(owner_take(&held->owner, owner_self(), &mine), OWNER_TAKEN);
+    table_forget(table, &quota, hash);
+    for (int n = 0; n < 4; n++)
+        assert_int_equal(take(table, &quota, hash).outcome, n < 3 ? STINT_ALLOW : STINT_DENY);
+    assert_true(owner_give_back(&held->owner, mine | OWNER_ABANDONED));
+    stint_table_close(table);
 }
 
 /* B18: equal places with other tags, and equal tags in other places, are other keys. */
