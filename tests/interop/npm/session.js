@@ -10,7 +10,7 @@ async function main(port) {
   replies.first = await redis.call('CL.THROTTLE', 'node', 2, 1, 3600);
   const pipeline = redis.pipeline();
   for (let i = 0; i < 4; i++) pipeline.call('CL.THROTTLE', 'node', 2, 1, 3600);
-  replies.link = await pipeline.exec();
+  replies.pipeline = await pipeline.exec();
   const taken = await redis.call('STINT.TAKE', 'QUOTA', 'gcra 5/1h', 'node', 'COST', 2);
   replies.taken = {};
   for (let i = 0; i < taken.length; i += 2) replies.taken[taken[i]] = taken[i + 1];
