@@ -450,8 +450,8 @@ static void set_default(uint64_t *value, uint64_t standard)
 
 static void set_defaults(struct router_options *options)
 {
-    set_default(&options->reply_ns, 50 * NS_PER_MS);
-    set_default(&options->connect_ns, 250 * NS_PER_MS);
+    set_default(&options->reply_ns, LINK_REPLY_NS);
+    set_default(&options->connect_ns, LINK_CONNECT_NS);
     set_default(&options->backoff_max_ns, 500 * NS_PER_MS);
     set_default(&options->refresh_ns, 10 * NS_PER_S);
     set_default(&options->hurry_ns, 100 * NS_PER_MS);

@@ -61,14 +61,14 @@ void router_changed(void *arg, uint64_t now_ns);
 struct router_options {
     const struct store_url *url; /* borrowed */
     struct dialer *dialer;       /* freed with the router */
-    uint64_t reply_ns;           /* of one command. Default 50 ms; a server sets store_timeout */
-    uint64_t connect_ns;         /* Default 250 ms */
-    uint64_t backoff_max_ns;     /* between two attempts to connect. Default 500 ms */
-    uint64_t refresh_ns;         /* check of the topology without problems. Default 10 s */
-    uint64_t hurry_ns;           /* between two checks with problems. Default 100 ms */
-    size_t asks_max;             /* commands that wait at once. Default 4,096 */
-    size_t bytes_max;            /* of them. Default 4 MiB */
-    uint64_t seed;               /* of the jitter */
+    uint64_t reply_ns;   /* of one command. Default LINK_REPLY_NS; a server sets store_timeout */
+    uint64_t connect_ns; /* Default LINK_CONNECT_NS */
+    uint64_t backoff_max_ns; /* between two attempts to connect. Default 500 ms */
+    uint64_t refresh_ns;     /* check of the topology without problems. Default 10 s */
+    uint64_t hurry_ns;       /* between two checks with problems. Default 100 ms */
+    size_t asks_max;         /* commands that wait at once. Default 4,096 */
+    size_t bytes_max;        /* of them. Default 4 MiB */
+    uint64_t seed;           /* of the jitter */
 };
 
 /* NULL: no memory; the dialer is the caller's still. */

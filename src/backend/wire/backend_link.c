@@ -238,8 +238,8 @@ bool link_init(struct link *link, const struct link_codec *codec,
     struct link_options *set = &link->options;
     link->codec = codec;
     *set = *options;
-    set_default(&set->connect_ns, 250 * NS_PER_MS);
-    set_default(&set->reply_ns, 50 * NS_PER_MS);
+    set_default(&set->connect_ns, LINK_CONNECT_NS);
+    set_default(&set->reply_ns, LINK_REPLY_NS);
     set_default(&set->backoff_first_ns, 10 * NS_PER_MS);
     set_default(&set->backoff_max_ns, 500 * NS_PER_MS);
     set->commands_max = set->commands_max > 0 ? set->commands_max : 4096;

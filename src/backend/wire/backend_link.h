@@ -9,6 +9,7 @@
 #define STINT_BACKEND_WIRE_BACKEND_LINK_H
 
 #include "base/err.h"
+#include "base/ns.h"
 #include "base/number.h"
 #include "base/span.h"
 #include "base/splitmix.h"
@@ -77,12 +78,15 @@ struct link_pending {
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
+#define LINK_CONNECT_NS (250 * NS_PER_MS)
+#define LINK_REPLY_NS (50 * NS_PER_MS)
+
 /* Zero is the default. Strings are borrowed. */
 struct link_options {
     const char *user; /* NULL or "": the default one, or none */
     const char *password;
-    uint64_t connect_ns;       /* until the server has greeted. Default 250 ms */
-    uint64_t reply_ns;         /* from the command to the answer. Default 50 ms */
+    uint64_t connect_ns;       /* until the server has greeted. Default LINK_CONNECT_NS */
+    uint64_t reply_ns;         /* from the command to the answer. Default LINK_REPLY_NS */
     uint64_t backoff_first_ns; /* before connecting again. Default 10 ms, doubled each time */
     uint64_t backoff_max_ns;   /* Default 500 ms */
     size_t commands_max;       /* commands that wait for an answer. Default 4,096 */

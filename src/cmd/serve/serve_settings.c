@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "cmd/lib/args.h"
 #include "cmd/store/store_word.h"
+#include "frontend/http/http.h"
 #include "frontend/resp/resp_conn.h"
 #include "net/listen/endpoint.h"
 #include "service/access/access.h"
@@ -58,6 +59,8 @@ static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-rate
 #define ADDRESSES(field, value, message)                                                           \
     ROW(ADDRESSES, field, "ADDRESS:PORT", value, 0, 0, NULL, message)
 #define STORES(field, message) ROW(STORES, field, "[NAME=]URL", NULL, 0, 0, NULL, message)
+#define TEXT_OF(number) TEXT_OF_ARGUMENT(number)
+#define TEXT_OF_ARGUMENT(number) #number
 #define NUMBER(field, value, min, max, message)                                                    \
     ROW(NUMBER, field, "N", value, min, max, NULL, message)
 #define BYTES(field, value, min, max, message)                                                     \
@@ -169,7 +172,7 @@ const struct setting settings_known[] = {
          "Header in which trusted proxies send the method of the client's request"),
     LIST(http_fields, "STYLE", "draft-11", field_styles,
          "Styles of the RateLimit fields in HTTP responses"),
-    NUMBER(http_deny_status, "429", 400, 599,
+    NUMBER(http_deny_status, TEXT_OF(HTTP_DENY_STATUS), HTTP_DENY_STATUS_MIN, HTTP_DENY_STATUS_MAX,
            "Status of denials by /auth if the query sets no deny_status=N"),
 
     CHOICE(grpc_hits, "take", hits,

@@ -45,7 +45,7 @@ static int fill(struct http_config *config, const struct http_config_options *op
     bool has_lists = options->n_descriptors > 0;
     config->options = *options;
     if (options->deny_status == 0)
-        config->options.deny_status = 429;
+        config->options.deny_status = HTTP_DENY_STATUS;
     if (options->styles == 0)
         config->options.styles = HTTP_STYLE_DEFAULT;
     int code = check_status(options, error);

@@ -18,6 +18,11 @@
  */
 struct http_config;
 
+/* Preprocessor numbers, since the setting's default is text. */
+#define HTTP_DENY_STATUS 429
+#define HTTP_DENY_STATUS_MIN 400
+#define HTTP_DENY_STATUS_MAX 599
+
 /* All borrowed for as long as the config. */
 struct http_config_options {
     const char *domain; /* for /auth requests whose query has none. NULL: the query must have one */
@@ -32,7 +37,7 @@ struct http_config_options {
     size_t n_hosts;
     struct http_origin_fields origin_fields; /* in which proxies describe their request */
     const char *metrics_path;                /* a second path of /metrics. NULL: none */
-    unsigned deny_status;                    /* of /auth: 400 … 599. 0 = 429 */
+    unsigned deny_status;  /* of /auth: HTTP_DENY_STATUS_MIN … _MAX. 0 = HTTP_DENY_STATUS */
     unsigned styles;       /* bits of enum http_style (proto/http_fields.h); 0 = HTTP_STYLE_DRAFT_11
                             */
     struct span dashboard; /* the page at /. Empty: none */

@@ -26,9 +26,6 @@ struct http_config {
     struct http_parts *parts;
 };
 
-#define HTTP_DENY_STATUS_MIN 400
-#define HTTP_DENY_STATUS_MAX 599
-
 #define HTTP_ARENA_SIZE 65536 /* for descriptors */
 #define HTTP_TEXT_SIZE 8192   /* of an answer; grows up to HTTP_TEXT_MAX */
 #define HTTP_TEXT_MAX (8u << 20)

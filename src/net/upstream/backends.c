@@ -19,7 +19,6 @@
 #include <stdlib.h>
 
 #define TICK_MS 1000
-#define REPLY_NS (50 * NS_PER_MS) /* the default time for a reply */
 /*
  * A few consecutive callers may all wait for a master that has failed, while the other masters
  * work: each of them waits as long as a reply may take.
@@ -403,7 +402,8 @@ static struct backend *new_front(struct chain *chain, struct backend *inner,
     const uint64_t *secret = chain->home->options.secret;
     struct breaker_options breaker = config->breaker;
     if (breaker.quiet_ns == 0)
-        breaker.quiet_ns = QUIET_REPLIES * (config->reply_ns > 0 ? config->reply_ns : REPLY_NS);
+        breaker.quiet_ns =
+            QUIET_REPLIES * (config->reply_ns > 0 ? config->reply_ns : LINK_REPLY_NS);
     chain->front = front_new(&(struct front_options){
         .inner = inner,
         .breaker = breaker,

@@ -24,8 +24,8 @@ struct store_config {
     struct upstream_tls *tls; /* where url.is_tls: upstream_tls_load(), shared by all workers */
     const char *name;         /* for logs and messages. NULL: none */
     const char *prefix;       /* of its keys. NULL: "stint:" */
-    uint64_t reply_ns;        /* 0: 50 ms */
-    uint64_t connect_ns;      /* 0: 250 ms */
+    uint64_t reply_ns;        /* 0: LINK_REPLY_NS */
+    uint64_t connect_ns;      /* 0: LINK_CONNECT_NS */
     size_t asks_max;          /* pending at once, of one worker. 0: 4,096 */
     bool without_front;       /* for replays: no breaker and no denial cache */
     struct breaker_options breaker;

@@ -44,7 +44,8 @@ enum { FILE_KEYS(SHAPE_NUMBER) };
     KEY(ENTRY_SHARE_THRESHOLD, "share_threshold")
 enum { ENTRY_KEYS(SHAPE_NUMBER) };
 
-/* A shadow has those before LIMIT_NAME. */
+/* A shadow has those before LIMIT_NAME; of these, `unlimited` forbids those after
+ * LIMIT_REQUESTS_PER_UNIT. */
 #define LIMIT_KEYS(KEY)                                                                            \
     KEY(LIMIT_REQUESTS_PER_UNIT, "requests_per_unit")                                              \
     KEY(LIMIT_UNIT, "unit")                                                                        \
