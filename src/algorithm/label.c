@@ -19,7 +19,7 @@ struct text {
 
 static struct text units(uint64_t n)
 {
-    struct text text;
+    struct text text = {{0}};
     struct buf buf = buf_of(text.of, sizeof(text.of));
     buf_add(&buf, "%llu unit%s", (unsigned long long)n, n == 1 ? "" : "s");
     return text;
@@ -27,7 +27,7 @@ static struct text units(uint64_t n)
 
 static struct text length(uint64_t ns)
 {
-    struct text text;
+    struct text text = {{0}};
     struct buf buf = buf_of(text.of, sizeof(text.of));
     spec_format_duration(&buf, ns);
     return text;

@@ -29,11 +29,11 @@ struct sliding {
 /* The number's low bits are above `current` in lo, its high bits above `previous` in hi. */
 static struct word16 pack(const struct sliding *sliding)
 {
-    unsigned count_bits = sliding->quota->derived.count_bits, low_bits = 64 - count_bits;
+    unsigned count_bits = sliding->quota->derived.count_bits;
     assert(count_bits > 0 && count_bits < 64);
     return (struct word16){
         .lo = sliding->number << count_bits | sliding->current,
-        .hi = sliding->number >> low_bits << count_bits | sliding->previous,
+        .hi = sliding->number >> (64 - count_bits) << count_bits | sliding->previous,
     };
 }
 

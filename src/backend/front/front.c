@@ -17,18 +17,18 @@
 #define STOPPED "the store failed several times in a row; requests to it are stopped for a while"
 
 struct front {
+    struct backend_metrics own_metrics; /* an answer that no caller waits for */
     struct backend store;
-    struct front_options options;
-    struct breakers breakers;
     uint64_t failed_over_ns; /* when it was noticed; 0: never */
     uint64_t failovers;      /* the servers concerned */
     struct denials *denials; /* NULL: none */
     struct front_ask *free_asks;
     struct backend_metrics *metrics;
-    struct backend_metrics own_metrics; /* an answer that no caller waits for */
     /* Pools in the same store; NULL: not in use. */
     struct backend_pools pools, *inner_pools;
     struct backend_pools_ops pools_ops;
+    struct front_options options;
+    struct breakers breakers;
 };
 
 /* The known state of an item when its request was sent. */
@@ -72,7 +72,7 @@ struct failover_work {
 
 static struct front *front_of(const struct backend *store)
 {
-    return (struct front *)(uintptr_t)store;
+    return (struct front *)(void *)((uint8_t *)(uintptr_t)store - offsetof(struct front, store));
 }
 
 /* ---- Memory of requests ---------------------------------------------------------------------- */
@@ -149,17 +149,17 @@ static void show_state(struct front *front)
 static void settle(struct front *front, const struct breakers_pass *pass,
                    const struct backend_answer *answer, const uint64_t *asked_ns, uint64_t now_ns)
 {
-    bool has_failed = answer->outcome == BACKEND_FAILED, at_once = asked_ns == NULL;
+    bool has_failed = answer->outcome == BACKEND_FAILED;
     if (has_failed)
         backend_metric_up(&front->metrics->errors[answer->fault]);
     if (answer->outcome == BACKEND_REFUSED)
         backend_metric_up(&front->metrics->refused);
-    if (!at_once)
+    if (asked_ns != NULL)
         backend_metrics_took(front->metrics, sub_floor(now_ns, *asked_ns));
     bool says_nothing =
         has_failed ? answer->fault == BACKEND_ERROR_OVERLOAD ||
                          answer->fault == BACKEND_ERROR_BUSY || answer->fault == BACKEND_ERROR_STATE
-                   : answer->is_local || (at_once && answer->outcome != BACKEND_DECIDED);
+                   : answer->is_local || (asked_ns == NULL && answer->outcome != BACKEND_DECIDED);
     if (says_nothing) {
         breakers_drop(&front->breakers, pass);
         return;
@@ -825,7 +825,7 @@ static int pools_list_new(const struct backend_pools *pools,
 
 struct backend_pools *front_pools(struct backend *store, struct backend_pools *inner)
 {
-    struct front *front = (struct front *)store;
+    struct front *front = front_of(store);
     front->inner_pools = inner;
     front->pools_ops = *inner->ops;
     front->pools_ops.list_new = pools_list_new;

@@ -462,7 +462,7 @@ int event_source_next(struct event_source *source, struct event *event, struct s
 static int read_all(struct event_log *log, struct event_source *source, struct stint_error *error)
 {
     struct progress progress;
-    struct event event;
+    struct event event = {0};
     int code;
     progress_begin(&progress, source->size);
     while ((code = event_source_next(source, &event, error)) > 0) {

@@ -151,10 +151,12 @@ static int set_control(struct settings *settings, struct server_options *options
         options->control = control != NULL && strcmp(control, "off") == 0 ? NULL : control;
         return 0;
     }
-    char *path = arena_take(&settings->arena, strlen(state) + sizeof(suffix));
+    size_t size = strlen(state) + sizeof(suffix);
+    char *path = arena_take(&settings->arena, size);
     if (path == NULL)
         return no_memory(error);
-    options->control = strcat(strcpy(path, state), suffix);
+    snprintf(path, size, "%s%s", state, suffix);
+    options->control = path;
     return 0;
 }
 

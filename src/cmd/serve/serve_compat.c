@@ -6,6 +6,7 @@
 #include "base/number.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -687,7 +688,7 @@ void compat_tell(const struct serve_settings *settings, struct log *log)
         char all[IGNORED_NAMES_SIZE], names[IGNORED_NAMES_SIZE] = "", *rest = all;
         struct buf buf = buf_of(names, sizeof(names));
         assert(strlen(compat_ignored[i].names) < sizeof(all));
-        strcpy(all, compat_ignored[i].names);
+        snprintf(all, sizeof(all), "%s", compat_ignored[i].names);
         for (const char *name; (name = strsep(&rest, " ")) != NULL;)
             if (getenv(name) != NULL)
                 buf_add(&buf, "%s%s", buf.len > 0 ? " " : "", name);

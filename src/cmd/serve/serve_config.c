@@ -17,6 +17,7 @@
 #include "rules/yaml/schema.h"
 #include "service/pools.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ static void read_setting(struct argp_state *state, void *input, char *value)
     add_given(line, index, value != NULL ? value : "true");
     if (settings_known[index].kind != SETTING_STORES)
         return;
+    assert(value != NULL);
     /* The command line of a process is public, so it must not contain a password. */
     char *own = arena_text(&line->arena, span_of_text(value));
     if (own == NULL)

@@ -45,13 +45,11 @@ struct store_findings {
     char node[STORE_ADDRESS_SIZE]; /* the server of the remarks; "": the only one */
     char address[STORE_ADDRESS_SIZE];
     char version[STORE_WORD_MAX], mode[STORE_WORD_MAX], role[STORE_WORD_MAX];
-    bool is_valkey;
-    bool runs_scripts;
     char policy[STORE_WORD_MAX]; /* of eviction */
-    uint64_t memory_max;         /* bytes; 0: no limit */
     char append_only[STORE_WORD_MAX], snapshots[STORE_WORD_MAX * 2];
-    unsigned replicas;
-    bool has_time;
+    bool is_valkey, runs_scripts, has_time;
+    unsigned n_remarks, replicas;
+    uint64_t memory_max;     /* bytes; 0: no limit */
     int64_t ahead_ns;        /* its clock, minus the local clock */
     uint64_t ahead_error_ns; /* its uncertainty */
     struct store_latency latency;
@@ -59,7 +57,6 @@ struct store_findings {
     struct store_sentinels sentinels; /* if sentinels were queried, else zero */
     struct store_memcached memcached; /* with address, version, memory_max and latency */
     struct store_remark remarks[STORE_REMARKS_MAX];
-    unsigned n_remarks;
 };
 
 /*

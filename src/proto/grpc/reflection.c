@@ -62,7 +62,7 @@ static struct span text_of(enum kind kind, struct span description, int number)
 
 static bool is_same(struct span a, struct span b)
 {
-    return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
 /*
@@ -76,7 +76,7 @@ static bool defines(enum kind kind, struct span description, struct span symbol)
     if (kind != FILE_OF_ALL && is_same(symbol, name))
         return true;
     if (kind != ENUM) {
-        if (symbol.len <= name.len || memcmp(symbol.ptr, name.ptr, name.len) != 0 ||
+        if (symbol.len <= name.len || !is_same(span_of(symbol.ptr, name.len), name) ||
             symbol.ptr[name.len] != '.')
             return false;
         symbol = span_after(symbol, name.len + 1);

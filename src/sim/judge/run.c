@@ -303,8 +303,10 @@ void run_size_table(struct stint_table_options *table, const struct stint_quota 
             table->keys += keys;
         else if (size <= 16)
             table->keys16 += keys;
-        else
+        else {
+            assert(table->wide_size > 0); /* of this quota, at least */
             table->keys_wide += min_u64(keys, wide_bytes_max / table->wide_size);
+        }
     }
     /* 0 would mean the default: a class that no quota uses gets the minimum instead. */
     table->keys += table->keys == 0;

@@ -138,7 +138,7 @@ static int read_real(const struct option *option, struct span value, void *field
 static int read_count(const struct option *option, struct span value, void *field,
                       struct stint_error *error)
 {
-    double number;
+    double number = 0;
     int code = read_number(option, value, true, "", &number, error);
     if (code == 0)
         *(uint32_t *)field = (uint32_t)number;
