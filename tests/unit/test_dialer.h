@@ -120,7 +120,7 @@ static inline struct line *line_to(struct test_dialer *fake, const char *address
 {
     struct line *line = line_nth(fake, address, 0);
     if (line == NULL)
-        fail_msg("nobody has connected to %s", address);
+        fail_msg("nothing has connected to %s", address);
     return line;
 }
 

@@ -442,19 +442,11 @@ void router_end_by(struct router *router, uint64_t deadline_ns)
 
 /* ---- Start and end --------------------------------------------------------------------------- */
 
-static void set_default(uint64_t *value, uint64_t standard)
-{
-    if (*value == 0)
-        *value = standard;
-}
-
 static void set_defaults(struct router_options *options)
 {
-    set_default(&options->reply_ns, LINK_REPLY_NS);
-    set_default(&options->connect_ns, LINK_CONNECT_NS);
-    set_default(&options->backoff_max_ns, 500 * NS_PER_MS);
-    set_default(&options->refresh_ns, 10 * NS_PER_S);
-    set_default(&options->hurry_ns, 100 * NS_PER_MS);
+    link_set_default(&options->reply_ns, LINK_REPLY_NS);
+    link_set_default(&options->refresh_ns, 10 * NS_PER_S);
+    link_set_default(&options->hurry_ns, 100 * NS_PER_MS);
     if (options->asks_max == 0)
         options->asks_max = 4096;
     if (options->bytes_max == 0)

@@ -226,22 +226,16 @@ void link_free(struct link *link, uint64_t now_ns)
     free(link);
 }
 
-static void set_default(uint64_t *value, uint64_t standard)
-{
-    if (*value == 0)
-        *value = standard;
-}
-
 bool link_init(struct link *link, const struct link_codec *codec,
                const struct link_options *options)
 {
     struct link_options *set = &link->options;
     link->codec = codec;
     *set = *options;
-    set_default(&set->connect_ns, LINK_CONNECT_NS);
-    set_default(&set->reply_ns, LINK_REPLY_NS);
-    set_default(&set->backoff_first_ns, 10 * NS_PER_MS);
-    set_default(&set->backoff_max_ns, 500 * NS_PER_MS);
+    link_set_default(&set->connect_ns, LINK_CONNECT_NS);
+    link_set_default(&set->reply_ns, LINK_REPLY_NS);
+    link_set_default(&set->backoff_first_ns, 10 * NS_PER_MS);
+    link_set_default(&set->backoff_max_ns, 500 * NS_PER_MS);
     set->commands_max = set->commands_max > 0 ? set->commands_max : 4096;
     set->bytes_max = set->bytes_max > 0 ? set->bytes_max : 1u << 20;
     link->state = LINK_DUE;

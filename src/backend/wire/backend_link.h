@@ -81,6 +81,13 @@ struct link_pending {
 #define LINK_CONNECT_NS (250 * NS_PER_MS)
 #define LINK_REPLY_NS (50 * NS_PER_MS)
 
+/* Of an option: 0 is its default. */
+static inline void link_set_default(uint64_t *option, uint64_t standard)
+{
+    if (*option == 0)
+        *option = standard;
+}
+
 /* Zero is the default. Strings are borrowed. */
 struct link_options {
     const char *user; /* NULL or "": the default one, or none */

@@ -88,13 +88,15 @@ static uint64_t full_until(const struct asking *asking, const struct stint_quota
 
 /*
  * The key's owner is stuck: full for one period, elsewhere. The block stays if the owner continues
- * meanwhile: another waiter may have abandoned the slot, and rely on the block.
+ * meanwhile: another waiter may have abandoned the slot, and rely on the block. A key that is
+ * forgotten (no quota) needs none: what its owner still grants is forgotten, too.
  */
 static bool displace(struct asking *asking, const struct seen *seen, uint64_t stuck)
 {
-    assert(asking_decides(asking));
-    uint64_t until_ns = full_until(asking, asking->quota);
-    if (table_block(asking->table, asking->hash, until_ns, asking->ask.now_ns) != 0)
+    assert(asking->quota == NULL || asking_decides(asking));
+    if (asking->quota != NULL &&
+        table_block(asking->table, asking->hash, full_until(asking, asking->quota),
+                    asking->ask.now_ns) != 0)
         return false;
     table_count(&table_counters(asking->table)->owners_displaced, 1);
     abandon(seen, stuck);
@@ -310,11 +312,8 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
     *refused = false;
     switch (taken) {
     case OWNER_STUCK:
-        /* A key that is forgotten needs no block: what its owner still grants is forgotten, too. */
-        if (is_ours && asking->quota == NULL)
-            abandon(seen, *mine);
         *refused =
-            is_ours && (asking->quota == NULL || !displace(asking, seen, *mine) ||
+            is_ours && (!displace(asking, seen, *mine) ||
                         table_blocked_until(asking->table, asking->hash) > asking->ask.now_ns);
         return false;
     case OWNER_LEFT:

@@ -147,7 +147,7 @@ TEST(a_watcher_goes_when_it_likes_or_its_time_is_up)
     exchange(grpc);
     assert_int_equal(grpc->conn->ops->deadline(grpc->conn), STINT_NEVER_NS);
     assert_false(grpc->conn->ops->is_busy(grpc->conn));
-    grpc_frontend_drain(grpc->frontend); /* nobody watches any more */
+    grpc_frontend_drain(grpc->frontend); /* no call watches any more */
 }
 
 TEST(changes_that_a_window_has_no_space_for_are_told_as_one)

@@ -258,7 +258,7 @@ TEST(an_answer_that_comes_behind_the_deadline_is_none)
 {
     const struct field soon[] = {{"grpc-timeout", "5m"}, {NULL, NULL}};
     struct heard *heard = wait_for("k=a", soon);
-    set_now(grpc, grpc->s.now_ns + 5 * MS); /* nobody has woken it yet */
+    set_now(grpc, grpc->s.now_ns + 5 * MS); /* no reply has woken it yet */
     let(0);
     exchange(grpc);
     assert_status(heard, GRPC_DEADLINE_EXCEEDED, "");

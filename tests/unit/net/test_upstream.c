@@ -178,7 +178,7 @@ TEST(what_tls_has_taken_counts_as_sent)
     say(much, MUCH);
     size_t sent = talk->sent;
     assert_in_range(sent, 1, MUCH - 1);
-    talk->bytes.len = sent; /* nobody wants the rest any more */
+    talk->bytes.len = sent; /* the rest is not wanted any more */
     for (int i = 0; i < 10; i++, turn(2))
         hear();
     assert_int_equal(store.n_heard, sent);
