@@ -42,20 +42,20 @@ struct store_memcached {
 
 /* "": not known. */
 struct store_findings {
+    uint64_t memory_max;     /* bytes; 0: no limit */
+    int64_t ahead_ns;        /* its clock, minus the local clock */
+    uint64_t ahead_error_ns; /* its uncertainty */
+    struct store_latency latency;
+    struct store_memcached memcached; /* with address, version, memory_max and latency */
+    struct store_cluster cluster;     /* of a cluster, else zero */
+    struct store_sentinels sentinels; /* if sentinels were queried, else zero */
+    unsigned n_remarks, replicas;
+    bool is_valkey, runs_scripts, has_time;
     char node[STORE_ADDRESS_SIZE]; /* the server of the remarks; "": the only one */
     char address[STORE_ADDRESS_SIZE];
     char version[STORE_WORD_MAX], mode[STORE_WORD_MAX], role[STORE_WORD_MAX];
     char policy[STORE_WORD_MAX]; /* of eviction */
     char append_only[STORE_WORD_MAX], snapshots[STORE_WORD_MAX * 2];
-    bool is_valkey, runs_scripts, has_time;
-    unsigned n_remarks, replicas;
-    uint64_t memory_max;     /* bytes; 0: no limit */
-    int64_t ahead_ns;        /* its clock, minus the local clock */
-    uint64_t ahead_error_ns; /* its uncertainty */
-    struct store_latency latency;
-    struct store_cluster cluster;     /* of a cluster, else zero */
-    struct store_sentinels sentinels; /* if sentinels were queried, else zero */
-    struct store_memcached memcached; /* with address, version, memory_max and latency */
     struct store_remark remarks[STORE_REMARKS_MAX];
 };
 
