@@ -46,11 +46,16 @@ struct run {
 
 static const char key_names[KEYS][4] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"};
 
-/* The last two quotas count as one, because they share a rule. */
+/* Quotas that share a rule, or are equal, share their states, and count as one. */
 static size_t promise_of(const struct run *run, size_t quota)
 {
-    bool is_shared = run->quotas[quota].rule == BACKEND_RULE;
-    return is_shared ? QUOTAS - 2 : quota;
+    const struct stint_quota *asked = &run->quotas[quota];
+    size_t first = 0;
+    while (run->quotas[first].rule != asked->rule ||
+           (asked->rule == 0 && !intern_same_params(&run->quotas[first], asked)))
+        first++;
+    assert(first <= quota);
+    return first;
 }
 
 static struct uses *uses_of(struct run *run, size_t quota, size_t key)
