@@ -255,7 +255,22 @@ static void charge(struct run *run)
         count_request(run, &request, decision.granted);
 }
 
-/* Gives back a use that was made; `units` are those that came back. */
+/* Whether an open ticket is for units of a promise's key that were granted at a time. */
+static bool is_reserved(const struct run *run, size_t promise, size_t key, uint64_t now_ns)
+{
+    for (size_t t = 0; t < TICKETS; t++) {
+        const struct held_ticket *ticket = &run->tickets[t];
+        for (size_t i = 0; ticket->open && ticket->now_ns == now_ns && i < ticket->n_items; i++)
+            if (promise_of(run, ticket->quota[i]) == promise && ticket->key[i] == key)
+                return true;
+    }
+    return false;
+}
+
+/*
+ * Gives back a use that was made; `units` are those that came back. Not what a ticket can give
+ * back: the table cannot know that these units return twice.
+ */
 static void refund(struct run *run)
 {
     struct request request = draw_request(run, true);
@@ -263,6 +278,8 @@ static void refund(struct run *run)
     if (uses->n == 0)
         return;
     struct use *use = &uses->use[uses->n - 1 - bytes_u8(&run->bytes) % uses->n];
+    if (is_reserved(run, promise_of(run, request.quota[0]), request.key[0], use->now_ns))
+        return;
     uint64_t units = use->units < request.cost ? use->units : request.cost;
     request.items[0].cost = (uint32_t)units;
     struct stint_decision decision =
