@@ -416,8 +416,9 @@ STINT_API struct stint_decision stint_charge(struct stint_table *table,
                                              uint64_t now_ns);
 /*
  * Gives back `cost` units that were granted at granted_at_ns and not used. `granted` is how many
- * came back; the rest stays charged until its time. STINT_NEVER_NS counts as granted at now: only
- * with it can a caller void a bound.
+ * came back; the rest stays charged until its time. A caller can void a bound in two ways: with
+ * STINT_NEVER_NS, which counts as granted at now, and by giving the same units back twice, by
+ * refunds or by a refund and their ticket.
  *
  * Give back units before a change of quota: a refund after the change may admit as many more units
  * as came back (gcra: and part of a unit), since no state records under which quota a unit was
