@@ -63,6 +63,13 @@ static struct uses *uses_of(struct run *run, size_t quota, size_t key)
     return &run->uses[promise_of(run, quota)][key];
 }
 
+/* As if the key were never used; no state has its time any more. */
+static void forget(struct uses *uses)
+{
+    uses->n = 0;
+    uses->clock_ns = 0;
+}
+
 /* The time by which the library counts: late clocks are late by at most the skew. */
 static uint64_t effective(const struct run *run, uint64_t now_ns)
 {
@@ -390,7 +397,7 @@ static void reset(struct run *run)
         fprintf(stderr, "op reset %u/%s\n", request.quota[0], key_names[request.key[0]]);
     stint_reset(run->table, request.items[0].quota, request.items[0].key, 1, request.now_ns);
     run->blocked_until_ns[request.key[0]] = 0;
-    uses_of(run, request.quota[0], request.key[0])->n = 0;
+    forget(uses_of(run, request.quota[0], request.key[0]));
 }
 
 static void set_quota(struct run *run)
@@ -405,7 +412,7 @@ static void set_quota(struct run *run)
                 (const char *)request.items[0].key, code);
     MUST(code == 0 || code == STINT_E_FULL);
     if (code == 0 && promise_of(run, from) != promise_of(run, to))
-        uses_of(run, from, request.key[0])->n = 0;
+        forget(uses_of(run, from, request.key[0]));
 }
 
 static bool visit(const struct stint_entry *entry, void *arg)
@@ -541,7 +548,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     run.n_tickets = 0;
     for (size_t i = 0; i < QUOTAS; i++)
         for (size_t key = 0; key < KEYS; key++)
-            run.uses[i][key].n = run.uses[i][key].clock_ns = 0;
+            forget(&run.uses[i][key]);
     memset(run.blocked_until_ns, 0, sizeof(run.blocked_until_ns));
     memset(run.tickets, 0, sizeof(run.tickets));
     memset(run.shared_quota, 0, sizeof(run.shared_quota));
