@@ -69,10 +69,7 @@ class Connection(asyncio.Protocol):
             self._unread = True
             self.answered = True
             if not future.done():
-                if isinstance(result, Exception):
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
+                future.set_result(result)
             if self._codec.closes(reply):
                 self._end(LostError("the server closed the connection", True))
                 return
@@ -250,12 +247,15 @@ class LoopPool:
         if greeting is None:
             return
         try:
-            await self._within(connection.send(None, greeting), deadline)
+            refused = await self._within(connection.send(None, greeting), deadline)
         except LostError as error:
             raise ServerError("CLOSED", f"{self.address}: {error} before the reply") from None
         except BaseException:
             connection.abort()
             raise
+        if refused is not None:
+            connection.abort()
+            raise refused
 
 
 def _expire(future: asyncio.Future[Any]) -> None:
@@ -307,6 +307,8 @@ class AsyncPool:
             self._breaker.failed(late)
             raise late from None
         self._breaker.answered()
+        if isinstance(result, Exception):
+            raise result
         return result
 
     async def _ask(self, question: Question, data: bytes, deadline: float) -> Any:
