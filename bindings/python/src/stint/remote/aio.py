@@ -164,9 +164,10 @@ class LoopPool:
                 return best
             if len(self._open) < self._owner.connections or fresh:
                 connection = await self._one_more(deadline)
-                if connection.is_open and (fresh or connection.load < self.codec.depth):
+                if not connection.is_open:
+                    raise LostError("the server closed the connection", False)
+                if fresh or connection.load < self.codec.depth:
                     return connection
-                left_until(deadline)
                 continue
             future: asyncio.Future[None] = self.loop.create_future()
             self._waiting.append(future)
@@ -312,16 +313,17 @@ class AsyncPool:
         return result
 
     async def _ask(self, question: Question, data: bytes, deadline: float) -> Any:
-        pool = self._of_loop()
-        connection = await pool.acquire(deadline)
-        was_used = connection.answered
+        pool, was_used = self._of_loop(), False
         try:
+            connection = await pool.acquire(deadline)
+            was_used = connection.answered
             return await self._exchange(connection, question, data, deadline)
         except LostError as error:
             if not (error.unread and was_used and question.may_repeat):
                 raise ServerError("CLOSED", f"{self.address}: {error} before the reply") from None
-        connection = await pool.acquire(deadline, fresh=True)
+        # A connection that had been used ended just now: once more over a fresh one.
         try:
+            connection = await pool.acquire(deadline, fresh=True)
             return await self._exchange(connection, question, data, deadline)
         except LostError as error:
             raise ServerError("CLOSED", f"{self.address}: {error} before the reply") from None

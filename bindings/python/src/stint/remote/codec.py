@@ -12,7 +12,7 @@ from .errors import ServerError, gone_error, quota_error
 from .replies import digits, read_decision, read_lease, read_statuses
 from .wire import ErrorReply, HttpReader, HttpReply, RespReader, WireError, shown
 
-REPLY_MAX: Final = 65536  # bytes of a reply
+REPLY_MAX: Final = 16384  # bytes of a reply; a decision on 32 quotas has less than half
 STATUS_MAX: Final = 1 << 24  # of STINT.POOL STATUS: a pool has up to 65,536 keys
 
 Reader = RespReader | HttpReader
