@@ -275,7 +275,6 @@ class AsyncPool:
         self._breaker = Breaker(str(address), timeout)
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = (
             weakref.WeakKeyDictionary())
-        self._closed = False
 
     def _of_loop(self) -> LoopPool:
         loop = asyncio.get_running_loop()
@@ -285,8 +284,7 @@ class AsyncPool:
         return pool
 
     async def close(self) -> None:
-        """Closes the connections of this loop. Questions then fail."""
-        self._closed = True
+        """Closes the connections of this loop. A later question opens one again."""
         pool = self._loops.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             pool.close()
@@ -295,8 +293,6 @@ class AsyncPool:
         """The reply, decoded. ServerError if there is none; QuotaError, GoneError by the server."""
         deadline = time.monotonic() + self.timeout
         data = self.codec.encode(question)
-        if self._closed:
-            raise ServerError("CLOSED", f"{self.address}: this client was closed")
         self._breaker.enter()
         try:
             result = await self._ask(question, data, deadline)
