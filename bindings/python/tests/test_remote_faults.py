@@ -91,7 +91,7 @@ def test_a_server_that_stands_still(tables, scheme):
         with running.stopped():
             late = limiters[100].take("k")
             assert not late.from_server and late.error.code == "TIMEOUT"
-        for limit, limiter in limiters.items():
+        for limit, limiter in reversed(limiters.items()):
             decisions = []
             until(lambda: decisions.append(limiter.take("other")) or decisions[-1].from_server,
                   "the server answers")
