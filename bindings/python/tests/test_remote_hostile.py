@@ -129,7 +129,7 @@ RESP = {
     "another map": (resp({"clock": "real"}), {"PROTOCOL"}, "expected a decision"),
     "an unknown command": (b"-ERR unknown command 'STINT.TAKE'\r\n", {"PROTOCOL"},
                            "RESP port of a stint server"),
-    "an unknown error": (b"-LOADING \xff\xfe\r\n", {"PROTOCOL"}, "LOADING"),
+    "another program's error": (b"-LOADING \xff\xfe\r\n", {"PROTOCOL"}, "LOADING"),
     "an error without words": (b"-\r\n", {"PROTOCOL"}, "could not decide"),
 }
 HTTP = {
@@ -210,8 +210,9 @@ def test_replies_that_are_none(tables, scheme, name):
 def test_the_right_reply_in_pieces(tables, scheme):
     """The rows above fail for their faults: the reply as it should be is read from any pieces."""
     whole = {"stint": resp(), "http": http()}[scheme]
+    body = json.dumps(GRANTED).encode()
     chunked = (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-               + b"".join(b"%x;a=b\r\n%s\r\n" % (1, bytes([c])) for c in json.dumps(GRANTED).encode())
+               + b"".join(b"1;a=b\r\n%c\r\n" % byte for byte in body)
                + b"0\r\nTrailer: x\r\n\r\n")
     for data in (whole, chunked) if scheme == "http" else (whole,):
         with Hostile(drip(data, 0.0005)) as server:

@@ -152,7 +152,7 @@ class Resolver:
         found = socket.getaddrinfo(
             self._address.host, self._address.port, type=socket.SOCK_STREAM, flags=flags
         )
-        targets = list(dict.fromkeys((int(family), sockaddr) for family, _, _, _, sockaddr in found))
+        targets = dict.fromkeys((int(each[0]), each[4]) for each in found)
         return sorted(targets, key=lambda target: target[1] != self._last)
 
     def _look_up(self, pending: concurrent.futures.Future[list[tuple[int, SockAddr]]]) -> None:

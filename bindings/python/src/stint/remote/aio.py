@@ -18,7 +18,7 @@ from .address import Address, Resolver
 from .breaker import Breaker
 from .codec import REPLY_MAX, Codec, Question, codec_for
 from .errors import ServerError
-from .sync import LateError, LostError, late_text, left_until, tls_failed, unreachable
+from .sync import LateError, LostError, forked, late_text, left_until, tls_failed, unreachable
 from .wire import MISSING, WireError
 
 _Slot = tuple[Question | None, "asyncio.Future[Any]"]
@@ -199,6 +199,7 @@ class LoopPool:
     async def _connect(self, deadline: float) -> Connection:
         try:
             pending = asyncio.wrap_future(self._owner.resolver.targets())
+            pending.add_done_callback(lambda done: done.cancelled() or done.exception())
             targets = await self._within(asyncio.shield(pending), deadline)
         except OSError as error:
             raise ServerError(
@@ -275,6 +276,12 @@ class AsyncPool:
         self._breaker = Breaker(str(address), timeout)
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = (
             weakref.WeakKeyDictionary())
+        forked(self)
+
+    def after_fork(self) -> None:
+        """In the child: its loops make connections of their own."""
+        self.resolver.forget()
+        self._breaker.forget()
 
     def _of_loop(self) -> LoopPool:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,8 @@ from .replies import digits, read_decision, read_lease, read_statuses
 from .wire import ErrorReply, HttpReader, HttpReply, RespReader, WireError, shown
 
 REPLY_MAX: Final = 16384  # bytes of a reply; a decision on 32 quotas has less than half
+COMMAND_MAX: Final = 1 << 20  # of a command: what servers take by default
+BODY_MAX: Final = 65536  # of a body
 STATUS_MAX: Final = 1 << 24  # of STINT.POOL STATUS: a pool has up to 65,536 keys
 
 Reader = RespReader | HttpReader
@@ -24,7 +26,8 @@ class Verb:
 
     `resp`: the command. `path`: of HTTP; {} stands for the pool. `first`: options that are
     arguments of RESP without a word, in this order, before all others. `reply`: its kind.
-    `is_repeatable`: asking twice changes nothing. `takes_id`: asking twice with one id charges once.
+    `is_repeatable`: asking twice changes nothing. `takes_id`: asked twice with one id, it charges
+    once.
     """
 
     __slots__ = (
@@ -107,6 +110,15 @@ class Question:
         return self.verb.is_repeatable or "request_id" in self.options
 
 
+def checked(data: bytes, top: int) -> bytes:
+    """What is sent. A server ends the connection of a longer request: on_error must not decide
+    then, since keys are often of the client's choice."""
+    if len(data) > top:
+        raise quota_error("RANGE", f"the key is too long: a request has {len(data)} bytes with it; "
+                          f"expected at most {top}")
+    return data
+
+
 def _bytes(value: Value) -> bytes:
     if isinstance(value, bytes):
         return value
@@ -163,7 +175,7 @@ class RespCodec:
                 words += (*_WORDS[name], _bytes(value))
         for spec in question.specs:
             words += (b"QUOTA", spec.encode(), question.key)
-        return self._command(words)
+        return checked(self._command(words), COMMAND_MAX)
 
     def decode(self, question: Question | None, reply: Any) -> Any:
         """The value of a reply, or the exception that it is. WireError if it is neither.
@@ -194,8 +206,6 @@ class RespCodec:
             return ServerError(
                 "PROTOCOL", f"{where}: the server replied {said!r}; "
                 "check that this is the RESP port of a stint server that has this command")
-        if reply.word == "ERR" and reply.text.startswith("Protocol error"):
-            return ServerError("PROTOCOL", f"{where}: the server replied {said!r}")
         return reply_error(where, reply.word, reply.text)
 
     @staticmethod
@@ -252,7 +262,7 @@ def reply_error(where: Address, word: str, text: str) -> Exception:
             "pass a token of the server's token file: token=…, or a URL with :SECRET@")
     if word == "NOPERM":
         return ServerError(
-            "AUTH", f"{where}: {text}; the token needs the role for this in the server's token file")
+            "AUTH", f"{where}: {text}; the token needs that role in the server's token file")
     if word == "CONFLICT":
         return quota_error("MISMATCH", f"{where}: {text}")
     code = word if word in ("FULL", "UNAVAILABLE", "BUSY") else "PROTOCOL"
@@ -301,7 +311,7 @@ class HttpCodec:
         body = json.dumps(members).encode()
         return (
             f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            + body
+            + checked(body, BODY_MAX)
         )
 
     def decode(self, question: Question | None, reply: HttpReply) -> Any:

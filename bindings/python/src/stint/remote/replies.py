@@ -17,7 +17,7 @@ _MS_MAX: Final = 2**53
 
 
 class RemoteDecision:
-    """What a limiter answered: the attributes of stint.Decision, and two more. Immutable.
+    """What a limiter answered: the attributes of stint.Decision, and two more.
 
     from_server: False if the server did not decide, and on_error did. error: why, a ServerError;
     None otherwise. Times are those of the reply, whole milliseconds, rounded up.
@@ -55,24 +55,18 @@ class RemoteDecision:
                  retry_after_ns: int = 0, reset_after_ns: int = 0, binding: int = 0,
                  quotas: tuple[Quota, ...] = (), at_ns: int = 0, *,
                  error: ServerError | None = None, ticket: str | None = None) -> None:
-        put = object.__setattr__
-        put(self, "outcome", outcome)
-        put(self, "granted", granted)
-        put(self, "limit", limit)
-        put(self, "remaining", remaining)
-        put(self, "retry_after_ns", retry_after_ns)
-        put(self, "reset_after_ns", reset_after_ns)
-        put(self, "binding", binding)
-        put(self, "quota", quotas[binding] if binding < len(quotas) else None)
-        put(self, "at_ns", at_ns)
-        put(self, "from_server", error is None)
-        put(self, "error", error)
-        put(self, "ticket", ticket)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a decision is immutable: {name}")
-
-    __delattr__ = None  # type: ignore[assignment]
+        self.outcome = outcome
+        self.granted = granted
+        self.limit = limit
+        self.remaining = remaining
+        self.retry_after_ns = retry_after_ns
+        self.reset_after_ns = reset_after_ns
+        self.binding = binding
+        self.quota = quotas[binding] if binding < len(quotas) else None
+        self.at_ns = at_ns
+        self.from_server = error is None
+        self.error = error
+        self.ticket = ticket
 
     def __bool__(self) -> bool:
         return self.outcome == "allow"

@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 import weakref
-from typing import Any
+from typing import Any, Protocol
 
 from .address import Address, Resolver
 from .breaker import Breaker
@@ -104,7 +104,7 @@ class Pool:
         self._resolver = Resolver(address)
         self._breaker = Breaker(str(address), timeout)
         self._begin()
-        _pools.add(self)
+        forked(self)
 
     def _begin(self) -> None:
         self._free = threading.Condition(threading.Lock())
@@ -312,12 +312,17 @@ def tls_failed(address: Address, error: Exception) -> str:
     return f"{address}: the TLS handshake failed: {reason}; check that this port has TLS"
 
 
-_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+class _Forked(Protocol):
+    def after_fork(self) -> None: ...
+
+
+_forked: weakref.WeakSet[_Forked] = weakref.WeakSet()
+forked = _forked.add  # whose after_fork() a child calls
 
 
 def _after_fork() -> None:
-    for pool in list(_pools):
-        pool.after_fork()
+    for each in list(_forked):
+        each.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -41,10 +41,9 @@ def shown(data: bytes | bytearray) -> str:
 
 def number(text: bytes, what: str) -> int:
     """A whole number; int() alone also takes blanks, underscores and any number of digits."""
-    digits = text[1:] if text[:1] == b"-" else text
-    if not digits.isdigit() or len(digits) > _DIGITS_MAX:
-        raise WireError(f"expected {what}, found {shown(text)}")
-    return int(text)
+    if text.removeprefix(b"-").isdigit() and len(text) <= _DIGITS_MAX:
+        return int(text)
+    raise WireError(f"expected {what}, found {shown(text)}")
 
 
 class RespReader:
@@ -65,13 +64,14 @@ class RespReader:
 
     def read(self, limit: int) -> Any:
         """The next reply, of at most `limit` bytes; MISSING until all of it was fed."""
-        data = self._data
+        data, find = self._data, self._data.find
         while True:
-            end = data.find(b"\r\n", self._at, self._at + LINE_MAX)
+            at = self._at
+            end = find(b"\r\n", at, at + LINE_MAX)
             if end < 0:
                 self._check_start(limit)
                 return MISSING
-            kind, text = data[self._at], bytes(data[self._at + 1 : end])
+            kind, text = data[at], bytes(data[at + 1 : end])
             end += 2
             value: Any
             if kind == 0x24:  # $
