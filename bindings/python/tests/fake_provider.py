@@ -8,6 +8,7 @@ each request really used. `faults[model]` lists what the next requests of a mode
     "no response"           the connection ends before a status line
     "break"                 a stream ends after half of its words, without its end
     "hang"                  no response until the client gives up or release() is called
+    "http://…"              a redirect there
 """
 from __future__ import annotations
 
@@ -116,6 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
             provider.released.wait(30)
         if fault in ("hang", "no response"):
             self.close_connection = True
+            return
+        if str(fault).startswith("http"):
+            self.reply(307, {}, {"location": f"{fault}{self.path}"})
             return
         if call.status != 200:
             self.refuse(call.status, wait)
