@@ -127,25 +127,24 @@ def _count(value: object) -> int:
 
 
 def dollars(call: Call, prompt: int, completion: int) -> float:
-    """The price of a call by LiteLLM's list, or by that of the proxy's or Router's model group.
+    """The price of a call by LiteLLM's list, or by that of a deployment or a model group.
 
     Raises litellm.BadRequestError for a model without a price.
     """
-    try:
-        return float(sum(litellm.cost_per_token(model=call.data.get("model") or call.model,
-                                                prompt_tokens=prompt,
-                                                completion_tokens=completion)))
-    except Exception:  # noqa: BLE001  # LiteLLM has no class of its own for an unknown model
-        proxy = sys.modules.get("litellm.proxy.proxy_server")
-        router = getattr(proxy, "llm_router", None)
-        info = router and router.get_model_group_info(model_group=call.model)
-        costs = [getattr(info, f"{way}_cost_per_token", None) for way in ("input", "output")]
-        if any(cost is None for cost in costs):
-            raise litellm.BadRequestError(
-                f"the budget in money has no price for {call.model!r}; set input_cost_per_token "
-                "and output_cost_per_token of the model, or give the Budget price=",
-                model=call.model, llm_provider="") from None
-        return float(prompt * costs[0] + completion * costs[1])
+    names = ((call.data.get("model_info") or {}).get("id"), call.data.get("model"), call.model)
+    for name in filter(None, names):
+        with suppress(Exception):  # LiteLLM has no class of its own for an unknown model
+            return float(sum(litellm.cost_per_token(model=str(name), prompt_tokens=prompt,
+                                                    completion_tokens=completion)))
+    router = getattr(sys.modules.get("litellm.proxy.proxy_server"), "llm_router", None)
+    group = router and router.get_model_group_info(model_group=call.model)
+    costs = [getattr(group, f"{way}_cost_per_token", None) for way in ("input", "output")]
+    if None in costs:
+        raise litellm.BadRequestError(
+            f"the budget in money has no price for {call.model!r}; set input_cost_per_token and "
+            "output_cost_per_token of the model, or give the Budget price=",
+            model=call.model, llm_provider="")
+    return float(prompt * costs[0] + completion * costs[1])
 
 
 @dataclass
@@ -224,7 +223,10 @@ class Budget(CustomLogger):
                                        messages: Any, request_kwargs: dict[str, Any] | None = None,
                                        parent_otel_span: Any = None) -> list[Any]:
         """Router: refuses before a deployment is chosen, else its 429 would cool one down."""
-        data = {"messages": messages, **(request_kwargs or {}), "model": model}
+        first = healthy_deployments[0] if healthy_deployments else {}
+        data = {"messages": messages, **(request_kwargs or {}),
+                "model": (first.get("litellm_params") or {}).get("model") or model,
+                "model_info": first.get("model_info")}
         if self._find(_call_id(data)) is None:
             self._check(replace(_call_of(data, None), model=model))
         return healthy_deployments
@@ -263,7 +265,9 @@ class Budget(CustomLogger):
         """Charges what a synchronous call used: LiteLLM runs no hook before it that may refuse."""
         if kwargs.get("cache_hit") is True:
             return
-        call = _call_of(kwargs, kwargs.get("call_type"))
+        data = {**(kwargs.get("optional_params") or {}), **{name: kwargs.get(name) for name in
+                ("model", "messages", "user", "litellm_params")}}
+        call = _call_of(data, kwargs.get("call_type"))
         key = self.key(call)
         if key is None:
             return
@@ -427,10 +431,8 @@ def _call_of(data: Mapping[str, Any], call_type: Any) -> Call:
     model = metadata.get("model_group")
     if not model:
         model = str(data.get("model") or "")
-        try:
+        with suppress(Exception):  # a model that LiteLLM does not know
             model = litellm.get_llm_provider(model)[0]
-        except Exception:  # noqa: BLE001  # a model that LiteLLM does not know
-            pass
 
     def proxy(name: str) -> str | None:
         value = metadata.get(f"user_api_key_{name}")
