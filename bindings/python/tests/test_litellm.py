@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import SimpleNamespace
@@ -38,17 +39,6 @@ def provider() -> Iterator[FakeProvider]:
         yield fake
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def table(clock: Clock) -> Iterator[stint.Table]:
-    with stint.Table(clock=clock) as opened:
-        yield opened
-
-
 @pytest.fixture(autouse=True)
 def _litellm(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("callbacks", "success_callback", "failure_callback", "_async_success_callback",
@@ -56,6 +46,13 @@ def _litellm(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(litellm, name, [])
     monkeypatch.setattr(litellm, "suppress_debug_info", True)
     monkeypatch.setattr(litellm, "cache", None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _clients() -> Iterator[None]:
+    yield
+    litellm.in_memory_llm_clients_cache.flush_cache()
+    gc.collect()  # what they left open is reported here, where it is ignored
 
 
 class Used:
@@ -289,6 +286,23 @@ def test_synchronous_calls_are_charged_afterwards(provider: FakeProvider,
     run(until(lambda: used.requests == 2))
     assert used.counts() == {"tokens": WORDS + 5 + ESTIMATE, "requests": 2,
                              "money": pytest.approx(60 + 78, abs=2)}
+
+
+def test_positional_arguments_are_estimated_too(provider: FakeProvider,
+                                                table: stint.Table) -> None:
+    """LiteLLM passes them to no hook."""
+    used = Used(table, tokens=ESTIMATE - 1)
+    arguments = {"max_tokens": 5, "api_key": "k", "api_base": provider.url}
+
+    async def steps() -> None:
+        with pytest.raises(litellm.RateLimitError, match="more tokens at once"):
+            await litellm.acompletion("openai/gpt-4o", MESSAGES, **arguments)
+        with pytest.raises(litellm.RateLimitError, match="more tokens at once"):
+            await litellm.aembedding("openai/text-embedding-3-small", ["word"] * 20,
+                                     api_key="k", api_base=provider.url)
+
+    run(steps())
+    assert used.tokens == 0 and provider.calls == []
 
 
 def test_an_attempt_that_used_more_than_estimated_is_charged_in_full(

@@ -31,13 +31,13 @@ MESSAGES = [{"role": "user", "content": "one two three four"}]
 ESTIMATE = 11 + 5
 USED = 4 + 5
 LIMITS = {"tokens": "log 400/1h", "requests": "log 10/1h", "money": "gcra 1000000/1d"}
-CALLBACK = """
+CALLBACK = f"""
 import os, stint
 from stint.litellm import Budget, by
 table = stint.Table(os.environ["STINT_TABLE"])
-budget = Budget(key=by("end_user"), **{
-    name: stint.Limiter(table, quota, name=name) for name, quota in %r.items()})
-""" % LIMITS
+budget = Budget(key=by("end_user"), **{{
+    name: stint.Limiter(table, quota, name=name) for name, quota in {LIMITS!r}.items()}})
+"""
 
 
 def until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:
