@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""docs/python-moving.md: its programs under gunicorn with four workers, before and after."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "python-moving.md"
+TABLE = "/dev/shm/app.stint"
+WORKERS, LIMIT, WAIT_S = 4, 10, 60
+ADDRESSES = [f"127.0.0.{n}" for n in range(11, 16)]
+DENIED = {"flask-limiter": 429, "slowapi": 429, "django-ratelimit": 403}
+
+DIFFS = dict(re.findall(r"^## (\S+)\n+```diff\n(.*?)```", PAGE.read_text(), re.M | re.S))
+
+
+def program(diff: str, without: str) -> str:
+    return "".join(line[1:] for line in diff.splitlines(keepends=True) if line[0] != without)
+
+
+@contextmanager
+def served(folder: Path, diff: str, without: str) -> Iterator[int]:
+    """The program in `folder`, run by its own first line; yields the port."""
+    (folder / "app.py").write_text(program(diff, without).replace(TABLE, str(folder / "app.stint")))
+    command = program(diff, without).splitlines()[0].removeprefix("# gunicorn ").split()
+    log = folder / "log"
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener, log.open("wb") as err:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "--preload", "-b", f"fd://{listener.fileno()}"]
+            + command,
+            cwd=folder, stderr=err, pass_fds=[listener.fileno()],
+        )
+        try:
+            deadline = time.monotonic() + WAIT_S
+            while log.read_text().count("Booting worker") < WORKERS:
+                assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+            yield listener.getsockname()[1]
+        finally:
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(WAIT_S) == 0, log.read_text()
+
+
+def get(port: int, address: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", port, timeout=WAIT_S, source_address=(address, 0)
+    )
+    try:
+        connection.request("GET", "/login")
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def burst(port: int, each: int) -> list[tuple[str, int, str]]:
+    """Requests of all addresses, eight at a time: (address, status, body)."""
+    addresses = ADDRESSES * each
+    with ThreadPoolExecutor(8) as pool:
+        replies = pool.map(lambda address: get(port, address), addresses)
+        return [(address, *reply) for address, reply in zip(addresses, replies)]
+
+
+def test_the_page_has_a_program_for_each_package() -> None:
+    assert DIFFS.keys() == DENIED.keys()
+    assert len(PAGE.read_text().splitlines()) <= 150
+
+
+@pytest.mark.parametrize("package", DENIED)
+def test_before_each_worker_has_a_limit_of_its_own(package: str, tmp_path: Path) -> None:
+    passed, deadline = 0, time.monotonic() + WAIT_S
+    with served(tmp_path, DIFFS[package], "+") as port:
+        while passed <= LIMIT * len(ADDRESSES):
+            assert time.monotonic() < deadline, passed
+            passed += sum(status == 200 for _, status, _ in burst(port, 2 * LIMIT))
+
+
+@pytest.mark.parametrize("package", DENIED)
+def test_after_all_workers_share_the_limit(package: str, tmp_path: Path) -> None:
+    with served(tmp_path, DIFFS[package], "-") as port:
+        replies = burst(port, 3 * LIMIT)
+    for address in ADDRESSES:
+        statuses = [status for of, status, _ in replies if of == address]
+        assert statuses.count(200) == LIMIT
+        assert statuses.count(DENIED[package]) == 2 * LIMIT
+    processes = {body.strip('"') for _, status, body in replies if status == 200}
+    assert len(processes) > 1
