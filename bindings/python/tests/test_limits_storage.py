@@ -8,7 +8,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any
 from unittest import mock
 
 import limits

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Optional
-
 import stint
 
 _FOREVER_S = 3650 * 24 * 3600  # the longest expiry of a counter
@@ -33,13 +30,10 @@ class Namespace:
 
 
 _tables: dict[str, stint.Table] = {}
-_tables_lock = threading.Lock()
 
 
-def open_shared(path: str, keys: Optional[int] = None, keys_wide: Optional[int] = None) -> stint.Table:
+def open_shared(path: str, **sizes: int) -> stint.Table:
     """The table of a file, opened once per process. Sizes are those of a new file."""
-    sizes = {name: n for name, n in (("keys16", keys), ("keys_wide", keys_wide)) if n is not None}
-    with _tables_lock:
-        if path not in _tables:
-            _tables[path] = stint.Table(path, **sizes)
-        return _tables[path]
+    if path not in _tables:
+        _tables.setdefault(path, stint.Table(path, **sizes))
+    return _tables[path]

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Optional
+from typing import Any
 
 import stint
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
@@ -49,10 +49,11 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
                 "StintCache needs LOCATION, the path of its table: every process opens it, such as "
                 '"LOCATION": "/dev/shm/app.stint"'
             )
-        self._table = open_shared(str(location), params.get("OPTIONS", {}).get("keys"))
+        keys = params.get("OPTIONS", {}).get("keys")
+        self._table = open_shared(str(location), **({} if keys is None else {"keys": int(keys)}))
         self._names = Namespace(self._table, "django")
 
-    def _name(self, key: str, version: Optional[int]) -> bytes:
+    def _name(self, key: str, version: int | None) -> bytes:
         return self._names.key(self.make_and_validate_key(key, version=version))
 
     def _expiry(self, timeout: object) -> float:
@@ -90,12 +91,12 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
         if expiry > 0:
             self._table.count(name, stored, expiry)
 
-    def _read(self, name: bytes) -> Optional[int]:
+    def _read(self, name: bytes) -> int | None:
         stored = self._table.counter(name).count
         return stored - _BIAS if stored >= _VALUE_MAX else None
 
     def add(
-        self, key: str, value: int, timeout: object = DEFAULT_TIMEOUT, version: Optional[int] = None
+        self, key: str, value: int, timeout: object = DEFAULT_TIMEOUT, version: int | None = None
     ) -> bool:
         """Sets a value that is not there. Of callers at once, one gets True."""
         name, stored = self._name(key, version), self._stored(value)
@@ -107,13 +108,13 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
             self._begin(name, stored, self._expiry(timeout))
             return True
 
-    def get(self, key: str, default: Any = None, version: Optional[int] = None) -> Any:
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
         """The value, or the default."""
         value = self._read(self._name(key, version))
         return default if value is None else value
 
     def set(
-        self, key: str, value: int, timeout: object = DEFAULT_TIMEOUT, version: Optional[int] = None
+        self, key: str, value: int, timeout: object = DEFAULT_TIMEOUT, version: int | None = None
     ) -> None:
         """Sets a value. TypeError for what is no integer in the range."""
         name, stored = self._name(key, version), self._stored(value)
@@ -121,7 +122,7 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
             self._begin(name, stored, self._expiry(timeout))
 
     def touch(
-        self, key: str, timeout: object = DEFAULT_TIMEOUT, version: Optional[int] = None
+        self, key: str, timeout: object = DEFAULT_TIMEOUT, version: int | None = None
     ) -> bool:
         """Sets when a value expires. False if there is none."""
         name = self._name(key, version)
@@ -131,7 +132,7 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
                 self._begin(name, value + _BIAS, self._expiry(timeout))
         return value is not None
 
-    def delete(self, key: str, version: Optional[int] = None) -> bool:
+    def delete(self, key: str, version: int | None = None) -> bool:
         """Forgets a value. False if there is none."""
         name = self._name(key, version)
         with self._alone(name):
@@ -139,7 +140,7 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
             self._table.reset_counter(name)
         return value is not None
 
-    def incr(self, key: str, delta: int = 1, version: Optional[int] = None) -> int:
+    def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
         """Adds to a value, in one step. ValueError if there is none."""
         if abs(delta) > _VALUE_MAX:
             raise ValueError(f"delta {delta} is beyond 2**30")

@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 import time
 import urllib.parse
-from typing import Optional, Union
 
 import limits
 import stint
@@ -47,7 +46,7 @@ def _whole(name: str, value: object) -> int:
     return number
 
 
-def _open(uri: str, keys: Optional[int], keys_wide: Optional[int]) -> stint.Table:
+def _open(uri: str, **sizes: int) -> stint.Table:
     parts = urllib.parse.urlsplit(uri)
     if parts.netloc:
         raise ConfigurationError(
@@ -55,8 +54,8 @@ def _open(uri: str, keys: Optional[int], keys_wide: Optional[int]) -> stint.Tabl
             "stint:///dev/shm/app.stint"
         )
     if parts.path in ("", "/"):
-        return stint.Table(keys16=keys or 65_536, keys_wide=keys_wide or 1024)
-    return open_shared(urllib.parse.unquote(parts.path), keys, keys_wide)
+        return stint.Table(**sizes)
+    return open_shared(urllib.parse.unquote(parts.path), **sizes)
 
 
 class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
@@ -69,11 +68,11 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
 
     def __init__(
         self,
-        uri: Optional[str] = None,
+        uri: str | None = None,
         wrap_exceptions: bool = False,
         *,
-        table: Optional[stint.Table] = None,
-        **options: Union[float, str, bool],
+        table: stint.Table | None = None,
+        **options: float | str | bool,
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         uri = uri or "stint://"
@@ -82,7 +81,7 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
             options = {**dict(urllib.parse.parse_qsl(query, True, bool(query))), **options}
         except ValueError as error:
             raise ConfigurationError(f"{uri}: {error}") from error
-        keys = _whole("keys", options.pop("keys")) if "keys" in options else None
+        sizes = {"keys": _whole("keys", options.pop("keys"))} if "keys" in options else {}
         moving_window = str(options.pop("moving_window", "window"))
         if moving_window not in _MOVING_WINDOWS:
             raise ConfigurationError(
@@ -93,7 +92,9 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
                 f"{next(iter(options))} is none of the options keys, moving_window, table"
             )
         self.moving_window = moving_window
-        self.table = table or _open(uri, keys, keys if moving_window == "log" else None)
+        if moving_window == "log" and sizes:
+            sizes["keys_wide"] = sizes["keys"]
+        self.table = _open(uri, **sizes) if table is None else table
         self._names = Namespace(self.table, "limits")
         self._limiters: dict[tuple[int, int], stint.Limiter] = {}
 
@@ -123,7 +124,7 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
         """Whether the table can be used: always, once it is open."""
         return self.table.now() >= 0
 
-    def reset(self) -> Optional[int]:
+    def reset(self) -> int | None:
         """Forgets every key of this storage, in all processes that share the table."""
         self._names.forget()
         return None
@@ -214,11 +215,11 @@ class AsyncStintStorage(
 
     def __init__(
         self,
-        uri: Optional[str] = None,
+        uri: str | None = None,
         wrap_exceptions: bool = False,
         *,
-        table: Optional[stint.Table] = None,
-        **options: Union[float, str, bool],
+        table: stint.Table | None = None,
+        **options: float | str | bool,
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self._storage = StintStorage((uri or "").removeprefix("async+"), table=table, **options)
@@ -242,7 +243,7 @@ class AsyncStintStorage(
     async def check(self) -> bool:
         return self._storage.check()
 
-    async def reset(self) -> Optional[int]:
+    async def reset(self) -> int | None:
         return self._storage.reset()
 
     async def clear(self, key: str) -> None:

@@ -12,7 +12,6 @@ All rates of a bucket are charged or none. Every process that opens the table sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Optional
 
 import stint
 from pyrate_limiter import AbstractBucket, BucketFactory, Rate, RateItem
@@ -38,7 +37,8 @@ class StintBucket(AbstractBucket):
     algorithm: `window` (default) is strict, has 16 bytes a rate, and a unit returns at most 1/24 of
     the interval late; `log` is exact, with 8 bytes a unit and limits up to 509; `gcra` refills
     continuously, with the `burst` of each rate. Buckets of equal keys, rates and algorithm share
-    their units. A bucket of a table in a file can be pickled. Any thread.
+    their units. A bucket of a table in a file can be pickled, for spawned processes. Any
+    thread.
     """
 
     is_async = False
@@ -91,7 +91,7 @@ class StintBucket(AbstractBucket):
         """Milliseconds until the item fits if no other is put; -1: it never does."""
         return self._wait_ms(self._limiter.peek(self._name, item.weight))
 
-    def leak(self, current_timestamp: Optional[int] = None) -> int:
+    def leak(self, current_timestamp: int | None = None) -> int:
         """Nothing to do: units expire by themselves."""
         return 0
 
@@ -106,21 +106,9 @@ class StintBucket(AbstractBucket):
         decision = self._longest.peek(self._name, 0)
         return decision.limit - decision.remaining
 
-    def peek(self, index: int) -> Optional[RateItem]:
+    def peek(self, index: int) -> RateItem | None:
         """None: a table keeps counts, not items."""
         return None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.table.path is None:
-            raise TypeError(
-                "a bucket of a table in memory cannot be pickled; open the table with a path, "
-                'such as stint.Table("/dev/shm/app.stint")'
-            )
-        return _unpickle, (self.rates, str(self.table.path), self.key, self.algorithm)
-
-
-def _unpickle(rates: list[Rate], path: str, key: str, algorithm: str) -> StintBucket:
-    return StintBucket(rates, stint.Table(path), key, algorithm)
 
 
 class StintBucketFactory(BucketFactory):
