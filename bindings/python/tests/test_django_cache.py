@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
+
 import stint
 import stint.testing
-from django.core.exceptions import ImproperlyConfigured
 from stint import _namespace
 from stint.django_cache import StintCache
 
@@ -114,9 +115,15 @@ def test_other_values_are_refused(cache: StintCache, value: Any) -> None:
     assert cache.get("k") is None
 
 
-def test_location_is_needed() -> None:
-    with pytest.raises(ImproperlyConfigured, match="needs LOCATION"):
-        StintCache("", {})
+@pytest.mark.parametrize(
+    ("location", "options", "message"),
+    [("", {}, "needs LOCATION"), ("virtual", {"MAX_ENTRIES": 9}, "has MAX_ENTRIES; it knows keys")],
+)
+def test_settings(
+    cache: StintCache, location: str, options: dict[str, int], message: str
+) -> None:
+    with pytest.raises(ImproperlyConfigured, match=message):
+        StintCache(location, {"OPTIONS": options})
 
 
 def call_often(path: str) -> tuple[int, list[int]]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import stint
 
 _FOREVER_S = 3650 * 24 * 3600  # the longest expiry of a counter
@@ -32,7 +34,7 @@ class Namespace:
 _tables: dict[str, stint.Table] = {}
 
 
-def open_shared(path: str, **sizes: int) -> stint.Table:
+def open_shared(path: str, **sizes: Any) -> stint.Table:
     """The table of a file, opened once per process. Sizes are those of a new file."""
     if path not in _tables:
         _tables.setdefault(path, stint.Table(path, **sizes))

@@ -21,9 +21,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from django.core.cache.backends.base import (  # type: ignore[import-untyped, unused-ignore]
+    DEFAULT_TIMEOUT,
+    BaseCache,
+)
+from django.core.exceptions import (  # type: ignore[import-untyped, unused-ignore]
+    ImproperlyConfigured,
+)
+
 import stint
-from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
-from django.core.exceptions import ImproperlyConfigured
 
 from ._namespace import Namespace, open_shared
 
@@ -32,6 +38,7 @@ _BIAS = 2 * _VALUE_MAX  # is added to each value: a counter below _VALUE_MAX is 
 _NEVER_S = 3650 * 24 * 3600  # the longest expiry of a counter
 _AT_ONCE_S = 1e-9
 _LEASE_S = 1.0
+_LOCK = b"lock\0"
 
 
 class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
@@ -49,8 +56,10 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
                 "StintCache needs LOCATION, the path of its table: every process opens it, such as "
                 '"LOCATION": "/dev/shm/app.stint"'
             )
-        keys = params.get("OPTIONS", {}).get("keys")
-        self._table = open_shared(str(location), **({} if keys is None else {"keys": int(keys)}))
+        options = params.get("OPTIONS", {})
+        for name in options.keys() - {"keys"}:
+            raise ImproperlyConfigured(f"OPTIONS of StintCache has {name}; it knows keys alone")
+        self._table = open_shared(str(location), **options)
         self._names = Namespace(self._table, "django")
 
     def _name(self, key: str, version: int | None) -> bytes:
@@ -78,7 +87,7 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
         Runs a change that is more than one step alone. The first to count in the lock's counter
         has it. If its process is killed, the counter expires.
         """
-        lock = name + b"\0lock"
+        lock = _LOCK + name
         while self._table.count(lock, 1, _LEASE_S).count != 1:
             time.sleep(0)
         try:
@@ -150,7 +159,7 @@ class StintCache(BaseCache):  # type: ignore[misc, unused-ignore]
             stored = self._table.count(name, delta, _AT_ONCE_S).count
             if stored >= _VALUE_MAX:
                 return stored - _BIAS
-            if not self._table.counter(name + b"\0lock").count:
+            if not self._table.counter(_LOCK + name).count:
                 raise ValueError(f"Key {key!r} not found")
             time.sleep(0)  # a set or a touch is between its steps
 

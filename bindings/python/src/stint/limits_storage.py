@@ -22,12 +22,15 @@ from __future__ import annotations
 import re
 import time
 import urllib.parse
+from contextlib import suppress
+from typing import Any
 
 import limits
-import stint
 from limits.aio import storage as aio
 from limits.errors import ConfigurationError
 from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Storage
+
+import stint
 
 from ._namespace import Namespace, open_shared
 
@@ -46,7 +49,7 @@ def _whole(name: str, value: object) -> int:
     return number
 
 
-def _open(uri: str, **sizes: int) -> stint.Table:
+def _open(uri: str, **sizes: Any) -> stint.Table:
     parts = urllib.parse.urlsplit(uri)
     if parts.netloc:
         raise ConfigurationError(
@@ -72,7 +75,7 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
         wrap_exceptions: bool = False,
         *,
         table: stint.Table | None = None,
-        **options: float | str | bool,
+        **options: Any,
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         uri = uri or "stint://"
@@ -134,8 +137,9 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
         name = self._names.key(key)
         self.table.reset_counter(name)
         if item := re.search(r"/(\d+)/(\d+)/(\w+)$", key):  # RateLimitItem.key_for
-            limit = limits.parse("{} per {} {}".format(*item.groups()))
-            self._limiter(limit.amount, limit.get_expiry())
+            with suppress(ValueError):  # a key that only looks like one of an item
+                limit = limits.parse("{} per {} {}".format(*item.groups()))
+                self._limiter(limit.amount, limit.get_expiry())
         for limiter in list(self._limiters.values()):
             limiter.reset(name)
 
@@ -144,7 +148,7 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
     def _limiter(self, limit: int, expiry: int) -> stint.Limiter:
         limiter = self._limiters.get((limit, expiry))
         if limiter is None:
-            quota = f"{self.moving_window} {limit}/{expiry}s"
+            quota = f"{self.moving_window} {limit}/{expiry}s when_full=evict"
             limiter = stint.Limiter(self.table, quota, name="limits")
             if len(self._limiters) >= _LIMITERS_MAX:
                 self._limiters.clear()
@@ -174,7 +178,7 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
         """The counters of the previous and the current window, and the ns left of the current."""
         index, gone = divmod(self.table.now(), expiry * _NS_PER_S)
         name = self._names.key(key)
-        return b"%b/%d" % (name, index - 1), b"%b/%d" % (name, index), expiry * _NS_PER_S - gone
+        return b"%b\0%d" % (name, index - 1), b"%b\0%d" % (name, index), expiry * _NS_PER_S - gone
 
     def acquire_sliding_window_entry(
         self, key: str, limit: int, expiry: int, amount: int = 1
@@ -219,7 +223,7 @@ class AsyncStintStorage(
         wrap_exceptions: bool = False,
         *,
         table: stint.Table | None = None,
-        **options: float | str | bool,
+        **options: Any,
     ) -> None:
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         self._storage = StintStorage((uri or "").removeprefix("async+"), table=table, **options)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import stint
 from pyrate_limiter import AbstractBucket, BucketFactory, Rate, RateItem
+
+import stint
 
 _SPECS = {
     "window": "window {limit}/{interval}ms",
