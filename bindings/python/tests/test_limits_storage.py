@@ -77,7 +77,7 @@ def test_units_return_at_the_reset_time(world: World, strategy: str) -> None:
     world.clock.advance(reset_time - world.time() - 0.001)
     assert not limiter.test(item, "a")
     world.clock.advance(0.002)
-    if strategy == "sliding-window-counter":  # the reset is of the current window, whose share sinks
+    if strategy == "sliding-window-counter":  # the reset begins a window in which it counts less
         world.clock.advance(6)
     assert limiter.test(item, "a") and limiter.hit(item, "a")
 
