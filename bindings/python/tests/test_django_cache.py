@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,9 @@ CALLS = 200
 
 
 @pytest.fixture
-def clock() -> stint.testing.Clock:
-    return stint.testing.Clock(start=1_000)
-
-
-@pytest.fixture
-def cache(
-    clock: stint.testing.Clock, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[StintCache]:
-    with stint.Table(clock=clock) as table:
-        monkeypatch.setitem(_namespace._tables, "virtual", table)
-        yield StintCache("virtual", {"TIMEOUT": 60})
+def cache(table: stint.Table, monkeypatch: pytest.MonkeyPatch) -> StintCache:
+    monkeypatch.setitem(_namespace._tables, "virtual", table)
+    return StintCache("virtual", {"TIMEOUT": 60})
 
 
 def test_values(cache: StintCache) -> None:

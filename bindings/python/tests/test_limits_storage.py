@@ -217,7 +217,10 @@ def test_asyncio(strategy: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "options", "message"),
     [
-        ("stint://app.stint", {}, "three slashes"),
+        ("stint://app.stint", {}, "stint://app.stint is neither a file.*three slashes"),
+        ("stint://:secret@app/x", {}, "stint://app/x is neither"),
+        ("stint://localhost:7379?keys=9", {}, "without keys"),
+        ("stints:///tmp/x", {}, "stints:///tmp/x is neither"),
         ("stint:///tmp/x?keys=many", {}, "keys=many is not a number above 0"),
         ("stint://", {"keys": 0}, "keys=0 is not a number above 0"),
         ("stint://?moving_window=fast", {}, "moving_window=fast is none of window, log"),
@@ -249,3 +252,57 @@ def test_errors_of_the_engine(tmp_path: Path, wrap: bool, error: type[Exception]
     (tmp_path / "text").write_text("not a table" * 1000)
     with pytest.raises(stint.Error, match="text"):
         storage_from_string(f"stint://{tmp_path}/text")
+
+
+# ---- A server -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    remote_server = pytest.importorskip("remote_server")
+    with remote_server.Server(clock="real") as server:
+        yield server
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_server_has_the_same_results(server: Any, strategy: str) -> None:
+    storages = [storage_from_string(server.url("stint")) for _ in range(2)]
+    limiters = [STRATEGIES[strategy](storage) for storage in storages]
+    item = limits.parse("10 per 365 day")
+    for _ in range(2):
+        assert limiters[0].hit(item, "k", cost=4)
+        assert sum(limiter.hit(item, "k") for limiter in limiters * 5) == 6
+        for limiter in limiters:
+            assert not limiter.test(item, "k") and not limiter.hit(item, "k")
+            stats = limiter.get_window_stats(item, "k")
+            assert stats.remaining == 0 and stats.reset_time > time.time()
+            assert limiter.test(item, "other") and not limiter.hit(item, "other", cost=11)
+            limiter.clear(item, "other")
+        limiters[1].clear(item, "k")
+        assert limiters[0].get_window_stats(item, "k").remaining == 10
+
+
+def test_a_server_under_asyncio(server: Any) -> None:
+    async def scenario() -> None:
+        storage = storage_from_string("async+" + server.url("stint"))
+        item = limits.parse("10 per 364 day")
+        assert await storage.check()
+        for strategy in limits.aio.strategies.STRATEGIES.values():
+            limiter = strategy(storage)
+            hits = await asyncio.gather(*(limiter.hit(item, "k") for _ in range(25)))
+            assert sum(hits) == 10
+            await limiter.clear(item, "k")
+
+    asyncio.run(scenario())
+
+
+def test_what_a_server_cannot_do(server: Any) -> None:
+    storage = storage_from_string(server.url("stint"))
+    with pytest.raises(NotImplementedError, match="forget all keys of a server"):
+        storage.reset()
+    with pytest.raises(ValueError, match="'k' does not end with a limit"):
+        storage.get("k")
+    gone = storage_from_string("stint://127.0.0.1:1", wrap_exceptions=True)
+    assert storage.check() and not gone.check()
+    with pytest.raises(StorageError):
+        gone.incr("k", 60)

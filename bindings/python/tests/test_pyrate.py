@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,6 @@ from stint.pyrate import StintBucket, StintBucketFactory
 
 ALGORITHMS = ["window", "log", "gcra"]
 RATES = [Rate(5, Duration.SECOND), Rate(8, Duration.MINUTE)]
-
-
-@pytest.fixture
-def clock() -> stint.testing.Clock:
-    return stint.testing.Clock(start=1_000)
-
-
-@pytest.fixture
-def table(clock: stint.testing.Clock) -> Iterator[stint.Table]:
-    with stint.Table(clock=clock) as table:
-        yield table
 
 
 def take(bucket: StintBucket, weight: int = 1) -> bool:
