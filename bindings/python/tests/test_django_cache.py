@@ -7,9 +7,13 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from django.core.cache.backends.locmem import LocMemCache
 from django.core.exceptions import ImproperlyConfigured
+from hypothesis import given
+from hypothesis import strategies as st
 
 import stint
 import stint.testing
@@ -96,6 +100,41 @@ def test_versions_prefixes_and_clear(cache: StintCache) -> None:
         assert [cache.get("k", version=v) for v in (1, 2, 3)] == [None] * 3
         assert prefixed.get("k") is None
     assert not limiter.take("k")
+
+
+KEYS = st.sampled_from(["a", "b"])
+VALUES = st.integers(-3, 3)
+TIMEOUTS = st.sampled_from([-1, 0, 1, 2, 5, None])
+CALL = st.one_of(
+    st.tuples(st.sampled_from(["add", "set"]), KEYS, VALUES, TIMEOUTS),
+    st.tuples(st.just("touch"), KEYS, TIMEOUTS),
+    st.tuples(st.sampled_from(["incr", "decr"]), KEYS, VALUES),
+    st.tuples(st.sampled_from(["get", "has_key", "delete"]), KEYS),
+)
+
+
+@given(calls=st.lists(st.tuples(st.integers(0, 6), CALL), max_size=40))
+def test_results_are_those_of_djangos_cache_in_memory(
+    calls: list[tuple[int, tuple[Any, ...]]]
+) -> None:
+    clock = stint.testing.Clock(start=1_000)
+    with (
+        stint.Table(keys=1000, clock=clock) as table,
+        mock.patch.dict(_namespace._tables, {"virtual": table}),
+        mock.patch("time.time", clock.now),
+    ):
+        ours, theirs = StintCache("virtual", {}), LocMemCache("model", {})
+        theirs.clear()
+        for quarters, (method, *arguments) in calls:
+            clock.advance(quarters / 4)
+            theirs.has_key(arguments[0])  # it drops a value that is over, which delete() counts
+            results = []
+            for cache in (ours, theirs):
+                try:
+                    results.append(getattr(cache, method)(*arguments))
+                except ValueError:
+                    results.append(ValueError)
+            assert results[0] == results[1], (method, arguments)
 
 
 @pytest.mark.parametrize("value", ["text", 1.0, True, None, b"1", 2**30 + 1, [1]])
