@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,13 +13,12 @@ from django.core.cache.backends.locmem import LocMemCache
 from django.core.exceptions import ImproperlyConfigured
 from hypothesis import given
 from hypothesis import strategies as st
+from turns import TURNS, together, turns
 
 import stint
 import stint.testing
 from stint import _namespace
 from stint.django_cache import StintCache
-
-CALLS = 200
 
 
 @pytest.fixture
@@ -156,12 +154,12 @@ def test_settings(
         StintCache(location, {"OPTIONS": options})
 
 
-def call_often(path: str) -> tuple[int, list[int]]:
-    """Adds and increments one key, as django-ratelimit does: how often add won, and all counts."""
-    cache = StintCache(path, {"OPTIONS": {"keys": 1000}})
+def count_often(start_ns: int, path: str) -> tuple[int, list[int]]:
+    """Adds and increments keys, as django-ratelimit does: how often add won, and all counts."""
+    cache = StintCache(path, {"OPTIONS": {"keys": 4 * TURNS}})
     wins, counts = 0, []
-    for i in range(CALLS):
-        for key in ("one", f"key{i}"):
+    for turn in turns(start_ns):
+        for key in (f"key{turn}", "one"):
             added = cache.add(key, 1, 3600)
             wins += added
             counts.append(1 if added else cache.incr(key))
@@ -169,13 +167,10 @@ def call_often(path: str) -> tuple[int, list[int]]:
 
 
 def test_add_and_incr_of_processes_and_threads_are_exact(tmp_path: Path) -> None:
-    path = str(tmp_path / "app.stint")
-    with multiprocessing.get_context("spawn").Pool(3) as pool, ThreadPoolExecutor(2) as threads:
-        spawned = pool.map_async(call_often, [path] * 3)
-        results = [*threads.map(call_often, [path] * 2), *spawned.get()]
+    results = together(count_often, str(tmp_path / "app.stint"))
     counts = sorted(count for _, counts in results for count in counts)
-    assert counts == sorted([*range(1, 5 * CALLS + 1), *list(range(1, 6)) * CALLS])
-    assert sum(wins for wins, _ in results) == CALLS + 1
+    assert counts == sorted([*range(1, 5 * TURNS + 1), *list(range(1, 6)) * TURNS])
+    assert sum(wins for wins, _ in results) == TURNS + 1
 
 
 def set_forever(path: str) -> None:
