@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import itertools
 import re
@@ -15,8 +16,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fake_provider import FakeProvider
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "python-moving.md"
 TABLE = "/dev/shm/app.stint"
@@ -79,7 +82,7 @@ def burst(port: int, each: int) -> list[tuple[str, int, str]]:
 
 
 def test_the_page_has_a_program_for_each_package() -> None:
-    assert DIFFS.keys() == DENIED.keys()
+    assert DIFFS.keys() == {*DENIED, "LiteLLM"}
     assert len(PAGE.read_text().splitlines()) <= 150
 
 
@@ -101,3 +104,34 @@ def test_after_all_workers_share_the_limit(package: str, tmp_path: Path) -> None
         assert statuses.count(200) == LIMIT
         assert statuses.count(DENIED[package]) == 2 * LIMIT
     assert len({body for _, status, body in replies if status == 200}) > 1
+
+
+@pytest.mark.filterwarnings("ignore")  # of LiteLLM's own
+@pytest.mark.parametrize(("without", "is_kept"), [("+", False), ("-", True)])
+def test_a_budget_of_calls_at_the_same_time(
+    without: str, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # no list of prices from the network
+    litellm = pytest.importorskip("litellm")
+    monkeypatch.setattr(litellm, "callbacks", [])
+    monkeypatch.setattr(litellm, "suppress_debug_info", True)
+    monkeypatch.chdir(tmp_path)  # where a BudgetManager writes
+    app: dict[str, Any] = {}
+    source = program(DIFFS["LiteLLM"], without)
+    exec(source.replace(TABLE, str(tmp_path / "app.stint")), app)
+
+    async def day() -> list[Any]:
+        calls = [[app["ask"]("alice", "a question") for _ in range(20)] for _ in range(2)]
+        return [a for burst in calls for a in await asyncio.gather(*burst, return_exceptions=True)]
+
+    with FakeProvider() as provider:
+        monkeypatch.setenv("OPENAI_API_BASE", provider.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "key")
+        answers = asyncio.run(day())
+    calls = provider.calls
+    spent = sum(sum(litellm.cost_per_token("gpt-4o", c.prompt, c.completion)) for c in calls)
+    assert (spent <= 0.001) == is_kept
+    refused = [answer for answer in answers if isinstance(answer, Exception)]
+    assert len(refused) + len(calls) == 40 and len(calls) >= 4
+    assert all(isinstance(answer, litellm.RateLimitError if is_kept else RuntimeError)
+               for answer in refused)
