@@ -69,10 +69,7 @@ class Connection(asyncio.Protocol):
             self._unread = True
             self.answered = True
             if not future.done():
-                if isinstance(result, Exception):
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
+                future.set_result(result)
             if self._codec.closes(reply):
                 self._end(LostError("the server closed the connection", True))
                 return
@@ -167,9 +164,10 @@ class LoopPool:
                 return best
             if len(self._open) < self._owner.connections or fresh:
                 connection = await self._one_more(deadline)
-                if connection.is_open and (fresh or connection.load < self.codec.depth):
+                if not connection.is_open:
+                    raise LostError("the server closed the connection", False)
+                if fresh or connection.load < self.codec.depth:
                     return connection
-                left_until(deadline)
                 continue
             future: asyncio.Future[None] = self.loop.create_future()
             self._waiting.append(future)
@@ -250,12 +248,15 @@ class LoopPool:
         if greeting is None:
             return
         try:
-            await self._within(connection.send(None, greeting), deadline)
+            refused = await self._within(connection.send(None, greeting), deadline)
         except LostError as error:
             raise ServerError("CLOSED", f"{self.address}: {error} before the reply") from None
         except BaseException:
             connection.abort()
             raise
+        if refused is not None:
+            connection.abort()
+            raise refused
 
 
 def _expire(future: asyncio.Future[Any]) -> None:
@@ -274,7 +275,6 @@ class AsyncPool:
         self._breaker = Breaker(str(address), timeout)
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPool] = (
             weakref.WeakKeyDictionary())
-        self._closed = False
 
     def _of_loop(self) -> LoopPool:
         loop = asyncio.get_running_loop()
@@ -284,8 +284,7 @@ class AsyncPool:
         return pool
 
     async def close(self) -> None:
-        """Closes the connections of this loop. Questions then fail."""
-        self._closed = True
+        """Closes the connections of this loop. A later question opens one again."""
         pool = self._loops.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             pool.close()
@@ -294,8 +293,6 @@ class AsyncPool:
         """The reply, decoded. ServerError if there is none; QuotaError, GoneError by the server."""
         deadline = time.monotonic() + self.timeout
         data = self.codec.encode(question)
-        if self._closed:
-            raise ServerError("CLOSED", f"{self.address}: this client was closed")
         self._breaker.enter()
         try:
             result = await self._ask(question, data, deadline)
@@ -307,19 +304,22 @@ class AsyncPool:
             self._breaker.failed(late)
             raise late from None
         self._breaker.answered()
+        if isinstance(result, Exception):
+            raise result
         return result
 
     async def _ask(self, question: Question, data: bytes, deadline: float) -> Any:
-        pool = self._of_loop()
-        connection = await pool.acquire(deadline)
-        was_used = connection.answered
+        pool, was_used = self._of_loop(), False
         try:
+            connection = await pool.acquire(deadline)
+            was_used = connection.answered
             return await self._exchange(connection, question, data, deadline)
         except LostError as error:
             if not (error.unread and was_used and question.may_repeat):
                 raise ServerError("CLOSED", f"{self.address}: {error} before the reply") from None
-        connection = await pool.acquire(deadline, fresh=True)
+        # A connection that had been used ended just now: once more over a fresh one.
         try:
+            connection = await pool.acquire(deadline, fresh=True)
             return await self._exchange(connection, question, data, deadline)
         except LostError as error:
             raise ServerError("CLOSED", f"{self.address}: {error} before the reply") from None

@@ -12,7 +12,7 @@ from .errors import ServerError, gone_error, quota_error
 from .replies import digits, read_decision, read_lease, read_statuses
 from .wire import ErrorReply, HttpReader, HttpReply, RespReader, WireError, shown
 
-REPLY_MAX: Final = 65536  # bytes of a reply
+REPLY_MAX: Final = 16384  # bytes of a reply; a decision on 32 quotas has less than half
 STATUS_MAX: Final = 1 << 24  # of STINT.POOL STATUS: a pool has up to 65,536 keys
 
 Reader = RespReader | HttpReader
@@ -200,10 +200,10 @@ class RespCodec:
 
     @staticmethod
     def explain(error: WireError) -> str:
-        hint = ""
+        """The error, and what to do about the wrong port."""
         if "found 'HTTP/" in str(error):
-            hint = "; this port speaks HTTP: use http://, or the RESP port of the server"
-        return f"{error}{hint}"
+            return f"{error}; this port speaks HTTP: use http://, or the RESP port of the server"
+        return f"{error}{_tls_hint(error)}"
 
 
 def _map_of(reply: Any) -> dict[str, Any]:
@@ -339,10 +339,10 @@ class HttpCodec:
 
     @staticmethod
     def explain(error: WireError) -> str:
-        hint = ""
+        """The error, and what to do about the wrong port."""
         if "found '-" in str(error):
-            hint = "; this port speaks RESP: use stint://, or the HTTP port of the server"
-        return f"{error}{hint}"
+            return f"{error}; this port speaks RESP: use stint://, or the HTTP port of the server"
+        return f"{error}{_tls_hint(error)}"
 
 
 def _text(key: Value) -> str:
@@ -355,6 +355,11 @@ def _text(key: Value) -> str:
                 f"key {shown(key)}: over HTTP a key is UTF-8; use stint:// for other bytes"
             ) from None
     return str(key)
+
+
+def _tls_hint(error: WireError) -> str:
+    is_alert = r"found '\x15\x03" in str(error)
+    return "; this port has TLS: use stints:// or https://" if is_alert else ""
 
 
 Codec = RespCodec | HttpCodec

@@ -65,7 +65,7 @@ class RemoteTable:
         return self._pool.ask(question)
 
     def close(self) -> None:
-        """Closes the connections. Later questions are a ServerError."""
+        """Closes the connections that no question uses; a later question opens one again."""
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -263,7 +263,7 @@ class RemoteLimiter:
         self.table.ask(self._quotas.block(key, seconds))
 
     def close(self) -> None:
-        """Closes the connections of the table."""
+        """Closes the connections of the table; a later question opens one again."""
         self.table.close()
 
     def __repr__(self) -> str:

@@ -111,24 +111,20 @@ class Pool:
         self._idle: list[Connection] = []
         self._all: set[Connection] = set()
         self._n = 0  # connections, and those that are being made
-        self._closed = False
 
     def after_fork(self) -> None:
         """In the child: the parent's connections are closed here, and go on in the parent."""
-        was_closed, inherited = self._closed, list(self._all)
+        inherited = list(self._all)
         self._begin()
-        self._closed = was_closed
         self._resolver.forget()
         self._breaker.forget()
         for connection in inherited:
             connection.close()
 
     def close(self) -> None:
-        """Closes connections, and those in use after their questions. Questions then fail."""
+        """Closes the connections that no question uses. A later question opens one again."""
         with self._free:
-            self._closed = True
             idle, self._idle = self._idle, []
-            self._free.notify_all()
         for connection in idle:
             self._drop(connection)
 
@@ -188,10 +184,8 @@ class Pool:
         """An idle connection that is open, or a new one; waits until there may be one more."""
         while True:
             with self._free:
-                while not self._idle and self._n >= self._max and not self._closed:
+                while not self._idle and self._n >= self._max:
                     self._free.wait(left_until(deadline))
-                if self._closed:
-                    raise ServerError("CLOSED", f"{self._address}: this client was closed")
                 connection = self._idle.pop() if self._idle else None
                 if connection is None:
                     self._n += 1
@@ -216,7 +210,7 @@ class Pool:
             self._free.notify()
 
     def _release(self, connection: Connection) -> None:
-        if connection.is_broken or self._closed:
+        if connection.is_broken:
             self._drop(connection)
             return
         with self._free:

@@ -59,7 +59,7 @@ class AsyncTable:
         return await self._pool.ask(question)
 
     async def close(self) -> None:
-        """Closes the connections of this event loop. Later questions are a ServerError."""
+        """Closes the connections of this event loop, before it ends; a later question opens one."""
         await self._pool.close()
 
     async def __aenter__(self) -> Self:
