@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from limits.errors import ConfigurationError, StorageError
 from limits.storage import MemoryStorage, storage_from_string
+from remote_server import Server
 from turns import TURNS, together, turns
 
 import stint
@@ -124,6 +125,19 @@ def test_clear_of_a_window_that_another_process_filled(world: World) -> None:
     )
     fresh.clear(item, "a", "b")
     assert fresh.hit(item, "a", "b", cost=2)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_flood_of_keys_frees_no_denied_key_and_denies_no_new_one(strategy: str) -> None:
+    storage = StintStorage(keys=200)
+    limiter = STRATEGIES[strategy](storage)
+    item = limits.parse("10 per 365 day")
+    storage.incr("k", 60)
+    storage.reset()
+    assert limiter.hit(item, "denied", cost=10)
+    assert all(limiter.hit(item, f"made up {i}") for i in range(5_000))
+    assert not limiter.hit(item, "denied") and not limiter.test(item, "denied")
+    assert storage.get("k") == 0  # the reset is not forgotten either
 
 
 # The same calls at the same times as the memory storage of `limits`: the results are equal. A step
@@ -276,14 +290,13 @@ def test_errors_of_the_engine(tmp_path: Path, wrap: bool, error: type[Exception]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    remote_server = pytest.importorskip("remote_server")
-    with remote_server.Server(clock="real") as server:
+def server() -> Iterator[Server]:
+    with Server(clock="real") as server:
         yield server
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_server_has_the_same_results(server: Any, strategy: str) -> None:
+def test_a_server_has_the_same_results(server: Server, strategy: str) -> None:
     storages = [storage_from_string(server.url("stint")) for _ in range(2)]
     limiters = [STRATEGIES[strategy](storage) for storage in storages]
     item = limits.parse("10 per 365 day")
@@ -300,7 +313,7 @@ def test_a_server_has_the_same_results(server: Any, strategy: str) -> None:
         assert limiters[0].get_window_stats(item, "k").remaining == 10
 
 
-def test_a_server_under_asyncio(server: Any) -> None:
+def test_a_server_under_asyncio(server: Server) -> None:
     async def scenario() -> None:
         storage = storage_from_string("async+" + server.url("stint"))
         item = limits.parse("10 per 364 day")
@@ -314,7 +327,7 @@ def test_a_server_under_asyncio(server: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_what_a_server_cannot_do(server: Any) -> None:
+def test_what_a_server_cannot_do(server: Server) -> None:
     storage = storage_from_string(server.url("stint"))
     with pytest.raises(NotImplementedError, match="forget all keys of a server"):
         storage.reset()
