@@ -202,3 +202,28 @@ FRAMEWORKS = {
     "aiohttp": aiohttp_middleware,
     "aiohttp-decorator": aiohttp_decorator,
 }
+
+
+def middleware_and_starlette(outer, inner):
+    app = starlette.applications.Starlette(
+        routes=[starlette.routing.Route("/", stint.starlette.limit(inner)(hello))])
+    return functools.partial(ask_asgi, stint.asgi.LimitMiddleware(app, outer))
+
+
+def middleware_and_flask(outer, inner):
+    app = flask.Flask(__name__)
+    stint.flask.limit_app(app, inner)
+    app.route("/")(lambda: "hello")
+    return functools.partial(ask_wsgi, stint.wsgi.LimitMiddleware(app, outer))
+
+
+def middleware_and_aiohttp(outer, inner):
+    def make():
+        app = web.Application(middlewares=[stint.aiohttp.middleware(outer)])
+        app.router.add_get("/", stint.aiohttp.limit(inner)(aiohttp_hello))
+        return app
+
+    return functools.partial(ask_aiohttp, make)
+
+
+NESTED = [middleware_and_starlette, middleware_and_flask, middleware_and_aiohttp]

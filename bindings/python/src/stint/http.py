@@ -751,11 +751,22 @@ def _standings(
 ) -> list[Standing]:
     """Each quota of a decided request."""
     standings = []
+    passed = all(decisions)
+
+    def figures(view: Any, key: Key, cost: int, decision: Any) -> Any:
+        """A peek that is allowed has what would be left; of a refused request nothing is taken."""
+        if view is None:
+            return decision if passed or not decision else None
+        if passed:
+            return view.peek(key, 0)
+        refusal = view.peek(key, cost)
+        return view.peek(key, 0) if refusal else refusal
+
     for (limit, key, cost), decision in zip(charges, decisions):
         for i, (name, quota, view) in enumerate(zip(limit.names, limit.quotas, limit.views)):
             known = decision if i == decision.binding else None
-            if view is not None and len(limit.views) > 1:
-                known = view.peek(key, 0 if decision else cost)
+            if known is None or len(limit.quotas) > 1 or (decision and not passed):
+                known = figures(view, key, cost, known)
             grows = 0
             if known is not None and wants_growth:
                 grows = _grows_after(view, key, known)
