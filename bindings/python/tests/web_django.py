@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
+
 from django.core.handlers.asgi import ASGIHandler
 from django.core.handlers.wsgi import WSGIHandler
 from django.http import HttpResponse
-from django.urls import re_path
+from django.urls import clear_url_caches, re_path
 from django.utils.decorators import sync_and_async_middleware
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -44,8 +46,13 @@ def unlimited(get_response):
     return get_response
 
 
+def served(request):
+    return HttpResponse(str(os.getpid()) if request.path == "/pid" else "hello")
+
+
 KINDS = {
     "middleware": lambda rule: (stint.django.middleware(rule), hello),
+    "served": lambda rule: (stint.django.middleware(rule), served),
     "decorator": lambda rule: (unlimited, stint.django.limit(rule)(hello)),
     "async_decorator": lambda rule: (unlimited, stint.django.limit(rule)(hello_async)),
     "drf": lambda rule: (unlimited, rest_view(rule)),
@@ -60,8 +67,6 @@ def limit_site(get_response):
 
 def handler(rule, kind, is_async):
     global chosen, urlpatterns
-    from django.urls import clear_url_caches
-
     chosen = KINDS[kind](rule)
     urlpatterns = [re_path("", chosen[1])]
     clear_url_caches()
