@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+    from typing_extensions import Self
+
     from ._core import Decision
     from .table import Table
 
@@ -66,7 +68,7 @@ class Reservation:
         self._is_open = False
         return self._limiter._cancel(*self.ticket)
 
-    def __enter__(self) -> Reservation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -104,7 +106,7 @@ class Hold:
 
     release = cancel
 
-    def __enter__(self) -> Hold:
+    def __enter__(self) -> Self:
         if not self.decision.allowed:
             raise Limited(self.decision)
         return self
@@ -142,7 +144,7 @@ class Limiter(_core.Limiter):
         @property
         def table(self) -> Table: ...
 
-    def __new__(cls, table: Table, *quotas: str | Quota, name: str | None = None) -> Limiter:
+    def __new__(cls, table: Table, *quotas: str | Quota, name: str | None = None) -> Self:
         return super().__new__(
             cls, table, tuple(Quota(q) if isinstance(q, str) else q for q in quotas), name)
 

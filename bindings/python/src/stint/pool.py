@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from typing_extensions import Self
+
     from ._core import Decision
     from .table import Table
 
@@ -91,14 +93,14 @@ class Pool(_core.Pool):
 
     def __new__(cls, table: Table, name: str, keys: Mapping[str, Quotas] | Iterable[str] = (), *,
                 quota: Quotas | None = None, order: str = "round_robin",
-                keys_max: int = 1024) -> Pool:
+                keys_max: int = 1024) -> Self:
         if order not in ORDERS:
             raise quota_error("MISMATCH", f"order is {order!r}; expected one of {', '.join(ORDERS)}")
         self = super().__new__(cls, table, name, ORDERS.index(order), keys_max)
         self.name = name
         self.table = table
         quotas = keys if hasattr(keys, "items") else dict.fromkeys(keys, quota)
-        for key, its in quotas.items():  # type: ignore[union-attr]
+        for key, its in quotas.items():
             self.add(key, quota if its is None else its)
         return self
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 from . import _core
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 NS_PER_S = 1_000_000_000
 _TITLES = ("What is allowed", "The most in any window", "When it denies early",
            "How long a denial lasts", "Bytes per key")
@@ -46,7 +50,7 @@ class Quota(_core.Quota):
 
     def __new__(cls, spec: str | None = None, *, limit: int | None = None,
                 period: float | str | None = None, algorithm: str = "window",
-                burst: int | None = None, **options: object) -> Quota:
+                burst: int | None = None, **options: object) -> Self:
         if spec is None:
             if limit is None:
                 raise TypeError("Quota() needs a SPEC, such as \"100/1m\", or limit and period")

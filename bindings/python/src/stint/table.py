@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from typing_extensions import Self
+
     from .testing import Clock
 
 
@@ -44,7 +46,7 @@ class Table(_core.Table):
                 keys16: int | None = None, keys_wide: int = 0, wide_size: int = 0,
                 tickets: int = 0, blocks: int = 0, quotas: int = 0, pools: int = 0,
                 must_exist: bool = False, read_only: bool = False,
-                clock: Clock | None = None) -> Table:
+                clock: Clock | None = None) -> Self:
         self = super().__new__(
             cls, path, keys=keys, keys16=keys if keys16 is None else keys16, keys_wide=keys_wide,
             wide_size=wide_size, tickets=tickets, blocks=blocks, quotas=quotas, pools=pools,
@@ -56,7 +58,7 @@ class Table(_core.Table):
             clock._attach(self)
         return self
 
-    def __enter__(self) -> Table:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
