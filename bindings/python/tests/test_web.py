@@ -10,7 +10,6 @@ import web
 
 import stint
 from stint.http import Rule, address, first_of, header, is_preflight, path, user
-from stint.testing import Clock
 
 PROBLEM = "application/problem+json"
 POLICY = '"2/1m";q=2;w=60'
@@ -156,9 +155,8 @@ ROWS = {
 
 
 @pytest.fixture
-def limiter():
-    with stint.Table(clock=Clock()) as table:
-        yield functools.partial(stint.Limiter, table)
+def limiter(table):
+    return functools.partial(stint.Limiter, table)
 
 
 @pytest.fixture(params=web.FRAMEWORKS)

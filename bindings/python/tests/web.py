@@ -26,7 +26,8 @@ import stint.flask
 import stint.starlette
 import stint.wsgi
 
-settings.configure(ROOT_URLCONF="web_django", ALLOWED_HOSTS=["*"], SECRET_KEY="of tests",
+settings.configure(INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth"],
+                   ROOT_URLCONF="web_django", ALLOWED_HOSTS=["*"], SECRET_KEY="of tests",
                    MIDDLEWARE=["web_django.limit_site"], REST_FRAMEWORK={
                        "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
                        "UNAUTHENTICATED_USER": None})
@@ -58,12 +59,12 @@ def ask_wsgi(app, method="GET", path="/", headers=(), peer="127.0.0.2"):
     return Reply(reply.status_code, list(reply.headers), reply.data)
 
 
-def ask_asgi(app, method="GET", path="/", headers=(), peer="127.0.0.2"):
+def ask_asgi(app, method="GET", path="/", headers=(), peer="127.0.0.2", body=None):
     async def ask():
         transport = httpx.ASGITransport(app, client=(peer, 1) if peer else None)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             client.headers.clear()
-            reply = await client.request(method, path, headers=list(headers))
+            reply = await client.request(method, path, headers=list(headers), json=body)
             return Reply(reply.status_code, reply.headers.multi_items(), reply.content)
 
     return asyncio.run(ask())

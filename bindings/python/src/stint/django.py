@@ -10,10 +10,10 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 
@@ -54,11 +54,17 @@ def refuse(verdict: Verdict) -> HttpResponse:
     return response
 
 
+def _is_async(view: View) -> bool:
+    """method_decorator passes a partial of the method; dispatch() of async classes is not marked."""
+    owner = getattr(getattr(view, "func", None), "__self__", None)
+    return iscoroutinefunction(view) or getattr(owner, "view_is_async", False)
+
+
 def limit(rule: Rule) -> Callable[[View], View]:
     """Decorates a view, async or not; of a class with method_decorator(limit(rule), "dispatch")."""
 
     def around(view: View) -> View:
-        if inspect.iscoroutinefunction(view) or getattr(view, "view_is_async", False):
+        if _is_async(view):
 
             async def limited_async(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
                 verdict = await rule.decide_async(django_request(request, is_async=True))

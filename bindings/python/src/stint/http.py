@@ -321,7 +321,7 @@ def seconds_up(ns: int) -> int:
 
 
 def _period_ns(quota: Any) -> int:
-    return round(quota.period * NS)
+    return int(round(quota.period * NS))
 
 
 def short_name(quota: Any) -> str:

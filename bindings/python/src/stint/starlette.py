@@ -22,8 +22,8 @@ from starlette.responses import Response
 from .asgi import request_of
 from .http import Rule, Verdict, add_fields
 
-# Parameters that FastAPI fills in by their types.
-REQUEST, RESPONSE = "stint_request", "stint_response"
+# Parameters that endpoints get in addition.
+ADDED: dict[type, str] = {Request: "stint_request", Response: "stint_response"}
 
 
 def _response(verdict: Verdict) -> Response:
@@ -35,25 +35,31 @@ def _response(verdict: Verdict) -> Response:
     return response
 
 
-def _signature(endpoint: Callable[..., Any]) -> inspect.Signature:
-    """The endpoint's parameters, and the two that limit() needs."""
+def _parameters(endpoint: Callable[..., Any]) -> tuple[inspect.Signature, dict[type, str]]:
+    """A signature with a Request and a Response, and their names. FastAPI fills in one of each."""
     signature = inspect.signature(endpoint)
     try:
         hints = get_type_hints(endpoint, include_extras=True)
-    except NameError:  # FastAPI reports it with its own words
+    except NameError:  # FastAPI reports it in its own words
         hints = {}
     parameters = [
         parameter.replace(annotation=hints.get(name, parameter.annotation))
         for name, parameter in signature.parameters.items()
     ]
+    names: dict[type, str] = {}
+    for kind in (Request, Response):
+        for parameter in parameters:
+            if isinstance(parameter.annotation, type) and issubclass(parameter.annotation, kind):
+                names[kind] = parameter.name
     added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-        for name, kind in ((REQUEST, Request), (RESPONSE, Response))
+        inspect.Parameter(ADDED[kind], inspect.Parameter.KEYWORD_ONLY, annotation=kind)
+        for kind in ADDED
+        if kind not in names
     ]
     at = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
     parameters[at:at] = added
     returned = hints.get("return", signature.return_annotation)
-    return signature.replace(parameters=parameters, return_annotation=returned)
+    return signature.replace(parameters=parameters, return_annotation=returned), {**ADDED, **names}
 
 
 def limit(rule: Rule) -> Callable[[Callable[..., Any]], Callable[..., Awaitable[Any]]]:
@@ -61,11 +67,14 @@ def limit(rule: Rule) -> Callable[[Callable[..., Any]], Callable[..., Awaitable[
 
     def around(endpoint: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         is_async = inspect.iscoroutinefunction(endpoint)
+        signature, names = _parameters(endpoint)
 
         @functools.wraps(endpoint)
         async def limited_endpoint(*args: Any, **kwargs: Any) -> Any:
-            request: Request = kwargs.pop(REQUEST, None) or args[0]
-            response: Response | None = kwargs.pop(RESPONSE, None)
+            request: Request = kwargs.get(names[Request]) or args[0]
+            response: Response | None = kwargs.get(names[Response])
+            for name in ADDED.values():
+                kwargs.pop(name, None)
             verdict = await rule.decide_async(request_of(request.scope, request))
             if not verdict.passes:
                 return _response(verdict)
@@ -78,7 +87,7 @@ def limit(rule: Rule) -> Callable[[Callable[..., Any]], Callable[..., Awaitable[
                 add_fields(target.headers, verdict.fields)
             return result
 
-        limited_endpoint.__signature__ = _signature(endpoint)  # type: ignore[attr-defined]
+        limited_endpoint.__signature__ = signature  # type: ignore[attr-defined]
         return limited_endpoint
 
     return around
