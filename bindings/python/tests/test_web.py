@@ -9,7 +9,7 @@ import pytest
 import web
 
 import stint
-from stint.http import Rule, address, first_of, header, is_preflight, path, user
+from stint.http import Rule, address, first_of, header, is_preflight, path
 
 PROBLEM = "application/problem+json"
 POLICY = '"2/1m";q=2;w=60'
@@ -109,7 +109,8 @@ ROWS = {
                [get(path="/health")] * 3 + [get()], [PASSES] * 3 + [LEFT_1]),
     "preflights count": (two(), [PREFLIGHT] * 3, [LEFT_1, LEFT_0, REFUSED]),
     "preflights are exempt": (
-        two(exempt=is_preflight), [PREFLIGHT] * 3 + [get(method="OPTIONS")], [PASSES] * 3 + [LEFT_1]),
+        two(exempt=is_preflight), [PREFLIGHT] * 3 + [get(method="OPTIONS")],
+        [PASSES] * 3 + [LEFT_1]),
     "no key, no limit": (two(key=header("X-Api-Key")), [get()] * 3, [PASSES] * 3),
     "a field as key": (
         two(key=header("X-Api-Key")),
@@ -136,11 +137,13 @@ ROWS = {
         two(), [forwarded("192.0.2.1", peer="127.0.0.2"), forwarded("192.0.2.2", peer="127.0.0.2"),
                 forwarded("192.0.2.3", peer="127.0.0.2")], [LEFT_1, LEFT_0, REFUSED]),
     "a /64 of IPv6": (
-        two(), [forwarded("2001:db8::1"), forwarded("[2001:db8::2]:443"), forwarded("2001:db8:0:1::1"),
-                forwarded("2001:DB8:0:0:ffff::")], [LEFT_1, LEFT_0, LEFT_1, REFUSED]),
+        two(), [forwarded("2001:db8::1"), forwarded("[2001:db8::2]:443"),
+                forwarded("2001:db8:0:1::1"), forwarded("2001:DB8:0:0:ffff::")],
+        [LEFT_1, LEFT_0, LEFT_1, REFUSED]),
     "Forwarded": (
         two(), [forwarded("for=192.0.2.1", name="Forwarded"),
-                forwarded('for=1.1.1.1;by=2.2.2.2, proto=https;For="192.0.2.1:8080"', name="Forwarded"),
+                forwarded('for=1.1.1.1;by=2.2.2.2, proto=https;For="192.0.2.1:8080"',
+                          name="Forwarded"),
                 forwarded("for=192.0.2.1", "for=127.0.0.1", name="forwarded")],
         [LEFT_1, LEFT_0, REFUSED]),
     "both fields of a proxy": (
@@ -311,8 +314,8 @@ class AsyncLimiter:
     async def peek_async(self, key, cost=1):
         return self.limiter.peek(key, cost)
 
-    async def refund_async(self, key, cost=1):
-        return self.limiter.refund(key, cost)
+    async def refund_async(self, key, cost=1, granted_at_ns=None):
+        return self.limiter.refund(key, cost, granted_at_ns)
 
     def take(self, key, cost=1):
         raise AssertionError("it has an async one")
@@ -372,3 +375,44 @@ def test_an_own_response(framework, limiter):
     reply = ask()
     assert (reply.status, reply.problem()) == (420, {"wait": True})
     assert present(reply) == refused('"1/1m";q=1;w=60', '"1/1m";r=0;t=63')[1]
+
+
+class Guess:
+    """What a limiter of a server returns where its on_error decided."""
+
+    binding = 0
+    limit, remaining, reset_after_ns, error = 2, 0, 0, OSError("no reply in time")
+
+    def __init__(self, outcome, wait_ns):
+        self.outcome, self.retry_after_ns = outcome, wait_ns
+
+    def __bool__(self):
+        return self.outcome == "allow"
+
+
+class Guesses(Broken):
+    def __init__(self, *guess):
+        self.guess = Guess(*guess)
+
+    def take(self, key, cost=1):
+        return self.guess
+
+    peek = take
+
+    def refund(self, *arguments):
+        raise AssertionError("nothing was charged")
+
+
+@pytest.mark.parametrize("styles", ["draft-11", "draft-03"])
+@pytest.mark.parametrize("guess, status, retry", [(("allow", 0), 200, None),
+                                                  (("deny", 10**9), 429, "1")])
+def test_a_decision_of_on_error_has_no_figures(framework, guess, status, retry, styles, limiter):
+    reply = serve(framework, Rule(Guesses(*guess), "all", fields=styles))()
+    policy = {"RateLimit-Policy": '"broken";q=2;w=60'} if styles == "draft-11" else {}
+    assert (reply.status, present(reply)) == (
+        status, policy | ({"Retry-After": retry} if retry else {}))
+    if retry:
+        assert reply.problem()["remaining"] is None
+    # Nothing of it is given back when another limit refuses.
+    rule = Rule([Guesses("allow", 0), limiter("0/1m")], "all")
+    assert serve(framework, rule)().status == 429

@@ -50,7 +50,7 @@ def user_rule(limiter):
     return Rule(limiter, first_of(user(), address()))
 
 
-# ---- Users ----------------------------------------------------------------------------------------
+# ---- Users --------------------------------------------------------------------------------------
 
 USERS = ["ada", "ada", "bob", None, None, "bob"]
 EXPECTED = [200, 429, 200, 200, 429, 429]
@@ -167,7 +167,7 @@ def test_a_limit_before_the_authentication_says_so(user_rule):
     assert web.aiohttp_middleware(user_rule)().status == 500  # it has no users
 
 
-# ---- Starlette and FastAPI -------------------------------------------------------------------------
+# ---- Starlette and FastAPI ----------------------------------------------------------------------
 
 
 def current_user(x_user: Annotated[str, fastapi.Header()]) -> str:
@@ -238,7 +238,7 @@ def test_a_plain_endpoint_runs_in_a_thread(table):
     assert threads and threads[0] is not threading.main_thread()
 
 
-# ---- Scopes and streams ------------------------------------------------------------------------------
+# ---- Scopes and streams -------------------------------------------------------------------------
 
 
 def test_the_lifespan_is_not_limited(rule):
@@ -382,7 +382,7 @@ def test_flask_blueprints_errors_and_async_views(table):
     assert (reply.text, reply.headers["RateLimit"]) == ("async", '"9/1m";r=8;t=63')
 
 
-# ---- All or none -------------------------------------------------------------------------------------
+# ---- All or none --------------------------------------------------------------------------------
 
 
 class Raced:

@@ -159,8 +159,8 @@ def test_peers(peer, trusted, expected):
 
 
 @pytest.mark.parametrize("networks", [
-    "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/ 8", "10.0.0.0/8/8", "localhost", "", "::/129",
-    "10.0.0.0/\xb2", "2001:db8::/x", ["10.0.0.0/8", "proxy"]])
+    "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/ 8", "10.0.0.0/8/8", "localhost", "",
+    "::/129", "10.0.0.0/\xb2", "2001:db8::/x", ["10.0.0.0/8", "proxy"]])
 def test_a_network_that_is_none(networks):
     with pytest.raises(ValueError, match="trusted proxy"):
         address(networks)
@@ -224,7 +224,7 @@ def test_networks_hold_what_python_says(inside, base, length):
     assert Proxies(f"{base}/{length}").trust(parse_address(str(inside))) == expected
 
 
-# ---- The server's answer --------------------------------------------------------------------------
+# ---- The server's answer ------------------------------------------------------------------------
 
 RULES = """
 domain: web
@@ -291,7 +291,7 @@ def test_the_server_takes_the_same_address(server, headers, expected):
     assert outcome == "deny"
 
 
-# ---- Other keys -------------------------------------------------------------------------------------
+# ---- Other keys ---------------------------------------------------------------------------------
 
 
 @settings(derandomize=True, max_examples=500)

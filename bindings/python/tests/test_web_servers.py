@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Each framework under a real server with four workers and one table: exactly LIMIT requests pass."""
+"""Each framework under a real server with four workers and one table file: exactly LIMIT pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ HERE = Path(__file__).parent
 
 
 def gunicorn(app, bind):
-    return ["-m", "gunicorn", "-w", str(WORKERS), "-b", bind, "--no-control-socket", f"web_served:{app}()"]
+    return ["-m", "gunicorn", "-w", str(WORKERS), "-b", bind, "--no-control-socket",
+            f"web_served:{app}()"]
 
 
 def uvicorn(app, bind):
@@ -144,7 +145,8 @@ def test_a_client_that_is_no_proxy_has_one_address(bind):
             ("X-Forwarded-For", f"192.0.2.{i}")])[:2], range(REQUESTS))))
 
 
-@pytest.mark.parametrize("value", ["," * 4000, "10.0.0.1," * 600, "[" * 5000, "a" * 5000, ";" * 5000])
+@pytest.mark.parametrize(
+    "value", ["," * 4000, "10.0.0.1," * 600, "[" * 5000, "a" * 5000, ";" * 5000])
 @pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded"])
 def test_hostile_fields_reach_the_same_key(bind, name, value):
     """What is no address ends the search at the proxy. Two requests beside it see its charge."""
@@ -175,7 +177,7 @@ def test_head_and_a_connection_that_stays(bind):
 
 @pytest.mark.parametrize("name", ["flask", "fastapi"])
 def test_behind_a_unix_socket(name, tmp_path):
-    """The peer has no address. "unix" is trusted, so the proxy's field counts; else there is one key."""
+    """The peer has no address. The proxy's field counts, since "unix" is trusted; else one key."""
     server, app = SERVERS[name]
     bind, log = f"unix:{tmp_path}/socket", tmp_path / "log"
     with running(server(app, bind), tmp_path / "table", log) as process:

@@ -71,7 +71,7 @@ class LimitMiddleware:
     """Limits HTTP requests, and with websocket=True the opening of WebSockets.
 
     A WebSocket is refused before it is accepted: with the rule's response where the server can send
-    one (the extension websocket.http.response), else with close code 1008, of which servers make 403.
+    one (the extension websocket.http.response), else with close code 1008; servers make it 403.
     """
 
     def __init__(self, app: App, rule: Rule, websocket: bool = False) -> None:

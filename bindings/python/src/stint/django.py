@@ -55,7 +55,7 @@ def refuse(verdict: Verdict) -> HttpResponse:
 
 
 def _is_async(view: View) -> bool:
-    """method_decorator passes a partial of the method; dispatch() of async classes is not marked."""
+    """method_decorator passes a partial of a method: dispatch() of async classes is not marked."""
     owner = getattr(getattr(view, "func", None), "__self__", None)
     return iscoroutinefunction(view) or getattr(owner, "view_is_async", False)
 

@@ -14,7 +14,6 @@ import socket
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-
 from typing import Any, NamedTuple, Union
 
 import stint
@@ -136,13 +135,13 @@ def join(parts: Iterable[Any]) -> bytes | None:
 # ---- Addresses ----------------------------------------------------------------------------------
 
 ADDRESS_MAX = 128  # characters: an address with a zone, brackets and a port
-FIELD_MAX = 8192  # characters of a field that are read, from its end; stint serve reads no longer ones
+FIELD_MAX = 8192  # characters of a field that are read, from its end; the server reads no more
 HOPS_MAX = 64  # trusted addresses in a row
 V4_MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 class RequestError(ValueError):
-    """A request that contradicts itself. It is refused with 400."""
+    """A request that contradicts itself: it is refused with 400."""
 
 
 def parse_address(text: str) -> bytes | None:
@@ -344,10 +343,10 @@ def _share(decision: Any) -> float:
     return decision.remaining / decision.limit if decision.limit else 0.0
 
 
-def _binding(standings: Iterable[Standing]) -> Standing:
-    """The standing that refuses, else the one of which the smallest share is left."""
-    known = [standing for standing in standings if standing.decision is not None]
-    return min(known, key=lambda s: (bool(s.decision), _share(s.decision)))
+def _binding(standings: Iterable[Standing]) -> Any:
+    """The decision that refuses, else the one of which the smallest share is left; or None."""
+    known = [standing.decision for standing in standings if standing.decision is not None]
+    return min(known, key=lambda d: (bool(d), _share(d)), default=None)
 
 
 def _draft_11(standings: Sequence[Standing]) -> Fields:
@@ -373,7 +372,8 @@ def _draft_11(standings: Sequence[Standing]) -> Fields:
             break
         policies.append(policy)
         states += [state] if decision is not None else []
-    return (("RateLimit-Policy", ", ".join(policies)), ("RateLimit", ", ".join(states)))
+    lists = (("RateLimit-Policy", ", ".join(policies)), ("RateLimit", ", ".join(states)))
+    return tuple((name, value) for name, value in lists if value)
 
 
 def fields_of(styles: Iterable[str], standings: Sequence[Standing]) -> Fields:
@@ -382,8 +382,7 @@ def fields_of(styles: Iterable[str], standings: Sequence[Standing]) -> Fields:
     for style in styles:
         if style == "draft-11":
             fields += _draft_11(standings)
-        elif style in FIELD_NAMES:
-            decision = _binding(standings).decision
+        elif style in FIELD_NAMES and (decision := _binding(standings)) is not None:
             denies = decision.outcome == "deny"
             reset_ns = decision.retry_after_ns if denies else decision.reset_after_ns
             numbers = (decision.limit, decision.remaining, seconds_up(reset_ns))
@@ -455,25 +454,24 @@ def _plain_problem(status: int, detail: str) -> dict[str, Any]:
     return {"type": "about:blank", "title": title, "status": status, "detail": detail}
 
 
-def _denial(status: int, standings: Sequence[Standing], retry_after_ns: int) -> dict[str, Any]:
-    binding = _binding(standings).decision
-    never = any(s.decision is not None and s.decision.outcome == "never" for s in standings)
+def _denial(status: int, standings: Sequence[Standing], wait_ns: int | None) -> dict[str, Any]:
+    binding = _binding(standings)
     return {
         "type": QUOTA_EXCEEDED,
         "title": "Quota exceeded",
         "status": status,
         "detail": "The cost is larger than the quota ever allows."
-        if never
-        else f"The units are not free now; retry after {max(1, seconds_up(retry_after_ns))} s.",
+        if wait_ns is None
+        else f"The units are not free now; retry after {max(1, seconds_up(wait_ns))} s.",
         "violated-policies": [
             s.name for s in standings if s.decision is not None and not s.decision
         ],
-        "outcome": "never" if never else "deny",
+        "outcome": "never" if wait_ns is None else "deny",
         "granted": 0,
-        "limit": binding.limit,
-        "remaining": binding.remaining,
-        "retry_after_ms": None if never else -(-retry_after_ns // 10**6),
-        "reset_after_ms": -(-binding.reset_after_ns // 10**6),
+        "limit": None if binding is None else binding.limit,
+        "remaining": None if binding is None else binding.remaining,
+        "retry_after_ms": None if wait_ns is None else -(-wait_ns // 10**6),
+        "reset_after_ms": None if binding is None else -(-binding.reset_after_ns // 10**6),
     }
 
 
@@ -580,7 +578,7 @@ class Rule:
     status: of refusals, 400 to 599. respond: a function of the Request and the Verdict that returns
     the framework's own response to a refused request; the fields are added to it.
     Functions may be async in async frameworks. A limiter that raises stint.Error or OSError makes
-    503: what happens without an answer is the choice of the limiter's own on_error.
+    503, also with respond: what else happens without an answer is the choice of its own on_error.
     """
 
     def __init__(
@@ -700,11 +698,11 @@ class Rule:
         fields = fields_of(self.styles, standings)
         if allowed:
             return Verdict(True, fields=fields)
-        retry_after_ns = max((d.retry_after_ns for d in decisions if d.outcome == "deny"), default=0)
-        problem = _denial(self.status, standings, retry_after_ns)
-        if problem["outcome"] == "deny":
-            fields += (("Retry-After", str(max(1, seconds_up(retry_after_ns)))),)
-        return _refusal(request, problem, fields)
+        wait_ns = None
+        if all(decision.outcome != "never" for decision in decisions):
+            wait_ns = max(decision.retry_after_ns for decision in decisions)
+            fields += (("Retry-After", str(max(1, seconds_up(wait_ns)))),)
+        return _refusal(request, _denial(self.status, standings, wait_ns), fields)
 
 
 class Caller:
@@ -733,17 +731,23 @@ class Caller:
             try:
                 decision = yield from self._call(limit.limiter, "take", key, cost)
             except Exception:
-                yield from self._give_back(charges[:n_taken])
+                yield from self._give_back(charges[:n_taken], decisions)
                 raise
             decisions[n_taken : n_taken + 1] = [decision]
             if not decision:
-                yield from self._give_back(charges[:n_taken])
+                yield from self._give_back(charges[:n_taken], decisions)
                 break
         return decisions
 
-    def _give_back(self, charges: Sequence[Charge]) -> Steps:
-        for limit, key, cost in charges:
-            yield from self._call(limit.limiter, "refund", key, cost)
+    def _give_back(self, charges: Sequence[Charge], decisions: Sequence[Any]) -> Steps:
+        for (limit, key, cost), decision in zip(charges, decisions):
+            if not _is_guess(decision):
+                yield from self._call(limit.limiter, "refund", key, cost, decision.at_ns)
+
+
+def _is_guess(decision: Any) -> bool:
+    """Whether on_error decided, since the server did not."""
+    return getattr(decision, "error", None) is not None
 
 
 def _standings(
@@ -764,7 +768,7 @@ def _standings(
 
     for (limit, key, cost), decision in zip(charges, decisions):
         for i, (name, quota, view) in enumerate(zip(limit.names, limit.quotas, limit.views)):
-            known = decision if i == decision.binding else None
+            known = None if i != decision.binding or _is_guess(decision) else decision
             if known is None or len(limit.quotas) > 1 or (decision and not passed):
                 known = figures(view, key, cost, known)
             grows = 0
