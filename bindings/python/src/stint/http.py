@@ -293,11 +293,18 @@ LISTS = ("RateLimit-Policy", "RateLimit")  # fields that several rules of a requ
 Fields = tuple[tuple[str, str], ...]
 
 
+class Policy(NamedTuple):
+    """What the fields say of a quota at any time: its name, and both in the form of RFC 9651."""
+
+    name: str
+    quoted: str
+    item: str
+
+
 class Standing(NamedTuple):
     """One quota of a request. decision: None if only the quotas beside it are known."""
 
-    name: str
-    quota: Any
+    policy: Policy
     decision: Any
     grows_after_ns: int  # until `remaining` grows; 0: unknown, or never
 
@@ -338,6 +345,14 @@ def _sf_string(text: str) -> str:
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def policy_of(name: str, quota: Any) -> Policy:
+    quoted = _sf_string(name)
+    item = f"{quoted};q={quota.limit}"
+    if quota.algorithm == "concurrency":
+        return Policy(name, quoted, item + ';qu="concurrent-requests"')
+    return Policy(name, quoted, f"{item};w={max(1, seconds_up(_period_ns(quota)))}")
+
+
 def _share(decision: Any) -> float:
     """The part of a limit that is left."""
     return decision.remaining / decision.limit if decision.limit else 0.0
@@ -357,13 +372,7 @@ def _draft_11(standings: Sequence[Standing]) -> Fields:
         return (decision is None, bool(decision), 0 if decision is None else _share(decision))
 
     policies, states, sizes = [], [], [0, 0]
-    for name, quota, decision, grows_after_ns in sorted(standings, key=order):
-        policy = state = _sf_string(name)
-        policy += f";q={quota.limit}"
-        if quota.algorithm == "concurrency":
-            policy += ';qu="concurrent-requests"'
-        else:
-            policy += f";w={max(1, seconds_up(_period_ns(quota)))}"
+    for (_, state, policy), decision, grows_after_ns in sorted(standings, key=order):
         if decision is not None:
             state += f";r={decision.remaining}"
             state += f";t={seconds_up(grows_after_ns)}" if grows_after_ns else ""
@@ -464,7 +473,7 @@ def _denial(status: int, standings: Sequence[Standing], wait_ns: int | None) -> 
         if wait_ns is None
         else f"The units are not free now; retry after {max(1, seconds_up(wait_ns))} s.",
         "violated-policies": [
-            s.name for s in standings if s.decision is not None and not s.decision
+            s.policy.name for s in standings if s.decision is not None and not s.decision
         ],
         "outcome": "never" if wait_ns is None else "deny",
         "granted": 0,
@@ -486,8 +495,7 @@ class Limit(NamedTuple):
     limiter: Any
     key: Any
     cost: Any
-    quotas: tuple[Any, ...]
-    names: tuple[str, ...]  # the policy of each quota
+    policies: tuple[Policy, ...]  # of each quota
     views: tuple[Any, ...]  # of each quota, a limiter with the same states; None: there is none
 
 
@@ -612,15 +620,15 @@ class Rule:
         limiter, *rest = item if isinstance(item, tuple) else (item,)
         key, cost = (*rest, *(key, cost)[len(rest) :])
         _check_key(key)
-        names = []
+        policies = []
         for quota in limiter.quotas:
             name = short_name(quota)
             if limiter.name:
                 name = limiter.name if len(limiter.quotas) == 1 else f"{limiter.name}:{name}"
             same = sum(1 for other in taken if other.partition(" #")[0] == name)
-            names.append(f"{name} #{same + 1}" if same else name)
-            taken.append(names[-1])
-        return Limit(limiter, key, cost, tuple(limiter.quotas), tuple(names), _views(limiter))
+            taken.append(f"{name} #{same + 1}" if same else name)
+            policies.append(policy_of(taken[-1], quota))
+        return Limit(limiter, key, cost, tuple(policies), _views(limiter))
 
     def decide(self, request: Request) -> Verdict:
         """Decides at once, in the caller's thread."""
@@ -668,6 +676,8 @@ class Rule:
         call = Caller(is_async)
         try:
             decisions = yield from call.take_all(charges)
+            if self.styles == ("none",) and all(decisions):
+                return PASS
             standings = _standings(charges, decisions, "draft-11" in self.styles)
         except (stint.Error, OSError) as error:
             log.error("a limiter failed, and the request is refused: %r", error)
@@ -767,14 +777,14 @@ def _standings(
         return view.peek(key, 0) if refusal else refusal
 
     for (limit, key, cost), decision in zip(charges, decisions):
-        for i, (name, quota, view) in enumerate(zip(limit.names, limit.quotas, limit.views)):
+        for i, (policy, view) in enumerate(zip(limit.policies, limit.views)):
             known = None if i != decision.binding or _is_guess(decision) else decision
-            if known is None or len(limit.quotas) > 1 or (decision and not passed):
+            if known is None or len(limit.views) > 1 or (decision and not passed):
                 known = figures(view, key, cost, known)
             grows = 0
             if known is not None and wants_growth:
                 grows = _grows_after(view, key, known)
-            standings.append(Standing(name, quota, known, grows))
+            standings.append(Standing(policy, known, grows))
     return standings
 
 
