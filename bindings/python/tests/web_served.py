@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""Applications that test_web_servers.py starts under real servers: TABLE is the shared file.
+
+A request for /pid passes, and says which worker answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+
+import stint
+from stint.http import Rule, address, first_of, header
+
+LIMIT = "40/1h"
+PROXY = "127.0.0.1"
+
+
+def free_port():
+    """Below the ports that the kernel gives to clients: no connection takes it in between."""
+    while True:
+        port = random.randint(10_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def rule():
+    limiter = stint.Limiter(stint.Table(os.environ["TABLE"], keys=1000), LIMIT, name="served")
+    client = first_of(header("X-User"), address([PROXY, "unix"]))
+    return Rule(limiter, client, exempt=lambda request: request.path == "/pid")
+
+
+def make_flask():
+    from flask import Flask
+
+    from stint.flask import limit_app
+
+    app = Flask(__name__)
+    limit_app(app, rule())
+    app.route("/", methods=["GET", "POST"], endpoint="home")(lambda: "hello")
+    app.route("/pid", endpoint="pid")(lambda: str(os.getpid()))
+    return app
+
+
+def make_django(is_async=False):
+    import web
+
+    return web.web_django.handler(rule(), "served", is_async)
+
+
+def make_fastapi():
+    from fastapi import FastAPI
+    from fastapi.responses import PlainTextResponse
+    from starlette.routing import WebSocketRoute
+
+    from stint.asgi import LimitMiddleware
+
+    app = FastAPI()
+    app.add_middleware(LimitMiddleware, rule=rule(), websocket=True)
+    app.api_route("/", methods=["GET", "HEAD"])(lambda: PlainTextResponse("hello"))
+    app.get("/pid")(lambda: PlainTextResponse(str(os.getpid())))
+
+    async def accept(websocket):
+        await websocket.accept()
+        await websocket.close()
+
+    app.router.routes.append(WebSocketRoute("/socket", accept))
+    return app
+
+
+def make_django_async():
+    return make_django(is_async=True)
