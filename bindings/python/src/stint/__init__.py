@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""Strict rate limits, exact across processes.
+
+    import stint
+
+    table = stint.Table("/dev/shm/app.stint")        # one file: every process that opens it shares it
+    limiter = stint.Limiter(table, "100/1m", name="login")
+
+    decision = limiter.take("203.0.113.9")
+    if not decision:
+        print("retry after", decision.retry_after, "s")
+
+A quota is written as `[ALGORITHM] LIMIT/PERIOD [name=value …]`. The default algorithm, `window`,
+never admits more than LIMIT in any window of the period. `stint.explain(SPEC)` says what a quota
+guarantees.
+
+A decision takes under a microsecond and never waits: call it from a thread, a coroutine or a forked
+process alike.
+"""
+
+from __future__ import annotations
+
+from ._core import Decision, Error, GoneError, QuotaError, TableError
+from ._core import version as __version__
+from .limiter import Hold, Limited, Limiter, Reservation
+from .pool import KeyStatus, Lease, Pool
+from .quota import Quota, explain
+from .table import Table
+
+__all__ = [
+    "Decision",
+    "Error",
+    "GoneError",
+    "Hold",
+    "KeyStatus",
+    "Lease",
+    "Limited",
+    "Limiter",
+    "Pool",
+    "Quota",
+    "QuotaError",
+    "Reservation",
+    "Table",
+    "TableError",
+    "__version__",
+    "explain",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> object:
+    # Only notebooks need it: imported at its first use.
+    if name == "simulate":
+        from .simulation import simulate
+
+        return simulate
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
