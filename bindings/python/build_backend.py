@@ -37,6 +37,8 @@ FILE_NAME = "stint_limiter"
 PYTHON = (3, 10)
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
+PACKAGED = (".py", ".pyi", ".typed")
+
 FLAGS = ("-std=c17 -O2 -DNDEBUG -fPIC -fvisibility=hidden -Wall -Wextra"
          " -fno-tree-slp-vectorize -ffp-contract=off").split()
 COMPILER_NEEDED = (
@@ -80,8 +82,9 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as build:
         module = compile_module(Path(build))
-        files = {f"stint/{path.name}": path for path in sorted((HERE / "src/stint").iterdir())
-                 if path.suffix in (".py", ".pyi", ".typed")}
+        source = HERE / "src"
+        files = {path.relative_to(source).as_posix(): path
+                 for path in sorted((source / "stint").rglob("*")) if path.suffix in PACKAGED}
         files[f"stint/{module.name}"] = module
         return write_wheel(Path(wheel_directory), files)
 
@@ -107,7 +110,7 @@ def build_sdist(sdist_directory, config_settings=None):
         for name in ("pyproject.toml", "build_backend.py", "README.md"):
             files[name] = HERE / name
         for path in sorted((HERE / "src").rglob("*")):
-            if path.suffix in (".py", ".pyi", ".typed", ".c", ".h", ".map"):
+            if path.suffix in (*PACKAGED, ".c", ".h", ".map"):
                 files[path.relative_to(HERE).as_posix()] = path
         archive = Path(sdist_directory) / f"{root}.tar.gz"
         with tarfile.open(archive, "w:gz", format=tarfile.PAX_FORMAT) as tar:

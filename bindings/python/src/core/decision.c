@@ -46,40 +46,51 @@ static int outcome_of(const struct core_state *state, PyObject *name)
     return -1;
 }
 
+/* Reads a wait, which may be STINT_NEVER_NS. */
+static bool read_wait(PyObject *given, uint64_t *ns)
+{
+    if (given != NULL)
+        *ns = PyLong_AsUnsignedLongLong(given);
+    return !PyErr_Occurred();
+}
+
 /* For limiters that are not of this process, and for tests. */
 static PyObject *decision_make(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"outcome",        "granted", "limit",  "remaining", "retry_after_ns",
                             "reset_after_ns", "binding", "quotas", "at_ns",     NULL};
-    PyObject *outcome, *quotas = NULL, *retry = NULL, *reset = NULL;
-    unsigned int granted = 0, limit = 0, remaining = 0;
-    unsigned char binding = 0;
-    unsigned long long at_ns = 0;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "U|IIIO!O!bO!K:Decision", names, &outcome, &granted, &limit, &remaining,
-            &PyLong_Type, &retry, &PyLong_Type, &reset, &binding, &PyTuple_Type, &quotas, &at_ns))
+    enum { GRANTED, LIMIT, REMAINING, BINDING, AT, NUMBERS };
+    static const uint64_t most[NUMBERS] = {UINT32_MAX, UINT32_MAX, UINT32_MAX, STINT_ITEMS_MAX - 1,
+                                           STINT_NOW_MAX};
+    static const int places[NUMBERS] = {1, 2, 3, 6, 8};
+    PyObject *outcome, *given[NUMBERS] = {NULL}, *quotas = NULL, *retry = NULL, *reset = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "U|OOOO!O!OO!O:Decision", names, &outcome,
+                                     &given[GRANTED], &given[LIMIT], &given[REMAINING],
+                                     &PyLong_Type, &retry, &PyLong_Type, &reset, &given[BINDING],
+                                     &PyTuple_Type, &quotas, &given[AT]))
         return NULL;
     struct core_state *state = core_state_of(type);
     int number = state != NULL ? outcome_of(state, outcome) : -1;
     if (number < 0)
         return NULL;
+    uint64_t numbers[NUMBERS] = {0};
+    for (int i = 0; i < NUMBERS; i++)
+        if (given[i] != NULL &&
+            !core_number(state, given[i], names[places[i]], most[i], &numbers[i]))
+            return NULL;
     struct stint_decision decision = {
         .outcome = (uint8_t)number,
-        .binding = binding,
+        .binding = (uint8_t)numbers[BINDING],
         .stored = 1,
-        .granted = granted,
-        .limit = limit,
-        .remaining = remaining,
+        .granted = (uint32_t)numbers[GRANTED],
+        .limit = (uint32_t)numbers[LIMIT],
+        .remaining = (uint32_t)numbers[REMAINING],
         .retry_after_ns = number == STINT_NEVER ? STINT_NEVER_NS : 0,
     };
-    if (retry != NULL)
-        decision.retry_after_ns = PyLong_AsUnsignedLongLong(retry);
-    if (reset != NULL)
-        decision.reset_after_ns = PyLong_AsUnsignedLongLong(reset);
+    if (!read_wait(retry, &decision.retry_after_ns) || !read_wait(reset, &decision.reset_after_ns))
+        return NULL;
     PyObject *known = quotas != NULL ? Py_NewRef(quotas) : PyTuple_New(0);
-    PyObject *self = NULL;
-    if (known != NULL && !PyErr_Occurred())
-        self = decision_new(state, &decision, known, at_ns);
+    PyObject *self = known != NULL ? decision_new(state, &decision, known, numbers[AT]) : NULL;
     Py_XDECREF(known);
     return self;
 }
