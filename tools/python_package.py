@@ -94,7 +94,8 @@ def main():
     words = ["-q", "-rs", "-p", "no:cacheprovider", *(arguments or [str(PACKAGE / "tests")])]
     os.chdir(PACKAGE / "tests")  # not where a package `stint` could hide the installed one
     os.execve(folder / "bin/python", ["python", "-m", "pytest", *words],
-              {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder)})
+              {"STINT_SOURCE": str(SOURCE), "STINT_BUILD": str(build), **os.environ,
+               "PATH": path, "VIRTUAL_ENV": str(folder)})
 
 
 if __name__ == "__main__":

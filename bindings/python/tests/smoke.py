@@ -36,7 +36,7 @@ def limits(table: stint.Table, clock: Clock) -> None:
 
 
 def budgets(table: stint.Table) -> None:
-    limiter = stint.Limiter(table, "1000/1h", name="budget")
+    limiter = stint.Limiter(table, "gcra 1000/1h", name="budget")
     with limiter.reserve("team", 400) as reservation:
         assert reservation and limiter.peek("team", 0).remaining == 600
         reservation.settle(150)
