@@ -174,7 +174,7 @@ STINT_API int stint_quota_parse(struct stint_quota *quota, const char *spec,
  */
 STINT_API size_t stint_quota_format(const struct stint_quota *quota, char *text, size_t text_size);
 
-/* The name of an enum stint_algorithm in a SPEC, a static text; NULL for any other value. */
+/* The name of an enum stint_algorithm, as in a SPEC; a static text. NULL for any other value. */
 STINT_API const char *stint_algorithm_name(int algorithm);
 
 /* Bytes of one caller-owned state of a checked quota: 8, 16, or what the algorithm needs. */
@@ -523,6 +523,40 @@ STINT_API int stint_set_quota(struct stint_table *table, const struct stint_quot
                               const struct stint_quota *to, const void *key, size_t key_len,
                               uint64_t now_ns);
 
+/* ---- Counters -------------------------------------------------------------------------------- */
+
+/*
+ * A counter that expires: what INCR with EXPIRE is to a cache. It has no limit and denies nothing.
+ * Its state is 16 bytes (`keys16`), apart from all states of quotas: a key may have both.
+ */
+#define STINT_COUNT_MAX ((UINT64_C(1) << 52) - 1) /* a count that would exceed it stays at it */
+#define STINT_COUNT_EXPIRY_MAX_NS (UINT64_C(3650) * 24 * 3600 * 1000000000)
+#define STINT_COUNTER 8 /* the `algorithm` of a counter's entry; stint_quota_check() refuses it */
+
+struct stint_counter {
+    uint64_t count;            /* 0 … STINT_COUNT_MAX */
+    uint64_t expires_after_ns; /* 0: there is no counter */
+};
+
+/*
+ * Adds an amount and returns the count with it: of callers at once no two get the same. The first
+ * amount above 0 begins the counter, which expires expiry_ns later (1 to STINT_COUNT_EXPIRY_MAX_NS)
+ * and is then as if never used. Later amounts do not move the expiry. An amount below 0 subtracts,
+ * down to 0; 0 reads. Both begin no counter and ignore expiry_ns.
+ *
+ * 0; or, with *counter zeroed and nothing counted, STINT_E_RANGE for an amount beyond +/-(2^32-1),
+ * an expiry, a time or a key; STINT_E_FULL for a new counter without a slot in a full table
+ * (by the table's policy; by default it takes the slot of the lowest counter or least used
+ * quota), or without an entry for its quota; STINT_E_MISMATCH for a table opened read-only, which
+ * can be read alone. After an unclean boot a counter goes on with the count that the file has.
+ */
+STINT_API int stint_count(struct stint_table *table, const void *key, size_t key_len,
+                          int64_t amount, uint64_t expiry_ns, uint64_t now_ns,
+                          struct stint_counter *counter, struct stint_error *error);
+/* Forgets the counter. STINT_E_RANGE for a key, STINT_E_MISMATCH for a table opened read-only. */
+STINT_API int stint_count_reset(struct stint_table *table, const void *key, size_t key_len,
+                                struct stint_error *error);
+
 /* ---- Inspection ------------------------------------------------------------------------------ */
 
 struct stint_table_info {
@@ -577,6 +611,7 @@ struct stint_entry {
      * the key are ignored.
      */
     struct stint_decision decision;
+    uint64_t count; /* of a counter, whose quota.algorithm is STINT_COUNTER; else 0 */
 };
 
 /*

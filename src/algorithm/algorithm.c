@@ -17,9 +17,12 @@ static const struct algorithm *const algorithms[] = {
     [STINT_FIXED_WINDOW] = &algorithm_fixed_window,
     [STINT_SLIDING_COUNTER] = &algorithm_sliding_counter,
     [STINT_CONCURRENCY] = &algorithm_concurrency,
+    [STINT_COUNTER] = &algorithm_expiring_counter,
 };
 
 #define ALGORITHMS (int)(sizeof(algorithms) / sizeof(algorithms[0]))
+
+_Static_assert(STINT_COUNTER == STINT_CONCURRENCY + 1, "numbers are in files, and never reused");
 
 static const struct algorithm *algorithm_of(const struct stint_quota *quota)
 {

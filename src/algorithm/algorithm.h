@@ -19,7 +19,8 @@
  *                  quota, with no decision later than now_ns. Safe for any bytes; no other function
  *                  here may get bytes that are not valid. A valid state expires at most 3 periods
  *                  and 2 capacities after now_ns; one booked through a table at most
- *                  BOOK_WAIT_MAX_NS later. Under limit 0 only all zero is valid.
+ *                  BOOK_WAIT_MAX_NS later, and a counter PERIOD_MAX_NS. Under limit 0 only all zero
+ *                  is valid.
  *   <alg>_held     the units that the state still holds at now, as runs at their latest possible
  *                  time, oldest first; returns the number of runs, at most HELD_RUNS_MAX (older
  *                  runs are merged into the time of a younger one, never the reverse). Displaced
@@ -101,7 +102,8 @@ struct algorithm {
 };
 
 extern const struct algorithm algorithm_window, algorithm_buckets, algorithm_log, algorithm_gcra,
-    algorithm_fixed_window, algorithm_sliding_counter, algorithm_concurrency;
+    algorithm_fixed_window, algorithm_sliding_counter, algorithm_concurrency,
+    algorithm_expiring_counter;
 
 /*
  * concurrency: a hold writes one value per unit into free entries of the state and returns it; the
@@ -120,6 +122,16 @@ bool concurrency_holder(const struct stint_quota *quota, void *state, uint64_t n
  * no own time; a concurrency state holds units at any time.
  */
 int algorithm_check(struct stint_quota *quota, struct stint_error *error);
+/* stint_quota_check(), and STINT_COUNTER too: for quotas that a table has stored. */
+int algorithm_check_any(struct stint_quota *quota, struct stint_error *error);
+
+/*
+ * The one quota of all counters, checked. Its own hash keeps them apart from other states. A
+ * counter has no limit, and an expiry of its own instead of a period.
+ */
+#define COUNTER_LIMIT UINT32_MAX
+#define COUNTER_PERIOD_NS NS_PER_S
+struct stint_quota counter_quota(void);
 struct stint_decision algorithm_ask(const struct stint_quota *quota, void *state,
                                     const struct stint_ask *ask);
 uint64_t algorithm_expires_at(const struct stint_quota *quota, const void *state);

@@ -53,7 +53,7 @@ static int options_check(const struct stint_quota *quota, struct stint_error *er
 
 static int ranges_check(const struct stint_quota *quota, struct stint_error *error)
 {
-    if (quota->algorithm > STINT_CONCURRENCY)
+    if (quota->algorithm > STINT_COUNTER)
         return err_set(error, STINT_E_RANGE, "algorithm %d is none", quota->algorithm);
     if (quota->align > STINT_ALIGN_YEAR)
         return err_set(error, STINT_E_RANGE, "align %d is none", quota->align);
@@ -131,6 +131,16 @@ static void name_params(struct stint_quota *quota)
 
 int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
 {
+    if (quota->algorithm != STINT_COUNTER)
+        return algorithm_check_any(quota, error);
+    memset(&quota->derived, 0, sizeof(quota->derived));
+    return err_set(error, STINT_E_MISMATCH,
+                   "counter is not an algorithm of quotas, since it has no limit; stint_count() "
+                   "counts");
+}
+
+int algorithm_check_any(struct stint_quota *quota, struct stint_error *error)
+{
     memset(&quota->derived, 0, sizeof(quota->derived)); /* including the padding */
     memset(quota->pad, 0, sizeof(quota->pad));
     if (quota->algorithm == 0)
@@ -154,9 +164,19 @@ int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
     return STINT_OK;
 }
 
+struct stint_quota counter_quota(void)
+{
+    struct stint_quota quota = {
+        .algorithm = STINT_COUNTER, .limit = COUNTER_LIMIT, .period_ns = COUNTER_PERIOD_NS};
+    int code = algorithm_check_any(&quota, NULL);
+    assert(code == STINT_OK);
+    (void)code;
+    return quota;
+}
+
 bool stint_is_strict(const struct stint_quota *quota)
 {
-    assert(quota->algorithm <= STINT_CONCURRENCY);
+    assert(quota->algorithm <= STINT_COUNTER);
     return quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_BUCKETS ||
            quota->algorithm == STINT_LOG;
 }

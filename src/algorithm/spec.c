@@ -523,7 +523,10 @@ size_t stint_quota_format(const struct stint_quota *quota, char *text, size_t te
         [STINT_ALIGN_YEAR] = "1y",
     };
     struct buf buf = buf_of(text, text_size);
-    buf_add(&buf, "%s %u", stint_algorithm_name(quota->algorithm), (unsigned)quota->limit);
+    buf_add(&buf, "%s", stint_algorithm_name(quota->algorithm));
+    if (quota->algorithm == STINT_COUNTER)
+        return buf.len;
+    buf_add(&buf, " %u", (unsigned)quota->limit);
     if (quota->algorithm != STINT_CONCURRENCY) {
         buf_add(&buf, "/");
         if (quota->align >= STINT_ALIGN_DAY)

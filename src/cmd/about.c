@@ -130,7 +130,7 @@ static void print_values(const char *name, const char *const *words, const char 
     for (; words != NULL && *words != NULL; words++)
         print_candidate("", *words, typed, "");
     if (strstr(name, "SPEC") != NULL)
-        for (int i = STINT_WINDOW; stint_algorithm_name(i) != NULL; i++)
+        for (int i = STINT_WINDOW; i < STINT_COUNTER; i++)
             print_candidate("", stint_algorithm_name(i), typed, "");
     if (strstr(name, "FILE") != NULL || strstr(name, "PATH") != NULL)
         puts(":file");

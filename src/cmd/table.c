@@ -148,9 +148,13 @@ static void print_text(const struct table_options *options, const struct view *v
         const struct stint_entry *entry = &view->offenders[i];
         char spec[SPEC_MAX];
         stint_quota_format(&entry->quota, spec, sizeof(spec));
-        printf("  %016" PRIx64 " %8" PRIu32 " of %-8" PRIu32 " %7s   %s\n", entry->key_hash,
-               entry->decision.remaining, entry->decision.limit,
-               format_seconds_up(&text, entry->decision.reset_after_ns), spec);
+        if (entry->quota.algorithm == STINT_COUNTER)
+            printf("  %016" PRIx64 " %20" PRIu64 " %7s   counter\n", entry->key_hash, entry->count,
+                   format_seconds_up(&text, entry->decision.reset_after_ns));
+        else
+            printf("  %016" PRIx64 " %8" PRIu32 " of %-8" PRIu32 " %7s   %s\n", entry->key_hash,
+                   entry->decision.remaining, entry->decision.limit,
+                   format_seconds_up(&text, entry->decision.reset_after_ns), spec);
     }
 }
 
@@ -159,6 +163,10 @@ static json_t *entry_json(const struct stint_entry *entry)
     char hash[24], spec[SPEC_MAX];
     snprintf(hash, sizeof(hash), "%016" PRIx64, entry->key_hash);
     stint_quota_format(&entry->quota, spec, sizeof(spec));
+    if (entry->quota.algorithm == STINT_COUNTER)
+        return json_pack("{s:s, s:s, s:I, s:o}", "key_hash", hash, "quota", spec, "count",
+                         (json_int_t)entry->count, "reset_after_ns",
+                         json_text_ns(entry->decision.reset_after_ns));
     return json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "key_hash", hash, "quota", spec, "limit",
                      (json_int_t)entry->decision.limit, "remaining",
                      (json_int_t)entry->decision.remaining, "retry_after_ns",

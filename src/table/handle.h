@@ -33,7 +33,8 @@ struct stint_table {
     struct intern intern;
     struct slots slots[CLASSES];
     struct process_page *process;
-    uint8_t when_full; /* for quotas that do not set it: table_set_when_full() */
+    struct stint_quota counters; /* counter_quota() */
+    uint8_t when_full;           /* for quotas that do not set it: table_set_when_full() */
     uint64_t ahead_ns; /* the longest period of all its quotas when it was opened; see entry.h */
     bool filled;
 };
@@ -55,6 +56,7 @@ static inline enum slot_class table_class(const struct stint_quota *quota)
     case STINT_WINDOW:
         return quota->derived.state_size == 8 ? CLASS_8 : CLASS_16;
     case STINT_SLIDING_COUNTER:
+    case STINT_COUNTER:
         return CLASS_16;
     default:
         return CLASS_WIDE;

@@ -2,6 +2,7 @@
 /* The content of a table: counters, every live state, one key. */
 #include "table/slot/wide.h"
 
+#include "algorithm/expiring_counter.h"
 #include "table/cooldown.h"
 #include "table/overrides.h"
 #include "table/pool_records.h"
@@ -125,6 +126,8 @@ static void describe(const struct seen *seen, struct entry_state *state, uint64_
     entry->key_hash = seen->pair.first >> 16;
     entry->expires_at_ns = algorithm_expires_at(state->quota, &state->as);
     entry->decision = stands_at(state, now_ns);
+    entry->count =
+        state->quota->algorithm == STINT_COUNTER ? counter_at(&state->as.word16, now_ns).count : 0;
 }
 
 void stint_table_each(const struct stint_table *table, uint64_t now_ns,

@@ -108,7 +108,7 @@ static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quo
     if (__atomic_load_n(&intern->slots[i].state, __ATOMIC_ACQUIRE) != QUOTA_SLOT_READY)
         return false;
     memcpy(copy, &intern->slots[i].quota, sizeof(*copy));
-    if (!has_flags(copy) || stint_quota_check(copy, NULL) != 0 || !has_place(intern, copy))
+    if (!has_flags(copy) || algorithm_check_any(copy, NULL) != 0 || !has_place(intern, copy))
         return false;
     copy->epoch_ns = intern->region->epoch_ns;
     return true;

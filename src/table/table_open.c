@@ -54,6 +54,7 @@ int stint_table_open(struct stint_table **table, const struct stint_table_option
         free(made);
         return code;
     }
+    made->counters = counter_quota();
     assert(table_is_valid(made));
     *table = made;
     return 0;

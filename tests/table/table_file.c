@@ -162,12 +162,17 @@ static void unclean_boot_fills(bool trust)
     unlink(path);
     struct stint_table *table = crew_open(&options);
     uint64_t now_ns = stint_now(table);
+    struct stint_counter counter;
     use_some(table, now_ns);
+    stint_count(table, "counter", 7, 5, HOUR_NS, now_ns, &counter, NULL);
     stint_table_close(table);
     boot(false, 10 * (int64_t)SECOND_NS);
     options.trust_after_crash = trust;
     table = crew_open(&options);
     now_ns = stint_now(table);
+    stint_count(table, "counter", 7, 1, 9 * HOUR_NS, now_ns, &counter, NULL);
+    crew_check(counter.count == 6 && counter.expires_after_ns < HOUR_NS,
+               "a counter lost its count or its expiry");
     struct stint_table_info info;
     stint_table_info(table, now_ns, &info);
     crew_check(info.filled == !trust, "filled %d, trusted %d", info.filled, trust);

@@ -503,7 +503,6 @@ static int enter(struct region *region, const char *path, struct stint_error *er
                                path);
         }
         header->time_space = clock_space_id();
-        header->clean = 0;
     } else if (header->pid_space != pid_space()) {
         return err_set(error, STINT_E_BUSY,
                        "%s is in use by another PID namespace; whether an owner has ended cannot "
@@ -514,6 +513,7 @@ static int enter(struct region *region, const char *path, struct stint_error *er
     }
     if (lock_byte(region->fd, F_RDLCK, LOCK_USERS, false) != 0)
         return system_error(error, "lock", path);
+    header->clean = 0;
     return 0;
 }
 
@@ -568,6 +568,7 @@ int region_open(struct region *region, const struct stint_table_options *options
     assert(options != NULL);
     memset(region, 0, sizeof(*region));
     region->fd = -1;
+    region->opener = (long)getpid();
     region->read_only = options->read_only;
     region->memory = options->path != NULL ? STINT_MEMORY_FILE : options->memory;
     if (region->memory == STINT_MEMORY_FILE && options->path == NULL)
@@ -598,6 +599,7 @@ static void heartbeat(struct region_header *header, uint64_t now_ns)
     /* relaxed: each is of use alone, and a reader after a crash expects them a second old. */
     __atomic_store_n(&header->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
     __atomic_store_n(&header->heartbeat_wall_ns, clock_wall_ns(), __ATOMIC_RELAXED);
+    __atomic_store_n(&header->clean, 0, __ATOMIC_RELAXED); /* a child may outlive the opener */
 }
 
 uint64_t region_now(const struct region *region)
@@ -615,25 +617,30 @@ uint64_t region_now(const struct region *region)
     return now;
 }
 
-/* The last to leave marks the file as clean: states are on disk, and time up to now is known. */
+/*
+ * The last to leave marks the file as clean: states are on disk, and time up to now is known. A
+ * child that was forked after the open shares this process's locks. So they are left as a user
+ * holds them, and end when the last of these processes closes the file.
+ */
 static void leave(struct region *region)
 {
-    assert(region_is_valid(region));
+    assert(region_is_valid(region) && region->opener == (long)getpid());
     struct region_header *header = region->header;
     lock_byte(region->fd, F_WRLCK, LOCK_FRONTEND, true);
-    lock_byte(region->fd, F_UNLCK, LOCK_USERS, false);
     if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
         if (region->fixed.clock == STINT_CLOCK_REAL)
             heartbeat(header, region_now(region));
         header->clean = 1;
         msync(header, region->map_size, MS_SYNC);
+        lock_byte(region->fd, F_RDLCK, LOCK_USERS, false);
     }
+    lock_byte(region->fd, F_UNLCK, LOCK_FRONTEND, false);
 }
 
 void region_close(struct region *region)
 {
     assert(region_is_valid(region));
-    if (region->fd >= 0 && !region->read_only)
+    if (region->fd >= 0 && !region->read_only && region->opener == (long)getpid())
         leave(region);
     munmap(region->header, region->map_size);
     if (region->fd >= 0)

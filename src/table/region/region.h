@@ -21,7 +21,7 @@
 #define WAYS 8
 #define HALF_WAYS (WAYS / 2) /* the pairs of one cache line */
 #define REGION_MAGIC UINT64_C(0x314e4f4954535453)
-#define REGION_VERSION 4
+#define REGION_VERSION 5
 #define REGION_PAGE 4096
 #define TICKET_SIZE 64
 #define POOL_RECORD_SIZE 64
@@ -113,7 +113,8 @@ struct region {
     struct region_fixed fixed;
     int64_t epoch_ns; /* a copy of the header's */
     size_t map_size;
-    int fd; /* -1 for memory without a file */
+    int fd;      /* -1 for memory without a file */
+    long opener; /* process that opened it; a forked one shares the locks of its file */
     bool huge_pages, made, read_only;
     bool alone;       /* no other process had it open */
     bool after_crash; /* a reboot passed without a clean close */

@@ -113,7 +113,7 @@ static void empty(const struct repairing *repairing, const struct seen *seen)
 static void fill(struct repairing *repairing, struct seen *seen, const struct stint_quota *quota)
 {
     uint64_t until_ns = add_sat(repairing->asking.ask.now_ns, quota->period_ns);
-    if (quota->limit == 0) { /* such a state cannot be full */
+    if (quota->limit == 0 || quota->algorithm == STINT_COUNTER) { /* it cannot be full */
         empty(repairing, seen);
         return;
     }
@@ -122,7 +122,10 @@ static void fill(struct repairing *repairing, struct seen *seen, const struct st
     repairing->asking.slots->ops->fill(&repairing->asking, seen, quota, until_ns);
 }
 
-/* After a crash: live states are full for one period. A frozen state holds its own time. */
+/*
+ * After a crash: live states are full for one period. A frozen state holds its own time. A counter
+ * denies nothing: it goes on with the count that the file has.
+ */
 static void fill_live(struct repairing *repairing, struct seen *seen,
                       const struct stint_quota *quota)
 {
@@ -130,6 +133,8 @@ static void fill_live(struct repairing *repairing, struct seen *seen,
     struct entry_state state;
     uint64_t now_ns = repairing->asking.ask.now_ns;
     struct pair *state_word = seen->state;
+    if (quota->algorithm == STINT_COUNTER)
+        return;
     if (repairing->asking.slots->class == CLASS_16 && (state_word->second & STATE_FROZEN) != 0) {
         state_word->first = max_u64(state_word->first, add_sat(now_ns, quota->period_ns));
         return;

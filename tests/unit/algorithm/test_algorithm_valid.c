@@ -4,7 +4,7 @@
  * algorithm can go on with, whatever is asked of it. Run under the sanitizers this is what keeps
  * damaged files harmless.
  */
-#include "algorithm/algorithm.h"
+#include "algorithm/expiring_counter.h"
 
 #include "unit/test_quota.h"
 
@@ -41,6 +41,7 @@ static const char *const specs[] = {
     "log 100/1us",
     "concurrency 6 lease=30s",
     "concurrency 1 lease=1us",
+    "counter", /* no SPEC, see subject_of() */
 };
 #define N_SPECS (N(specs))
 
@@ -86,7 +87,8 @@ static void carry(struct subject *subject, const struct held_run *runs, size_t n
 
 static struct subject subject_of(const char *spec)
 {
-    struct subject subject = {.quota = quota_of(spec)};
+    bool is_counter = strcmp(spec, "counter") == 0;
+    struct subject subject = {.quota = is_counter ? counter_quota() : quota_of(spec)};
     subject.quota.epoch_ns = INT64_C(1700000000) * (int64_t)S;
     subject.size = stint_state_size(&subject.quota);
     subject.words = aligned_alloc(16, (subject.size + 15) / 16 * 16);
@@ -172,6 +174,8 @@ static void ask_anything(struct subject *subject)
                           : now_ns - min_u64(now_ns, draw(subject, period_ns + 2));
     else if (asked.verb == STINT_BOOK)
         asked.at_ns = min_u64(draw(subject, 3 * period_ns), BOOK_WAIT_MAX_NS);
+    else if (asked.verb == STINT_CHARGE && subject->quota.algorithm == STINT_COUNTER)
+        asked.at_ns = draw(subject, 3 * period_ns);
     else
         asked.at_ns = subject->booked_ns;
     struct stint_decision decision = ask(subject, &asked);
@@ -185,7 +189,9 @@ static void assert_expires_in_time(const struct subject *subject, uint64_t now_n
 {
     const struct stint_quota *quota = &subject->quota;
     uint64_t capacities_ns = quota->derived.capacity_ticks / 32 * 2;
-    uint64_t latest_ns = now_ns + 3 * quota->period_ns + BOOK_WAIT_MAX_NS;
+    bool is_counter = quota->algorithm == STINT_COUNTER;
+    uint64_t later_ns = is_counter ? STINT_COUNT_EXPIRY_MAX_NS : BOOK_WAIT_MAX_NS;
+    uint64_t latest_ns = now_ns + 3 * quota->period_ns + later_ns;
     assert_true(expires_at(subject) <= latest_ns + capacities_ns);
 }
 
@@ -316,7 +322,10 @@ TEST(test_states_from_the_future_are_refused)
 {
     for (size_t i = 0; i < N_SPECS; i++) {
         struct subject subject = subject_of(specs[i]);
+        bool is_counter = subject.quota.algorithm == STINT_COUNTER;
         struct stint_ask asked = {.now_ns = 7 * YEAR, .cost = 1};
+        if (is_counter)
+            asked = (struct stint_ask){7 * YEAR, STINT_COUNT_EXPIRY_MAX_NS, 1, STINT_CHARGE};
         assert_int_equal(ask(&subject, &asked).outcome, STINT_ALLOW);
         assert_true(is_valid(&subject, 7 * YEAR));
         bool may_be_booked = subject.quota.algorithm == STINT_GCRA;

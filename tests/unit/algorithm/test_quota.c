@@ -144,8 +144,10 @@ TEST(test_options_belong_to_their_algorithm)
 TEST(test_values_have_ranges)
 {
     struct stint_quota quota = plain(STINT_FIXED_WINDOW);
-    quota.algorithm = 8;
+    quota.algorithm = 9;
     assert_refused(quota, STINT_E_RANGE, "algorithm");
+    quota.algorithm = STINT_COUNTER;
+    assert_refused(quota, STINT_E_MISMATCH, "stint_count()");
     quota = plain(STINT_FIXED_WINDOW);
     quota.align = 6;
     assert_refused(quota, STINT_E_RANGE, "align");
@@ -202,5 +204,6 @@ TEST(test_the_most_in_any_window)
         assert_int_equal(stint_max_in_any_window(&quota), lines[i].most);
     }
     assert_null(stint_algorithm_name(0));
-    assert_null(stint_algorithm_name(8));
+    assert_string_equal(stint_algorithm_name(STINT_COUNTER), "counter");
+    assert_null(stint_algorithm_name(9));
 }

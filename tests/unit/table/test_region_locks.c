@@ -140,6 +140,55 @@ TEST(test_locks_end_with_their_holder)
     }
 }
 
+/* A forked child shares the locks of its parent's file: its close leaves them as they are. */
+TEST(test_a_child_that_closes_leaves_its_parents_locks)
+{
+    struct region region = open_file(STINT_CLOCK_REAL);
+    for (int round = 0; round < 2; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            region_close(&region);
+            _exit(0);
+        }
+        assert_int_equal(exit_code_of(child), 0);
+        assert_true(is_free(FRONTEND_BYTE));
+        assert_false(is_free(USERS_BYTE));
+        assert_int_equal(region.header->clean, 0);
+        struct region other = open_file(STINT_CLOCK_REAL);
+        assert_false(other.alone);
+        region_close(&other);
+    }
+    region_close(&region);
+    assert_true(is_free(FRONTEND_BYTE) && is_free(USERS_BYTE));
+}
+
+/* A child goes on using what its parent closed: others can open the file, and are not alone. */
+TEST(test_a_child_keeps_the_lock_of_a_parent_that_closed)
+{
+    int pipes[2];
+    char byte = 0;
+    struct region region = open_file(STINT_CLOCK_REAL);
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(pipes[1]);
+        bool is_over = read(pipes[0], &byte, 1) == 0;
+        region_close(&region);
+        _exit(is_over ? 0 : 1);
+    }
+    region_close(&region);
+    assert_true(is_free(FRONTEND_BYTE));
+    assert_false(is_free(USERS_BYTE));
+    struct region other = open_file(STINT_CLOCK_REAL);
+    assert_false(other.alone);
+    assert_int_equal(other.header->clean, 0);
+    region_close(&other);
+    close(pipes[1]);
+    assert_int_equal(exit_code_of(child), 0);
+    close(pipes[0]);
+    assert_true(is_free(FRONTEND_BYTE) && is_free(USERS_BYTE));
+}
+
 /* Whose process ids mean something else is kept out while others are in, and let in alone. */
 TEST(test_another_pid_namespace_is_kept_out)
 {

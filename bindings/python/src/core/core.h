@@ -18,7 +18,7 @@
 
 struct core_state {
     PyObject *error, *quota_error, *gone_error, *table_error;
-    PyTypeObject *quota_type, *decision_type, *table_type, *limiter_type, *pool_type;
+    PyTypeObject *quota_type, *decision_type, *table_type, *limiter_type, *pool_type, *count_type;
     PyObject *outcome_names[OUTCOMES];
 };
 
@@ -32,6 +32,9 @@ void *core_raise(const struct core_state *state, int code, const char *message, 
 
 /* The same as a TableError, whatever the code is. */
 void *core_raise_table(const struct core_state *state, int code, const char *message);
+
+/* For a table of methods. */
+#define CORE_FAST(function) ((PyCFunction)(void (*)(void))(function))
 
 /* An object of the type, all zero after its head; NULL with an exception. */
 void *core_alloc(PyTypeObject *type);
@@ -107,6 +110,15 @@ static inline struct stint_table *table_opened(struct table_object *object)
         core_raise_table(object->state, STINT_E_MISMATCH, "the table is closed; open a new one");
     return object->table;
 }
+
+/* ---- counter.c ---- */
+
+extern PyType_Spec count_spec;
+
+/* Methods of Table. */
+PyObject *counter_count(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords);
+PyObject *counter_read(PyObject *self, PyObject *key);
+PyObject *counter_reset(PyObject *self, PyObject *key);
 
 /* ---- limiter.c ---- */
 

@@ -423,41 +423,39 @@ static PyGetSetDef attributes[] = {
     {0},
 };
 
-#define FAST(function) ((PyCFunction)(void (*)(void))(function))
-
 static PyMethodDef methods[] = {
-    {"take", FAST(limiter_take), METH_FASTCALL | METH_KEYWORDS,
+    {"take", CORE_FAST(limiter_take), METH_FASTCALL | METH_KEYWORDS,
      "take($self, /, key, cost=1)\n--\n\n"
      "Takes the whole cost from every quota, or nothing.\n\n"
      "key: str, counted as its UTF-8, or bytes. cost: 0 to 2**32-1 units; 0 takes nothing.\n"
      "Returns a Decision. A key of more than 65,536 bytes is never allowed. Raises TypeError\n"
      "for another key, QuotaError for a cost out of range. Any thread."},
-    {"take_upto", FAST(limiter_take_upto), METH_FASTCALL | METH_KEYWORDS,
+    {"take_upto", CORE_FAST(limiter_take_upto), METH_FASTCALL | METH_KEYWORDS,
      "take_upto($self, /, key, cost)\n--\n\n"
      "Takes as many units as are free, at most `cost`; `granted` says how many."},
-    {"peek", FAST(limiter_peek), METH_FASTCALL | METH_KEYWORDS,
+    {"peek", CORE_FAST(limiter_peek), METH_FASTCALL | METH_KEYWORDS,
      "peek($self, /, key, cost=1)\n--\n\n"
      "The decision that take() would return; changes nothing."},
-    {"charge", FAST(limiter_charge), METH_FASTCALL | METH_KEYWORDS,
+    {"charge", CORE_FAST(limiter_charge), METH_FASTCALL | METH_KEYWORDS,
      "charge($self, /, key, cost)\n--\n\n"
      "Records units that were used already. It is refused only under a limit of 0, and for a\n"
      "new key without a slot in a full table."},
-    {"refund", FAST(limiter_refund), METH_FASTCALL | METH_KEYWORDS,
+    {"refund", CORE_FAST(limiter_refund), METH_FASTCALL | METH_KEYWORDS,
      "refund($self, /, key, cost, granted_at_ns=None)\n--\n\n"
      "Gives back units that were granted and not used; `granted` says how many came back.\n\n"
      "granted_at_ns: at_ns of the decision that granted them. None counts as granted now: only\n"
      "so can a caller void the bound of a quota."},
-    {"reset", FAST(limiter_reset), METH_FASTCALL | METH_KEYWORDS,
+    {"reset", CORE_FAST(limiter_reset), METH_FASTCALL | METH_KEYWORDS,
      "reset($self, /, key)\n--\n\n"
      "Forgets what the key has used of these quotas, and removes a block of the key."},
-    {"block", FAST(limiter_block), METH_FASTCALL | METH_KEYWORDS,
+    {"block", CORE_FAST(limiter_block), METH_FASTCALL | METH_KEYWORDS,
      "block($self, /, key, seconds)\n--\n\n"
      "Denies the key for so long, under every quota of the table. reset() removes the block.\n"
      "Raises TableError when the table holds as many blocked keys as it can."},
-    {"_reserve", FAST(limiter_reserve), METH_FASTCALL | METH_KEYWORDS, NULL},
-    {"_settle", FAST(limiter_settle), METH_FASTCALL, NULL},
-    {"_cancel", FAST(limiter_cancel), METH_FASTCALL, NULL},
-    {"_renew", FAST(limiter_renew), METH_FASTCALL, NULL},
+    {"_reserve", CORE_FAST(limiter_reserve), METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"_settle", CORE_FAST(limiter_settle), METH_FASTCALL, NULL},
+    {"_cancel", CORE_FAST(limiter_cancel), METH_FASTCALL, NULL},
+    {"_renew", CORE_FAST(limiter_renew), METH_FASTCALL, NULL},
     {0},
 };
 

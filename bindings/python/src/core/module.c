@@ -241,7 +241,7 @@ static int add_types(PyObject *module, struct core_state *state)
     } types[] = {
         {&state->quota_type, &quota_spec}, {&state->decision_type, &decision_spec},
         {&state->table_type, &table_spec}, {&state->limiter_type, &limiter_spec},
-        {&state->pool_type, &pool_spec},
+        {&state->pool_type, &pool_spec},   {&state->count_type, &count_spec},
     };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         *types[i].type = (PyTypeObject *)PyType_FromModuleAndSpec(module, types[i].spec, NULL);

@@ -190,7 +190,7 @@ static PyObject *pool_give_back(PyObject *self, PyObject *args)
     const struct core_state *state = pool_of(self)->state;
     if (!pool_begin(self, args, "sOO", &name, &given, &at) ||
         !core_number(state, given, "cost", UINT32_MAX, &cost) ||
-        (at != Py_None && !core_number(state, at, "granted_at_ns", INT64_MAX, &granted_at_ns)))
+        (at != Py_None && !core_number(state, at, "granted_at_ns", STINT_NOW_MAX, &granted_at_ns)))
         return NULL;
     uint32_t given_back = 0;
     int code = stint_pool_give_back(pool_of(self)->pool, name, (uint32_t)cost, granted_at_ns,

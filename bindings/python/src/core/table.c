@@ -257,6 +257,19 @@ static PyMethodDef methods[] = {
     {"info", table_info, METH_NOARGS,
      "info($self)\n--\n\n"
      "Sizes and counters, as a dict of integers. It counts every slot, which takes time."},
+    {"count", CORE_FAST(counter_count), METH_FASTCALL | METH_KEYWORDS,
+     "count($self, /, key, amount=1, expiry=None)\n--\n\n"
+     "Adds an amount to the counter of a key; returns its Count. No limit is involved.\n\n"
+     "amount: -(2**32-1) to 2**32-1; below 0 it subtracts, down to 0. expiry: seconds after which\n"
+     "a new counter ends; a later amount does not move that. Needed for an amount above 0. Of\n"
+     "callers at once, no two get the same count. Raises QuotaError for a value out of range,\n"
+     "TableError when the table is full. Any thread and process."},
+    {"counter", counter_read, METH_O,
+     "counter($self, key, /)\n--\n\n"
+     "The counter of a key, as it is."},
+    {"reset_counter", counter_reset, METH_O,
+     "reset_counter($self, key, /)\n--\n\n"
+     "Forgets the counter of a key."},
     {"close", table_close, METH_NOARGS,
      "close($self)\n--\n\n"
      "Closes this process's handle. Later calls raise TableError; other processes go on."},

@@ -20,7 +20,7 @@ process alike.
 
 from __future__ import annotations
 
-from ._core import Decision, Error, GoneError, QuotaError, TableError
+from ._core import Count, Decision, Error, GoneError, QuotaError, TableError
 from ._core import version as __version__
 from .limiter import Hold, Limited, Limiter, Reservation
 from .pool import KeyStatus, Lease, Pool
@@ -28,6 +28,7 @@ from .quota import Quota, explain
 from .table import Table
 
 __all__ = [
+    "Count",
     "Decision",
     "Error",
     "GoneError",
