@@ -13,8 +13,8 @@ PREFIX ?= /usr/local
 # Folders are left as they are: no __pycache__.
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: help release run replay demo-cluster test rest test-all unit t bench bench-server \
-    bench-store soak fuzz fuzz-afl check check-diff coverage hooks install uninstall clean
+.PHONY: help release run replay demo-cluster test rest test-all unit t wheels bench \
+    bench-server bench-store soak fuzz fuzz-afl check check-diff coverage hooks install uninstall clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make t T=gcra the unit tests with that in their name, else other tests'
 	@echo 'make test-all every test: also proxies, browsers, crashes, races; sanitizers and fuzzers'
 	@echo 'make rest     what make test-all runs beyond make test'
+	@echo 'make wheels   the Python package for glibc and musl, x86-64 and aarch64, tried'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
 	@echo 'make bench-store   limits on a shared Redis, against scripts of the same kind'
@@ -89,6 +90,11 @@ unit:
 t:
 	@$(BUILD_UNIT)
 	@tools/run_named.py build-unit '$(T)'
+
+# Needs PyPI, for a compiler, and Debian's packages of other processors, which are not installed.
+wheels:
+	@tools/setup.sh wheels
+	@/usr/bin/python3 tools/make_wheels.py build-wheels
 
 # As packages are built: -O2, no assertions.
 BUILD_BENCH = tools/configure.sh build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \

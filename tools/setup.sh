@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|unit|test|test-all|check|coverage|fuzz-afl|bench-server|demo-cluster
+# usage: setup.sh run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
@@ -13,7 +13,7 @@ unit="$run python3 libcmocka-dev"
 test="$run g++ cmake git libcmocka-dev scdoc man-db python3 python3-pytest python3-hypothesis
     procps curl jq openssl wrk nghttp2-client nginx lua-socket python3-jsonschema python3-grpcio
     python3-yaml redis-server redis-sentinel redis-tools python3-redis memcached iproute2
-    libmicrohttpd-dev"
+    libmicrohttpd-dev python3-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test_all="$test clang llvm libclang-rt-14-dev python3-venv gnuplot-nox chromium
@@ -28,6 +28,7 @@ command -v mvn >/dev/null || test_all="$test_all maven"
 # The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
 # compiler; the versioned package does not.
 foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+wheels="gcc libc6-dev binutils python3 python3-dev python3-venv qemu-user"
 check="$run git python3 clang libclang-rt-14-dev clang-format clang-tidy cppcheck
     abigail-tools"
 coverage="$test"
@@ -41,13 +42,14 @@ run) packages=$run ;;
 unit) packages=$unit ;;
 test) packages=$test ;;
 test-all) packages=$test_all ;;
+wheels) packages=$wheels ;;
 check) packages=$check ;;
 coverage) packages=$coverage ;;
 fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
 *)
-    echo "usage: $0 run|unit|test|test-all|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
+    echo "usage: $0 run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
     exit 2
     ;;
 esac

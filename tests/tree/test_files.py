@@ -111,7 +111,7 @@ def test_every_file_is_built():
             registry, entry = folder / "meson.build", path.relative_to(folder).as_posix()
         elif re.fullmatch(r"tests/(unit/\w+|race|crash)/\w+\.c", name):
             registry, entry = SOURCE / "tests/meson.build", path.stem
-        elif re.fullmatch(r"tests/\w+/test_\w+\.py", name):
+        elif re.fullmatch(r"(tests/\w+|bindings/python/tests)/test_\w+\.py", name):
             registry, entry = SOURCE / "tests/meson.build", path.stem
         elif re.fullmatch(r"(fuzz/\w+|bench/bench_\w+)\.c", name):
             registry, entry = path.parent / "meson.build", path.stem

@@ -41,7 +41,7 @@ def texts():
     """Records of decisions are history, and figures of old runs are data."""
     listing = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--", "src", "include", "docs", "lua",
-         "README.md", "CONTRIBUTING.md", "SECURITY.md"],
+         "bindings", "README.md", "CONTRIBUTING.md", "SECURITY.md"],
         cwd=SOURCE, capture_output=True, text=True, check=True).stdout
     for name in listing.splitlines():
         path = SOURCE / name
