@@ -29,6 +29,11 @@ def gunicorn(app, bind):
             f"web_served:{app}()"]
 
 
+def gunicorn_aiohttp(app, bind):
+    *options, _ = gunicorn(app, bind)
+    return [*options, "-k", "aiohttp.GunicornWebWorker", f"web_served:{app}"]
+
+
 def uvicorn(app, bind):
     where = ["--uds", bind[5:]] if bind.startswith("unix:") else ["--port", bind.rpartition(":")[2]]
     return ["-m", "uvicorn", "--factory", f"web_served:{app}", "--workers", str(WORKERS),
@@ -36,6 +41,7 @@ def uvicorn(app, bind):
 
 
 SERVERS = {"flask": (gunicorn, "make_flask"), "django": (gunicorn, "make_django"),
+           "aiohttp": (gunicorn_aiohttp, "make_aiohttp"),
            "django-async": (uvicorn, "make_django_async"), "fastapi": (uvicorn, "make_fastapi")}
 
 
