@@ -380,7 +380,8 @@ def test_a_rule_holds_nothing(table):
 
 @pytest.mark.parametrize("spec, name", [
     ("100/1m", "100/1m"), ("100/60s", "100/1m"), ("5/90s", "5/90s"),
-    ("gcra 10/1h burst=2", "10/1h"), ("7/1w", "7/7d"), ("1000/250ms", "1000/250ms"), ("9/1500us", "9/1500us"), ("1/1d", "1/1d"),
+    ("gcra 10/1h burst=2", "10/1h"), ("7/1w", "7/7d"), ("1000/250ms", "1000/250ms"),
+    ("9/1500us", "9/1500us"), ("1/1d", "1/1d"),
     ("fixed_window 5/1mo align=calendar", None),
 ])
 def test_names_of_policies(spec, name, table):
