@@ -182,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and calls")
     quick = parser.parse_args().quick
-    rounds, calls = (3, 20_000) if quick else (9, 200_000)
+    rounds, calls = (5, 50_000) if quick else (9, 200_000)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     decisions(rounds, calls)
     processes(calls)
