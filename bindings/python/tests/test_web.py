@@ -89,11 +89,6 @@ ROWS = {
         lambda limiter: Rule(limiter("gcra 10/1s burst=1"), address()), [get()] * 2,
         [ok('"10/1s";q=10;w=1', '"10/1s";r=0;t=1'),
          refused('"10/1s";q=10;w=1', '"10/1s";r=0;t=1', retry="1")]),
-    "held at once": (
-        lambda limiter: Rule(limiter("concurrency 1 lease=30s", name="jobs"), address()),
-        [get()] * 2,
-        [ok('"jobs";q=1;qu="concurrent-requests"', '"jobs";r=0;t=30'),
-         refused('"jobs";q=1;qu="concurrent-requests"', '"jobs";r=0;t=30', retry="30")]),
     "never": (two(cost=3), [get()], [refused(POLICY, '"2/1m";r=2', retry=None)]),
     "a limit of 0": (
         lambda limiter: Rule(limiter("0/1m"), address()), [get()],

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import Annotated, Optional
+from wsgiref.validate import validator
 
 import fastapi
 import flask
@@ -295,6 +296,16 @@ def test_websockets(limited, extensions, expected, rule):
         return sent
 
     assert [asyncio.run(open_one()) for _ in range(2)] == expected
+
+
+def test_the_middleware_is_wsgi(rule):
+    """By the checker of the standard library: an application that passes, then a refusal."""
+    def app(environ, start):
+        start("200 OK", [("Content-Type", "text/plain")])
+        return [b"hello"]
+
+    checked = validator(stint.wsgi.LimitMiddleware(validator(app), rule))
+    assert [web.ask_wsgi(checked).status for _ in range(2)] == [200, 429]
 
 
 def test_streams_have_the_fields(rule):

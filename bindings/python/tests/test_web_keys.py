@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from web_served import free_port
 
+import stint
 from stint.http import (Proxies, Request, RequestError, Rule, address, first_of, format_address,
                         header, join, parse_address, path, user)
 
@@ -369,3 +370,35 @@ def test_a_key_that_is_none(key):
 def test_options_that_are_none(options, message):
     with pytest.raises(ValueError, match=message):
         Rule(**{"limits": Recorder(), **options})
+
+
+def test_a_rule_holds_nothing(table):
+    """It would not release the units when the response is sent."""
+    with pytest.raises(ValueError, match=r"use limiter.hold\(\) around"):
+        Rule(stint.Limiter(table, "9/1m", "concurrency 10 lease=30s"))
+
+
+@pytest.mark.parametrize("spec, name", [
+    ("100/1m", "100/1m"), ("100/60s", "100/1m"), ("5/90s", "5/90s"),
+    ("gcra 10/1h burst=2", "10/1h"), ("7/1w", "7/7d"), ("1000/250ms", "1000/250ms"),
+    ("9/1500us", "9/1500us"), ("1/1d", "1/1d"),
+    ("fixed_window 5/1mo align=calendar", None),
+])
+def test_names_of_policies(spec, name, table):
+    """Without a name of the limiter: the limit and the period, as one writes them."""
+    policy = Rule(stint.Limiter(table, spec)).limits[0].policies[0]
+    assert policy.name == (name or policy.name)
+    assert policy.quoted == f'"{policy.name}"' and len(policy.name) < 12
+    named = Rule([stint.Limiter(table, spec, name=text) for text in ('a"\\é\n', "b" * 200)])
+    assert [limit.policies[0].quoted for limit in named.limits] == [
+        r'"a\"\\??"', '"' + "b" * 100 + '"']
+
+
+def test_a_list_of_policies_ends_where_it_is_too_long(table):
+    """Both lists end before the first policy that exceeds 1,024 bytes in either."""
+    limiters = [stint.Limiter(table, "9/1m", name=f"{i:02}-" + "x" * 60) for i in range(20)]
+    fields = dict(Rule(limiters, "all").decide(request()).fields)
+    lists = [fields[name].split(", ") for name in ("RateLimit-Policy", "RateLimit")]
+    assert len(lists[0]) == len(lists[1]) == 13
+    assert [item[:5] for item in lists[0]] == [item[:5] for item in lists[1]]
+    assert all(960 < len(fields[name]) <= 1024 for name in ("RateLimit-Policy", "RateLimit"))

@@ -29,6 +29,11 @@ def gunicorn(app, bind):
             f"web_served:{app}()"]
 
 
+def gunicorn_aiohttp(app, bind):
+    *options, _ = gunicorn(app, bind)
+    return [*options, "-k", "aiohttp.GunicornWebWorker", f"web_served:{app}"]
+
+
 def uvicorn(app, bind):
     where = ["--uds", bind[5:]] if bind.startswith("unix:") else ["--port", bind.rpartition(":")[2]]
     return ["-m", "uvicorn", "--factory", f"web_served:{app}", "--workers", str(WORKERS),
@@ -36,6 +41,7 @@ def uvicorn(app, bind):
 
 
 SERVERS = {"flask": (gunicorn, "make_flask"), "django": (gunicorn, "make_django"),
+           "aiohttp": (gunicorn_aiohttp, "make_aiohttp"),
            "django-async": (uvicorn, "make_django_async"), "fastapi": (uvicorn, "make_fastapi")}
 
 
@@ -58,7 +64,10 @@ class Connection(http.client.HTTPConnection):
 def ask(bind, path="/", headers=(), source="127.0.0.1", method="GET"):
     connection = Connection(bind, source)
     with contextlib.closing(connection):
-        connection.request(method, path, headers=dict(headers))
+        connection.putrequest(method, path)
+        for name, value in headers:
+            connection.putheader(name, value)
+        connection.endheaders()
         reply = connection.getresponse()
         return reply.status, reply.headers, reply.read()
 
@@ -154,6 +163,15 @@ def test_hostile_fields_reach_the_same_key(bind, name, value):
     before = left_of(bind, written)
     assert ask(bind, headers=[(name, value)])[0] == 200
     assert left_of(bind, written) == before - 2
+
+
+def test_lines_of_a_field_are_one_list(bind):
+    """The proxy added a line of its own, after the client's."""
+    lines = [("X-Forwarded-For", "192.0.2.50"), ("x-forwarded-for", "192.0.2.51")]
+    before = left_of(bind, "192.0.2.51")
+    assert ask(bind, headers=lines)[0] == 200
+    assert left_of(bind, "192.0.2.51") == before - 2
+    assert left_of(bind, "192.0.2.50") == LIMIT - 1
 
 
 def left_of(bind, address):

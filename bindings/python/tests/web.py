@@ -54,9 +54,10 @@ class Reply:
 
 
 def ask_wsgi(app, method="GET", path="/", headers=(), peer="127.0.0.2"):
-    reply = werkzeug.test.Client(app).open(
-        path, method=method, headers=list(headers), environ_overrides={"REMOTE_ADDR": peer})
-    return Reply(reply.status_code, list(reply.headers), reply.data)
+    with werkzeug.test.Client(app).open(
+            path, method=method, headers=list(headers), buffered=True,
+            environ_overrides={"REMOTE_ADDR": peer}) as reply:
+        return Reply(reply.status_code, list(reply.headers), reply.data)
 
 
 def ask_asgi(app, method="GET", path="/", headers=(), peer="127.0.0.2", body=None):

@@ -51,6 +51,19 @@ def make_django(is_async=False):
     return web.web_django.handler(rule(), "served", is_async)
 
 
+async def make_aiohttp():
+    from aiohttp import web
+
+    from stint.aiohttp import middleware
+
+    async def answer(request):
+        return web.Response(text=str(os.getpid()) if request.path == "/pid" else "hello")
+
+    app = web.Application(middlewares=[middleware(rule())])
+    app.router.add_get("/{path:.*}", answer)
+    return app
+
+
 def make_fastapi():
     from fastapi import FastAPI
     from fastapi.responses import PlainTextResponse

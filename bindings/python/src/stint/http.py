@@ -331,9 +331,7 @@ def _period_ns(quota: Any) -> int:
 
 
 def short_name(quota: Any) -> str:
-    """`100/1m`; the whole SPEC where there is no period."""
-    if quota.algorithm == "concurrency":
-        return str(quota)
+    """`100/1m`"""
     ns = _period_ns(quota)
     units = (("d", 86400 * NS), ("h", 3600 * NS), ("m", 60 * NS), ("s", NS), ("ms", 10**6))
     unit, size = next(((u, s) for u, s in units if ns % s == 0), ("us", 1000))
@@ -347,10 +345,8 @@ def _sf_string(text: str) -> str:
 
 def policy_of(name: str, quota: Any) -> Policy:
     quoted = _sf_string(name)
-    item = f"{quoted};q={quota.limit}"
-    if quota.algorithm == "concurrency":
-        return Policy(name, quoted, item + ';qu="concurrent-requests"')
-    return Policy(name, quoted, f"{item};w={max(1, seconds_up(_period_ns(quota)))}")
+    seconds = max(1, seconds_up(_period_ns(quota)))
+    return Policy(name, quoted, f"{quoted};q={quota.limit};w={seconds}")
 
 
 def _share(decision: Any) -> float:
@@ -622,6 +618,11 @@ class Rule:
         _check_key(key)
         policies = []
         for quota in limiter.quotas:
+            if quota.algorithm == "concurrency":
+                raise ValueError(
+                    f"{quota}: a rule takes units and does not release them; "
+                    "use limiter.hold() around the work of the view"
+                )
             name = short_name(quota)
             if limiter.name:
                 name = limiter.name if len(limiter.quotas) == 1 else f"{limiter.name}:{name}"
