@@ -6,8 +6,6 @@ import ssl
 import time
 from typing import Any
 
-from typing_extensions import Self
-
 from .._core import GoneError
 from ..limiter import Limited
 from ..pool import KeyStatus, Lease
@@ -22,6 +20,8 @@ from .sync import Pool
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from typing_extensions import Self
 
 TIMEOUT = 0.05
 

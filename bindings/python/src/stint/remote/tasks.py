@@ -7,8 +7,6 @@ import ssl
 import time
 from typing import Any, Generic, TypeVar
 
-from typing_extensions import Self
-
 from .._core import GoneError
 from ..limiter import Limited
 from ..pool import KeyStatus, Lease
@@ -25,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
     from types import TracebackType
+
+    from typing_extensions import Self
 
 
 class AsyncTable:
