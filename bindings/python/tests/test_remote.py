@@ -423,6 +423,42 @@ def test_reservations_in_with(server):
     limiter.close()
 
 
+# ---- Counters ----
+
+COUNTS = [
+    ("count", 2, 10.0), 4, ("count", 3, 99.0), ("counter",), ("count", -4), ("count", -9), 7,
+    ("counter",), ("count", 0), ("count", 1, 0.0015), ("reset_counter",), ("counter",),
+    ("count", 4_294_967_295, 3.5e6),
+]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_counters_are_those_of_a_table(tables, scheme):
+    def run(table, advance):
+        results = []
+        for step in COUNTS:
+            if isinstance(step, int):
+                advance(step)
+                continue
+            verb, *args = step
+            counted = getattr(table, verb)("key ✓", *args)
+            if counted is not None:
+                wait_ms = math.ceil(counted.expires_after_ns / MS)
+                assert math.ceil(counted.expires_after * 1000 - 1e-6) == wait_ms
+                counted = (counted.count, wait_ms)
+            results.append((step, counted))
+        return results
+
+    clock = testing.Clock()
+    with Server() as running, stint.Table(clock=clock) as local:
+        table = tables.open(running.url(scheme))
+        assert run(table, running.advance) == run(local, clock.advance)
+        for args in (("k", 1), ("k", 2**32, 1), ("k", 1, -1), ("k" * 65537, 1, 1)):
+            for each in (local, table):
+                with pytest.raises(stint.QuotaError):
+                    each.count(*args)
+
+
 # ---- Pools ----
 
 POOLS = """

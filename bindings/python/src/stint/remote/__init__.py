@@ -26,7 +26,7 @@ from .limiter import (
     RemoteReservation,
     RemoteTable,
 )
-from .replies import RemoteDecision
+from .replies import RemoteCount, RemoteDecision
 from .tasks import AsyncHold, AsyncLimiter, AsyncRemotePool, AsyncReservation, AsyncTable
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "AsyncRemotePool",
     "AsyncReservation",
     "AsyncTable",
+    "RemoteCount",
     "RemoteDecision",
     "RemoteHold",
     "RemoteLimiter",

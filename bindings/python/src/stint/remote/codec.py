@@ -9,7 +9,7 @@ from urllib.parse import quote
 from .._core import Quota
 from .address import Address
 from .errors import ServerError, gone_error, quota_error
-from .replies import digits, read_decision, read_lease, read_statuses
+from .replies import digits, read_count, read_decision, read_lease, read_statuses
 from .wire import ErrorReply, HttpReader, HttpReply, RespReader, WireError, shown
 
 REPLY_MAX: Final = 16384  # bytes of a reply; a decision on 32 quotas has less than half
@@ -25,14 +25,15 @@ class Verb:
     """A row of the table of verbs.
 
     `resp`: the command. `path`: of HTTP; {} stands for the pool. `first`: options that are
-    arguments of RESP without a word, in this order, before all others. `reply`: its kind.
-    `is_repeatable`: asking twice changes nothing. `takes_id`: asked twice with one id, it charges
-    once.
+    arguments of RESP without a word, in this order, before all others. `last`: a word of RESP after
+    them. `reply`: its kind. `is_repeatable`: asking twice changes nothing. `takes_id`: asked twice
+    with one id, it charges once.
     """
 
     __slots__ = (
         "first",
         "is_repeatable",
+        "last",
         "limit",
         "method",
         "name",
@@ -44,8 +45,9 @@ class Verb:
 
     def __init__(self, name: str, resp: str, path: str = "", first: tuple[str, ...] = (), *,
                  reply: str = "decision", repeatable: bool = False, takes_id: bool = False,
-                 method: str = "POST", limit: int = REPLY_MAX) -> None:
-        self.name, self.first, self.reply = name, first, reply
+                 method: str = "POST", limit: int = REPLY_MAX,
+                 last: tuple[bytes, ...] = ()) -> None:
+        self.name, self.first, self.last, self.reply = name, first, last, reply
         self.method, self.limit = method, limit
         self.resp = tuple(word.encode() for word in resp.split())
         self.path = path or f"/v1/{name}"
@@ -66,6 +68,10 @@ VERBS: Final = {
         Verb("renew", "STINT.RENEW", first=("ticket",), reply="ok", repeatable=True),
         Verb("block", "STINT.BLOCK", reply="ok", repeatable=True),
         Verb("reset", "STINT.RESET", reply="ok", repeatable=True),
+        Verb("count", "STINT.COUNT", first=("key", "amount", "expiry_ms"), reply="count"),
+        Verb("counter", "STINT.COUNT", "/v1/count", ("key",), reply="count", repeatable=True),
+        Verb("reset_counter", "STINT.COUNT", "/v1/count_reset", ("key",), last=(b"RESET",),
+             reply="ok", repeatable=True),
         Verb("clock", "STINT.CLOCK", method="GET", reply="clock", repeatable=True),
         Verb("pool_next", "STINT.POOL NEXT", "/v1/pools/{}/next", ("pool",), reply="lease"),
         Verb("pool_give_back", "STINT.POOL GIVEBACK", "/v1/pools/{}/give_back", ("pool", "key"),
@@ -161,7 +167,9 @@ class RespCodec:
         words += [
             _OUTCOMES[str(options[name])] if name == "outcome" else _bytes(options[name])
             for name in verb.first
+            if name in options
         ]
+        words += verb.last
         # Options come before the target: a COST after a QUOTA is of that quota alone.
         for name, value in options.items():
             if name in verb.first:
@@ -242,6 +250,8 @@ def value_of(kind: str, values: dict[str, Any], question: Question | None) -> An
         if type(units) is not int:
             raise WireError(f"expected a number of units, found {_shown(units)}")
         return units
+    if kind == "count":
+        return read_count(values)
     assert kind == "lease", kind
     return read_lease(values)
 

@@ -6,8 +6,6 @@ import ssl
 import time
 from typing import Any
 
-from typing_extensions import Self
-
 from .._core import GoneError
 from ..limiter import Limited
 from ..pool import KeyStatus, Lease
@@ -15,13 +13,15 @@ from ..quota import Quota
 from .address import parse, tls_context
 from .codec import Question
 from .errors import ServerError
-from .questions import PoolQuestions, Quotas, next_wait, no_ticket, units
-from .replies import RemoteDecision
+from .questions import PoolQuestions, Quotas, count, key_bytes, next_wait, no_ticket, units
+from .replies import RemoteCount, RemoteDecision
 from .sync import Pool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from typing_extensions import Self
 
 TIMEOUT = 0.05
 
@@ -60,6 +60,24 @@ class RemoteTable:
     def now(self) -> int:
         """The time that the server's decisions use, in ns: a virtual clock stands still."""
         return int(self.ask(Question("clock")))
+
+    def count(self, key: str | bytes, amount: int = 1,
+              expiry: float | None = None) -> RemoteCount:
+        """Adds to a counter that expires: stint.Table.count(), in whole milliseconds.
+
+        It carries no request id, and is never repeated. Raises ServerError and QuotaError.
+        """
+        counted: RemoteCount = self.ask(count(key, amount, expiry))
+        return counted
+
+    def counter(self, key: str | bytes) -> RemoteCount:
+        """The counter of a key, without a change."""
+        read: RemoteCount = self.ask(Question("counter", key=key_bytes(key)))
+        return read
+
+    def reset_counter(self, key: str | bytes) -> None:
+        """Forgets the counter of a key."""
+        self.ask(Question("reset_counter", key=key_bytes(key)))
 
     def ask(self, question: Question) -> Any:
         return self._pool.ask(question)

@@ -67,6 +67,15 @@ def milliseconds(seconds: float, name: str) -> int:
     return ceil(round(seconds * 1000, 6))
 
 
+def count(key: str | bytes, amount: int, expiry: float | None) -> Question:
+    options: dict[str, Value] = {"key": key_bytes(key), "amount": index(amount)}
+    if expiry is not None:
+        options["expiry_ms"] = milliseconds(expiry, "expiry")
+    elif index(amount) > 0:
+        raise quota_error("RANGE", "a counter needs an expiry; give the seconds to its end")
+    return Question("count", **options)
+
+
 class Quotas:
     """The quotas of a limiter, and its questions."""
 

@@ -140,6 +140,28 @@ def read_decision(values: dict[str, Any], quotas: tuple[Quota, ...]) -> RemoteDe
     )
 
 
+class RemoteCount:
+    """A counter of a server: the attributes of stint.Count."""
+
+    __slots__ = ("count", "expires_after_ns")
+
+    def __init__(self, count: int, expires_after_ns: int) -> None:
+        self.count, self.expires_after_ns = count, expires_after_ns
+
+    @property
+    def expires_after(self) -> float:
+        """Seconds until the counter expires; 0.0 where there is none."""
+        return self.expires_after_ns / 1e9
+
+    def __repr__(self) -> str:
+        return f"<stint.RemoteCount {self.count}: expires_after={self.expires_after}>"
+
+
+def read_count(values: dict[str, Any]) -> RemoteCount:
+    """The counter of a reply; WireError unless it is as documented."""
+    return RemoteCount(_number(values, "count", 2**52 - 1), wait_ns(values, "expires_after_ms"))
+
+
 _STANDINGS: Final = {"free": 0, "used_up": 1, "cooling": 2, "backing_off": 3, "out": 4}
 
 

@@ -7,8 +7,6 @@ import ssl
 import time
 from typing import Any, Generic, TypeVar
 
-from typing_extensions import Self
-
 from .._core import GoneError
 from ..limiter import Limited
 from ..pool import KeyStatus, Lease
@@ -18,13 +16,15 @@ from .aio import AsyncPool
 from .codec import Question
 from .errors import ServerError
 from .limiter import TIMEOUT, check_options
-from .questions import PoolQuestions, Quotas, next_wait, no_ticket, units
-from .replies import RemoteDecision
+from .questions import PoolQuestions, Quotas, count, key_bytes, next_wait, no_ticket, units
+from .replies import RemoteCount, RemoteDecision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
     from types import TracebackType
+
+    from typing_extensions import Self
 
 
 class AsyncTable:
@@ -54,6 +54,24 @@ class AsyncTable:
     async def now(self) -> int:
         """The time that the server's decisions use, in ns: a virtual clock stands still."""
         return int(await self.ask(Question("clock")))
+
+    async def count(self, key: str | bytes, amount: int = 1,
+                    expiry: float | None = None) -> RemoteCount:
+        """Adds to a counter that expires: stint.Table.count(), in whole milliseconds.
+
+        It carries no request id, and is never repeated. Raises ServerError and QuotaError.
+        """
+        counted: RemoteCount = await self.ask(count(key, amount, expiry))
+        return counted
+
+    async def counter(self, key: str | bytes) -> RemoteCount:
+        """The counter of a key, without a change."""
+        read: RemoteCount = await self.ask(Question("counter", key=key_bytes(key)))
+        return read
+
+    async def reset_counter(self, key: str | bytes) -> None:
+        """Forgets the counter of a key."""
+        await self.ask(Question("reset_counter", key=key_bytes(key)))
 
     async def ask(self, question: Question) -> Any:
         return await self._pool.ask(question)
