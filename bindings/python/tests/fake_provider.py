@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Any
 
 
-
 @dataclass
 class Call:
     key: str

@@ -433,7 +433,8 @@ class Request:
         self.used, self.budget = used, used.budget
         self.auth = SimpleNamespace(api_key="hash", user_id=user, team_id=None, end_user_id=None)
         self.data: dict[str, Any] = {
-            "model": "big", "messages": MESSAGES, "max_tokens": 5, "litellm_call_id": call_id}
+            "model": "big", "messages": MESSAGES, "max_tokens": 5, "litellm_call_id": call_id,
+            "proxy_server_request": {"url": "http://proxy/chat/completions"}}
         self.sent = {"api_key": "k", "api_base": provider.url, "max_retries": 0}
         logging, _ = litellm.utils.function_setup("acompletion", litellm.utils.Rules(), None,
                                                   **self.data)
@@ -512,6 +513,46 @@ def test_proxy_charges_a_broken_stream_and_its_fallback(provider: FakeProvider,
     assert sum(call.tokens for call in provider.served()) <= ESTIMATE + WORDS + 5
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_proxy_keeps_requests_with_one_call_id_apart(provider: FakeProvider, table: stint.Table,
+                                                     is_first: bool) -> None:
+    """A client chooses the id, and could have a call that fails give back another one's units."""
+    used = Used(table, key=by("key"))
+
+    async def steps() -> None:
+        requests = [Request(used, provider, "same") for _ in range(2)]
+        for request in requests:
+            await request.begin()
+        failing, other = requests if is_first else reversed(requests)
+        await failing.fail(ValueError("refused by another callback"))
+        assert used.counts('["hash"]')["tokens"] == ESTIMATE
+        await other.attempt()
+        await settled(used)
+
+    run(steps())
+    assert used.counts('["hash"]') == {"tokens": WORDS + 5, "requests": 1, "money": 60}
+
+
+def test_proxy_charges_each_attempt_without_an_answer(provider: FakeProvider,
+                                                      table: stint.Table) -> None:
+    provider.faults["gpt-4o"] = ["hang", "hang"]
+    used = Used(table, key=by("user"), tokens=2 * ESTIMATE)
+
+    async def steps() -> None:
+        request = Request(used, provider)
+        await request.begin()
+        for _ in range(2):
+            with pytest.raises(litellm.Timeout):
+                await request.attempt(timeout=0.3)
+        with pytest.raises(litellm.RateLimitError) as raised:
+            await request.attempt()
+        await request.fail(raised.value)
+        assert not used.budget._held
+
+    run(steps())
+    assert used.counts('["u"]')["tokens"] == 2 * ESTIMATE
+
+
 def test_proxy_charges_a_fallback_to_its_own_model(provider: FakeProvider,
                                                    table: stint.Table) -> None:
     provider.faults["gpt-4o"] = [500]
@@ -559,7 +600,7 @@ def test_open_calls_are_bounded(provider: FakeProvider, table: stint.Table) -> N
     async def steps() -> None:
         for number in range(10):
             await Request(used, provider, str(number)).begin()
-        assert list(used.budget._held) == ["7", "8", "9"]
+        assert list(used.budget._held) == ["7 7", "8 8", "9 9"]
 
     run(steps())
     assert used.tokens == 10 * ESTIMATE  # as estimated
@@ -578,7 +619,7 @@ def test_open_calls_expire(provider: FakeProvider, table: stint.Table, clock: Cl
         assert len(used.budget._held) == 2
         clock.advance(1)
         await Request(used, provider, "id-3").begin()
-        assert list(used.budget._held) == ["id-2", "id-3"]
+        assert list(used.budget._held) == ["id-2 1", "id-3 2"]
         await early.fail(ValueError("too late"))
 
     run(steps())

@@ -23,6 +23,7 @@ used. Which hook does what:
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import sys
@@ -42,6 +43,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from . import Decision, GoneError
 
 COST_MAX = 2**32 - 1
+_MARK = "stint_call"  # beside what LiteLLM keeps of a request
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _BROKEN = (Timeout, httpx.TransportError, TimeoutError, asyncio.TimeoutError)
 
@@ -206,6 +208,7 @@ class Budget(CustomLogger):
         self.max_open = max_open
         self._lock = threading.Lock()
         self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._marks = itertools.count()
 
     def __init_subclass__(cls, **options: Any) -> None:
         # The proxy runs only a hook that the class itself defines, not one that it inherits.
@@ -221,7 +224,13 @@ class Budget(CustomLogger):
         user = user_api_key_dict
         call = Call(str(data.get("model") or ""), user.api_key, user.user_id, user.team_id,
                     user.end_user_id, _kind(call_type), data)
-        self._open(_call_id(data), call, is_of_request=True)
+        # A client may choose the call id: two requests at a time with one id must stay apart.
+        mark = f"{_call_id(data)} {next(self._marks)}"
+        for place in (getattr(data.get("litellm_logging_obj"), "model_call_details", None),
+                      data.get("proxy_server_request")):
+            if isinstance(place, dict):
+                place[_MARK] = mark
+        self._open(mark, call, is_of_request=True)
 
     async def async_filter_deployments(self, model: str, healthy_deployments: list[Any],
                                        messages: Any, request_kwargs: dict[str, Any] | None = None,
@@ -231,7 +240,8 @@ class Budget(CustomLogger):
         data = {"messages": messages, **(request_kwargs or {}),
                 "model": (first.get("litellm_params") or {}).get("model") or model,
                 "model_info": first.get("model_info")}
-        if self._find(_call_id(data)) is None:
+        held = self._find(_call_id(data))
+        if held is None or not held.reservations:
             self._check(replace(_call_of(data, None), model=model))
         return healthy_deployments
 
@@ -242,16 +252,17 @@ class Budget(CustomLogger):
         held = self._find(call_id)
         if held is None:
             held = self._open(call_id, call, is_of_request=False)
-        elif held.depth != depth:
+        elif held.depth != depth or not held.reservations:
             call = replace(held.call, model=call.model, data=call.data)
-            if held.is_sent:  # a stream that broke: stays charged as estimated
-                self._close(call_id)
+            if held.is_sent:
+                held.reservations = {}  # no answer, or a stream that broke: charged as estimated
                 held = self._open(call_id, call, held.is_of_request)
             elif self.key(call) != self.key(held.call):
                 self._give_back(call_id)
                 held = self._open(call_id, call, held.is_of_request)
         if held is not None:
-            held.is_sent = not kwargs.get("fallbacks")  # with them each attempt is a call within
+            # With fallbacks of the SDK each attempt is a call within.
+            held.is_sent = held.is_of_request or not kwargs.get("fallbacks")
             held.depth = depth
 
     # ---- Hooks after a call ----
@@ -289,11 +300,13 @@ class Budget(CustomLogger):
         held = self._find(call_id)
         if held is None:
             return
-        is_free = not _may_be_billed(exception)
-        if not is_free:
+        may_be_billed = _may_be_billed(exception)
+        if held.is_of_request:
+            held.is_sent = may_be_billed
+            if may_be_billed:
+                held.reservations = {}  # stay charged; a further attempt reserves anew
+        elif may_be_billed:
             self._close(call_id)
-        elif held.is_of_request:
-            held.is_sent = False
         else:
             self._give_back(call_id)
 
@@ -420,8 +433,12 @@ def _kind(call_type: Any) -> str:
 
 
 def _call_id(data: Mapping[str, Any]) -> str:
-    """That of the log: calls within a call have other ids, and one log."""
+    """The mark of a request of the proxy, else the id of its log: calls within a call have other
+    ids, and one log."""
     logging = data.get("litellm_logging_obj")
+    for place in (getattr(logging, "model_call_details", data), data.get("proxy_server_request")):
+        if isinstance(place, Mapping) and place.get(_MARK):
+            return str(place[_MARK])
     return str(getattr(logging, "litellm_call_id", None) or data.get("litellm_call_id"))
 
 
