@@ -19,9 +19,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Union
-
-Fault = Union[int, str]
+from typing import Any
 
 
 @dataclass
@@ -45,7 +43,7 @@ class FakeProvider:
     limits: dict[str, int] = field(default_factory=dict)
     period: float = 60.0
     words: int = 8                  # of an answer, unless max_tokens is smaller
-    faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
+    faults: dict[str, list[int | str]] = field(default_factory=lambda: defaultdict(list))
     refusal_headers: dict[str, str] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
 
@@ -76,7 +74,7 @@ class FakeProvider:
         with self.lock:
             return [c.status for c in self.calls]
 
-    def admit(self, key: str, model: str) -> tuple[Call, float, Fault | None]:
+    def admit(self, key: str, model: str) -> tuple[Call, float, int | str | None]:
         """The record of a request; the seconds that its key has to wait; its fault."""
         with self.lock:
             now = time.monotonic()
@@ -111,7 +109,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         provider = self.server.provider
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        key = self.headers.get("x-api-key") or self.headers.get("authorization", "")[len("Bearer "):]
+        bearer = self.headers.get("authorization", "").removeprefix("Bearer ")
+        key = self.headers.get("x-api-key") or bearer
         call, wait, fault = provider.admit(key, body["model"])
         if fault == "hang":
             provider.released.wait(30)

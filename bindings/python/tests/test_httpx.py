@@ -35,17 +35,6 @@ def provider() -> Iterator[FakeProvider]:
         yield fake
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def table(clock: Clock) -> Iterator[stint.Table]:
-    with stint.Table(clock=clock) as opened:
-        yield opened
-
-
 def pool_of(table: stint.Table, quota: str = "100/1m", keys: Any = SECRETS) -> stint.Pool:
     return stint.Pool(table, "llm", list(keys), quota=quota)
 

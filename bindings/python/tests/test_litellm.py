@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import SimpleNamespace
@@ -38,17 +39,6 @@ def provider() -> Iterator[FakeProvider]:
         yield fake
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def table(clock: Clock) -> Iterator[stint.Table]:
-    with stint.Table(clock=clock) as opened:
-        yield opened
-
-
 @pytest.fixture(autouse=True)
 def _litellm(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("callbacks", "success_callback", "failure_callback", "_async_success_callback",
@@ -56,6 +46,13 @@ def _litellm(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(litellm, name, [])
     monkeypatch.setattr(litellm, "suppress_debug_info", True)
     monkeypatch.setattr(litellm, "cache", None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _clients() -> Iterator[None]:
+    yield
+    litellm.in_memory_llm_clients_cache.flush_cache()
+    gc.collect()  # what they left open is reported here, where it is ignored
 
 
 class Used:
@@ -291,6 +288,23 @@ def test_synchronous_calls_are_charged_afterwards(provider: FakeProvider,
                              "money": pytest.approx(60 + 78, abs=2)}
 
 
+def test_positional_arguments_are_estimated_too(provider: FakeProvider,
+                                                table: stint.Table) -> None:
+    """LiteLLM passes them to no hook."""
+    used = Used(table, tokens=ESTIMATE - 1)
+    arguments = {"max_tokens": 5, "api_key": "k", "api_base": provider.url}
+
+    async def steps() -> None:
+        with pytest.raises(litellm.RateLimitError, match="more tokens at once"):
+            await litellm.acompletion("openai/gpt-4o", MESSAGES, **arguments)
+        with pytest.raises(litellm.RateLimitError, match="more tokens at once"):
+            await litellm.aembedding("openai/text-embedding-3-small", ["word"] * 20,
+                                     api_key="k", api_base=provider.url)
+
+    run(steps())
+    assert used.tokens == 0 and provider.calls == []
+
+
 def test_an_attempt_that_used_more_than_estimated_is_charged_in_full(
         provider: FakeProvider, table: stint.Table) -> None:
     used = Used(table, prompt_tokens=lambda call: 1)
@@ -419,7 +433,8 @@ class Request:
         self.used, self.budget = used, used.budget
         self.auth = SimpleNamespace(api_key="hash", user_id=user, team_id=None, end_user_id=None)
         self.data: dict[str, Any] = {
-            "model": "big", "messages": MESSAGES, "max_tokens": 5, "litellm_call_id": call_id}
+            "model": "big", "messages": MESSAGES, "max_tokens": 5, "litellm_call_id": call_id,
+            "proxy_server_request": {"url": "http://proxy/chat/completions"}}
         self.sent = {"api_key": "k", "api_base": provider.url, "max_retries": 0}
         logging, _ = litellm.utils.function_setup("acompletion", litellm.utils.Rules(), None,
                                                   **self.data)
@@ -498,6 +513,46 @@ def test_proxy_charges_a_broken_stream_and_its_fallback(provider: FakeProvider,
     assert sum(call.tokens for call in provider.served()) <= ESTIMATE + WORDS + 5
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_proxy_keeps_requests_with_one_call_id_apart(provider: FakeProvider, table: stint.Table,
+                                                     is_first: bool) -> None:
+    """A client chooses the id, and could have a call that fails give back another one's units."""
+    used = Used(table, key=by("key"))
+
+    async def steps() -> None:
+        requests = [Request(used, provider, "same") for _ in range(2)]
+        for request in requests:
+            await request.begin()
+        failing, other = requests if is_first else reversed(requests)
+        await failing.fail(ValueError("refused by another callback"))
+        assert used.counts('["hash"]')["tokens"] == ESTIMATE
+        await other.attempt()
+        await settled(used)
+
+    run(steps())
+    assert used.counts('["hash"]') == {"tokens": WORDS + 5, "requests": 1, "money": 60}
+
+
+def test_proxy_charges_each_attempt_without_an_answer(provider: FakeProvider,
+                                                      table: stint.Table) -> None:
+    provider.faults["gpt-4o"] = ["hang", "hang"]
+    used = Used(table, key=by("user"), tokens=2 * ESTIMATE)
+
+    async def steps() -> None:
+        request = Request(used, provider)
+        await request.begin()
+        for _ in range(2):
+            with pytest.raises(litellm.Timeout):
+                await request.attempt(timeout=0.3)
+        with pytest.raises(litellm.RateLimitError) as raised:
+            await request.attempt()
+        await request.fail(raised.value)
+        assert not used.budget._held
+
+    run(steps())
+    assert used.counts('["u"]')["tokens"] == 2 * ESTIMATE
+
+
 def test_proxy_charges_a_fallback_to_its_own_model(provider: FakeProvider,
                                                    table: stint.Table) -> None:
     provider.faults["gpt-4o"] = [500]
@@ -545,7 +600,7 @@ def test_open_calls_are_bounded(provider: FakeProvider, table: stint.Table) -> N
     async def steps() -> None:
         for number in range(10):
             await Request(used, provider, str(number)).begin()
-        assert list(used.budget._held) == ["7", "8", "9"]
+        assert list(used.budget._held) == ["7 7", "8 8", "9 9"]
 
     run(steps())
     assert used.tokens == 10 * ESTIMATE  # as estimated
@@ -564,7 +619,7 @@ def test_open_calls_expire(provider: FakeProvider, table: stint.Table, clock: Cl
         assert len(used.budget._held) == 2
         clock.advance(1)
         await Request(used, provider, "id-3").begin()
-        assert list(used.budget._held) == ["id-2", "id-3"]
+        assert list(used.budget._held) == ["id-2 1", "id-3 2"]
         await early.fail(ValueError("too late"))
 
     run(steps())

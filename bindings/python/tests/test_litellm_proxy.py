@@ -26,18 +26,18 @@ import stint
 
 pytest.importorskip("fastapi_sso", reason="needs litellm[proxy]")
 
-PATIENCE = 120.0  # s: the proxy starts in 10 s on an idle machine
+PATIENCE = 300.0  # s: the proxy starts in 10 s on an idle machine
 MESSAGES = [{"role": "user", "content": "one two three four"}]
 ESTIMATE = 11 + 5
 USED = 4 + 5
 LIMITS = {"tokens": "log 400/1h", "requests": "log 10/1h", "money": "gcra 1000000/1d"}
-CALLBACK = """
+CALLBACK = f"""
 import os, stint
 from stint.litellm import Budget, by
 table = stint.Table(os.environ["STINT_TABLE"])
-budget = Budget(key=by("end_user"), **{
-    name: stint.Limiter(table, quota, name=name) for name, quota in %r.items()})
-""" % LIMITS
+budget = Budget(key=by("end_user"), **{{
+    name: stint.Limiter(table, quota, name=name) for name, quota in {LIMITS!r}.items()}})
+"""
 
 
 def until(condition: Callable[[], bool], process: subprocess.Popen[bytes] | None = None) -> None:

@@ -23,6 +23,7 @@ used. Which hook does what:
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 import sys
@@ -36,13 +37,15 @@ from typing import Any, Protocol
 
 import httpx
 import litellm
+from litellm.exceptions import BadRequestError, RateLimitError, Timeout
 from litellm.integrations.custom_logger import CustomLogger
 
 from . import Decision, GoneError
 
 COST_MAX = 2**32 - 1
+_MARK = "stint_call"  # beside what LiteLLM keeps of a request
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_BROKEN = (litellm.Timeout, httpx.TransportError, TimeoutError, asyncio.TimeoutError)
+_BROKEN = (Timeout, httpx.TransportError, TimeoutError, asyncio.TimeoutError)
 
 
 class Limiter(Protocol):
@@ -95,8 +98,8 @@ def prompt_tokens(call: Call) -> int:
         return count
     try:
         # The default for images: LiteLLM would else fetch each to learn its size.
-        return count + litellm.token_counter(model=call.model, messages=messages,
-                                             use_default_image_token_count=True)
+        return count + int(litellm.token_counter(model=call.model, messages=messages,
+                                                 use_default_image_token_count=True))
     except Exception:  # noqa: BLE001  # a form of message that LiteLLM's counter does not know
         return count + _text_tokens(call.model, messages)
 
@@ -122,29 +125,32 @@ def completion_tokens(call: Call, default: int) -> int:
 
 def _count(value: object) -> int:
     """A number of a request, which any client writes."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return min(math.ceil(value), COST_MAX) if is_number and 0 < value < math.inf else 0  # type: ignore[operator]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        return 0
+    return min(math.ceil(value), COST_MAX)
 
 
 def dollars(call: Call, prompt: int, completion: int) -> float:
-    """The price of a call by LiteLLM's list, or by that of a deployment or a model group.
+    """The price of a call: of its deployment or model group, else by LiteLLM's list.
 
     Raises litellm.BadRequestError for a model without a price.
     """
-    names = ((call.data.get("model_info") or {}).get("id"), call.data.get("model"), call.model)
-    for name in filter(None, names):
-        with suppress(Exception):  # LiteLLM has no class of its own for an unknown model
-            return float(sum(litellm.cost_per_token(model=str(name), prompt_tokens=prompt,
-                                                    completion_tokens=completion)))
     router = getattr(sys.modules.get("litellm.proxy.proxy_server"), "llm_router", None)
     group = router and router.get_model_group_info(model_group=call.model)
-    costs = [getattr(group, f"{way}_cost_per_token", None) for way in ("input", "output")]
-    if None in costs:
-        raise litellm.BadRequestError(
-            f"the budget in money has no price for {call.model!r}; set input_cost_per_token and "
-            "output_cost_per_token of the model, or give the Budget price=",
-            model=call.model, llm_provider="")
-    return float(prompt * costs[0] + completion * costs[1])
+    cost_in = getattr(group, "input_cost_per_token", None)
+    cost_out = getattr(group, "output_cost_per_token", None)
+    if cost_in is not None and cost_out is not None:
+        return float(prompt * cost_in + completion * cost_out)
+    deployment = str((call.data.get("model_info") or {}).get("id"))
+    names = [deployment] if deployment in litellm.model_cost else []
+    for name in [*names, call.data.get("model") or call.model]:
+        with suppress(Exception):  # LiteLLM has no class of its own for an unknown model
+            return float(sum(litellm.cost_per_token(model=name, prompt_tokens=prompt,
+                                                    completion_tokens=completion)))
+    raise BadRequestError(
+        f"the budget in money has no price for {call.model!r}; set input_cost_per_token and "
+        "output_cost_per_token of the model, or give the Budget price=",
+        model=call.model, llm_provider="")
 
 
 @dataclass
@@ -202,6 +208,7 @@ class Budget(CustomLogger):
         self.max_open = max_open
         self._lock = threading.Lock()
         self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._marks = itertools.count()
 
     def __init_subclass__(cls, **options: Any) -> None:
         # The proxy runs only a hook that the class itself defines, not one that it inherits.
@@ -217,7 +224,13 @@ class Budget(CustomLogger):
         user = user_api_key_dict
         call = Call(str(data.get("model") or ""), user.api_key, user.user_id, user.team_id,
                     user.end_user_id, _kind(call_type), data)
-        self._open(_call_id(data), call, is_of_request=True)
+        # A client may choose the call id: two requests at a time with one id must stay apart.
+        mark = f"{_call_id(data)} {next(self._marks)}"
+        for place in (getattr(data.get("litellm_logging_obj"), "model_call_details", None),
+                      data.get("proxy_server_request")):
+            if isinstance(place, dict):
+                place[_MARK] = mark
+        self._open(mark, call, is_of_request=True)
 
     async def async_filter_deployments(self, model: str, healthy_deployments: list[Any],
                                        messages: Any, request_kwargs: dict[str, Any] | None = None,
@@ -227,27 +240,29 @@ class Budget(CustomLogger):
         data = {"messages": messages, **(request_kwargs or {}),
                 "model": (first.get("litellm_params") or {}).get("model") or model,
                 "model_info": first.get("model_info")}
-        if self._find(_call_id(data)) is None:
+        held = self._find(_call_id(data))
+        if held is None or not held.reservations:
             self._check(replace(_call_of(data, None), model=model))
         return healthy_deployments
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
         """Each attempt: reserves, unless the request holds units for it already."""
-        call_id, call = _call_id(kwargs), _call_of(kwargs, call_type)
+        call_id, call = _call_id(kwargs), _call_of(_with_positional(kwargs), call_type)
         depth = kwargs.get("fallback_depth")
         held = self._find(call_id)
         if held is None:
             held = self._open(call_id, call, is_of_request=False)
-        elif held.depth != depth:
+        elif held.depth != depth or not held.reservations:
             call = replace(held.call, model=call.model, data=call.data)
-            if held.is_sent:  # a stream that broke: stays charged as estimated
-                self._close(call_id)
+            if held.is_sent:
+                held.reservations = {}  # no answer, or a stream that broke: charged as estimated
                 held = self._open(call_id, call, held.is_of_request)
             elif self.key(call) != self.key(held.call):
                 self._give_back(call_id)
                 held = self._open(call_id, call, held.is_of_request)
         if held is not None:
-            held.is_sent = not kwargs.get("fallbacks")  # with them each attempt is a call within
+            # With fallbacks of the SDK each attempt is a call within.
+            held.is_sent = held.is_of_request or not kwargs.get("fallbacks")
             held.depth = depth
 
     # ---- Hooks after a call ----
@@ -285,11 +300,13 @@ class Budget(CustomLogger):
         held = self._find(call_id)
         if held is None:
             return
-        is_free = not _may_be_billed(exception)
-        if not is_free:
+        may_be_billed = _may_be_billed(exception)
+        if held.is_of_request:
+            held.is_sent = may_be_billed
+            if may_be_billed:
+                held.reservations = {}  # stay charged; a further attempt reserves anew
+        elif may_be_billed:
             self._close(call_id)
-        elif held.is_of_request:
-            held.is_sent = False
         else:
             self._give_back(call_id)
 
@@ -416,9 +433,23 @@ def _kind(call_type: Any) -> str:
 
 
 def _call_id(data: Mapping[str, Any]) -> str:
-    """That of the log: calls within a call have other ids, and one log."""
+    """The mark of a request of the proxy, else the id of its log: calls within a call have other
+    ids, and one log."""
     logging = data.get("litellm_logging_obj")
+    for place in (getattr(logging, "model_call_details", data), data.get("proxy_server_request")):
+        if isinstance(place, Mapping) and place.get(_MARK):
+            return str(place[_MARK])
     return str(getattr(logging, "litellm_call_id", None) or data.get("litellm_call_id"))
+
+
+def _with_positional(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """LiteLLM passes hooks the keywords of a call alone; its log has what came before them."""
+    logging = data.get("litellm_logging_obj")
+    text = "messages" if _kind(getattr(logging, "call_type", "")) == "acompletion" else "input"
+    given = {"model": getattr(logging, "model", None)}
+    if not any(data.get(name) for name in ("messages", "prompt", "input")):
+        given[text] = getattr(logging, "messages", None)
+    return {**{name: value for name, value in given.items() if value}, **data}
 
 
 def _call_of(data: Mapping[str, Any], call_type: Any) -> Call:
@@ -465,7 +496,7 @@ def _may_be_billed(error: object) -> bool:
         or isinstance(status, int) and status >= 500
 
 
-def _refusal(call: Call, refused: Mapping[str, Decision]) -> litellm.RateLimitError:
+def _refusal(call: Call, refused: Mapping[str, Decision]) -> RateLimitError:
     name, decision = max(refused.items(), key=lambda item: item[1].retry_after)
     if decision.outcome == "never":
         headers = {"x-should-retry": "false"}
@@ -476,7 +507,7 @@ def _refusal(call: Call, refused: Mapping[str, Decision]) -> litellm.RateLimitEr
                f"{headers['retry-after']} s"
     response = httpx.Response(429, headers=headers,
                               request=httpx.Request("POST", "https://localhost/"))
-    error = litellm.RateLimitError(text, llm_provider="stint", model=call.model, response=response)
+    error = RateLimitError(text, llm_provider="stint", model=call.model, response=response)
     error.headers = headers  # those that the proxy passes on to the client
     error.category = "litellm_rate_limit"
     return error
