@@ -36,6 +36,9 @@ struct run {
     bool counted[QUOTAS];
     struct uses uses[QUOTAS][KEYS];
     uint64_t blocked_until_ns[KEYS];
+    struct counted_key {
+        uint64_t count, expires_at_ns, evictions; /* evictions: of any state, up to then */
+    } counters[KEYS];
     /* The shared rule: which of its quotas asked last, and how often that changed. One change keeps
      * the larger bound; a second one too soon may not, since units that no longer fit are gone. */
     uint8_t shared_quota[KEYS], changes[KEYS];
@@ -344,6 +347,62 @@ static void settle(struct run *run)
     MUST(stint_settle(run->table, ticket->name, 0, now_ns, NULL) == STINT_E_GONE || code != 0);
 }
 
+/* ---- Counters -------------------------------------------------------------------------------- */
+
+/* What a counter is after an amount; 0 for one that is not begun. */
+static struct counted_key counted(struct counted_key before, int64_t amount, uint64_t expiry_ns,
+                                  uint64_t at_ns)
+{
+    if (before.expires_at_ns <= at_ns)
+        before = (struct counted_key){0, amount > 0 ? at_ns + expiry_ns : 0, 0};
+    if (before.expires_at_ns == 0)
+        return before;
+    uint64_t down = amount < 0 ? (uint64_t)-amount : 0;
+    before.count = amount >= 0           ? before.count + (uint64_t)amount
+                   : down < before.count ? before.count - down
+                                         : 0;
+    return before;
+}
+
+/* Exactly the counter, or, where a state was evicted meanwhile, that or one that begins. */
+static void count_one(struct run *run)
+{
+    struct request request = draw_request(run, true);
+    struct counted_key *known = &run->counters[request.key[0]];
+    int64_t amount = (int8_t)bytes_u8(&run->bytes);
+    uint64_t expiry_ns = 1 + (uint64_t)bytes_u32(&run->bytes);
+    const char *key = key_names[request.key[0]];
+    struct stint_counter counter;
+    if (amount == INT8_MIN) {
+        MUST(stint_count_reset(run->table, key, 1, NULL) == 0);
+        *known = (struct counted_key){0, 0, 0};
+        return;
+    }
+    int code = stint_count(run->table, key, 1, amount, expiry_ns, request.now_ns, &counter, NULL);
+    uint64_t at_ns = effective(run, request.now_ns);
+    uint64_t evictions = table_counters(run->table)->evictions_evict;
+    struct counted_key empty = {0, 0, 0}, exact = counted(*known, amount, expiry_ns, at_ns);
+    struct counted_key begun = counted(empty, amount, expiry_ns, at_ns);
+    if (draw_is_shown())
+        fprintf(stderr, "op count %lld of %s now %llu: %d, %llu for %llu\n", (long long)amount, key,
+                (unsigned long long)request.now_ns, code, (unsigned long long)counter.count,
+                (unsigned long long)counter.expires_after_ns);
+    bool may_be_gone = evictions != known->evictions || known->expires_at_ns <= at_ns;
+    MUST(code == 0 || (code == STINT_E_FULL && amount > 0 && may_be_gone));
+    if (code != 0)
+        exact = begun = empty;
+    bool is_exact = counter.count == exact.count &&
+                    counter.expires_after_ns == sub_floor(exact.expires_at_ns, request.now_ns);
+    bool is_begun = counter.count == begun.count &&
+                    counter.expires_after_ns == sub_floor(begun.expires_at_ns, request.now_ns);
+    MUST(is_exact || (may_be_gone && is_begun));
+    /* An expired one that is not begun again stays for callers whose clocks are behind. */
+    if (amount > 0 || known->expires_at_ns > at_ns) {
+        *known = is_exact ? exact : begun;
+        known->evictions = evictions;
+    }
+}
+
 /* ---- Whoever runs the table ------------------------------------------------------------------ */
 
 static void block(struct run *run)
@@ -497,6 +556,10 @@ static void step(struct run *run)
     case 12:
         look(run);
         break;
+    case 18:
+    case 19:
+        count_one(run);
+        break;
     case 13:
     case 14:
         ask(run, STINT_PEEK);
@@ -524,6 +587,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(run.tickets, 0, sizeof(run.tickets));
     memset(run.shared_quota, 0, sizeof(run.shared_quota));
     memset(run.changes, 0, sizeof(run.changes));
+    memset(run.counters, 0, sizeof(run.counters));
     draw_quotas(&run);
     const struct region_fixed *fixed = &run.table->region.header->fixed;
     run.size = fixed->bytes - fixed->classes[CLASS_8].offset;

@@ -51,13 +51,15 @@ enum request_verb {
     REQUEST_RELEASE,
     REQUEST_RENEW, /* of a caller: the slots of a ticket */
     /* Of callers alone. */
-    REQUEST_RESERVE,   /* lifetime_ns */
-    REQUEST_BLOCK,     /* lifetime_ns: for how long */
-    REQUEST_SET_QUOTA, /* quota: for these keys from now on; empty: that of the rules again */
-    REQUEST_EXPLAIN,   /* which rules match, their state, which would deny; charges nothing */
-    REQUEST_THROTTLE,  /* CL.THROTTLE: throttle, key */
-    REQUEST_FORGET,    /* a key of CL.THROTTLE's: DEL */
-    REQUEST_FIND,      /* the same: EXISTS, PTTL */
+    REQUEST_RESERVE,     /* lifetime_ns */
+    REQUEST_BLOCK,       /* lifetime_ns: for how long */
+    REQUEST_SET_QUOTA,   /* quota: for these keys from now on; empty: that of the rules again */
+    REQUEST_EXPLAIN,     /* which rules match, their state, which would deny; charges nothing */
+    REQUEST_THROTTLE,    /* CL.THROTTLE: throttle, key */
+    REQUEST_FORGET,      /* a key of CL.THROTTLE's: DEL */
+    REQUEST_FIND,        /* the same: EXISTS, PTTL */
+    REQUEST_COUNT,       /* a counter: key, amount, and the expiry of a new one in lifetime_ns */
+    REQUEST_COUNT_RESET, /* key */
     REQUEST_VERBS,
 };
 
@@ -101,7 +103,8 @@ struct request {
     const struct request_item *items;
     size_t n_items;
     struct request_throttle throttle;
-    struct span key;   /* THROTTLE, FORGET, FIND */
+    struct span key;   /* THROTTLE, FORGET, FIND, COUNT */
+    int64_t amount;    /* COUNT; 0 reads */
     struct span quota; /* SET_QUOTA: a SPEC */
     struct span id;    /* idempotency: a retry with the same id is charged once; empty: none */
     uint64_t wait_ns;  /* how long the caller waits for an ALLOW */

@@ -666,6 +666,7 @@ static handler *const handlers[REQUEST_VERBS] = {
     [REQUEST_SETTLE] = service_ticket, [REQUEST_CANCEL] = service_ticket,
     [REQUEST_RENEW] = service_ticket,  [REQUEST_THROTTLE] = answer_throttle,
     [REQUEST_FORGET] = answer_find,    [REQUEST_FIND] = answer_find,
+    [REQUEST_COUNT] = service_count,   [REQUEST_COUNT_RESET] = service_count,
 };
 
 /* Answers any verb. Does not check the caller's roles or the id. */

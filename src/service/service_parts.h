@@ -76,6 +76,11 @@ bool service_end_pending(struct service *service, struct reply *reply);
 void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply);
 
+/* ---- service_count.c: COUNT, COUNT_RESET ----------------------------------------------------- */
+
+void service_count(struct service *service, const struct request *request, uint64_t now_ns,
+                   struct reply *reply);
+
 /* ---- expiries.c: tickets of stores that are never settled ------------------------------------ */
 
 /* After a reserve that returned a ticket of a store: closes it once it has expired. */

@@ -167,9 +167,11 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
         return decision;
     /*
      * What has flowed back since a grant cannot be refunded. A caller whose clock is behind would
-     * subtract too little, and get units that others have used since.
+     * subtract too little, and get units that others have used since. A counter has no units: it
+     * lives or has expired at the same time for amounts of either sign.
      */
-    if (ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK)
+    if ((ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK) &&
+        quota->algorithm != STINT_COUNTER)
         effective_ns = min_u64(max_u64(effective_ns, table_mark(table)), STINT_NOW_MAX);
     struct stint_ask careful = *ask;
     if (ask->verb == STINT_REFUND && quota->algorithm == STINT_GCRA &&

@@ -22,6 +22,7 @@ struct shared {
     uint64_t finished[WORKERS];  /* asks of each */
     uint32_t admitted[KEYS_MAX]; /* each key is used in one stretch, all at one time */
     uint64_t odd;
+    uint64_t counts_begun, counts_done; /* of one counter, by all */
 };
 
 static struct shared *shared;
@@ -31,6 +32,16 @@ static struct stint_quota quotas[2];
 static uint64_t now_of(uint64_t key)
 {
     return (10 + key / KEYS_PER_PERIOD * 3) * HOUR_NS;
+}
+
+/* A death between two of these lines leaves the counter between the two numbers. */
+static void count(uint64_t now_ns)
+{
+    struct stint_counter counter;
+    __atomic_fetch_add(&shared->counts_begun, 1, __ATOMIC_SEQ_CST);
+    if (stint_count(table, "all", 3, 1, STINT_COUNT_EXPIRY_MAX_NS, now_ns, &counter, NULL) != 0)
+        __atomic_fetch_add(&shared->odd, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&shared->counts_done, 1, __ATOMIC_SEQ_CST);
 }
 
 static void work(unsigned worker)
@@ -45,6 +56,7 @@ static void work(unsigned worker)
                                       {&quotas[0], &other, sizeof(other), 1}};
         size_t n = turn % 8 == 0 && other != key ? 2 : 1;
         struct stint_decision decision = stint_take_all(table, items, n, now_of(key));
+        count(now_of(key));
         uint64_t latest = __atomic_load_n(&shared->asks, __ATOMIC_RELAXED) / ASKS_PER_KEY;
         /* Who was stopped until the time of later keys has come was rightly given new units. */
         if (decision.outcome == STINT_ALLOW && now_of(latest) == now_of(key)) {
@@ -95,6 +107,12 @@ static void check_what_is_left(const char *spec, uint64_t fresh)
             stint_take(table, &quotas[0], &fresh, sizeof(fresh), 1, now_ns).outcome == STINT_ALLOW;
     crew_check(admitted == LIMIT, "%s: a new key admitted %llu afterwards", spec,
                (unsigned long long)admitted);
+    struct stint_counter counter;
+    stint_count(table, "all", 3, 0, 0, now_ns, &counter, NULL);
+    crew_check(counter.count >= shared->counts_done && counter.count <= shared->counts_begun,
+               "%s: %llu counted, of %llu done and %llu begun", spec,
+               (unsigned long long)counter.count, (unsigned long long)shared->counts_done,
+               (unsigned long long)shared->counts_begun);
     crew_check(shared->odd == 0, "%s: %llu odd answers", spec, (unsigned long long)shared->odd);
     crew_check(shared->asks > 1000, "%s: only %llu asks", spec, (unsigned long long)shared->asks);
     if (getenv("STINT_TEST_VERBOSE") != NULL)

@@ -73,6 +73,10 @@ GOOD = [
     ("POST", "/v1/explain", IP, 200),
     ("POST", "/v1/take", IP, 429),
     ("POST", "/v1/reset", IP, 200),
+    ("POST", "/v1/count", {"key": "k", "amount": 3, "expiry_ms": 60000}, 200),
+    ("POST", "/v1/count", {"key": "k", "amount": -1}, 200),
+    ("POST", "/v1/count", {"key": "k"}, 200),
+    ("POST", "/v1/count_reset", {"key": "k"}, 200),
     ("PUT", "/v1/overrides", {**IP, "quota": "7/1m"}, 200),
     ("DELETE", "/v1/overrides?domain=shop&ip=1", None, 200),
     ("GET", "/v1/pools", None, 200),
@@ -133,6 +137,15 @@ BAD = [
     ("POST", "/v1/book", OWN),
     ("POST", "/v1/block", IP),
     ("POST", "/v1/reset", {**IP, "cost": 1}),
+    ("POST", "/v1/count", {"amount": 1, "expiry_ms": 1}),
+    ("POST", "/v1/count", {"key": "k", "amount": 1}),
+    ("POST", "/v1/count", {"key": "k", "amount": 1, "expiry_ms": 0}),
+    ("POST", "/v1/count", {"key": "k", "amount": 1, "expiry_ms": 315360000001}),
+    ("POST", "/v1/count", {"key": "k", "amount": 4294967296, "expiry_ms": 1}),
+    ("POST", "/v1/count", {"key": "k", "amount": -4294967296}),
+    ("POST", "/v1/count", {"key": "k", "amount": "1", "expiry_ms": 1}),
+    ("POST", "/v1/count", {"key": 1}),
+    ("POST", "/v1/count_reset", {"key": "k", "amount": 1}),
     ("PUT", "/v1/overrides", IP),
     ("PUT", "/v1/overrides", {**IP, "quota": ""}),
     ("POST", "/v1/pools/{name}/next", {"key": "k"}),
@@ -410,7 +423,7 @@ def test_members_of_bodies_are_those_of_the_source():
 
     schemas = DOCUMENT["components"]["schemas"]
     verbs = ["Take", "Peek", "Reserve", "Settle", "Cancel", "Renew", "Refund", "Charge", "Book",
-             "Block", "Reset", "Override"]
+             "Block", "Reset", "Override", "Count", "CountReset"]
     assert names("src/proto/http/http_call.c", "call_members") == set().union(
         *(schemas[verb]["properties"] for verb in verbs))
     assert names("src/proto/http/http_call.c", "descriptor_members") == set(

@@ -9,11 +9,12 @@ import json
 import re
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from npm_clients import node  # noqa: F401 (a fixture)
-from program import SOURCE
+from program import SOURCE, stint
 from server import Server
 
 redis = pytest.importorskip("redis")
@@ -144,6 +145,37 @@ def test_redis_py_takes_reserves_and_settles(server):
         client.execute_command("STINT.SETTLE", reserved["ticket"], 3)
     flat = client.execute_command("STINT.PEEK", *quota, "COST", 0)
     assert dict(zip(flat[::2], flat[1::2]))["remaining"] == 7
+
+
+def test_one_counter_over_both_protocols_kill_9_and_in_the_file(tmp_path):
+    path = tmp_path / "state"
+    hour_ms = HOUR_S * 1000
+    with Server("--state", path) as running:
+        count = connect(running).execute_command("STINT.COUNT", "hits", 5, hour_ms)
+        assert count == ["count", 5, "expires_after_ms", hour_ms]
+        status, count = running.post("/v1/count", {"key": "hits", "amount": 7, "expiry_ms": 1})
+        assert (status, count["count"]) == (200, 12) and hour_ms / 2 < count["expires_after_ms"]
+        running.kill()
+    (told,) = json.loads(stint("table", "--json", path)[0])["keys"]
+    assert (told["quota"], told["count"]) == ("counter", 12)
+    shown = stint("table", path)[0]
+    assert re.search(rf"{told['key_hash']} +12 +\S+( \S+)? +counter$", shown, re.M), shown
+    with Server("--state", path) as running:
+        assert running.post("/v1/count", {"key": "hits"})[1]["count"] == 12
+        assert running.post("/v1/count_reset", {"key": "hits"}) == (200, {"ok": True})
+        assert connect(running).execute_command("STINT.COUNT", "hits")[1] == 0
+
+
+def test_counts_of_many_clients_are_each_given_once(server):
+    def add(client):
+        pipe = client.pipeline(transaction=False)
+        for _ in range(500):
+            pipe.execute_command("STINT.COUNT", "many", 1, HOUR_S * 1000)
+        return [reply[1] for reply in pipe.execute()]
+
+    with ThreadPoolExecutor(4) as pool:
+        got = list(pool.map(add, [connect(server) for _ in range(4)]))
+    assert sorted(sum(got, [])) == list(range(1, 2001))
 
 
 def test_a_wait_is_as_long_as_it_has_to_be(server):

@@ -149,6 +149,67 @@ static void processes(const char *spec, uint8_t memory, const char *path)
     munmap(shared, sizeof(*shared));
 }
 
+/* ---- One counter ----------------------------------------------------------------------------- */
+
+#define COUNTS 2000u
+
+struct counting {
+    struct stint_table *table;
+    uint8_t seen[THREADS * COUNTS + 1]; /* how many callers got this count */
+    uint64_t odd;
+};
+
+static void count_in_one(void *arg, unsigned number)
+{
+    struct counting *counting = arg;
+    struct stint_counter counter;
+    uint64_t before = 0;
+    (void)number;
+    for (unsigned i = 0; i < COUNTS; i++) {
+        int code =
+            stint_count(counting->table, "hot", 3, 1, 60 * SECOND_NS, NOW_NS, &counter, NULL);
+        bool fits = code == 0 && counter.count > before && counter.count <= THREADS * COUNTS &&
+                    counter.expires_after_ns == 60 * SECOND_NS;
+        __atomic_fetch_add(fits ? &counting->seen[counter.count] : (uint8_t *)&counting->odd, 1,
+                           __ATOMIC_RELAXED);
+        before = counter.count;
+    }
+}
+
+/* Each count is got by one caller, and the last is the number of calls. */
+static void check_counts(const struct counting *counting, const char *where)
+{
+    struct stint_counter counter;
+    stint_count(counting->table, "hot", 3, 0, 0, NOW_NS, &counter, NULL);
+    crew_check(counter.count == THREADS * COUNTS, "%s: %llu of %u counted", where,
+               (unsigned long long)counter.count, THREADS * COUNTS);
+    crew_check(counting->odd == 0, "%s: odd counts", where);
+    for (unsigned i = 1; i <= THREADS * COUNTS; i++)
+        crew_check(counting->seen[i] == 1, "%s: %u callers got %u", where, counting->seen[i], i);
+}
+
+static void one_counter(uint8_t memory, const char *where)
+{
+    struct stint_table_options options = options_of(memory, NULL);
+    struct counting *counting =
+        mmap(NULL, sizeof(*counting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (counting == MAP_FAILED)
+        exit(1);
+    counting->table = crew_open(&options);
+    if (memory == STINT_MEMORY_HEAP)
+        crew_run(THREADS, count_in_one, counting);
+    for (unsigned i = 0; memory != STINT_MEMORY_HEAP && i < THREADS; i++)
+        if (fork() == 0) {
+            count_in_one(counting, i);
+            _exit(0);
+        }
+    while (memory != STINT_MEMORY_HEAP && wait(NULL) > 0) {
+    }
+    check_counts(counting, where);
+    stint_table_close(counting->table);
+    munmap(counting, sizeof(*counting));
+}
+
 /* Every thread comes with times up to 5 s old while the clock goes on. */
 static void take_with_stale_times(void *arg, unsigned number)
 {
@@ -192,6 +253,9 @@ int main(void)
         processes(specs[i], STINT_MEMORY_FILE, path);
     }
     unlink(path);
+    one_counter(STINT_MEMORY_HEAP, "threads on a counter");
+    if (SWAPS_BETWEEN_PROCESSES)
+        one_counter(STINT_MEMORY_SHARED, "processes on a counter");
     /* From 5 s before the first time to the last, 85 s: 8.5 periods, begun ones count. */
     stale_times_mint_nothing("gcra 100/10s burst=10", 10 + 850 + 1);
     stale_times_mint_nothing("window 100/10s", 100 * 10);

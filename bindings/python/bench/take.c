@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The baseline of bench/take.py: takes from C in the same process, on the same table. */
+/* The baseline of take.py beside it: takes from C in the same process, on the same table. */
 #include "stint.h"
 
 #include <stdio.h>

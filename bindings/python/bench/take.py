@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Time of a decision from Python, beside baselines of the same run.
 
-    python bench/take.py [--quick]
+    python bindings/python/bench/take.py [--quick]
 
 Needs the package, `limits[redis]`, redis-server and a C compiler. Each figure is the median of
 rounds in which all candidates take turns; ratios are medians of the rounds' ratios to
@@ -109,8 +109,8 @@ def decisions(rounds: int, calls: int) -> None:
     """One limit, a million keys."""
     rng = random.Random(1)
     names = [f"user:{number}" for number in range(KEYS)]
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as shm, tempfile.TemporaryDirectory() as build, \
-            redis_server() as url:
+    with (tempfile.TemporaryDirectory(dir="/dev/shm") as shm,
+          tempfile.TemporaryDirectory() as build, redis_server() as url):
         path = Path(shm) / "table"
         table = stint.Table(path, keys=KEYS * 2)
         in_c = Baseline(Path(build), path)

@@ -350,7 +350,8 @@ def wait_async(limiter: stint.Limiter, *args: object, **keywords: object) -> sti
 def test_wait(limiter: stint.Limiter, clock: Clock, waits: object) -> None:
     def answered(*args: object, **keywords: object) -> tuple[bool, float]:
         begin = clock.now()
-        return bool(waits(limiter, *args, **keywords)), clock.now() - begin  # type: ignore[operator]
+        decision = waits(limiter, *args, **keywords)  # type: ignore[operator]
+        return bool(decision), clock.now() - begin
 
     assert answered("key", 3) == (True, 0.0)
     assert answered("key") == (True, 1.0)

@@ -58,13 +58,15 @@ def test_reports(table: stint.Table, clock: Clock) -> None:
         return next((its.standing, its.returns_after) for its in pool.status() if its.name == key)
 
     pool.report("a", cooldown=7.5)
-    assert standing("a") == ("cooling", pytest.approx(7.5, abs=1e-4)) and set(names(pool, 4)) == {"b"}
+    assert standing("a") == ("cooling", pytest.approx(7.5, abs=1e-4))
+    assert set(names(pool, 4)) == {"b"}
     pool.report("a", ok=True)
     assert standing("a") == ("free", 0.0)
     pool.report("b", out=True)
     assert standing("b") == ("out", math.inf) and set(names(pool, 4)) == {"a"}
     pool.report("a", ok=False)
-    assert standing("a") == ("backing_off", pytest.approx(1, abs=1e-4)) and pool.status()[0].failures == 1
+    assert standing("a") == ("backing_off", pytest.approx(1, abs=1e-4))
+    assert pool.status()[0].failures == 1
     assert not pool.next() and 1 <= pool.next().retry_after < 1.001
     assert pool.next(probe=True).name == "a" and pool.next(probe=True).probe
     assert "'a': backing_off" in repr(pool.status())

@@ -25,7 +25,10 @@ def test_keywords_make_the_quota_of_the_spec(keywords: dict[str, object], spec: 
     assert stint.Quota(**keywords) == stint.Quota(spec)
 
 
-@pytest.mark.parametrize(("spec", "limit", "period", "algorithm", "burst", "strict", "most", "size"), [
+ATTRIBUTES = ("spec", "limit", "period", "algorithm", "burst", "strict", "most", "size")
+
+
+@pytest.mark.parametrize(ATTRIBUTES, [
     ("100/1m", 100, 60.0, "window", 100, True, 100, 16),
     ("window 100/1m resolution=12", 100, 60.0, "window", 100, True, 100, 8),
     ("gcra 100/60s burst=20", 100, 60.0, "gcra", 20, False, 119, 8),

@@ -242,6 +242,8 @@ static const struct http_route routes[] = {
     {"/v1/book", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_BOOK},
     {"/v1/block", ROUTE_POST, false, true, ACCESS_ADMINISTER, answer_verb, REQUEST_BLOCK},
     {"/v1/reset", ROUTE_POST, false, true, ACCESS_ADMINISTER, answer_verb, REQUEST_RESET},
+    {"/v1/count", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_COUNT},
+    {"/v1/count_reset", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_COUNT_RESET},
     {"/v1/explain", ROUTE_POST, false, true, ACCESS_ASK, answer_verb, REQUEST_EXPLAIN},
     {"/v1/explain", ROUTE_GET, false, false, ACCESS_ASK, answer_query, REQUEST_EXPLAIN},
     {"/v1/overrides", ROUTE_PUT, false, true, ACCESS_ADMINISTER, answer_verb, REQUEST_SET_QUOTA},

@@ -636,4 +636,5 @@ void (*const resp_answers[RESP_COMMANDS])(struct resp_call *call) = {
     [RESP_REFUND] = answer_verb,   [RESP_SETTLE] = answer_verb,
     [RESP_EXPLAIN] = answer_verb,  [RESP_RESERVE] = answer_verb,
     [RESP_SETQUOTA] = answer_verb, [RESP_TAKEUPTO] = answer_verb,
+    [RESP_COUNT] = answer_verb,
 };

@@ -2,6 +2,7 @@
 /* Bodies of /v1 and /json: their members, and the parts of a request that they set. */
 #include "proto/http/http_call.h"
 
+#include "base/limits.h"
 #include "base/ns.h"
 #include "proto/http/http_target.h"
 #include "proto/ticket_text.h"
@@ -26,6 +27,8 @@ enum member_bit {
     GRANTED_AT = 1 << 11,
     TICKET = 1 << 12,
     ON_EXPIRY = 1 << 13,
+    AMOUNT = 1 << 14,
+    EXPIRY = 1 << 15,
     TARGET = DOMAIN | DESCRIPTORS | ITEMS | QUOTA | KEY,
 };
 
@@ -48,6 +51,8 @@ static const struct verb_members verbs[REQUEST_VERBS] = {
     [REQUEST_RESET] = {TARGET, 0},
     [REQUEST_SET_QUOTA] = {DOMAIN | DESCRIPTORS | QUOTA, DOMAIN | DESCRIPTORS | QUOTA},
     [REQUEST_EXPLAIN] = {TARGET | COST, 0},
+    [REQUEST_COUNT] = {KEY | AMOUNT | EXPIRY, KEY},
+    [REQUEST_COUNT_RESET] = {KEY, KEY},
 };
 
 void http_call_clear(struct http_call *call)
@@ -259,7 +264,18 @@ static int read_on_expiry(void *to, const struct http_value *value)
     return 0;
 }
 
-/* In the order of enum member_bit. Each verb has at most one of the three times. */
+static int read_amount(void *to, const struct http_value *value)
+{
+    const struct http_json_node *node = value->node;
+    if (node->kind != HTTP_JSON_INTEGER || node->integer < -(int64_t)UNIT_COUNT_MAX ||
+        node->integer > (int64_t)UNIT_COUNT_MAX)
+        return http_json_expected(value, "a whole number of -" UNIT_COUNT_MAX_TEXT
+                                         " to " UNIT_COUNT_MAX_TEXT);
+    *(int64_t *)to = node->integer;
+    return 0;
+}
+
+/* In the order of enum member_bit. Each verb has at most one of the four times. */
 #define AT(member) offsetof(struct http_call, request.member)
 #define IN_REQUEST offsetof(struct http_call, request)
 static const struct http_member call_members[] = {
@@ -277,6 +293,8 @@ static const struct http_member call_members[] = {
     {"granted_at", NULL, http_json_stamp, AT(granted_at_ns), STINT_NOW_MAX, NULL},
     {"ticket", NULL, read_ticket, IN_REQUEST, 0, NULL},
     {"on_expiry", NULL, read_on_expiry, IN_REQUEST, 0, NULL},
+    {"amount", NULL, read_amount, AT(amount), 0, NULL},
+    {"expiry_ms", NULL, http_json_ms, AT(lifetime_ns), HTTP_EXPIRY_MAX_MS, NULL},
 };
 #define N_CALL_MEMBERS (sizeof(call_members) / sizeof(call_members[0]))
 
@@ -314,6 +332,9 @@ int http_call_read(struct http_call *call, int verb, struct span body, struct st
     if (code < 0)
         return code;
     call->request.has_granted_at = (seen & GRANTED_AT) != 0;
+    if (call->request.amount > 0 && call->request.lifetime_ns == 0)
+        return err_set(error, STINT_E_SYNTAX,
+                       "expiry_ms: expected 1 or more beside an amount above 0");
     return (object.allowed & TARGET) == TARGET ? check_target(call, seen, error) : 0;
 }
 

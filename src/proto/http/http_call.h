@@ -16,6 +16,7 @@
 #define HTTP_WAIT_MAX_MS 86400000 /* of wait_ms: a day */
 #define HTTP_LIFETIME_DEFAULT_MS 60000
 #define HTTP_LIFETIME_MAX_MS 31536000000 /* of other times: 365 days */
+#define HTTP_EXPIRY_MAX_MS (STINT_COUNT_EXPIRY_MAX_NS / 1000000)
 
 struct http_call {
     struct request request;

@@ -270,7 +270,8 @@ static void write_denial(struct http_text *out, const struct request *request,
 
 bool http_reply_decides(int verb)
 {
-    return !request_verbs[verb].is_administrative && verb != REQUEST_RENEW;
+    return !request_verbs[verb].is_administrative && verb != REQUEST_RENEW &&
+           verb != REQUEST_COUNT && verb != REQUEST_COUNT_RESET;
 }
 
 void http_reply_write(struct http_text *out, const struct request *request,
@@ -278,6 +279,11 @@ void http_reply_write(struct http_text *out, const struct request *request,
 {
     if (reply->error != REPLY_DECIDED) {
         http_problem_write(out, http_reply_status(request, reply), reply->message);
+    } else if (request->verb == REQUEST_COUNT) {
+        http_text_add(out, "{\"count\":");
+        http_text_u64(out, reply->counter.count);
+        http_text_member_ms(out, "expires_after_ms", reply->counter.expires_after_ns);
+        http_text_add(out, "}");
     } else if (!http_reply_decides(request->verb)) {
         http_text_add(out, "{\"ok\":true}");
     } else if (http_reply_status(request, reply) == 429) {

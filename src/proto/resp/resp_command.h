@@ -34,6 +34,7 @@ enum resp_command_id {
     RESP_THROTTLE,
     RESP_BLOCK,
     RESP_CLOCK,
+    RESP_COUNT,
     RESP_RENEW,
     RESP_RESET,
     RESP_CANCEL,

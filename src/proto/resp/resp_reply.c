@@ -401,7 +401,14 @@ void resp_reply_verb(struct resp_writer *writer, const struct request *request,
     case REQUEST_RESET:
     case REQUEST_SET_QUOTA:
     case REQUEST_RENEW:
+    case REQUEST_COUNT_RESET:
         resp_write_simple(writer, "OK");
+        break;
+    case REQUEST_COUNT:
+        resp_write_map(writer, 2);
+        resp_pair_integer(writer, "count", (int64_t)reply->counter.count);
+        resp_pair_integer(writer, "expires_after_ms",
+                          resp_reply_ms(reply->counter.expires_after_ns));
         break;
     default:
         write_decision(writer, request, reply);

@@ -490,6 +490,38 @@ static int read_ticket(const struct span *args, size_t n_args, struct request *r
     return read_words(args + at, n_args - at, NULL, request, error);
 }
 
+/* key [RESET | amount [expiry]]; the service checks that an amount above 0 has an expiry. */
+static int read_count(const struct span *args, size_t n_args, struct request *request,
+                      struct stint_error *error)
+{
+    uint64_t number = 0, expiry_ms = 0;
+    request->key = args[1];
+    if (n_args > 4)
+        return resp_refuse_word("key [RESET | amount [expiry]]", args[4], error);
+    if (n_args == 3 && resp_word_is(args[2], "RESET")) {
+        request->verb = REQUEST_COUNT_RESET;
+        return STINT_OK;
+    }
+    if (n_args == 2)
+        return STINT_OK;
+    struct span digits = args[2];
+    bool is_negative = digits.len > 0 && digits.ptr[0] == '-';
+    if (is_negative)
+        digits = span_of(digits.ptr + 1, digits.len - 1);
+    if (!resp_number_read(digits, UNIT_COUNT_MAX, &number))
+        return resp_refuse_word(
+            "RESET or an amount, -" UNIT_COUNT_MAX_TEXT " to " UNIT_COUNT_MAX_TEXT, args[2], error);
+    request->amount = is_negative ? -(int64_t)number : (int64_t)number;
+    if (n_args == 4 &&
+        read_whole("the expiry in ms", args[3], 1, RESP_TIME_MAX_MS, &expiry_ms, error) != 0)
+        return STINT_E_RANGE;
+    if (n_args == 3 && request->amount > 0)
+        return err_set(error, STINT_E_SYNTAX,
+                       "after an amount above 0 the expiry in ms is missing");
+    request->lifetime_ns = expiry_ms * NS_PER_MS;
+    return STINT_OK;
+}
+
 int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,
                       struct resp_lists *lists, struct request *request, struct stint_error *error)
 {
@@ -502,6 +534,8 @@ int resp_request_read(const struct resp_command *command, const struct span *arg
     case REQUEST_CANCEL:
     case REQUEST_RENEW:
         return read_ticket(args, n_args, request, error);
+    case REQUEST_COUNT:
+        return read_count(args, n_args, request, error);
     default:
         return read_words(args + 1, n_args - 1, lists, request, error);
     }

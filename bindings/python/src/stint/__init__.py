@@ -3,7 +3,7 @@
 
     import stint
 
-    table = stint.Table("/dev/shm/app.stint")        # one file: every process that opens it shares it
+    table = stint.Table("/dev/shm/app.stint")    # every process that opens the file shares it
     limiter = stint.Limiter(table, "100/1m", name="login")
 
     decision = limiter.take("203.0.113.9")
@@ -50,9 +50,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Only notebooks need it: imported at its first use.
-    if name == "simulate":
-        from .simulation import simulate
+    # Imported at the first use: what only notebooks, tests and clients of a server need.
+    from importlib import import_module
 
-        return simulate
+    if name == "simulate":
+        return import_module(".simulation", __name__).simulate
+    if name in ("remote", "testing"):
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,10 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
+    from typing import Any
 
     from typing_extensions import Self
 
     from ._core import Decision
+    from .remote import RemoteLimiter
     from .table import Table
 
 RESERVED_FOR = 3600.0  # seconds in which a reservation can be settled, unless `expires` is given
@@ -24,7 +26,7 @@ HELD_POLL = 0.05
 
 
 class Limited(Exception):
-    """Raised by Limiter.check() when the units are refused; `decision` says why and for how long."""
+    """Raised by Limiter.check() when units are refused; `decision` says why and for how long."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision)
@@ -149,8 +151,11 @@ class Limiter(_core.Limiter):
             cls, table, tuple(Quota(q) if isinstance(q, str) else q for q in quotas), name)
 
     @staticmethod
-    def connect(url: str, *quotas: str | Quota, **options: object) -> object:
-        """A limiter of a server, with the same methods: see stint.remote."""
+    def connect(url: str, *quotas: str | Quota, **options: Any) -> RemoteLimiter:
+        """A limiter of a server, with the same methods: see stint.remote.connect().
+
+        connect("stint://127.0.0.1:7379", "100/1m", name="login", timeout=0.05, on_error="allow")
+        """
         from .remote import connect
 
         return connect(url, *quotas, **options)
@@ -181,8 +186,8 @@ class Limiter(_core.Limiter):
         """
         for quota in self.quotas:
             if quota.algorithm != "concurrency":
-                raise quota_error("MISMATCH", f"{quota} is not of concurrency: only its units are held; "
-                                        "use reserve() for others")
+                raise quota_error("MISMATCH", f"{quota} is not of concurrency: only units of "
+                                              "such a quota are held; use reserve() for others")
         decision, slot, nonce = self._reserve(key, cost, RESERVED_FOR)
         return Hold(self, decision, (slot, nonce))
 

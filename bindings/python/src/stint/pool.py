@@ -95,7 +95,8 @@ class Pool(_core.Pool):
                 quota: Quotas | None = None, order: str = "round_robin",
                 keys_max: int = 1024) -> Self:
         if order not in ORDERS:
-            raise quota_error("MISMATCH", f"order is {order!r}; expected one of {', '.join(ORDERS)}")
+            raise quota_error("MISMATCH",
+                              f"order is {order!r}; expected one of {', '.join(ORDERS)}")
         self = super().__new__(cls, table, name, ORDERS.index(order), keys_max)
         self.name = name
         self.table = table

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class Clock:
     """A virtual clock: Table(clock=Clock()).
 
-    start: seconds at which it begins. epoch_ns: wall clock (ns since 1970) at its time 0, from which
-    calendar windows follow. Any number of tables may share one. Limiter.wait() on such a table
-    advances the clock instead of sleeping.
+    start: seconds at which it begins. epoch_ns: wall clock (ns since 1970) at its time 0, from
+    which calendar windows follow. Any number of tables may share one. Limiter.wait() on such a
+    table advances the clock instead of sleeping.
     """
 
     def __init__(self, start: float = 0.0, *, epoch_ns: int = 0) -> None:
