@@ -8,9 +8,9 @@ compiler is zig, from PyPI; tools/wheels.txt pins it. It writes to FOLDER alone.
 
 Each wheel is at most 1 MB, has the platform tag that auditwheel finds, uses of Python the stable
 interface alone, and of the C library only what the oldest one of its tag has. The smoke test runs
-here and, in an emulator, with Debian's Python for aarch64; for musl there is none to be had, so each
-symbol is looked up in musl's own C library. FOLDER is made by Debian's tools; needed are python3-dev,
-python3-venv, qemu-user, curl's certificates and apt.
+here and, in an emulator, with Debian's Python for aarch64. For musl there is no Python in Debian or
+on PyPI: each symbol is looked up in musl's C library. Needed are apt, python3-dev, python3-venv and
+qemu-user.
 """
 
 import os
@@ -139,7 +139,8 @@ def debian(folder, processor, packages):
     for part in ("lists/partial", "cache/archives/partial"):
         (state / part).mkdir(parents=True, exist_ok=True)
     config = state / "apt.conf"
-    config.write_text(f'APT::Architecture "{processor}";\nAPT::Architectures {{ "{processor}"; }};\n'
+    config.write_text(f'APT::Architecture "{processor}";\n'
+                      f'APT::Architectures {{ "{processor}"; }};\n'
                       f'Dir::State::Lists "{state}/lists";\nDir::State::status "/dev/null";\n'
                       f'Dir::Cache "{state}/cache";\nAcquire::Languages "none";\n'
                       f'Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";\n')

@@ -3,8 +3,8 @@
 """usage: tools/python_package.py BUILD [ARGUMENT...]
 
 Runs pytest with these arguments (default: all tests of the Python package) in a virtual environment
-in the folder BUILD. It has the packages that bindings/python/tests/requirements.txt pins, from PyPI,
-and the Python package itself, from a wheel. Each is installed again only when its files changed.
+in the folder BUILD: with what bindings/python/tests/requirements.txt pins, from PyPI, and with the
+Python package itself, from a wheel. Each is installed again only when its files changed.
 """
 
 import fcntl

@@ -49,7 +49,8 @@ fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
 *)
-    echo "usage: $0 run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster" >&2
+    names="run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster"
+    echo "usage: $0 $names" >&2
     exit 2
     ;;
 esac

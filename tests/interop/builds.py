@@ -8,11 +8,17 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from program import SOURCE
+
+sys.path.insert(0, str(SOURCE / "tools"))
+from python_package import PACKAGE, PARTS, digest  # noqa: E402
 
 INTEROP = SOURCE / "tests/interop"
 
@@ -29,22 +35,30 @@ def make(folder, command, needed):
         f"{command[0]} failed; it needs {needed}:\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
 
-def built(source, make_in):
-    """The folder of what make_in() makes from the files of source, made anew when those change."""
-    files = sorted(path for path in source.iterdir() if path.is_file())
-    mark = "".join(hashlib.sha256(path.read_bytes()).hexdigest() + "\n" for path in files)
-    folder = (Path(os.environ["STINT_BUILD"]) / "tests/made"
-              / "-".join(source.relative_to(SOURCE).parts))
+def made(name, mark, make_in):
+    """The folder that make_in() fills, made anew when the mark is another."""
+    folder = Path(os.environ["STINT_BUILD"]) / "tests/made" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # files of tests run side by side
         done = folder / "built.sha256"
         if not done.exists() or done.read_text() != mark:
             shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(source, folder)
             make_in(folder)
             done.write_text(mark)
     return folder
+
+
+def built(source, make_in):
+    """The folder of what make_in() makes from the files of source, made anew when those change."""
+    files = sorted(path for path in source.iterdir() if path.is_file())
+    mark = "".join(hashlib.sha256(path.read_bytes()).hexdigest() + "\n" for path in files)
+
+    def make_of_copy(folder):
+        shutil.copytree(source, folder)
+        make_in(folder)
+
+    return made("-".join(source.relative_to(SOURCE).parts), mark, make_of_copy)
 
 
 def go_program(source, name, package="."):
@@ -72,3 +86,20 @@ def make_venv(folder):
 def venv(source):
     """A virtual environment of Python, with what requirements.txt in source pins."""
     return built(source, make_venv)
+
+
+def unpack_wheel(folder):
+    """Neither pip nor PyPI is needed: the package has a build backend of its own."""
+    folder.mkdir()
+    script = f"import build_backend; build_backend.build_wheel({str(folder)!r})"
+    make(PACKAGE, [sys.executable, "-B", "-c", script], "gcc and python3-dev")
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+
+
+def python_package():
+    """The folder of the Python package `stint`, for PYTHONPATH."""
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        pytest.skip("python3-dev is not installed")
+    return made("python-package", digest(PARTS), unpack_wheel)

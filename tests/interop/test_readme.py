@@ -8,9 +8,11 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
+from builds import python_package
 from program import SAMPLE, SOURCE, STINT, stint
 from redis_server import free_port as unused_port
 from server import Server, free_port
@@ -98,7 +100,7 @@ def test_there_are_commands():
     for path in DOCUMENTS:
         fences = re.findall(r"(?m)^```(.*)$", path.read_text())
         assert len(fences) % 2 == 0, path
-        assert set(fences) <= {"", "sh", "text", "c", "yaml"}, path
+        assert set(fences) <= {"", "sh", "text", "c", "yaml", "python"}, path
 
 
 PORTS = {"7379": "resp", "8080": "http", "8081": "grpc"}
@@ -216,6 +218,18 @@ def test_the_example_in_the_readme(tmp_path, environment):
     ((_, text, _),) = blocks(README, "c")
     assert text.count("\n") <= 25
     assert compiled(text, tmp_path, environment) == "200 OK\n" * 3 + "429 Too Many Requests\n"
+
+
+def test_the_example_in_python(tmp_path):
+    """Those of docs/python.md are run by bindings/python/tests/test_docs.py."""
+    ((_, text, output),) = blocks(README, "python")
+    assert text.count("\n") <= 10
+    path = str(python_package())
+    done = subprocess.run([sys.executable, "-c", text.replace("/dev/shm", str(tmp_path))],
+                          env=dict(os.environ, PYTHONPATH=path), capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == output
 
 
 def test_the_program_in_the_page_on_embedding(tmp_path, environment):

@@ -191,18 +191,32 @@ def test_a_file_is_for_its_owner_alone(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+OPEN = ("import sys, stint\n"
+        "try: stint.Table(sys.argv[1], keys=1_000_000)\n"
+        "except stint.TableError as error: print(error.code, error)\n")
+
+
+def container(*words: object, shell: str) -> str:
+    """What a shell prints in namespaces of its own, as in a container; words are its arguments."""
+    done = subprocess.run(["unshare", *map(str, words[:2]), "--map-root-user", "sh", "-c", shell,
+                           "sh", *map(str, words[2:]), sys.executable, OPEN],
+                          capture_output=True, text=True, timeout=60)
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no namespaces here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_a_table_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     """In a container /dev/shm has 64 MB: the file is not made, and no process gets SIGBUS later."""
-    folder = tmp_path / "shm"
-    folder.mkdir()
-    script = ("import sys, stint\n"
-              "try: stint.Table(sys.argv[1] + '/app.stint', keys=1_000_000)\n"
-              "except stint.TableError as error: print(error.code, error)\n")
-    done = subprocess.run(
-        ["unshare", "--mount", "--map-root-user", "sh", "-c",
-         'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1"', "sh", str(folder),
-         sys.executable, script], capture_output=True, text=True, timeout=60)
-    if "unshare" in done.stderr or "mount" in done.stderr:
-        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
-    assert done.stdout.startswith("SYSTEM "), done.stdout + done.stderr
-    assert "app.stint" in done.stdout and "No space left" in done.stdout
+    told = container("--mount", "--fork", tmp_path,
+                     shell='mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1/app"')
+    assert told.startswith("SYSTEM ") and "/app" in told and "No space left" in told
+
+
+def test_another_container_is_refused_while_a_table_is_in_use(path: Path) -> None:
+    """Its processes could not see whether one of these has ended."""
+    shell = 'exec "$2" -c "$3" "$1"'
+    with stint.Table(path):
+        assert container("--pid", "--fork", path, shell=shell).startswith("BUSY ")
+    assert container("--pid", "--fork", path, shell=shell) == ""
