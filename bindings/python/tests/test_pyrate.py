@@ -119,7 +119,7 @@ def acquire_often(limiter: Limiter) -> int:
 
 
 def processes(limiters: list[Limiter]) -> list[int]:
-    with multiprocessing.get_context("spawn").Pool(len(limiters)) as pool:
+    with multiprocessing.get_context("fork").Pool(len(limiters)) as pool:
         return pool.map(acquire_often, limiters)
 
 

@@ -29,8 +29,6 @@ from django.core.exceptions import (  # type: ignore[import-untyped, unused-igno
     ImproperlyConfigured,
 )
 
-import stint
-
 from ._namespace import Namespace, open_shared
 
 _VALUE_MAX = 2**30
