@@ -92,7 +92,7 @@ def main() -> None:
             processes(table)
         with stint.Table(path) as table:
             assert not stint.Limiter(table, "100/1h", name="forked").take("shared")
-    libc = "-".join(platform.libc_ver()) or "musl"
+    libc = "-".join(filter(None, platform.libc_ver())) or "musl"
     print(f"stint {stint.__version__}: Python {platform.python_version()}, {platform.machine()}, "
           f"{libc}: fine")
 

@@ -27,6 +27,10 @@ def tables() -> None:
     assert_type(table.path, Optional[str])
     assert_type(table.info(), dict[str, int])
     assert_type(table.closed, bool)
+    count = table.count("views", 2, expiry=60)
+    assert_type(count, stint.Count)
+    assert_type(table.counter("views").count, int)
+    assert_type(count.expires_after, float)
     table.close()
     stint.Table(keys="many")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
