@@ -122,6 +122,42 @@ def test_every_call_on_a_closed_table_says_so() -> None:
         assert caught.value.code == "MISMATCH"
 
 
+class Closing:
+    """A number that closes the table when it is read."""
+
+    def __init__(self, table: stint.Table) -> None:
+        self.table = table
+
+    def __index__(self) -> int:
+        self.table.close()
+        return 1
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+
+@pytest.mark.parametrize("call", [
+    lambda limiter, pool, n: limiter.take("key", n),
+    lambda limiter, pool, n: limiter.refund("key", 1, n),
+    lambda limiter, pool, n: limiter.block("key", n),
+    lambda limiter, pool, n: limiter.reserve("key", 1, n),
+    lambda limiter, pool, n: limiter._settle(1, 1, n),
+    lambda limiter, pool, n: limiter.table.count("key", n, 1),
+    lambda limiter, pool, n: limiter.table.count("key", 1, n),
+    lambda limiter, pool, n: limiter.table._set_now(n),
+    lambda limiter, pool, n: pool.next(n),
+    lambda limiter, pool, n: pool._report("first", 1, n),
+    lambda limiter, pool, n: pool.give_back("first", n),
+    lambda limiter, pool, n: pool.give_back("first", 1, n),
+])
+def test_an_argument_that_closes_the_table(call: Callable[..., object], clock: Clock) -> None:
+    table = stint.Table(clock=clock)
+    limiter = stint.Limiter(table, "100/1m")
+    pool = stint.Pool(table, "pool", ["first"], quota="100/1m")
+    with pytest.raises(stint.TableError, match="closed"):
+        call(limiter, pool, Closing(table))
+
+
 def test_info_while_other_threads_close(clock: Clock) -> None:
     """A table that is read is not unmapped."""
     for _ in range(20):

@@ -39,12 +39,15 @@ static PyObject *add_amount(struct table_object *self, PyObject *key_given, int6
                             uint64_t expiry_ns)
 {
     struct core_key key;
-    if (!core_key(key_given, &key))
+    struct stint_table *table = NULL;
+    if (!core_key(key_given, &key) || (table = table_opened(self)) == NULL) {
+        Py_XDECREF(key.owned);
         return NULL;
+    }
     struct stint_counter counter;
     struct stint_error error;
-    int code = stint_count(self->table, key.bytes, (size_t)key.len, amount, expiry_ns,
-                           stint_now(self->table), &counter, &error);
+    int code = stint_count(table, key.bytes, (size_t)key.len, amount, expiry_ns, stint_now(table),
+                           &counter, &error);
     Py_XDECREF(key.owned);
     return code < 0 ? core_raise(self->state, code, "%s", error.message)
                     : count_new(self->state, &counter);
@@ -57,12 +60,14 @@ PyObject *counter_count(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
     PyObject *values[3];
     int64_t amount = 1;
     uint64_t expiry_ns = 0;
-    if (table_opened(table) == NULL || !core_arguments(&signature, args, n, keywords, values) ||
-        (values[1] != NULL && !read_amount(table->state, values[1], &amount)) ||
-        (values[2] != NULL &&
+    if (!core_arguments(&signature, args, n, keywords, values))
+        return NULL;
+    bool has_expiry = values[2] != NULL && values[2] != Py_None;
+    if ((values[1] != NULL && !read_amount(table->state, values[1], &amount)) ||
+        (has_expiry &&
          !core_seconds(table->state, values[2], "expiry", STINT_COUNT_EXPIRY_MAX_NS, &expiry_ns)))
         return NULL;
-    if (values[2] == NULL && amount > 0)
+    if (!has_expiry && amount > 0)
         return core_raise(table->state, STINT_E_RANGE,
                           "a counter needs an expiry; give the seconds after which it ends");
     return add_amount(table, values[0], amount, expiry_ns);
@@ -70,16 +75,17 @@ PyObject *counter_count(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
 
 PyObject *counter_read(PyObject *self, PyObject *key)
 {
-    struct table_object *table = (struct table_object *)self;
-    return table_opened(table) != NULL ? add_amount(table, key, 0, 0) : NULL;
+    return add_amount((struct table_object *)self, key, 0, 0);
 }
 
 PyObject *counter_reset(PyObject *self, PyObject *given)
 {
     struct table_object *table = (struct table_object *)self;
     struct core_key key;
-    if (table_opened(table) == NULL || !core_key(given, &key))
+    if (!core_key(given, &key) || table_opened(table) == NULL) {
+        Py_XDECREF(key.owned);
         return NULL;
+    }
     struct stint_error error;
     int code = stint_count_reset(table->table, key.bytes, (size_t)key.len, &error);
     Py_XDECREF(key.owned);

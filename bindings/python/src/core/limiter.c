@@ -64,6 +64,8 @@ static bool set_quotas(struct limiter_object *self)
     }
     if (self->name != Py_None && (name = PyUnicode_AsUTF8AndSize(self->name, &name_len)) == NULL)
         return false;
+    if (table_opened(self->table) == NULL)
+        return false;
     self->quotas = PyMem_Calloc((size_t)n, sizeof(*self->quotas));
     if (self->quotas == NULL) {
         PyErr_NoMemory();
@@ -100,8 +102,6 @@ static PyObject *limiter_new(PyTypeObject *type, PyObject *args, PyObject *keywo
         return NULL;
     if (name != Py_None && !PyUnicode_Check(name))
         return PyErr_Format(PyExc_TypeError, "name is str or None, not %R", Py_TYPE(name));
-    if (table_opened((struct table_object *)table) == NULL)
-        return NULL;
     struct limiter_object *self = core_alloc(type);
     if (self == NULL)
         return NULL;
@@ -145,21 +145,33 @@ struct call {
 };
 
 /* Reads key and cost (1 if the function has no such argument, or it is absent). */
+static bool call_read(struct call *call, const struct core_signature *signature, PyObject *self,
+                      PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+{
+    call->limiter = limiter_of(self);
+    call->cost = 1;
+    if (!core_arguments(signature, args, n, keywords, call->values) ||
+        (signature->n_names > 1 && call->values[1] != NULL &&
+         !core_number(call->limiter->state, call->values[1], "cost", UINT32_MAX, &call->cost)))
+        return false;
+    return core_key(call->values[0], &call->key);
+}
+
+/* After all arguments: reading a number can run code that closes the table. */
+static bool call_open(struct call *call)
+{
+    call->table = table_opened(call->limiter->table);
+    if (call->table != NULL)
+        call->now_ns = stint_now(call->table);
+    else
+        Py_CLEAR(call->key.owned);
+    return call->table != NULL;
+}
+
 static bool call_begin(struct call *call, const struct core_signature *signature, PyObject *self,
                        PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
-    call->limiter = limiter_of(self);
-    call->table = table_opened(call->limiter->table);
-    if (call->table == NULL || !core_arguments(signature, args, n, keywords, call->values))
-        return false;
-    call->cost = 1;
-    if (signature->n_names > 1 && call->values[1] != NULL &&
-        !core_number(call->limiter->state, call->values[1], "cost", UINT32_MAX, &call->cost))
-        return false;
-    if (!core_key(call->values[0], &call->key))
-        return false;
-    call->now_ns = stint_now(call->table);
-    return true;
+    return call_read(call, signature, self, args, n, keywords) && call_open(call);
 }
 
 static PyObject *call_end(struct call *call, const struct stint_decision *decision)
@@ -244,7 +256,7 @@ static PyObject *limiter_refund(PyObject *self, PyObject *const *args, Py_ssize_
     static const struct core_signature signature = {
         "refund", 2, 3, {"key", "cost", "granted_at_ns"}};
     struct call call;
-    if (!call_begin(&call, &signature, self, args, n, keywords))
+    if (!call_read(&call, &signature, self, args, n, keywords))
         return NULL;
     uint64_t granted_at_ns = STINT_NEVER_NS;
     PyObject *given = call.values[2];
@@ -253,6 +265,8 @@ static PyObject *limiter_refund(PyObject *self, PyObject *const *args, Py_ssize_
         Py_XDECREF(call.key.owned);
         return NULL;
     }
+    if (!call_open(&call))
+        return NULL;
     struct stint_item items[STINT_ITEMS_MAX];
     list_items(&call, items);
     struct stint_decision decision =
@@ -292,15 +306,14 @@ static PyObject *limiter_block(PyObject *self, PyObject *const *args, Py_ssize_t
     static const struct core_signature signature = {"block", 2, 2, {"key", "seconds"}};
     PyObject *values[2];
     struct limiter_object *limiter = limiter_of(self);
-    struct call call = {.limiter = limiter, .table = table_opened(limiter->table)};
+    struct call call = {.limiter = limiter};
     uint64_t length_ns;
-    if (call.table == NULL || !core_arguments(&signature, args, n, keywords, values) ||
+    if (!core_arguments(&signature, args, n, keywords, values) ||
         !core_seconds(limiter->state, values[1], "seconds", STINT_NOW_MAX, &length_ns) ||
-        !core_key(values[0], &call.key))
+        !core_key(values[0], &call.key) || !call_open(&call))
         return NULL;
-    uint64_t now_ns = stint_now(call.table);
-    int code =
-        stint_block(call.table, call.key.bytes, (size_t)call.key.len, now_ns + length_ns, now_ns);
+    int code = stint_block(call.table, call.key.bytes, (size_t)call.key.len,
+                           call.now_ns + length_ns, call.now_ns);
     if (code < 0)
         raise_block(&call, code);
     Py_XDECREF(call.key.owned);
@@ -317,7 +330,7 @@ static PyObject *limiter_reserve(PyObject *self, PyObject *const *args, Py_ssize
 {
     static const struct core_signature signature = {"reserve", 3, 3, {"key", "cost", "seconds"}};
     struct call call;
-    if (!call_begin(&call, &signature, self, args, n, keywords))
+    if (!call_read(&call, &signature, self, args, n, keywords))
         return NULL;
     uint64_t lifetime_ns;
     if (!core_seconds(call.limiter->state, call.values[2], "expires", STINT_NOW_MAX,
@@ -325,6 +338,8 @@ static PyObject *limiter_reserve(PyObject *self, PyObject *const *args, Py_ssize
         Py_XDECREF(call.key.owned);
         return NULL;
     }
+    if (!call_open(&call))
+        return NULL;
     struct stint_item items[STINT_ITEMS_MAX];
     list_items(&call, items);
     struct stint_ticket ticket = {0};
@@ -351,11 +366,13 @@ static bool read_ticket(PyObject *const *args, Py_ssize_t n, Py_ssize_t expected
 static PyObject *end_ticket(PyObject *self, PyObject *const *args, Py_ssize_t n, bool settles)
 {
     struct limiter_object *limiter = limiter_of(self);
-    struct stint_table *table = table_opened(limiter->table);
     struct stint_ticket ticket;
     uint64_t actual = 0;
-    if (table == NULL || !read_ticket(args, n, settles ? 3 : 2, &ticket) ||
+    if (!read_ticket(args, n, settles ? 3 : 2, &ticket) ||
         (settles && !core_number(limiter->state, args[2], "actual", UINT32_MAX, &actual)))
+        return NULL;
+    struct stint_table *table = table_opened(limiter->table);
+    if (table == NULL)
         return NULL;
     struct stint_decision decision = {0};
     uint64_t now_ns = stint_now(table);
@@ -381,9 +398,11 @@ static PyObject *limiter_cancel(PyObject *self, PyObject *const *args, Py_ssize_
 static PyObject *limiter_renew(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     struct limiter_object *limiter = limiter_of(self);
-    struct stint_table *table = table_opened(limiter->table);
     struct stint_ticket ticket;
-    if (table == NULL || !read_ticket(args, n, 2, &ticket))
+    if (!read_ticket(args, n, 2, &ticket))
+        return NULL;
+    struct stint_table *table = table_opened(limiter->table);
+    if (table == NULL)
         return NULL;
     int code = stint_renew(table, ticket, stint_now(table));
     if (code == STINT_E_MISMATCH)

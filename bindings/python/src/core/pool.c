@@ -15,16 +15,10 @@ static struct pool_object *pool_of(PyObject *self)
     return (struct pool_object *)self;
 }
 
-/* Reads the positional arguments of a call on an open table. */
-static bool pool_begin(PyObject *self, PyObject *args, const char *format, ...)
+/* After all arguments: reading a number can run code that closes the table. */
+static bool is_open(PyObject *self)
 {
-    if (table_opened(pool_of(self)->table) == NULL)
-        return false;
-    va_list places;
-    va_start(places, format);
-    bool is_read = PyArg_VaParse(args, format, places) != 0;
-    va_end(places);
-    return is_read;
+    return table_opened(pool_of(self)->table) != NULL;
 }
 
 static uint64_t now_of(PyObject *self)
@@ -54,13 +48,15 @@ static PyObject *pool_new(PyTypeObject *type, PyObject *args, PyObject *keywords
         !PyArg_ParseTupleAndKeywords(args, keywords, "O!s|bn:Pool", names, state->table_type,
                                      &table, &name, &order, &keys_max))
         return NULL;
-    if (table_opened((struct table_object *)table) == NULL)
-        return NULL;
     struct pool_object *self = core_alloc(type);
     if (self == NULL)
         return NULL;
     self->state = state;
     self->table = (struct table_object *)Py_NewRef(table);
+    if (table_opened(self->table) == NULL)
+        Py_CLEAR(self);
+    if (self == NULL)
+        return NULL;
     struct stint_pool_options options = {
         .name = name,
         .keys_max = (size_t)keys_max,
@@ -97,7 +93,7 @@ static PyObject *pool_add(PyObject *self, PyObject *args)
     const char *name;
     PyObject *given;
     unsigned int weight;
-    if (!pool_begin(self, args, "sO!I", &name, &PyTuple_Type, &given, &weight))
+    if (!PyArg_ParseTuple(args, "sO!I", &name, &PyTuple_Type, &given, &weight) || !is_open(self))
         return NULL;
     const struct core_state *state = pool_of(self)->state;
     struct stint_quota quotas[STINT_POOL_QUOTAS_MAX];
@@ -128,7 +124,7 @@ static PyObject *pool_add(PyObject *self, PyObject *args)
 static PyObject *pool_remove(PyObject *self, PyObject *args)
 {
     const char *name;
-    if (!pool_begin(self, args, "s:remove", &name))
+    if (!PyArg_ParseTuple(args, "s:remove", &name) || !is_open(self))
         return NULL;
     struct stint_error error;
     int code = stint_pool_remove(pool_of(self)->pool, name, now_of(self), &error);
@@ -144,8 +140,8 @@ static PyObject *pool_next(PyObject *self, PyObject *args)
     int probe;
     uint64_t cost;
     const struct core_state *state = pool_of(self)->state;
-    if (!pool_begin(self, args, "Op", &given, &probe) ||
-        !core_number(state, given, "cost", UINT32_MAX, &cost))
+    if (!PyArg_ParseTuple(args, "Op", &given, &probe) ||
+        !core_number(state, given, "cost", UINT32_MAX, &cost) || !is_open(self))
         return NULL;
     struct stint_pool_ask ask = {
         .now_ns = now_of(self),
@@ -171,8 +167,8 @@ static PyObject *pool_report(PyObject *self, PyObject *args)
     PyObject *seconds;
     uint64_t cooldown_ns;
     const struct core_state *state = pool_of(self)->state;
-    if (!pool_begin(self, args, "siO", &name, &outcome, &seconds) ||
-        !core_seconds(state, seconds, "cooldown", STINT_NOW_MAX, &cooldown_ns))
+    if (!PyArg_ParseTuple(args, "siO", &name, &outcome, &seconds) ||
+        !core_seconds(state, seconds, "cooldown", STINT_NOW_MAX, &cooldown_ns) || !is_open(self))
         return NULL;
     struct stint_error error;
     int code =
@@ -188,9 +184,11 @@ static PyObject *pool_give_back(PyObject *self, PyObject *args)
     PyObject *given, *at;
     uint64_t cost, granted_at_ns = STINT_NEVER_NS;
     const struct core_state *state = pool_of(self)->state;
-    if (!pool_begin(self, args, "sOO", &name, &given, &at) ||
+    if (!PyArg_ParseTuple(args, "sOO", &name, &given, &at) ||
         !core_number(state, given, "cost", UINT32_MAX, &cost) ||
-        (at != Py_None && !core_number(state, at, "granted_at_ns", STINT_NOW_MAX, &granted_at_ns)))
+        (at != Py_None &&
+         !core_number(state, at, "granted_at_ns", STINT_NOW_MAX, &granted_at_ns)) ||
+        !is_open(self))
         return NULL;
     uint32_t given_back = 0;
     int code = stint_pool_give_back(pool_of(self)->pool, name, (uint32_t)cost, granted_at_ns,
@@ -224,7 +222,7 @@ static bool list_key(const struct stint_pool_status *status, void *arg)
 /* Returns a list of (name, weight, standing, failures, returns_after_ns, decision). */
 static PyObject *pool_status(PyObject *self, PyObject *args)
 {
-    if (!pool_begin(self, args, ":status"))
+    if (!PyArg_ParseTuple(args, ":status") || !is_open(self))
         return NULL;
     struct listing listing = {
         .state = pool_of(self)->state,
@@ -232,8 +230,11 @@ static PyObject *pool_status(PyObject *self, PyObject *args)
         .none = PyTuple_New(0),
         .now_ns = now_of(self),
     };
+    /* Rows are objects, and making them can run code that closes the table. */
+    pool_of(self)->table->uses++;
     if (listing.list != NULL && listing.none != NULL)
         stint_pool_each(pool_of(self)->pool, listing.now_ns, list_key, &listing);
+    pool_of(self)->table->uses--;
     Py_XDECREF(listing.none);
     if (PyErr_Occurred())
         Py_CLEAR(listing.list);

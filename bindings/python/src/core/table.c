@@ -150,10 +150,11 @@ static PyObject *table_now(PyObject *self, PyObject *unused)
 
 static PyObject *table_set_now(PyObject *self, PyObject *value)
 {
-    struct stint_table *table = table_opened(table_of(self));
     uint64_t now_ns;
-    if (table == NULL ||
-        !core_number(table_of(self)->state, value, "the time", STINT_NOW_MAX, &now_ns))
+    if (!core_number(table_of(self)->state, value, "the time", STINT_NOW_MAX, &now_ns))
+        return NULL;
+    struct stint_table *table = table_opened(table_of(self));
+    if (table == NULL)
         return NULL;
     stint_table_set_now(table, now_ns);
     Py_RETURN_NONE;
