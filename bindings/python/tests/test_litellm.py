@@ -513,6 +513,26 @@ def test_proxy_charges_a_broken_stream_and_its_fallback(provider: FakeProvider,
     assert sum(call.tokens for call in provider.served()) <= ESTIMATE + WORDS + 5
 
 
+def test_proxy_charges_a_broken_stream_whose_fallback_is_refused(
+        provider: FakeProvider, table: stint.Table) -> None:
+    provider.faults["gpt-4o"] = ["break"]
+    used = Used(table, tokens=ESTIMATE, key=by("key"))
+
+    async def steps() -> None:
+        request = Request(used, provider)
+        await request.begin()
+        stream = await request.attempt(stream=True)
+        with pytest.raises(litellm.exceptions.MidStreamFallbackError):
+            async for _ in stream:
+                pass
+        with pytest.raises(litellm.RateLimitError) as raised:
+            await request.attempt("gpt-4o-mini", "small", fallback_depth=1)
+        await request.fail(raised.value)
+
+    run(steps())
+    assert used.counts('["hash"]')["tokens"] == ESTIMATE
+
+
 @pytest.mark.parametrize("is_first", [False, True])
 def test_proxy_keeps_requests_with_one_call_id_apart(provider: FakeProvider, table: stint.Table,
                                                      is_first: bool) -> None:
