@@ -64,7 +64,8 @@ class Used:
         self.limiters = {"tokens": stint.Limiter(table, f"{algorithm} {tokens}/1m", name="tokens"),
                          "requests": stint.Limiter(table, f"log {requests}/1m", name="requests"),
                          "money": stint.Limiter(table, f"gcra {money}/1d", name="money")}
-        self.budget = Budget(**{"key": by(), **self.limiters, **options})
+        raced = {"requests": options.pop("requests_limiter", self.limiters["requests"])}
+        self.budget = Budget(**{"key": by(), **self.limiters, **raced, **options})
         litellm.callbacks = [self.budget]
 
     def counts(self, key: str = "[]") -> dict[str, int]:
@@ -152,6 +153,22 @@ def test_a_call_over_any_limit_is_refused_and_charged_to_none(
 
     run(steps())
     assert provider.statuses() == [200, 200]
+
+
+def test_a_call_that_loses_a_race_is_charged_to_none(provider: FakeProvider,
+                                                     table: stint.Table) -> None:
+    """Another process takes the last units between the look at them and the reservation."""
+    free, used_up = stint.Limiter(table, "5/1m"), stint.Limiter(table, "log 1/1m", name="late")
+    used_up.take("[]")
+    raced = SimpleNamespace(peek=free.peek, reserve=used_up.reserve)
+    used = Used(table, requests_limiter=raced)
+
+    async def steps() -> None:
+        with pytest.raises(litellm.RateLimitError, match="the budget of requests is used up"):
+            await ask(provider)
+
+    run(steps())
+    assert used.tokens == 0 and not used.budget._held and provider.calls == []
 
 
 def test_a_call_above_the_limit_is_not_to_be_retried(provider: FakeProvider,
@@ -511,6 +528,26 @@ def test_proxy_charges_a_broken_stream_and_its_fallback(provider: FakeProvider,
     run(steps())
     assert used.counts('["hash"]')["tokens"] == ESTIMATE + WORDS + 5
     assert sum(call.tokens for call in provider.served()) <= ESTIMATE + WORDS + 5
+
+
+def test_proxy_charges_a_broken_stream_whose_fallback_is_refused(
+        provider: FakeProvider, table: stint.Table) -> None:
+    provider.faults["gpt-4o"] = ["break"]
+    used = Used(table, tokens=ESTIMATE, key=by("key"))
+
+    async def steps() -> None:
+        request = Request(used, provider)
+        await request.begin()
+        stream = await request.attempt(stream=True)
+        with pytest.raises(litellm.exceptions.MidStreamFallbackError):
+            async for _ in stream:
+                pass
+        with pytest.raises(litellm.RateLimitError) as raised:
+            await request.attempt("gpt-4o-mini", "small", fallback_depth=1)
+        await request.fail(raised.value)
+
+    run(steps())
+    assert used.counts('["hash"]')["tokens"] == ESTIMATE
 
 
 @pytest.mark.parametrize("is_first", [False, True])
