@@ -121,6 +121,25 @@ def test_threads_take_exactly_what_there_is(table: stint.Table) -> None:
     assert len(granted) == 8 and sum(granted) == 500
 
 
+def test_other_interpreters_of_the_process(shm: Path) -> None:
+    """Each has a module of its own; from 3.12 on also one with its own lock."""
+    newer = sys.version_info >= (3, 13)
+    interpreters = pytest.importorskip("_interpreters" if newer else "_xxsubinterpreters")
+    path = str(shm / "table")
+    code = (f"import stint; table = stint.Table({path!r});"
+            "limiter = stint.Limiter(table, '3/1h'); assert limiter.take('key');"
+            "assert isinstance(limiter.peek('key'), stint.Decision); del limiter, table")
+    with stint.Table(path, keys=16) as table:
+        limiter = stint.Limiter(table, "3/1h")
+        for kind in ("isolated", "legacy"):
+            made = (interpreters.create(kind) if newer
+                    else interpreters.create(isolated=kind == "isolated"))
+            failed = (interpreters.exec if newer else interpreters.run_string)(made, code)
+            assert failed is None, failed
+            interpreters.destroy(made)
+        assert limiter.take("key") and not limiter.take("key")
+
+
 def test_eight_processes_on_one_key(clock: Clock) -> None:
     """100 a second by the table's time: exactly 100, each time that a window has passed."""
     with stint.Table(keys=16, clock=clock) as table:
