@@ -23,7 +23,7 @@
 #define COUNT_HI_MASK ((UINT64_C(1) << COUNT_HI_BITS) - 1)
 #define EXPIRY_MAX_NS (UINT64_MAX >> COUNT_LO_BITS)
 
-_Static_assert(STINT_COUNT_MAX == (UINT64_C(1) << COUNT_BITS) - 1, "of stint.h");
+_Static_assert(STINT_COUNT_MAX >> (COUNT_BITS - 1) == 1, "of stint.h");
 _Static_assert(STINT_COUNT_EXPIRY_MAX_NS == PERIOD_MAX_NS, "of stint.h");
 _Static_assert(STINT_NOW_MAX + PERIOD_MAX_NS <= EXPIRY_MAX_NS, "every expiry can be kept");
 
