@@ -2,6 +2,7 @@
 """A server that is none: whatever it sends, a question costs its timeout and bounded memory."""
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -10,9 +11,9 @@ import time
 import tracemalloc
 
 import pytest
-from remote_server import Tables, tables, until  # noqa: F401 (a fixture)
+from remote_server import PATIENCE_S, tables, until  # noqa: F401 (a fixture)
 
-from stint.remote import ServerError
+from stint.remote import AsyncTable
 
 TIMEOUT_S = 0.4
 MEMORY_MAX = 8 << 20
@@ -280,6 +281,30 @@ def closes_on_the_second(sock):
     sock.sendall(resp())
     sock.recv(65536)
     sock.shutdown(socket.SHUT_RDWR)
+
+
+def test_repeated_questions_of_many_tasks():
+    """Over HTTP each connection has one question at a time, also when questions are repeated."""
+    crowded = []
+
+    def serve(sock):
+        """Replies to one question, and closes with the next."""
+        sock.sendall(http())
+        crowded.append(sock.recv(65536).count(b"POST") > 1)
+        sock.shutdown(socket.SHUT_RDWR)
+
+    async def main(address):
+        async with AsyncTable(f"http://{address}", timeout=PATIENCE_S, connections=3) as table:
+            limiter = table.limiter("5/1s", on_error="deny")
+            decisions = []
+            for _ in range(4):
+                decisions += await asyncio.gather(*(limiter.take("k") for _ in range(20)))
+                assert len(table._pool._of_loop()._open) <= 3
+            assert {decision.remaining for decision in decisions if decision} == {4}
+
+    with Hostile(serve) as server:
+        asyncio.run(main(server.address))
+    assert not any(crowded)
 
 
 @pytest.mark.parametrize(("verb", "args", "ids", "repeats"), [

@@ -35,7 +35,7 @@ class Connection(asyncio.Protocol):
         self._slots: deque[_Slot] = deque()
         self._out: list[bytes] = []
         self._unread = True  # no byte of the reply to the first of _slots
-        self.is_open, self.answered = False, False
+        self.is_open, self.answered, self.made_at = False, False, time.monotonic()
 
     # ---- Of asyncio ----
 
@@ -156,18 +156,23 @@ class LoopPool:
                 future.set_result(None)
                 return
 
-    async def acquire(self, deadline: float, fresh: bool = False) -> Connection:
-        """A connection with the fewest questions on their way; one more while all are busy."""
+    async def acquire(self, deadline: float, since: float = 0.0) -> Connection:
+        """A connection with the fewest questions on their way; one more while all are busy.
+
+        since: of those that were made after this time.
+        """
         while True:
-            best = min(self._open, key=lambda connection: connection.load, default=None)
-            if best is not None and not fresh and best.load < self.codec.depth:
+            fresh = [connection for connection in self._open if connection.made_at >= since]
+            best = min(fresh, key=lambda connection: connection.load, default=None)
+            if best is not None and best.load < self.codec.depth:
                 return best
-            if len(self._open) < self._owner.connections or fresh:
-                connection = await self._one_more(deadline)
-                if not connection.is_open:
+            if len(self._open) >= self._owner.connections:
+                idle = [each for each in self._open if each.load == 0 and each not in fresh]
+                for connection in idle[:1]:
+                    connection.abort()
+            if len(self._open) < self._owner.connections:
+                if not (await self._one_more(deadline)).is_open:
                     raise LostError("the server closed the connection", False)
-                if fresh or connection.load < self.codec.depth:
-                    return connection
                 continue
             future: asyncio.Future[None] = self.loop.create_future()
             self._waiting.append(future)
@@ -326,7 +331,7 @@ class AsyncPool:
                 raise ServerError("CLOSED", f"{self.address}: {error} before the reply") from None
         # A connection that had been used ended just now: once more over a fresh one.
         try:
-            connection = await pool.acquire(deadline, fresh=True)
+            connection = await pool.acquire(deadline, since=time.monotonic())
             return await self._exchange(connection, question, data, deadline)
         except LostError as error:
             raise ServerError("CLOSED", f"{self.address}: {error} before the reply") from None
