@@ -15,22 +15,12 @@ import litellm  # noqa: E402
 import pytest  # noqa: E402
 from fake_provider import FakeProvider  # noqa: E402
 
-HERE = Path(__file__).resolve()
-HEADING = "## LLM budgets and key pools\n"
-
-
-def section() -> str:
-    """In docs/python.md, or on the way there."""
-    for page in (HERE.parents[1] / "docs-llm.md", HERE.parents[3] / "docs/python.md"):
-        text = page.read_text() if page.exists() else ""
-        if HEADING in text:
-            return re.split(r"\n## ", text.partition(HEADING)[2])[0]
-    raise AssertionError(f"no page has the section {HEADING!r}")
+PAGE = Path(__file__).resolve().parents[3] / "docs/python-llm.md"
 
 
 @pytest.mark.filterwarnings("ignore")  # of LiteLLM and its clients
 def test_examples(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    examples = re.findall(r"```python\n(.*?)```", section(), re.S)
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
     assert len(examples) == 4
     monkeypatch.setattr(litellm, "callbacks", [])
     chat: dict[str, Any] = {"max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]}

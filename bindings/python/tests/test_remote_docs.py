@@ -7,23 +7,14 @@ from pathlib import Path
 
 from remote_server import Server
 
-PAGES = [Path(__file__).resolve().parents[1] / "docs-remote.md",
-         Path(__file__).resolve().parents[3] / "docs/python.md"]
-SECTION = re.compile(r"^## Over the network\n(.*?)(?=^## |\Z)", re.M | re.S)
+PAGE = Path(__file__).resolve().parents[3] / "docs/python-remote.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
-
-
-def examples():
-    texts = [page.read_text() for page in PAGES if page.exists()]
-    sections = [found[1] for text in texts if (found := SECTION.search(text))]
-    assert sections, "no page has the section"
-    return [block for section in sections for block in BLOCK.findall(section)]
 
 
 def test_examples(tmp_path, capsys):
     config = tmp_path / "config.yaml"
     config.write_text("pools: [{name: openai, keys: [{name: first, quotas: [2/1m]}]}]\n")
-    blocks = examples()
+    blocks = BLOCK.findall(PAGE.read_text())
     assert len(blocks) >= 3
     with Server("--config", str(config)) as running:
         names: dict[str, object] = {}

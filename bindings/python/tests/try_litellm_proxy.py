@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A budget in the real proxy of LiteLLM, with two workers that share a table file.
 
-Needs litellm[proxy], which is 350 MB more than litellm: skipped without it.
+To be run by hand, in a virtual environment with the package and litellm[proxy], which is 350 MB more
+than litellm: pytest try_litellm_proxy.py
 """
 from __future__ import annotations
 
@@ -23,8 +24,6 @@ import pytest
 from fake_provider import FakeProvider
 
 import stint
-
-pytest.importorskip("fastapi_sso", reason="needs litellm[proxy]")
 
 PATIENCE = 300.0  # s: the proxy starts in 10 s on an idle machine
 MESSAGES = [{"role": "user", "content": "one two three four"}]
