@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A budget in the real proxy of LiteLLM, with two workers that share a table file.
 
-To be run by hand, in a virtual environment with the package and litellm[proxy], which is 350 MB more
-than litellm: pytest try_litellm_proxy.py
+To be run by hand, in a virtual environment with the package and litellm[proxy], which is 350 MB
+more than litellm: pytest try_litellm_proxy.py
 """
 from __future__ import annotations
 
