@@ -49,12 +49,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    # Imported at the first use: what only notebooks, tests and clients of a server need.
-    from importlib import import_module
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .simulation import simulate
+else:
+    def __getattr__(name: str) -> object:
+        # Imported at the first use: what only notebooks, tests and clients of a server need.
+        from importlib import import_module
 
-    if name == "simulate":
-        return import_module(".simulation", __name__).simulate
-    if name in ("remote", "testing"):
-        return import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "simulate":
+            return import_module(".simulation", __name__).simulate
+        if name in ("remote", "testing"):
+            return import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

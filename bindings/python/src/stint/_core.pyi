@@ -4,6 +4,8 @@ import os
 
 from typing_extensions import Self
 
+from .quota import Quota as PublicQuota
+
 version: str
 
 class Error(Exception):
@@ -68,7 +70,7 @@ class Decision:
     @property
     def binding(self) -> int: ...
     @property
-    def quota(self) -> Quota | None: ...
+    def quota(self) -> PublicQuota | None: ...
     @property
     def stored(self) -> bool: ...
     @property
