@@ -53,7 +53,7 @@ def test_the_installed_package_is_typed(tmp_path: Path) -> None:
 
 
 def test_the_sample_names_all_of_the_interface() -> None:
-    """What another engineer adds to stint.__all__ is used there, or is listed here."""
+    """Each name of stint.__all__ is used there, or is listed here."""
     text = SAMPLE.read_text()
     elsewhere = {"Error", "Hold", "Lease", "simulate"}
     missing = [name for name in stint.__all__
