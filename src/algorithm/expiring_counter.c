@@ -8,7 +8,7 @@
  * that would exceed them stays at the largest. At 0 the counter keeps its expiry.
  *
  * There is no limit, so nothing is denied: the verbs that ask whether a cost fits are NEVER.
- * `remaining` is how far the count is from UINT32_MAX, by which a full table chooses whom it
+ * `remaining` is how far the count is from UINT32_MAX, by which a full table chooses what it
  * evicts.
  */
 #include "algorithm/expiring_counter.h"

@@ -39,13 +39,8 @@ class Limited(Exception):
         return f"refused{quota}: retry after {self.decision.retry_after:.3f} s"
 
 
-class Reservation:
-    """Units that were charged as estimated, to be settled once the real cost is known.
-
-    True if the units were granted. In a with-statement an exception cancels it; leaving without
-    settle() keeps the estimate. settle() and cancel() raise GoneError when it was closed already or
-    has expired, and for one that was refused.
-    """
+class _Ticketed:
+    """Units that were granted under a ticket, which is good once."""
 
     __slots__ = ("_is_open", "_limiter", "decision", "ticket")
 
@@ -57,6 +52,29 @@ class Reservation:
 
     def __bool__(self) -> bool:
         return self.decision.allowed
+
+    def cancel(self) -> Decision:
+        """Gives all units back. GoneError if they expired, and the second time."""
+        self._is_open = False
+        return self._limiter._cancel(*self.ticket)
+
+    def _cancel_if_open(self) -> None:
+        try:
+            if self._is_open:
+                self.cancel()
+        except _core.GoneError:
+            pass  # it expired meanwhile: nothing is left to give back
+
+
+class Reservation(_Ticketed):
+    """Units that were charged as estimated, to be settled once the real cost is known.
+
+    True if the units were granted. In a with-statement an exception cancels it; leaving without
+    settle() keeps the estimate. settle() and cancel() raise GoneError when it was closed already or
+    has expired, and for one that was refused.
+    """
+
+    __slots__ = ()
 
     def settle(self, actual: int) -> Decision:
         """Corrects the charge to the units that were really used; the decision is that of the
@@ -65,48 +83,29 @@ class Reservation:
         self._is_open = False
         return decision
 
-    def cancel(self) -> Decision:
-        """Gives all units back."""
-        self._is_open = False
-        return self._limiter._cancel(*self.ticket)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        if kind is not None and self._is_open:
-            _cancel_if_open(self)
+        if kind is not None:
+            self._cancel_if_open()
 
 
-class Hold:
+class Hold(_Ticketed):
     """Units of a concurrency quota that are held until release(), or until their lease ends.
 
     True if the units are held. A with-statement releases them at its end; it raises Limited if they
     were refused.
     """
 
-    __slots__ = ("_is_open", "_limiter", "decision", "ticket")
-
-    def __init__(self, limiter: Limiter, decision: Decision, ticket: tuple[int, int]) -> None:
-        self._limiter = limiter
-        self.decision = decision
-        self.ticket = ticket
-        self._is_open = decision.allowed
-
-    def __bool__(self) -> bool:
-        return self.decision.allowed
+    __slots__ = ()
 
     def renew(self) -> None:
         """Moves the end of the lease to a whole lease from now. GoneError once it has ended."""
         self._limiter._renew(*self.ticket)
 
-    def cancel(self) -> Decision:
-        """Gives the units back. GoneError if the lease has ended, and the second time."""
-        self._is_open = False
-        return self._limiter._cancel(*self.ticket)
-
-    release = cancel
+    release = _Ticketed.cancel
 
     def __enter__(self) -> Self:
         if not self.decision.allowed:
@@ -115,15 +114,7 @@ class Hold:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        if self._is_open:
-            _cancel_if_open(self)
-
-
-def _cancel_if_open(reserved: Reservation | Hold) -> None:
-    try:
-        reserved.cancel()
-    except _core.GoneError:
-        pass  # it expired meanwhile: nothing is left to give back
+        self._cancel_if_open()
 
 
 class Limiter(_core.Limiter):

@@ -18,7 +18,7 @@ from .address import Address, Resolver
 from .breaker import Breaker
 from .codec import REPLY_MAX, Codec, Question, codec_for
 from .errors import ServerError
-from .sync import LateError, LostError, forked, late_text, left_until, tls_failed, unreachable
+from .sync import LateError, LostError, forked, guarded, left_until, tls_failed, unreachable
 from .wire import MISSING, WireError
 
 _Slot = tuple[Question | None, "asyncio.Future[Any]"]
@@ -305,17 +305,8 @@ class AsyncPool:
         """The reply, decoded. ServerError if there is none; QuotaError, GoneError by the server."""
         deadline = time.monotonic() + self.timeout
         data = self.codec.encode(question)
-        self._breaker.enter()
-        try:
+        with guarded(self._breaker, self.address, self.timeout):
             result = await self._ask(question, data, deadline)
-        except ServerError as error:
-            self._breaker.failed(error)
-            raise
-        except LateError:
-            late = ServerError("TIMEOUT", late_text(self.address, self.timeout))
-            self._breaker.failed(late)
-            raise late from None
-        self._breaker.answered()
         if isinstance(result, Exception):
             raise result
         return result

@@ -9,6 +9,8 @@ import ssl
 import threading
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from .address import Address, Resolver
@@ -30,6 +32,22 @@ class LostError(Exception):
 
 class LateError(Exception):
     """The deadline has passed."""
+
+
+@contextmanager
+def guarded(breaker: Breaker, address: Address, timeout: float) -> Iterator[None]:
+    """Around one question: its ServerError, or that it is late, counts for the breaker."""
+    breaker.enter()
+    try:
+        yield
+    except ServerError as error:
+        breaker.failed(error)
+        raise
+    except LateError:
+        late = ServerError("TIMEOUT", late_text(address, timeout))
+        breaker.failed(late)
+        raise late from None
+    breaker.answered()
 
 
 def left_until(deadline: float) -> float:
@@ -134,17 +152,8 @@ class Pool:
         """The reply, decoded. ServerError if there is none; QuotaError, GoneError by the server."""
         deadline = time.monotonic() + self.timeout
         data = self._codec.encode(question)
-        self._breaker.enter()
-        try:
+        with guarded(self._breaker, self._address, self.timeout):
             result = self._ask(question, data, deadline)
-        except ServerError as error:
-            self._breaker.failed(error)
-            raise
-        except LateError:
-            late = ServerError("TIMEOUT", late_text(self._address, self.timeout))
-            self._breaker.failed(late)
-            raise late from None
-        self._breaker.answered()
         if isinstance(result, Exception):
             raise result
         return result
