@@ -1,10 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster|demo-gateway
+# usage: setup.sh WORD, one of `words` below
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
 
+words="run unit test test-all wheels check coverage fuzz-afl bench-server demo-cluster demo-gateway"
+
+# Each word has a variable of its name, with _ for -.
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
     node-llhttp libgnutls28-dev libsystemd-dev libseccomp-dev libcurl4-gnutls-dev
     libzstd-dev libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libhiredis-dev"
@@ -38,24 +41,14 @@ bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client ngh
     util-linux"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
 
-case ${1:-} in
-run) packages=$run ;;
-unit) packages=$unit ;;
-test) packages=$test ;;
-test-all) packages=$test_all ;;
-wheels) packages=$wheels ;;
-check) packages=$check ;;
-coverage) packages=$coverage ;;
-fuzz-afl) packages=$fuzz_afl ;;
-bench-server) packages=$bench_server ;;
-demo-cluster) packages=$demo_cluster ;;
-demo-gateway) packages=$demo_gateway ;;
-*)
-    names="run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster|demo-gateway"
-    echo "usage: $0 $names" >&2
+packages=
+for word in $words; do
+    [ "$word" != "${1:-}" ] || eval "packages=\$$(echo "$word" | tr - _)"
+done
+if [ -z "$packages" ]; then
+    echo "usage: $0 $(echo $words | tr ' ' '|')" >&2
     exit 2
-    ;;
-esac
+fi
 
 # Elsewhere: what builds the program, by the names of pkg-config where packages have these.
 pc="zlib libzstd jansson yaml-0.1 libuv libllhttp gnutls libsystemd libseccomp libcurl libnghttp2

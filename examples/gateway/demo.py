@@ -96,7 +96,7 @@ class Demo:
             print(f"ERROR: {text}")
 
     def charged(self, read, expected, what):
-        """Envoy reports tokens when the stream is done, which is after the client has the answer."""
+        """Envoy reports tokens when the stream is done, after the client has the answer."""
         try:
             self.until(lambda: read() == expected, what)
         except AssertionError:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What `make demo-gateway` runs: budgets of teams behind Envoy are kept, and one that is not kept is
-an error."""
+"""What `make demo-gateway` runs: budgets of teams behind Envoy are kept, and one that is not is an
+error."""
 import contextlib
 import os
 import subprocess
