@@ -51,7 +51,7 @@ struct job {
     struct backend_op *op; /* NULL: cancelled */
     uint64_t offset_ns;    /* from the router's clock to the caller's */
     uint8_t verb;
-    bool is_virtual, has_id;
+    bool is_virtual, has_id, is_counter;
     uint64_t now_ns; /* where is_virtual */
     uint8_t id[BACKEND_ID_LEN];
     struct script_id id_words; /* without the key, which differs in each part */
@@ -93,6 +93,7 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
     job->store = store;
     job->verb = ask->verb;
     job->is_virtual = ask->is_virtual;
+    job->is_counter = ask->items[0].quota->algorithm == STINT_COUNTER;
     job->now_ns = ask->now_ns;
     job->offset_ns = ask->now_ns - now_ns;
     job->n_items = ask->n_items;
@@ -547,6 +548,8 @@ static enum backend_outcome take_only(struct job *job)
         answer->sum = part->sum;
         answer->at_ns = part->now_ns;
         answer->is_replayed = part->is_replayed;
+        if (job->is_counter && part->n_holders > 0)
+            answer->count = part->holders[0].deadline_us;
         if (job->verb == REQUEST_LEASE && part->n_holders > 0) {
             answer->lease_ends_ns = part->holders[0].deadline_us * NS_PER_US;
             answer->leases = part->holders[0].count;
