@@ -246,12 +246,20 @@ static void tell_each(const struct part *part, const struct script_reply *reply)
             job->op->answer.each[i] = part->n_items == 1 ? reply->decision : reply->each[at++];
 }
 
+/* A counter without a count must not be taken for one of 0. */
+static bool has_count(const struct job *job, const struct script_reply *read)
+{
+    return !job->is_counter || job->verb == REQUEST_RESET ||
+           (read->n_holders == 1 && read->holders[0].deadline_us <= STINT_COUNT_MAX);
+}
+
 static void take_reply(struct part *part, const struct redis_reply *reply)
 {
     int64_t values[SCRIPT_REPLY_MAX];
     struct script_reply read;
     if (!redis_reply_integers(reply, values, SCRIPT_REPLY_MAX) ||
-        !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items)) {
+        !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items) ||
+        !has_count(part->job, &read)) {
         part->state = PART_LOST;
         part->job->error = "the store's reply is not that of a stint script";
         return;
