@@ -47,10 +47,9 @@ void service_count(struct service *service, const struct request *request, uint6
                    struct reply *reply)
 {
     assert(request->verb == REQUEST_COUNT || request->verb == REQUEST_COUNT_RESET);
+    assert(!request->is_ahead);
     if (service->stores.counters > 0)
         count_in_store(service, request, now_ns, reply);
-    else if (request->is_ahead)
-        reply->error = REPLY_AHEAD;
     else
         count_in_table(service, request, now_ns, reply);
 }
