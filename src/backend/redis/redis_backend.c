@@ -94,6 +94,7 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
     job->verb = ask->verb;
     job->is_virtual = ask->is_virtual;
     job->is_counter = ask->items[0].quota->algorithm == STINT_COUNTER;
+    assert(!job->is_counter || (ask->n_items == 1 && ask->id == NULL));
     job->now_ns = ask->now_ns;
     job->offset_ns = ask->now_ns - now_ns;
     job->n_items = ask->n_items;
