@@ -3,10 +3,10 @@
        make_scripts.py FOLDER OUTPUT.c: all of them, for backend/script/lua_script.h.
 
 NAME is an algorithm or `counter` (its file between single_begin and single_end), `list` (all
-algorithms), an algorithm or list with `_once` behind it (the same within once_begin and once_end, for requests with an id),
-lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise), `pool` (algorithms between
-pool_begin and pool_end), or `rolling_window` (buckets in a frame of its own). Lines that are only a
-comment are left out.
+algorithms), an algorithm or `list` with `_once` behind it (the same within once_begin and once_end,
+for requests with an id), lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise),
+`pool` (algorithms between pool_begin and pool_end), or `rolling_window` (buckets in a frame of its
+own). Lines that are only a comment are left out.
 """
 
 import hashlib

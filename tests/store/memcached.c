@@ -8,11 +8,12 @@
  *     ask VERB NOW_NS AT_NS [ID GOOD_NS] {TAB COST[/KEPT] TAB KEY TAB SPEC}…
  *     once VERB {TAB COST TAB KEY TAB SPEC}…     with the id of a request
  *     load COUNT PARALLEL COST KEY TAB SPEC
- * SPEC may be "counter EXPIRY_US". VERB as a number, NOW_NS of - for real time, ID of a ticket: a number. Of an ask a line is
- * answered: the outcome as enum backend_outcome, the time, then the decision over all and those of
- * each item between bars, and a counter's count; or the message of what went wrong. A load is so many takes, so many of
- * them at once: each that was granted is a line "granted TIME UNITS", then comes "done", and how
- * many were decided and failed. "figures" prints what was counted.
+ * SPEC may be "counter EXPIRY_US". VERB as a number, NOW_NS of - for real time, ID of a ticket: a
+ * number. Of an ask a line is answered: the outcome as enum backend_outcome, the time, then the
+ * decision over all and those of each item between bars, and a counter's count; or the message of
+ * what went wrong. A load is so many takes, so many of them at once: each that was granted is a
+ * line "granted TIME UNITS", then comes "done", and how many were decided and failed. "figures"
+ * prints what was counted.
  */
 #define _GNU_SOURCE
 #include "algorithm/algorithm.h"
