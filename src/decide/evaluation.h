@@ -120,6 +120,7 @@ struct evaluation {
     size_t n_unmatched; /* there are descriptors */
     size_t domain;      /* the result of rules_find_domain(), where there are descriptors */
     uint64_t bans_lost; /* the table had no space for a ban */
+    uint64_t count;     /* of a counter, as its store answered */
     struct target targets[TARGETS_MAX];
     struct stint_quota quotas[TARGETS_MAX]; /* of targets that have no rule of their own */
     uint8_t *keys;                          /* EVALUATION_KEYS_SIZE bytes */
@@ -147,7 +148,6 @@ struct evaluation {
     bool is_too_early; /* the same, since it would be answered at once, and is_ahead */
     bool has_charged; /* a reserve that was replayed: shadows without an id are not charged again */
     bool is_replayed; /* the id was known: nothing was charged now */
-    uint64_t count;   /* of the counter that a store answered */
     uint8_t fault;    /* enum backend_outcome: why no decision is possible; 0: there is one */
     const char *fault_message;
 };

@@ -45,7 +45,7 @@ struct step {
     double at, after_wait, later; /* seconds; NAN: absent */
     double every;                 /* between times */
     const char *verb, *request, *expect, *quota, *id, *key;
-    json_int_t amount; /* of the counter `key` */
+    json_int_t amount;                 /* of the counter `key` */
     int times, cost, ticket, replayed; /* ticket, replayed: -1: absent */
     double lifetime;                   /* of what is reserved, blocked or begun */
     json_t *items, *hits, *envoy_hits, *quotas;

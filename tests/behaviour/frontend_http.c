@@ -155,9 +155,8 @@ static bool read_answer(const struct request *request, struct result *result)
                   status == (is_look || strcmp(result->all.outcome, "allow") == 0 ? 200 : 429) &&
                   has_right_retry_after(request, result);
     else
-        is_read = read_status(status, result) &&
-                  (request->verb != REQUEST_COUNT || status != 200 ||
-                   result_read_count(result, members));
+        is_read = read_status(status, result) && (request->verb != REQUEST_COUNT || status != 200 ||
+                                                  result_read_count(result, members));
     json_decref(members);
     return is_read;
 }

@@ -7,7 +7,7 @@ import pytest
 
 from redis_server import Redis, until
 from server import Server
-from store_servers import Memcached
+from store_servers import Cluster, Memcached
 from test_serve import serve
 
 HOUR_MS = 3_600_000
@@ -114,6 +114,19 @@ def test_a_silent_store_is_an_error_and_never_a_count(store):
         reply = until(lambda: (found := resp.ask("STINT.COUNT", "hits"),
                                not isinstance(found, RuntimeError) and found)[1], "it is back")
         assert acknowledged <= counter(reply)[0] <= tried
+
+
+def test_a_cluster_has_each_counter_on_one_of_its_masters():
+    with Cluster() as cluster:
+        options = ("--store", cluster.url, *PATIENT)
+        with Server(*options) as first, Server(*options) as second:
+            clients = [first.connect(), second.connect()]
+            for expected in range(1, 5):
+                for key in range(12):
+                    reply = clients[expected % 2].ask("STINT.COUNT", f"key{key}", 1, HOUR_MS)
+                    assert counter(reply)[0] == expected
+            assert clients[0].ask("STINT.COUNT", "key1", "RESET") == "OK"
+            assert counter(clients[1].ask("STINT.COUNT", "key1")) == (0, 0)
 
 
 def test_a_store_that_is_gone_is_an_error_until_it_is_back():

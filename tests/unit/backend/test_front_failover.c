@@ -190,8 +190,8 @@ TEST(steps_may_all_be_answered_at_once)
 /* No use of a counter can be assumed: it has no limit. */
 TEST(a_counter_is_as_the_store_has_it)
 {
-    const uint8_t verbs[] = {REQUEST_PEEK, REQUEST_CHARGE, REQUEST_CHARGE, REQUEST_REFUND,
-                             REQUEST_RESET, REQUEST_PEEK};
+    const uint8_t verbs[] = {REQUEST_PEEK,   REQUEST_CHARGE, REQUEST_CHARGE,
+                             REQUEST_REFUND, REQUEST_RESET,  REQUEST_PEEK};
     const uint64_t counts[] = {0, 1, 2, 1, 0, 0};
     test_front_begin(&g, "10/10s", full);
     g.failovers = 1;

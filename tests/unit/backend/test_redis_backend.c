@@ -244,10 +244,9 @@ TEST(a_counter_is_told_with_its_count)
 
 TEST(a_counter_without_its_count_is_not_taken_for_one)
 {
-    static const char *const replies[] = {"*8\r\n" COUNTED,
-                                          "*10\r\n" COUNTED ":4503599627370496\r\n:0\r\n",
-                                          "*10\r\n" COUNTED ":-1\r\n:0\r\n",
-                                          "*9\r\n" COUNTED ":1\r\n", ":1\r\n"};
+    static const char *const replies[] = {
+        "*8\r\n" COUNTED, "*10\r\n" COUNTED ":4503599627370496\r\n:0\r\n",
+        "*10\r\n" COUNTED ":-1\r\n:0\r\n", "*9\r\n" COUNTED ":1\r\n", ":1\r\n"};
     static const uint8_t verbs[] = {REQUEST_CHARGE, REQUEST_REFUND, REQUEST_PEEK};
     begin_single();
     for (size_t i = 0; i < N(replies) * N(verbs); i++) {

@@ -53,8 +53,8 @@ TEST(one_quota_in_words)
 TEST(a_counter_in_words)
 {
     struct stint_quota quota = counter_quota();
-    const struct script_name name = {span_of_text("stint:"), span_of_text("hits"),
-                                     span_of_text(""), span_of_text("")};
+    const struct script_name name = {span_of_text("stint:"), span_of_text("hits"), span_of_text(""),
+                                     span_of_text("")};
     char key[64];
     quota.period_ns = 3 * S;
     struct script_item item = {

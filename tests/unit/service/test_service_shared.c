@@ -552,8 +552,8 @@ TEST(test_counters_are_in_the_store)
     assert_int_equal(shared.fake.asks[2].verb, REQUEST_REFUND);
     assert_int_equal(shared.fake.asks[3].verb, REQUEST_PEEK);
     assert_string_equal(shared.fake.asks[0].items[0].name, ":hits");
-    assert_int_equal(
-        stint_count(shared.s.table, "hits", 4, 0, 0, shared.s.now_ns, &counter, NULL), 0);
+    assert_int_equal(stint_count(shared.s.table, "hits", 4, 0, 0, shared.s.now_ns, &counter, NULL),
+                     0);
     assert_int_equal(counter.count, 0);
     struct request reset = {.verb = REQUEST_COUNT_RESET, .key = span_of_text("hits")};
     assert_int_equal(ask_until_answered(&reset), 2);
