@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(memcached_state_accepts(&quota, NULL) == 0);
     /* From 1978 to 2089. */
     uint64_t now_ns = 8 * NS_PER_YEAR + bytes_u32(&bytes) % (111 * 365 * 86400ull) * NS_PER_S;
-    size_t len = bytes_u8(&bytes) % (MEMCACHED_STATE_MAX + 2);
+    size_t len = bytes_u8(&bytes) % ((size_t)MEMCACHED_STATE_MAX + 2);
     len = len < bytes.len ? len : bytes.len;
     if (len > 0)
         memcached_state_read(&state, span_of(bytes.ptr, len));
