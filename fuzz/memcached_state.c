@@ -62,11 +62,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct span bytes = span_of(data, size);
     struct stint_quota quota;
     struct memcached_state state = {.len = 0};
-    MUST(stint_quota_parse(&quota, specs[bytes_u8(&bytes) % SPECS], NULL) == 0);
+    size_t which = bytes_u8(&bytes) % (SPECS + 1);
+    bool is_counter = which == SPECS;
+    if (is_counter)
+        quota = counter_quota();
+    else
+        MUST(stint_quota_parse(&quota, specs[which], NULL) == 0);
     MUST(memcached_state_accepts(&quota, NULL) == 0);
     /* From 1978 to 2089. */
     uint64_t now_ns = 8 * NS_PER_YEAR + bytes_u32(&bytes) % (111 * 365 * 86400ull) * NS_PER_S;
-    size_t len = bytes_u8(&bytes) % (MEMCACHED_STATE_MAX + 2);
+    size_t len = bytes_u8(&bytes) % ((size_t)MEMCACHED_STATE_MAX + 2);
     len = len < bytes.len ? len : bytes.len;
     if (len > 0)
         memcached_state_read(&state, span_of(bytes.ptr, len));
@@ -83,6 +88,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             return 0;
         }
         check_decision(&quota, &step, &decision);
+        if (is_counter)
+            MUST(state.count <= STINT_COUNT_MAX &&
+                 (step.verb != STINT_CHARGE || state.count >= decision.granted));
         bool has_changed =
             before.len != state.len || memcmp(before.bytes, state.bytes, state.len) != 0;
         bool is_mended = state.was_damaged && !before.was_damaged;

@@ -84,6 +84,18 @@ static void use_overrides(struct stint_table *table)
     overrides_drop(table, table_hash(table, &quota, "a", 1), NULL);
 }
 
+static void use_counters(struct stint_table *table, uint64_t now_ns)
+{
+    struct stint_counter counter;
+    for (int64_t amount = -2; amount <= 2; amount++) {
+        char key = (char)('c' + amount);
+        int code = stint_count(table, &key, 1, amount, NS_PER_S, now_ns, &counter, NULL);
+        MUST(counter.count <= STINT_COUNT_MAX);
+        MUST(code != 0 || amount <= 0 || counter.count >= (uint64_t)amount);
+    }
+    stint_count_reset(table, "e", 1, NULL);
+}
+
 static void use_keys(struct stint_table *table, uint64_t now_ns)
 {
     use_answers(table, now_ns);
@@ -91,6 +103,7 @@ static void use_keys(struct stint_table *table, uint64_t now_ns)
 
     struct stint_item items[SPECS];
     struct stint_ticket ticket;
+    use_counters(table, now_ns);
     for (char key = 'a'; key < 'f'; key++)
         for (size_t i = 0; i < SPECS; i++)
             stint_take(table, &quotas[i], &key, 1, 1 + (uint32_t)i % 2, now_ns + (uint64_t)i);

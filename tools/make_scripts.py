@@ -2,11 +2,11 @@
 """usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
        make_scripts.py FOLDER OUTPUT.c: all of them, for backend/script/lua_script.h.
 
-NAME is an algorithm (its file between single_begin and single_end), `list` (all of them), either
-with `_once` behind it (the same within once_begin and once_end, for requests with an id),
-lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise), `pool` (algorithms between
-pool_begin and pool_end), or `rolling_window` (buckets in a frame of its own). Lines that are only a
-comment are left out.
+NAME is an algorithm or `counter` (its file between single_begin and single_end), `list` (all
+algorithms), an algorithm or `list` with `_once` behind it (the same within once_begin and once_end,
+for requests with an id), lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise),
+`pool` (algorithms between pool_begin and pool_end), or `rolling_window` (buckets in a frame of its
+own). Lines that are only a comment are left out.
 """
 
 import hashlib
@@ -17,9 +17,10 @@ ALGORITHMS = (
     "window", "buckets", "log", "gcra", "fixed_window", "sliding_counter", "concurrency"
 )
 LEASED = ALGORITHMS[:-1]  # places of concurrency have holders of their own
+SINGLE = (*ALGORITHMS, "counter")  # a counter stands alone, and takes no id
 EXTERN = ("list", "list_once", "pool")
 NAMES = (
-    *ALGORITHMS, "list", *(f"{name}_once" for name in (*ALGORITHMS, "list")), "rolling_window",
+    *SINGLE, "list", *(f"{name}_once" for name in (*ALGORITHMS, "list")), "rolling_window",
     "pool", *(f"lease_{algorithm}{once}" for algorithm in LEASED for once in ("", "_once")),
 )
 
@@ -34,7 +35,7 @@ def parts_of(name):
         return ["pool_begin", *LEASED, "least", "pool_state", "pool_end"]
     if name == "rolling_window":
         return ["rolling_window_begin", "buckets", "rolling_window_end"]
-    if name in ALGORITHMS:
+    if name in SINGLE:
         return ["single_begin", name, "single_end"]
     if name.startswith("lease_") and name[6:] in LEASED:
         return ["lease_begin", name[6:], "lease_end"]
@@ -85,7 +86,7 @@ def main(folder, what):
         + ", ".join(f"&lua_script_{kind}" for kind in (
             algorithm, f"{algorithm}_once", f"lease_{algorithm}", f"lease_{algorithm}_once",
         ) if kind in NAMES) + "},\n"
-        for algorithm in ALGORITHMS
+        for algorithm in SINGLE
     )
     scripts += f"\nconst struct lua_script *const lua_scripts_one[][4] = {{\n{rows}}};\n"
     head = (

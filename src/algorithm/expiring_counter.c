@@ -144,8 +144,11 @@ struct stint_ask counter_ask_of(int64_t amount, uint64_t expiry_ns, uint64_t now
     };
 }
 
-int counter_check_ask(int64_t amount, uint64_t expiry_ns, struct stint_error *error)
+int counter_check_ask(size_t key_len, int64_t amount, uint64_t expiry_ns, struct stint_error *error)
 {
+    if (key_len > STINT_KEY_MAX)
+        return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
+                       key_len, STINT_KEY_MAX);
     if (amount < -(int64_t)UNIT_COUNT_MAX || amount > (int64_t)UNIT_COUNT_MAX)
         return err_set(error, STINT_E_RANGE,
                        "an amount of %lld is not within -" UNIT_COUNT_MAX_TEXT

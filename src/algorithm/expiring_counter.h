@@ -22,7 +22,8 @@ struct counter_value counter_at(const struct word16 *state, uint64_t now_ns);
  */
 struct stint_ask counter_ask_of(int64_t amount, uint64_t expiry_ns, uint64_t now_ns);
 
-/* STINT_E_RANGE unless an amount, and the expiry of one that adds, are such as a counter takes. */
-int counter_check_ask(int64_t amount, uint64_t expiry_ns, struct stint_error *error);
+/* STINT_E_RANGE unless a counter takes the key, the amount, and the expiry of one that adds. */
+int counter_check_ask(size_t key_len, int64_t amount, uint64_t expiry_ns,
+                      struct stint_error *error);
 
 #endif

@@ -20,10 +20,13 @@ struct backend_lease {
     uint32_t units, left;
 };
 
-/* One quota on one key. Everything is borrowed for the call. */
+/*
+ * One quota on one key. Everything is borrowed for the call. A counter is an item, too, alone in
+ * its request and without an id: CHARGE adds, REFUND subtracts, PEEK reads and RESET forgets.
+ */
 struct backend_item {
-    const struct stint_quota *quota;
-    const struct rule *rule; /* holds the options; NULL: the caller supplied the quota */
+    const struct stint_quota *quota; /* of a counter: the period is the expiry of a new one */
+    const struct rule *rule;         /* holds the options; NULL: the caller supplied the quota */
     /*
      * Names the states: RULE of a key's name, already escaped. The same on every node with the same
      * rules.
@@ -109,8 +112,9 @@ struct backend_answer {
      * would have been allowed, with the numbers of a state from which nothing was taken.
      */
     struct stint_decision *each; /* n_items of them; the caller's memory */
-    uint64_t lease_ends_ns;      /* LEASE with a term. 0: too many nodes hold one already */
-    uint32_t leases;             /* LEASE: how many other nodes hold units of the key now */
+    uint64_t count; /* of a counter, after the request; it expires after sum.reset_after_ns */
+    uint64_t lease_ends_ns; /* LEASE with a term. 0: too many nodes hold one already */
+    uint32_t leases;        /* LEASE: how many other nodes hold units of the key now */
 };
 
 /*

@@ -245,6 +245,23 @@ void evaluation_add_throttle(struct evaluation *evaluation, const struct stint_q
                               .is_throttle = true};
 }
 
+/* A store counts in microseconds: the expiry is rounded up to them. */
+void evaluation_add_counter(struct evaluation *evaluation, struct span key, uint64_t expiry_ns)
+{
+    assert(evaluation->stores != NULL && expiry_ns <= STINT_COUNT_EXPIRY_MAX_NS);
+    struct target *target = add_target(evaluation, 0);
+    struct stint_quota *own = &evaluation->quotas[evaluation_index(evaluation, target)];
+    *own = counter_quota();
+    if (expiry_ns > 0)
+        own->period_ns = (expiry_ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
+    *target = (struct target){.quota = own,
+                              .key = key,
+                              .part = TARGET_LIVE,
+                              .store = (uint8_t)evaluation->stores->counters,
+                              .on_error = RULE_STORE_ERROR_ERROR};
+    assert(evaluation_is_valid(evaluation));
+}
+
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
 /*

@@ -87,16 +87,16 @@ struct backend_pools;
 struct backend;
 
 /*
- * The stores that rules name, in the order in which they were loaded with them. `items` and
- * `throttle` are for quotas that callers supply and for CL.THROTTLE, counted from 1, 0 for the
- * table.
+ * The stores that rules name, in the order in which they were loaded with them. `items`,
+ * `throttle` and `counters` are for quotas that callers supply, for CL.THROTTLE and for counters,
+ * counted from 1, 0 for the table.
  */
 struct evaluation_stores {
     struct backend *const *stores;
     const char *const *labels;          /* their names in rules; NULL: none */
     struct backend_pools *const *pools; /* key pools in each; NULL: it keeps none */
     size_t n_stores;
-    size_t items, throttle;
+    size_t items, throttle, counters;
     uint64_t timeout_ns;    /* for a whole request, however many store requests it makes */
     uint8_t items_on_error; /* enum rule_on_store_error */
     /* Those that share the quotas, for on_store_error: local. */
@@ -120,6 +120,7 @@ struct evaluation {
     size_t n_unmatched; /* there are descriptors */
     size_t domain;      /* the result of rules_find_domain(), where there are descriptors */
     uint64_t bans_lost; /* the table had no space for a ban */
+    uint64_t count;     /* of a counter, as its store answered */
     struct target targets[TARGETS_MAX];
     struct stint_quota quotas[TARGETS_MAX]; /* of targets that have no rule of their own */
     uint8_t *keys;                          /* EVALUATION_KEYS_SIZE bytes */
@@ -181,6 +182,9 @@ void evaluation_add_item(struct evaluation *evaluation, const struct stint_quota
 /* The same for CL.THROTTLE, whose keys are apart from others in a store. */
 void evaluation_add_throttle(struct evaluation *evaluation, const struct stint_quota *quota,
                              struct span key, uint32_t cost);
+
+/* A counter in a store, and its expiry if an amount begins it; 0: none does. */
+void evaluation_add_counter(struct evaluation *evaluation, struct span key, uint64_t expiry_ns);
 
 /*
  * For a reserve or a book: where the deciding states are in the table, rules in shadow mode whose
@@ -259,6 +263,11 @@ int evaluation_set_quota(struct evaluation *evaluation, const struct stint_quota
  * cost never fits. Under `concurrency` a holder may return a slot earlier.
  */
 uint64_t evaluation_grows_after(struct evaluation *evaluation, size_t index);
+/*
+ * Of one counter in a store, REQUEST_COUNT: adds the amount, subtracts one below 0, reads with 0;
+ * REQUEST_COUNT_RESET: forgets it. Returns what it is then.
+ */
+struct stint_counter evaluation_count(struct evaluation *evaluation, uint8_t verb, int64_t amount);
 /* Forgets the keys of all targets, under their candidates too, and lifts blocks and bans. */
 void evaluation_reset(struct evaluation *evaluation);
 

@@ -6,6 +6,7 @@
  */
 #include "decide/evaluation_parts.h"
 
+#include "algorithm/expiring_counter.h"
 #include "algorithm/gcra.h"
 #include "base/buf.h"
 #include "base/siphash.h"
@@ -35,6 +36,8 @@ struct span evaluation_name_of(const struct target *target, const struct stint_q
         return span_of_text(quota == &rule->shadow ? rule->store.shadow_name : rule->store.name);
     if (target->is_throttle)
         return span_of_text("throttle");
+    if (quota->algorithm == STINT_COUNTER)
+        return span_of_text("");
     struct buf buf = buf_of(space, EVALUATION_NAME_SIZE);
     uint64_t number = is_apart ? quota->rule : quota->derived.params_hash[0];
     buf_add(&buf, "%c%016" PRIx64, target->is_values ? '+' : '~', number);
@@ -509,6 +512,7 @@ static struct stint_decision read_answer(struct evaluation *evaluation,
     if (answer->outcome == BACKEND_DECIDED) {
         evaluation->at_ns = max_u64(evaluation->at_ns, answer->at_ns);
         evaluation->is_replayed |= answer->is_replayed;
+        evaluation->count = answer->count;
         if (makes_record(evaluation, target, one) && answer->sum.outcome == STINT_ALLOW)
             *(quota != target->quota ? &target->is_candidate_reserved : &target->is_reserved) =
                 true;
@@ -535,6 +539,19 @@ struct stint_decision evaluation_ask_one(struct evaluation *evaluation, struct t
     assert(evaluation_is_valid(evaluation));
     const struct evaluation_step step = {.target = target, .quota = quota};
     return read_answer(evaluation, &step, ask, send(evaluation, &step, ask));
+}
+
+struct stint_counter evaluation_count(struct evaluation *evaluation, uint8_t verb, int64_t amount)
+{
+    assert(verb == REQUEST_COUNT || verb == REQUEST_COUNT_RESET);
+    assert(evaluation->n_targets == 1 && evaluation->pending != NULL);
+    struct target *target = &evaluation->targets[0];
+    struct stint_ask ask = counter_ask_of(amount, 0, evaluation->now_ns);
+    if (verb == REQUEST_COUNT_RESET)
+        ask.verb = REQUEST_RESET;
+    evaluation->count = 0;
+    struct stint_decision decision = evaluation_ask_one(evaluation, target, target->quota, &ask);
+    return (struct stint_counter){evaluation->count, decision.reset_after_ns};
 }
 
 /* ---- Hits of Envoy's descriptors ------------------------------------------------------------- */

@@ -32,6 +32,7 @@ const struct verb request_verbs[REQUEST_VERBS] = {
     [REQUEST_THROTTLE] = {"throttle", CHARGES(14), AHEAD},
     [REQUEST_FORGET] = {"forget", CHARGES(15)},
     [REQUEST_FIND] = {.name = "find"},
+    /* Not AHEAD: a script that is not loaded yet, or a redirection, could change their order. */
     [REQUEST_COUNT] = {.name = "count"},
     [REQUEST_COUNT_RESET] = {.name = "count_reset"},
 };

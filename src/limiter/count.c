@@ -7,14 +7,6 @@
 
 #include <assert.h>
 
-static int check_key(size_t key_len, struct stint_error *error)
-{
-    if (key_len > STINT_KEY_MAX)
-        return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
-                       key_len, STINT_KEY_MAX);
-    return STINT_OK;
-}
-
 static struct stint_counter seen_from(struct counter_value value, uint64_t now_ns)
 {
     return (struct stint_counter){.count = value.count,
@@ -61,9 +53,7 @@ int stint_count(struct stint_table *table, const void *key, size_t key_len, int6
 {
     assert(table_is_valid(table) && counter != NULL);
     *counter = (struct stint_counter){0, 0};
-    int code = check_key(key_len, error);
-    if (code == STINT_OK)
-        code = counter_check_ask(amount, expiry_ns, error);
+    int code = counter_check_ask(key_len, amount, expiry_ns, error);
     if (code == STINT_OK && now_ns > STINT_NOW_MAX)
         code = err_set(error, STINT_E_RANGE, "the time %llu ns is later than STINT_NOW_MAX",
                        (unsigned long long)now_ns);
@@ -85,7 +75,7 @@ int stint_count_reset(struct stint_table *table, const void *key, size_t key_len
                       struct stint_error *error)
 {
     assert(table_is_valid(table));
-    int code = check_key(key_len, error);
+    int code = counter_check_ask(key_len, 0, 0, error);
     if (code != STINT_OK)
         return code;
     if (table->region.read_only)

@@ -44,7 +44,8 @@ void service_refuse(struct reply *reply, const struct stint_error *error)
 void service_set_stores(struct service *service, const struct evaluation_stores *stores)
 {
     assert(service_is_valid(service));
-    assert(stores->items <= stores->n_stores && stores->throttle <= stores->n_stores);
+    assert(stores->items <= stores->n_stores && stores->throttle <= stores->n_stores &&
+           stores->counters <= stores->n_stores);
     service->stores = *stores;
     service->evaluation.stores = &service->stores;
 }

@@ -44,12 +44,13 @@ struct behaviour {
 struct step {
     double at, after_wait, later; /* seconds; NAN: absent */
     double every;                 /* between times */
-    const char *verb, *request, *expect, *quota, *id;
+    const char *verb, *request, *expect, *quota, *id, *key;
+    json_int_t amount;                 /* of the counter `key` */
     int times, cost, ticket, replayed; /* ticket, replayed: -1: absent */
-    double lifetime;                   /* of what is reserved, or blocked */
+    double lifetime;                   /* of what is reserved, blocked or begun */
     json_t *items, *hits, *envoy_hits, *quotas;
     json_t *granted, *limit, *remaining, *retry_after_ms; /* NULL: absent */
-    json_t *binding, *statuses, *left;
+    json_t *binding, *statuses, *left, *count, *expires_after_ms;
 };
 
 static bool is_store(const char *name)
@@ -122,7 +123,7 @@ static struct step read_step(const struct behaviour *test, size_t i)
     if (json_unpack_ex(
             json_array_get(test->steps, i), &why, JSON_STRICT,
             "{s?F, s?F, s?F, s?F, s?F, s?s, s?s, s?s, s?s, s?s, s?i, s?i, s?i, s?b, s?o, s?o, s?o,"
-            " s?o, s?o, s?o, s?o, s?o, s?o, s?o, s?o}",
+            " s?o, s?o, s?o, s?o, s?o, s?o, s?o, s?o, s?s, s?I, s?o, s?o}",
             "at", &step.at, "after_wait", &step.after_wait, "later", &step.later, "every",
             &step.every, "lifetime", &step.lifetime, "verb", &step.verb, "request", &step.request,
             "expect", &step.expect, "quota", &step.quota, "id", &step.id, "times", &step.times,
@@ -130,7 +131,8 @@ static struct step read_step(const struct behaviour *test, size_t i)
             &step.items, "hits", &step.hits, "envoy_hits", &step.envoy_hits, "quotas", &step.quotas,
             "granted", &step.granted, "limit", &step.limit, "remaining", &step.remaining,
             "retry_after_ms", &step.retry_after_ms, "binding", &step.binding, "statuses",
-            &step.statuses, "left", &step.left) != 0)
+            &step.statuses, "left", &step.left, "key", &step.key, "amount", &step.amount, "count",
+            &step.count, "expires_after_ms", &step.expires_after_ms) != 0)
         fail_msg("step %zu: %s", i, why.text);
     if (isnan(step.at) + isnan(step.after_wait) + isnan(step.later) < 2)
         fail_msg("step %zu: expected one of at, after_wait and later", i);
@@ -242,6 +244,9 @@ static void make_request(struct step_request *to, const struct step *step)
     to->request->cost = (uint32_t)step->cost;
     to->request->lifetime_ns = (uint64_t)llround(step->lifetime * 1e9);
     to->request->has_envoy_hits = step->envoy_hits != NULL;
+    to->request->amount = step->amount;
+    if (step->key != NULL)
+        to->request->key = span_of_text(step->key);
     if (step->quota != NULL)
         to->request->quota = span_of_text(step->quota);
     if (step->id != NULL)
@@ -285,7 +290,8 @@ static bool are_same(const struct metrics *a, const struct metrics *b)
 {
     return strcmp(a->outcome, b->outcome) == 0 && a->granted == b->granted &&
            a->limit == b->limit && a->remaining == b->remaining &&
-           a->retry_after_ms == b->retry_after_ms;
+           a->retry_after_ms == b->retry_after_ms && a->count == b->count &&
+           a->expires_after_ms == b->expires_after_ms;
 }
 
 /* A frontend may leave out the statuses of a request that has one. */
@@ -378,6 +384,8 @@ static void compare_metrics(struct play *play, const struct step *step)
     compare_metric(play, "remaining", step->remaining, all->remaining);
     compare_metric(play, "retry_after_ms", step->retry_after_ms, all->retry_after_ms);
     compare_metric(play, "binding", step->binding, (int64_t)play->result.binding);
+    compare_metric(play, "count", step->count, all->count);
+    compare_metric(play, "expires_after_ms", step->expires_after_ms, all->expires_after_ms);
     if (step->replayed >= 0 && step->replayed != play->result.replayed)
         fail_play(play, "another value of replayed");
 }
@@ -423,7 +431,8 @@ static void play_step(struct play *play)
     struct step step = read_step(play->test, play->step);
     const char *other = differing_outcome(play);
     const char *outcome = other != NULL ? other : step.expect;
-    bool is_request = step.request != NULL || step.items != NULL || step.ticket >= 0;
+    bool is_request =
+        step.request != NULL || step.items != NULL || step.ticket >= 0 || step.key != NULL;
     set_time(play, &step);
     if (is_request == (outcome == NULL))
         fail_msg("step %zu: expected a request and its outcome", play->step);

@@ -17,6 +17,7 @@ struct metrics {
     char
         outcome[16]; /* allow, deny, never; ok: done; or why there is no decision, as error_names */
     int64_t granted, limit, remaining, retry_after_ms;
+    int64_t count, expires_after_ms; /* of a counter */
     /* What a service knows of a status, and frontends do not reply to each verb. */
     bool over, banned, replaced, matched, shadow_over;
     int64_t shadow_retry_after_ms;
@@ -66,5 +67,7 @@ bool is_without_decision(uint8_t verb);
  * figure; another frontend's way of writing it is a fault.
  */
 bool result_read(struct result *result, const json_t *reply, const json_t *none);
+/* The same of a counter. */
+bool result_read_count(struct result *result, const json_t *reply);
 
 #endif

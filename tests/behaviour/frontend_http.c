@@ -72,6 +72,16 @@ static void add_target(json_t *body, const struct request *request)
         json_array_append_new(list, json_of_descriptor(&request->descriptors[i]));
 }
 
+static void add_counter(json_t *body, const struct request *request)
+{
+    json_object_set_new(body, "key", json_of_span(request->key));
+    if (request->verb == REQUEST_COUNT)
+        json_object_set_new(body, "amount", json_integer(request->amount));
+    if (request->amount > 0)
+        json_object_set_new(body, "expiry_ms",
+                            json_integer((json_int_t)(request->lifetime_ns / MS)));
+}
+
 /* To be freed. */
 static char *body_of(const struct request *request)
 {
@@ -79,7 +89,9 @@ static char *body_of(const struct request *request)
                                                      [REQUEST_BOOK] = "max_wait_ms",
                                                      [REQUEST_BLOCK] = "for_ms"};
     json_t *body = json_object();
-    if (request->ticket_text.len > 0)
+    if (request->key.ptr != NULL)
+        add_counter(body, request);
+    else if (request->ticket_text.len > 0)
         json_object_set_new(body, "ticket", json_of_span(request->ticket_text));
     else
         add_target(body, request);
@@ -143,7 +155,8 @@ static bool read_answer(const struct request *request, struct result *result)
                   status == (is_look || strcmp(result->all.outcome, "allow") == 0 ? 200 : 429) &&
                   has_right_retry_after(request, result);
     else
-        is_read = read_status(status, result);
+        is_read = read_status(status, result) && (request->verb != REQUEST_COUNT || status != 200 ||
+                                                  result_read_count(result, members));
     json_decref(members);
     return is_read;
 }

@@ -95,8 +95,27 @@ static void write_name(struct command *command, uint8_t verb)
     write_argument(command, span_of(name, len));
 }
 
+static void write_counter(struct command *command, const struct request *request)
+{
+    char amount[24];
+    write_argument(command, span_of_text("STINT.COUNT"));
+    write_argument(command, request->key);
+    if (request->verb == REQUEST_COUNT_RESET) {
+        write_argument(command, span_of_text("RESET"));
+        return;
+    }
+    snprintf(amount, sizeof(amount), "%jd", (intmax_t)request->amount);
+    write_argument(command, span_of_text(amount));
+    if (request->amount > 0)
+        write_number(command, request->lifetime_ns / MS);
+}
+
 static void write_arguments(struct command *command, const struct request *request)
 {
+    if (request->verb == REQUEST_COUNT || request->verb == REQUEST_COUNT_RESET) {
+        write_counter(command, request);
+        return;
+    }
     write_name(command, request->verb);
     if (request->ticket_text.len > 0) {
         write_argument(command, request->ticket_text);
@@ -207,7 +226,8 @@ static bool decide_resp(void *frontend, void *beside, const struct request *requ
     /* A map of RESP3 in text is JSON. */
     json_t *reply = json_loads(result->reply, JSON_REJECT_DUPLICATES, NULL);
     json_t *none = json_integer(-1);
-    bool is_read = result_read(result, reply, none);
+    bool is_read = request->verb == REQUEST_COUNT ? result_read_count(result, reply)
+                                                  : result_read(result, reply, none);
     json_decref(none);
     json_decref(reply);
     return is_read;

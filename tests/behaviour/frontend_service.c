@@ -73,6 +73,15 @@ static void read_reply(const struct reply *reply, struct result *result)
     }
 }
 
+static void read_done(const struct reply *reply, uint8_t verb, struct result *result)
+{
+    strcpy(result->all.outcome, "ok");
+    if (verb != REQUEST_COUNT)
+        return;
+    result->all.count = (int64_t)reply->counter.count;
+    result->all.expires_after_ms = ms_up(reply->counter.expires_after_ns);
+}
+
 bool service_decide(struct test_server *server, const struct request *request, uint64_t now_ns,
                     struct result *result)
 {
@@ -89,7 +98,7 @@ bool service_decide(struct test_server *server, const struct request *request, u
     if (reply->error != REPLY_DECIDED)
         strcpy(result->all.outcome, error_names[reply->error]);
     else if (is_without_decision(request->verb))
-        strcpy(result->all.outcome, "ok");
+        read_done(reply, request->verb, result);
     else
         read_reply(reply, result);
     return true;

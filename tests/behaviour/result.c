@@ -14,7 +14,7 @@ const char *const error_names[] = {
 bool is_without_decision(uint8_t verb)
 {
     return verb == REQUEST_BLOCK || verb == REQUEST_RESET || verb == REQUEST_SET_QUOTA ||
-           verb == REQUEST_RENEW;
+           verb == REQUEST_RENEW || verb == REQUEST_COUNT || verb == REQUEST_COUNT_RESET;
 }
 
 static bool read_metric(int64_t *metric, const json_t *members, const char *name,
@@ -56,4 +56,11 @@ bool result_read(struct result *result, const json_t *reply, const json_t *none)
         if (!read_metrics(&result->statuses[i], json_array_get(statuses, i), none))
             return false;
     return true;
+}
+
+bool result_read_count(struct result *result, const json_t *reply)
+{
+    strcpy(result->all.outcome, "ok");
+    return read_metric(&result->all.count, reply, "count", NULL) &&
+           read_metric(&result->all.expires_after_ms, reply, "expires_after_ms", NULL);
 }

@@ -175,6 +175,7 @@ void store_give(struct service *service)
     given->stores[0] = &given->store->blocking;
     const struct evaluation_stores stores = {.stores = given->stores,
                                              .n_stores = 1,
+                                             .counters = 1,
                                              .timeout_ns = STARTS_S * NS_PER_S,
                                              .items_on_error = RULE_STORE_ERROR_ERROR};
     service_set_stores(service, &stores);

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import ceil
 
 VERSIONS = {0x11: "window", 0x21: "buckets", 0x31: "log", 0x41: "gcra", 0x51: "fixed_window",
-            0x61: "sliding_counter", 0x71: "concurrency"}
+            0x61: "sliding_counter", 0x71: "concurrency", 0x91: "counter"}
 WITH_DISPLACED = (0x12, 0x22, 0x32)  # one more than the version without
 
 
@@ -88,6 +88,11 @@ def log(read, now, limit, period, *_):
     alive = [count for instant, count in entries if instant + period > max(now, own)]
     used = sum(alive) + (read.displaced if len(alive) == len(entries) else 0)
     return min(limit, used), own, entries[-1][0] + period if entries else own
+
+
+def counter(read, now, *_):
+    ends, count = read.number(7), read.number(7)
+    return count if now < ends else 0, 0, ends
 
 
 def gcra(read, now, limit, period, *_):

@@ -8,13 +8,15 @@
  *     ask VERB NOW_NS AT_NS [ID GOOD_NS] {TAB COST[/KEPT] TAB KEY TAB SPEC}…
  *     once VERB {TAB COST TAB KEY TAB SPEC}…     with the id of a request
  *     load COUNT PARALLEL COST KEY TAB SPEC
- * VERB as a number, NOW_NS of - for real time, ID of a ticket: a number. Of an ask a line is
- * answered: the outcome as enum backend_outcome, the time, then the decision over all and those of
- * each item between bars; or the message of what went wrong. A load is so many takes, so many of
- * them at once: each that was granted is a line "granted TIME UNITS", then comes "done", and how
- * many were decided and failed. "figures" prints what was counted.
+ * SPEC may be "counter EXPIRY_US". VERB as a number, NOW_NS of - for real time, ID of a ticket: a
+ * number. Of an ask a line is answered: the outcome as enum backend_outcome, the time, then the
+ * decision over all and those of each item between bars, and a counter's count; or the message of
+ * what went wrong. A load is so many takes, so many of them at once: each that was granted is a
+ * line "granted TIME UNITS", then comes "done", and how many were decided and failed. "figures"
+ * prints what was counted.
  */
 #define _GNU_SOURCE
+#include "algorithm/algorithm.h"
 #include "base/ns.h"
 #include "net/upstream/backends.h"
 #include "table/clock.h"
@@ -58,6 +60,12 @@ static char *field(char **rest)
 static void parse(struct stint_quota *quota, const char *spec)
 {
     struct stint_error error;
+    uint64_t expiry_us;
+    if (sscanf(spec, "counter %" SCNu64, &expiry_us) == 1) {
+        *quota = counter_quota();
+        quota->period_ns = expiry_us * NS_PER_US;
+        return;
+    }
     if (stint_quota_parse(quota, spec, &error) == 0)
         return;
     fprintf(stderr, "store_memcached: %s\n", error.message);
@@ -71,13 +79,15 @@ static void print_decision(const struct stint_decision *decision)
            decision->retry_after_ns, decision->reset_after_ns, decision->binding);
 }
 
-static void print_answer(const struct backend_answer *answer, size_t n_items)
+static void print_answer(const struct backend_answer *answer, size_t n_items, bool is_counter)
 {
     printf("%u %" PRIu64, answer->outcome, answer->at_ns);
     if (answer->outcome == BACKEND_DECIDED) {
         print_decision(&answer->sum);
         for (size_t i = 0; i < n_items; i++)
             print_decision(&answer->each[i]);
+        if (is_counter)
+            printf(" | %" PRIu64, answer->count);
     } else
         printf(" %s", answer->error != NULL ? answer->error : "");
     putchar('\n');
@@ -121,7 +131,7 @@ static void once(char *rest)
     run.store->ops->ask(run.store, &asked, &op);
     if (op.answer.outcome == BACKEND_WAITS) /* it must not be asked at all */
         exit(1);
-    print_answer(&op.answer, asked.n_items);
+    print_answer(&op.answer, asked.n_items, items[0].quota->algorithm == STINT_COUNTER);
 }
 
 static void ask(char *rest)
@@ -155,7 +165,7 @@ static void ask(char *rest)
         uv_run(&run.loop, UV_RUN_NOWAIT);
     while (op.answer.outcome == BACKEND_WAITS && !is_answered)
         uv_run(&run.loop, UV_RUN_ONCE);
-    print_answer(&op.answer, asked.n_items);
+    print_answer(&op.answer, asked.n_items, items[0].quota->algorithm == STINT_COUNTER);
 }
 
 /* ---- Many ------------------------------------------------------------------------------------ */

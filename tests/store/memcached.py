@@ -73,6 +73,16 @@ class Node:
         assert answer.items == [answer.sum]
         return answer
 
+    def count(self, key, amount, expiry_us, now_us=None, verb=None):
+        """(count, expires after so many us) of a counter."""
+        verb = verb or ("charge" if amount > 0 else "refund" if amount < 0 else "peek")
+        now = "-" if now_us is None else now_us * 1000
+        self.say(f"ask {VERBS[verb]} {now} 0\t{abs(amount)}\t{key}\tcounter {expiry_us}")
+        head, *decisions = self.hear().split(" | ")
+        assert int(head.split(" ", 1)[0]) == DECIDED, head
+        *_, decided, counted = decisions
+        return int(counted), in_whole_us(decision(decided))[5]
+
     def begin_load(self, spec, key, count, parallel, cost=1):
         self.say(f"load {count} {parallel} {cost} {key}\t{spec}")
 

@@ -112,6 +112,18 @@ class Store:
             name, keys, words = f"{name}_once", [key, id[0]], (*words, *id[1:])
         return reply_of(self.call(name, keys, verb, cost, instant(now), at, *words))
 
+    def count(self, key, amount, expiry_us, now=None, verb=None):
+        """(count, expires after so many us) of a counter."""
+        verb = verb or ("charge" if amount > 0 else "refund" if amount < 0 else "peek")
+        reply = reply_of(self.call("counter", [key], verb, abs(amount), instant(now), 0,
+                                   abi.U32_MAX, expiry_us))
+        assert reply.outcome == "allow"
+        if verb == "reset":
+            return 0, reply.reset_after
+        ((counted, zero),) = reply.holders
+        assert zero == 0 and reply.remaining == max(0, abi.U32_MAX - counted)
+        return counted, reply.reset_after
+
     def ask_list(self, items, verb, now=None, at=0, id=None):
         """items: (quota, key, cost)."""
         words = [word for quota, _, cost in items

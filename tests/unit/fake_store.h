@@ -67,6 +67,23 @@ static inline uint32_t fake_cost(const struct fake_ask *ask, size_t i)
     return cost;
 }
 
+static inline void fake_count(struct fake_store *fake, const struct fake_ask *ask, uint64_t now_ns,
+                              struct backend_answer *answer)
+{
+    const struct fake_item *item = &ask->items[0];
+    struct stint_counter counter = {0, 0};
+    int64_t sign = ask->verb == REQUEST_CHARGE ? 1 : ask->verb == REQUEST_REFUND ? -1 : 0;
+    if (ask->verb == REQUEST_RESET)
+        stint_count_reset(fake->table, item->name, item->name_len, NULL);
+    else
+        assert_int_equal(stint_count(fake->table, item->name, item->name_len, sign * item->cost,
+                                     item->quota.period_ns, now_ns, &counter, NULL),
+                         0);
+    answer->count = counter.count;
+    answer->sum = answer->each[0] = (struct stint_decision){
+        .outcome = STINT_ALLOW, .stored = 1, .reset_after_ns = counter.expires_after_ns};
+}
+
 static inline void fake_decide(struct fake_store *fake, const struct fake_ask *ask,
                                struct backend_answer *answer)
 {
@@ -77,6 +94,10 @@ static inline void fake_decide(struct fake_store *fake, const struct fake_ask *a
                                        ask->items[i].name_len, ask->items[i].cost};
     answer->outcome = BACKEND_DECIDED;
     answer->at_ns = now_ns;
+    if (ask->items[0].quota.algorithm == STINT_COUNTER) {
+        fake_count(fake, ask, now_ns, answer);
+        return;
+    }
     switch (ask->verb) {
     case REQUEST_TAKE:
         answer->sum = stint_take_all(fake->table, items, ask->n_items, now_ns);

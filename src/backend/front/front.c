@@ -186,7 +186,8 @@ static void settle(struct front *front, const struct breakers_pass *pass,
 static bool is_cacheable_item(const struct backend_item *item)
 {
     const struct stint_quota *quota = item->quota;
-    return quota->algorithm != STINT_CONCURRENCY && !quota->count_denied &&
+    return quota->algorithm != STINT_CONCURRENCY && quota->algorithm != STINT_COUNTER &&
+           !quota->count_denied &&
            (item->rule == NULL || item->rule->store.lease == RULE_LEASE_NONE) &&
            item->cost <= most_units(quota);
 }
@@ -378,7 +379,8 @@ static bool is_in_failover(const struct front *front, const struct backend_reque
         !(is_taking || (asked->verb == REQUEST_PEEK && failover_policy == FAILOVER_FULL)))
         return false;
     for (size_t i = 0; i < asked->n_items; i++)
-        if (asked->now_ns < until_of(front, asked->items[i].quota))
+        if (asked->items[i].quota->algorithm != STINT_COUNTER && /* no use of it can be assumed */
+            asked->now_ns < until_of(front, asked->items[i].quota))
             return true;
     return false;
 }

@@ -192,6 +192,7 @@ static void answer(struct work *work, uint64_t now_ns)
         struct backend_answer *answer = &work->op->answer;
         answer->outcome = BACKEND_DECIDED;
         answer->at_ns = work->decided_ns;
+        answer->count = work->parts[0].ask.count;
         answer->sum = sum_of(work);
         if (answer->sum.outcome != STINT_ALLOW && work->phase != PHASE_UNDOING)
             show_at_rest(work);

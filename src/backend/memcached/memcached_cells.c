@@ -671,6 +671,7 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
     if (!ask->step.is_virtual)
         ask->step.now_ns = wall_ns;
     int code = memcached_state_ask(state, &ask->step, &ask->decision, error);
+    ask->count = state->count;
     if (ask->step.verb == STINT_PEEK && code == 0) {
         struct memcached_step at_rest = ask->step;
         at_rest.cost = 0;

@@ -35,6 +35,7 @@ struct cell_ask {
     struct stint_decision decision;
     struct stint_decision at_rest; /* of a peek: the numbers of the state as it is */
     uint64_t at_ns;                /* of the decision, as step.now_ns */
+    uint64_t count;                /* of a counter */
     /* The cells'. */
     uint64_t began_ns;
     struct cell *cell;

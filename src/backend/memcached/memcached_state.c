@@ -4,7 +4,7 @@
  *
  *     1  0x10 * algorithm + 9: that of a state of Redis is 0x10 * algorithm + 1
  *     2  epoch: its time begins so many times EPOCH_NS after 1970
- *     4  limit, without which their words mean nothing, of all but gcra
+ *     4  limit, without which their words mean nothing, of all but gcra and counters
  *    20  of log and buckets: period, time_slack (8 each) and count_slack (4), for the same reason
  *     8  the word; of two words the higher one first; of log and buckets as many as are not zero
  *     4  checksum of all before it
@@ -23,11 +23,13 @@
  * and written back with one; its length tells it from a newer one with a damaged version.
  *
  * The present is one to two epochs after the epoch's start, so that a change of epoch cuts no
- * window. A state of an older epoch is converted, as one of another quota is.
+ * window. A state of an older epoch is converted, as one of another quota is. A counter keeps its
+ * epoch until it expires.
  */
 #define _DEFAULT_SOURCE
 #include "backend/memcached/memcached_state.h"
 
+#include "algorithm/expiring_counter.h"
 #include "backend/script/script.h"
 #include "base/siphash.h"
 #include "base/wide_int.h"
@@ -82,7 +84,7 @@ int memcached_state_accepts(const struct stint_quota *quota, struct stint_error 
         return err_set(error, STINT_E_MISMATCH,
                        "memcached supports no concurrency: a slot needs a holder that renews it, "
                        "and tickets there hold only units; use Redis or Valkey, or store: none");
-    if (quota->period_ns > EPOCH_NS)
+    if (quota->period_ns > EPOCH_NS && quota->algorithm != STINT_COUNTER)
         return err_set(error, STINT_E_RANGE,
                        "on memcached a period can be at most four years, of 365 days");
     return script_accepts(quota, error);
@@ -211,7 +213,7 @@ static bool is_wide(const struct stint_quota *quota)
 
 static bool keeps_limit(const struct stint_quota *quota)
 {
-    return quota->algorithm != STINT_GCRA;
+    return quota->algorithm != STINT_GCRA && quota->algorithm != STINT_COUNTER;
 }
 
 /* The numbers of 4 bytes at the front of a log: in a word, the same bytes on every machine. */
@@ -497,7 +499,10 @@ static enum reading load(struct loaded *loaded, const struct memcached_state *st
     return judge(loaded, step);
 }
 
-/* All units are used, just now, and no ticket is left. A limit of 0 has no units. */
+/*
+ * All units are used, just now, and no ticket is left. A limit of 0 has no units, and a counter has
+ * no limit: it is as never used.
+ */
 static void use_up(struct loaded *loaded, const struct memcached_step *step)
 {
     begin_anew(loaded, step);
@@ -508,7 +513,7 @@ static void use_up(struct loaded *loaded, const struct memcached_step *step)
         .cost = most_units(step->quota),
         .verb = STINT_CHARGE,
     };
-    if (step->quota->limit > 0)
+    if (step->quota->limit > 0 && step->quota->algorithm != STINT_COUNTER)
         (void)ask_words(loaded, &charge);
 }
 
@@ -571,6 +576,18 @@ static bool is_under(const struct loaded *loaded, const struct stint_quota *quot
 }
 
 /*
+ * The epoch to decide in. That of a counter ends with its expiry: that is within ten years of the
+ * first amount, and the limiter's time within eighteen of the epoch.
+ */
+static uint64_t present_epoch_of(const struct loaded *written, const struct memcached_step *step)
+{
+    if (written->quota.algorithm == STINT_COUNTER &&
+        algorithm_expires_at(&written->quota, written->words) > since(written, step->now_ns))
+        return written->epoch_ns;
+    return max_u64(epoch_of(step), written->epoch_ns);
+}
+
+/*
  * Under the present quota, and in the present epoch if that is later. A ticket names the quota
  * under which it was charged: the state stays under the one that it has.
  */
@@ -584,7 +601,7 @@ static enum reading load_for(struct loaded *loaded, const struct memcached_state
     if (reading == READ_AHEAD)
         return reading;
     const struct stint_quota quota = is_closing(step) ? written.quota : *step->quota;
-    uint64_t epoch_ns = max_u64(epoch_of(step), written.epoch_ns);
+    uint64_t epoch_ns = present_epoch_of(&written, step);
     limit_debt(&written, step);
     *loaded = written;
     loaded->words = scratch[0];
@@ -721,6 +738,14 @@ static void reserve(const struct loaded *loaded, const struct memcached_step *st
     closed->dropped += !tickets_add(&ticket);
 }
 
+/* A refund's: when the units were granted. A charge of a counter: for how long a new one lives. */
+static uint64_t at_of(const struct loaded *loaded, const struct memcached_step *step)
+{
+    if (step->quota->algorithm == STINT_COUNTER)
+        return step->quota->period_ns;
+    return step->at_ns == STINT_NEVER_NS ? step->at_ns : since(loaded, step->at_ns);
+}
+
 static int decide(struct loaded *loaded, const struct memcached_step *step,
                   struct memcached_closed *closed, struct stint_decision *decision)
 {
@@ -729,7 +754,7 @@ static int decide(struct loaded *loaded, const struct memcached_step *step,
         return is_done ? 0 : close_asked(loaded, step, decision);
     const struct stint_ask ask = {
         .now_ns = since(loaded, step->now_ns),
-        .at_ns = step->at_ns == STINT_NEVER_NS ? step->at_ns : since(loaded, step->at_ns),
+        .at_ns = at_of(loaded, step),
         .cost = step->cost,
         .verb = step->verb,
     };
@@ -758,9 +783,13 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
     decision->reset_after_ns = us_up(decision->reset_after_ns);
     if (reading == READ_DAMAGED)
         state->was_damaged = true;
+    bool is_counter = step->quota->algorithm == STINT_COUNTER;
+    if (is_counter)
+        state->count = counter_at((const void *)loaded.words, since(&loaded, step->now_ns)).count;
     bool has_changed =
         memcmp(loaded.words, before, loaded.quota.derived.state_size) != 0 || tickets.has_changed;
-    if (reading == READ_DAMAGED || (has_changed && step->verb != STINT_PEEK)) {
+    /* A damaged counter is empty, which is no state that could be kept. */
+    if ((reading == READ_DAMAGED && !is_counter) || (has_changed && step->verb != STINT_PEEK)) {
         state->closed = closed;
         save(state, &loaded);
     }

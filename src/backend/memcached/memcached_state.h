@@ -30,6 +30,7 @@ struct memcached_state {
     size_t len;                     /* 0: never used */
     bool was_damaged;               /* and is used up now */
     bool has_changed;               /* since it was read */
+    uint64_t count;                 /* of a counter, after the last decision */
     struct memcached_closed closed; /* since it was read */
     uint8_t bytes[MEMCACHED_STATE_MAX];
 };

@@ -51,7 +51,7 @@ struct job {
     struct backend_op *op; /* NULL: cancelled */
     uint64_t offset_ns;    /* from the router's clock to the caller's */
     uint8_t verb;
-    bool is_virtual, has_id;
+    bool is_virtual, has_id, is_counter;
     uint64_t now_ns; /* where is_virtual */
     uint8_t id[BACKEND_ID_LEN];
     struct script_id id_words; /* without the key, which differs in each part */
@@ -93,6 +93,8 @@ static struct job *new_job(struct redis_backend *store, const struct backend_req
     job->store = store;
     job->verb = ask->verb;
     job->is_virtual = ask->is_virtual;
+    job->is_counter = ask->items[0].quota->algorithm == STINT_COUNTER;
+    assert(!job->is_counter || (ask->n_items == 1 && ask->id == NULL));
     job->now_ns = ask->now_ns;
     job->offset_ns = ask->now_ns - now_ns;
     job->n_items = ask->n_items;
@@ -245,12 +247,20 @@ static void tell_each(const struct part *part, const struct script_reply *reply)
             job->op->answer.each[i] = part->n_items == 1 ? reply->decision : reply->each[at++];
 }
 
+/* A counter without a count must not be taken for one of 0. */
+static bool has_count(const struct job *job, const struct script_reply *read)
+{
+    return !job->is_counter || job->verb == REQUEST_RESET ||
+           (read->n_holders == 1 && read->holders[0].deadline_us <= STINT_COUNT_MAX);
+}
+
 static void take_reply(struct part *part, const struct redis_reply *reply)
 {
     int64_t values[SCRIPT_REPLY_MAX];
     struct script_reply read;
     if (!redis_reply_integers(reply, values, SCRIPT_REPLY_MAX) ||
-        !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items)) {
+        !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items) ||
+        !has_count(part->job, &read)) {
         part->state = PART_LOST;
         part->job->error = "the store's reply is not that of a stint script";
         return;
@@ -547,6 +557,8 @@ static enum backend_outcome take_only(struct job *job)
         answer->sum = part->sum;
         answer->at_ns = part->now_ns;
         answer->is_replayed = part->is_replayed;
+        if (job->is_counter && part->n_holders > 0)
+            answer->count = part->holders[0].deadline_us;
         if (job->verb == REQUEST_LEASE && part->n_holders > 0) {
             answer->lease_ends_ns = part->holders[0].deadline_us * NS_PER_US;
             answer->leases = part->holders[0].count;

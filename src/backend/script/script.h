@@ -83,8 +83,12 @@ struct script_reply {
      */
     struct stint_decision each[STINT_ITEMS_MAX];
     size_t n_each;
+    /*
+     * One for each concurrency quota that was charged, in the order of keys; or two numbers of
+     * another meaning: of a lease its end and how many others there are, of a counter its count.
+     */
     struct script_holder holders[STINT_ITEMS_MAX];
-    size_t n_holders; /* one for each concurrency quota that was charged, in the order of keys */
+    size_t n_holders;
 };
 
 /*

@@ -135,6 +135,8 @@ const struct setting settings_known[] = {
     CHOICE(store_on_error, "error", store_errors,
            "What quotas without a rule, and rules without on_store_error, do while a store is "
            "unavailable"),
+    TEXT(store_counters, "NAME", NULL,
+         "Store of counters, or none: the table. Default: the store without a name"),
     NUMBER(store_nodes, "1", 1, 65535,
            "Servers that share the stores; each has 1/N of a limit while a store is unavailable"),
     TEXT(store_node, "NAME", NULL, "Name of this server, one of store_node_names"),

@@ -65,7 +65,7 @@ struct serve_settings {
         *tls_priorities, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
         *metrics_path, *user, *store_prefix, *store_ca_file, *store_cert_file, *store_key_file,
-        *store_node;
+        *store_node, *store_counters;
     /* The number of the word that was chosen: most are values of an enum. */
     unsigned default_algorithm, metrics_names, log_format, log_level, sandbox, store_on_error,
         after_failover, table_full, grpc_hits, clock;

@@ -179,6 +179,26 @@ static int name_nodes(struct serve_stores *stores, const struct serve_settings *
     return 0;
 }
 
+/* Counters have no rules that could name a store. */
+static int choose_counters(struct serve_stores *stores, const struct serve_settings *settings,
+                           struct stint_error *error)
+{
+    const struct serve_store_names *names = &stores->names;
+    const char *chosen = settings->store_counters;
+    stores->evaluation.counters = chosen == NULL ? names->default_store : 0;
+    if (chosen == NULL || strcmp(chosen, "none") == 0)
+        return 0;
+    for (size_t i = 0; i < names->n_names; i++)
+        if (strcmp(names->names[i], chosen) == 0)
+            stores->evaluation.counters = i + 1;
+    return stores->evaluation.counters > 0
+               ? 0
+               : err_set(error, STINT_E_MISMATCH,
+                         "store_counters: there is no store %s: expected the name of one of the "
+                         "stores, or none for the table",
+                         chosen);
+}
+
 /* ---- All of it ------------------------------------------------------------------------------- */
 
 static int open_all(struct serve_stores *stores, const struct serve_settings *settings,
@@ -191,6 +211,8 @@ static int open_all(struct serve_stores *stores, const struct serve_settings *se
         code = load_tls(stores, settings, error);
     if (code == 0)
         code = name_nodes(stores, settings, error);
+    if (code == 0)
+        code = choose_counters(stores, settings, error);
     configure(stores, settings);
     return code;
 }

@@ -2,6 +2,8 @@
 /* After a failover: keys without a state are taken for used, for a period and no longer. */
 #include "unit/test_front.h"
 
+#include "algorithm/algorithm.h"
+
 static const struct front_options full = {
     .failover_policy = FAILOVER_FULL, .denials = 64, .secret = {5, 6}};
 static const struct front_options half = {
@@ -183,4 +185,20 @@ TEST(steps_may_all_be_answered_at_once)
     assert_int_equal(asked->op.answer.sum.remaining, 4);
     assert_int_equal(asked->times, 0);
     assert_int_equal(g.fake.n_asks, 3);
+}
+
+/* No use of a counter can be assumed: it has no limit. */
+TEST(a_counter_is_as_the_store_has_it)
+{
+    const uint8_t verbs[] = {REQUEST_PEEK,   REQUEST_CHARGE, REQUEST_CHARGE,
+                             REQUEST_REFUND, REQUEST_RESET,  REQUEST_PEEK};
+    const uint64_t counts[] = {0, 1, 2, 1, 0, 0};
+    test_front_begin(&g, "10/10s", full);
+    g.failovers = 1;
+    g.quota = counter_quota();
+    for (size_t i = 0; i < N(verbs); i++) {
+        assert_int_equal(steps_of(verbs[i], "key", 1, 20 * S, STINT_ALLOW), 1);
+        assert_int_equal(answer_of(&g.asks[g.n_asks - 1]).count, counts[i]);
+    }
+    assert_int_equal(backend_metric(&g.metrics.cautious), 0);
 }

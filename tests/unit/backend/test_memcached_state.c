@@ -296,3 +296,97 @@ TEST(virtual_time_may_be_of_the_calendar)
         assert_int_equal(memcached_state_ttl_s(&state, &step, 0), 0);
     }
 }
+
+/* ---- Counters -------------------------------------------------------------------------------- */
+
+#define COUNTER_LEN (3 + 16 + SUM_LEN)
+
+static struct stint_quota counter_for(uint64_t expiry_ns)
+{
+    struct stint_quota quota = counter_quota();
+    quota.period_ns = expiry_ns;
+    assert_int_equal(memcached_state_accepts(&quota, NULL), 0);
+    return quota;
+}
+
+static void assert_counted(struct memcached_state *state, uint64_t now_ns, uint8_t verb,
+                           uint32_t amount, uint64_t count, uint64_t left_ns)
+{
+    struct stint_quota quota = counter_for(60 * NS_PER_S);
+    assert_int_equal(ask(state, &quota, now_ns, verb, amount).reset_after_ns, left_ns);
+    assert_int_equal(state->count, count);
+}
+
+TEST(a_counter_is_one_short_value)
+{
+    struct memcached_state state = {.len = 0};
+    assert_counted(&state, NOW_NS, STINT_PEEK, 0, 0, 0);
+    assert_counted(&state, NOW_NS, STINT_REFUND, 3, 0, 0);
+    assert_int_equal(state.len, 0);
+    for (uint64_t i = 1; i <= 3; i++)
+        assert_counted(&state, NOW_NS, STINT_CHARGE, UINT32_MAX, i * UINT32_MAX, 60 * NS_PER_S);
+    assert_int_equal(state.len, COUNTER_LEN);
+    struct memcached_state before = state;
+    state.has_changed = false;
+    assert_counted(&state, NOW_NS + NS_PER_S, STINT_PEEK, 0, UINT64_C(12884901885), 59 * NS_PER_S);
+    assert_false(state.has_changed);
+    assert_memory_equal(state.bytes, before.bytes, COUNTER_LEN);
+    assert_counted(&state, NOW_NS + NS_PER_S, STINT_REFUND, 1, UINT64_C(12884901884),
+                   59 * NS_PER_S);
+    assert_counted(&state, NOW_NS + 60 * NS_PER_S, STINT_PEEK, 0, 0, 0);
+    assert_counted(&state, NOW_NS + 60 * NS_PER_S, STINT_CHARGE, 2, 2, 60 * NS_PER_S);
+}
+
+/* No value would be safe for each of its users, so it begins anew; the damage is counted. */
+TEST(a_damaged_counter_is_emptied)
+{
+    struct memcached_state whole = {.len = 0};
+    assert_counted(&whole, NOW_NS, STINT_CHARGE, 1000, 1000, 60 * NS_PER_S);
+    for (size_t bit = 0; bit < 8 * COUNTER_LEN; bit++) {
+        struct memcached_state state = whole;
+        state.has_changed = false;
+        state.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_counted(&state, NOW_NS, STINT_PEEK, 0, 0, 0);
+        assert_counted(&state, NOW_NS, STINT_REFUND, 5, 0, 0);
+        assert_true(state.was_damaged && !state.has_changed);
+        assert_counted(&state, NOW_NS, STINT_CHARGE, 5, 5, 60 * NS_PER_S);
+        assert_true(state.has_changed);
+        state.was_damaged = false;
+        assert_counted(&state, NOW_NS, STINT_PEEK, 0, 5, 60 * NS_PER_S);
+        assert_false(state.was_damaged);
+    }
+}
+
+/* Epochs are of four years; a state that counts in one of them is not converted. */
+TEST(a_counter_keeps_its_expiry_over_epochs)
+{
+    for (uint64_t begins_ns = 56 * NS_PER_YEAR - NS_PER_S; begins_ns < 64 * NS_PER_YEAR;
+         begins_ns += NS_PER_YEAR / 2) {
+        struct stint_quota quota = counter_for(10 * NS_PER_YEAR);
+        struct memcached_state state = {.len = 0};
+        ask(&state, &quota, begins_ns, STINT_CHARGE, 7);
+        for (uint64_t year = 1; year < 10; year++) {
+            uint64_t now_ns = begins_ns + year * NS_PER_YEAR;
+            assert_counted(&state, now_ns, STINT_CHARGE, 1, 7 + year, (10 - year) * NS_PER_YEAR);
+        }
+        uint64_t ends_ns = begins_ns + 10 * NS_PER_YEAR;
+        assert_counted(&state, ends_ns - NS_PER_US, STINT_PEEK, 0, 16, NS_PER_US);
+        assert_counted(&state, ends_ns, STINT_PEEK, 0, 0, 0);
+        assert_counted(&state, ends_ns, STINT_CHARGE, 1, 1, 60 * NS_PER_S);
+        assert_counted(&state, ends_ns + 90 * NS_PER_YEAR, STINT_CHARGE, 1, 1, 60 * NS_PER_S);
+        assert_false(state.was_damaged);
+    }
+}
+
+TEST(memcached_keeps_a_counter_until_its_expiry)
+{
+    struct stint_quota quota = counter_for(60 * NS_PER_S);
+    struct memcached_step step = {
+        .quota = &quota, .now_ns = NOW_NS, .cost = 1, .verb = STINT_CHARGE};
+    struct memcached_state state = {.len = 0};
+    struct stint_decision decision;
+    assert_int_equal(memcached_state_ask(&state, &step, &decision, NULL), 0);
+    assert_in_range(memcached_state_ttl_s(&state, &step, 0), 60, 66);
+    step.now_ns += 50 * NS_PER_S;
+    assert_in_range(memcached_state_ttl_s(&state, &step, 0), 10, 16);
+}

@@ -7,6 +7,7 @@
 
 #include "unit/test_dialer.h"
 
+#include "algorithm/algorithm.h"
 #include "backend/redis/cluster.h"
 #include "backend/redis/redis_backend.h"
 #include "backend/store_key.h"
@@ -205,6 +206,55 @@ TEST(virtual_time_is_told)
     assert_string_equal(words_to("a:6379"), "1 stint:{k}gcra:r: peek 1 +123456 0 10 1000000 10");
     say(&net, "a:6379", DENIED);
     assert_int_equal(asked.op.answer.sum.outcome, STINT_DENY);
+}
+
+/* The words that were sent. */
+static const char *count(struct asked *asked, uint8_t verb, uint32_t cost)
+{
+    struct stint_quota quota = counter_quota();
+    const struct backend_item item = {.quota = &quota, .key = span_of_text("k"), .cost = cost};
+    const struct backend_request ask = {.verb = verb,
+                                        .items = &item,
+                                        .n_items = 1,
+                                        .now_ns = net.now_ns + 7 * MS,
+                                        .deadline_ns = net.now_ns + 57 * MS};
+    prepare(asked);
+    store->ops->ask(store, &ask, &asked->op);
+    assert_int_equal(asked->op.answer.outcome, BACKEND_WAITS);
+    return words_to("a:6379");
+}
+
+#define COUNTED ":0\r\n:3\r\n:4294967295\r\n:0\r\n:0\r\n:500\r\n:0\r\n:9000\r\n"
+
+TEST(a_counter_is_told_with_its_count)
+{
+    struct asked asked;
+    begin_single();
+    assert_string_equal(count(&asked, REQUEST_CHARGE, 3),
+                        "1 stint:{k}counter:: charge 3 0 0 4294967295 1000000");
+    say(&net, "a:6379", "*10\r\n" COUNTED ":4503599627370495\r\n:0\r\n");
+    assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);
+    assert_int_equal(asked.op.answer.count, STINT_COUNT_MAX);
+    assert_int_equal(asked.op.answer.sum.reset_after_ns, 500 * US);
+    count(&asked, REQUEST_RESET, 0);
+    say(&net, "a:6379", "*8\r\n" COUNTED);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);
+    assert_int_equal(asked.op.answer.count, 0);
+}
+
+TEST(a_counter_without_its_count_is_not_taken_for_one)
+{
+    static const char *const replies[] = {
+        "*8\r\n" COUNTED, "*10\r\n" COUNTED ":4503599627370496\r\n:0\r\n",
+        "*10\r\n" COUNTED ":-1\r\n:0\r\n", "*9\r\n" COUNTED ":1\r\n", ":1\r\n"};
+    static const uint8_t verbs[] = {REQUEST_CHARGE, REQUEST_REFUND, REQUEST_PEEK};
+    begin_single();
+    for (size_t i = 0; i < N(replies) * N(verbs); i++) {
+        struct asked asked;
+        count(&asked, verbs[i % N(verbs)], 3);
+        say(&net, "a:6379", replies[i / N(verbs)]);
+        assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
+    }
 }
 
 TEST(what_a_store_cannot_keep_is_refused)

@@ -2,6 +2,7 @@
 /* The words of a store's scripts to the byte, its keys, and which replies are none. */
 #include "unit/test_quota.h"
 
+#include "algorithm/algorithm.h"
 #include "backend/script/script.h"
 
 static void assert_words(const struct script_command *command, size_t from, const char *expected)
@@ -47,6 +48,28 @@ TEST(one_quota_in_words)
         assert_memory_equal(command.words[1].ptr, command.script->sha1, 40);
         assert_words(&command, 2, cases[i].words);
     }
+}
+
+TEST(a_counter_in_words)
+{
+    struct stint_quota quota = counter_quota();
+    const struct script_name name = {span_of_text("stint:"), span_of_text("hits"), span_of_text(""),
+                                     span_of_text("")};
+    char key[64];
+    quota.period_ns = 3 * S;
+    struct script_item item = {
+        .quota = &quota,
+        .key = span_of(key, script_key(&quota, &name, key, sizeof(key))),
+        .cost = UINT32_MAX,
+    };
+    struct script_ask ask = {.verb = REQUEST_CHARGE};
+    struct script_command command;
+    script_command_one(&command, &item, &ask);
+    assert_words(&command, 2, "1 stint:{hits}counter:: charge 4294967295 0 0 4294967295 3000000");
+    assert_string_equal(command.script->name, "counter");
+    ask.verb = REQUEST_RESET;
+    script_command_one(&command, &item, &ask);
+    assert_words(&command, 4, "reset 4294967295 0 0 4294967295 3000000");
 }
 
 TEST(times_in_words)

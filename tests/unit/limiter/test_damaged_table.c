@@ -114,6 +114,20 @@ static void use_ticket(struct user *user, const struct stint_item *items, size_t
     }
 }
 
+static void count(struct user *user, const struct stint_item *item)
+{
+    struct stint_counter counter;
+    int64_t amount = (int64_t)draw(user, 9) - 3;
+    if (draw(user, 16) == 0)
+        stint_count_reset(user->table, item->key, item->key_len, NULL);
+    int code = stint_count(user->table, item->key, item->key_len, amount, 1 + draw(user, MINUTE),
+                           user->now_ns, &counter, NULL);
+    if (code != STINT_OK)
+        return;
+    assert_true(counter.count <= STINT_COUNT_MAX);
+    assert_true(amount <= 0 || counter.count >= (uint64_t)amount || counter.expires_after_ns == 0);
+}
+
 static void use_once(struct user *user)
 {
     char keys[2][24];
@@ -125,7 +139,7 @@ static void use_once(struct user *user)
                                                                      : one->quota - quotas);
     struct stint_table *table = user->table;
     uint64_t now_ns = user->now_ns;
-    switch (draw(user, 12)) {
+    switch (draw(user, 13)) {
     case 0:
         stint_take_all(table, items, 2, now_ns);
         break;
@@ -152,6 +166,9 @@ static void use_once(struct user *user)
         break;
     case 8:
         stint_set_quota(table, &quotas[which], &wider[which], one->key, one->key_len, now_ns);
+        break;
+    case 9:
+        count(user, one);
         break;
     default:
         stint_take(table, one->quota, one->key, one->key_len, one->cost, now_ns);

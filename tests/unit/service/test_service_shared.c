@@ -47,6 +47,7 @@ SETUP
                                                           .n_stores = 1,
                                                           .items = 1,
                                                           .throttle = 1,
+                                                          .counters = 1,
                                                           .timeout_ns = 50 * MS,
                                                           .items_on_error = RULE_STORE_ERROR_ERROR};
     service_set_stores(shared.s.service, &shared.evaluation_stores);
@@ -516,4 +517,90 @@ TEST(test_keys_of_throttle_are_in_the_store)
     request.verb = REQUEST_FIND;
     ask_until_answered(&request);
     assert_false(shared.s.reply.found);
+}
+
+/* ---- Counters -------------------------------------------------------------------------------- */
+
+static struct request count_of(const char *key, int64_t amount, uint64_t expiry_ns)
+{
+    return (struct request){.verb = REQUEST_COUNT,
+                            .key = span_of_text(key),
+                            .amount = amount,
+                            .lifetime_ns = expiry_ns};
+}
+
+static void assert_counted(const char *key, int64_t amount, uint64_t count, uint64_t left_ns)
+{
+    struct request request = count_of(key, amount, 10 * S + 1);
+    assert_int_equal(ask_until_answered(&request), 2);
+    assert_int_equal(shared.s.reply.error, REPLY_DECIDED);
+    assert_int_equal(shared.s.reply.counter.count, count);
+    assert_int_equal(shared.s.reply.counter.expires_after_ns, left_ns);
+}
+
+TEST(test_counters_are_in_the_store)
+{
+    struct stint_counter counter;
+    shared.s.now_ns = S;
+    assert_counted("hits", 5, 5, 10 * S + US); /* in whole microseconds */
+    shared.s.now_ns = 4 * S;
+    assert_counted("hits", UINT32_MAX, UINT64_C(5) + UINT32_MAX, 7 * S + US);
+    assert_counted("hits", -7, UINT64_C(4294967293), 7 * S + US);
+    assert_counted("hits", 0, UINT64_C(4294967293), 7 * S + US);
+    assert_counted("other", -7, 0, 0);
+    assert_int_equal(shared.fake.asks[0].verb, REQUEST_CHARGE);
+    assert_int_equal(shared.fake.asks[2].verb, REQUEST_REFUND);
+    assert_int_equal(shared.fake.asks[3].verb, REQUEST_PEEK);
+    assert_string_equal(shared.fake.asks[0].items[0].name, ":hits");
+    assert_int_equal(stint_count(shared.s.table, "hits", 4, 0, 0, shared.s.now_ns, &counter, NULL),
+                     0);
+    assert_int_equal(counter.count, 0);
+    struct request reset = {.verb = REQUEST_COUNT_RESET, .key = span_of_text("hits")};
+    assert_int_equal(ask_until_answered(&reset), 2);
+    assert_int_equal(shared.s.reply.error, REPLY_DECIDED);
+    assert_counted("hits", 0, 0, 0);
+}
+
+TEST(test_what_no_counter_takes_is_not_sent)
+{
+    const struct request requests[] = {
+        count_of("hits", 1, 0),
+        count_of("hits", 1, STINT_COUNT_EXPIRY_MAX_NS + 1),
+        count_of("hits", INT64_C(1) << 32, S),
+        count_of("hits", -(INT64_C(1) << 32), 0),
+    };
+    for (size_t i = 0; i < N(requests); i++) {
+        assert_int_equal(ask(&shared.s, &requests[i])->error, REPLY_BAD_REQUEST);
+        assert_true(strlen(shared.s.reply.message) > 20);
+    }
+    struct request early = count_of("hits", 1, S);
+    early.is_ahead = true; /* counts of one connection are made one after the other */
+    assert_int_equal(ask(&shared.s, &early)->error, REPLY_AHEAD);
+    assert_int_equal(shared.fake.n_asks, 0);
+}
+
+TEST(test_a_count_of_a_store_that_fails_is_an_error)
+{
+    for (int64_t amount = -1; amount <= 1; amount++) {
+        struct request request = count_of("hits", amount, S);
+        assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+        request.pending = shared.s.reply.pending;
+        fake_fail(&shared.fake, shared.fake.n_asks - 1, shared.s.now_ns);
+        assert_int_equal(ask(&shared.s, &request)->error, REPLY_UNAVAILABLE);
+        assert_string_equal(shared.s.reply.message, "the store did not answer in time");
+    }
+    struct request request = count_of("hits", 1, S);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    service_drop(shared.s.service, shared.s.reply.pending);
+    assert_int_equal(shared.fake.n_forgotten, 1);
+}
+
+TEST(test_counters_of_a_table_beside_a_store)
+{
+    shared.evaluation_stores.counters = 0;
+    service_set_stores(shared.s.service, &shared.evaluation_stores);
+    struct request request = count_of("hits", 3, S);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
+    assert_int_equal(shared.s.reply.counter.count, 3);
+    assert_int_equal(shared.fake.n_asks, 0);
 }

@@ -22,14 +22,12 @@ are stint.Error.
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 import time
 import urllib.parse
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import limits
@@ -46,10 +44,9 @@ import stint
 from ._namespace import Namespace, open_shared
 
 if TYPE_CHECKING:
-    from .remote import RemoteDecision, RemoteLimiter, RemoteTable
+    from .remote import RemoteCount, RemoteLimiter, RemoteTable
 
 _MOVING_WINDOWS = ("window", "log")
-_LIMIT_MAX = 2**32 - 1
 _LIMITERS_MAX = 1024
 _NS_PER_S = 1_000_000_000
 
@@ -63,12 +60,6 @@ def _no_elastic_expiry() -> NotImplementedError:
     )
 
 
-@dataclass(frozen=True)
-class _Seen:
-    count: int
-    expires_after: float
-
-
 def _item(key: str) -> limits.RateLimitItem | None:
     """The item of a key that RateLimitItem.key_for() made."""
     found = re.search(r"/(\d+)/(\d+)/(\w+)$", key)
@@ -78,79 +69,40 @@ def _item(key: str) -> limits.RateLimitItem | None:
 
 
 class _TableCounters:
-    """Counters of a table. It knows the expiry of each."""
+    """Counters of a table."""
 
     def __init__(self, table: stint.Table) -> None:
         self.table = table
         self.now, self.count = table.now, table.count
+        self.counter, self.reset = table.counter, table.reset_counter
         names = Namespace(table, "limits")
         self.name, self.forget = names.key, names.forget
 
     def limiter(self, quota: str) -> stint.Limiter:
         return stint.Limiter(self.table, quota, name="limits")
 
-    def expiry_of(self, key: str) -> int:
-        return 0
-
-    def counter(self, name: bytes, expiry: int) -> stint.Count:
-        return self.table.counter(name)
-
-    def reset(self, name: bytes, expiry: int) -> None:
-        self.table.reset_counter(name)
-
     def check(self) -> bool:
         return not self.table.closed
 
 
 class _ServerCounters:
-    """
-    Counters of a server, which has quotas alone: fixed windows that begin with the first unit, with
-    the largest limit. A name has one for each expiry, so that its expiry must be known.
-    """
+    """Counters of a server: in its table, or in the store that several servers share."""
 
     now = staticmethod(time.time_ns)  # windows of time have names: clocks may differ a little
 
     def __init__(self, table: RemoteTable) -> None:
         self.table = table
-        self._window = functools.lru_cache(_LIMITERS_MAX)(self._new_window)
+        self.count, self.counter, self.reset = table.count, table.counter, table.reset_counter
         weakref.finalize(self, table.close)  # a storage of `limits` is never closed
 
     def name(self, key: str) -> bytes:
-        return key.encode("utf-8", "surrogatepass")
+        return b"limits:" + key.encode("utf-8", "surrogatepass")
 
     def forget(self) -> None:
         raise NotImplementedError("a storage cannot forget all keys of a server, which are shared")
 
     def limiter(self, quota: str) -> RemoteLimiter:
         return self.table.limiter(quota, name="limits")
-
-    def expiry_of(self, key: str) -> int:
-        item = _item(key)
-        if item is None:
-            raise ValueError(
-                f"{key!r:.100} does not end with a limit, as the keys of RateLimitItem do: the "
-                "expiry of its counter is unknown"
-            )
-        return item.get_expiry()
-
-    def _new_window(self, expiry: int) -> RemoteLimiter:
-        return self.limiter(f"fixed_window {_LIMIT_MAX}/{expiry}s align=first_use when_full=evict")
-
-    @staticmethod
-    def _seen(decision: RemoteDecision) -> _Seen:
-        return _Seen(_LIMIT_MAX - decision.remaining, decision.reset_after)
-
-    def count(self, name: bytes, amount: int, expiry: int) -> _Seen:
-        window = self._window(expiry)
-        if amount < 0:
-            return self._seen(window.refund(name, -amount))
-        return self._seen(window.charge(name, amount))
-
-    def counter(self, name: bytes, expiry: int) -> _Seen:
-        return self._seen(self._window(expiry).peek(name, 0))
-
-    def reset(self, name: bytes, expiry: int) -> None:
-        self._window(expiry).reset(name)
 
     def check(self) -> bool:
         with suppress(stint.Error):
@@ -242,8 +194,8 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
             raise _no_elastic_expiry()
         return self._counters.count(self._counters.name(key), amount, expiry).count
 
-    def _counter(self, key: str) -> stint.Count | _Seen:
-        return self._counters.counter(self._counters.name(key), self._counters.expiry_of(key))
+    def _counter(self, key: str) -> stint.Count | RemoteCount:
+        return self._counters.counter(self._counters.name(key))
 
     def get(self, key: str) -> int:
         """A counter; 0 if there is none."""
@@ -276,7 +228,7 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
             self.clear_sliding_window(key, item.get_expiry())
             with suppress(stint.QuotaError):  # a limit that no moving window can have
                 self._limiter(item.amount, item.get_expiry()).reset(name)
-        self._counters.reset(name, self._counters.expiry_of(key))
+        self._counters.reset(name)
 
     # The strategy moving-window
 
@@ -323,27 +275,27 @@ class StintStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
         is not over. Of callers at once, those that find it full give their amount back.
         """
         previous, current, left_ns = self._windows(key, expiry)
-        counters, lives = self._counters, 2 * expiry
-        weighted = counters.counter(previous, lives).count * left_ns // (expiry * _NS_PER_S)
-        if weighted + counters.counter(current, lives).count + amount > limit:
+        counters = self._counters
+        weighted = counters.counter(previous).count * left_ns // (expiry * _NS_PER_S)
+        if weighted + counters.counter(current).count + amount > limit:
             return False
-        if weighted + counters.count(current, amount, lives).count <= limit:
+        if weighted + counters.count(current, amount, 2 * expiry).count <= limit:
             return True
-        counters.count(current, -amount, lives)
+        counters.count(current, -amount)
         return False
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
         """The count of the previous window, the seconds left of it; the same of the current one."""
         previous, current, left_ns = self._windows(key, expiry)
         left = left_ns / _NS_PER_S
-        previous_count = self._counters.counter(previous, 2 * expiry).count
-        current_count = self._counters.counter(current, 2 * expiry).count
+        previous_count = self._counters.counter(previous).count
+        current_count = self._counters.counter(current).count
         return previous_count, left if previous_count else 0.0, current_count, left + expiry
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
         """Forgets the counters of both windows."""
         for name in self._windows(key, expiry)[:2]:
-            self._counters.reset(name, 2 * expiry)
+            self._counters.reset(name)
 
 
 class AsyncStintStorage(aio.Storage, aio.MovingWindowSupport, aio.SlidingWindowCounterSupport):
