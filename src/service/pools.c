@@ -243,6 +243,15 @@ static int find_pool(struct pools *pools, struct span name, struct named_pool **
     return err_set(error, STINT_E_GONE, "there is no pool `%.*s`", len, (const char *)name.ptr);
 }
 
+int pools_check_id(struct pools *pools, struct span name, struct stint_error *error)
+{
+    struct named_pool *pool;
+    int code = find_pool(pools, name, &pool, error);
+    if (code == 0 && pool->stands == NULL)
+        code = err_set(error, STINT_E_SYNTAX, "pool %s is in a store: send no id", pool->name.text);
+    return code;
+}
+
 static int find_with_key(struct pools *pools, struct span name, struct span key,
                          struct named_pool **pool, struct pools_name *key_name,
                          struct stint_error *error)
@@ -591,8 +600,7 @@ int pools_define(struct pools *pools, const struct pools_definition *definition,
     return check_or_define(pools, &made, error);
 }
 
-/* ---- Store requests ---------------------------------------------------------------------------
- */
+/* ---- Store requests -------------------------------------------------------------------------- */
 
 /* One store request, with the memory of its answer. */
 struct pool_pending {
