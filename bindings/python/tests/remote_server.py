@@ -135,7 +135,7 @@ class Stopped:
 
 
 class Relay:
-    """Before a server: on its first connection the second reply is lost, and the connection ends."""
+    """Before a server: the second reply on its first connection is lost, as is the connection."""
 
     def __init__(self, to: str) -> None:
         host, _, port = to.rpartition(":")

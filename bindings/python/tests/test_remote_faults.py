@@ -244,7 +244,7 @@ POOL = "pools: [{name: keys, quota: 5/1h, keys: [first]}]\n"
     ("refund", -1), ("rules", 1), ("pool next", 1), ("pool give_back", -1),
 ])
 def test_a_reply_that_is_lost(tmp_path, tables, scheme, verb, used):
-    """The server has decided, and the connection ends: the question is repeated, and counts once."""
+    """The server has decided, and the connection ends: the question is repeated, counted once."""
     config, rules = tmp_path / "config.yaml", tmp_path / "rules.yaml"
     config.write_text(POOL)
     rules.write_text("domain: shop\ndescriptors: [{key: user, rate_limit: "

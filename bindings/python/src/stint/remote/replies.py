@@ -23,8 +23,8 @@ class RemoteDecision:
     from_server: False if the server did not decide, and on_error did. error: why, a ServerError;
     None otherwise. Times are those of the reply, whole milliseconds, rounded up.
 
-    Of descriptors, quota is None and binding the index of a descriptor. is_limited: False if no rule
-    limits them; limit and remaining are then the largest cost.
+    Of descriptors, quota is None and binding the index of a descriptor. is_limited: False if no
+    rule limits them; limit and remaining are then the largest cost.
     """
 
     __slots__ = (
