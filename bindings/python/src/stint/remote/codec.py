@@ -113,10 +113,10 @@ class Question:
     __slots__ = ("descriptors", "domain", "key", "options", "quotas", "specs", "verb")
 
     def __init__(self, verb: str, quotas: tuple[Quota, ...] = (), specs: tuple[str, ...] = (),
-                 key: bytes = b"", /, *, domain: str = "",
-                 descriptors: tuple[Descriptor, ...] = (), **options: Value) -> None:
+                 key: bytes = b"", /, **options: Value) -> None:
         self.verb, self.quotas, self.specs, self.key = VERBS[verb], quotas, specs, key
-        self.domain, self.descriptors = domain, descriptors
+        self.domain = ""
+        self.descriptors: tuple[Descriptor, ...] = ()
         self.options = options
 
     @property

@@ -187,8 +187,9 @@ class Rules(Target):
         several = key if isinstance(key, list) else [key]
         if not 1 <= len(several) <= TARGETS_MAX:
             raise quota_error("RANGE", f"{len(several)} descriptors; expected 1 to {TARGETS_MAX}")
-        return Question(verb, domain=self.domain, descriptors=tuple(map(_descriptor, several)),
-                        **options)
+        question = Question(verb, **options)
+        question.domain, question.descriptors = self.domain, tuple(map(_descriptor, several))
+        return question
 
     def __repr__(self) -> str:
         return f"domain {self.domain!r}"
