@@ -6,6 +6,7 @@
 #include "service/service_parts.h"
 
 #include "base/err.h"
+#include "limiter/pool.h"
 
 #include <assert.h>
 
@@ -15,6 +16,7 @@ enum { NEXT = 1, GIVE_BACK = 2 }; /* in the fingerprints of calls */
 struct once {
     struct service *service;
     struct service_pool_call *call;
+    struct stint_pool *pool; /* set by begin() */
     struct requests_claim claim;
     struct requests_answer answer;
 };
@@ -25,7 +27,7 @@ static int begin(struct once *once, const struct pool_call_digest *digest, uint6
 {
     assert(service_is_valid(once->service) && digest->id.len > 0);
     const struct server_state *server_state = once->service->server_state;
-    int code = pools_check_id(server_state->pools, digest->pool, error);
+    int code = pools_in_table(server_state->pools, digest->pool, &once->pool, error);
     if (code != 0)
         return code;
     struct requests_ask ask = {.now_ns = now_ns,
@@ -48,41 +50,18 @@ static int begin(struct once *once, const struct pool_call_digest *digest, uint6
     return err_set(error, STINT_E_SYSTEM, SERVICE_ID_NONE);
 }
 
-static uint64_t name_hash(const struct once *once, const char *name)
-{
-    return requests_hash(once->service->table, name, strlen(name)).lo;
-}
-
 /* ---- NEXT ------------------------------------------------------------------------------------ */
 
-struct search {
-    const struct once *once;
-    uint64_t hash;
-    const char *name; /* NULL: not found */
-};
-
-static bool is_other(const struct stint_pool_status *status, void *arg)
-{
-    struct search *search = arg;
-    if (name_hash(search->once, status->name) == search->hash)
-        search->name = status->name;
-    return search->name == NULL;
-}
-
-static int next_again(struct once *once, uint64_t now_ns, struct stint_pool_answer *answer,
+static int next_again(struct once *once, struct stint_pool_answer *answer,
                       struct stint_error *error)
 {
-    const struct service_pool_call *call = once->call;
-    struct search search = {.once = once, .hash = once->answer.ticket.slot};
-    int code = pools_each(once->service->server_state->pools, call->context, call->pool, now_ns,
-                          is_other, &search, error);
-    if (code == 0 && search.name == NULL)
-        code = err_set(error, STINT_E_GONE, "the key that this id was given is not in the pool");
-    *answer = (struct stint_pool_answer){.name = search.name,
+    *answer = (struct stint_pool_answer){.name = pool_name_of(once->pool, once->answer.ticket.slot),
                                          .granted_at_ns = once->answer.at_ns,
                                          .probe = once->answer.ticket.nonce != 0,
                                          .decision = once->answer.decision};
-    return code;
+    if (answer->name != NULL)
+        return 0;
+    return err_set(error, STINT_E_GONE, "the key that this id was given is not in the pool");
 }
 
 static void record_next(struct once *once, int code, const struct stint_pool_answer *answer)
@@ -91,7 +70,7 @@ static void record_next(struct once *once, int code, const struct stint_pool_ans
     if (is_kept)
         once->answer = (struct requests_answer){
             .decision = answer->decision,
-            .ticket = {.slot = name_hash(once, answer->name), .nonce = answer->probe},
+            .ticket = {.slot = pool_name_hash(once->pool, answer->name), .nonce = answer->probe},
             .at_ns = answer->granted_at_ns,
         };
     requests_end(once->service->table, &once->claim, is_kept ? &once->answer : NULL);
@@ -111,7 +90,7 @@ int service_pool_next(struct service *service, struct service_pool_call *call,
     if (code != 0)
         return code;
     if (call->replayed)
-        return next_again(&once, ask->now_ns, answer, error);
+        return next_again(&once, answer, error);
     code = pools_next(pools, call->context, call->pool, ask, answer, error);
     record_next(&once, code, answer);
     return code;
