@@ -48,7 +48,7 @@ def install_requirements(folder):
     run("no virtual environment could be made; install python3-venv", PYTHON, "-m", "venv", folder)
     run(f"pip cannot install {REQUIREMENTS.relative_to(SOURCE)}; these tests need PyPI",
         folder / "bin/pip", "install", "--quiet", "--retries=2", "--disable-pip-version-check",
-        "-r", REQUIREMENTS)
+        "--no-compile", "-r", REQUIREMENTS)
 
 
 def install_package(folder):
@@ -93,9 +93,12 @@ def main():
     path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     words = ["-q", "-rs", "-p", "no:cacheprovider", *(arguments or [str(PACKAGE / "tests")])]
     os.chdir(PACKAGE / "tests")  # not where a package `stint` could hide the installed one
+    # Modules are compiled when they are first imported, most of them never, and not beside sources.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.execve(folder / "bin/python", ["python", "-m", "pytest", *words],
               {"STINT_SOURCE": str(SOURCE), "STINT_BUILD": str(build), **os.environ,
-               "PATH": path, "VIRTUAL_ENV": str(folder)})
+               "PYTHONPYCACHEPREFIX": str(folder / "pycache"), "PATH": path,
+               "VIRTUAL_ENV": str(folder)})
 
 
 if __name__ == "__main__":

@@ -179,6 +179,23 @@ struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct sti
     return key;
 }
 
+uint64_t pool_name_hash(const struct stint_pool *pool, const char *name)
+{
+    assert(name != NULL);
+    return hash_names(pool, name, strlen(name)).lo;
+}
+
+const char *pool_name_of(struct stint_pool *pool, uint64_t name_hash)
+{
+    const char *name = NULL;
+    pool_lock_shared(pool);
+    for (size_t i = 0; i < pool->n_keys && name == NULL; i++)
+        if (pool->by_age[i]->hash.lo == name_hash)
+            name = pool->by_age[i]->name;
+    pool_unlock_shared(pool);
+    return name;
+}
+
 static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
 {
     assert(pool_is_valid(pool));

@@ -78,6 +78,12 @@ void pool_unlock_shared(struct stint_pool *pool);
 
 /* NULL, with an error, if there is none of this name. */
 struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct stint_error *error);
+/*
+ * A key by what can be kept of its name in a record: half of its keyed hash, the same in every
+ * process. NULL: the pool has no such key. A name is valid until the pool is closed.
+ */
+uint64_t pool_name_hash(const struct stint_pool *pool, const char *name);
+const char *pool_name_of(struct stint_pool *pool, uint64_t name_hash);
 /* The checks of stint_pool_report() that hold for any pool. */
 int pool_check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns,
                       struct stint_error *error);

@@ -2,7 +2,6 @@
 /*
  * Pools by name. Pools are only ever added, so a lookup needs no lock; one thread at a time changes
  * definitions.
- *
  * The keys of a pool in a store are a roster, which is replaced as a whole; a pending request keeps
  * its roster until the answer has been used. After a store's reply that no key is free, it gets no
  * request before one is free, at most for a second: that reply costs the store most.
@@ -241,6 +240,16 @@ static int find_pool(struct pools *pools, struct span name, struct named_pool **
         return 0;
     int len = name.len < STINT_POOL_NAME_MAX ? (int)name.len : STINT_POOL_NAME_MAX;
     return err_set(error, STINT_E_GONE, "there is no pool `%.*s`", len, (const char *)name.ptr);
+}
+
+int pools_in_table(struct pools *pools, struct span name, struct stint_pool **pool,
+                   struct stint_error *error)
+{
+    struct named_pool *found;
+    int code = find_pool(pools, name, &found, error);
+    if (code != 0 || (*pool = found->stands) != NULL)
+        return code;
+    return err_set(error, STINT_E_SYNTAX, "pool %s is in a store: send no id", found->name.text);
 }
 
 static int find_with_key(struct pools *pools, struct span name, struct span key,
@@ -591,8 +600,7 @@ int pools_define(struct pools *pools, const struct pools_definition *definition,
     return check_or_define(pools, &made, error);
 }
 
-/* ---- Store requests ---------------------------------------------------------------------------
- */
+/* ---- Store requests -------------------------------------------------------------------------- */
 
 /* One store request, with the memory of its answer. */
 struct pool_pending {

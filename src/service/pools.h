@@ -73,6 +73,10 @@ int pools_define(struct pools *pools, const struct pools_definition *definition,
 int pools_check(struct pools *pools, const struct pools_definition *definition,
                 struct stint_error *error);
 
+/* A pool whose calls may have an id; STINT_E_SYNTAX for one in a store. */
+int pools_in_table(struct pools *pools, struct span name, struct stint_pool **pool,
+                   struct stint_error *error);
+
 /* The number of pools, and their names in the order in which they were made. */
 size_t pools_count(const struct pools *pools);
 const char *pools_name(const struct pools *pools, size_t index);

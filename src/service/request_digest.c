@@ -93,6 +93,9 @@ uint64_t request_digest_body(const struct stint_table *table, const struct reque
     return digest.sum;
 }
 
+/* Differs from the two scopes of requests, the number after the caller in add_id(). */
+#define POOL_SCOPE 2
+
 static void add_id(struct digest *digest, const struct request *request, const char *caller)
 {
     assert(caller != NULL);
@@ -111,6 +114,21 @@ struct hash128 request_digest_id(const struct stint_table *table, const struct r
     struct digest digest = {.table = table};
     add_id(&digest, request, caller);
     return requests_hash(table, &digest.sum, sizeof(digest.sum));
+}
+
+void request_digest_pool(const struct stint_table *table, const struct pool_call_digest *call,
+                         struct requests_ask *ask)
+{
+    assert(call->id.len > 0);
+    struct digest id = {.table = table}, body = {.table = table};
+    add_span(&id, span_of_text(call->caller));
+    add_number(&id, POOL_SCOPE);
+    add_span(&id, call->pool);
+    add_span(&id, call->id);
+    ask->hash = requests_hash(table, &id.sum, sizeof(id.sum));
+    add(&body, call->numbers, sizeof(call->numbers));
+    add_span(&body, call->key);
+    ask->fingerprint = body.sum;
 }
 
 /* Hashes the id with the caller, and the body without it. False: no memory. */

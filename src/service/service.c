@@ -768,7 +768,7 @@ static void answer_once(struct service *service, const struct request *request, 
     struct requests_answer answer;
     switch (requests_begin(service->table, &ask, &claim, &answer)) {
     case REQUESTS_NONE:
-        service_refuse_as(reply, REPLY_UNAVAILABLE, "this table keeps no answers to ids");
+        service_refuse_as(reply, REPLY_UNAVAILABLE, SERVICE_ID_NONE);
         return;
     case REQUESTS_NEW:
         answer_verb(service, request, now_ns, reply);
@@ -778,10 +778,10 @@ static void answer_once(struct service *service, const struct request *request, 
         answer_again(service, request, &answer, now_ns, reply);
         return;
     case REQUESTS_OTHER_BODY:
-        service_refuse_as(reply, REPLY_CONFLICT, "the id was used for another request");
+        service_refuse_as(reply, REPLY_CONFLICT, SERVICE_ID_OTHER);
         return;
     case REQUESTS_BUSY:
-        service_refuse_as(reply, REPLY_CONFLICT, "the request with this id is being answered");
+        service_refuse_as(reply, REPLY_CONFLICT, SERVICE_ID_BUSY);
         return;
     }
 }

@@ -13,6 +13,7 @@ struct top_keys;  /* service/top_keys.h: keys requested and denied most */
 struct unmatched; /* names that no rule limits, for the log */
 struct pools;     /* service/pools.h: key pools by name */
 struct pools_caller;
+struct pools_return;
 struct server_clock; /* service/server_clock.h: the times of I/O and of decisions */
 
 #define WORKERS_MAX 64
@@ -127,6 +128,25 @@ void service_stop_expiring(struct service *service);
 /* The caller for calls on pools by this service. NULL: no pending request, the first call. */
 void service_pools_caller(struct service *service, struct pending *pending,
                           struct pools_caller *caller);
+
+/*
+ * pools_next() and pools_give_back() for a call that may have an id: the same call with the same id
+ * gets the same answer, and is charged once. A denied call may be repeated with its id. Also
+ * STINT_E_MISMATCH: the id was used for another call, or that call is being answered;
+ * STINT_E_SYNTAX: the pool is in a store, which keeps no answers of pools.
+ */
+struct service_pool_call {
+    struct span pool, id; /* id empty: none */
+    const char *caller;   /* as struct caller's name */
+    struct pools_caller *context;
+    bool replayed; /* set by the call: this is the answer to an earlier one */
+};
+int service_pool_next(struct service *service, struct service_pool_call *call,
+                      const struct stint_pool_ask *ask, struct stint_pool_answer *answer,
+                      struct stint_error *error);
+int service_pool_give_back(struct service *service, struct service_pool_call *call,
+                           const struct pools_return *back, uint64_t now_ns, uint32_t *given_back,
+                           struct stint_error *error);
 
 /*
  * For a request that may wait, first decided at asked_ns and answered with `reply` at now: the time

@@ -43,6 +43,11 @@ static inline bool service_is_valid(const struct service *service)
            (service->stores.n_stores == 0 || service->evaluation.stores == &service->stores);
 }
 
+/* Why a call with an id has no answer. */
+#define SERVICE_ID_NONE "this table keeps no answers to ids"
+#define SERVICE_ID_OTHER "the id was used for another request"
+#define SERVICE_ID_BUSY "the request with this id is being answered"
+
 /* ---- request_digest.c: a request with an id as numbers --------------------------------------- */
 
 /*
@@ -57,6 +62,16 @@ uint64_t request_digest_body(const struct stint_table *table, const struct reque
 /* Both for a store: the same at every node. False: no memory. */
 bool request_digest_shared(const struct request *request, const char *caller,
                            uint8_t id[BACKEND_ID_LEN], uint64_t *body);
+
+/* A call on a pool in the table. Its id belongs to its caller and to the pool. */
+struct pool_call_digest {
+    const char *caller;
+    struct span pool, id, key;
+    uint64_t numbers[4]; /* what else must be the same in a retry */
+};
+/* Sets the hash and the fingerprint. */
+void request_digest_pool(const struct stint_table *table, const struct pool_call_digest *call,
+                         struct requests_ask *ask);
 
 /* ---- service_pending.c: errors, requests that ask stores, and verbs on tickets --------------- */
 

@@ -37,10 +37,16 @@ def next_by_resp(client):
     return dict(zip(reply[::2], reply[1::2]))["key"]
 
 
-def next_by_http(server):
-    request = urllib.request.Request(server.url("/v1/pools/search/next"), method="POST")
+def post(server, verb, **members):
+    request = urllib.request.Request(server.url(f"/v1/pools/search/{verb}"),
+                                     data=json.dumps(members).encode(),
+                                     headers={"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=20) as answer:
-        return json.load(answer)["key"]
+        return json.load(answer)
+
+
+def next_by_http(server):
+    return post(server, "next")["key"]
 
 
 def test_keys_are_handed_out_until_each_is_used_up(config):
@@ -67,6 +73,26 @@ def test_what_keys_have_used_outlives_the_server(config, tmp_path):
         first.append(next_by_resp(client))
         assert sorted(first) == sorted(["alpha", "delta", "epsilon"] * 2 + ["gamma"])
         assert next_by_resp(client) is None
+
+
+def test_an_id_is_charged_once_at_both_ports_and_after_a_restart(config, tmp_path):
+    state = tmp_path / "state"
+    with Server("--config", config, "--state", state) as server, server.connect() as client:
+        first = post(server, "next", request_id="one")
+        assert "replayed" not in first
+        assert post(server, "next", request_id="one") == {**first, "replayed": True}
+        reply = client.ask("STINT.POOL", "NEXT", "search", "ID", "one")
+        assert dict(zip(reply[::2], reply[1::2]))["key"] == first["key"]
+        assert reply[-2:] == ["replayed", 1]
+        with pytest.raises(urllib.error.HTTPError, match="409"):
+            post(server, "next", request_id="one", cost=2)
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            post(server, "next", request_id="")
+        back = {"key": first["key"], "granted_at": first["at"], "request_id": "back"}
+        assert [post(server, "give_back", **back) for _ in range(2)] == [{"given_back": 1}] * 2
+    with Server("--config", config, "--state", state) as server, server.connect() as client:
+        assert post(server, "next", request_id="one")["key"] == first["key"]
+        assert len([key for key in (next_by_resp(client) for _ in range(8)) if key]) == 7
 
 
 def test_keys_come_and_go_while_it_serves(config):

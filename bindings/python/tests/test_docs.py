@@ -12,46 +12,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from pages import DOCS, Block, blocks, sections
 
 import stint
 
 SOURCE = Path(os.environ["STINT_SOURCE"])
 PROGRAM = Path(os.environ["STINT_BIN"])
-MAIN = SOURCE / "docs/python.md"
+MAIN = DOCS / "python.md"
 PAGES = [MAIN, SOURCE / "bindings/python/README.md"]
-FENCE = re.compile(r"^```(\w+)\n(.*?)^```\n", re.M | re.S)
 
 
-class Block(NamedTuple):
-    line: int
-    language: str
-    text: str
-    output: str  # that of the `text` block below
-
-
-def blocks(page: Path, begin: int, end: int) -> Iterator[Block]:
-    text = page.read_text()
-    found = list(FENCE.finditer(text, begin, end))
-    for match, following in zip(found, [*found[1:], None]):
-        output = ""
-        if following and following[1] == "text" and not text[match.end():following.start()].strip():
-            output = following[2]
-        if match[1] != "text":
-            yield Block(text.count("\n", 0, match.start()) + 1, match[1], match[2], output)
-
-
-def sections() -> Iterator[object]:
+def examples() -> Iterator[object]:
     for page in PAGES:
-        text = page.read_text()
-        starts = [match.start() for match in re.finditer(r"(?m)^#+ ", FENCE.sub(
-            lambda fence: re.sub(r"[^\n]", "_", fence[0]), text))]
-        for begin, end in zip(starts, [*starts[1:], len(text)]):
-            if found := list(blocks(page, begin, end)):
-                title = text[begin:text.index("\n", begin)].strip("# ")
-                yield pytest.param(found, id=f"{page.name}: {title}")
+        for title, found in sections(page):
+            yield pytest.param(found, id=f"{page.name}: {title}")
 
 
 def command(block: Block, folder: Path) -> list[str]:
@@ -63,7 +39,7 @@ def command(block: Block, folder: Path) -> list[str]:
     return [sys.executable, str(script)]
 
 
-@pytest.mark.parametrize("section", list(sections()))
+@pytest.mark.parametrize("section", list(examples()))
 def test_a_section(section: list[Block], tmp_path: Path) -> None:
     (tmp_path / "bindings").symlink_to(SOURCE / "bindings")
     path = f"{Path(sys.executable).parent}:{PROGRAM.parent}:{os.environ['PATH']}"
@@ -77,12 +53,12 @@ def test_a_section(section: list[Block], tmp_path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    languages = [block.language for block in blocks(MAIN, 0, len(MAIN.read_text()))]
+    languages = [block.language for block in blocks(MAIN)]
     assert languages.count("python") > 12 and set(languages) == {"python", "sh"}
 
 
 def test_the_first_limit_has_ten_lines() -> None:
-    first = next(block for block in blocks(MAIN, 0, len(MAIN.read_text()))
+    first = next(block for block in blocks(MAIN)
                  if block.language == "python")
     assert first.text.count("\n") <= 10
 

@@ -5,34 +5,28 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no list of prices from the network
 
 import litellm  # noqa: E402
+import pages  # noqa: E402
 import pytest  # noqa: E402
 from fake_provider import FakeProvider  # noqa: E402
-
-PAGE = Path(__file__).resolve().parents[3] / "docs/python-llm.md"
 
 
 @pytest.mark.filterwarnings("ignore")  # of LiteLLM and its clients
 def test_examples(shm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
-    assert len(examples) == 4
     monkeypatch.setattr(litellm, "callbacks", [])
     chat: dict[str, Any] = {"max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]}
-    names: dict[str, Any] = {}
     with FakeProvider() as provider:
         base = provider.url.removesuffix("/v1")
         monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", base)
-        for example in examples:
-            code = re.sub(r"https://api\.\w+\.com", base, example)
-            exec(code.replace("/dev/shm/", f"{shm}/").replace("…", "-"), names)
+        names = pages.run(pages.DOCS / "python-llm.md", 4, (r"https://api\.\w+\.com", base),
+                          ("/dev/shm/", f"{shm}/"), ("…", "-"))
         asyncio.run(names["client"].messages.create(model="claude", **chat))
     litellm.in_memory_llm_clients_cache.flush_cache()
     names.clear()

@@ -257,8 +257,6 @@ def test_a_task_that_is_cancelled_stays_charged_as_estimated(provider: FakeProvi
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_from_the_cache_costs_nothing(provider: FakeProvider, table: stint.Table,
                                                 stream: bool) -> None:
-    # LiteLLM 1.106 imports modules of its proxy at a cache hit.
-    pytest.importorskip("soundfile", reason="needs litellm[proxy]")
     used = Used(table)
     litellm.cache = litellm.Cache()
 

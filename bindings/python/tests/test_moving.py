@@ -26,7 +26,7 @@ TABLE = "/dev/shm/app.stint"
 LIMIT, WAIT_S = 10, 60
 ADDRESSES = [f"127.0.0.{n}" for n in range(11, 16)]
 OTHER_ADDRESSES = [f"127.0.1.{n}" for n in range(1, 255)]
-DENIED = {"flask-limiter": 429, "slowapi": 429, "django-ratelimit": 403}
+DENIED = {"flask-limiter": 429, "slowapi": 429, "django-ratelimit": 403, "PyrateLimiter": 429}
 
 DIFFS = dict(re.findall(r"^## (\S+)\n+```diff\n(.*?)```", PAGE.read_text(), re.M | re.S))
 
@@ -83,7 +83,7 @@ def burst(port: int, each: int) -> list[tuple[str, int, str]]:
 
 def test_the_page_has_a_program_for_each_package() -> None:
     assert DIFFS.keys() == {*DENIED, "LiteLLM"}
-    assert len(PAGE.read_text().splitlines()) <= 150
+    assert len(PAGE.read_text().splitlines()) <= 200
 
 
 @pytest.mark.parametrize("package", DENIED)
@@ -112,7 +112,8 @@ def test_a_budget_of_calls_at_the_same_time(
     without: str, is_kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # no list of prices from the network
-    litellm = pytest.importorskip("litellm")
+    import litellm
+
     monkeypatch.setattr(litellm, "callbacks", [])
     monkeypatch.setattr(litellm, "suppress_debug_info", True)
     monkeypatch.chdir(tmp_path)  # where a BudgetManager writes

@@ -10,11 +10,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from remote_server import Server, server, tables, tokens  # noqa: F401 (fixtures)
+from remote_server import PATIENCE_S, Server, server, tables, tokens  # noqa: F401 (fixtures)
 
 import stint
 from stint import testing
-from stint.remote import AsyncLimiter, ServerError
+from stint.remote import AsyncLimiter, AsyncRules, RemoteRules, ServerError
 
 SCHEMES = ["stint", "unix", "http"]
 MS = 1_000_000
@@ -73,7 +73,7 @@ def seen(decision):
             decision.binding, decision.at_ns, str(decision.quota))
 
 
-def run(limiter, steps, advance):
+def run(limiter, steps, advance, key="key ✓"):
     """What each step of a list returns or raises."""
     results, opened = [], None
     for step in steps:
@@ -85,7 +85,7 @@ def run(limiter, steps, advance):
             if verb in ("settle", "cancel", "renew"):
                 result = getattr(opened, verb)(*args)
             else:
-                result = getattr(limiter, verb)("key ✓", *args)
+                result = getattr(limiter, verb)(key, *args)
         except stint.GoneError as error:
             result = error.code
         if verb in ("reserve", "hold"):
@@ -496,5 +496,141 @@ def test_pools(tmp_path, tables, scheme):
                 call()
         running.advance(3600)
         assert pool.next().name == "first"
+        for i in range(500):
+            pool.add(f"key-{i:03}-{'x' * 60}", "1/1m")
+        assert len(pool.status()) == 502
         with pytest.raises(stint.QuotaError):
             pool.next(cost=-1)
+
+
+# ---- The rules of a server ----
+
+RULES = """
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: minute, requests_per_unit: 10}
+  - key: plan
+    value: free
+    descriptors:
+      - key: tokens
+        rate_limit: {unit: minute, requests_per_unit: 20}
+  - key: jobs
+    rate_limit: {algorithm: concurrency, requests_per_unit: 2, lease: 30s}
+  - key: vip
+    rate_limit: {unlimited: true}
+"""
+USER, TOKENS, JOBS = {"user": "é"}, {"plan": "free", "tokens": "42"}, {"jobs": "42"}
+# The same limits of a limiter of a table, whose key is then "key ✓".
+OF_RULES = {
+    "one": (USER, ["10/1m"], [
+        ("take", 6), ("take", 6), ("peek", 4), ("take", 4), ("take", 0), 62.5, ("take", 10),
+        ("take", 11), ("charge", 3), ("refund", 2, 62_500_000_000), ("take_upto", 7),
+        ("block", 2.5), ("take", 0), ("reset",), ("take", 10),
+    ]),
+    "several": ([USER, TOKENS], ["10/1m", "20/1m"], [
+        ("take", 10), ("take", 1), ("charge", 8), 62.5, ("take", 3), ("peek", 8), ("take_upto", 9),
+    ]),
+    "reservations": ([USER, TOKENS], ["10/1m", "20/1m"], [
+        ("reserve", 6), ("settle", 2), ("reserve", 8), ("reserve", 1), ("settle", 1),
+        ("reserve", 10), ("take", 1), ("cancel",), ("cancel",), ("settle", 3), ("reserve", 2, 5.0),
+        6, ("settle", 1), ("take", 1),
+    ]),
+    "holders": (JOBS, ["concurrency 2 lease=30s"], [
+        ("hold", 2), ("hold", 1), ("renew",), ("take", 1), ("cancel",), ("hold", 1), 31,
+        ("renew",), ("hold", 2), ("cancel",), ("cancel",),
+    ]),
+}
+
+
+@pytest.fixture
+def rules_file(tmp_path):
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES)
+    return str(path)
+
+
+@pytest.mark.parametrize("row", OF_RULES)
+def test_rules_decide_as_a_table_does(tables, rules_file, row):
+    """The same quotas in the rules of a server, and in a table."""
+    target, quotas, steps = OF_RULES[row]
+    clock = testing.Clock()
+    with stint.Table(clock=clock) as table:
+        expected = [(step, result if result is None or isinstance(result, str) else result[:-1])
+                    for step, result in run(stint.Limiter(table, *quotas), steps, clock.advance)]
+    assert any(result and result[0] in ("deny", "never") for _, result in expected)
+    for scheme in SCHEMES:
+        with Server("--rules", rules_file) as running:
+            rules = tables.open(running.url(scheme)).rules("shop")
+            found = run(rules, steps, running.advance, target)
+            assert [(step, result if result is None or isinstance(result, str) else result[:-1])
+                    for step, result in found] == expected, scheme
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_rules_that_do_not_match_limit_nothing(tables, rules_file, scheme):
+    with Server("--rules", rules_file) as running:
+        table = tables.open(running.url(scheme))
+        rules, other = table.rules("shop"), table.rules("other")
+        for of, target in ((rules, {"vip": "1"}), (rules, {"nothing": "1"}), (other, USER),
+                           (rules, {"tokens": "42", "plan": "free"})):
+            decision = of.take(target, 5)
+            assert decision and decision.granted == 5 and not decision.is_limited
+            assert decision.limit == decision.remaining == 2**32 - 1 and decision.quota is None
+            reservation = of.reserve(target, 7)
+            assert reservation and reservation.settle(3).allowed
+        both = rules.take([{"vip": "1"}, USER])
+        assert (both.is_limited, both.remaining, both.binding) == (True, 9, 1)
+        assert rules.take((("user", "é"),)).remaining == 8
+        assert rules.take({"user": "è"}).remaining == 9
+
+
+def test_descriptors_that_are_none(server, tables):
+    table = tables.open(server.url("stint"))
+    rules = table.rules("shop")
+    for wrong in ("user", b"user", {}, [], (), {"user": 42}, {"user": b"42"}, [{"user": "1"}, "x"],
+                  ("user", "42"), [("user", "42")], {"a": "b"}.items(), None, 5, [[USER]],
+                  [{str(i): "x"} for i in range(33)], {str(i): "x" for i in range(33)}):
+        with pytest.raises((TypeError, stint.QuotaError)):
+            rules.take(wrong)
+    assert rules.take([{str(i): "x" for i in range(32)}] * 32)
+    with pytest.raises(stint.QuotaError, match="too long"):
+        rules.take({"user": "x" * (1 << 20)})
+    for wrong in ("", None, 5):
+        with pytest.raises(TypeError):
+            table.rules(wrong)
+    with pytest.raises(ValueError, match="on_error"):
+        table.rules("shop", on_error="ignore")
+    away = tables.open("stint://127.0.0.1:1").rules("shop", on_error="deny")
+    assert not away.take(USER) and away.take(USER).error.code == "UNREACHABLE"
+
+
+def test_the_longest_reply_about_rules(tmp_path, tables):
+    """As many descriptors as there may be, of rules with long paths."""
+    long = {f"entry {i:03} {'x' * 100}": "v" for i in range(13)}
+    path = tmp_path / "rules.yaml"
+    nested = "rate_limit: {unit: minute, requests_per_unit: 99}"
+    for key in reversed(long):
+        nested = f"descriptors: [{{key: {key}, {nested}}}]"
+    path.write_text(f"domain: shop\n{nested}\n")
+    with Server("--rules", str(path)) as running:
+        for scheme in SCHEMES:
+            rules = tables.open(running.url(scheme)).rules("shop")
+            assert rules.take([long] * 32).limit == 99
+
+
+def test_connecting_to_rules(rules_file):
+    with Server("--rules", rules_file) as running:
+        with RemoteRules.connect(running.url("stint"), "shop", timeout=PATIENCE_S).table as table:
+            assert table.rules("shop").take(USER).remaining == 9
+            assert "domain 'shop'" in repr(table.rules("shop"))
+
+        async def main():
+            rules = AsyncRules.connect(running.url("http"), "shop", timeout=PATIENCE_S)
+            assert (await rules.take_async(USER)).remaining == 8
+            assert (await rules.wait(USER)).remaining == 7
+            async with rules.hold(JOBS) as hold:
+                assert hold
+            await rules.close()
+
+        asyncio.run(main())

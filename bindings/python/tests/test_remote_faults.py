@@ -12,7 +12,7 @@ import time
 from itertools import count
 
 import pytest
-from remote_server import PATIENCE_S, Server, server, tables, until  # noqa: F401 (fixtures)
+from remote_server import PATIENCE_S, Relay, Server, server, tables, until  # noqa: F401 (fixtures)
 
 from stint.remote import AsyncTable, RemoteTable, ServerError
 
@@ -231,3 +231,61 @@ def test_waiting(tables):
         assert all(limiter.wait("k") for _ in range(4)), "each but the first had to wait"
         assert limiter.wait("k", 2).outcome == "never"
         assert not limiter.wait("k", timeout=0)
+
+
+# ---- Repeated questions ----
+
+POOL = "pools: [{name: keys, quota: 5/1h, keys: [first]}]\n"
+
+
+@pytest.mark.parametrize("scheme", ["stint", "http"])
+@pytest.mark.parametrize(("verb", "used"), [
+    ("take", 1), ("take_upto", 1), ("charge", 1), ("reserve", 1), ("settle", 2), ("peek", 0),
+    ("refund", -1), ("rules", 1), ("pool next", 1), ("pool give_back", -1),
+])
+def test_a_reply_that_is_lost(tmp_path, tables, scheme, verb, used):
+    """The server has decided, and the connection ends: the question is repeated, counted once."""
+    config, rules = tmp_path / "config.yaml", tmp_path / "rules.yaml"
+    config.write_text(POOL)
+    rules.write_text("domain: shop\ndescriptors: [{key: user, rate_limit: "
+                     "{unit: hour, requests_per_unit: 5}}]\n")
+    with (Server("--config", str(config), "--rules", str(rules)) as running,
+          Relay(running.address("resp" if scheme == "stint" else "http")) as relay):
+        table, direct = tables.open(f"{scheme}://{relay.address}"), tables.open(running.url(scheme))
+        limiter, sure = table.limiter("5/1h"), direct.limiter("5/1h")
+        assert sure.take("k", 2) and direct.pool("keys").next(2)
+        sure.take("settled", 1)
+        pool = table.pool("keys")
+        left = {
+            "rules": lambda: direct.rules("shop").peek({"user": "k"}, 0).remaining - 2,
+            "settle": lambda: sure.peek("settled", 0).remaining,
+            "pool next": lambda: direct.pool("keys").status()[0].decision.remaining,
+            "pool give_back": lambda: direct.pool("keys").status()[0].decision.remaining,
+        }.get(verb, lambda: sure.peek("k", 0).remaining)
+        opened = limiter.reserve("settled" if verb == "settle" else "another", 1)
+        assert opened and left() == 3 and relay.accepted == 1
+        done = {
+            "settle": lambda: opened.settle(3),
+            "rules": lambda: table.rules("shop").take({"user": "k"}),
+            "pool next": pool.next,
+            "pool give_back": lambda: pool.give_back("first"),
+        }.get(verb, lambda: getattr(limiter, verb)("k", 1))()
+        assert getattr(done, "name", "first") == "first"
+        assert left() == 3 - used and relay.accepted == 2
+
+
+@pytest.mark.parametrize("scheme", ["stint", "http"])
+def test_what_has_no_id_is_not_repeated(tmp_path, tables, scheme):
+    config = tmp_path / "config.yaml"
+    config.write_text(POOL)
+    with Server("--config", str(config)) as running:
+        for repeat in (lambda table: table.pool("keys", request_ids=False).next(),
+                       lambda table: table.pool("keys").add("second", "1/1h"),
+                       lambda table: table.count("k", 1, 60)):
+            with Relay(running.address("resp" if scheme == "stint" else "http")) as relay:
+                table = tables.open(f"{scheme}://{relay.address}")
+                assert table.now() == 0
+                with pytest.raises(ServerError, match="before the reply") as caught:
+                    repeat(table)
+                assert caught.value.code == "CLOSED" and relay.accepted == 1
+        assert tables.open(running.url(scheme)).counter("k").count == 1

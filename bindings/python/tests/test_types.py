@@ -17,6 +17,7 @@ import stint
 
 PACKAGE = Path(os.environ["STINT_SOURCE"]) / "bindings/python"
 SAMPLE = PACKAGE / "tests/types_sample.py"
+MYPY_CACHE = Path(os.environ["STINT_BUILD"]) / "mypy"  # of the interpreter's and packages' modules
 
 
 def checked(folder: Path, *command: object) -> str:
@@ -29,8 +30,8 @@ def checked(folder: Path, *command: object) -> str:
     return done.stdout
 
 
-def test_mypy(tmp_path: Path) -> None:
-    found = checked(PACKAGE, "mypy", "--strict", "--cache-dir", tmp_path, "src/stint", SAMPLE)
+def test_mypy() -> None:
+    found = checked(PACKAGE, "mypy", "--strict", "--cache-dir", MYPY_CACHE, "src/stint", SAMPLE)
     assert found.startswith("Success: no issues found in "), found
 
 
@@ -48,7 +49,7 @@ def test_pyright(tmp_path: Path) -> None:
 def test_the_installed_package_is_typed(tmp_path: Path) -> None:
     """As users check it: with the wheel, without the source."""
     (tmp_path / "wrong.py").write_text("import stint\nstint.Quota(100)\nstint.quota_of('1/1s')\n")
-    found = checked(tmp_path, "mypy", "--strict", "--cache-dir", tmp_path / "cache", "wrong.py")
+    found = checked(tmp_path, "mypy", "--strict", "--cache-dir", MYPY_CACHE, "wrong.py")
     assert re.findall(r"(?m)^wrong.py:(\d+): error: ", found) == ["2", "3"], found
 
 

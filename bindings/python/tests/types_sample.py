@@ -13,6 +13,7 @@ from typing import Optional
 from typing_extensions import assert_type
 
 import stint
+from stint.remote import AsyncRules, RemoteDecision, RemoteRules, RemoteTable
 from stint.testing import Clock
 
 
@@ -125,6 +126,26 @@ def pools(table: stint.Table) -> None:
     pool.report("first", ok=True)
     pool.remove("third")
     assert_type(pool.status(), list[stint.KeyStatus])
+
+
+def servers() -> None:
+    table = RemoteTable("stint://127.0.0.1:7379")
+    assert_type(table.limiter("100/1m").take("key"), RemoteDecision)
+    rules = table.rules("shop", on_error="deny")
+    assert_type(rules, RemoteRules)
+    assert_type(rules.take({"user": "42"}), RemoteDecision)
+    rules.peek([{"user": "42"}, {"plan": "free"}], 2)
+    rules.reserve((("user", "42"), ("plan", "free")), 5).cancel()
+    rules.take("42")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rules.take({"user": 42})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+    assert_type(table.pool("mail", request_ids=False).next(), stint.Lease)
+
+
+async def servers_of_tasks() -> None:
+    rules = AsyncRules.connect("http://127.0.0.1:8080", "shop", timeout=1)
+    assert_type(await rules.take_async({"user": "42"}), RemoteDecision)
+    async with rules.reserve({"user": "42"}, 5) as reservation:
+        assert_type(await reservation.settle(3), RemoteDecision)
 
 
 def clocks() -> None:

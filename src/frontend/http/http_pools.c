@@ -22,13 +22,14 @@ enum pool_member_bit {
     COOLDOWN = 1 << 6,
     QUOTAS = 1 << 7,
     WEIGHT = 1 << 8,
+    REQUEST_ID = 1 << 9,
 };
 
 struct pool_body {
     uint32_t cost, weight;
     bool probe;
     uint64_t wait_ns, granted_at_ns, cooldown_ns;
-    struct span key;
+    struct span key, id;
     int outcome;
     size_t n_quotas;
     struct span quotas[STINT_POOL_QUOTAS_MAX];
@@ -73,6 +74,7 @@ static const struct http_member pool_members[] = {
     {"cooldown_ms", NULL, http_json_ms, AT(cooldown_ns), HTTP_LIFETIME_MAX_MS, NULL},
     {"quotas", NULL, read_quotas, 0, 0, NULL},
     {"weight", NULL, http_json_u32, AT(weight), 0, NULL},
+    {"request_id", NULL, http_json_text, AT(id), HTTP_ID_MAX, HTTP_ID_EXPECTED},
 };
 #define N_POOL_MEMBERS (sizeof(pool_members) / sizeof(pool_members[0]))
 
@@ -104,13 +106,22 @@ static unsigned status_of(int code)
                                       : 400;
 }
 
+static struct service_pool_call call_of(struct pool_ask *ask)
+{
+    return (struct service_pool_call){.pool = ask->pool,
+                                      .id = ask->body.id,
+                                      .caller = ask->exchange->caller.name,
+                                      .context = &ask->caller};
+}
+
 static int answer_ok(struct pool_ask *ask)
 {
     http_exchange_text(ask->exchange, 200, HTTP_TYPE_JSON, span_of_text("{\"ok\":true}"));
     return 0;
 }
 
-static void write_answer(struct http_text *out, const struct stint_pool_answer *answer)
+static void write_answer(struct http_text *out, const struct stint_pool_answer *answer,
+                         bool replayed)
 {
     http_text_add(out, "\"key\":");
     if (answer->name != NULL)
@@ -125,7 +136,7 @@ static void write_answer(struct http_text *out, const struct stint_pool_answer *
     http_text_member_u64(out, "limit", answer->decision.limit);
     http_text_member_u64(out, "remaining", answer->decision.remaining);
     http_text_member_ms(out, "reset_after_ms", answer->decision.reset_after_ns);
-    http_text_add(out, "}");
+    http_text_add_text(out, replayed ? ",\"replayed\":true}" : "}");
 }
 
 /* No key is free: a problem with the time when one is. */
@@ -139,7 +150,7 @@ static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *an
     size_t start = out.len;
     http_text_add(&out, "{\"type\":\"about:blank\",\"title\":\"Too Many Requests\",\"status\":429,"
                         "\"detail\":\"No key is free; wait_ms is the time until one is.\",");
-    write_answer(&out, answer);
+    write_answer(&out, answer, false);
     http_exchange_text(ask->exchange, 429, HTTP_TYPE_PROBLEM,
                        span_of(out.text + start, out.len - start));
 }
@@ -150,7 +161,9 @@ static int pool_next(struct pool_ask *ask, struct stint_error *error)
     uint64_t now_ns = exchange->now_ns;
     struct stint_pool_ask evaluation = {now_ns, ask->body.cost, ask->body.probe};
     struct stint_pool_answer answer;
-    int code = pools_next(ask->pools, &ask->caller, ask->pool, &evaluation, &answer, error);
+    struct service_pool_call call = call_of(ask);
+    int code =
+        service_pool_next(exchange->frontend->options.service, &call, &evaluation, &answer, error);
     if (code != 0)
         return code;
     if (answer.name == NULL) {
@@ -164,7 +177,7 @@ static int pool_next(struct pool_ask *ask, struct stint_error *error)
     }
     struct http_text out = http_frontend_text(exchange->frontend);
     http_text_add(&out, "{");
-    write_answer(&out, &answer);
+    write_answer(&out, &answer, call.replayed);
     http_exchange_text(exchange, 200, HTTP_TYPE_JSON, span_of(out.text, out.len));
     return 0;
 }
@@ -173,8 +186,9 @@ static int pool_give_back(struct pool_ask *ask, struct stint_error *error)
 {
     struct pools_return back = {ask->body.key, ask->body.cost, ask->body.granted_at_ns};
     uint32_t given_back;
-    int code = pools_give_back(ask->pools, &ask->caller, ask->pool, &back, ask->exchange->now_ns,
-                               &given_back, error);
+    struct service_pool_call call = call_of(ask);
+    int code = service_pool_give_back(ask->exchange->frontend->options.service, &call, &back,
+                                      ask->exchange->now_ns, &given_back, error);
     if (code != 0)
         return code;
     struct http_text out = http_frontend_text(ask->exchange->frontend);
@@ -251,8 +265,9 @@ static int pool_status(struct pool_ask *ask, struct stint_error *error)
 }
 
 static const struct pool_route pool_routes[] = {
-    {"next", ROUTE_POST, ACCESS_ASK, COST | PROBE | WAIT, 0, pool_next},
-    {"give_back", ROUTE_POST, ACCESS_ASK, KEY | COST | GRANTED_AT, KEY, pool_give_back},
+    {"next", ROUTE_POST, ACCESS_ASK, COST | PROBE | WAIT | REQUEST_ID, 0, pool_next},
+    {"give_back", ROUTE_POST, ACCESS_ASK, KEY | COST | GRANTED_AT | REQUEST_ID, KEY,
+     pool_give_back},
     {"report", ROUTE_POST, ACCESS_ASK, KEY | OUTCOME | COOLDOWN, KEY | OUTCOME, pool_report},
     {"status", ROUTE_GET, ACCESS_ASK, 0, 0, pool_status},
     {"add", ROUTE_POST, ACCESS_ADMINISTER, KEY | QUOTAS | WEIGHT, KEY | QUOTAS, pool_add},

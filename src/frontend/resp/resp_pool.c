@@ -8,7 +8,16 @@
 #include "proto/resp/resp_reply.h"
 #include "service/pools.h"
 
-enum pool_word { POOL_COST, POOL_AT, POOL_WAIT, POOL_WEIGHT, POOL_PROBE, POOL_QUOTA, POOL_WORDS };
+enum pool_word {
+    POOL_COST,
+    POOL_AT,
+    POOL_WAIT,
+    POOL_WEIGHT,
+    POOL_PROBE,
+    POOL_QUOTA,
+    POOL_ID,
+    POOL_WORDS
+};
 
 /* Options after the pool and its key, in any order, each once. */
 struct pool_words {
@@ -16,11 +25,12 @@ struct pool_words {
     bool probe;
     struct span quotas[STINT_POOL_QUOTAS_MAX];
     size_t n_quotas;
+    struct span id;
 };
 
 static const char *const names[POOL_WORDS] = {
-    [POOL_COST] = "COST",     [POOL_AT] = "AT",       [POOL_WAIT] = "WAIT",
-    [POOL_WEIGHT] = "WEIGHT", [POOL_PROBE] = "PROBE", [POOL_QUOTA] = "QUOTA",
+    [POOL_COST] = "COST",   [POOL_AT] = "AT",       [POOL_WAIT] = "WAIT", [POOL_WEIGHT] = "WEIGHT",
+    [POOL_PROBE] = "PROBE", [POOL_QUOTA] = "QUOTA", [POOL_ID] = "ID",
 };
 
 static const uint64_t most[POOL_WORDS] = {
@@ -49,6 +59,10 @@ static int read_word(struct pool_words *words, enum pool_word word, struct span 
             return err_set(error, STINT_E_RANGE, "at most %d times QUOTA", STINT_POOL_QUOTAS_MAX);
         words->quotas[words->n_quotas++] = argument;
         return STINT_OK;
+    }
+    if (word == POOL_ID) {
+        words->id = argument;
+        return resp_check_id(argument, error);
     }
     uint64_t *number = &words->numbers[word];
     if (!resp_number_read(argument, most[word], number) || *number < least)
@@ -83,10 +97,20 @@ static int read_words(const struct resp_call *call, size_t at, unsigned among,
 /* One command, and its caller. */
 struct pool_ask {
     struct resp_call *call;
+    struct service *service;
     struct pools *pools;
     struct pools_caller caller;
     struct stint_error error;
 };
+
+static struct service_pool_call call_with(struct pool_ask *ask, struct span id)
+{
+    const struct resp_call *call = ask->call;
+    return (struct service_pool_call){.pool = call->args[2],
+                                      .id = id,
+                                      .caller = call->state->caller.name,
+                                      .context = &ask->caller};
+}
 
 static int reply_if_ok(struct pool_ask *ask, int code)
 {
@@ -97,9 +121,9 @@ static int reply_if_ok(struct pool_ask *ask, int code)
 
 /* ---- NEXT, GIVEBACK, REPORT ------------------------------------------------------------------ */
 
-static void write_next(struct resp_writer *out, const struct stint_pool_answer *next)
+static void write_next(struct resp_writer *out, const struct stint_pool_answer *next, bool replayed)
 {
-    resp_write_map(out, 7);
+    resp_write_map(out, 7 + replayed);
     resp_pair_text(out, "key", next->name);
     resp_pair_integer(out, "wait_ms", next->name != NULL ? 0 : resp_reply_ms(next->wait_ns));
     resp_write_text(out, "at");
@@ -108,6 +132,8 @@ static void write_next(struct resp_writer *out, const struct stint_pool_answer *
     resp_pair_integer(out, "limit", next->decision.limit);
     resp_pair_integer(out, "remaining", next->decision.remaining);
     resp_pair_integer(out, "reset_after_ms", resp_reply_ms(next->decision.reset_after_ns));
+    if (replayed)
+        resp_pair_integer(out, "replayed", 1);
 }
 
 /* When to try again, or 0: a key was found, or none will be free in time. */
@@ -125,16 +151,17 @@ static int pool_next(struct pool_ask *ask)
     struct resp_call *call = ask->call;
     struct pool_words words;
     struct stint_pool_answer next;
-    int code =
-        read_words(call, 3, BIT(POOL_COST) | BIT(POOL_PROBE) | BIT(POOL_WAIT), &words, &ask->error);
+    int code = read_words(call, 3, BIT(POOL_COST) | BIT(POOL_PROBE) | BIT(POOL_WAIT) | BIT(POOL_ID),
+                          &words, &ask->error);
     if (code != STINT_OK)
         return code;
     const struct stint_pool_ask wanted = {
         .now_ns = call->now_ns, .cost = (uint32_t)words.numbers[POOL_COST], .probe = words.probe};
+    struct service_pool_call named = call_with(ask, words.id);
     resp_call_begin(call);
-    code = pools_next(ask->pools, &ask->caller, call->args[2], &wanted, &next, &ask->error);
+    code = service_pool_next(ask->service, &named, &wanted, &next, &ask->error);
     if (code == STINT_OK && !resp_call_park(call, retry_at(call, &words, &next)))
-        write_next(&call->state->out, &next);
+        write_next(&call->state->out, &next, named.replayed);
     return code;
 }
 
@@ -143,13 +170,15 @@ static int pool_give_back(struct pool_ask *ask)
     struct resp_call *call = ask->call;
     struct pool_words words;
     uint32_t given_back = 0;
-    int code = read_words(call, 4, BIT(POOL_COST) | BIT(POOL_AT), &words, &ask->error);
+    int code =
+        read_words(call, 4, BIT(POOL_COST) | BIT(POOL_AT) | BIT(POOL_ID), &words, &ask->error);
     if (code != STINT_OK)
         return code;
     const struct pools_return back = {call->args[3], (uint32_t)words.numbers[POOL_COST],
                                       words.numbers[POOL_AT]};
-    code = pools_give_back(ask->pools, &ask->caller, call->args[2], &back, call->now_ns,
-                           &given_back, &ask->error);
+    struct service_pool_call named = call_with(ask, words.id);
+    code =
+        service_pool_give_back(ask->service, &named, &back, call->now_ns, &given_back, &ask->error);
     if (code == STINT_OK)
         resp_write_integer(&call->state->out, given_back);
     return code;
@@ -309,6 +338,7 @@ static void run(struct resp_call *call, const struct pool_command *command)
 {
     struct service *service = call->state->frontend->service;
     struct pool_ask ask = {.call = call,
+                           .service = service,
                            .pools = server_state_pools(service_server_state(service))};
     service_pools_caller(service, call->pending, &ask.caller);
     int code = command->run(&ask);

@@ -285,7 +285,7 @@ static const struct http_member call_members[] = {
     {"quota", NULL, http_json_text, AT(quota), SIZE_MAX, EXPECTED_QUOTA},
     {"key", NULL, http_json_text, AT(key), 0, NULL},
     {"cost", NULL, http_json_u32, AT(cost), 0, NULL},
-    {"request_id", NULL, http_json_text, AT(id), HTTP_ID_MAX, "expected 1 to 128 bytes"},
+    {"request_id", NULL, http_json_text, AT(id), HTTP_ID_MAX, HTTP_ID_EXPECTED},
     {"wait_ms", NULL, http_json_ms, AT(wait_ns), HTTP_WAIT_MAX_MS, NULL},
     {"lifetime_ms", NULL, http_json_ms, AT(lifetime_ns), HTTP_LIFETIME_MAX_MS, NULL},
     {"max_wait_ms", NULL, http_json_ms, AT(lifetime_ns), HTTP_LIFETIME_MAX_MS, NULL},

@@ -12,7 +12,8 @@
 #include "proto/http/http_json.h"
 #include "proto/http_text.h"
 
-#define HTTP_ID_MAX 128           /* bytes of request_id */
+#define HTTP_ID_MAX 128 /* bytes of request_id */
+#define HTTP_ID_EXPECTED "expected 1 to 128 bytes"
 #define HTTP_WAIT_MAX_MS 86400000 /* of wait_ms: a day */
 #define HTTP_LIFETIME_DEFAULT_MS 60000
 #define HTTP_LIFETIME_MAX_MS 31536000000 /* of other times: 365 days */

@@ -61,7 +61,8 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
     [RESP_PEEK] = VERB(PEEK, "stint.peek", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
         "The reply of TAKE; changes nothing"),
     [RESP_POOL] = COMMAND("stint.pool", -2, WRITE, NO_KEYS,
-        "<NEXT pool [COST n] [PROBE] [WAIT ms] | GIVEBACK pool key [COST n] [AT stamp] | "
+        "<NEXT pool [COST n] [PROBE] [WAIT ms] [ID id] | "
+        "GIVEBACK pool key [COST n] [AT stamp] [ID id] | "
         "REPORT pool key <OK | COOL ms | BACKOFF | OUT> | STATUS pool | LIST | "
         "ADD pool key QUOTA spec [QUOTA spec ...] [WEIGHT n] | REMOVE pool key>",
         "Key pools: which key may be used now"),

@@ -50,6 +50,14 @@ int resp_refuse_word(const char *expected, struct span text, struct stint_error 
                    (const char *)text.ptr);
 }
 
+int resp_check_id(struct span id, struct stint_error *error)
+{
+    return id.len > 0 && id.len <= RESP_ID_MAX
+               ? STINT_OK
+               : err_set(error, STINT_E_RANGE, "ID must have 1 to %d bytes, not %zu", RESP_ID_MAX,
+                         id.len);
+}
+
 static int read_whole(const char *what, struct span text, uint64_t min, uint64_t max,
                       uint64_t *number, struct stint_error *error)
 {
@@ -328,10 +336,7 @@ static int read_id(struct reading *reading, enum word word)
 {
     struct span *id = &reading->request->id;
     int code = next(reading, word, "a request's id", id);
-    if (code == STINT_OK && (id->len == 0 || id->len > RESP_ID_MAX))
-        return err_set(reading->error, STINT_E_RANGE, "ID must have 1 to %d bytes, not %zu",
-                       RESP_ID_MAX, id->len);
-    return code;
+    return code == STINT_OK ? resp_check_id(*id, reading->error) : code;
 }
 
 static int read_to(struct reading *reading, enum word word)

@@ -47,5 +47,7 @@ void resp_request_key(struct request *request, enum request_verb verb, struct sp
 int resp_refuse_number(const char *what, struct span text, uint64_t min, uint64_t max,
                        struct stint_error *error);
 int resp_refuse_word(const char *expected, struct span text, struct stint_error *error);
+/* The argument of ID: 0, or STINT_E_RANGE. */
+int resp_check_id(struct span id, struct stint_error *error);
 
 #endif

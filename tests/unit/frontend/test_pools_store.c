@@ -272,6 +272,15 @@ TEST(times_of_stores_are_none_of_a_table)
     assert_int_equal(fake.n_asks, 0);
 }
 
+TEST(a_pool_in_a_store_takes_no_id)
+{
+    feed("STINT.POOL NEXT p ID i\r\n");
+    assert_string_equal(sent(), "-ERR pool p is in a store: send no id\r\n");
+    feed("STINT.POOL GIVEBACK p a ID i\r\n");
+    assert_string_equal(sent(), "-ERR pool p is in a store: send no id\r\n");
+    assert_int_equal(fake.n_asks, 0);
+}
+
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 TEST(keys_come_and_go_while_others_wait)

@@ -7,6 +7,9 @@
     limiter = stint.remote.AsyncLimiter.connect("stint://limits:7379", "100/1m")
     decision = await limiter.take("203.0.113.9")
 
+    rules = stint.remote.RemoteRules.connect("stint://limits:7379", "shop")  # those of the server
+    decision = rules.take({"user": "42"})
+
 A question costs at most `timeout` seconds (0.05), whatever the server does: one deadline is for
 the connection, TLS, the reply, and the retry if a connection that had been idle has just ended.
 After three errors in a row the server is not asked for 0.1 s, twice as long after each further
@@ -24,16 +27,25 @@ from .limiter import (
     RemoteLimiter,
     RemotePool,
     RemoteReservation,
+    RemoteRules,
     RemoteTable,
 )
 from .replies import RemoteCount, RemoteDecision
-from .tasks import AsyncHold, AsyncLimiter, AsyncRemotePool, AsyncReservation, AsyncTable
+from .tasks import (
+    AsyncHold,
+    AsyncLimiter,
+    AsyncRemotePool,
+    AsyncReservation,
+    AsyncRules,
+    AsyncTable,
+)
 
 __all__ = [
     "AsyncHold",
     "AsyncLimiter",
     "AsyncRemotePool",
     "AsyncReservation",
+    "AsyncRules",
     "AsyncTable",
     "RemoteCount",
     "RemoteDecision",
@@ -41,6 +53,7 @@ __all__ = [
     "RemoteLimiter",
     "RemotePool",
     "RemoteReservation",
+    "RemoteRules",
     "RemoteTable",
     "ServerError",
     "connect",

@@ -59,7 +59,7 @@ class Connection(asyncio.Protocol):
             if not self._slots:
                 raise WireError("a reply without a question")
             question, future = self._slots[0]
-            limit = question.verb.limit if question else REPLY_MAX
+            limit = question.limit if question else REPLY_MAX
             reply = self._reader.read(limit)
             if reply is MISSING:
                 self._unread = False

@@ -13,12 +13,14 @@ from .replies import digits, read_count, read_decision, read_lease, read_statuse
 from .wire import ErrorReply, HttpReader, HttpReply, RespReader, WireError, shown
 
 REPLY_MAX: Final = 16384  # bytes of a reply; a decision on 32 quotas has less than half
+STATUSES_MAX: Final = 65536  # of one on descriptors, which has the path of each rule
 COMMAND_MAX: Final = 1 << 20  # of a command: what servers take by default
 BODY_MAX: Final = 65536  # of a body
 STATUS_MAX: Final = 1 << 24  # of STINT.POOL STATUS: a pool has up to 65,536 keys
 
 Reader = RespReader | HttpReader
 Value = int | str | bytes | list[str]
+Descriptor = tuple[tuple[str, str], ...]
 
 
 class Verb:
@@ -73,9 +75,10 @@ VERBS: Final = {
         Verb("reset_counter", "STINT.COUNT", "/v1/count_reset", ("key",), last=(b"RESET",),
              reply="ok", repeatable=True),
         Verb("clock", "STINT.CLOCK", method="GET", reply="clock", repeatable=True),
-        Verb("pool_next", "STINT.POOL NEXT", "/v1/pools/{}/next", ("pool",), reply="lease"),
+        Verb("pool_next", "STINT.POOL NEXT", "/v1/pools/{}/next", ("pool",), reply="lease",
+             takes_id=True),
         Verb("pool_give_back", "STINT.POOL GIVEBACK", "/v1/pools/{}/give_back", ("pool", "key"),
-             reply="given_back"),
+             reply="given_back", takes_id=True),
         Verb("pool_report", "STINT.POOL REPORT", "/v1/pools/{}/report",
              ("pool", "key", "outcome"), reply="ok", repeatable=True),
         Verb("pool_status", "STINT.POOL STATUS", "/v1/pools/{}/status", ("pool",), method="GET",
@@ -102,14 +105,24 @@ _OUTCOMES: Final = {"ok": b"OK", "cool": b"COOL", "back_off": b"BACKOFF", "out":
 
 
 class Question:
-    """One question: a verb, quotas and the key that it is about, options by their HTTP names."""
+    """One question: a verb, its target, and options by their HTTP names.
 
-    __slots__ = ("key", "options", "quotas", "specs", "verb")
+    The target is quotas and a key, or descriptors of a domain; some verbs have none.
+    """
+
+    __slots__ = ("descriptors", "domain", "key", "options", "quotas", "specs", "verb")
 
     def __init__(self, verb: str, quotas: tuple[Quota, ...] = (), specs: tuple[str, ...] = (),
                  key: bytes = b"", /, **options: Value) -> None:
         self.verb, self.quotas, self.specs, self.key = VERBS[verb], quotas, specs, key
+        self.domain = ""
+        self.descriptors: tuple[Descriptor, ...] = ()
         self.options = options
+
+    @property
+    def limit(self) -> int:
+        """The most bytes of the reply."""
+        return STATUSES_MAX if self.descriptors else self.verb.limit
 
     @property
     def may_repeat(self) -> bool:
@@ -132,6 +145,10 @@ def _bytes(value: Value) -> bytes:
         return value.encode()
     assert isinstance(value, int)
     return b"%d" % value
+
+
+def utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 class RespCodec:
@@ -183,6 +200,11 @@ class RespCodec:
                 words += (*_WORDS[name], _bytes(value))
         for spec in question.specs:
             words += (b"QUOTA", spec.encode(), question.key)
+        if question.descriptors:
+            words += (b"DOMAIN", utf8(question.domain))
+        for descriptor in question.descriptors:
+            words += (b"DESCRIPTOR", b"%d" % len(descriptor))
+            words += (utf8(text) for entry in descriptor for text in entry)
         return checked(self._command(words), COMMAND_MAX)
 
     def decode(self, question: Question | None, reply: Any) -> Any:
@@ -311,6 +333,12 @@ class HttpCodec:
         elif question.specs:
             key = _text(question.key)
             members["items"] = [{"quota": spec, "key": key} for spec in question.specs]
+        if question.descriptors:
+            members["domain"] = question.domain
+            members["descriptors"] = [
+                {"entries": [{"key": key, "value": value} for key, value in descriptor]}
+                for descriptor in question.descriptors
+            ]
         for name, value in options.items():
             if name != "pool":
                 members[name] = _text(value) if isinstance(value, bytes) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from .._core import GoneError
 from ..limiter import Limited
@@ -13,7 +13,18 @@ from ..quota import Quota
 from .address import parse, tls_context
 from .codec import Question
 from .errors import ServerError
-from .questions import PoolQuestions, Quotas, count, key_bytes, next_wait, no_ticket, units
+from .questions import (
+    Descriptors,
+    PoolQuestions,
+    Quotas,
+    Rules,
+    Target,
+    count,
+    key_bytes,
+    next_wait,
+    no_ticket,
+    units,
+)
 from .replies import RemoteCount, RemoteDecision
 from .sync import Pool
 
@@ -24,6 +35,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 TIMEOUT = 0.05
+
+_Key = TypeVar("_Key")
 
 
 class RemoteTable:
@@ -53,9 +66,16 @@ class RemoteTable:
         """A limiter of this server, as Limiter.connect() makes one."""
         return RemoteLimiter(self, *quotas, name=name, on_error=on_error)
 
-    def pool(self, name: str) -> RemotePool:
-        """A pool of keys that the server's config file defines."""
-        return RemotePool(self, name)
+    def rules(self, domain: str, *, on_error: str = "raise") -> RemoteRules:
+        """The rules of a domain that the server has; the quotas are there."""
+        return RemoteRules(self, domain, on_error=on_error)
+
+    def pool(self, name: str, *, request_ids: bool | None = None) -> RemotePool:
+        """A pool of keys that the server's config file defines.
+
+        request_ids: those of the table by default; False for a pool that the server has in a store.
+        """
+        return RemotePool(self, name, request_ids=request_ids)
 
     def now(self) -> int:
         """The time that the server's decisions use, in ns: a virtual clock stands still."""
@@ -112,7 +132,7 @@ class RemoteReservation:
 
     __slots__ = ("_is_open", "_limiter", "decision", "ticket")
 
-    def __init__(self, limiter: RemoteLimiter, decision: RemoteDecision) -> None:
+    def __init__(self, limiter: _Limiter[Any], decision: RemoteDecision) -> None:
         self._limiter = limiter
         self.decision, self.ticket = decision, decision.ticket
         self._is_open = decision.allowed
@@ -130,7 +150,7 @@ class RemoteReservation:
 
     def _end(self, verb: str, **options: int) -> RemoteDecision:
         if self.ticket is None:
-            if self.decision.from_server or not self._is_open:
+            if not self._is_open:
                 raise no_ticket()
             self._is_open = False
             return self.decision
@@ -163,10 +183,10 @@ class RemoteHold(RemoteReservation):
     def renew(self) -> None:
         """Moves the end of the lease to a whole lease from now. GoneError once it has ended."""
         if self.ticket is None:
-            if self.decision.from_server:
+            if not self._is_open:
                 raise no_ticket()
             return
-        self._limiter.table.ask(self._limiter._quotas.of_ticket("renew", self.ticket))
+        self._limiter.table.ask(self._limiter._target.of_ticket("renew", self.ticket))
 
     release = RemoteReservation.cancel
 
@@ -180,7 +200,105 @@ class RemoteHold(RemoteReservation):
         self._cancel_if_open()
 
 
-class RemoteLimiter:
+class _Limiter(Generic[_Key]):
+    """The methods of limiters of a server, for each kind of target."""
+
+    table: RemoteTable
+    _target: Target
+
+    def _decide(self, question: Question) -> RemoteDecision:
+        decision = self._target.without_server(question)
+        if decision is not None:
+            return decision
+        try:
+            decided: RemoteDecision = self.table.ask(question)
+            return decided
+        except ServerError as error:
+            return self._target.on_failure(question, error)
+
+    def _of_ticket(self, verb: str, ticket: str, **options: int) -> RemoteDecision:
+        return self._decide(self._target.of_ticket(verb, ticket, **options))
+
+    def take(self, key: _Key, cost: int = 1) -> RemoteDecision:
+        """Takes the whole cost from every quota, or nothing.
+
+        Raises TypeError for another key, QuotaError for a cost out of range and for what the server
+        refuses, and under on_error="raise" ServerError.
+        """
+        return self._decide(self._target.question("take", key, cost=units(cost, "cost")))
+
+    def take_upto(self, key: _Key, cost: int) -> RemoteDecision:
+        """Takes as many units as are free, at most `cost`; `granted` says how many."""
+        return self._decide(self._target.question("take_upto", key, cost=units(cost, "cost")))
+
+    def peek(self, key: _Key, cost: int = 1) -> RemoteDecision:
+        """The decision that take() would return; changes nothing."""
+        return self._decide(self._target.question("peek", key, cost=units(cost, "cost")))
+
+    def charge(self, key: _Key, cost: int) -> RemoteDecision:
+        """Records units that were used already."""
+        return self._decide(self._target.question("charge", key, cost=units(cost, "cost")))
+
+    def refund(self, key: _Key, cost: int,
+               granted_at_ns: int | None = None) -> RemoteDecision:
+        """Gives back units that were granted and not used; granted_at_ns: at_ns of the decision."""
+        return self._decide(self._target.refund(key, cost, granted_at_ns))
+
+    def check(self, key: _Key, cost: int = 1) -> RemoteDecision:
+        """As take(), but raises Limited when the units are refused."""
+        decision = self.take(key, cost)
+        if not decision:
+            raise Limited(decision)  # type: ignore[arg-type]
+        return decision
+
+    def reserve(self, key: _Key, estimate: int,
+                expires: float | None = None) -> RemoteReservation:
+        """Charges an estimate, to be corrected by settle() or cancel() of the reservation.
+
+        expires: seconds in which it can be settled, 1 h by default.
+        """
+        question = self._target.reserve(key, estimate, expires)
+        return RemoteReservation(self, self._decide(question))
+
+    def hold(self, key: _Key, cost: int = 1) -> RemoteHold:
+        """Holds units of concurrency quotas until the end of a with-statement."""
+        return RemoteHold(self, self._decide(self._target.hold(key, cost)))
+
+    def wait(self, key: _Key, cost: int = 1,
+             timeout: float | None = None) -> RemoteDecision:
+        """Sleeps until the units are granted.
+
+        Returns a refusal at once if they can never be granted, or not within `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            decision = self.take(key, cost)
+            left = None if end is None else end - time.monotonic()
+            seconds = next_wait(decision, left, self._target.is_held)
+            if seconds is None:
+                return decision
+            time.sleep(seconds)
+
+    def reset(self, key: _Key) -> None:
+        """Forgets what the key has used of these quotas, and removes a block of the key.
+
+        Needs the role administer. Raises ServerError, whatever on_error is.
+        """
+        self.table.ask(self._target.question("reset", key))
+
+    def block(self, key: _Key, seconds: float) -> None:
+        """Denies the key for so long. As reset()."""
+        self.table.ask(self._target.block(key, seconds))
+
+    def close(self) -> None:
+        """Closes the connections of the table; a later question opens one again."""
+        self.table.close()
+
+    def __repr__(self) -> str:
+        return f"<stint.{type(self).__name__} {self._target!r} of {self.table.address}>"
+
+
+class RemoteLimiter(_Limiter["str | bytes"]):
     """One to 32 quotas on the keys of a server: the methods of stint.Limiter.
 
     name: keys are prefixed with it and a colon, so that equal quotas of other limiters have other
@@ -193,99 +311,30 @@ class RemoteLimiter:
     def __init__(self, table: RemoteTable, *quotas: str | Quota, name: str | None = None,
                  on_error: str = "raise") -> None:
         self.table = table
-        self._quotas = Quotas(quotas, name, on_error, table.request_ids)
-        self.quotas, self.name, self.on_error = self._quotas.quotas, name, on_error
+        self._target = Quotas(quotas, name, on_error, table.request_ids)
+        self.quotas, self.name, self.on_error = self._target.quotas, name, on_error
 
-    def _decide(self, question: Question) -> RemoteDecision:
-        decision = self._quotas.without_server(question)
-        if decision is not None:
-            return decision
-        try:
-            decided: RemoteDecision = self.table.ask(question)
-            return decided
-        except ServerError as error:
-            return self._quotas.on_failure(question, error)
 
-    def _of_ticket(self, verb: str, ticket: str, **options: int) -> RemoteDecision:
-        return self._decide(self._quotas.of_ticket(verb, ticket, **options))
+class RemoteRules(_Limiter[Descriptors]):
+    """The rules of one domain that a server has: RemoteLimiter, whose keys are descriptors.
 
-    def take(self, key: str | bytes, cost: int = 1) -> RemoteDecision:
-        """Takes the whole cost from every quota, or nothing.
+    A descriptor is a dict such as {"user": "42"}, its entries in the order of the rules, or a tuple
+    of pairs. Of a list of descriptors all are charged, or none. What no rule matches is allowed:
+    see is_limited of the decision. Changed rules hold from the next question on.
 
-        Raises TypeError for another key, QuotaError for a cost out of range and for what the server
-        refuses, and under on_error="raise" ServerError.
-        """
-        return self._decide(self._quotas.question("take", key, cost=units(cost, "cost")))
+    wait() sleeps as long as the decision says, also for rules of concurrency, whose holders may
+    release before. hold() is for such rules alone: it gives all units back at the end.
+    """
 
-    def take_upto(self, key: str | bytes, cost: int) -> RemoteDecision:
-        """Takes as many units as are free, at most `cost`; `granted` says how many."""
-        return self._decide(self._quotas.question("take_upto", key, cost=units(cost, "cost")))
+    def __init__(self, table: RemoteTable, domain: str, *, on_error: str = "raise") -> None:
+        self.table = table
+        self._target = Rules(domain, on_error, table.request_ids)
+        self.domain, self.on_error = domain, on_error
 
-    def peek(self, key: str | bytes, cost: int = 1) -> RemoteDecision:
-        """The decision that take() would return; changes nothing."""
-        return self._decide(self._quotas.question("peek", key, cost=units(cost, "cost")))
-
-    def charge(self, key: str | bytes, cost: int) -> RemoteDecision:
-        """Records units that were used already."""
-        return self._decide(self._quotas.question("charge", key, cost=units(cost, "cost")))
-
-    def refund(self, key: str | bytes, cost: int,
-               granted_at_ns: int | None = None) -> RemoteDecision:
-        """Gives back units that were granted and not used; granted_at_ns: at_ns of the decision."""
-        return self._decide(self._quotas.refund(key, cost, granted_at_ns))
-
-    def check(self, key: str | bytes, cost: int = 1) -> RemoteDecision:
-        """As take(), but raises Limited when the units are refused."""
-        decision = self.take(key, cost)
-        if not decision:
-            raise Limited(decision)  # type: ignore[arg-type]
-        return decision
-
-    def reserve(self, key: str | bytes, estimate: int,
-                expires: float | None = None) -> RemoteReservation:
-        """Charges an estimate, to be corrected by settle() or cancel() of the reservation.
-
-        expires: seconds in which it can be settled, 1 h by default.
-        """
-        question = self._quotas.reserve(key, estimate, expires)
-        return RemoteReservation(self, self._decide(question))
-
-    def hold(self, key: str | bytes, cost: int = 1) -> RemoteHold:
-        """Holds units of concurrency quotas until the end of a with-statement."""
-        return RemoteHold(self, self._decide(self._quotas.hold(key, cost)))
-
-    def wait(self, key: str | bytes, cost: int = 1,
-             timeout: float | None = None) -> RemoteDecision:
-        """Sleeps until the units are granted.
-
-        Returns a refusal at once if they can never be granted, or not within `timeout` seconds.
-        """
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            decision = self.take(key, cost)
-            left = None if end is None else end - time.monotonic()
-            seconds = next_wait(decision, left, self._quotas.is_held)
-            if seconds is None:
-                return decision
-            time.sleep(seconds)
-
-    def reset(self, key: str | bytes) -> None:
-        """Forgets what the key has used of these quotas, and removes a block of the key.
-
-        Needs the role administer. Raises ServerError, whatever on_error is.
-        """
-        self.table.ask(self._quotas.question("reset", key))
-
-    def block(self, key: str | bytes, seconds: float) -> None:
-        """Denies the key for so long. As reset()."""
-        self.table.ask(self._quotas.block(key, seconds))
-
-    def close(self) -> None:
-        """Closes the connections of the table; a later question opens one again."""
-        self.table.close()
-
-    def __repr__(self) -> str:
-        return f"<stint.RemoteLimiter {self._quotas!r} of {self.table.address}>"
+    @staticmethod
+    def connect(url: str, domain: str, *, on_error: str = "raise", **options: Any) -> RemoteRules:
+        """The rules with a table of its own, whose options are those of RemoteTable."""
+        return RemoteRules(RemoteTable(url, **options), domain, on_error=on_error)
 
 
 class RemotePool:
@@ -295,9 +344,10 @@ class RemotePool:
     QuotaError for what the server refuses. Any thread may use it.
     """
 
-    def __init__(self, table: RemoteTable, name: str) -> None:
+    def __init__(self, table: RemoteTable, name: str, *, request_ids: bool | None = None) -> None:
         self.table, self.name = table, name
-        self._questions = PoolQuestions(name)
+        self._questions = PoolQuestions(
+            name, table.request_ids if request_ids is None else request_ids)
 
     def next(self, cost: int = 1, *, probe: bool = False) -> Lease:
         """Chooses a key and charges all its quotas, in one step."""

@@ -5,19 +5,20 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
+from collections.abc import Mapping
 from math import ceil
 from operator import index
-from typing import Any, Final
+from typing import Any, Final, Union
 from urllib.parse import quote
 
 from .._core import Quota as CoreQuota
 from ..quota import Quota
-from .codec import Question, Value
+from .codec import Descriptor, Question, Value, utf8
 from .errors import ServerError, gone_error, quota_error
-from .replies import NEVER_NS, UNITS_MAX, RemoteDecision
+from .replies import NEVER_NS, TARGETS_MAX, UNITS_MAX, RemoteDecision
 
 KEY_MAX: Final = 65536  # bytes
-QUOTAS_MAX: Final = 32
+ENTRIES_MAX: Final = 32  # of a descriptor
 RESERVED_FOR: Final = 3600.0  # seconds in which a reservation can be settled
 HELD_POLL: Final = 0.05  # a holder may release at any time: waiters look again this often
 ON_ERROR: Final = ("raise", "allow", "deny")
@@ -47,7 +48,7 @@ if hasattr(os, "register_at_fork"):
 def key_bytes(key: str | bytes) -> bytes:
     """A key as its bytes: those of stint.Limiter."""
     if isinstance(key, str):
-        return key.encode("utf-8", "surrogatepass")
+        return utf8(key)
     if isinstance(key, bytes):
         return key
     raise TypeError(f"a key is str or bytes, not {type(key)!r}")
@@ -76,66 +77,52 @@ def count(key: str | bytes, amount: int, expiry: float | None) -> Question:
     return Question("count", **options)
 
 
-class Quotas:
-    """The quotas of a limiter, and its questions."""
+class Target:
+    """What a limiter asks about, and its questions."""
 
-    def __init__(self, quotas: tuple[str | Quota, ...], name: str | None, on_error: str,
-                 request_ids: bool) -> None:
-        if not 1 <= len(quotas) <= QUOTAS_MAX:
-            raise quota_error("RANGE", f"{len(quotas)} quotas; expected 1 to {QUOTAS_MAX}")
-        if name is not None and not isinstance(name, str):
-            raise TypeError(f"name is str or None, not {type(name)!r}")
+    quotas: tuple[Quota, ...] = ()  # none: those of the server's rules
+    is_held = False  # of concurrency: a holder may release at any time
+
+    def __init__(self, on_error: str, request_ids: bool) -> None:
         if on_error not in ON_ERROR:
             raise ValueError(f"on_error is {on_error!r}; expected one of {', '.join(ON_ERROR)}")
-        self.quotas = tuple(_quota(quota) for quota in quotas)
-        self.name, self.on_error = name, on_error
-        self._specs = tuple(map(str, self.quotas))
-        # The first colon ends the name, so that no two names share a key.
-        self._prefix = b"" if name is None else f"{quote(name, safe='/ @+=,;!*()')}:".encode()
-        self._request_ids = request_ids
+        self.on_error, self._request_ids = on_error, request_ids
 
-    @property
-    def is_held(self) -> bool:
-        return any(quota.algorithm == "concurrency" for quota in self.quotas)
+    def about(self, verb: str, key: Any, options: dict[str, Value]) -> Question:
+        raise NotImplementedError
 
-    def question(self, verb: str, key: str | bytes, **options: Value) -> Question:
-        question = Question(verb, self.quotas, self._specs, self._prefix + key_bytes(key),
-                            **options)
-        if self._request_ids and question.verb.takes_id:
-            question.options["request_id"] = new_id()
-        return question
+    def question(self, verb: str, key: Any, **options: Value) -> Question:
+        return with_id(self.about(verb, key, options), self._request_ids)
 
     def of_ticket(self, verb: str, ticket: str, **options: Value) -> Question:
         question = Question(verb, self.quotas, ticket=ticket, **options)
-        if self._request_ids and question.verb.takes_id and len(ticket) == _TICKET_LEN:
-            question.options["request_id"] = new_id()
-        return question
+        return with_id(question, self._request_ids and len(ticket) == _TICKET_LEN)
 
-    def refund(self, key: str | bytes, cost: int, granted_at_ns: int | None) -> Question:
+    def refund(self, key: Any, cost: int, granted_at_ns: int | None) -> Question:
         options: dict[str, Value] = {"cost": units(cost, "cost")}
         if granted_at_ns is not None:
             options["granted_at"] = str(index(granted_at_ns))
         return self.question("refund", key, **options)
 
-    def reserve(self, key: str | bytes, cost: int, expires: float | None) -> Question:
+    def reserve(self, key: Any, cost: int, expires: float | None) -> Question:
         lifetime_ms = milliseconds(RESERVED_FOR if expires is None else expires, "expires")
         return self.question("reserve", key, cost=units(cost, "cost"), lifetime_ms=lifetime_ms)
 
-    def hold(self, key: str | bytes, cost: int) -> Question:
+    def hold(self, key: Any, cost: int) -> Question:
         for quota in self.quotas:
             if quota.algorithm != "concurrency":
                 raise quota_error("MISMATCH", f"{quota} is not of concurrency: only its units are "
                                   "held; use reserve() for others")
         return self.reserve(key, cost, None)
 
-    def block(self, key: str | bytes, seconds: float) -> Question:
+    def block(self, key: Any, seconds: float) -> Question:
         return self.question("block", key, for_ms=milliseconds(seconds, "seconds"))
 
     def without_server(self, question: Question) -> RemoteDecision | None:
         """The decision on a key that is too long for any server; None for others."""
         if len(question.key) <= KEY_MAX:
             return None
-        return RemoteDecision("never", retry_after_ns=NEVER_NS, limit=self.quotas[0].limit,
+        return RemoteDecision("never", retry_after_ns=NEVER_NS, limit=self._limit,
                               quotas=self.quotas)
 
     def on_failure(self, question: Question, error: ServerError) -> RemoteDecision:
@@ -146,15 +133,87 @@ class Quotas:
         return RemoteDecision(
             "allow" if allows else "deny",
             granted=int(question.options.get("cost", 0)) if allows else 0,  # type: ignore[arg-type]
-            limit=self.quotas[0].limit,
+            limit=self._limit,
             retry_after_ns=0 if allows else DENIED_FOR_NS,
             quotas=self.quotas,
             error=error,
         )
 
+    @property
+    def _limit(self) -> int:
+        return self.quotas[0].limit if self.quotas else 0
+
+
+class Quotas(Target):
+    """The quotas of a limiter, on a key."""
+
+    def __init__(self, quotas: tuple[str | Quota, ...], name: str | None, on_error: str,
+                 request_ids: bool) -> None:
+        super().__init__(on_error, request_ids)
+        if not 1 <= len(quotas) <= TARGETS_MAX:
+            raise quota_error("RANGE", f"{len(quotas)} quotas; expected 1 to {TARGETS_MAX}")
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name is str or None, not {type(name)!r}")
+        self.quotas = tuple(_quota(quota) for quota in quotas)
+        self.name = name
+        self.is_held = any(quota.algorithm == "concurrency" for quota in self.quotas)
+        self._specs = tuple(map(str, self.quotas))
+        # The first colon ends the name, so that no two names share a key.
+        self._prefix = b"" if name is None else f"{quote(name, safe='/ @+=,;!*()')}:".encode()
+
+    def about(self, verb: str, key: str | bytes, options: dict[str, Value]) -> Question:
+        return Question(verb, self.quotas, self._specs, self._prefix + key_bytes(key), **options)
+
     def __repr__(self) -> str:
         name = f" name={self.name!r}" if self.name is not None else ""
         return f"{', '.join(self._specs)}{name}"
+
+
+# A descriptor: its entries in the order of the rules. As pairs, a key may come twice.
+Entries = Union[Mapping[str, str], "tuple[tuple[str, str], ...]"]
+Descriptors = Union[Entries, "list[Entries]"]
+
+
+class Rules(Target):
+    """The rules of a domain that a server has, on descriptors."""
+
+    def __init__(self, domain: str, on_error: str, request_ids: bool) -> None:
+        super().__init__(on_error, request_ids)
+        if not isinstance(domain, str) or not domain:
+            raise TypeError(f"domain is a str that is not empty, not {domain!r}")
+        self.domain = domain
+
+    def about(self, verb: str, key: Descriptors, options: dict[str, Value]) -> Question:
+        several = key if isinstance(key, list) else [key]
+        if not 1 <= len(several) <= TARGETS_MAX:
+            raise quota_error("RANGE", f"{len(several)} descriptors; expected 1 to {TARGETS_MAX}")
+        question = Question(verb, **options)
+        question.domain, question.descriptors = self.domain, tuple(map(_descriptor, several))
+        return question
+
+    def __repr__(self) -> str:
+        return f"domain {self.domain!r}"
+
+
+def _descriptor(entries: Entries) -> Descriptor:
+    pairs: Any = tuple(entries.items()) if isinstance(entries, Mapping) else entries
+    if not isinstance(pairs, tuple) or not all(map(_is_entry, pairs)):
+        raise TypeError("a descriptor is a dict of str, or a tuple of pairs of str, "
+                        f"not {entries!r:.80}")
+    if not 1 <= len(pairs) <= ENTRIES_MAX:
+        raise quota_error("RANGE",
+                          f"a descriptor of {len(pairs)} entries; expected 1 to {ENTRIES_MAX}")
+    return pairs
+
+
+def _is_entry(pair: Any) -> bool:
+    return isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(x, str) for x in pair)
+
+
+def with_id(question: Question, request_ids: bool) -> Question:
+    if request_ids and question.verb.takes_id:
+        question.options["request_id"] = new_id()
+    return question
 
 
 def _quota(quota: str | Quota) -> Quota:
@@ -186,17 +245,17 @@ def no_ticket() -> Exception:
 class PoolQuestions:
     """The questions of a pool of keys."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, request_ids: bool) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError("the name of a pool is a str that is not empty")
-        self.name = name
+        self.name, self._request_ids = name, request_ids
 
     def ask(self, verb: str, key: str | None = None, **options: Value) -> Question:
         if key is not None:
             if not isinstance(key, str):
                 raise TypeError(f"the name of a key is str, not {type(key)!r}")
-            return Question(verb, pool=self.name, key=key, **options)
-        return Question(verb, pool=self.name, **options)
+            options = {"key": key, **options}
+        return with_id(Question(verb, pool=self.name, **options), self._request_ids)
 
     def next(self, cost: int, probe: bool) -> Question:
         return self.ask("pool_next", cost=units(cost, "cost"), probe=bool(probe))

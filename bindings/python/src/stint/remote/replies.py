@@ -12,6 +12,7 @@ from .wire import WireError
 
 NEVER_NS: Final = 2**64 - 1
 UNITS_MAX: Final = 2**32 - 1
+TARGETS_MAX: Final = 32  # quotas or descriptors of a request
 _MS: Final = 1_000_000
 _MS_MAX: Final = 2**53
 
@@ -21,6 +22,9 @@ class RemoteDecision:
 
     from_server: False if the server did not decide, and on_error did. error: why, a ServerError;
     None otherwise. Times are those of the reply, whole milliseconds, rounded up.
+
+    Of descriptors, quota is None and binding the index of a descriptor. is_limited: False if no
+    rule limits them; limit and remaining are then the largest cost.
     """
 
     __slots__ = (
@@ -29,6 +33,7 @@ class RemoteDecision:
         "error",
         "from_server",
         "granted",
+        "is_limited",
         "limit",
         "outcome",
         "quota",
@@ -47,6 +52,7 @@ class RemoteDecision:
     binding: int
     quota: Quota | None
     at_ns: int
+    is_limited: bool
     from_server: bool
     error: ServerError | None
     ticket: str | None
@@ -54,7 +60,8 @@ class RemoteDecision:
     def __init__(self, outcome: str, granted: int = 0, limit: int = 0, remaining: int = 0,
                  retry_after_ns: int = 0, reset_after_ns: int = 0, binding: int = 0,
                  quotas: tuple[Quota, ...] = (), at_ns: int = 0, *,
-                 error: ServerError | None = None, ticket: str | None = None) -> None:
+                 error: ServerError | None = None, ticket: str | None = None,
+                 is_limited: bool = True) -> None:
         self.outcome = outcome
         self.granted = granted
         self.limit = limit
@@ -64,6 +71,7 @@ class RemoteDecision:
         self.binding = binding
         self.quota = quotas[binding] if binding < len(quotas) else None
         self.at_ns = at_ns
+        self.is_limited = is_limited
         self.from_server = error is None
         self.error = error
         self.ticket = ticket
@@ -126,17 +134,20 @@ def read_decision(values: dict[str, Any], quotas: tuple[Quota, ...]) -> RemoteDe
     outcome = values.get("outcome")
     if outcome not in ("allow", "deny", "never"):
         raise WireError(f"expected a decision, found {str(values)[:80]!r}")
+    # Without quotas the rules of the server decided, on up to 32 descriptors.
+    is_limited = bool(quotas) or values.get("limit", 0) not in (None, -1)
     return RemoteDecision(
         outcome,
         _number(values, "granted", UNITS_MAX),
-        _number(values, "limit", UNITS_MAX),
-        _number(values, "remaining", UNITS_MAX),
+        _number(values, "limit", UNITS_MAX) if is_limited else UNITS_MAX,
+        _number(values, "remaining", UNITS_MAX) if is_limited else UNITS_MAX,
         wait_ns(values, "retry_after_ms"),
         wait_ns(values, "reset_after_ms"),
-        _number(values, "binding", max(len(quotas) - 1, 0)),
+        _number(values, "binding", (len(quotas) or TARGETS_MAX) - 1),
         quotas,
         digits(values, "at"),
         ticket=text(values, "ticket") if "ticket" in values else None,
+        is_limited=is_limited,
     )
 
 

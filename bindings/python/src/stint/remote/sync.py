@@ -87,7 +87,7 @@ class Connection:
     def exchange(self, question: Question | None, data: bytes, deadline: float) -> Any:
         """Sends a question, or the greeting; the value of its reply, or the exception it is."""
         unread = True
-        limit = question.verb.limit if question else REPLY_MAX
+        limit = question.limit if question else REPLY_MAX
         try:
             self.sock.settimeout(left_until(deadline))
             self.sock.sendall(data)

@@ -16,7 +16,18 @@ from .aio import AsyncPool
 from .codec import Question
 from .errors import ServerError
 from .limiter import TIMEOUT, check_options
-from .questions import PoolQuestions, Quotas, count, key_bytes, next_wait, no_ticket, units
+from .questions import (
+    Descriptors,
+    PoolQuestions,
+    Quotas,
+    Rules,
+    Target,
+    count,
+    key_bytes,
+    next_wait,
+    no_ticket,
+    units,
+)
 from .replies import RemoteCount, RemoteDecision
 
 TYPE_CHECKING = False
@@ -47,9 +58,13 @@ class AsyncTable:
         """A limiter of this server, as AsyncLimiter.connect() makes one."""
         return AsyncLimiter(self, *quotas, name=name, on_error=on_error)
 
-    def pool(self, name: str) -> AsyncRemotePool:
-        """A pool of keys that the server's config file defines."""
-        return AsyncRemotePool(self, name)
+    def rules(self, domain: str, *, on_error: str = "raise") -> AsyncRules:
+        """The rules of a domain that the server has; the quotas are there."""
+        return AsyncRules(self, domain, on_error=on_error)
+
+    def pool(self, name: str, *, request_ids: bool | None = None) -> AsyncRemotePool:
+        """A pool of keys that the server's config file defines, as RemoteTable.pool()."""
+        return AsyncRemotePool(self, name, request_ids=request_ids)
 
     async def now(self) -> int:
         """The time that the server's decisions use, in ns: a virtual clock stands still."""
@@ -96,7 +111,7 @@ class AsyncReservation:
 
     __slots__ = ("_is_open", "_limiter", "decision", "ticket")
 
-    def __init__(self, limiter: AsyncLimiter, decision: RemoteDecision) -> None:
+    def __init__(self, limiter: _Limiter[Any], decision: RemoteDecision) -> None:
         self._limiter = limiter
         self.decision, self.ticket = decision, decision.ticket
         self._is_open = decision.allowed
@@ -114,11 +129,11 @@ class AsyncReservation:
 
     async def _end(self, verb: str, **options: int) -> RemoteDecision:
         if self.ticket is None:
-            if self.decision.from_server or not self._is_open:
+            if not self._is_open:
                 raise no_ticket()
             self._is_open = False
             return self.decision
-        question = self._limiter._quotas.of_ticket(verb, self.ticket, **options)
+        question = self._limiter._target.of_ticket(verb, self.ticket, **options)
         decision = await self._limiter._decide(question)
         self._is_open = False
         return decision
@@ -148,10 +163,10 @@ class AsyncHold(AsyncReservation):
     async def renew(self) -> None:
         """Moves the end of the lease to a whole lease from now. GoneError once it has ended."""
         if self.ticket is None:
-            if self.decision.from_server:
+            if not self._is_open:
                 raise no_ticket()
             return
-        await self._limiter.table.ask(self._limiter._quotas.of_ticket("renew", self.ticket))
+        await self._limiter.table.ask(self._limiter._target.of_ticket("renew", self.ticket))
 
     release = AsyncReservation.cancel
 
@@ -165,6 +180,7 @@ class AsyncHold(AsyncReservation):
         await self._cancel_if_open()
 
 
+_Key = TypeVar("_Key")
 _R = TypeVar("_R", bound=AsyncReservation)
 
 
@@ -191,7 +207,106 @@ class Opening(Generic[_R]):
         await self._made.__aexit__(kind, error, trace)
 
 
-class AsyncLimiter:
+class _Limiter(Generic[_Key]):
+    """The methods of limiters of a server, for each kind of target."""
+
+    table: AsyncTable
+    _target: Target
+
+    async def _decide(self, question: Question) -> RemoteDecision:
+        decision = self._target.without_server(question)
+        if decision is not None:
+            return decision
+        try:
+            decided: RemoteDecision = await self.table.ask(question)
+            return decided
+        except ServerError as error:
+            return self._target.on_failure(question, error)
+
+    async def take(self, key: _Key, cost: int = 1) -> RemoteDecision:
+        """Takes the whole cost from every quota, or nothing."""
+        return await self._decide(self._target.question("take", key, cost=units(cost, "cost")))
+
+    async def take_upto(self, key: _Key, cost: int) -> RemoteDecision:
+        """Takes as many units as are free, at most `cost`; `granted` says how many."""
+        question = self._target.question("take_upto", key, cost=units(cost, "cost"))
+        return await self._decide(question)
+
+    async def peek(self, key: _Key, cost: int = 1) -> RemoteDecision:
+        """The decision that take() would return; changes nothing."""
+        return await self._decide(self._target.question("peek", key, cost=units(cost, "cost")))
+
+    async def charge(self, key: _Key, cost: int) -> RemoteDecision:
+        """Records units that were used already."""
+        return await self._decide(self._target.question("charge", key, cost=units(cost, "cost")))
+
+    async def refund(self, key: _Key, cost: int,
+                     granted_at_ns: int | None = None) -> RemoteDecision:
+        """Gives back units that were granted and not used; granted_at_ns: at_ns of the decision."""
+        return await self._decide(self._target.refund(key, cost, granted_at_ns))
+
+    async def check(self, key: _Key, cost: int = 1) -> RemoteDecision:
+        """As take(), but raises Limited when the units are refused."""
+        decision = await self.take(key, cost)
+        if not decision:
+            raise Limited(decision)  # type: ignore[arg-type]
+        return decision
+
+    def reserve(self, key: _Key, estimate: int,
+                expires: float | None = None) -> Opening[AsyncReservation]:
+        """Charges an estimate: `await` it, or `async with limiter.reserve(…) as r`.
+
+        expires: seconds in which it can be settled, 1 h by default.
+        """
+        question = self._target.reserve(key, estimate, expires)
+        return Opening(self._open(AsyncReservation, question))
+
+    def hold(self, key: _Key, cost: int = 1) -> Opening[AsyncHold]:
+        """Holds units of concurrency quotas until the end of an `async with`."""
+        return Opening(self._open(AsyncHold, self._target.hold(key, cost)))
+
+    async def _open(self, kind: type[_R], question: Question) -> _R:
+        return kind(self, await self._decide(question))
+
+    async def wait(self, key: _Key, cost: int = 1,
+                   timeout: float | None = None) -> RemoteDecision:
+        """Sleeps until the units are granted; other tasks run meanwhile.
+
+        Returns a refusal at once if they can never be granted, or not within `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            decision = await self.take(key, cost)
+            left = None if end is None else end - time.monotonic()
+            seconds = next_wait(decision, left, self._target.is_held)
+            if seconds is None:
+                return decision
+            await asyncio.sleep(seconds)
+
+    async def reset(self, key: _Key) -> None:
+        """Forgets what the key has used of these quotas, and removes a block of the key.
+
+        Needs the role administer. Raises ServerError, whatever on_error is.
+        """
+        await self.table.ask(self._target.question("reset", key))
+
+    async def block(self, key: _Key, seconds: float) -> None:
+        """Denies the key for so long. As reset()."""
+        await self.table.ask(self._target.block(key, seconds))
+
+    async def close(self) -> None:
+        """Closes the connections of the table in this event loop."""
+        await self.table.close()
+
+    # What frameworks look for: a method of this name is awaited.
+    take_async = take
+    wait_async = wait
+
+    def __repr__(self) -> str:
+        return f"<stint.{type(self).__name__} {self._target!r} of {self.table.address}>"
+
+
+class AsyncLimiter(_Limiter["str | bytes"]):
     """One to 32 quotas on the keys of a server: RemoteLimiter, whose parameters it has.
 
     The methods are those of stint.Limiter, to be awaited. Tasks of any event loop may use it.
@@ -200,8 +315,8 @@ class AsyncLimiter:
     def __init__(self, table: AsyncTable, *quotas: str | Quota, name: str | None = None,
                  on_error: str = "raise") -> None:
         self.table = table
-        self._quotas = Quotas(quotas, name, on_error, table.request_ids)
-        self.quotas, self.name, self.on_error = self._quotas.quotas, name, on_error
+        self._target = Quotas(quotas, name, on_error, table.request_ids)
+        self.quotas, self.name, self.on_error = self._target.quotas, name, on_error
 
     @staticmethod
     def connect(url: str, *quotas: str | Quota, name: str | None = None, on_error: str = "raise",
@@ -213,105 +328,28 @@ class AsyncLimiter:
                            request_ids=request_ids)
         return AsyncLimiter(table, *quotas, name=name, on_error=on_error)
 
-    async def _decide(self, question: Question) -> RemoteDecision:
-        decision = self._quotas.without_server(question)
-        if decision is not None:
-            return decision
-        try:
-            decided: RemoteDecision = await self.table.ask(question)
-            return decided
-        except ServerError as error:
-            return self._quotas.on_failure(question, error)
 
-    async def take(self, key: str | bytes, cost: int = 1) -> RemoteDecision:
-        """Takes the whole cost from every quota, or nothing."""
-        return await self._decide(self._quotas.question("take", key, cost=units(cost, "cost")))
+class AsyncRules(_Limiter[Descriptors]):
+    """The rules of one domain that a server has: RemoteRules, to be awaited."""
 
-    async def take_upto(self, key: str | bytes, cost: int) -> RemoteDecision:
-        """Takes as many units as are free, at most `cost`; `granted` says how many."""
-        question = self._quotas.question("take_upto", key, cost=units(cost, "cost"))
-        return await self._decide(question)
+    def __init__(self, table: AsyncTable, domain: str, *, on_error: str = "raise") -> None:
+        self.table = table
+        self._target = Rules(domain, on_error, table.request_ids)
+        self.domain, self.on_error = domain, on_error
 
-    async def peek(self, key: str | bytes, cost: int = 1) -> RemoteDecision:
-        """The decision that take() would return; changes nothing."""
-        return await self._decide(self._quotas.question("peek", key, cost=units(cost, "cost")))
-
-    async def charge(self, key: str | bytes, cost: int) -> RemoteDecision:
-        """Records units that were used already."""
-        return await self._decide(self._quotas.question("charge", key, cost=units(cost, "cost")))
-
-    async def refund(self, key: str | bytes, cost: int,
-                     granted_at_ns: int | None = None) -> RemoteDecision:
-        """Gives back units that were granted and not used; granted_at_ns: at_ns of the decision."""
-        return await self._decide(self._quotas.refund(key, cost, granted_at_ns))
-
-    async def check(self, key: str | bytes, cost: int = 1) -> RemoteDecision:
-        """As take(), but raises Limited when the units are refused."""
-        decision = await self.take(key, cost)
-        if not decision:
-            raise Limited(decision)  # type: ignore[arg-type]
-        return decision
-
-    def reserve(self, key: str | bytes, estimate: int,
-                expires: float | None = None) -> Opening[AsyncReservation]:
-        """Charges an estimate: `await` it, or `async with limiter.reserve(…) as r`.
-
-        expires: seconds in which it can be settled, 1 h by default.
-        """
-        question = self._quotas.reserve(key, estimate, expires)
-        return Opening(self._open(AsyncReservation, question))
-
-    def hold(self, key: str | bytes, cost: int = 1) -> Opening[AsyncHold]:
-        """Holds units of concurrency quotas until the end of an `async with`."""
-        return Opening(self._open(AsyncHold, self._quotas.hold(key, cost)))
-
-    async def _open(self, kind: type[_R], question: Question) -> _R:
-        return kind(self, await self._decide(question))
-
-    async def wait(self, key: str | bytes, cost: int = 1,
-                   timeout: float | None = None) -> RemoteDecision:
-        """Sleeps until the units are granted; other tasks run meanwhile.
-
-        Returns a refusal at once if they can never be granted, or not within `timeout` seconds.
-        """
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            decision = await self.take(key, cost)
-            left = None if end is None else end - time.monotonic()
-            seconds = next_wait(decision, left, self._quotas.is_held)
-            if seconds is None:
-                return decision
-            await asyncio.sleep(seconds)
-
-    async def reset(self, key: str | bytes) -> None:
-        """Forgets what the key has used of these quotas, and removes a block of the key.
-
-        Needs the role administer. Raises ServerError, whatever on_error is.
-        """
-        await self.table.ask(self._quotas.question("reset", key))
-
-    async def block(self, key: str | bytes, seconds: float) -> None:
-        """Denies the key for so long. As reset()."""
-        await self.table.ask(self._quotas.block(key, seconds))
-
-    async def close(self) -> None:
-        """Closes the connections of the table in this event loop."""
-        await self.table.close()
-
-    # What frameworks look for: a method of this name is awaited.
-    take_async = take
-    wait_async = wait
-
-    def __repr__(self) -> str:
-        return f"<stint.AsyncLimiter {self._quotas!r} of {self.table.address}>"
+    @staticmethod
+    def connect(url: str, domain: str, *, on_error: str = "raise", **options: Any) -> AsyncRules:
+        """The rules with a table of its own, whose options are those of AsyncTable."""
+        return AsyncRules(AsyncTable(url, **options), domain, on_error=on_error)
 
 
 class AsyncRemotePool:
     """The keys of a pool that a server has: RemotePool, to be awaited."""
 
-    def __init__(self, table: AsyncTable, name: str) -> None:
+    def __init__(self, table: AsyncTable, name: str, *, request_ids: bool | None = None) -> None:
         self.table, self.name = table, name
-        self._questions = PoolQuestions(name)
+        self._questions = PoolQuestions(
+            name, table.request_ids if request_ids is None else request_ids)
 
     async def next(self, cost: int = 1, *, probe: bool = False) -> Lease:
         """Chooses a key and charges all its quotas, in one step."""

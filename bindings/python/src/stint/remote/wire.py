@@ -172,6 +172,8 @@ class HttpReader:
             head_end = data.find(b"\r\n\r\n", self._searched)
             if head_end < 0:
                 self._check_start()
+                if len(data) > HEAD_MAX:
+                    raise WireError(f"status line and fields of more than {HEAD_MAX} bytes")
                 self._searched = max(0, len(data) - 3)
                 return MISSING
             status, minor, fields = self._head(head_end)
@@ -197,8 +199,6 @@ class HttpReader:
         data = self._data
         if data and not data.startswith(b"HTTP/1.") and not b"HTTP/1.".startswith(data[:7]):
             raise WireError(f"expected a reply of HTTP/1.1, found {shown(data)}")
-        if len(data) > HEAD_MAX:
-            raise WireError(f"status line and fields of more than {HEAD_MAX} bytes")
 
     def _head(self, end: int) -> tuple[int, int, dict[bytes, bytes]]:
         self._check_start()

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A budget in the real proxy of LiteLLM, with two workers that share a table file.
 
-To be run by hand, in a virtual environment with the package and litellm[proxy], which is 350 MB
-more than litellm: pytest try_litellm_proxy.py
+Of what litellm[proxy] names only the packages are installed that the proxy imports when it starts.
 """
 from __future__ import annotations
 
@@ -104,6 +103,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
             until(started.is_up, started.process)
             yield started
         finally:
+            provider.release()
             started.process.terminate()
             started.process.wait(PATIENCE)
             started.table.close()
