@@ -18,7 +18,7 @@ static int version_main(int argc, char **argv);
 
 const struct cmd cmd_all[] = {
     {"serve", "run a rate limit server for RESP, HTTP and gRPC", .run = serve_main},
-    {"top", "show a server's metrics in the terminal", .run = top_main},
+    {"top", "show what a server, or a table in a file, does now", .run = top_main},
     {"token", "create a token for a client of a server", .run = token_main},
     {"replay", "apply quotas or rules to a log, and report what would be limited",
      .run = replay_main},

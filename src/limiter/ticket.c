@@ -117,6 +117,14 @@ static enum slot_holds look_at_slot(const uint64_t *slot, uint64_t now_ns, uint6
     return seen.part.deadline_ns > now_ns ? HOLDS_OPEN_HEAD : HOLDS_OVER_HEAD;
 }
 
+uint64_t tickets_open(const struct stint_table *table, uint64_t now_ns)
+{
+    uint64_t nonce, n_open = 0;
+    for (uint64_t slot = 0; slot < table->region.fixed.tickets_max; slot++)
+        n_open += look_at_slot(ticket_slot(table, slot), now_ns, &nonce) == HOLDS_OPEN_HEAD;
+    return n_open;
+}
+
 static bool expire(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns);
 
 /*

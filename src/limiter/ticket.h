@@ -67,4 +67,7 @@ struct stint_ticket reservation_issue(const struct reservation *reservation,
                                       struct stint_table *table, uint64_t lifetime_ns,
                                       uint64_t now_ns);
 
+/* Reservations, bookings and holds that are not settled and not over; it reads the whole ring. */
+uint64_t tickets_open(const struct stint_table *table, uint64_t now_ns);
+
 #endif

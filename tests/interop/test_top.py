@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`stint top` over several servers, in narrow terminals, and the half-life of what it shows."""
+"""`stint top` over several servers, of the file of a table, in narrow terminals, and the half-life
+of what it shows."""
 import contextlib
 import fcntl
 import json
@@ -153,14 +154,16 @@ descriptors:
 class Terminal:
     """`stint top` in a terminal of some size, and the screens that it drew there."""
 
-    def __init__(self, server, rows, columns, *words):
+    def __init__(self, source, rows, columns, *words):
+        """source: a Server, or the file of a table."""
+        of = ["--server", source.url("")] if isinstance(source, Server) else ["--state", source]
         self.said = b""
         begin, go = os.pipe()
         self.child, self.fd = pty.fork()
         if self.child == 0:
             os.read(begin, 1)  # until the terminal has its size
-            os.execve(STINT, [STINT, "top", "--server", server.url(""), "--interval", "100ms",
-                              *words], {**os.environ, "TERM": "xterm"})
+            os.execve(STINT, [STINT, "top", *of, "--interval", "100ms", *words],
+                      {**os.environ, "TERM": "xterm"})
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         os.write(go, b"x")
         os.close(begin)
@@ -264,3 +267,93 @@ def test_a_question_mark_shows_the_keys_and_what_is_measured():
             assert terminal.end() == 0
     assert b"\x1b[?7l" in terminal.said, "no line takes the row of the next"
     assert terminal.said.rstrip().endswith(b"\x1b[?1049l")
+
+
+# ---- The file of a table ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "table.stint")
+
+
+def stateful(path):
+    return Server("--state", path, "--keys", 1000, "--keys16", 1000, "--keys-wide", 16, rules=RULES)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_a_table_in_a_terminal(path, columns):
+    with stateful(path) as server:
+        take(server, "user", "ann", 7)
+        take(server, "path", "login", 60)
+        with Terminal(path, 24, columns) as terminal:
+            lines = terminal.screen("least left")
+            take(server, "user", "bob", 7)
+            while not any(re.match(r" +2 +2 ", line) for line in lines):
+                lines = terminal.screen("least left")  # until it shows that bob is denied, too
+            terminal.press("?")
+            wide = "\n".join(terminal.screen("only hashes"))
+            terminal.press("?")
+            terminal.press("o")
+            most = terminal.screen("most used")
+            terminal.press("q")
+            assert terminal.end() == 0
+    assert max(map(len, lines)) <= columns and len(lines) <= 23
+    text = "\n".join(lines)
+    for shown in ("less than 1 s", "states", "tickets open 0 of", "pools", "blocked keys 0"):
+        assert shown in text, shown
+    headings = next(line for line in lines if line.endswith("  quota")).split()
+    assert headings[:2] == ["live", "denying"] and ("change/s" in headings) == (columns > 60)
+    assert "change/s" in wide and "ann" not in text, "no table has the names of its keys"
+    at = next(n for n, line in enumerate(most) if "most used" in line)
+    assert most[at + 1].split()[:2] == ["40", "100"], "60 of 100"
+
+
+def test_a_file_that_takes_the_place_of_another_is_read(path):
+    """An operator deletes the file, and starts the application with a larger one."""
+    other = path + ".other"
+    for file, name in ((path, "user"), (other, "path")):
+        with stateful(file) as server:
+            take(server, name, "ann")
+    with Terminal(path, 24, 100) as terminal:
+        terminal.screen("window 5/1h")
+        os.rename(other, path)
+        terminal.screen("window 100/1h")
+        os.unlink(path)
+        assert terminal.end() == 1
+    assert "No such file" in terminal.said.decode()
+
+
+def test_files_that_are_no_tables(path):
+    said = top("--state", path, code=1)
+    assert path in said and "No such file" in said and len(said.splitlines()) == 1
+    env = {"STINT_URL": "http://127.0.0.1:1"}
+    assert "No such file" in top("--state", path, code=1, env=env), "a default gives way"
+    with open(path, "wb") as file:
+        file.write(os.urandom(65536))
+    assert "is not a stint table" in top("--state", path, code=1)
+    os.unlink(path)
+    os.mkfifo(path)
+    assert "is not a regular file" in top("--state", path, code=1), "a pipe is not waited for"
+    for server in (["http://127.0.0.1:1"], ["--server", "http://127.0.0.1:1"]):
+        assert "give one of them" in top("--state", path, *server, code=2)
+
+
+def test_a_damaged_head_is_named_and_a_damaged_rest_is_shown(path):
+    with stateful(path) as server:
+        take(server, "user", "ann", 7)
+    with open(path, "rb") as file:
+        whole = bytearray(file.read())
+    for at, value, wanted in ((8, 4, "version"), (200, 0xa5, "damaged"), (None, None, "cut")):
+        broken = whole[:len(whole) // 2] if at is None else whole[:]
+        if at is not None:
+            broken[at] ^= value
+        with open(path, "wb") as file:
+            file.write(broken)
+        assert wanted in top("--state", path, code=1)
+    for at in range(4096, len(whole), 64):  # every line after the head
+        if any(whole[at:at + 64]):
+            whole[at:at + 64] = b"\xa5" * 64
+    with open(path, "wb") as file:
+        file.write(whole)
+    assert json.loads(top("--state", path, "--json"))["bytes"] == len(whole)

@@ -27,6 +27,7 @@ def tables() -> None:
     assert_type(table.now(), int)
     assert_type(table.path, Optional[str])
     assert_type(table.info(), dict[str, int])
+    assert_type(table.decisions(), dict[str, dict[str, int]])
     assert_type(table.closed, bool)
     count = table.count("views", 2, expiry=60)
     assert_type(count, stint.Count)

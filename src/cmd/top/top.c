@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint top`: samples of servers, drawn or printed as JSON until the user ends it. */
+/* `stint top`: samples of servers or of a table, drawn or printed as JSON until the user ends it.
+ */
 #define _GNU_SOURCE
 #include "cmd/top/top.h"
 
@@ -8,6 +9,7 @@
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
 #include "cmd/lib/signals.h"
+#include "cmd/lib/table_view.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -49,7 +51,8 @@ static void forget(struct top_look *look)
     json_decref(look->stats);
     json_decref(look->keys);
     json_decref(look->servers);
-    *look = (struct top_look){NULL, NULL, NULL};
+    json_decref(look->table);
+    *look = (struct top_look){.stats = NULL};
 }
 
 /* 0, or a code: no answer, or one that is not from a stint server. */
@@ -101,7 +104,7 @@ static int group_open(struct group *group, const struct top_options *options,
 {
     struct client_options client = options->client;
     int code = 0;
-    group->n_servers = options->n_servers > 0 ? options->n_servers : 1;
+    group->n_servers = options->state != NULL ? 0 : options->n_servers > 0 ? options->n_servers : 1;
     for (size_t i = 0; i < group->n_servers && code == 0; i++) {
         struct query *query = &group->queries[i];
         if (options->n_servers > 0)
@@ -300,10 +303,30 @@ static void query_all(struct group *group)
     }
 }
 
+/*
+ * The file is opened for each sample: a file that takes its place is read from then on, and one
+ * that was made shorter is refused before it is mapped.
+ */
+static int look_at_table(const struct top_options *options, struct top_look *look,
+                         struct stint_error *error)
+{
+    static struct table_view view;
+    enum table_view_order order =
+        options->order == TOP_ASKED ? TABLE_VIEW_MOST_USED : TABLE_VIEW_LEAST_LEFT;
+    int code = table_view_read(&view, options->state, options->keys, order, error);
+    if (code != 0)
+        return code;
+    *look = (struct top_look){.table = table_view_json(&view)};
+    table_view_free(&view);
+    return look->table != NULL ? 0 : err_set(error, STINT_E_SYSTEM, "out of memory");
+}
+
 /* All of them, added up; 0 if at least one answers. */
 static int group_look(struct group *group, const struct top_options *options, struct top_look *look,
                       struct stint_error *error)
 {
+    if (options->state != NULL)
+        return look_at_table(options, look, error);
     if (group->n_servers == 1)
         return look_at(group->queries[0].client, options, look, error);
     *look = (struct top_look){.servers = json_array()};
@@ -345,13 +368,18 @@ static int group_look(struct group *group, const struct top_options *options, st
 static const char *const orders[] = {"denied", "asked", NULL};
 
 static const struct args_option options_known[] = {
+    {"state", "FILE", 0,
+     "Show the table in FILE, of an application or of a server's --state, instead of a server",
+     ARGS_FILE(struct top_options, state)},
     {"once", NULL, 0, "Print the metrics of one --interval, and exit",
      ARGS_FLAG(struct top_options, once)},
     {"json", NULL, 0, "Print each sample as one JSON object on a line",
      ARGS_FLAG(struct top_options, json)},
     {"keys", "N", 0, "List N keys (default 10)",
      ARGS_NUMBER(struct top_options, keys, TOP_KEYS_MAX)},
-    {"order", "denied|asked", 0, "Which keys to list (default denied)",
+    {"order", "denied|asked", 0,
+     "Which keys to list (default denied); of a table: those with the least left, or with the "
+     "most units in use",
      ARGS_CHOICE(struct top_options, order, orders)},
     {"interval", "DURATION", 0, "Time from one sample to the next (default 1s)",
      ARGS_DURATION(struct top_options, interval_ns)},
@@ -364,6 +392,15 @@ static void add_server(struct argp_state *state, void *input, char *word)
     if (options->n_servers == TOP_SERVERS_MAX)
         argp_error(state, "at most %d servers", TOP_SERVERS_MAX);
     options->servers[options->n_servers++] = word;
+}
+
+static void check(struct argp_state *state, void *input)
+{
+    const struct top_options *options = input;
+    const char *server = options->n_servers > 0 ? options->servers[0] : options->client.server;
+    bool is_default = server == NULL || server == getenv("STINT_URL");
+    if (options->state != NULL && !is_default)
+        argp_error(state, "--state shows a file, and %s is a server; give one of them", server);
 }
 
 /* ---- The keyboard ---------------------------------------------------------------------------- */
@@ -439,18 +476,21 @@ static struct top_screen screen_now(const struct top_options *options)
     return screen;
 }
 
+static json_t *sample_json(const struct top_look *look)
+{
+    if (look->table != NULL)
+        return json_incref(look->table);
+    return json_pack("{s:O, s:O*, s:O*}", "stats", look->stats, "keys",
+                     json_object_get(look->keys, "keys"), "servers", look->servers);
+}
+
 static int show(const struct top_options *options, const struct keyboard *keyboard,
                 const struct top_look *before, const struct top_look *look)
 {
     struct top_screen screen = screen_now(options);
     if (options->json)
-        return json_text_print(json_pack("{s:O, s:O*, s:O*}", "stats", look->stats, "keys",
-                                         json_object_get(look->keys, "keys"), "servers",
-                                         look->servers),
-                               false) == CMD_DONE &&
-                       fflush(stdout) == 0
-                   ? 0
-                   : -1;
+        return json_text_print(sample_json(look), false) == CMD_DONE && fflush(stdout) == 0 ? 0
+                                                                                            : -1;
     bool over_itself = screen.is_terminal && !options->once;
     fputs(over_itself ? HOME : "", stdout);
     top_draw(&screen, options, before, keyboard->asks_help ? NULL : look);
@@ -465,7 +505,7 @@ static int show(const struct top_options *options, const struct keyboard *keyboa
 static int look_on(struct top_options *options, struct keyboard *keyboard, struct group *group,
                    struct stint_error *error)
 {
-    struct top_look before = {NULL, NULL, NULL}, look;
+    struct top_look before = {.stats = NULL}, look;
     int result = CMD_DONE;
     enum waited waited = WAITED;
     for (bool is_first = true; result == CMD_DONE; is_first = false) {
@@ -497,12 +537,14 @@ static int look_on(struct top_options *options, struct keyboard *keyboard, struc
 int top_main(int argc, char **argv)
 {
     static const struct args_command command = {
-        .set = {options_known, .word = add_server},
+        .set = {options_known, .word = add_server, .end = check},
         .children = {CLIENT_CHILD(client_set, offsetof(struct top_options, client))},
         .arguments = "[URL...]",
-        .doc = "Shows a server's metrics: decisions per second, allowed and denied by rule, the "
-               "keys denied or asked most, how long decisions take, how full the table is. Of "
-               "several URLs the sums are shown, and which servers did not answer."};
+        .doc =
+            "Shows a server's metrics: decisions per second, allowed and denied by rule, the "
+            "keys denied or asked most, how long decisions take, how full the table is. Of "
+            "several URLs the sums are shown, and which servers did not answer. With --state: how "
+            "full the table in a file is, its quotas, and its keys by hash."};
     struct top_options options = {.keys = KEYS_DEFAULT, .interval_ns = NS_PER_S};
     struct stint_error error;
     static struct group group;

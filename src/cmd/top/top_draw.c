@@ -7,6 +7,7 @@
 #include "cmd/top/top.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,18 @@ static const char *rate_text(struct formatted *figure, double n)
 static const char *count_text(struct formatted *figure, double n)
 {
     snprintf(figure->text, sizeof(figure->text), "%.0f", n);
+    return figure->text;
+}
+
+/* A rate with its sign. */
+static const char *change_text(struct formatted *figure, double n)
+{
+    struct formatted rate;
+    snprintf(figure->text, sizeof(figure->text), "%s%s",
+             n < 0   ? "-"
+             : n > 0 ? "+"
+                     : "",
+             rate_text(&rate, n < 0 ? -n : n));
     return figure->text;
 }
 
@@ -409,25 +422,33 @@ static void draw_rules(struct drawing *drawing, json_t *before, json_t *stats)
     free(rows);
 }
 
+/* Numbers, a name, and beside it, if there is space, what belongs to the name. */
+static void draw_named(struct drawing *drawing, const char *figures, const char *whole,
+                       const char *beside, unsigned name_columns)
+{
+    char name[520], cut[512];
+    name_text(name, sizeof(name), whole, name_columns);
+    unsigned used = columns_of(name) + 3; /* spaces before the text beside it */
+    if (used + NAME_MIN / 2 > name_columns)
+        put(drawing, false, "%s%s", figures, name);
+    else
+        put(drawing, false, "%s%s   %s", figures, name,
+            name_text(cut, sizeof(cut), beside, name_columns - used));
+}
+
 static void draw_key(struct drawing *drawing, json_t *key, unsigned shown, unsigned name_columns)
 {
     struct formatted asked, denied;
     const char *const texts[] = {rate_text(&asked, number(key, NULL, "asked_per_s")),
                                  rate_text(&denied, number(key, NULL, "denied_per_s"))};
-    char line[128], whole[512], cut[520], name[520], rule[512];
+    char line[128], whole[512], cut[520];
     struct buf buf = buf_of(line, sizeof(line));
     json_t *bytes = json_object_get(key, "key"); /* of any bytes, zero bytes as well */
     format_text(whole, sizeof(whole), span_of(json_string_value(bytes), json_string_length(bytes)));
     snprintf(cut, sizeof(cut), "%s%s", whole,
              json_is_true(json_object_get(key, "is_cut")) ? "..." : "");
-    name_text(name, sizeof(name), cut, name_columns);
-    unsigned used = columns_of(name) + 3; /* spaces before the rule */
     add_figures(&buf, key_columns, shown, texts);
-    if (used + NAME_MIN / 2 > name_columns)
-        put(drawing, false, "%s%s", line, name);
-    else
-        put(drawing, false, "%s%s   %s", line, name,
-            name_text(rule, sizeof(rule), text(key, NULL, "rule"), name_columns - used));
+    draw_named(drawing, line, cut, text(key, NULL, "rule"), name_columns);
 }
 
 static void draw_keys(struct drawing *drawing, const struct top_options *options, json_t *keys)
@@ -441,30 +462,229 @@ static void draw_keys(struct drawing *drawing, const struct top_options *options
         draw_key(drawing, json_array_get(keys, i), shown, name_columns);
 }
 
-static void draw_help(struct drawing *drawing)
+/* ---- A table --------------------------------------------------------------------------------- */
+
+static const struct figure_column quota_columns[FIGURES_MAX] = {
+    {"live", 10}, {"denying", 10}, {"units used", 14}, {"change/s", 10}};
+static const struct figure_column state_columns[FIGURES_MAX] = {
+    {"left", 10}, {"limit", 10}, {"used", 14}, {"reset", 10}};
+
+static uint64_t whole_number(json_t *object, const char *part, const char *name)
 {
-    static const char *const lines[] = {
-        "?  this help; any key: back",
-        "o  keys denied most, or asked most",
-        "q  quit",
-        "",
-        "allowed/s, denied/s: decisions each",
-        "  second, since the last sample",
-        "allowed, denied: decisions since the",
-        "  server started",
-        "p50, p99: half, and 99 %, of the",
-        "  decisions of the last ten seconds",
-        "  took at most so long, from the read",
-        "  of a request to its reply, without",
-        "  the network. One batch of requests",
-        "  in 64 is timed, and divided by its",
-        "  decisions; the times are rounded up",
-        "  to 0.128, 0.256, 0.512 µs and so on",
-        "table: keys with a live state",
-    };
+    return (uint64_t)json_integer_value(at(object, part, name));
+}
+
+static void flow_count(struct flow *flow, const char *what, uint64_t n, uint64_t n_max)
+{
+    struct formatted count, most;
+    flow_add(flow, "   ", "%s %s of %s", what, format_count(&count, n), format_count(&most, n_max));
+}
+
+static void draw_fill(struct drawing *drawing, json_t *table)
+{
+    static const struct {
+        const char *name, *shown;
+    } classes[] = {{"8_byte", "8-byte states"}, {"16_byte", "16-byte"}, {"wide", "wide"}};
+    struct flow flow = {.drawing = drawing};
+    json_t *fill = json_object_get(table, "fill");
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        struct formatted count, most, percent;
+        uint64_t live = whole_number(fill, classes[i].name, "live");
+        uint64_t places = whole_number(fill, classes[i].name, "places");
+        if (places == 0)
+            continue;
+        flow_add(&flow, "   ", "%s %s of %s (%s)", classes[i].shown, format_count(&count, live),
+                 format_count(&most, places), format_percent(&percent, live, places));
+    }
+    flow_end(&flow);
+    flow_count(&flow, "tickets open", whole_number(table, NULL, "tickets_open"),
+               whole_number(table, NULL, "tickets"));
+    flow_count(&flow, "pools", whole_number(table, NULL, "pools"),
+               whole_number(table, NULL, "pools_max"));
+    flow_add(&flow, "   ", "blocked keys %" PRIu64, whole_number(table, NULL, "blocked"));
+    flow_end(&flow);
+}
+
+/* Counters of what a table that is large enough does not have; bold: they grew. */
+static void draw_troubles(struct drawing *drawing, json_t *before, json_t *table)
+{
+    static const struct {
+        const char *name, *shown;
+    } troubles[] = {
+        {"evictions_inherit", "new keys that waited"},    {"evictions_evict", "keys evicted"},
+        {"forgotten_units", "units forgotten"},           {"full_denied", "new keys denied"},
+        {"full_allowed", "new keys allowed, not stored"}, {"tickets_dropped", "tickets dropped"},
+        {"owners_displaced", "owners displaced"},         {"states_damaged", "states damaged"}};
+    struct flow flow = {.drawing = drawing};
+    for (size_t i = 0; i < sizeof(troubles) / sizeof(troubles[0]); i++) {
+        struct formatted count;
+        uint64_t n = whole_number(table, "counters", troubles[i].name);
+        if (n > 0)
+            flow_add(&flow, "   ", "%s %s", troubles[i].shown, format_count(&count, n));
+        flow.is_bold |= before != NULL && n > whole_number(before, "counters", troubles[i].name);
+    }
+    flow_end(&flow);
+}
+
+static void draw_table_head(struct drawing *drawing, const struct top_options *options,
+                            json_t *before, json_t *table)
+{
+    char path[256];
+    struct formatted bytes, idle;
+    uint64_t idle_ns = whole_number(table, NULL, "idle_ns");
+    bool is_virtual = strcmp(text(table, NULL, "clock"), "virtual") == 0;
+    struct flow head = {.drawing = drawing, .is_bold = true};
+    flow_add(&head, "", "%s",
+             name_text(path, sizeof(path), options->state, drawing->screen->columns));
+    flow_add(&head, ", ", "%s", format_bytes(&bytes, whole_number(table, NULL, "bytes")));
+    if (is_virtual)
+        flow_add(&head, ", ", "virtual clock");
+    if (json_is_null(json_object_get(table, "idle_ns")))
+        flow_add(&head, ", ", "never used");
+    else if (idle_ns < NS_PER_S)
+        flow_add(&head, ", ", "used less than 1 s ago");
+    else
+        flow_add(&head, ", ", "used %s ago", format_duration(&idle, idle_ns / NS_PER_S * NS_PER_S));
+    flow_end(&head);
+    draw_fill(drawing, table);
+    draw_troubles(drawing, before, table);
+}
+
+static json_t *find_quota(json_t *table, const char *spec)
+{
+    size_t i;
+    json_t *quota;
+    json_array_foreach(json_object_get(table, "quotas"), i, quota)
+    {
+        if (strcmp(text(quota, NULL, "quota"), spec) == 0)
+            return quota;
+    }
+    return NULL;
+}
+
+/* What is used more, or less, than at the sample before. */
+static double change_of(json_t *before, json_t *table, json_t *quota)
+{
+    double seconds = (number(table, NULL, "now_ns") - number(before, NULL, "now_ns")) / NS_PER_S;
+    json_t *old = find_quota(before, text(quota, NULL, "quota"));
+    double change = number(quota, NULL, "used") - (old != NULL ? number(old, NULL, "used") : 0);
+    return before != NULL && seconds > 0 ? change / seconds : 0;
+}
+
+static void draw_quotas(struct drawing *drawing, json_t *before, json_t *table)
+{
+    size_t i;
+    json_t *quota, *quotas = json_object_get(table, "quotas");
+    unsigned name_columns, shown = fit_columns(drawing, quota_columns, FIGURES_MAX, &name_columns);
+    if (json_array_size(quotas) == 0 || !draw_headings(drawing, quota_columns, shown, "quota"))
+        return;
+    json_array_foreach(quotas, i, quota)
+    {
+        struct formatted live, denying, used, change;
+        const char *const texts[FIGURES_MAX] = {
+            count_text(&live, number(quota, NULL, "live")),
+            count_text(&denying, number(quota, NULL, "denying")),
+            count_text(&used, number(quota, NULL, "used")),
+            change_text(&change, change_of(before, table, quota))};
+        char line[128], name[520];
+        struct buf buf = buf_of(line, sizeof(line));
+        if (i == RULES_SHOWN)
+            break;
+        add_figures(&buf, quota_columns, shown, texts);
+        put(drawing, false, "%s%s", line,
+            name_text(name, sizeof(name), text(quota, NULL, "quota"), name_columns));
+    }
+    size_t others = json_array_size(quotas) - i;
+    uint64_t n_others = whole_number(table, NULL, "other_live");
+    if (others > 0)
+        put(drawing, false, "and %zu quotas more", others);
+    else if (n_others > 0)
+        put(drawing, false, "and %" PRIu64 " states of quotas that are not listed", n_others);
+}
+
+static void draw_state(struct drawing *drawing, json_t *key, unsigned shown, unsigned name_columns)
+{
+    struct formatted figures[FIGURES_MAX];
+    json_t *count = json_object_get(key, "count"); /* a counter has no limit */
+    double limit = number(key, NULL, "limit"), left = number(key, NULL, "remaining");
+    double used = count != NULL ? json_number_value(count) : limit - left;
+    const char *const texts[FIGURES_MAX] = {
+        count != NULL ? "-" : count_text(&figures[0], left),
+        count != NULL ? "-" : count_text(&figures[1], limit), count_text(&figures[2], used),
+        format_seconds_up(&figures[3], whole_number(key, NULL, "reset_after_ns"))};
+    char line[128];
+    struct buf buf = buf_of(line, sizeof(line));
+    add_figures(&buf, state_columns, shown, texts);
+    draw_named(drawing, line, text(key, NULL, "key_hash"), text(key, NULL, "quota"), name_columns);
+}
+
+static void draw_states(struct drawing *drawing, const struct top_options *options, json_t *keys)
+{
+    unsigned name_columns, shown = fit_columns(drawing, state_columns, FIGURES_MAX, &name_columns);
+    if (json_array_size(keys) == 0 ||
+        !draw_headings(drawing, state_columns, shown,
+                       options->order == TOP_ASKED ? "most used (hash)" : "least left (hash)"))
+        return;
+    for (size_t i = 0; i < json_array_size(keys); i++)
+        draw_state(drawing, json_array_get(keys, i), shown, name_columns);
+}
+
+static void draw_table(struct drawing *drawing, const struct top_options *options, json_t *before,
+                       json_t *table)
+{
+    draw_table_head(drawing, options, before, table);
+    draw_quotas(drawing, before, table);
+    draw_states(drawing, options, json_object_get(table, "keys"));
+}
+
+/* ---- Help ------------------------------------------------------------------------------------ */
+
+static const char *const server_help[] = {
+    "?  this help; any key: back",
+    "o  keys denied most, or asked most",
+    "q  quit",
+    "",
+    "allowed/s, denied/s: decisions each",
+    "  second, since the last sample",
+    "allowed, denied: decisions since the",
+    "  server started",
+    "p50, p99: half, and 99 %, of the",
+    "  decisions of the last ten seconds",
+    "  took at most so long, from the read",
+    "  of a request to its reply, without",
+    "  the network. One batch of requests",
+    "  in 64 is timed, and divided by its",
+    "  decisions; the times are rounded up",
+    "  to 0.128, 0.256, 0.512 µs and so on",
+    "table: keys with a live state",
+    NULL,
+};
+
+static const char *const table_help[] = {
+    "?  this help; any key: back",
+    "o  keys with the least left, or with",
+    "   the most units used",
+    "q  quit",
+    "",
+    "A table has no names of keys and of",
+    "  limiters, only hashes, and it does",
+    "  not count decisions: the program",
+    "  that uses it does",
+    "live: states that have not expired",
+    "denying: those that deny one unit now",
+    "units used: of live states",
+    "change/s: of the units used, since",
+    "  the last sample",
+    "left: what a key may still take now",
+    "reset: until all of it is back",
+    NULL,
+};
+
+static void draw_help(struct drawing *drawing, const char *const *lines)
+{
     put(drawing, true, "stint top");
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-        put(drawing, false, "%s", lines[i]);
+    for (; *lines != NULL; lines++)
+        put(drawing, false, "%s", *lines);
 }
 
 void top_draw(const struct top_screen *screen, const struct top_options *options,
@@ -472,7 +692,9 @@ void top_draw(const struct top_screen *screen, const struct top_options *options
 {
     struct drawing drawing = {.screen = screen};
     if (look == NULL) {
-        draw_help(&drawing);
+        draw_help(&drawing, options->state != NULL ? table_help : server_help);
+    } else if (look->table != NULL) {
+        draw_table(&drawing, options, before->table, look->table);
     } else {
         draw_servers(&drawing, look->servers);
         draw_head(&drawing, look->stats);

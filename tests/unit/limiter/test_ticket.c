@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "unit/region_file.h"
 
+#include "limiter/ticket.h"
 #include "table/table.h"
 
 #include <pthread.h>
@@ -162,6 +163,22 @@ TEST(test_a_ticket_ends_at_its_deadline)
 }
 
 /* A refused reservation gives no ticket, takes no place in the ring, and charges nothing. */
+TEST(test_open_tickets_are_counted)
+{
+    assert_int_equal(tickets_open(fixture->table, NOW), 0);
+    struct stint_ticket first = reserve(&fixture->gcra, "a", NOW);
+    reserve(&fixture->gcra, "b", NOW + S);
+    assert_int_equal(tickets_open(fixture->table, NOW + S), 2);
+    assert_int_equal(stint_cancel(fixture->table, first, NOW + S, NULL), 0);
+    assert_int_equal(tickets_open(fixture->table, NOW + S), 1);
+    assert_int_equal(tickets_open(fixture->table, NOW + S + MINUTE - 1), 1);
+    assert_int_equal(tickets_open(fixture->table, NOW + S + MINUTE), 0);
+    const struct stint_item list[] = {item(&fixture->gcra, "c", 1), item(&fixture->fixed, "c", 1)};
+    struct stint_ticket both;
+    stint_reserve(fixture->table, list, 2, MINUTE, NOW + 60 * MINUTE, &both);
+    assert_int_equal(tickets_open(fixture->table, NOW + 60 * MINUTE), 1); /* of two slots */
+}
+
 TEST(test_a_refused_reservation_gives_no_ticket)
 {
     struct stint_ticket first = reserve(&fixture->fixed, "key", NOW), none;

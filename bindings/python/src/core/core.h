@@ -17,9 +17,11 @@
 #define OUTCOMES 3
 
 struct core_state {
+    /* References first: module.c visits and clears what stands before `tables`. */
     PyObject *error, *quota_error, *gone_error, *table_error;
     PyTypeObject *quota_type, *decision_type, *table_type, *limiter_type, *pool_type, *count_type;
     PyObject *outcome_names[OUTCOMES];
+    struct table_object *tables; /* all that are open, or were */
 };
 
 /* ---- module.c ---- */
@@ -93,12 +95,17 @@ extern PyType_Spec decision_spec;
 PyObject *decision_new(const struct core_state *state, const struct stint_decision *decision,
                        PyObject *quotas, uint64_t at_ns);
 
+/* The index of the name of an outcome, or -1 with a ValueError. */
+int decision_outcome(const struct core_state *state, PyObject *name);
+
 /* ---- table.c ---- */
 
 struct table_object {
     PyObject_HEAD struct stint_table *table; /* NULL: closed */
     struct core_state *state;
     uint32_t uses; /* calls that run without the interpreter's lock */
+    struct decision_counts *counts;
+    struct table_object *next, **link; /* in the list of the state; link: what points here */
 };
 
 extern PyType_Spec table_spec;
@@ -110,6 +117,37 @@ static inline struct stint_table *table_opened(struct table_object *object)
         core_raise_table(object->state, STINT_E_MISMATCH, "the table is closed; open a new one");
     return object->table;
 }
+
+/* ---- decision_counts.c ---- */
+
+/*
+ * What the limiters of one label decided in this process, by outcome. A table has a list of them,
+ * which grows at its head only, and is freed with it: a limiter keeps a pointer to its own.
+ */
+struct decision_counts {
+    struct decision_counts *next;
+    uint64_t by_outcome[OUTCOMES];
+    Py_ssize_t label_len;
+    char label[];
+};
+
+/*
+ * The counts of a label, made if they are new. Labels beyond the first DECISION_LABELS_MAX are
+ * counted together, under a label that says so. NULL with a MemoryError.
+ */
+#define DECISION_LABELS_MAX 1000
+struct decision_counts *decision_counts_of(struct table_object *table, const char *label,
+                                           Py_ssize_t len);
+/* Enters a table in the list of the state, and at its end removes it and frees its counts. */
+void decision_counts_open(struct table_object *table);
+void decision_counts_close(struct table_object *table);
+/* The state is freed, maybe before tables that are garbage with it. */
+void decision_counts_leave(struct core_state *state);
+
+/* A method of Table. */
+PyObject *decision_counts_read(PyObject *self, PyObject *unused);
+/* A function of the module: in a child after fork(), as what the parent counted is the parent's. */
+PyObject *decision_counts_forget(PyObject *module, PyObject *unused);
 
 /* ---- counter.c ---- */
 

@@ -37,7 +37,7 @@ static void decision_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static int outcome_of(const struct core_state *state, PyObject *name)
+int decision_outcome(const struct core_state *state, PyObject *name)
 {
     for (int i = 0; i < OUTCOMES; i++)
         if (PyUnicode_Compare(state->outcome_names[i], name) == 0)
@@ -70,7 +70,7 @@ static PyObject *decision_make(PyTypeObject *type, PyObject *args, PyObject *key
                                      &PyTuple_Type, &quotas, &given[AT]))
         return NULL;
     struct core_state *state = core_state_of(type);
-    int number = state != NULL ? outcome_of(state, outcome) : -1;
+    int number = state != NULL ? decision_outcome(state, outcome) : -1;
     if (number < 0)
         return NULL;
     uint64_t numbers[NUMBERS] = {0};

@@ -11,6 +11,7 @@ struct limiter_object {
     PyObject *name;          /* str or None */
     struct stint_quota *quotas;
     uint32_t n_quotas;
+    struct decision_counts *counts; /* of the table, and as long-lived */
 };
 
 static struct limiter_object *limiter_of(PyObject *self)
@@ -93,12 +94,14 @@ static bool set_quotas(struct limiter_object *self)
 
 static PyObject *limiter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"table", "quotas", "name", NULL};
-    PyObject *table, *quotas, *name = Py_None;
+    static char *names[] = {"table", "quotas", "name", "label", NULL};
+    const char *label;
+    Py_ssize_t label_len;
+    PyObject *table, *quotas, *name;
     struct core_state *state = core_state_of(type);
     if (state == NULL ||
-        !PyArg_ParseTupleAndKeywords(args, keywords, "O!O!|O:Limiter", names, state->table_type,
-                                     &table, &PyTuple_Type, &quotas, &name))
+        !PyArg_ParseTupleAndKeywords(args, keywords, "O!O!Os#:Limiter", names, state->table_type,
+                                     &table, &PyTuple_Type, &quotas, &name, &label, &label_len))
         return NULL;
     if (name != Py_None && !PyUnicode_Check(name))
         return PyErr_Format(PyExc_TypeError, "name is str or None, not %R", Py_TYPE(name));
@@ -109,7 +112,8 @@ static PyObject *limiter_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     self->table = (struct table_object *)Py_NewRef(table);
     self->quota_objects = Py_NewRef(quotas);
     self->name = Py_NewRef(name);
-    if (!set_quotas(self))
+    if (!set_quotas(self) ||
+        (self->counts = decision_counts_of(self->table, label, label_len)) == NULL)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -180,6 +184,14 @@ static PyObject *call_end(struct call *call, const struct stint_decision *decisi
     return decision_new(call->limiter->state, decision, call->limiter->quota_objects, call->now_ns);
 }
 
+/* Of a verb that takes: its decision is counted. */
+static PyObject *call_end_counted(struct call *call, const struct stint_decision *decision)
+{
+    assert(decision->outcome < OUTCOMES);
+    call->limiter->counts->by_outcome[decision->outcome]++;
+    return call_end(call, decision);
+}
+
 static void list_items(const struct call *call, struct stint_item *items)
 {
     for (uint32_t i = 0; i < call->limiter->n_quotas; i++) {
@@ -210,15 +222,18 @@ static PyObject *limiter_take(PyObject *self, PyObject *const *args, Py_ssize_t 
         list_items(&call, items);
         decision = stint_take_all(call.table, items, call.limiter->n_quotas, call.now_ns);
     }
-    return call_end(&call, &decision);
+    return call_end_counted(&call, &decision);
 }
 
 typedef struct stint_decision verb_function(struct stint_table *table,
                                             const struct stint_item *items, size_t n_items,
                                             uint64_t now_ns);
 
-static PyObject *call_verb(verb_function *verb, const struct core_signature *signature,
-                           PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords)
+typedef PyObject *end_function(struct call *call, const struct stint_decision *decision);
+
+static PyObject *call_verb(verb_function *verb, end_function *end,
+                           const struct core_signature *signature, PyObject *self,
+                           PyObject *const *args, Py_ssize_t n, PyObject *keywords)
 {
     struct call call;
     if (!call_begin(&call, signature, self, args, n, keywords))
@@ -226,28 +241,38 @@ static PyObject *call_verb(verb_function *verb, const struct core_signature *sig
     struct stint_item items[STINT_ITEMS_MAX];
     list_items(&call, items);
     struct stint_decision decision = verb(call.table, items, call.limiter->n_quotas, call.now_ns);
-    return call_end(&call, &decision);
+    return end(&call, &decision);
+}
+
+/* Counts a refusal that peek() found, for a caller that then takes nothing. */
+static PyObject *limiter_count(PyObject *self, PyObject *outcome)
+{
+    int number = decision_outcome(limiter_of(self)->state, outcome);
+    if (number < 0)
+        return NULL;
+    limiter_of(self)->counts->by_outcome[number]++;
+    Py_RETURN_NONE;
 }
 
 static PyObject *limiter_take_upto(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                    PyObject *keywords)
 {
     static const struct core_signature signature = {"take_upto", 2, 2, {"key", "cost"}};
-    return call_verb(stint_take_upto, &signature, self, args, n, keywords);
+    return call_verb(stint_take_upto, call_end_counted, &signature, self, args, n, keywords);
 }
 
 static PyObject *limiter_peek(PyObject *self, PyObject *const *args, Py_ssize_t n,
                               PyObject *keywords)
 {
     static const struct core_signature signature = {"peek", 1, 2, {"key", "cost"}};
-    return call_verb(stint_peek, &signature, self, args, n, keywords);
+    return call_verb(stint_peek, call_end, &signature, self, args, n, keywords);
 }
 
 static PyObject *limiter_charge(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                 PyObject *keywords)
 {
     static const struct core_signature signature = {"charge", 2, 2, {"key", "cost"}};
-    return call_verb(stint_charge, &signature, self, args, n, keywords);
+    return call_verb(stint_charge, call_end, &signature, self, args, n, keywords);
 }
 
 static PyObject *limiter_refund(PyObject *self, PyObject *const *args, Py_ssize_t n,
@@ -345,7 +370,7 @@ static PyObject *limiter_reserve(PyObject *self, PyObject *const *args, Py_ssize
     struct stint_ticket ticket = {0};
     struct stint_decision decision =
         stint_reserve(call.table, items, call.limiter->n_quotas, lifetime_ns, call.now_ns, &ticket);
-    PyObject *answer = call_end(&call, &decision);
+    PyObject *answer = call_end_counted(&call, &decision);
     return answer != NULL ? Py_BuildValue("NKK", answer, (unsigned long long)ticket.slot,
                                           (unsigned long long)ticket.nonce)
                           : NULL;
@@ -471,6 +496,7 @@ static PyMethodDef methods[] = {
      "block($self, /, key, seconds)\n--\n\n"
      "Denies the key for so long, under every quota of the table. reset() removes the block.\n"
      "Raises TableError when the table holds as many blocked keys as it can."},
+    {"_count", limiter_count, METH_O, NULL},
     {"_reserve", CORE_FAST(limiter_reserve), METH_FASTCALL | METH_KEYWORDS, NULL},
     {"_settle", CORE_FAST(limiter_settle), METH_FASTCALL, NULL},
     {"_cancel", CORE_FAST(limiter_cancel), METH_FASTCALL, NULL},

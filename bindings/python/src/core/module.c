@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -263,11 +264,13 @@ static int execute(PyObject *module)
     return PyModule_AddStringConstant(module, "version", stint_version());
 }
 
+#define REFERENCES (offsetof(struct core_state, tables) / sizeof(PyObject *))
+
 static int visit_module(PyObject *module, visitproc visit, void *arg)
 {
     struct core_state *state = PyModule_GetState(module);
     PyObject **references = (PyObject **)state;
-    for (size_t i = 0; i < sizeof(*state) / sizeof(PyObject *); i++)
+    for (size_t i = 0; i < REFERENCES; i++)
         Py_VISIT(references[i]);
     return 0;
 }
@@ -276,13 +279,14 @@ static int clear_module(PyObject *module)
 {
     struct core_state *state = PyModule_GetState(module);
     PyObject **references = (PyObject **)state;
-    for (size_t i = 0; i < sizeof(*state) / sizeof(PyObject *); i++)
+    for (size_t i = 0; i < REFERENCES; i++)
         Py_CLEAR(references[i]);
     return 0;
 }
 
 static void free_module(void *module)
 {
+    decision_counts_leave(PyModule_GetState(module));
     clear_module(module);
 }
 
@@ -293,6 +297,11 @@ static void free_module(void *module)
  */
 #define SLOT_OF_INTERPRETERS 3
 #define LOCK_PER_INTERPRETER ((void *)2)
+
+static PyMethodDef functions[] = {
+    {"_forget_decisions", decision_counts_forget, METH_NOARGS, NULL},
+    {0},
+};
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
@@ -308,8 +317,8 @@ static PyModuleDef_Slot slots_of_3_12[] = {
     {                                                                                              \
         PyModuleDef_HEAD_INIT,                                                                     \
             .m_name = "stint._core", .m_doc = "The engine of stint: see the module stint.",        \
-            .m_size = sizeof(struct core_state), .m_slots = (slots), .m_traverse = visit_module,   \
-            .m_clear = clear_module, .m_free = free_module,                                        \
+            .m_size = sizeof(struct core_state), .m_methods = functions, .m_slots = (slots),       \
+            .m_traverse = visit_module, .m_clear = clear_module, .m_free = free_module,            \
     }
 static PyModuleDef module_def = CORE_MODULE(slots);
 static PyModuleDef module_def_of_3_12 = CORE_MODULE(slots_of_3_12);

@@ -84,6 +84,8 @@ static PyObject *open_table(PyTypeObject *type, struct core_state *state,
     if (code < 0) {
         core_raise_table(state, code, error.message);
         Py_CLEAR(self);
+    } else {
+        decision_counts_open(self);
     }
     return (PyObject *)self;
 }
@@ -136,6 +138,7 @@ static void table_dealloc(PyObject *self)
 {
     PyObject_GC_UnTrack(self);
     close_unused(table_of(self));
+    decision_counts_close(table_of(self));
     core_free(self);
 }
 
@@ -258,6 +261,13 @@ static PyMethodDef methods[] = {
     {"info", table_info, METH_NOARGS,
      "info($self)\n--\n\n"
      "Sizes and counters, as a dict of integers. It counts every slot, which takes time."},
+    {"decisions", decision_counts_read, METH_NOARGS,
+     "decisions($self)\n--\n\n"
+     "What limiters of this table decided in this process, by name and outcome: {'login':\n"
+     "{'allow': 3, 'deny': 1, 'never': 0}}.\n\n"
+     "Counted are take(), and what uses it, take_upto(), reserve() and hold(). A limiter without\n"
+     "a name counts under its quotas; limiters with one name count together. A process that was\n"
+     "forked begins at 0. After 1,000 names the others count together."},
     {"count", CORE_FAST(counter_count), METH_FASTCALL | METH_KEYWORDS,
      "count($self, /, key, amount=1, expiry=None)\n--\n\n"
      "Adds an amount to the counter of a key; returns its Count. No limit is involved.\n\n"

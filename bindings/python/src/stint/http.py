@@ -18,7 +18,9 @@ from typing import Any, NamedTuple, Union
 
 import stint
 
-log = logging.getLogger("stint.http")
+from ._log import BoundedLog, shown
+
+logger = logging.getLogger("stint.http")
 
 
 # ---- Requests -----------------------------------------------------------------------------------
@@ -459,6 +461,10 @@ def _plain_problem(status: int, detail: str) -> dict[str, Any]:
     return {"type": "about:blank", "title": title, "status": status, "detail": detail}
 
 
+def _violated(standings: Sequence[Standing]) -> list[str]:
+    return [s.policy.name for s in standings if s.decision is not None and not s.decision]
+
+
 def _denial(status: int, standings: Sequence[Standing], wait_ns: int | None) -> dict[str, Any]:
     binding = _binding(standings)
     return {
@@ -468,9 +474,7 @@ def _denial(status: int, standings: Sequence[Standing], wait_ns: int | None) -> 
         "detail": "The cost is larger than the quota ever allows."
         if wait_ns is None
         else f"The units are not free now; retry after {max(1, seconds_up(wait_ns))} s.",
-        "violated-policies": [
-            s.policy.name for s in standings if s.decision is not None and not s.decision
-        ],
+        "violated-policies": _violated(standings),
         "outcome": "never" if wait_ns is None else "deny",
         "granted": 0,
         "limit": None if binding is None else binding.limit,
@@ -581,6 +585,7 @@ class Rule:
     fields: "draft-11", "draft-03", "x-ratelimit", "none", or a list of these.
     status: of refusals, 400 to 599. respond: a function of the Request and the Verdict that returns
     the framework's own response to a refused request; the fields are added to it.
+    log_key: whether the log shows the keys of refused requests; they may be secrets, or personal.
     Functions may be async in async frameworks. A limiter that raises stint.Error or OSError makes
     503, also with respond: what else happens without an answer is the choice of its own on_error.
     """
@@ -596,7 +601,9 @@ class Rule:
         fields: str | Iterable[str] = "draft-11",
         status: int = 429,
         respond: Callable[[Request, Verdict], Any] | None = None,
+        log_key: bool = False,
     ) -> None:
+        self.log_key, self._log = log_key, BoundedLog(logger)
         self.exempt, self.enforce, self.status, self.respond = exempt, enforce, status, respond
         self.styles = (fields,) if isinstance(fields, str) else tuple(fields)
         for style in self.styles:
@@ -670,6 +677,7 @@ class Rule:
         try:
             charges = yield from self._charges(request)
         except RequestError as error:
+            self._log.write(logging.WARNING, "a request contradicts itself: %s", error)
             verdict = _refusal(request, _plain_problem(400, str(error)))
             return verdict if self.enforce else PASS
         if not charges:
@@ -677,14 +685,17 @@ class Rule:
         call = Caller(is_async)
         try:
             decisions = yield from call.take_all(charges)
+            self._log_troubles(charges, decisions)
             if self.styles == ("none",) and all(decisions):
                 return PASS
             standings = _standings(charges, decisions, "draft-11" in self.styles)
         except (stint.Error, OSError) as error:
-            log.error("a limiter failed, and the request is refused: %r", error)
+            outcome = "refused" if self.enforce else "passed"
+            self._log.write(logging.ERROR, f"a limiter failed, and the request is {outcome}: %s",
+                            lambda: shown(repr(error)))
             verdict = _refusal(request, _plain_problem(503, "Limits cannot be checked now."))
             return verdict if self.enforce else PASS
-        verdict = self._verdict(request, decisions, standings)
+        verdict = self._verdict(request, charges, decisions, standings)
         if not verdict.passes and self.respond is not None:
             return replace(verdict, response=(yield self.respond(request, verdict)))
         return verdict
@@ -698,13 +709,66 @@ class Rule:
                 charges.append(Charge(limit, key, cost))
         return charges
 
+    def _log_refusal(
+        self,
+        request: Request,
+        charges: Sequence[Charge],
+        decisions: Sequence[Any],
+        standings: Sequence[Standing],
+    ) -> None:
+        """A refusal is what a limit is for: INFO. One of a dry run is what it is made for."""
+
+        def line() -> str:
+            return shown(f"{request.method} {request.path}")
+
+        def policies() -> str:
+            return ", ".join(_violated(standings))
+
+        def keys() -> str:
+            refused = [c.key for c, decision in zip(charges, decisions) if not decision]
+            return f", key {', '.join(map(shown, refused))}" if self.log_key else ""
+
+        level, kind = (
+            (logging.INFO, "refused: %s by %s%s")
+            if self.enforce
+            else (logging.WARNING, "would be refused: %s by %s%s")
+        )
+        self._log.write(level, kind, line, policies, keys)
+
+    def _log_troubles(self, charges: Sequence[Charge], decisions: Sequence[Any]) -> None:
+        """What decided in place of a state: the policy of a full table, or on_error."""
+        passed = all(decisions)
+        for charge, decision in zip(charges, decisions):
+            limiter = charge.limit.limiter
+            if _is_guess(decision):
+                self._log.write(
+                    logging.WARNING,
+                    f"a server did not decide, and on_error did ({decision.outcome}): %s",
+                    lambda: shown(str(decision.error)),
+                )
+            elif (
+                isinstance(limiter, stint.Limiter)
+                and not decision.stored
+                and decision.outcome != "never"
+                and (passed or not decision)  # a peek at a new key finds no state either
+            ):
+                self._log.write(
+                    logging.WARNING,
+                    f"the table is full, and when_full decided on a new key ({decision.outcome}); "
+                    "make a new file with more keys",
+                )
+
     def _verdict(
-        self, request: Request, decisions: Sequence[Any], standings: Sequence[Standing]
+        self,
+        request: Request,
+        charges: Sequence[Charge],
+        decisions: Sequence[Any],
+        standings: Sequence[Standing],
     ) -> Verdict:
         allowed = all(decisions)
+        if not allowed:
+            self._log_refusal(request, charges, decisions, standings)
         if not self.enforce:
-            if not allowed:
-                log.warning("would be refused: %s %.200r", request.method, request.path)
             return PASS
         fields = fields_of(self.styles, standings)
         if allowed:
@@ -737,6 +801,7 @@ class Caller:
             for limit, key, cost in charges:
                 decisions.append((yield from self._call(limit.limiter, "peek", key, cost)))
             if not all(decisions):
+                self._count_refusals(charges, decisions)
                 return decisions
         for n_taken, (limit, key, cost) in enumerate(charges):
             try:
@@ -749,6 +814,13 @@ class Caller:
                 yield from self._give_back(charges[:n_taken], decisions)
                 break
         return decisions
+
+    @staticmethod
+    def _count_refusals(charges: Sequence[Charge], decisions: Sequence[Any]) -> None:
+        """As take() would: Table.decisions() counts no peeks."""
+        for charge, decision in zip(charges, decisions):
+            if not decision and isinstance(charge.limit.limiter, stint.Limiter):
+                charge.limit.limiter._count(decision.outcome)
 
     def _give_back(self, charges: Sequence[Charge], decisions: Sequence[Any]) -> Steps:
         for (limit, key, cost), decision in zip(charges, decisions):

@@ -138,8 +138,9 @@ class Limiter(_core.Limiter):
         def table(self) -> Table: ...
 
     def __new__(cls, table: Table, *quotas: str | Quota, name: str | None = None) -> Self:
-        return super().__new__(
-            cls, table, tuple(Quota(q) if isinstance(q, str) else q for q in quotas), name)
+        checked = tuple(Quota(q) if isinstance(q, str) else q for q in quotas)
+        label = name if isinstance(name, str) else ", ".join(map(str, checked))
+        return super().__new__(cls, table, checked, name, label)
 
     @staticmethod
     def connect(url: str, *quotas: str | Quota, **options: Any) -> RemoteLimiter:

@@ -5,15 +5,20 @@
     REGISTRY.register(stint.prometheus.Collector({"app": table}))
 
 The names are those of the server's metrics where they mean the same. All processes that share a
-table report the same values: scrape any of them. In the multiprocess mode of prometheus_client
-register the collector in the registry that the endpoint returns.
+table report the same values of it: scrape any of them. Decisions of limiters are counted by each
+process for itself. In the multiprocess mode of prometheus_client the endpoint adds them up:
+register the collector in the registry that the endpoint returns, and call publish() in each worker.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
+import threading
 from collections.abc import Iterator, Mapping
 
+from prometheus_client import Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
@@ -52,6 +57,8 @@ _COUNTERS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("stint_states_damaged", "States found damaged when the table was opened.", "",
      {"states_damaged": ""}),
 )
+_DECISIONS = ("stint_limiter_decisions", "Decisions of the limiters of a table in this process, by "
+              "the limiter's name.", ("table", "limiter", "outcome"))
 _LARGER = "the table is full; make a new file with more keys"
 # Entries of Table.info() that a healthy table does not raise, with what to log.
 _TROUBLES = {
@@ -87,6 +94,8 @@ class Collector:
         for kinds, family in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
             for name, text, _, _ in kinds:
                 yield family(name, text)
+        if not _is_multiprocess():
+            yield CounterMetricFamily(*_DECISIONS[:2])
 
     def collect(self) -> Iterator[Metric]:
         infos = list(self._infos())
@@ -100,6 +109,11 @@ class Collector:
                     for entry, value in entries.items():
                         metric.add_metric([name, value] if label else [name], info[entry])
                 yield metric
+        if not _is_multiprocess():
+            decisions = CounterMetricFamily(*_DECISIONS[:2], labels=_DECISIONS[2])
+            for values, count in _decisions_of(self._tables):
+                decisions.add_metric(values, count)
+            yield decisions
 
     def _infos(self) -> Iterator[tuple[str, dict[str, int]]]:
         for name, table in self._tables.items():
@@ -113,3 +127,60 @@ class Collector:
             # What a file counted before this process is not news, but for damage at its opening.
             if info[entry] > before and (since_opening or entry == "states_damaged"):
                 logger.warning("table %s: %d %s", name, info[entry] - before, text)
+
+
+# ---- Decisions ----------------------------------------------------------------------------------
+
+
+def _decisions_of(tables: Mapping[str, Table]) -> Iterator[tuple[tuple[str, str, str], int]]:
+    for name, table in tables.items():
+        if not table.closed:
+            for limiter, outcomes in table.decisions().items():
+                for outcome, count in outcomes.items():
+                    yield (name, limiter, outcome), count
+
+
+def _is_multiprocess() -> bool:
+    """As prometheus_client finds out."""
+    return "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
+
+
+@functools.lru_cache(None)
+def _counter() -> Counter:
+    """In no registry: its values are in files, which MultiProcessCollector reads."""
+    return Counter(*_DECISIONS, registry=None)
+
+
+class _Published:
+    """What publish() has added so far in one process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.counts: dict[tuple[str, str, str], int] = {}
+
+
+_published = _Published()
+
+
+def publish(tables: Mapping[str, Table]) -> None:
+    """In multiprocess mode: adds the decisions since the call before to this worker's metrics.
+
+    tables: as for Collector. Each worker calls it, such as after a request, or once a second: it
+    takes some microseconds. Decisions that follow the last call of a worker are missing. Without
+    multiprocess mode it does nothing, as the collector reports the decisions itself. Any thread.
+    """
+    global _published
+    if not _is_multiprocess():
+        return
+    if _published.pid != os.getpid():
+        _published = _Published()  # a child begins at 0, and a fork may have left the lock held
+    with _published.lock:
+        for labels, count in _decisions_of(tables):
+            before = _published.counts.get(labels, -1)
+            if count == before:
+                continue
+            if not 0 <= before < count:  # new, or of a table that was opened anew
+                before = 0
+            _counter().labels(*labels).inc(count - before)
+            _published.counts[labels] = count

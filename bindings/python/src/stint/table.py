@@ -77,5 +77,9 @@ class Table(_core.Table):
         return _reopen, (self.path,)
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_core._forget_decisions)
+
+
 def _reopen(path: str) -> Table:
     return Table(path, must_exist=True)
