@@ -58,8 +58,9 @@ struct named_pool {
     struct stint_pool *stands; /* in the table. NULL: the pool is in a store */
     const struct pools_stores *stores;
     size_t store;
-    uint8_t order;        /* in a store */
-    pthread_mutex_t lock; /* of all below, held briefly */
+    uint64_t results[POOLS_RESULTS]; /* relaxed: counters */
+    uint8_t order;                   /* in a store */
+    pthread_mutex_t lock;            /* of all below, held briefly */
     struct roster *roster;
     struct denial denial;
 };
@@ -201,6 +202,12 @@ const char *pools_name(const struct pools *pools, size_t index)
 {
     assert(pools_is_valid(pools));
     return index < pools_count(pools) ? pools->all[index].name.text : NULL;
+}
+
+uint64_t pools_results(const struct pools *pools, size_t index, enum pools_result result)
+{
+    assert(index < pools_count(pools) && result < POOLS_RESULTS);
+    return __atomic_load_n(&pools->all[index].results[result], __ATOMIC_RELAXED);
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -732,12 +739,8 @@ static int next_in_store(struct named_pool *pool, struct pools_caller *caller,
     *answer = from->next;
     if (answer->name != NULL)
         return 0;
-    const struct denial denial = {.cost = ask->cost,
-                                  .probe = ask->probe,
-                                  .from_ns = ask->now_ns,
-                                  .until_ns =
-                                      add_sat(ask->now_ns, min_u64(answer->wait_ns, DENIAL_MAX_NS)),
-                                  .answer = *answer};
+    uint64_t until_ns = add_sat(ask->now_ns, min_u64(answer->wait_ns, DENIAL_MAX_NS));
+    const struct denial denial = {ask->cost, ask->probe, ask->now_ns, until_ns, *answer};
     keep_denial(pool, pool_pending_of(caller->pending->extra)->roster, &denial);
     return 0;
 }
@@ -811,9 +814,12 @@ int pools_next(struct pools *pools, struct pools_caller *caller, struct span poo
     if (code != 0)
         return code;
     if (found->stands == NULL)
-        return next_in_store(found, caller, ask, answer, error);
-    *answer = stint_pool_next(found->stands, ask);
-    return 0;
+        code = next_in_store(found, caller, ask, answer, error);
+    else
+        *answer = stint_pool_next(found->stands, ask);
+    if (code != POOLS_WAITS)
+        __atomic_fetch_add(&found->results[pools_result_of(code, answer)], 1, __ATOMIC_RELAXED);
+    return code;
 }
 
 int pools_give_back(struct pools *pools, struct pools_caller *caller, struct span pool,

@@ -365,6 +365,19 @@ static void write_table(struct writing *writing, const struct total_metrics *tot
             info.states_damaged);
 }
 
+/* The names of pools are those of the config file. */
+static void write_pools(struct writing *writing)
+{
+    static const char *const results[POOLS_RESULTS] = {"key", "wait", "never", "error"};
+    const struct pools *pools = writing->facts->pools;
+    family(writing, "pool_next", "counter", "Requests for a key of a pool, by result.");
+    for (size_t i = 0; pools != NULL && i < pools_count(pools); i++)
+        for (unsigned result = 0; result < POOLS_RESULTS; result++)
+            line2(writing,
+                  (const char *const[4]){"pool", pools_name(pools, i), "result", results[result]},
+                  pools_results(pools, i, (enum pools_result)result));
+}
+
 static void write_config(struct writing *writing)
 {
     const struct metrics *metrics = writing->metrics;
@@ -845,6 +858,7 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
     pthread_mutex_unlock(&metrics->lock);
     if (is_ours) {
         write_table(&writing, &total);
+        write_pools(&writing);
         write_stores(&writing);
     }
     if (format == METRICS_OPENMETRICS)
