@@ -305,6 +305,9 @@ def dashboard():
     }
 
 
+def text():
+    return json.dumps(dashboard(), indent=2) + "\n"
+
+
 if __name__ == "__main__":
-    json.dump(dashboard(), sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    sys.stdout.write(text())

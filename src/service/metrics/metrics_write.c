@@ -193,12 +193,16 @@ static void write_rules(struct writing *writing)
 
 /* ---- Frontends ------------------------------------------------------------------------------- */
 
-/* Counters of each frontend: one, or, with a label, each that is not 0 of several. */
+/*
+ * Counters of each frontend: one, or several with a label. Of these a counter of 0 is left out where
+ * there are many; else it is written, so that the first event shows as a rise from 0.
+ */
 struct frontend_metric {
     const char *name, *help;
     size_t at, n; /* in struct frontend_metrics */
     const char *label;
     const char *const *values;
+    bool has_zeros;
 };
 
 static void write_frontend_metric(struct writing *writing, const struct frontend_metrics *frontends,
@@ -212,7 +216,7 @@ static void write_frontend_metric(struct writing *writing, const struct frontend
         for (size_t i = 0; i < metric->n; i++)
             if (metric->label == NULL)
                 line(writing, "frontend", metrics_frontend_names[frontend], counters[i]);
-            else if (counters[i] > 0)
+            else if (counters[i] > 0 || metric->has_zeros)
                 line2(writing,
                       (const char *const[4]){"frontend", metrics_frontend_names[frontend],
                                              metric->label, metric->values[i]},
@@ -223,25 +227,29 @@ static void write_frontend_metric(struct writing *writing, const struct frontend
 static void write_frontends(struct writing *writing, const struct frontend_metrics *frontends)
 {
 #define AT(member) offsetof(struct frontend_metrics, member)
+#define ONE(name, help, counter)                                                                   \
+    {                                                                                              \
+        name, help, AT(counters[counter]), 1, NULL, NULL, false                                    \
+    }
     const char *verbs[REQUEST_VERBS];
     for (int verb = 0; verb < REQUEST_VERBS; verb++)
         verbs[verb] = request_verbs[verb].name;
     const struct frontend_metric metrics[] = {
-        {"requests", "Requests answered, by verb.", AT(verbs), REQUEST_VERBS, "verb", verbs},
+        {"requests", "Requests answered, by verb.", AT(verbs), REQUEST_VERBS, "verb", verbs, false},
         {"request_errors", "Requests answered with an error, by kind.", AT(errors), METRICS_ERRORS,
-         "error", metrics_error_names},
+         "error", metrics_error_names, false},
         {"connections_refused",
          "Connections that were not served, or ended by the server, by the limit that they met.",
-         AT(refused), METRICS_REFUSALS, "reason", metrics_refusal_names},
-        {"connections_opened", "Connections accepted.", AT(counters[METRICS_OPENED]), 1, NULL,
-         NULL},
-        {"malformed", "Inputs that were not a valid request of the protocol.",
-         AT(counters[METRICS_MALFORMED]), 1, NULL, NULL},
-        {"wrong_secrets", "Wrong secrets, and secrets rejected after too many wrong ones.",
-         AT(counters[METRICS_WRONG_SECRETS]), 1, NULL, NULL},
-        {"received_bytes", "Bytes received.", AT(counters[METRICS_BYTES_IN]), 1, NULL, NULL},
-        {"sent_bytes", "Bytes sent.", AT(counters[METRICS_BYTES_OUT]), 1, NULL, NULL},
+         AT(refused), METRICS_REFUSALS, "reason", metrics_refusal_names, true},
+        ONE("connections_opened", "Connections accepted.", METRICS_OPENED),
+        ONE("malformed", "Inputs that were not a valid request of the protocol.",
+            METRICS_MALFORMED),
+        ONE("wrong_secrets", "Wrong secrets, and secrets rejected after too many wrong ones.",
+            METRICS_WRONG_SECRETS),
+        ONE("received_bytes", "Bytes received.", METRICS_BYTES_IN),
+        ONE("sent_bytes", "Bytes sent.", METRICS_BYTES_OUT),
     };
+#undef ONE
 #undef AT
     for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++)
         write_frontend_metric(writing, frontends, &metrics[i]);
