@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # usage: setup.sh run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster
+#        |dashboard
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
@@ -35,6 +36,7 @@ coverage="$test"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
+dashboard="$run python3 redis-server redis-tools memcached prometheus"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
 
 case ${1:-} in
@@ -48,8 +50,10 @@ coverage) packages=$coverage ;;
 fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
+dashboard) packages=$dashboard ;;
 *)
     names="run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster"
+    names="$names|dashboard"
     echo "usage: $0 $names" >&2
     exit 2
     ;;

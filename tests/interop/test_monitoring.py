@@ -4,6 +4,7 @@
 Real time: Prometheus knows no other. promtool evaluates the alerts' own tests in virtual time.
 """
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,10 @@ import yaml
 
 from monitored import RULES, flood, lose, misbehave, monitored, reload
 from prometheus import SCRAPE_S
-from redis_server import until
+from program import STINT
+from redis_server import Redis, until
+from server import Server
+from test_readme import blocks
 
 SOURCE = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tools"))
@@ -26,6 +30,8 @@ DASHBOARD = SOURCE / "packaging/dashboards/stint.json"
 ALERTS = SOURCE / "packaging/alerts/stint.rules.yaml"
 TESTS = SOURCE / "packaging/alerts/stint.tests.yaml"
 RUNBOOKS = SOURCE / "docs/runbooks.md"
+PAGE = SOURCE / "docs/monitoring.md"
+PATH = f"{Path(STINT).parent}:{os.environ['PATH']}"
 NEEDED = 8  # scrapes before what happens to the server, and after it
 
 # What Grafana puts in. "All" is the variable's allValue.
@@ -149,13 +155,6 @@ def alerts():
             for rule in group["rules"] if "alert" in rule]
 
 
-def test_promtool_accepts_the_rules_and_their_tests():
-    for verb, path in (("check", ALERTS), ("test", TESTS)):
-        done = subprocess.run(["promtool", verb, "rules", path], capture_output=True, text=True,
-                              check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_each_alert_is_seen_silent_firing_and_silent_again():
     tested = {}
     for test in yaml.safe_load(TESTS.read_text())["tests"]:
@@ -185,3 +184,63 @@ def test_alerts_of_a_server_in_bad_times(watched):
     assert all(rule["health"] == "ok" for rule in rules), rules
     active = {rule["name"] for rule in rules if rule.get("state", "inactive") != "inactive"}
     assert FIRES <= active <= FIRES | LOADED
+
+
+# ---- The pages ----------------------------------------------------------------------------------
+
+
+def test_each_alert_has_a_runbook():
+    headings = re.findall(r"(?m)^### (\w+)$", RUNBOOKS.read_text())
+    assert headings == [alert["alert"] for alert in alerts()]
+    for alert in alerts():
+        url = f"docs/runbooks.md#{alert['alert'].lower()}"
+        assert alert["annotations"]["runbook_url"] == url and alert["annotations"]["summary"]
+        assert alert["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+@pytest.fixture(scope="module")
+def variables(tmp_path_factory):
+    """What the first block of the runbooks sets, of a server that runs."""
+    folder = tmp_path_factory.mktemp("runbooks")
+    config, state = folder / "stint.yaml", folder / "limits"
+    config.write_text("pools: [{name: search, quota: 500/10m, keys: [alpha, beta]}]\n")
+    with Redis() as redis, Server("--rules", "examples/rules", "--config", config, "--store",
+                                  redis.url, "--state", state) as server:
+        with server.connect() as client:
+            reply = client.ask("STINT.RESERVE", "QUOTA", "9/1m", "k", "LIFETIME", 60_000)
+            assert "ticket" in reply
+            client.throttle("key", 15, 30, 60)
+        yield dict(os.environ, PATH=PATH, rules="examples/rules", server=server.url(""),
+                   store=redis.url, state=str(state))
+
+
+def runbook_commands():
+    (_, first, _), *others = blocks(RUNBOOKS, "sh")
+    assert re.findall(r"(?m)^(\w+)=", first) == ["server", "rules", "state", "store"]
+    lines = [line for _, inside, _ in others for line in inside.splitlines()]
+    assert len(lines) > 20
+    return sorted(set(lines))
+
+
+@pytest.mark.parametrize("command", runbook_commands())
+def test_commands_of_runbooks_show_something(command, variables):
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], env=variables, cwd=SOURCE,
+                          capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("command,output", [each[1:] for each in blocks(PAGE, "sh")])
+def test_commands_of_the_page_show_what_it_says(command, output):
+    done = subprocess.run(["sh", "-c", command], env=dict(os.environ, PATH=PATH), cwd=SOURCE,
+                          capture_output=True, text=True, check=False)
+    assert done.stdout.strip().replace("\n\n\n", "\n\n") == output.strip(), done.stderr
+
+
+def test_the_scrape_configuration_is_valid(tmp_path):
+    (block,) = [inside for _, inside, _ in blocks(PAGE, "yaml")]
+    path = tmp_path / "prometheus.yml"
+    path.write_text(block)
+    done = subprocess.run(["promtool", "check", "config", "--syntax-only", path],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
