@@ -29,7 +29,8 @@ Each family of metrics at `/metrics`, as the server itself describes it. `tools/
 writes this page. Beside Prometheus text, OpenMetrics is returned if `Accept` asks for it.
 `/v1/stats` has most of them as JSON. A counter is never reset while the process runs.
 
-What they mean in use: [reservations](http.md#metrics-of-reservations), [descriptors without a
+[Monitoring](monitoring.md) has a dashboard and alerts. What metrics mean in use:
+[reservations](http.md#metrics-of-reservations), [descriptors without a
 rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-shared-stores).
 """
 PARTS = [

@@ -95,8 +95,7 @@ static void put_key(struct roster *roster, const struct parsed_key *from)
     key->key.quotas = key->quotas;
 }
 
-/* Copies the keys, without `but` and with `more`, if these are given, and if the store can keep
- * them. */
+/* Copies the keys, without `but` and with `more` if given, if the store can keep them. */
 static int roster_new(struct roster **made, const struct named_pool *pool,
                       const struct parsed_key *keys, size_t n_keys, const struct parsed_key *but,
                       const struct parsed_key *more, struct stint_error *error)
@@ -118,14 +117,9 @@ static int roster_new(struct roster **made, const struct named_pool *pool,
         put_key(roster, more);
     for (size_t i = 0; i < roster->n_keys; i++)
         listed[i] = roster->keys[i].key;
-    const struct backend_pool_definition given = {
-        .name = span_of_text(pool->name.text),
-        .order = pool->order,
-        .keys = listed,
-        .n_keys = roster->n_keys,
-    };
-    const struct pools_stores *stores = pool->stores;
-    int code = stores->list_new(stores->arg, pool->store, &given, &roster->list, error);
+    const struct backend_pool_definition given = {span_of_text(pool->name.text), pool->order,
+                                                  listed, roster->n_keys};
+    int code = pool->stores->list_new(pool->stores->arg, pool->store, &given, &roster->list, error);
     free(listed);
     if (code == 0)
         *made = roster;
