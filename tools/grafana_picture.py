@@ -36,6 +36,10 @@ ENDS = {"s": "s", "ops": "/s", "reqps": "/s", "cps": "/s", "Bps": "B/s", "short"
 # ---- A server under load -----------------------------------------------------------------------
 
 
+def filled_in(expr):
+    return re.sub(r"\$\w+", ".*", expr.replace("$__rate_interval", f"{RATE_S}s"))
+
+
 def watch(build, seconds):
     """{query: [(labels, [(time, value)])]} of the panels, and from when to when."""
     os.environ["STINT_BIN"] = str(Path(build, "src/cmd/stint").resolve())
@@ -54,17 +58,10 @@ def watch(build, seconds):
             time.sleep(max(0, began + part * seconds - time.time()))
             happen()
         time.sleep(max(0, began + seconds - time.time()))
-        ended = time.time()
-        values = {"$__rate_interval": f"{RATE_S}s"}
-
-        def asked(expr):
-            for name, value in values.items():
-                expr = expr.replace(name, value)
-            return prometheus.query_range(re.sub(r"\$\w+", ".*", expr), began + RATE_S, ended, STEP_S)
-
-        return {query: asked(query) for row, panels in grafana.ROWS if row in SHOWN
-                for panel in panels[:SHOWN[row]] for _, query in panel.queries}, \
-            began + RATE_S, ended
+        began, ended = began + RATE_S, time.time()
+        return {query: prometheus.query_range(filled_in(query), began, ended, STEP_S)
+                for row, panels in grafana.ROWS if row in SHOWN
+                for panel in panels[:SHOWN[row]] for _, query in panel.queries}, began, ended
 
 
 # ---- Numbers and names -------------------------------------------------------------------------

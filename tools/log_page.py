@@ -20,11 +20,11 @@ have. `tools/log_page.py` writes this page from the sources.
 With `--log-format json` each line is one JSON object:
 
 ```json
-{"time":"2026-03-14T09:26:53.589Z","level":"info","event":"listens","message":"listening","frontend":"resp","address":"127.0.0.1:7379"}
+{"time":"2026-03-14T09:26:53.589Z","level":"info","event":"stopped","message":"stopped","pid":42}
 ```
 
-- `time` is UTC with milliseconds, `level` one of debug, info, warn and error. `event` identifies the
-  kind of line: filter by it, not by `message`, which is for readers and may change.
+- `time` is UTC with milliseconds, `level` one of debug, info, warn and error. `event` identifies
+  the kind of line: filter by it, not by `message`, which is for readers and may change.
 - After these four come the fields below, in this order. Those marked *number* are JSON numbers, the
   others strings. A field that would make a line longer than 2 KiB is left out.
 - `suppressed` (*number*) comes before them where lines of this event were held back.
