@@ -19,7 +19,7 @@ have. `tools/log_page.py` writes this page from the sources.
 
 With `--log-format json` each line is one JSON object:
 
-```json
+```text
 {"time":"2026-03-14T09:26:53.589Z","level":"info","event":"stopped","message":"stopped","pid":42}
 ```
 
