@@ -212,7 +212,8 @@ ROWS = [
               values={0: "failed", 1: "succeeded"}),
     ]),
 ]
-RELOADED = f"changes(stint_config_generation{{{SERVER}}}{RATE}) > 0"
+# Annotations know no $__rate_interval, and are evaluated once a minute.
+RELOADED = f"changes(stint_config_generation{{{SERVER}}}[1m]) > 0"
 
 
 # ---- Grafana's form ------------------------------------------------------------------------------
