@@ -14,7 +14,8 @@ PREFIX ?= /usr/local
 export PYTHONDONTWRITEBYTECODE = 1
 
 .PHONY: help release run replay demo-cluster demo-gateway test rest test-all unit t wheels bench \
-    bench-server bench-store soak fuzz fuzz-afl check check-diff coverage hooks install uninstall clean
+    bench-server bench-store soak fuzz fuzz-afl check check-diff coverage dashboard hooks install \
+    uninstall clean
 .DEFAULT_GOAL := help
 
 help:
@@ -37,6 +38,7 @@ help:
 	@echo 'make check    formatting, static analysis, and the interface of the library'
 	@echo 'make check-diff    the same for files that differ from BASE=$(BASE)'
 	@echo 'make coverage which lines some of the tests run: writes docs/coverage.md'
+	@echo 'make dashboard  the dashboard for Grafana, and its picture in docs'
 	@echo 'make hooks    git checks format, rules and message before each commit'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
 	@echo 'make uninstall  remove what make install installed'
@@ -151,6 +153,12 @@ check-diff:
 coverage:
 	@tools/setup.sh coverage
 	@tools/coverage.py
+
+# Two minutes of a server under load.
+dashboard: release
+	@tools/setup.sh dashboard
+	@/usr/bin/python3 tools/grafana.py > packaging/dashboards/stint.json
+	@/usr/bin/python3 tools/grafana_picture.py build-release docs/monitoring/dashboard.svg
 
 # What is checked before each commit, in seconds.
 hooks:

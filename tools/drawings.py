@@ -42,6 +42,11 @@ class Drawing:
         self.parts.append(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" '
                           f'stroke="{stroke}" stroke-width="{line:g}"{dash}/>')
 
+    def path(self, points, stroke=LINE, line=1.0, fill="none"):
+        corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{corners}" fill="{fill}" stroke="{stroke}" '
+                          f'stroke-width="{line:g}"/>')
+
     def text(self, x, y, words, size=13, anchor="start", fill=INK, bold=False, font=FONT):
         weight = ' font-weight="bold"' if bold else ""
         halo = f' stroke="{CARD}" stroke-width="6" paint-order="stroke"' if bold else ""

@@ -21,6 +21,7 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 1}
     shadow: {unit: hour, requests_per_unit: 1}
 """
+CONFIG = "pools: [{name: search, quota: 1/1h, keys: [alpha]}]\n"
 HEAD = """\
 # Metrics
 
@@ -28,7 +29,8 @@ Each family of metrics at `/metrics`, as the server itself describes it. `tools/
 writes this page. Beside Prometheus text, OpenMetrics is returned if `Accept` asks for it.
 `/v1/stats` has most of them as JSON. A counter is never reset while the process runs.
 
-What they mean in use: [reservations](http.md#metrics-of-reservations), [descriptors without a
+[Monitoring](monitoring.md) has a dashboard and alerts. What metrics mean in use:
+[reservations](http.md#metrics-of-reservations), [descriptors without a
 rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-shared-stores).
 """
 PARTS = [
@@ -66,9 +68,12 @@ def metrics(stint):
     with tempfile.TemporaryDirectory() as folder:
         rules = Path(folder) / "rules.yaml"
         rules.write_text(RULES, encoding="utf-8")
+        config = Path(folder) / "stint.yaml"
+        config.write_text(CONFIG, encoding="utf-8")
         with subprocess.Popen(
                 [stint, "serve", "--resp", "off", "--grpc", "off", "--http", "127.0.0.1:0",
-                 "--metrics-names", "both", "--rules", rules, "--connections-per-address", "3",
+                 "--metrics-names", "both", "--config", config, "--rules", rules,
+                 "--connections-per-address", "3",
                  "--store", "away=memcached://127.0.0.1:1"],
                 stderr=subprocess.PIPE, text=True) as server:
             try:

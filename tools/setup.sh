@@ -5,7 +5,8 @@
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
 
-words="run unit test test-all wheels check coverage fuzz-afl bench-server demo-cluster demo-gateway"
+words="run unit test test-all wheels check coverage fuzz-afl bench-server demo-cluster
+    demo-gateway dashboard"
 
 # Each word has a variable of its name, with _ for -.
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
@@ -20,7 +21,7 @@ test="$run g++ cmake git libcmocka-dev scdoc man-db python3 python3-pytest pytho
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test_all="$test clang llvm libclang-rt-14-dev python3-venv gnuplot-nox chromium
-    fonts-dejavu-core haproxy apache2-bin caddy"
+    fonts-dejavu-core haproxy apache2-bin caddy prometheus"
 # Completion is tried in each shell, in tests/interop/test_completion.py.
 test_all="$test_all bash-completion zsh fish"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.
@@ -39,6 +40,7 @@ demo_gateway="$run python3 python3-pytest python3-venv"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
+dashboard="$run python3 redis-server redis-tools memcached prometheus"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
 
 packages=

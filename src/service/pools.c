@@ -57,8 +57,9 @@ struct named_pool {
     struct stint_pool *stands; /* in the table. NULL: the pool is in a store */
     const struct pools_stores *stores;
     size_t store;
-    uint8_t order;        /* in a store */
-    pthread_mutex_t lock; /* of all below, held briefly */
+    uint64_t results[POOLS_RESULTS]; /* relaxed: counters */
+    uint8_t order;                   /* in a store */
+    pthread_mutex_t lock;            /* of all below, held briefly */
     struct roster *roster;
     struct denial denial;
 };
@@ -93,8 +94,7 @@ static void put_key(struct roster *roster, const struct parsed_key *from)
     key->key.quotas = key->quotas;
 }
 
-/* Copies the keys, without `but` and with `more`, if these are given, and if the store can keep
- * them. */
+/* Copies the keys, without `but` and with `more` if given, if the store can keep them. */
 static int roster_new(struct roster **made, const struct named_pool *pool,
                       const struct parsed_key *keys, size_t n_keys, const struct parsed_key *but,
                       const struct parsed_key *more, struct stint_error *error)
@@ -116,14 +116,9 @@ static int roster_new(struct roster **made, const struct named_pool *pool,
         put_key(roster, more);
     for (size_t i = 0; i < roster->n_keys; i++)
         listed[i] = roster->keys[i].key;
-    const struct backend_pool_definition given = {
-        .name = span_of_text(pool->name.text),
-        .order = pool->order,
-        .keys = listed,
-        .n_keys = roster->n_keys,
-    };
-    const struct pools_stores *stores = pool->stores;
-    int code = stores->list_new(stores->arg, pool->store, &given, &roster->list, error);
+    const struct backend_pool_definition given = {span_of_text(pool->name.text), pool->order,
+                                                  listed, roster->n_keys};
+    int code = pool->stores->list_new(pool->stores->arg, pool->store, &given, &roster->list, error);
     free(listed);
     if (code == 0)
         *made = roster;
@@ -200,6 +195,12 @@ const char *pools_name(const struct pools *pools, size_t index)
 {
     assert(pools_is_valid(pools));
     return index < pools_count(pools) ? pools->all[index].name.text : NULL;
+}
+
+uint64_t pools_results(const struct pools *pools, size_t index, enum pools_result result)
+{
+    assert(index < pools_count(pools) && result < POOLS_RESULTS);
+    return __atomic_load_n(&pools->all[index].results[result], __ATOMIC_RELAXED);
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -740,12 +741,8 @@ static int next_in_store(struct named_pool *pool, struct pools_caller *caller,
     *answer = from->next;
     if (answer->name != NULL)
         return 0;
-    const struct denial denial = {.cost = ask->cost,
-                                  .probe = ask->probe,
-                                  .from_ns = ask->now_ns,
-                                  .until_ns =
-                                      add_sat(ask->now_ns, min_u64(answer->wait_ns, DENIAL_MAX_NS)),
-                                  .answer = *answer};
+    uint64_t until_ns = add_sat(ask->now_ns, min_u64(answer->wait_ns, DENIAL_MAX_NS));
+    const struct denial denial = {ask->cost, ask->probe, ask->now_ns, until_ns, *answer};
     keep_denial(pool, pool_pending_of(caller->pending->extra)->roster, &denial);
     return 0;
 }
@@ -819,9 +816,12 @@ int pools_next(struct pools *pools, struct pools_caller *caller, struct span poo
     if (code != 0)
         return code;
     if (found->stands == NULL)
-        return next_in_store(found, caller, ask, answer, error);
-    *answer = stint_pool_next(found->stands, ask);
-    return 0;
+        code = next_in_store(found, caller, ask, answer, error);
+    else
+        *answer = stint_pool_next(found->stands, ask);
+    if (code != POOLS_WAITS)
+        __atomic_fetch_add(&found->results[pools_result_of(code, answer)], 1, __ATOMIC_RELAXED);
+    return code;
 }
 
 int pools_give_back(struct pools *pools, struct pools_caller *caller, struct span pool,

@@ -98,6 +98,21 @@ struct pools_caller {
     struct pending *pending; /* NULL: the first call */
 };
 
+/* What pools_next() replied. A request that waits counts each time that it is evaluated. */
+enum pools_result { POOLS_KEY, POOLS_WAIT, POOLS_NEVER, POOLS_ERROR, POOLS_RESULTS };
+
+/* Of a pool by its index, as pools_name(). */
+uint64_t pools_results(const struct pools *pools, size_t index, enum pools_result result);
+
+static inline enum pools_result pools_result_of(int code, const struct stint_pool_answer *answer)
+{
+    if (code != 0)
+        return POOLS_ERROR;
+    if (answer->name != NULL)
+        return POOLS_KEY;
+    return answer->wait_ns == STINT_NEVER_NS ? POOLS_NEVER : POOLS_WAIT;
+}
+
 /*
  * Each as the function stint_pool_… of its name; `caller` may be NULL for a pool in the table.
  * answer->name of such a pool is valid until pools_free().

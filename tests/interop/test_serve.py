@@ -256,6 +256,29 @@ def test_logs_are_json_where_that_is_asked():
                for event in events)
 
 
+def test_names_of_clients_cannot_forge_a_json_line():
+    forged = b'a","event":"started"}\n{"event":"\xff\xed\xa0\x80\xe2\x80\xae'
+    with Server("--log-format", "json", wait=False, rules=RULES) as server:
+        server.wait_for('"event":"started"')
+        (resp,) = [json.loads(line)["address"] for line in server.lines if '"resp"' in line]
+        with Resp(socket.create_connection(resp.split(":"), timeout=20)) as client:
+            client.ask("STINT.TAKE", "DOMAIN", forged, "DESCRIPTOR", 1, "key", "value")
+        server.wait_for('"event":"domain_unknown"')
+        server.stop()
+        (line,) = [event for event in map(json.loads, server.lines)
+                   if event["event"] == "domain_unknown"]
+    assert line["domain"] == forged[:-7].decode(errors="replace") + 4 * "\ufffd" + "\u202e"
+
+
+@pytest.mark.parametrize("options,reason", [
+    (["--rules", "/no\nsuch"], "No such file"), (["--tokens", "/dev/null"], "/dev/null")])
+def test_a_failed_start_is_json_too(options, reason):
+    out, err = stint("serve", "--log-format", "json", *options, code=1)
+    *_, last = map(json.loads, err.splitlines())
+    assert (last["event"], last["level"]) == ("failed", "error") and reason in last["reason"]
+    assert out == "" and "stint: " in stint("serve", *options, code=1)[1]
+
+
 # ---- the end ----
 
 

@@ -763,6 +763,7 @@ static int run(struct settings *settings, struct server_parts *parts, char **suc
     return code;
 }
 
+/* Reports a failure itself. */
 static int serve(struct settings *settings, const struct settings_line *line, char **successor,
                  struct stint_error *error)
 {
@@ -779,11 +780,15 @@ static int serve(struct settings *settings, const struct settings_line *line, ch
     parts.log = log_new(STDERR_FILENO, (enum log_format)values->log_format,
                         (enum log_level)values->log_level);
     if (parts.log == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for the log");
+        return print_failure("no memory for the log");
     if (values->is_compat)
         compat_tell(values, parts.log);
     int code = run(settings, &parts, successor, error);
+    if (code != 0 && values->log_format == LOG_FORMAT_JSON) /* then every line is JSON */
+        log_line(parts.log, LOG_FAILED, LOG_TEXT("reason", error->message));
     log_free(parts.log);
+    if (code != 0 && values->log_format != LOG_FORMAT_JSON)
+        print_message("%s", error->message);
     return code;
 }
 
@@ -801,7 +806,7 @@ int serve_main(int argc, char **argv)
         settings_print(&settings.values);
     else if (exit_code == CMD_DONE && serve(&settings, &line, successor, &error) != 0)
         exit_code = CMD_BAD_INPUT;
-    if (exit_code != CMD_DONE)
+    else if (exit_code != CMD_DONE)
         print_message("%s", error.message);
     arena_free(&settings.arena);
     arena_free(&line.arena);

@@ -67,6 +67,7 @@ static struct metrics_facts facts_of(const struct http_exchange *exchange)
         .generation = server_state_generation(server_state),
         .loads = server_state_loads(server_state),
         .rules = rules != NULL ? rules_count(rules) : 0,
+        .pools = server_state_pools(server_state),
     };
     rules_unref(rules);
     return facts;

@@ -38,7 +38,6 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
       "only this machine can connect: --insecure or --tokens opens the ports")                     \
     X(ACCEPT_PAUSED, WARN, "accept_paused", "no descriptor or memory is left: accepting pauses")   \
     X(REFUSED, WARN, "refused", "connection refused")                                              \
-    X(CONNECTION_ENDED, DEBUG, "connection_ended", "connection ended")                             \
     X(TLS_FAILED, INFO, "tls_failed", "TLS failed")                                                \
     X(AUTH_FAILED, WARN, "auth_failed", "a wrong secret, or one after too many wrong ones")        \
     X(RELOADED, INFO, "reloaded", "settings, rules, tokens and certificates reloaded")             \
@@ -70,7 +69,8 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(LINES_LOST, WARN, "lines_lost", "the log was not read, and lines of it were lost")           \
     X(DRAINING, INFO, "draining", "accepting no more connections, answering open requests")        \
     X(DRAIN_LATE, WARN, "drain_late", "open connections are closed: the time to drain is over")    \
-    X(STOPPED, INFO, "stopped", "stopped")
+    X(STOPPED, INFO, "stopped", "stopped")                                                         \
+    X(FAILED, ERROR, "failed", "the server cannot start, or had to end")
 
 enum log_kind {
 #define LOG_ENUM(kind, level, name, message) LOG_##kind,

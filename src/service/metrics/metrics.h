@@ -16,6 +16,7 @@
 #include "decide/reply.h"
 #include "proto/page.h"
 #include "rules/rules.h"
+#include "service/pools.h"
 
 /* The port through which a request came. */
 enum metrics_frontend { METRICS_RESP, METRICS_HTTP, METRICS_GRPC, METRICS_FRONTENDS };
@@ -175,6 +176,7 @@ struct metrics_facts {
     uint64_t generation;             /* server_state_generation() */
     uint64_t loads;                  /* server_state_loads() */
     size_t rules;                    /* in force */
+    const struct pools *pools;       /* NULL: none */
     bool has_virtual_clock;
 };
 

@@ -137,6 +137,10 @@ static inline double metrics_unavailable_s(const struct backend_metrics *sum, ui
                : 0;
 }
 
+/* Appends the metrics under the names of envoyproxy/ratelimit. The lock is held. */
+void metrics_write_envoy(const struct metrics *metrics, const struct metrics_facts *facts,
+                         enum metrics_format format, struct page *page);
+
 /* "allow", …: the values of labels. */
 extern const char *const metrics_outcome_names[METRICS_OUTCOMES];
 extern const char *const metrics_refusal_names[METRICS_REFUSALS];

@@ -75,6 +75,41 @@ TEST(test_fields_cannot_forge_lines)
     json_decref(line);
 }
 
+/* Seeded; no zero, which would end the text. */
+static const char *any_bytes(char *text, size_t len, uint32_t *seed)
+{
+    for (size_t i = 0; i < len; i++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        text[i] = (char)((*seed >> 24) % 255 + 1);
+    }
+    text[len] = '\0';
+    return text;
+}
+
+TEST(test_every_kind_is_one_json_object_with_any_bytes)
+{
+    struct written written;
+    char text[64];
+    uint32_t seed = 1;
+    size_t n_lines = 0;
+    open_log(&written, LOG_FORMAT_JSON, LOG_LEVEL_DEBUG);
+    for (int turn = 0; turn < 4; turn++)
+        for (int kind = 0; kind < LOG_KIND_COUNT; kind++)
+            log_line(written.log, (enum log_kind)kind, LOG_NUMBER("kind", (uint64_t)kind),
+                     LOG_TEXT("bytes", any_bytes(text, 8 + (size_t)turn * 16, &seed)));
+    close_log(&written);
+    for (char *line = strtok(written.text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        if (object == NULL)
+            fail_msg("not JSON: %s", line);
+        assert_int_equal(json_object_size(object), 6);
+        assert_int_equal(json_integer_value(json_object_get(object, "kind")),
+                         n_lines++ % LOG_KIND_COUNT);
+        json_decref(object);
+    }
+    assert_int_equal(n_lines, 4 * LOG_KIND_COUNT);
+}
+
 TEST(test_lesser_levels_are_left_out)
 {
     struct written written;

@@ -199,6 +199,7 @@ TEST(test_frontends_and_their_requests_are_counted)
     assert_line(page, "stint_connections{frontend=\"http\"} 1");
     assert_line(page, "stint_connections_opened_total{frontend=\"http\"} 2");
     assert_line(page, "stint_connections_refused_total{frontend=\"resp\",reason=\"address\"} 1");
+    assert_line(page, "stint_connections_refused_total{frontend=\"resp\",reason=\"total\"} 0");
     assert_line(page, "stint_received_bytes_total{frontend=\"http\"} 10");
     assert_line(page, "stint_sent_bytes_total{frontend=\"http\"} 20");
     assert_line(page, "stint_requests_total{frontend=\"http\",verb=\"take\"} 2");

@@ -194,6 +194,24 @@ TEST(test_as_many_pools_as_the_table_knows)
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
+TEST(test_replies_are_counted_by_their_result)
+{
+    struct pools *pools = fixture->pools;
+    struct stint_pool_answer answer;
+    const struct stint_pool_ask large = {.now_ns = START, .cost = 3};
+    assert_int_equal(define(pools, "o", "a", "2/1m"), 0);
+    assert_int_equal(define(pools, "p", "a", "2/1m"), 0);
+    for (int i = 0; i < 5; i++)
+        next(pools, "p", START);
+    assert_int_equal(pools_next(pools, NULL, span_of_text("p"), &large, &answer, &error), 0);
+    assert_int_not_equal(pools_next(pools, NULL, span_of_text("x"), &large, &answer, &error), 0);
+    const uint64_t expected[POOLS_RESULTS] = {[POOLS_KEY] = 2, [POOLS_WAIT] = 3, [POOLS_NEVER] = 1};
+    for (unsigned result = 0; result < POOLS_RESULTS; result++) {
+        assert_int_equal(pools_results(pools, 0, (enum pools_result)result), 0);
+        assert_int_equal(pools_results(pools, 1, (enum pools_result)result), expected[result]);
+    }
+}
+
 #define THREADS 4
 #define ASKS 3000
 
@@ -232,4 +250,6 @@ TEST(test_definitions_change_while_keys_are_used)
     for (int i = 0; i <= THREADS; i++)
         pthread_join(threads[i], NULL);
     assert_in_range(granted, 1, 2000); /* no key passes its quota, whoever came and went */
+    assert_int_equal(pools_results(shared, 0, POOLS_KEY), granted);
+    assert_int_equal(pools_results(shared, 0, POOLS_WAIT), THREADS * ASKS - granted);
 }
