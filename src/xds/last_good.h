@@ -9,10 +9,9 @@
 
 #include "base/err.h"
 #include "base/span.h"
+#include "xds/xds_url.h"
 
 #include <stdbool.h>
-
-#define XDS_SOURCES_MAX 4
 
 /* The accepted DiscoveryResponse of a control plane, by its URL. */
 struct last_good {

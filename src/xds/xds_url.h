@@ -8,7 +8,8 @@
 
 #include "backend/url.h"
 
-#define XDS_PORT 18000 /* where none is given: as in the examples of control planes */
+#define XDS_SOURCES_MAX 4 /* control planes of one server */
+#define XDS_PORT 18000    /* where none is given: as in the examples of control planes */
 #define XDS_NODE "default"
 #define XDS_NODE_SIZE 256
 
