@@ -76,7 +76,7 @@ static uint64_t read_u64(const uint8_t *at)
     return number;
 }
 
-/* Against damage, not against forgery: whoever can write the file can also write its hash. */
+/* Against damage, not against forgery: a process that can write the file can write its hash. */
 static struct hash128 hash_of(const uint8_t bytes[LAST_GOOD_HEAD], struct span content)
 {
     static const uint64_t none[2] = {0, 0};

@@ -165,9 +165,9 @@ class ControlPlane:
         return self.wait(lambda one: one.error is not None and text in one.error)
 
 
-def ask(channel, domain, *entries, hits=0):
-    """The overall code of one descriptor."""
+def ask(channel, domain, *entries, own=None):
+    """The overall code of one descriptor; `own` are its hits."""
     call = channel.unary_unary(rls_messages.PATH)
-    answer = call(rls_messages.request(domain, rls_messages.descriptor(*entries), hits=hits),
-                  timeout=WAIT_S)
+    asked = rls_messages.descriptor(*entries, hits=own)
+    answer = call(rls_messages.request(domain, asked), timeout=WAIT_S)
     return fields(answer).get(1, [0])[0]
