@@ -436,8 +436,6 @@ static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
     ssize_t done = nghttp2_session_mem_recv(client->session, bytes.ptr, bytes.len);
     if (done < 0)
         return fail(client, "the control plane's HTTP/2: %s", nghttp2_strerror((int)done));
-    if (!nghttp2_session_want_read(client->session))
-        return fail(client, "the control plane's HTTP/2 is malformed");
     if (link->state == LINK_GIVEN_UP)
         return STINT_E_GONE;
     /* Nothing of the greeting may be left, as link_be_ready() clears it. */
@@ -448,6 +446,8 @@ static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
     int code = read_response(client);
     if (code == 0)
         code = pump(client);
+    if (code == 0 && !nghttp2_session_want_read(client->session))
+        return fail(client, "the control plane's HTTP/2 is malformed");
     arm(client);
     return code;
 }
