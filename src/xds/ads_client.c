@@ -233,6 +233,7 @@ static int take_field(nghttp2_session *session, const nghttp2_frame *frame, cons
 {
     struct ads_client *client = arg;
     struct span key = span_of(name, name_len), content = span_of(value, value_len);
+    uint64_t number;
     struct buf status = {client->status, sizeof(client->status), strlen(client->status)};
     (void)session, (void)frame, (void)flags;
     client->field_bytes += name_len + value_len;
@@ -242,11 +243,8 @@ static int take_field(nghttp2_session *session, const nghttp2_frame *frame, cons
     }
     if (span_equals(key, ":status") && !span_equals(content, "200"))
         buf_add(&status, " HTTP status %s;", quoted_text(content).text);
-    else if (span_equals(key, "grpc-status"))
-        buf_add(&status, " %s",
-                content.len == 1 || content.len == 2
-                    ? grpc_status_name(atoi(quoted_text(content).text))
-                    : "");
+    else if (span_equals(key, "grpc-status") && resp_number_read(content, INT32_MAX, &number))
+        buf_add(&status, " %s", grpc_status_name((int)number));
     else if (span_equals(key, "grpc-message"))
         buf_add(&status, " \"%s\"", quoted_text(content).text);
     return 0;
