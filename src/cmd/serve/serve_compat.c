@@ -95,6 +95,7 @@ static const struct compat_variable compat_variables[] = {
         "set store: NAME in rules per second, and --store NAME=URL beside --store URL"),
     AS("REDIS_SENTINEL_AUTH", JOINED, "store", NULL),
     AS("REDIS_TIMEOUT", DURATION, "store_timeout", NULL),
+    AS("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", SWITCH, "ready_with_stores", "false"),
     AS("MEMCACHE_HOST_PORT", JOINED, "store", NULL),
     REFUSED("MEMCACHE_SRV", "servers of memcached are named: MEMCACHE_HOST_PORT"),
     AS("MEMCACHE_TLS", JOINED, "store", "false"),
@@ -147,11 +148,11 @@ static const struct {
      "REDIS_PERSECOND_PIPELINE_LIMIT REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM "
      "REDIS_PERSECOND_TIMEOUT REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR",
      "it goes with REDIS_PERSECOND, which is refused"},
-    {"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "/readyz includes stores in any case"},
     {"REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_INTERVAL "
      "REDIS_STARTUP_MAX_ELAPSED_TIME",
      "a store that is unavailable at the start is connected to once it is available"},
     {"MEMCACHE_SRV_REFRESH", "it goes with MEMCACHE_SRV, which is refused"},
+    {"GRPC_SERVER_TLS_CA_CERT", "Envoy Gateway sets it; its limiter does not read it either"},
     {"TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE "
      "TRACING_SERVICE_INSTANCE_ID TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE",
      "no traces are sent"},
