@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""A control plane of rules: tests/interop/xds, which is made of go-control-plane, as a process."""
+import base64
+import json
+import subprocess
+import threading
+import time
+
+from builds import INTEROP, go_program
+from rls_messages import UNITS, block, fields, number, one
+from server import free_port
+
+TYPE = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
+METHOD = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+NODE = "envoy-ratelimit"  # that of Envoy Gateway
+
+
+def policy(unit, requests_per_unit=0, *, unlimited=False, name="", replaces=()):
+    """A RateLimitPolicy; a unit of None is not sent."""
+    return ((number(1, UNITS.index(unit.upper())) if unit else b"") +
+            number(2, requests_per_unit) + (number(3, 1) if unlimited else b"") +
+            (block(4, name) if name else b"") +
+            b"".join(block(5, block(1, each)) for each in replaces))
+
+
+def limit(key, value="", rate_limit=None, *descriptors, shadow_mode=False, detailed_metric=False,
+          quota_mode=False):
+    """A RateLimitDescriptor."""
+    return (block(1, key) + (block(2, value) if value else b"") +
+            (block(3, rate_limit) if rate_limit else b"") +
+            b"".join(block(4, each) for each in descriptors) +
+            b"".join(number(field, 1) for field, is_set in
+                     ((5, shadow_mode), (6, detailed_metric), (7, quota_mode)) if is_set))
+
+
+def recorded(name):
+    """The RateLimitConfigs of a message that Envoy Gateway has sent: xds/record.py."""
+    message = fields((INTEROP / "xds/recorded" / f"{name}.bin").read_bytes())
+    return [one(fields(each), 2) for each in message.get(2, [])]
+
+
+def domain(name, *descriptors):
+    """A RateLimitConfig of that name and domain."""
+    return block(1, name) + block(2, name) + b"".join(block(3, each) for each in descriptors)
+
+
+class ControlPlane:
+    """Its events, and snapshots that it is given; a restart keeps the port."""
+
+    def __init__(self, *options, address=None, node=NODE):
+        self.address = address or f"127.0.0.1:{free_port()}"
+        self.options = ["-address", self.address, "-node", node, *map(str, options)]
+        self.program = go_program(INTEROP / "xds", "control-plane")
+        self.changed = threading.Condition()
+        self.events, self.n_sets = [], 0
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([self.program, *self.options], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.reader = threading.Thread(target=self._read, args=[self.process], daemon=True)
+        self.reader.start()
+        self.wait_for("listening")
+
+    def _read(self, process):
+        for line in process.stdout:
+            with self.changed:
+                self.events.append(json.loads(line))
+                self.changed.notify_all()
+
+    def found(self, kind, **wanted):
+        with self.changed:
+            return [event for event in self.events if event["event"] == kind and
+                    all(event.get(name, "") == value for name, value in wanted.items())]
+
+    def wait_for(self, kind, times=1, seconds=20, **wanted):
+        """Until so many such events came; returns the last."""
+        ends = time.monotonic() + seconds
+        with self.changed:
+            while len(self.found(kind, **wanted)) < times:
+                left = ends - time.monotonic()
+                assert left > 0, f"no {kind} {wanted} in {self.events}"
+                self.changed.wait(left)
+        return self.found(kind, **wanted)[-1]
+
+    def set(self, version, *domains):
+        """A snapshot of these RateLimitConfigs."""
+        self.process.stdin.write(json.dumps({
+            "version": version,
+            "resources": [base64.b64encode(each).decode() for each in domains]}) + "\n")
+        self.process.stdin.flush()
+        self.n_sets += 1
+        self.wait_for("set", self.n_sets)
+
+    def acknowledged(self, version, **options):
+        """Until a client has said that it uses that version."""
+        return self.wait_for("request", version=version, error="", **options)
+
+    def kill(self):
+        """The events of the killed process are forgotten."""
+        self.process.kill()
+        self.process.wait(20)
+        self.reader.join(20)
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.events, self.n_sets = [], 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
