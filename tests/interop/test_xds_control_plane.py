@@ -11,9 +11,10 @@ import time
 
 import grpc
 import pytest
-
-from control_plane import NODE, ControlPlane, domain, limit, policy, recorded
-from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
+import rls_messages
+from control_plane import config, descriptor, policy
+from go_control_plane import NODE, GoControlPlane, recorded
+from rls_messages import OK, OVER_LIMIT, ask_with
 from server import Server
 
 RETRIES = ["--xds-backoff", "100ms", "--xds-backoff-max", "200ms"]
@@ -21,7 +22,7 @@ RETRIES = ["--xds-backoff", "100ms", "--xds-backoff-max", "200ms"]
 
 @pytest.fixture
 def plane():
-    with ControlPlane() as control_plane:
+    with GoControlPlane() as control_plane:
         yield control_plane
 
 
@@ -46,8 +47,8 @@ class Asking:
         self.channel.close()
 
     def whole(self, name, *entries, **options):
-        return self.ask(request(name, *[descriptor(*each, **options) for each in entries]),
-                        timeout=20)
+        return self.ask(rls_messages.request(
+            name, *[rls_messages.descriptor(*each, **options) for each in entries]), timeout=20)
 
     def codes(self, times, name, *entries, **options):
         """The overall code of each of so many equal requests."""
@@ -61,7 +62,7 @@ def asking(control_plane, *options, **given):
 
 
 def users(requests, name="edge"):
-    return domain(name, limit("user", "", policy("hour", requests)))
+    return config(name, descriptor("user", "", policy("HOUR", requests)))
 
 
 USER = [("user", "u")]
@@ -69,36 +70,36 @@ USER = [("user", "u")]
 
 # ---- go-control-plane ----
 
-def test_rules_come_from_it_and_are_acknowledged(plane):
+def test_rules_come_from_it_and_are_accepted(plane):
     plane.set("one", users(2))
     with asking(plane) as (_, client):
-        plane.acknowledged("one")
+        plane.accepted("one")
         assert client.codes(3, "edge", USER) == [OK, OK, OVER_LIMIT]
         assert client.codes(1, "other", USER) == [OK]
         subscribed = plane.found("request")[0]
         assert subscribed["node"] == NODE and "version" not in subscribed
 
 
-def test_a_changed_policy_holds_once_it_is_acknowledged(plane):
+def test_a_changed_policy_holds_once_it_is_accepted(plane):
     """Units in use stay in use."""
     plane.set("one", users(2))
     with asking(plane) as (_, client):
-        plane.acknowledged("one")
+        plane.accepted("one")
         assert client.codes(3, "edge", USER) == [OK, OK, OVER_LIMIT]
         plane.set("two", users(3))
-        plane.acknowledged("two")
+        plane.accepted("two")
         assert client.codes(2, "edge", USER) == [OK, OVER_LIMIT]
 
 
 @pytest.mark.parametrize("wrong, said", [
-    (domain("edge", limit("", "", policy("hour", 1))), "key"),
-    (domain("edge", limit("user", "", policy(None, 1))), "unit"),
-    (domain("", limit("user", "", policy("hour", 1))), "domain"),
+    (config("edge", descriptor("", "", policy("HOUR", 1))), "key"),
+    (config("edge", descriptor("user", "", policy(None, 1))), "unit"),
+    (config("", descriptor("user", "", policy("HOUR", 1))), "domain"),
 ])
 def test_a_message_with_one_wrong_resource_is_refused_as_a_whole(plane, wrong, said):
     plane.set("one", users(2))
     with asking(plane) as (server, client):
-        plane.acknowledged("one")
+        plane.accepted("one")
         plane.set("two", users(9, "good"), wrong)
         nack = plane.wait_for("request", version="one", times=2)
         assert said in nack["error"]
@@ -106,29 +107,29 @@ def test_a_message_with_one_wrong_resource_is_refused_as_a_whole(plane, wrong, s
         assert client.codes(3, "edge", USER) == [OK, OK, OVER_LIMIT]
         assert client.whole("good", USER).statuses[0].limit is None
         plane.set("three", users(3))
-        plane.acknowledged("three")
+        plane.accepted("three")
         assert client.codes(2, "edge", USER) == [OK, OVER_LIMIT]
 
 
 def test_domains_that_are_absent_are_gone(plane):
     plane.set("one", users(1), users(1, "second"))
     with asking(plane) as (_, client):
-        plane.acknowledged("one")
+        plane.accepted("one")
         for name in ("edge", "second"):
             assert client.codes(2, name, USER) == [OK, OVER_LIMIT]
         plane.set("two", users(1))
-        plane.acknowledged("two")
+        plane.accepted("two")
         assert client.codes(1, "edge", USER) == [OVER_LIMIT]
         assert client.codes(2, "second", USER) == [OK, OK]
         plane.set("three")
-        plane.acknowledged("three")
+        plane.accepted("three")
         assert client.codes(2, "edge", USER) == [OK, OK]
 
 
 def test_it_is_killed_and_restarted_without_a_failed_request(plane):
     plane.set("one", users(1_000_000), users(1, "small"))
     with asking(plane) as (_, client):
-        plane.acknowledged("one")
+        plane.accepted("one")
         assert client.codes(2, "small", USER) == [OK, OVER_LIMIT]
         ended, answers = threading.Event(), []
 
@@ -144,7 +145,7 @@ def test_it_is_killed_and_restarted_without_a_failed_request(plane):
             assert client.codes(1, "small", USER) == [OVER_LIMIT]
             plane.start()
             plane.set(version, users(1_000_000), users(1, "small"))
-            plane.acknowledged(version)
+            plane.accepted(version)
         ended.set()
         thread.join(20)
         assert set(answers) == {OK} and len(answers) > 100
@@ -154,7 +155,7 @@ def test_it_is_killed_and_restarted_without_a_failed_request(plane):
 def test_headers_are_sent(plane):
     plane.set("one", users(1))
     with serving(plane, "--xds-headers", "x-cluster: west"):
-        plane.acknowledged("one")
+        plane.accepted("one")
         headers = plane.found("opened")[0]["headers"]
         assert headers["x-cluster"] == "west" and headers["content-type"] == "application/grpc"
 
@@ -162,12 +163,12 @@ def test_headers_are_sent(plane):
 def test_tls_on_both_sides(authority, tmp_path):
     certificate, key = authority.sign("plane")
     own, own_key = authority.sign("limiter")
-    with ControlPlane("-cert", certificate, "-key", key, "-client-ca",
+    with GoControlPlane("-cert", certificate, "-key", key, "-client-ca",
                       authority.certificate) as plane:
         plane.set("one", users(1))
         with asking(plane, "--xds-ca-file", authority.certificate, "--xds-cert-file", own,
                     "--xds-key-file", own_key, scheme="xdss") as (_, client):
-            plane.acknowledged("one")
+            plane.accepted("one")
             assert client.codes(2, "edge", USER) == [OK, OVER_LIMIT]
         n_opened = len(plane.found("opened"))
         with serving(plane, "--xds-ca-file", authority.certificate, scheme="xdss") as server:
@@ -191,7 +192,7 @@ def of_route(route, *entries):
 def test_policies_of_envoy_gateway(plane):
     plane.set("1", *recorded("limits"))
     with asking(plane) as (_, client):
-        plane.acknowledged("1")
+        plane.accepted("1")
         by_user = of_route(SHOP, ("rule-0-match-0", "ann"))
         login = of_route(SHOP, ("rule-1-method", "rule-1-method"), ("rule-1-path", "rule-1-path"))
         trial = of_route(SHOP, ("rule-3-match-0", "rule-3-match-0"), ("rule-3-match-1", "q"))
@@ -207,37 +208,37 @@ def test_policies_of_envoy_gateway(plane):
         assert client.codes(2, LISTENER, team, hits=700) == [OK, OVER_LIMIT]
         assert client.codes(1, LISTENER, team, hits=0) == [OVER_LIMIT]
         plane.set("2", *recorded("changed"))
-        plane.acknowledged("2")
+        plane.accepted("2")
         assert client.codes(3, LISTENER, by_user) == [OK] * 2 + [OVER_LIMIT]
         plane.set("3", *recorded("none"))
-        plane.acknowledged("3")
+        plane.accepted("3")
         assert client.codes(2, LISTENER, by_user) == [OK] * 2
 
 
 # ---- The example of envoyproxy/ratelimit: examples/xds-sotw-config-server/resource.go ----
 
-MINUTE = "minute"
+MINUTE = "MINUTE"
 EXAMPLE = [
-    domain("mongo_cps", limit("database", "users", policy("second", 500)),
-           limit("database", "default", policy("second", 500))),
-    domain(
-        "rl",
-        limit("category", "account", policy(MINUTE, 4, replaces=["bkthomps", "fake_name"])),
-        limit("source_cluster", "proxy", None,
-              limit("destination_cluster", "bkthomps", policy(MINUTE, 2, replaces=["bkthomps"])),
-              limit("destination_cluster", "mock", policy(MINUTE, 1)),
-              limit("destination_cluster", "override",
-                    policy(MINUTE, 2, replaces=["banned_limit"])),
-              limit("destination_cluster", "fake", policy(MINUTE, 2, name="fake_name"))),
-        limit("foo", "", policy(MINUTE, 2),
-              limit("bar", "", policy(MINUTE, 3), detailed_metric=True),
-              limit("bar", "bkthomps", policy(MINUTE, 1, name="bkthomps")),
-              limit("bar", "banned", policy(MINUTE, 0, name="banned_limit")),
-              limit("baz", "", policy("second", 1)),
-              limit("baz", "not-so-shady", policy(MINUTE, 3)),
-              limit("baz", "shady", policy(MINUTE, 3), shadow_mode=True),
-              limit("bay", "", policy(None, unlimited=True))),
-        limit("qux", "", policy(None, unlimited=True)))]
+    config("mongo_cps", descriptor("database", "users", policy("SECOND", 500)),
+           descriptor("database", "default", policy("SECOND", 500))),
+    config("rl", descriptor("category", "account",
+                            policy(MINUTE, 4, replaces=["bkthomps", "fake_name"])),
+           descriptor("source_cluster", "proxy", below=[
+               descriptor("destination_cluster", "bkthomps",
+                          policy(MINUTE, 2, replaces=["bkthomps"])),
+               descriptor("destination_cluster", "mock", policy(MINUTE, 1)),
+               descriptor("destination_cluster", "override",
+                          policy(MINUTE, 2, replaces=["banned_limit"])),
+               descriptor("destination_cluster", "fake", policy(MINUTE, 2, name="fake_name"))]),
+           descriptor("foo", "", policy(MINUTE, 2), below=[
+               descriptor("bar", "", policy(MINUTE, 3), detailed_metric=True),
+               descriptor("bar", "bkthomps", policy(MINUTE, 1, name="bkthomps")),
+               descriptor("bar", "banned", policy(MINUTE, 0, name="banned_limit")),
+               descriptor("baz", "", policy("SECOND", 1)),
+               descriptor("baz", "not-so-shady", policy(MINUTE, 3)),
+               descriptor("baz", "shady", policy(MINUTE, 3), shadow_mode=True),
+               descriptor("bay", "", policy(unlimited=True))]),
+           descriptor("qux", "", policy(unlimited=True)))]
 BANNED, OVERRIDE = [("foo", "f"), ("bar", "banned")], [
     ("source_cluster", "proxy"), ("destination_cluster", "override")]
 # (domain, descriptors, how often, how often it passes): what envoyproxy/ratelimit answered.
@@ -261,7 +262,7 @@ def test_the_example_of_envoyproxy_ratelimit(plane):
     plane.set("1", *EXAMPLE)
     # The clock stands still: no request of a limit is in its next second or minute.
     with asking(plane, "--clock", "virtual") as (_, client):
-        plane.acknowledged("1")
+        plane.accepted("1")
         for name, descriptors, times, passes in SEQUENCE:
             assert client.codes(times, name, *descriptors) == [OK] * passes + [OVER_LIMIT] * (
                 times - passes), descriptors
@@ -271,12 +272,12 @@ def test_the_example_of_envoyproxy_ratelimit(plane):
 
 def test_quota_mode_of_ai_gateway(plane):
     """A request is over limit only once both backends have no quota left."""
-    backends = [limit("ai-backend", name, None,
-                      limit("model", "gpt", policy("day", tokens), quota_mode=True))
+    backends = [descriptor("ai-backend", name, below=[
+        descriptor("model", "gpt", policy("DAY", tokens), quota_mode=True)])
                 for name, tokens in (("first", 100), ("second", 200))]
-    plane.set("1", domain("ai-gateway-quota", *backends))
+    plane.set("1", config("ai-gateway-quota", *backends))
     with asking(plane) as (_, client):
-        plane.acknowledged("1")
+        plane.accepted("1")
         both = [[("ai-backend", name), ("model", "gpt")] for name in ("first", "second")]
         codes = []
         for charged in itertools.repeat(both[0], 2), itertools.repeat(both[1], 3):

@@ -18,7 +18,8 @@ import threading
 import grpc
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
-from control_plane import METHOD, NODE, TYPE  # noqa: E402
+from control_plane import METHOD, TYPE  # noqa: E402
+from go_control_plane import NODE  # noqa: E402
 from rls_messages import block  # noqa: E402
 
 
