@@ -154,7 +154,7 @@ def test_it_is_killed_and_restarted_without_a_failed_request(plane):
 
 def test_headers_are_sent(plane):
     plane.set("one", users(1))
-    with serving(plane, "--xds-headers", "x-cluster: west"):
+    with serving(plane, "--xds-headers", "x-cluster:west"):
         plane.accepted("one")
         headers = plane.found("opened")[0]["headers"]
         assert headers["x-cluster"] == "west" and headers["content-type"] == "application/grpc"
