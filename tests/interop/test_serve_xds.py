@@ -12,7 +12,7 @@ import pytest
 from control_plane import (ControlPlane, ask, config, descriptor, node_of, policy, response,
                            struct)
 from measure import metric
-from program import STINT
+from program import SOURCE, STINT
 from rls_messages import OK, OVER_LIMIT, block, number
 from server import Server, free_port
 from tls_authority import authority  # noqa: F401
@@ -169,6 +169,18 @@ def test_hits_of_descriptors_are_charged(plane):
         with grpc.insecure_channel(f"127.0.0.1:{server.port('grpc')}") as channel:
             got = [ask(channel, "edge", ("user", "a"), own=hits) for hits in (0, 950, 0, 200, 0)]
         assert got == [OK, OK, OK, OVER_LIMIT, OVER_LIMIT]
+
+
+def test_the_page_shows_what_the_server_says(plane):
+    page = (SOURCE / "docs/xds.md").read_text(encoding="utf-8")
+    shown = "xds://127.0.0.1:18000"
+    plane.send("1", config("edge", per_hour(3)))
+    with serve(plane) as server:
+        plane.accepted("1")
+        assert f"```text\n{rules_of(server).replace(plane.url, shown)}```\n" in page
+        plane.send("2", config("edge", per_hour(3), per_hour(3)))
+        error = plane.refused("is there already").error
+        assert f"```text\n{error.replace(plane.url, shown)}\n```\n" in page
 
 
 # ---- Lost connections ----------------------------------------------------------------------------
