@@ -5,6 +5,7 @@ Its files are an overlay in memory over a folder that mmdebstrap made once for e
 its processes, mounts, network and names are in namespaces. All of this needs root.
 """
 import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 STARTS_S = 60
+CLONE_NEWNET = 0x40000000
 # Beside the packages that stint depends on: installing it needs no network.
 INCLUDED = ["systemd", "libgnutls30", "libhiredis0.14", "libjansson4", "libnghttp2-14",
             "libprotobuf-c1", "libseccomp2", "libuv1", "libyaml-0-2", "libzstd1", "zlib1g"]
@@ -44,6 +46,18 @@ exec env -i container=stint-test PATH=/usr/sbin:/usr/bin /lib/systemd/systemd
 """
 
 
+@contextlib.contextmanager
+def network_of(pid):
+    """Sockets and processes that this thread makes meanwhile have the network of a process."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net") as own, open(f"/proc/{pid}/ns/net") as other:
+        assert libc.setns(other.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+        try:
+            yield
+        finally:
+            libc.setns(own.fileno(), CLONE_NEWNET)
+
+
 def make_root(folder):
     """The files of a small Debian, of the release that runs here."""
     mark = folder.with_suffix(".packages")
@@ -54,8 +68,9 @@ def make_root(folder):
     release = Path("/etc/os-release").read_text()
     name = next(line.partition("=")[2] for line in release.splitlines()
                 if line.startswith("VERSION_CODENAME="))
-    done = subprocess.run(["mmdebstrap", "--quiet", "--variant=apt", f"--include={','.join(INCLUDED)}",
-                           name, folder], capture_output=True, text=True, check=False)
+    done = subprocess.run(["mmdebstrap", "--quiet", "--variant=apt",
+                           f"--include={','.join(INCLUDED)}", name, folder],
+                          capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     mark.write_text(wanted)
 
@@ -74,8 +89,9 @@ class Machine:
     def __enter__(self):
         ends = time.monotonic() + STARTS_S
         while not self._is_running():
-            assert self.unshare.poll() is None, self.unshare.stderr.read()
-            assert time.monotonic() < ends, "systemd does not start"
+            if self.unshare.poll() is not None or time.monotonic() > ends:
+                self.__exit__()
+                raise AssertionError(f"systemd does not start: {self.unshare.stderr.read()}")
             time.sleep(0.1)
         return self
 
@@ -95,16 +111,12 @@ class Machine:
 
     def run(self, *command, code=0, **options):
         """Output of a command in the machine; a code of None is any."""
-        done = subprocess.run(self.entering() + [str(word) for word in command], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                              timeout=120, **options)
+        done = subprocess.run(["nsenter", f"--target={self.pid}", "--all", "--",
+                               *(str(word) for word in command)], text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+                              **options)
         assert code in (None, done.returncode), f"{command}: {done.returncode}\n{done.stdout}"
         return done.stdout
-
-    def entering(self, *, network_only=False):
-        """The words before a command that runs in the machine, or only in its network."""
-        which = ["--net"] if network_only else ["--all"]
-        return ["nsenter", f"--target={self.pid}", *which, "--"]
 
     def path(self, name):
         """Where a file of the machine is, seen from outside."""

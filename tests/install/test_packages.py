@@ -5,8 +5,6 @@ requests, removed and purged. lintian checks them where they are built.
 Real time: what is tried is the kernel's queues, systemd, and two processes that run at once.
 """
 import concurrent.futures
-import contextlib
-import ctypes
 import os
 import re
 import shutil
@@ -17,14 +15,13 @@ import time
 
 import packages
 import pytest
-from machine import Machine, make_root
+from machine import Machine, make_root, network_of
 
 sys.path.insert(0, str(packages.SOURCE / "tests/interop"))
 from server import Asker, Resp  # noqa: E402
 
 OLDER = "0.0.9-1"
 BURST = 500
-CLONE_NEWNET = 0x40000000
 RULES = """
 domain: edge
 descriptors:
@@ -57,18 +54,6 @@ def booted(made):
         for package in folder.glob("*.deb"):
             shutil.copy(package, machine.path("/tmp/debs"))
         yield machine
-
-
-@contextlib.contextmanager
-def network_of(pid):
-    """Sockets that this thread makes meanwhile are of the network of another process."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open("/proc/thread-self/ns/net") as own, open(f"/proc/{pid}/ns/net") as other:
-        assert libc.setns(other.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
-        try:
-            yield
-        finally:
-            libc.setns(own.fileno(), CLONE_NEWNET)
 
 
 class AskerInside(Asker):
@@ -145,9 +130,9 @@ def test_an_upgrade_under_load_refuses_no_request(machine):
     install(machine, older(machine))
     old = main_pid(machine)
     askers = [AskerInside(machine.pid, 7379, 5, "shared", BURST) for _ in range(3)]
-    wrk = subprocess.Popen(
-        [*machine.entering(network_only=True), "wrk", "-t1", "-c10", "-d4s",
-         "http://127.0.0.1:8080/healthz"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with network_of(machine.pid):
+        wrk = subprocess.Popen(["wrk", "-t1", "-c10", "-d4s", "http://127.0.0.1:8080/healthz"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         wait_until(lambda: all(asker.asked > 20 for asker in askers))
         asked = sum(asker.asked for asker in askers)
@@ -166,7 +151,7 @@ def test_an_upgrade_under_load_refuses_no_request(machine):
     assert sum(asker.allowed for asker in askers) == BURST
     assert "Socket errors" not in load and "Non-2xx" not in load, load
     # systemd watches the successor as it watched the first process.
-    machine.run("kill", "-KILL", new)
+    machine.run("sh", "-c", f"kill -KILL {new}")
     wait_until(lambda: main_pid(machine) not in (0, new))
     wait_until(lambda: machine.run("systemctl", "is-active", "stint", code=None) == "active\n")
     assert ask(machine, "CL.THROTTLE", "shared", str(BURST - 1), "1", "86400")[0] == 1
