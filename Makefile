@@ -10,6 +10,7 @@ FUZZERS ?=
 SERVE ?=
 DEMO ?=
 PREFIX ?= /usr/local
+ARCH ?=
 # Folders are left as they are: no __pycache__.
 export PYTHONDONTWRITEBYTECODE = 1
 
@@ -99,13 +100,15 @@ wheels:
 	@tools/setup.sh wheels
 	@/usr/bin/python3 tools/make_wheels.py build-wheels
 
+# ARCH=arm64: for another processor, by a cross compiler in a Debian of its own.
 deb:
 	@tools/setup.sh deb
-	@/usr/bin/python3 tools/make_deb.py build-deb
+	@/usr/bin/python3 tools/make_deb.py $(ARCH:%=--arch=%) build-deb$(ARCH:%=-%)
 
 image: deb
 	@tools/setup.sh image
-	@/usr/bin/python3 tools/make_image.py build-image build-deb/stint_*.deb
+	@/usr/bin/python3 tools/make_image.py $(ARCH:%=--root=build-deb-%/root) \
+	    build-image$(ARCH:%=-%) build-deb$(ARCH:%=-%)/stint_*.deb
 
 dist:
 	@tools/setup.sh dist

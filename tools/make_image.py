@@ -7,8 +7,9 @@ file for `docker load` and skopeo, and a list of its packages (SPDX). The image 
 libraries that the program needs with the certificates of CAs, and the program. It has no shell.
 
 ROOT is a Debian that has the libraries installed, for the processor of the package (default: this
-one). FILES is a folder that gets the files of the image. Names, times and owners of files do not depend on where and when the image is made: the same
-package and the same libraries give the same bytes.
+one). FILES is a folder that gets the files of the image. Names, times and owners of files do not
+depend on where and when the image is made: the same package and the same libraries give the same
+bytes.
 """
 
 import argparse
@@ -130,7 +131,7 @@ def base_layer(root, triplet, program):
 
     def add_owner(path, *files):
         package = Package.that_owns(root, path)
-        packages.setdefault(package.name, package).files.extend(files)
+        packages.setdefault(package.name, package).files.update(files)
 
     for name, target in LINKS.items():
         layer.add_link(name, target)
@@ -158,7 +159,7 @@ def program_layer(package, program):
     layer.add("usr/bin/stint", program, mode=0o755)
     layer.add_link("usr/bin/ratelimit", "stint") # what deployments of envoyproxy/ratelimit start
     layer.add("var/lib/stint", mode=0o755, kind=tarfile.DIRTYPE, owner=USER)
-    package.files.append("usr/bin/stint")
+    package.files.add("usr/bin/stint")
     add_package(layer, package)
     return layer
 
@@ -237,7 +238,7 @@ def write_layout(folder, architecture, layers):
 
 
 def make(root, folder, path):
-    """The layers."""
+    """Writes into the folder the image of the package in the file `path`; returns its layers."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     own = Package.of_file(path)
@@ -249,10 +250,10 @@ def make(root, folder, path):
     base, packages = base_layer(root, TRIPLETS[own.architecture], folder / "stint")
     top = program_layer(own, program)
     (folder / "stint").unlink()
-    compiled_in = [Package.installed(Path("/"), name) for name in COMPILED_IN]
+    compiled_in = [Package.installed(root, name) for name in COMPILED_IN]
     name = f"stint-{own.version.partition('-')[0]}-{own.architecture}"
     contents = {**base.files(), **top.files()}
-    document = json_bytes(sbom.document(name, release.created(), own, packages, compiled_in, contents))
+    document = json_bytes(sbom.document(name, own, packages, compiled_in, contents))
     top.add("usr/share/doc/stint/sbom.spdx.json", document)
     (folder / f"{name}.spdx.json").write_bytes(document)
     archive, size = write_layout(folder, own.architecture, [base, top])

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What packages, images and archives of the source have in common: version, commit, time."""
 
-import datetime
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent
@@ -37,6 +37,12 @@ def git(*words):
     """Output of git, or "" outside of a clone of this source."""
     return run("git", "--git-dir", SOURCE / ".git", "--work-tree", SOURCE, *words, cwd=SOURCE,
                may_fail=True)
+
+
+def codename():
+    """The release of Debian that runs here."""
+    text = Path("/etc/os-release").read_text()
+    return re.search(r"^VERSION_CODENAME=(\S+)", text, re.M)[1]
 
 
 @functools.cache
@@ -69,4 +75,4 @@ def copy_source(folder):
 
 def created():
     """That time, as images and lists of packages write it."""
-    return datetime.datetime.fromtimestamp(epoch(), datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch()))

@@ -15,7 +15,7 @@ class Package:
     """One package: its record in dpkg's database, and those of its files that are used."""
 
     def __init__(self, record, root=None):
-        self.record, self.root, self.files, self.license = record, root, [], None
+        self.record, self.root, self.files, self.license = record, root, set(), None
 
     @classmethod
     def of_file(cls, path):
@@ -106,7 +106,7 @@ def relation(subject, kind, other):
     return {"spdxElementId": subject, "relationshipType": kind, "relatedSpdxElement": other}
 
 
-def document(name, created, own, needed, compiled_in, contents):
+def document(name, own, needed, compiled_in, contents):
     """SPDX of the package `own`, the packages that it needs and those that it contains parts of.
     `contents` are the bytes of their files."""
     packages = sorted([own, *needed, *compiled_in], key=lambda package: package.name)
@@ -116,12 +116,12 @@ def document(name, created, own, needed, compiled_in, contents):
     relations += [relation(spdx_id("Package", each.name), "STATIC_LINK", own_id)
                   for each in compiled_in]
     relations += [relation(spdx_id("Package", package.name), "CONTAINS", spdx_id("File", file))
-                  for package in packages for file in package.files]
+                  for package in packages for file in sorted(package.files)]
     digest = hashlib.sha256(repr(sorted(contents.items())).encode()).hexdigest()
     return {
         "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
         "name": name, "documentNamespace": f"urn:stint:sbom:{name}:{digest}",
-        "creationInfo": {"created": created, "creators": ["Tool: stint-tools-sbom"]},
+        "creationInfo": {"created": release.created(), "creators": ["Tool: stint-tools-sbom"]},
         "packages": [package_entry(package, contents) for package in packages],
         "files": [file_entry(file, contents[file])
                   for package in packages for file in sorted(package.files)],

@@ -25,12 +25,12 @@ command -v npm >/dev/null || test_all="$test_all nodejs npm"
 command -v go >/dev/null || test_all="$test_all golang-go"
 command -v javac >/dev/null || test_all="$test_all default-jdk-headless"
 command -v mvn >/dev/null || test_all="$test_all maven"
-# The packages of Debian, and what looks into the image and runs it. mmdebstrap makes the Debian in
-# which packages are installed.
-deb="$run debhelper dpkg-dev lintian scdoc git python3"
+# The packages of Debian, and what looks into the image and runs it. mmdebstrap makes a Debian in
+# which packages are installed, or compiled for another processor.
+deb="$run build-essential debhelper dpkg-dev lintian mmdebstrap scdoc git python3"
 image="$deb binutils ca-certificates libcurl3-gnutls"
 dist="git gnupg python3"
-test_all="$test_all $image $dist mmdebstrap skopeo umoci crun"
+test_all="$test_all $image $dist skopeo umoci crun"
 # The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
 # compiler; the versioned package does not.
 foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"

@@ -9,15 +9,20 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(os.environ["STINT_SOURCE"]) / "tools"))
+import release  # noqa: E402
+
 STARTS_S = 60
 CLONE_NEWNET = 0x40000000
 # Beside the packages that stint depends on: installing it needs no network.
-INCLUDED = ["systemd", "libgnutls30", "libhiredis0.14", "libjansson4", "libnghttp2-14",
-            "libprotobuf-c1", "libseccomp2", "libuv1", "libyaml-0-2", "libzstd1", "zlib1g"]
+INCLUDED = ["systemd", "libcurl3-gnutls", "libgnutls30", "libhiredis0.14", "libjansson4",
+            "libnghttp2-14", "libprotobuf-c1", "libseccomp2", "libuv1", "libyaml-0-2", "libzstd1",
+            "zlib1g"]
 # Runs as the first process of the namespaces, in the folder $1.
 BOOT = """
 set -eu
@@ -65,11 +70,8 @@ def make_root(folder):
     if mark.exists() and mark.read_text() == wanted:
         return
     shutil.rmtree(folder, ignore_errors=True)
-    release = Path("/etc/os-release").read_text()
-    name = next(line.partition("=")[2] for line in release.splitlines()
-                if line.startswith("VERSION_CODENAME="))
     done = subprocess.run(["mmdebstrap", "--quiet", "--variant=apt",
-                           f"--include={','.join(INCLUDED)}", name, folder],
+                           f"--include={','.join(INCLUDED)}", release.codename(), folder],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     mark.write_text(wanted)

@@ -29,11 +29,17 @@ def built():
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not mark.exists() or mark.read_text() != wanted:
             path = os.pathsep.join(["/usr/lib/ccache", os.environ["PATH"]])
-            done = subprocess.run([SOURCE / "tools/make_deb.py", FOLDER / "deb"], text=True,
-                                  capture_output=True, check=False, env={**os.environ, "PATH": path})
+            done = subprocess.run([SOURCE / "tools/make_deb.py", FOLDER / "deb"],
+                                  env={**os.environ, "PATH": path}, capture_output=True,
+                                  text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
             mark.write_text(wanted)
     return FOLDER / "deb"
+
+
+def version():
+    """Of the package: the project's, with Debian's revision."""
+    return one("stint").name.split("_")[1]
 
 
 def one(name):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The Debian packages in a Debian of their own, with systemd: installed, upgraded while clients send
-requests, removed and purged. lintian checks them where they are built.
+"""The Debian packages in a Debian of their own, with systemd: installed, upgraded while clients
+send requests, removed and purged. lintian checks them where they are built.
 
 Real time: what is tried is the kernel's queues, systemd, and two processes that run at once.
 """
@@ -20,6 +20,8 @@ from machine import Machine, make_root, network_of
 sys.path.insert(0, str(packages.SOURCE / "tests/interop"))
 from server import Asker, Resp  # noqa: E402
 
+PAGE = (packages.SOURCE / "docs/packages.md").read_text()
+BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:^```text\n(.*?)^```\n)?", re.M | re.S)
 OLDER = "0.0.9-1"
 BURST = 500
 RULES = """
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a Debian of its own n
 
 @pytest.fixture(scope="module")
 def made():
-    """The packages and the root, made at the same time: one compiles, the other waits for a mirror."""
+    """The packages and the root, made at once: one compiles, the other waits for a mirror."""
     root = packages.FOLDER / "root"
     with concurrent.futures.ThreadPoolExecutor() as pool:
         rooted = pool.submit(make_root, root)
@@ -66,14 +68,15 @@ class AskerInside(Asker):
             super().run()
 
 
-def older(machine):
-    """A package of an older version: the same program in another file, so that an upgrade replaces
+def as_version(machine, version):
+    """A package of another version: the same program in another file, so that an upgrade replaces
     the file of a running process."""
     machine.run("sh", "-c", f"""set -e; cd /tmp/debs
-        dpkg-deb --raw-extract stint_*.deb older
-        sed -i 's/^Version: .*/Version: {OLDER}/' older/DEBIAN/control
-        dpkg-deb --build older older.deb""")
-    return "/tmp/debs/older.deb"
+        dpkg-deb --raw-extract stint_{packages.version()}_*.deb other
+        sed -i 's/^Version: .*/Version: {version}/' other/DEBIAN/control
+        dpkg-deb --build other stint_{version}_$(dpkg --print-architecture).deb
+        rm -r other""")
+    return f"/tmp/debs/stint_{version}_*.deb"
 
 
 def install(machine, *files):
@@ -127,7 +130,7 @@ def test_from_installation_to_purge(machine):
 
 
 def test_an_upgrade_under_load_refuses_no_request(machine):
-    install(machine, older(machine))
+    install(machine, as_version(machine, OLDER))
     old = main_pid(machine)
     askers = [AskerInside(machine.pid, 7379, 5, "shared", BURST) for _ in range(3)]
     with network_of(machine.pid):
@@ -136,7 +139,7 @@ def test_an_upgrade_under_load_refuses_no_request(machine):
     try:
         wait_until(lambda: all(asker.asked > 20 for asker in askers))
         asked = sum(asker.asked for asker in askers)
-        install(machine, "/tmp/debs/stint_*.deb")
+        install(machine, f"/tmp/debs/stint_{packages.version()}_*.deb")
         new = main_pid(machine)
         load = wrk.communicate(timeout=60)[0].decode()
     finally:
@@ -155,6 +158,19 @@ def test_an_upgrade_under_load_refuses_no_request(machine):
     wait_until(lambda: main_pid(machine) not in (0, new))
     wait_until(lambda: machine.run("systemctl", "is-active", "stint", code=None) == "active\n")
     assert ask(machine, "CL.THROTTLE", "shared", str(BURST - 1), "1", "86400")[0] == 1
+
+
+def test_the_page_about_packages(machine):
+    """Its commands in their order, with what they print."""
+    part = PAGE[PAGE.index("## Debian packages"):PAGE.index("## Container image")]
+    for version in re.findall(r"stint_(.*?)_amd64\.deb", part):
+        if version != packages.version():
+            as_version(machine, version)
+    blocks = BLOCK.findall(part)
+    assert len(blocks) == 4
+    for commands, expected in blocks:
+        said = machine.run("bash", "-euc", f"cd /tmp/debs\n{commands}")
+        assert said == expected, commands
 
 
 def test_programs_use_the_library_of_the_packages(made, tmp_path):
