@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(os.environ["STINT_SOURCE"]) / "tools"))
 import release  # noqa: E402
 
@@ -49,6 +51,12 @@ umount --lazy /old
 rmdir /old
 exec env -i container=stint-test PATH=/usr/sbin:/usr/bin /lib/systemd/systemd
 """
+
+
+needs_namespaces = pytest.mark.skipif(
+    subprocess.run(["unshare", "--mount", "--net", "true"], capture_output=True,
+                   check=False).returncode != 0,
+    reason="this user or machine allows no namespaces of mounts and networks")
 
 
 @contextlib.contextmanager

@@ -62,8 +62,8 @@ def test_a_package_of_the_archive_has_the_time_of_the_commit(unpacked):
 
 def test_the_archive_builds_the_library(unpacked, tmp_path):
     run("meson", "setup", tmp_path / "build", unpacked, "-Dprogram=false", "-Dtests=false")
-    run("ninja", "-C", tmp_path / "build", "src/libstint.so")
-    assert (tmp_path / "build/src/libstint.so").exists()
+    run("ninja", "-C", tmp_path / "build", "src/libstint.a")
+    assert (tmp_path / "build/src/libstint.a").exists()
 
 
 def test_a_signature_of_the_checksums_is_one_that_users_can_check(folder, tmp_path):

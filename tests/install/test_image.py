@@ -18,7 +18,7 @@ from pathlib import Path
 import packages
 import pytest
 from container import USER, Container
-from machine import network_of
+from machine import needs_namespaces, network_of
 
 STINT = os.environ["STINT_BIN"]
 SIZE_MAX = 30_000_000
@@ -137,6 +137,7 @@ def get(path):
         return answer.status, answer.read()
 
 
+@needs_namespaces
 @pytest.mark.parametrize("user", [0, 54321], ids=["root", "rootless"])
 def test_it_serves_under_the_rights_of_kubernetes(bundle, image, open_folder, user):
     """What a deployment of envoyproxy/ratelimit starts, with its files and its environment."""
@@ -166,6 +167,7 @@ def test_it_serves_under_the_rights_of_kubernetes(bundle, image, open_folder, us
         assert container.stop() == 0, container.log.read_text()
 
 
+@needs_namespaces
 def test_other_commands_run_in_it(bundle, image):
     """kubectl exec and docker run: the program needs no shell, also where it sends requests."""
     with Container(bundle, image) as container:

@@ -15,7 +15,7 @@ import time
 
 import packages
 import pytest
-from machine import Machine, make_root, network_of
+from machine import Machine, make_root, needs_namespaces, network_of
 
 sys.path.insert(0, str(packages.SOURCE / "tests/interop"))
 from server import Asker, Resp  # noqa: E402
@@ -34,7 +34,7 @@ descriptors:
 LEFT = re.compile(r"/(etc/(group|passwd|shadow|gshadow|subuid|subgid)-?|etc/\.pwd\.lock"
                   r"|var/log/.*|var/cache/.*|var/lib/(apt|dpkg|systemd)/.*|tmp/.*)")
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a Debian of its own needs root")
+pytestmark = needs_namespaces
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +158,22 @@ def test_an_upgrade_under_load_refuses_no_request(machine):
     wait_until(lambda: main_pid(machine) not in (0, new))
     wait_until(lambda: machine.run("systemctl", "is-active", "stint", code=None) == "active\n")
     assert ask(machine, "CL.THROTTLE", "shared", str(BURST - 1), "1", "86400")[0] == 1
+
+
+def test_a_program_that_cannot_serve_leaves_the_old_one(machine):
+    install(machine, as_version(machine, OLDER))
+    old = main_pid(machine)
+    assert ask(machine, "CL.THROTTLE", "user:1", "3", "4", "3600")[:3] == [0, 4, 3]
+    settings = machine.path("/etc/stint/stint.yaml")
+    settings.write_text(settings.read_text() + "resp_tls: nonsense\n")
+    said = install(machine, f"/tmp/debs/stint_{packages.version()}_*.deb")
+    assert "the old one goes on serving" in said
+    assert main_pid(machine) == old
+    assert ask(machine, "CL.THROTTLE", "user:1", "3", "4", "3600")[:3] == [0, 4, 2]
+    assert "'nonsense' is not an address" in machine.run("journalctl", "-u", "stint", "-o", "cat")
+    settings.write_text(settings.read_text().replace("resp_tls: nonsense\n", ""))
+    machine.run("systemctl", "restart", "stint")
+    assert main_pid(machine) not in (0, old)
 
 
 def test_the_page_about_packages(machine):
