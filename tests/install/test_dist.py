@@ -32,7 +32,7 @@ def source(folder, tmp_path_factory):
     (archive,) = folder.glob("*.tar.gz")
     place = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(archive) as tar:
-        tar.extractall(place, filter="data")
+        tar.extractall(place)
     return place / archive.name.removesuffix(".tar.gz")
 
 
