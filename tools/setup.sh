@@ -6,7 +6,7 @@
 set -eu
 
 words="run unit test test-all wheels check coverage fuzz-afl bench-server demo-cluster
-    demo-gateway dashboard"
+    demo-gateway dashboard deb image dist"
 
 # Each word has a variable of its name, with _ for -.
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
@@ -29,6 +29,12 @@ command -v npm >/dev/null || test_all="$test_all nodejs npm"
 command -v go >/dev/null || test_all="$test_all golang-go"
 command -v javac >/dev/null || test_all="$test_all default-jdk-headless"
 command -v mvn >/dev/null || test_all="$test_all maven"
+# The packages of Debian, and what looks into the image and runs it. mmdebstrap makes a Debian in
+# which packages are installed, or compiled for another processor.
+deb="$run build-essential debhelper dpkg-dev lintian mmdebstrap scdoc git python3"
+image="$deb binutils ca-certificates libcurl3-gnutls"
+dist="git gnupg python3"
+test_all="$test_all $image $dist skopeo umoci crun"
 # The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
 # compiler; the versioned package does not.
 foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
