@@ -184,6 +184,14 @@ static bool open_parts(struct server_state *server_state,
     if (options->metrics_names != 0)
         metrics_count_hits(server_state->metrics, options->metrics_names,
                            options->near_thousandths);
+    if (options->traces != NULL) {
+        server_state->traces = traces_new(options->traces, options->workers, &server_state->clock,
+                                          server_state->metrics);
+        if (server_state->traces == NULL) {
+            err_set(error, STINT_E_SYSTEM, "no memory, or no random bytes, for traces");
+            return false;
+        }
+    }
     server_state->ruleset = ruleset_new(server_state, options->rules, error);
     return server_state->ruleset != NULL;
 }
@@ -200,6 +208,7 @@ int server_state_open(struct server_state **server_state,
     made->table = options->table;
     made->options = *options;
     made->options.rules = NULL; /* may be freed before the server state */
+    made->options.traces = NULL;
     if (options->id_lifetime_ns == 0)
         made->options.id_lifetime_ns = ID_LIFETIME_DEFAULT_NS;
     made->began_with_rules = options->rules != NULL;
@@ -223,6 +232,7 @@ void server_state_close(struct server_state *server_state)
     pools_free(server_state->pools);
     unmatched_free(server_state->unmatched);
     top_keys_free(server_state->top_keys);
+    traces_free(server_state->traces);
     metrics_free(server_state->metrics);
     pthread_mutex_destroy(&server_state->lock);
     server_clock_deinit(&server_state->clock);
@@ -245,6 +255,12 @@ struct metrics *server_state_metrics(struct server_state *server_state)
 {
     assert(server_state_is_valid(server_state));
     return server_state->metrics;
+}
+
+struct traces *server_state_traces(struct server_state *server_state)
+{
+    assert(server_state_is_valid(server_state));
+    return server_state->traces;
 }
 
 bool server_state_is_ready(const struct server_state *server_state, bool (*is_ready)(void *arg),
