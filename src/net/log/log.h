@@ -60,6 +60,9 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(STORE_AWAY, WARN, "store_away",                                                              \
       "a store is unavailable: on_store_error of the rules applies; see stint store check")        \
     X(STORE_BACK, INFO, "store_back", "a store is available again")                                \
+    X(TRACES_FAIL, WARN, "traces_fail",                                                            \
+      "traces are not accepted by their collector: spans wait, then they are dropped")             \
+    X(TRACES_SENT, INFO, "traces_sent", "the collector accepts traces again")                      \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
     X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
     X(CONTROL_EXPOSED, WARN, "control_exposed",                                                    \

@@ -246,16 +246,17 @@ static void fail(struct upstream *upstream, const char *why)
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-static const char closed[] = "the store has closed the connection";
-
 static void fail_closed(struct upstream *upstream)
 {
-    bool is_early = !link_is_ready(upstream->options.link);
-    fail(upstream, !is_early               ? closed
-                   : upstream->options.tls ? "the store has closed the connection before it "
-                                             "greeted; does it want a certificate, or no TLS?"
-                                           : "the store has closed the connection before it "
-                                             "greeted; does it expect TLS?");
+    const struct link *link = upstream->options.link;
+    bool is_tls = upstream->options.tls != NULL;
+    char why[FAULT_SIZE];
+    struct buf buf = buf_of(why, sizeof(why));
+    buf_add(&buf, "%s has closed the connection", link->codec->server);
+    if (!link_is_ready(link))
+        buf_add(&buf, " before it greeted; does it %s",
+                is_tls ? "want a certificate, or no TLS?" : "expect TLS?");
+    fail(upstream, why);
 }
 
 static void fail_socket(struct upstream *upstream, int why)
@@ -593,7 +594,7 @@ static void settle(struct upstream *upstream)
     flush(upstream);
     while ((wants = link_wants(upstream->options.link)) != LINK_WANTS_NOTHING) {
         if (wants == LINK_WANTS_CLOSE)
-            lose(upstream, closed);
+            lose(upstream, ""); /* the link knows why */
         else
             begin(upstream);
         flush(upstream);
