@@ -350,7 +350,7 @@ static struct wall wall_now(const struct tracer *tracer)
 
 static uint64_t wall_of(const struct wall *wall, uint64_t at_ns)
 {
-    return sub_floor(wall->wall_ns, sub_floor(wall->io_ns, at_ns));
+    return wall->wall_ns - (wall->io_ns - at_ns);
 }
 
 /* "/package.Service/Method": names without the first slash, as the conventions for gRPC say. */

@@ -123,10 +123,10 @@ static int take_value(llhttp_t *parser, const char *text, size_t len)
     conn->is_value = true;
     if (conn->name_len != sizeof(name) - 1 || strncasecmp(conn->name, name, conn->name_len) != 0)
         return 0;
-    for (size_t i = 0; i < len; i++)
-        *seconds = text[i] < '0' || text[i] > '9' || *seconds > UINT32_MAX
-                       ? 0
-                       : 10 * *seconds + (uint64_t)(text[i] - '0');
+    for (size_t i = 0; i < len; i++) {
+        bool is_digit = text[i] >= '0' && text[i] <= '9' && *seconds <= UINT32_MAX;
+        *seconds = is_digit ? 10 * *seconds + (uint64_t)(text[i] - '0') : UINT64_MAX;
+    }
     return 0;
 }
 
@@ -135,6 +135,8 @@ static int end_head(llhttp_t *parser)
     struct collector_conn *conn = parser->data;
     conn->has_head = true;
     conn->answer.status = parser->status_code;
+    if (conn->answer.retry_after_s > UINT32_MAX)
+        conn->answer.retry_after_s = 0;
     return 0;
 }
 
@@ -224,8 +226,9 @@ static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
 static void end(const struct link_pending *pending, enum link_outcome outcome, uint64_t now_ns)
 {
     struct collector_conn *conn = pending->arg;
-    bool is_ended = conn->has_head && outcome == LINK_LOST &&
-                    llhttp_finish(&conn->parser) == HPE_OK && conn->answer.status >= 200;
+    if (outcome == LINK_LOST && conn->has_head)
+        (void)llhttp_finish(&conn->parser); /* completes such an answer */
+    bool is_ended = conn->is_complete;
     struct collector_answer answer = conn->answer;
     await_answer(conn);
     if (is_ended)
