@@ -26,6 +26,7 @@ struct trace_span {
     struct trace_span *next_free;
     struct trace_operation operation;
     uint64_t begin_ns;
+    uint64_t wall_less_io_ns;
     uint8_t trace_id[TRACE_ID_LEN], id[TRACE_SPAN_ID_LEN], parent_id[TRACE_SPAN_ID_LEN];
     bool has_parent;
     uint8_t flags;
@@ -249,6 +250,20 @@ static bool is_sampled(struct tracer *tracer, const struct trace_context *contex
     return share < options->ratio;
 }
 
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+/*
+ * What is added to I/O time for the time since 1970, modulo 2^64. It is read once for a span and
+ * those below it, so that steps of the clock, and the time between two readings, do not show.
+ */
+static uint64_t wall_less_io(const struct tracer *tracer)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec -
+           server_clock_io_now(tracer->traces->clock);
+}
+
 /* ---- Open spans ------------------------------------------------------------------------------ */
 
 static struct trace_span *take_span(struct tracer *tracer)
@@ -299,6 +314,7 @@ struct trace_span *tracer_begin(struct tracer *tracer, const struct trace_operat
     span->tracer = tracer;
     span->operation = *operation;
     span->begin_ns = begin_ns;
+    span->wall_less_io_ns = wall_less_io(tracer);
     span->has_parent = false;
     span->flags = TRACE_FLAG_RANDOM;
     span->state_len = 0;
@@ -332,25 +348,6 @@ static void add_number(struct attributes *attributes, const char *name, int64_t 
 {
     assert(attributes->n < OTLP_ATTRIBUTES_MAX);
     attributes->all[attributes->n++] = (struct otlp_attribute){.name = name, .number = number};
-}
-
-/* The time since 1970 of an I/O time; both clocks are read now, so that steps of one matter little.
- */
-struct wall {
-    uint64_t wall_ns, io_ns;
-};
-
-static struct wall wall_now(const struct tracer *tracer)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (struct wall){.wall_ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec,
-                         .io_ns = server_clock_io_now(tracer->traces->clock)};
-}
-
-static uint64_t wall_of(const struct wall *wall, uint64_t at_ns)
-{
-    return wall->wall_ns - (wall->io_ns - at_ns);
 }
 
 /* "/package.Service/Method": names without the first slash, as the conventions for gRPC say. */
@@ -420,7 +417,6 @@ void trace_end(struct trace_span *span, const struct trace_end *end)
     if (span == NULL)
         return;
     const struct trace_operation *operation = &span->operation;
-    struct wall wall = wall_now(span->tracer);
     struct attributes attributes = {.n = 0};
     char name[OTLP_TEXT_MAX];
     if (operation->frontend == METRICS_GRPC)
@@ -440,8 +436,8 @@ void trace_end(struct trace_span *span, const struct trace_end *end)
         .state = span_of(span->state, span->state_len),
         .name = name_of(operation, name),
         .kind = OTLP_SERVER,
-        .begin_ns = wall_of(&wall, span->begin_ns),
-        .end_ns = wall.wall_ns,
+        .begin_ns = span->wall_less_io_ns + span->begin_ns,
+        .end_ns = span->wall_less_io_ns + server_clock_io_now(span->tracer->traces->clock),
         .attributes = attributes.all,
         .n_attributes = attributes.n,
         .error = end->has_failed ? end->error : NULL,
@@ -462,7 +458,6 @@ void trace_abandon(struct trace_span *span)
 void trace_store(const struct trace_span *parent, const struct trace_store_request *asked)
 {
     struct tracer *tracer = parent->tracer;
-    struct wall wall = wall_now(tracer);
     struct attributes attributes = {.n = 0};
     uint8_t id[TRACE_SPAN_ID_LEN];
     char name[OTLP_TEXT_MAX];
@@ -486,8 +481,8 @@ void trace_store(const struct trace_span *parent, const struct trace_store_reque
         .state = span_of(parent->state, parent->state_len),
         .name = span_of_text(name),
         .kind = OTLP_CLIENT,
-        .begin_ns = wall_of(&wall, asked->begin_ns),
-        .end_ns = wall_of(&wall, asked->end_ns),
+        .begin_ns = parent->wall_less_io_ns + asked->begin_ns,
+        .end_ns = parent->wall_less_io_ns + asked->end_ns,
         .attributes = attributes.all,
         .n_attributes = attributes.n,
         .error = !has_failed             ? NULL

@@ -188,6 +188,7 @@ static bool begin(struct link *link)
 
 static int fail(struct link *link, const char *why)
 {
+    of(link)->has_head = false; /* what has come is no answer */
     return err_set(&link->fault, STINT_E_SYNTAX, "the collector %s", why);
 }
 
