@@ -29,7 +29,8 @@ writes this page. Beside Prometheus text, OpenMetrics is returned if `Accept` as
 `/v1/stats` has most of them as JSON. A counter is never reset while the process runs.
 
 What they mean in use: [reservations](http.md#metrics-of-reservations), [descriptors without a
-rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-shared-stores).
+rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-shared-stores),
+[traces](traces.md#what-it-costs).
 """
 PARTS = [
     ("Decisions and frontends", r"stint_(?!table_|store_|lease_|deny_cache|evictions|forgotten)",
@@ -69,7 +70,7 @@ def metrics(stint):
         with subprocess.Popen(
                 [stint, "serve", "--resp", "off", "--grpc", "off", "--http", "127.0.0.1:0",
                  "--metrics-names", "both", "--rules", rules, "--connections-per-address", "3",
-                 "--store", "away=memcached://127.0.0.1:1"],
+                 "--store", "away=memcached://127.0.0.1:1", "--traces", "http://127.0.0.1:1"],
                 stderr=subprocess.PIPE, text=True) as server:
             try:
                 port = next(int(found[1]) for line in server.stderr

@@ -79,7 +79,7 @@ struct trace_end {
 
 /* Each frees the span; NULL is allowed. */
 void trace_end(struct trace_span *span, const struct trace_end *end);
-void trace_abandon(struct trace_span *span); /* nobody gets the reply */
+void trace_abandon(struct trace_span *span); /* no client gets the reply */
 void trace_forget(struct trace_span *span);  /* it is decided again later, under another span */
 
 /* ---- For services: the request to a store, below the span of its request --------------------- */
