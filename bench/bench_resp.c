@@ -8,6 +8,7 @@
 #include "base/ns.h"
 #include "frontend/resp/resp_conn.h"
 #include "service/quota_caches.h"
+#include "service/traces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #define TEXT_KEY_AT 27
 #define DIGITS_AT (TEXT_KEY_AT + 4)
 #define DIGITS 12
+#define TAKE_EVERY 1024 /* feeds, between two times that spans are taken */
 
 struct serving {
     struct stint_table *table;
@@ -33,6 +35,18 @@ struct serving {
     uint64_t ops, now_ns;
     char feed[PIPELINE * COMMAND_LEN + 1];
 };
+
+/* One in a hundred, as by default; a caller that takes the spans is part of the cost. */
+static const struct traces_options one_percent = {.ratio = TRACES_RATIO_ALL / 100};
+
+static void take_spans(struct serving *serving)
+{
+    static uint8_t taken[TRACES_RING_SIZE];
+    struct traces *traces = server_state_traces(serving->server_state);
+    uint64_t n = 0;
+    if (traces != NULL)
+        keep(traces_take(traces, 0, taken, &n));
+}
 
 /* Writes the keys of the next 16 commands into them, for the subject and its baseline alike. */
 static void next_feed(struct serving *serving, uint64_t at)
@@ -72,8 +86,24 @@ static void spoken(void *arg, unsigned turn)
         struct span output = conn->ops->output(conn);
         sent += output.len;
         conn->ops->sent(conn, output.len, serving->now_ns);
+        if (done / PIPELINE % TAKE_EVERY == 0)
+            take_spans(serving);
     }
     keep(sent);
+}
+
+struct both {
+    struct serving plain, traced;
+};
+
+static void spoken_plain(void *arg, unsigned turn)
+{
+    spoken(&((struct both *)arg)->plain, turn);
+}
+
+static void spoken_traced(void *arg, unsigned turn)
+{
+    spoken(&((struct both *)arg)->traced, turn);
 }
 
 static void die(const char *message)
@@ -82,7 +112,8 @@ static void die(const char *message)
     exit(1);
 }
 
-static void open_serving(struct serving *serving, uint32_t n_keys)
+static void open_serving(struct serving *serving, uint32_t n_keys,
+                         const struct traces_options *traces)
 {
     struct stint_error error;
     const struct stint_table_options table = {
@@ -96,7 +127,8 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     if (stint_quota_check(&serving->quota, &error) != 0 ||
         stint_table_open(&serving->table, &table, &error) != 0)
         die(error.message);
-    const struct server_state_options server_state = {.table = serving->table, .workers = 1};
+    const struct server_state_options server_state = {
+        .table = serving->table, .workers = 1, .traces = traces};
     if (server_state_open(&serving->server_state, &server_state, &error) != 0)
         die(error.message);
     serving->service = service_new(serving->server_state, 0);
@@ -144,16 +176,40 @@ static void check_answer(struct serving *serving)
     serving->conn->ops->sent(serving->conn, output.len, serving->now_ns);
 }
 
+/* What traces cost: the same bytes into two connections, one of a server with traces. */
+static void run_traced(const struct bench_options *options, struct both *both, uint32_t n_keys)
+{
+    struct row row;
+    open_serving(&both->traced, n_keys, &one_percent);
+    fill(&both->traced, n_keys);
+    check_answer(&both->traced);
+    const struct duel duel = {
+        .what = "the same, 1 % of them traced",
+        .baseline_name = "without traces",
+        .baseline = spoken_plain,
+        .subject = spoken_traced,
+        .arg = both,
+        .ops = both->plain.ops,
+        .goal = GOAL_AT_MOST,
+        .reach = 1.03,
+    };
+    duel_run(options, &duel, &row);
+    row_report(options, &row);
+    sequence_free(&both->traced.sequence);
+    close_serving(&both->traced);
+}
+
 int main(int argc, char **argv)
 {
     struct bench_options options = bench_options(argc, argv);
     uint32_t n_keys = options.keys > 0 ? (uint32_t)options.keys : options.quick ? 100000 : 1000000;
-    static struct serving serving;
+    static struct both both;
+    struct serving *serving = &both.plain;
     struct row row;
     char what[64], note[64];
-    open_serving(&serving, n_keys);
-    fill(&serving, n_keys);
-    check_answer(&serving);
+    open_serving(serving, n_keys, NULL);
+    fill(serving, n_keys);
+    check_answer(serving);
     snprintf(what, sizeof(what), "CL.THROTTLE spoken, %d at a time, %u k keys", PIPELINE,
              n_keys / 1000);
     const struct duel duel = {
@@ -161,8 +217,8 @@ int main(int argc, char **argv)
         .baseline_name = "the bare take",
         .baseline = bare,
         .subject = spoken,
-        .arg = &serving,
-        .ops = serving.ops,
+        .arg = serving,
+        .ops = serving->ops,
     };
     duel_run(&options, &duel, &row);
     double over = 0;
@@ -171,7 +227,8 @@ int main(int argc, char **argv)
     snprintf(note, sizeof(note), "%.0f ns more", over);
     row.note = note;
     row_report(&options, &row);
-    sequence_free(&serving.sequence);
-    close_serving(&serving);
+    run_traced(&options, &both, n_keys);
+    sequence_free(&serving->sequence);
+    close_serving(serving);
     return 0;
 }
