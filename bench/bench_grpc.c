@@ -7,9 +7,8 @@
 #include "load.h"
 
 #include "base/ns.h"
-#include "frontend/grpc/grpc_conn.h"
+#include "frontend/grpc/grpc_call.h"
 #include "rules/yaml/rules_load.h"
-#include "service/traces.h"
 
 #include <nghttp2/nghttp2.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 
 #define CALLS 100
 #define SEQUENCE_LEN ((size_t)1 << 20)
+#define PARTS 20    /* of a turn, between which spans are taken */
 #define STEP_NS 500 /* between two calls */
 #define WINDOW (1u << 30)
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -28,7 +28,6 @@
     "0000000"
 #define MESSAGE_LEN (sizeof(MESSAGE) - 1)
 #define DIGITS 7
-#define TAKE_EVERY 128 /* feeds, between two times that spans are taken */
 
 static const char yaml[] = "domain: bench\n"
                            "descriptors:\n"
@@ -235,18 +234,6 @@ static void plain(void *arg, unsigned turn)
     keep(sent);
 }
 
-/* One in a hundred, as by default; a caller that takes the spans is part of the cost. */
-static const struct traces_options one_percent = {.ratio = TRACES_RATIO_ALL / 100};
-
-static void take_spans(struct serving *serving)
-{
-    static uint8_t taken[TRACES_RING_SIZE];
-    struct traces *traces = server_state_traces(serving->server_state);
-    uint64_t n = 0;
-    if (traces != NULL)
-        keep(traces_take(traces, 0, taken, &n));
-}
-
 static void asked(void *arg, unsigned turn)
 {
     struct serving *serving = arg;
@@ -256,24 +243,37 @@ static void asked(void *arg, unsigned turn)
         struct span output = feed_grpc(serving);
         sent += output.len;
         serving->conn->ops->sent(serving->conn, output.len, serving->now_ns);
-        if (done / CALLS % TAKE_EVERY == 0)
-            take_spans(serving);
     }
     keep(sent);
 }
 
-struct both {
-    struct serving plain, traced;
-};
+/*
+ * What traces cost: one request in a hundred, as by default. Both sides use the same memory; the
+ * frontend of the baseline knows no tracer. That the spans are taken is part of the cost.
+ */
+static const struct traces_options one_percent = {.ratio = TRACES_RATIO_ALL / 100};
 
-static void asked_plain(void *arg, unsigned turn)
+static void asked_untraced(void *arg, unsigned turn)
 {
-    asked(&((struct both *)arg)->plain, turn);
+    struct serving *serving = arg;
+    serving->frontend->tracer = NULL;
+    asked(serving, turn);
 }
 
 static void asked_traced(void *arg, unsigned turn)
 {
-    asked(&((struct both *)arg)->traced, turn);
+    static uint8_t taken[TRACES_RING_SIZE];
+    struct serving *serving = arg;
+    uint64_t n = 0, ops = serving->ops;
+    serving->frontend->tracer = service_tracer(serving->service);
+    serving->ops = ops / PARTS;
+    for (unsigned part = 0; part < PARTS; part++) {
+        asked(serving, turn * PARTS + part);
+        keep(traces_take(server_state_traces(serving->server_state), 0, taken, &n));
+    }
+    serving->ops = ops;
+    if (n < ops / 200)
+        die("less than half of the spans were taken");
 }
 
 /* Bytes of DATA in an output that has an answer to each call; expires if it has not. */
@@ -308,8 +308,7 @@ static void begin(struct serving *serving)
     serving->conn->ops->sent(serving->conn, output.len, serving->now_ns);
 }
 
-static void open_serving(struct serving *serving, uint32_t n_keys,
-                         const struct traces_options *traces)
+static void open_serving(struct serving *serving, uint32_t n_keys)
 {
     struct stint_error error;
     struct rules_diagnostics diagnostics;
@@ -322,7 +321,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys,
         die("the table or its rules cannot be made");
     rules_diagnostics_free(&diagnostics);
     const struct server_state_options server_state = {
-        .table = serving->table, .rules = rules, .workers = 1, .traces = traces};
+        .table = serving->table, .rules = rules, .workers = 1, .traces = &one_percent};
     if (server_state_open(&serving->server_state, &server_state, &error) != 0)
         die(error.message);
     rules_unref(rules);
@@ -334,6 +333,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys,
         serving->conn = grpc_conn_new(serving->frontend, span_of(NULL, 0), serving->now_ns);
     if (serving->conn == NULL)
         die("no memory for a connection");
+    serving->frontend->tracer = NULL;
     open_plain(serving);
 }
 
@@ -347,59 +347,48 @@ static void close_serving(struct serving *serving)
     stint_table_close(serving->table);
 }
 
-static void start(struct serving *serving, uint32_t n_keys, const struct traces_options *traces,
-                  bool is_quick)
-{
-    open_serving(serving, n_keys, traces);
-    serving->sequence = sequence_uniform(n_keys, SEQUENCE_LEN, 3);
-    serving->ops = is_quick ? 100000 : 1000000;
-    begin(serving);
-    asked(serving, 0); /* most keys have a state before the first turn */
-}
-
-/* What traces cost: the same bytes into two connections, one of a server with traces. */
-static void run_traced(const struct bench_options *options, struct both *both, uint32_t n_keys)
+static void run_traced(const struct bench_options *options, struct serving *serving)
 {
     struct row row;
-    start(&both->traced, n_keys, &one_percent, options->quick);
     const struct duel duel = {
         .what = "the same, 1 % of them traced",
         .baseline_name = "without traces",
-        .baseline = asked_plain,
+        .baseline = asked_untraced,
         .subject = asked_traced,
-        .arg = both,
-        .ops = both->plain.ops,
+        .arg = serving,
+        .ops = serving->ops,
         .goal = GOAL_AT_MOST,
         .reach = 1.03,
     };
     duel_run(options, &duel, &row);
     row_report(options, &row);
-    sequence_free(&both->traced.sequence);
-    close_serving(&both->traced);
 }
 
 int main(int argc, char **argv)
 {
     struct bench_options options = bench_options(argc, argv);
     uint32_t n_keys = options.keys > 0 ? (uint32_t)options.keys : options.quick ? 100000 : 1000000;
-    static struct both both;
-    struct serving *serving = &both.plain;
+    static struct serving serving;
     struct row row;
     char what[64];
-    start(serving, n_keys, NULL, options.quick);
+    open_serving(&serving, n_keys);
+    serving.sequence = sequence_uniform(n_keys, SEQUENCE_LEN, 3);
+    serving.ops = options.quick ? 100000 : 1000000;
+    begin(&serving);
+    asked(&serving, 0); /* most keys have a state before the first turn */
     snprintf(what, sizeof(what), "ShouldRateLimit, %d at a time, %u k keys", CALLS, n_keys / 1000);
     const struct duel duel = {
         .what = what,
         .baseline_name = "nghttp2 and ten bytes",
         .baseline = plain,
         .subject = asked,
-        .arg = serving,
-        .ops = serving->ops,
+        .arg = &serving,
+        .ops = serving.ops,
     };
     duel_run(&options, &duel, &row);
     row_report(&options, &row);
-    run_traced(&options, &both, n_keys);
-    sequence_free(&serving->sequence);
-    close_serving(serving);
+    run_traced(&options, &serving);
+    sequence_free(&serving.sequence);
+    close_serving(&serving);
     return 0;
 }

@@ -65,8 +65,7 @@ class Collector:
                 super().setup()
 
             def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                collector.take(self, body)
+                collector.take(self, read_body(self))
 
             def log_message(self, *_):
                 pass
@@ -121,6 +120,18 @@ class Collector:
 
     def __exit__(self, *_):
         self.close()
+
+
+def read_body(handler):
+    """Envoy's has no length."""
+    if "Content-Length" in handler.headers:
+        return handler.rfile.read(int(handler.headers["Content-Length"]))
+    body = b""
+    while size := int(handler.rfile.readline(), 16):
+        body += handler.rfile.read(size)
+        handler.rfile.readline()
+    handler.rfile.readline()
+    return body
 
 
 def reply(handler, status=200, body=b"", **headers):
