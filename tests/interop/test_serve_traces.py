@@ -239,6 +239,7 @@ COMPAT = ["--compat", "envoyproxy", "--insecure"]
     (COMPAT, {"TRACING_ENABLED": "true", "TRACING_SAMPLING_RATE": "0.1",
               "TRACING_SERVICE_NAME": "rl", "TRACING_SERVICE_NAMESPACE": "ns",
               "TRACING_SERVICE_INSTANCE_ID": "pod-1", "TRACING_EXPORTER_PROTOCOL": "http",
+              "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_TRACES_SAMPLER": "always_on",
               **ENDPOINT},
      {"traces": '"http://c:4318/v1/traces"', "traces_ratio": "0.1",
       "traces_attributes":

@@ -153,7 +153,7 @@ static int give_sampler(const struct otel *otel, const char *setting, const char
 static const struct otel_variable {
     const char *names[2];
     int (*give)(const struct otel *otel, const char *setting, const char *text);
-    const char *setting;
+    const char *setting; /* NULL: under --compat TRACING_… decides instead */
 } variables[] = {
     {{EXPORTER("PROTOCOL")}, check_protocol, NULL},
     {{EXPORTER("HEADERS")}, give_pairs, "traces_headers"},
@@ -220,6 +220,8 @@ int otel_apply(struct settings *settings, struct stint_error *error)
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]) && code == 0; i++) {
         const struct otel_variable *variable = &variables[i];
         const char *text = NULL;
+        if (settings->values.is_compat && variable->setting == NULL)
+            continue;
         for (size_t at = 0; at < 2 && variable->names[at] != NULL && text == NULL; at++) {
             otel.shown = variable->names[at];
             text = value_of(otel.shown);
