@@ -34,23 +34,23 @@ struct trace_span {
     char state[TRACE_STATE_MAX];
 };
 
-/* Positions count all bytes since the start. */
+/* Positions count all bytes since the start. The reader's are on a cache line of their own. */
 struct ring {
     uint8_t *bytes;
-    _Alignas(64) uint64_t written; /* stored with release by the worker */
-    uint64_t n_written;            /* spans: the same, before `written` */
-    _Alignas(64) uint64_t taken;   /* stored with release by the reader */
+    uint64_t written;            /* stored with release by the worker */
+    uint64_t n_written;          /* spans: the same, before `written` */
+    _Alignas(64) uint64_t taken; /* stored with release by the reader */
     uint64_t n_taken;
 };
 
 struct tracer {
-    struct traces *traces;
     struct ring ring;
+    struct traces *traces;
     uint64_t random; /* of the samples */
-    uint8_t ids[IDS_SIZE];
     size_t ids_used;
     struct trace_span *free_spans;
     size_t n_open;
+    uint8_t ids[IDS_SIZE];
     uint8_t space[OTLP_SPAN_SIZE];
 };
 

@@ -405,9 +405,9 @@ def test_a_collector_that_accepts_and_closes_is_not_hurried():
 def test_a_connection_that_was_idle_may_be_closed(collector):
     with traced(collector.url) as server:
         take(server)
-        collector.wait_for(1)
+        wait_until(lambda: counted(server)["sent"] == 1)
         collector.close_idle()
         time.sleep(0.2)
         take(server)
-        collector.wait_for(2)
+        wait_until(lambda: counted(server)["sent"] == 2)
         assert "traces_fail" not in server.log

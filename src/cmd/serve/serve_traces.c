@@ -58,9 +58,11 @@ static const char *value_of(const char *name)
 static void decode(char *text)
 {
     char *out = text;
-    for (unsigned byte; *text != '\0'; text++) {
-        bool is_encoded = text[0] == '%' && strspn(text + 1, "0123456789abcdefABCDEF") >= 2 &&
-                          sscanf(text + 1, "%2x", &byte) == 1 && byte != 0;
+    for (; *text != '\0'; text++) {
+        bool has_digits = text[0] == '%' && strspn(text + 1, "0123456789abcdefABCDEF") >= 2;
+        const char digits[] = {has_digits ? text[1] : '0', has_digits ? text[2] : '0', '\0'};
+        unsigned long byte = strtoul(digits, NULL, 16);
+        bool is_encoded = byte != 0;
         *out++ = is_encoded ? (char)byte : *text;
         text += is_encoded ? 2 : 0;
     }

@@ -21,7 +21,7 @@ static int refuse(struct stint_error *error, const char *expected)
 static int parse_host(struct collector_url *url, struct span authority, struct stint_error *error)
 {
     uint64_t port = COLLECTOR_PORT;
-    struct span host = authority;
+    struct span host;
     bool has_brackets = authority.len > 0 && authority.ptr[0] == '[';
     const uint8_t *end = has_brackets ? memchr(authority.ptr, ']', authority.len) : NULL;
     if (has_brackets && end == NULL)

@@ -48,7 +48,7 @@ static bool has_form(struct span value, uint8_t version)
 
 void trace_context_parent(struct trace_context *context, struct span value)
 {
-    uint8_t version, flags;
+    uint8_t version = 0xff, flags = 0;
     /* Of two there is no telling which is right. */
     bool is_second = context->has_parent;
     context->has_parent = true;
