@@ -34,17 +34,14 @@ struct trace_span {
     char state[TRACE_STATE_MAX];
 };
 
-/* Positions count all bytes since the start. The reader's are on a cache line of their own. */
-struct ring {
-    uint8_t *bytes;
-    uint64_t written;            /* stored with release by the worker */
-    uint64_t n_written;          /* spans: the same, before `written` */
-    _Alignas(64) uint64_t taken; /* stored with release by the reader */
-    uint64_t n_taken;
-};
-
+/*
+ * A ring of bytes, and what its writer has beside it. Positions count all bytes since the start.
+ * The reader's come last: on another cache line than the writer's.
+ */
 struct tracer {
-    struct ring ring;
+    uint8_t *bytes;
+    uint64_t written;   /* stored with release by the worker */
+    uint64_t n_written; /* spans: the same, before `written` */
     struct traces *traces;
     uint64_t random; /* of the samples */
     size_t ids_used;
@@ -52,6 +49,8 @@ struct tracer {
     size_t n_open;
     uint8_t ids[IDS_SIZE];
     uint8_t space[OTLP_SPAN_SIZE];
+    uint64_t taken; /* stored with release by the reader */
+    uint64_t n_taken;
 };
 
 struct traces {
@@ -76,20 +75,19 @@ static void free_tracer(struct tracer *tracer)
         tracer->free_spans = span->next_free;
         free(span);
     }
-    free(tracer->ring.bytes);
+    free(tracer->bytes);
     free(tracer);
 }
 
 static struct tracer *tracer_new(struct traces *traces)
 {
-    struct tracer *tracer = aligned_alloc(64, (sizeof(*tracer) + 63) / 64 * 64);
+    struct tracer *tracer = calloc(1, sizeof(*tracer));
     if (tracer == NULL)
         return NULL;
-    memset(tracer, 0, sizeof(*tracer));
     tracer->traces = traces;
     tracer->ids_used = IDS_SIZE;
-    tracer->ring.bytes = malloc(traces->options.ring_size);
-    if (tracer->ring.bytes != NULL &&
+    tracer->bytes = malloc(traces->options.ring_size);
+    if (tracer->bytes != NULL &&
         gnutls_rnd(GNUTLS_RND_NONCE, &tracer->random, sizeof(tracer->random)) == 0)
         return tracer;
     free_tracer(tracer);
@@ -157,28 +155,28 @@ size_t traces_ring_size(const struct traces *traces)
 
 /* ---- Rings ----------------------------------------------------------------------------------- */
 
-/* Copies out of or into a ring, around its end. */
-static void ring_copy_in(struct ring *ring, size_t size, uint64_t at, struct span bytes)
+/* Around the end of the ring. */
+static void copy_in(struct tracer *tracer, size_t size, struct span bytes)
 {
-    size_t start = at & (size - 1), first = size - start < bytes.len ? size - start : bytes.len;
-    memcpy(ring->bytes + start, bytes.ptr, first);
-    memcpy(ring->bytes, bytes.ptr + first, bytes.len - first);
+    size_t start = tracer->written & (size - 1);
+    size_t first = size - start < bytes.len ? size - start : bytes.len;
+    memcpy(tracer->bytes + start, bytes.ptr, first);
+    memcpy(tracer->bytes, bytes.ptr + first, bytes.len - first);
 }
 
 /* The span, or a drop that is counted. */
 static void put(struct tracer *tracer, struct span bytes)
 {
     struct traces *traces = tracer->traces;
-    struct ring *ring = &tracer->ring;
     size_t size = traces->options.ring_size;
-    size_t used = (size_t)(ring->written - __atomic_load_n(&ring->taken, __ATOMIC_ACQUIRE));
+    size_t used = (size_t)(tracer->written - __atomic_load_n(&tracer->taken, __ATOMIC_ACQUIRE));
     if (bytes.len > size - used) {
         metrics_spans(traces->metrics, METRICS_SPANS_DROPPED, 1);
         return;
     }
-    ring_copy_in(ring, size, ring->written, bytes);
-    __atomic_store_n(&ring->n_written, ring->n_written + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&ring->written, ring->written + bytes.len, __ATOMIC_RELEASE);
+    copy_in(tracer, size, bytes);
+    __atomic_store_n(&tracer->n_written, tracer->n_written + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&tracer->written, tracer->written + bytes.len, __ATOMIC_RELEASE);
     bool is_half_full = used <= size / 2 && used + bytes.len > size / 2;
     if (is_half_full && traces->half_full != NULL)
         traces->half_full(traces->arg);
@@ -186,28 +184,28 @@ static void put(struct tracer *tracer, struct span bytes)
 
 size_t traces_take(struct traces *traces, unsigned worker, uint8_t *out, uint64_t *n)
 {
-    struct ring *ring = &traces->tracers[worker]->ring;
+    struct tracer *tracer = traces->tracers[worker];
     size_t size = traces->options.ring_size;
-    uint64_t written = __atomic_load_n(&ring->written, __ATOMIC_ACQUIRE);
+    uint64_t written = __atomic_load_n(&tracer->written, __ATOMIC_ACQUIRE);
     /* At least that of `written`; a span more is counted early. */
-    uint64_t n_written = __atomic_load_n(&ring->n_written, __ATOMIC_RELAXED);
-    size_t len = (size_t)(written - ring->taken), start = ring->taken & (size - 1);
+    uint64_t n_written = __atomic_load_n(&tracer->n_written, __ATOMIC_RELAXED);
+    size_t len = (size_t)(written - tracer->taken), start = tracer->taken & (size - 1);
     size_t first = size - start < len ? size - start : len;
     if (len == 0)
         return 0;
-    memcpy(out, ring->bytes + start, first);
-    memcpy(out + first, ring->bytes, len - first);
-    *n += n_written - ring->n_taken;
-    ring->n_taken = n_written;
-    __atomic_store_n(&ring->taken, written, __ATOMIC_RELEASE);
+    memcpy(out, tracer->bytes + start, first);
+    memcpy(out + first, tracer->bytes, len - first);
+    *n += n_written - tracer->n_taken;
+    tracer->n_taken = n_written;
+    __atomic_store_n(&tracer->taken, written, __ATOMIC_RELEASE);
     return len;
 }
 
 bool traces_wait(const struct traces *traces)
 {
     for (unsigned i = 0; i < traces->workers; i++) {
-        const struct ring *ring = &traces->tracers[i]->ring;
-        if (__atomic_load_n(&ring->written, __ATOMIC_ACQUIRE) != ring->taken)
+        const struct tracer *tracer = traces->tracers[i];
+        if (__atomic_load_n(&tracer->written, __ATOMIC_ACQUIRE) != tracer->taken)
             return true;
     }
     return false;

@@ -37,7 +37,8 @@ CLUSTER = """\
         cluster_name: collector
         endpoints:
           - lb_endpoints:
-              - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}}}
+              - endpoint:
+                  address: {{socket_address: {{address: 127.0.0.1, port_value: {port}}}}}
 """
 
 
