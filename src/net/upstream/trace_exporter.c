@@ -22,7 +22,7 @@ struct trace_exporter {
     struct collector_conn *conn;
     struct upstream *upstream;
     uv_timer_t tick;
-    uv_async_t half_full; /* a worker's ring */
+    uv_async_t message; /* a worker's ring is half full, or a drain may be done */
     unsigned n_open_handles;
     unsigned worker; /* whose turn it is */
     struct span resource;
@@ -68,7 +68,7 @@ static void report_success(struct trace_exporter *exporter)
 
 /* ---- Batches --------------------------------------------------------------------------------- */
 
-static void pump(struct trace_exporter *exporter);
+static void pump_within(struct trace_exporter *exporter);
 
 static void end_batch(struct trace_exporter *exporter, enum metrics_span outcome)
 {
@@ -166,7 +166,7 @@ static void on_answer(void *arg, enum link_outcome outcome, const struct collect
         take_answer(exporter, answer, now_ns);
     else
         put_off(exporter, link_fault(collector_conn_link(exporter->conn)), 0, now_ns);
-    pump(exporter);
+    pump_within(exporter);
 }
 
 /* ---- Sending --------------------------------------------------------------------------------- */
@@ -199,7 +199,20 @@ static void pump(struct trace_exporter *exporter)
         exporter->is_sending = collector_conn_post(exporter->conn, exporter->request, now_ns);
         upstream_asked(exporter->upstream);
     }
-    check_drain(exporter, now_ns);
+}
+
+/* The upstream must not be closed in its own callbacks: the end of a drain is a later call's. */
+static void pump_within(struct trace_exporter *exporter)
+{
+    pump(exporter);
+    if (exporter->done != NULL)
+        uv_async_send(&exporter->message);
+}
+
+static void pump_and_check(struct trace_exporter *exporter)
+{
+    pump(exporter);
+    check_drain(exporter, uv_hrtime());
 }
 
 /* The socket is ready, or was lost. A collector may close a connection that is idle. */
@@ -212,24 +225,24 @@ static void on_changed(void *arg, uint64_t now_ns)
     exporter->was_ready = is_ready;
     if (!is_ready && !was_ready)
         report_failure(exporter, link_fault(link));
-    pump(exporter);
+    pump_within(exporter);
 }
 
 static void on_tick(uv_timer_t *tick)
 {
-    pump(tick->data);
+    pump_and_check(tick->data);
 }
 
-static void on_half_full(uv_async_t *half_full)
+static void on_message(uv_async_t *message)
 {
-    pump(half_full->data);
+    pump_and_check(message->data);
 }
 
 /* From a worker's thread. */
 static void wake(void *arg)
 {
     struct trace_exporter *exporter = arg;
-    uv_async_send(&exporter->half_full);
+    uv_async_send(&exporter->message);
 }
 
 void trace_exporter_drain(struct trace_exporter *exporter, void (*done)(void *arg), void *arg)
@@ -237,7 +250,7 @@ void trace_exporter_drain(struct trace_exporter *exporter, void (*done)(void *ar
     exporter->done = done;
     exporter->done_arg = arg;
     exporter->drain_ends_ns = uv_hrtime() + TRACE_DRAIN_NS;
-    pump(exporter);
+    pump_and_check(exporter);
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
@@ -306,8 +319,8 @@ struct trace_exporter *trace_exporter_new(const struct trace_exporter_options *o
         return NULL;
     }
     uv_timer_init(options->loop, &exporter->tick);
-    uv_async_init(options->loop, &exporter->half_full, on_half_full);
-    exporter->tick.data = exporter->half_full.data = exporter;
+    uv_async_init(options->loop, &exporter->message, on_message);
+    exporter->tick.data = exporter->message.data = exporter;
     exporter->n_open_handles = HANDLES;
     uv_timer_start(&exporter->tick, on_tick, TICK_MS, TICK_MS);
     traces_on_half_full(options->traces, wake, exporter);
@@ -340,5 +353,5 @@ void trace_exporter_close(struct trace_exporter *exporter)
     lose_all(exporter);
     upstream_close(exporter->upstream);
     uv_close((uv_handle_t *)&exporter->tick, on_closed);
-    uv_close((uv_handle_t *)&exporter->half_full, on_closed);
+    uv_close((uv_handle_t *)&exporter->message, on_closed);
 }
