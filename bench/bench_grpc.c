@@ -7,7 +7,7 @@
 #include "load.h"
 
 #include "base/ns.h"
-#include "frontend/grpc/grpc_conn.h"
+#include "frontend/grpc/grpc_call.h"
 #include "rules/yaml/rules_load.h"
 
 #include <nghttp2/nghttp2.h>
@@ -16,6 +16,7 @@
 
 #define CALLS 100
 #define SEQUENCE_LEN ((size_t)1 << 20)
+#define PARTS 20    /* of a turn, between which spans are taken */
 #define STEP_NS 500 /* between two calls */
 #define WINDOW (1u << 30)
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -246,6 +247,35 @@ static void asked(void *arg, unsigned turn)
     keep(sent);
 }
 
+/*
+ * What traces cost: one request in a hundred, as by default. Both sides use the same memory; the
+ * frontend of the baseline knows no tracer. That the spans are taken is part of the cost.
+ */
+static const struct traces_options one_percent = {.ratio = TRACES_RATIO_ALL / 100};
+
+static void asked_untraced(void *arg, unsigned turn)
+{
+    struct serving *serving = arg;
+    serving->frontend->tracer = NULL;
+    asked(serving, turn);
+}
+
+static void asked_traced(void *arg, unsigned turn)
+{
+    static uint8_t taken[TRACES_RING_SIZE];
+    struct serving *serving = arg;
+    uint64_t n = 0, ops = serving->ops;
+    serving->frontend->tracer = service_tracer(serving->service);
+    serving->ops = ops / PARTS;
+    for (unsigned part = 0; part < PARTS; part++) {
+        asked(serving, turn * PARTS + part);
+        keep(traces_take(server_state_traces(serving->server_state), 0, taken, &n));
+    }
+    serving->ops = ops;
+    if (n < ops / 200)
+        die("less than half of the spans were taken");
+}
+
 /* Bytes of DATA in an output that has an answer to each call; expires if it has not. */
 static uint32_t check_answers(struct span output)
 {
@@ -291,7 +321,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
         die("the table or its rules cannot be made");
     rules_diagnostics_free(&diagnostics);
     const struct server_state_options server_state = {
-        .table = serving->table, .rules = rules, .workers = 1};
+        .table = serving->table, .rules = rules, .workers = 1, .traces = &one_percent};
     if (server_state_open(&serving->server_state, &server_state, &error) != 0)
         die(error.message);
     rules_unref(rules);
@@ -303,6 +333,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
         serving->conn = grpc_conn_new(serving->frontend, span_of(NULL, 0), serving->now_ns);
     if (serving->conn == NULL)
         die("no memory for a connection");
+    serving->frontend->tracer = NULL;
     open_plain(serving);
 }
 
@@ -314,6 +345,23 @@ static void close_serving(struct serving *serving)
     service_free(serving->service);
     server_state_close(serving->server_state);
     stint_table_close(serving->table);
+}
+
+static void run_traced(const struct bench_options *options, struct serving *serving)
+{
+    struct row row;
+    const struct duel duel = {
+        .what = "the same, 1 % of them traced",
+        .baseline_name = "without traces",
+        .baseline = asked_untraced,
+        .subject = asked_traced,
+        .arg = serving,
+        .ops = serving->ops,
+        .goal = GOAL_AT_MOST,
+        .reach = 1.03,
+    };
+    duel_run(options, &duel, &row);
+    row_report(options, &row);
 }
 
 int main(int argc, char **argv)
@@ -339,6 +387,7 @@ int main(int argc, char **argv)
     };
     duel_run(&options, &duel, &row);
     row_report(&options, &row);
+    run_traced(&options, &serving);
     sequence_free(&serving.sequence);
     close_serving(&serving);
     return 0;

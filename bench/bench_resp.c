@@ -6,7 +6,7 @@
 #include "load.h"
 
 #include "base/ns.h"
-#include "frontend/resp/resp_conn.h"
+#include "frontend/resp/resp_call.h"
 #include "service/quota_caches.h"
 
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 
 #define PIPELINE 16
 #define SEQUENCE_LEN ((size_t)1 << 23)
+#define PARTS 20    /* of a turn, between which spans are taken */
 #define STEP_NS 500 /* between two commands */
 #define COMMAND                                                                                    \
     "*5\r\n$11\r\nCL.THROTTLE\r\n$16\r\nkey:000000000000\r\n$2\r\n99\r\n$3\r\n100\r\n$2\r\n60\r\n"
@@ -33,6 +34,12 @@ struct serving {
     uint64_t ops, now_ns;
     char feed[PIPELINE * COMMAND_LEN + 1];
 };
+
+static void die(const char *message)
+{
+    fprintf(stderr, "bench_resp: %s\n", message);
+    exit(1);
+}
 
 /* Writes the keys of the next 16 commands into them, for the subject and its baseline alike. */
 static void next_feed(struct serving *serving, uint64_t at)
@@ -76,10 +83,33 @@ static void spoken(void *arg, unsigned turn)
     keep(sent);
 }
 
-static void die(const char *message)
+/*
+ * What traces cost: one request in a hundred, as by default. Both sides use the same memory; the
+ * frontend of the baseline knows no tracer. That the spans are taken is part of the cost.
+ */
+static const struct traces_options one_percent = {.ratio = TRACES_RATIO_ALL / 100};
+
+static void spoken_untraced(void *arg, unsigned turn)
 {
-    fprintf(stderr, "bench_resp: %s\n", message);
-    exit(1);
+    struct serving *serving = arg;
+    serving->frontend->tracer = NULL;
+    spoken(serving, turn);
+}
+
+static void spoken_traced(void *arg, unsigned turn)
+{
+    static uint8_t taken[TRACES_RING_SIZE];
+    struct serving *serving = arg;
+    uint64_t n = 0, ops = serving->ops;
+    serving->frontend->tracer = service_tracer(serving->service);
+    serving->ops = ops / PARTS;
+    for (unsigned part = 0; part < PARTS; part++) {
+        spoken(serving, turn * PARTS + part);
+        keep(traces_take(server_state_traces(serving->server_state), 0, taken, &n));
+    }
+    serving->ops = ops;
+    if (n < ops / 200)
+        die("less than half of the spans were taken");
 }
 
 static void open_serving(struct serving *serving, uint32_t n_keys)
@@ -96,7 +126,8 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     if (stint_quota_check(&serving->quota, &error) != 0 ||
         stint_table_open(&serving->table, &table, &error) != 0)
         die(error.message);
-    const struct server_state_options server_state = {.table = serving->table, .workers = 1};
+    const struct server_state_options server_state = {
+        .table = serving->table, .workers = 1, .traces = &one_percent};
     if (server_state_open(&serving->server_state, &server_state, &error) != 0)
         die(error.message);
     serving->service = service_new(serving->server_state, 0);
@@ -106,6 +137,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
         serving->frontend != NULL ? resp_conn_new(serving->frontend, span_of(NULL, 0)) : NULL;
     if (serving->conn == NULL)
         die("no memory for a connection");
+    serving->frontend->tracer = NULL;
     for (size_t i = 0; i < PIPELINE; i++)
         memcpy(serving->feed + i * COMMAND_LEN, COMMAND, COMMAND_LEN);
 }
@@ -144,6 +176,23 @@ static void check_answer(struct serving *serving)
     serving->conn->ops->sent(serving->conn, output.len, serving->now_ns);
 }
 
+static void run_traced(const struct bench_options *options, struct serving *serving)
+{
+    struct row row;
+    const struct duel duel = {
+        .what = "the same, 1 % of them traced",
+        .baseline_name = "without traces",
+        .baseline = spoken_untraced,
+        .subject = spoken_traced,
+        .arg = serving,
+        .ops = serving->ops,
+        .goal = GOAL_AT_MOST,
+        .reach = 1.03,
+    };
+    duel_run(options, &duel, &row);
+    row_report(options, &row);
+}
+
 int main(int argc, char **argv)
 {
     struct bench_options options = bench_options(argc, argv);
@@ -171,6 +220,7 @@ int main(int argc, char **argv)
     snprintf(note, sizeof(note), "%.0f ns more", over);
     row.note = note;
     row_report(&options, &row);
+    run_traced(&options, &serving);
     sequence_free(&serving.sequence);
     close_serving(&serving);
     return 0;

@@ -2,14 +2,17 @@
 /*
  * Bytes to an HTTP connection, twice: in one piece, and in pieces with turns that end at any
  * request and answers that are read late. Both must be answered with the same bytes, which must be
- * whole answers; a connection that is over sends no more, and what it holds is bounded.
+ * whole answers; a connection that is over sends no more, and what it holds is bounded. Every
+ * request is traced: the spans are whole, and the input itself is read as a trace context, too.
  */
 #include "bytes.h"
 
 #include "base/ns.h"
 #include "base/splitmix.h"
 #include "frontend/http/http.h"
+#include "proto/grpc/wire.h"
 #include "rules/yaml/rules_load.h"
+#include "service/traces.h"
 
 #define HEADER_BYTES 2048
 #define BODY_BYTES 4096
@@ -63,10 +66,11 @@ static void open_side(struct side *side, uint64_t chance, bool has_turns)
     rules_diagnostics_free(&diagnostics);
     MUST(stint_table_open(&side->table, &options, NULL) == 0);
     stint_table_set_now(side->table, now_ns);
-    MUST(server_state_open(
-             &side->server_state,
-             &(struct server_state_options){.table = side->table, .rules = rules, .workers = 1},
-             NULL) == 0);
+    const struct traces_options all = {.ratio = TRACES_RATIO_ALL};
+    MUST(server_state_open(&side->server_state,
+                           &(struct server_state_options){
+                               .table = side->table, .rules = rules, .workers = 1, .traces = &all},
+                           NULL) == 0);
     rules_unref(rules);
     side->service = service_new(side->server_state, 0);
     MUST(side->service != NULL);
@@ -173,6 +177,38 @@ static bool holds(const struct side *side, const char *text)
     return false;
 }
 
+/* What a collector gets is one field of a request after the other. */
+static void check_spans(struct side *side)
+{
+    static const struct wire_message spans = {2, {[2] = WIRE_BYTES}};
+    static uint8_t taken[TRACES_RING_SIZE];
+    struct wire_value value;
+    uint64_t n = 0;
+    struct span all =
+        span_of(taken, traces_take(server_state_traces(side->server_state), 0, taken, &n));
+    for (; n > 0; n--)
+        MUST(wire_read(&spans, &all, &value) == 2);
+    MUST(all.len == 0);
+}
+
+/* In memory of its own, whole and as each of its lines. */
+static void check_context(struct span bytes)
+{
+    struct trace_context context = {.is_valid = false};
+    uint8_t *copy = bytes_copy(bytes);
+    trace_context_parent(&context, span_of(copy, bytes.len));
+    for (size_t at = 0, end; at < bytes.len; at = end + 1) {
+        const uint8_t *line = memchr(copy + at, '\n', bytes.len - at);
+        end = line != NULL ? (size_t)(line - copy) : bytes.len;
+        trace_context_state(&context, span_of(copy + at, end - at));
+    }
+    struct span state = trace_context_state_of(&context);
+    MUST(context.state_len <= TRACE_STATE_MAX);
+    for (size_t i = 0; i < state.len; i++)
+        MUST(state.ptr[i] == '\t' || (state.ptr[i] >= ' ' && state.ptr[i] <= '~'));
+    free(copy);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct side whole, pieces;
@@ -192,6 +228,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(whole.heard_len == pieces.heard_len);
         MUST(whole.heard_len == 0 || memcmp(whole.heard, pieces.heard, whole.heard_len) == 0);
     }
+    check_spans(&whole);
+    check_spans(&pieces);
+    check_context(bytes);
     close_side(&whole);
     close_side(&pieces);
     return 0;

@@ -357,6 +357,7 @@ def http_conn():
     sized = b"Content-Length: %d\r\n" % len(body)
     chunked = b"Transfer-Encoding: chunked\r\n\r\n"
     chunks = b"%x;a=\"b\"\r\n%s\r\n0\r\nX: y\r\n\r\n" % (len(body), body)
+    parent = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     requests = {
         "gets": (get + b"\r\n") * 8,
         "sized": post + sized + b"\r\n" + body + get + b"\r\n",
@@ -374,6 +375,9 @@ def http_conn():
         "unnamed": get + b": b\r\n\r\n",
         "upgrade": get + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n" + get + b"\r\n",
         "long": get + b"a:b\r\n" * 500 + b"\r\n",
+        "traced": get + b"traceparent: " + parent + b"\r\ntracestate: a=1,b@c=2\r\n\r\n",
+        "parent": parent,
+        "state": b"\nfoo=1,bar=2\nb@c= x \n",
     }
     for name, data in requests.items():
         yield b"\x11\x42" + data, name

@@ -31,7 +31,8 @@ writes this page. Beside Prometheus text, OpenMetrics is returned if `Accept` as
 
 [Monitoring](monitoring.md) has a dashboard and alerts. What metrics mean in use:
 [reservations](http.md#metrics-of-reservations), [descriptors without a
-rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-shared-stores).
+rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-shared-stores),
+[traces](traces.md#what-it-costs).
 """
 PARTS = [
     ("Decisions and frontends",
@@ -77,7 +78,7 @@ def metrics(stint):
                 [stint, "serve", "--resp", "off", "--grpc", "off", "--http", "127.0.0.1:0",
                  "--metrics-names", "both", "--config", config, "--rules", rules,
                  "--connections-per-address", "3", "--rules", "xds://127.0.0.1:1",
-                 "--store", "away=memcached://127.0.0.1:1"],
+                 "--store", "away=memcached://127.0.0.1:1", "--traces", "http://127.0.0.1:1"],
                 stderr=subprocess.PIPE, text=True) as server:
             try:
                 port = next(int(found[1]) for line in server.stderr

@@ -94,6 +94,7 @@ struct backend;
 struct evaluation_stores {
     struct backend *const *stores;
     const char *const *labels;          /* their names in rules; NULL: none */
+    const char *const *systems;         /* redis or memcached, for traces; NULL: unknown */
     struct backend_pools *const *pools; /* key pools in each; NULL: it keeps none */
     size_t n_stores;
     size_t items, throttle, counters;

@@ -17,6 +17,8 @@ struct pending_record {
     union pending_result one;
     /* PENDING_REPLY. */
     struct backend *store;
+    uint8_t verb;
+    uint64_t asked_ns, answered_ns; /* 0: it was answered at once */
     struct backend_op op;
     struct stint_decision each_one;
     struct stint_decision *each; /* of several items; NULL: &each_one serves */
@@ -106,7 +108,9 @@ void pending_answered(struct pending *pending, uint64_t now_ns)
 static void take_answer(struct backend_op *op, uint64_t now_ns)
 {
     assert(op->arg != NULL && op->answer.outcome != BACKEND_WAITS);
-    pending_answered(((struct pending_record *)op->arg)->home, now_ns);
+    struct pending_record *record = op->arg;
+    record->answered_ns = now_ns;
+    pending_answered(record->home, now_ns);
 }
 
 /*
@@ -161,8 +165,11 @@ static void send(struct pending *pending, struct pending_record *record, struct 
     /* Else a late store request would get the whole time once more. */
     asked->now_ns = max_u64(asked->now_ns, pending->heard_ns);
     store->ops->ask(store, asked, &record->op);
-    if (record->op.answer.outcome == BACKEND_WAITS)
-        pending->n_waiting++;
+    if (record->op.answer.outcome != BACKEND_WAITS)
+        return;
+    record->verb = asked->verb;
+    record->asked_ns = asked->now_ns;
+    pending->n_waiting++;
 }
 
 const struct backend_answer *pending_ask(struct pending *pending, struct backend *store,
@@ -190,4 +197,15 @@ union pending_result *pending_note(struct pending *pending, enum pending_kind ki
         record->results = n > 1 ? calloc(n, sizeof(*record->results)) : &record->one;
     pending->is_lost = record->results == NULL;
     return record->results;
+}
+
+void pending_each(const struct pending *pending,
+                  void (*see)(void *arg, const struct pending_seen *seen), void *arg)
+{
+    assert(pending_is_valid(pending));
+    for (const struct pending_record *record = pending->first; record != NULL;
+         record = record->next)
+        if (record->answered_ns > 0)
+            see(arg, &(struct pending_seen){record->store, record->verb, record->asked_ns,
+                                            record->answered_ns, &record->op.answer});
 }

@@ -54,6 +54,8 @@ union pending_result {
 /* Results of the first run on blocked keys. */
 enum pending_blocks { PENDING_BLOCKS_UNKNOWN = 0, PENDING_BLOCKS_NONE, PENDING_BLOCKS_NOTED };
 
+struct trace_span; /* service/traces.h */
+
 struct pending {
     struct pending_requests *home;
     struct pending *next_free;
@@ -69,6 +71,7 @@ struct pending {
      * waited yet.
      */
     void *rules;
+    struct trace_span *span;    /* of its request, while it waits. The same. NULL: none */
     uint8_t id[BACKEND_ID_LEN]; /* of the ticket that it makes, where the request has none */
     bool has_asked, has_id;
     uint8_t blocks; /* enum pending_blocks */
@@ -104,6 +107,17 @@ const struct backend_answer *pending_ask(struct pending *pending, struct backend
  */
 union pending_result *pending_note(struct pending *pending, enum pending_kind kind, size_t n,
                                    bool *is_new);
+
+/* A store request that was not answered at once, for traces. */
+struct pending_seen {
+    const struct backend *store;
+    uint8_t verb; /* enum request_verb */
+    uint64_t asked_ns, answered_ns;
+    const struct backend_answer *answer;
+};
+/* Calls `see` for each of them that was answered, in the order of the requests. */
+void pending_each(const struct pending *pending,
+                  void (*see)(void *arg, const struct pending_seen *seen), void *arg);
 
 /* The pending request's extra, which n_waiting counted, has been answered. */
 void pending_answered(struct pending *pending, uint64_t now_ns);

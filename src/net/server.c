@@ -66,6 +66,8 @@ struct server {
     struct watch *watch;
     struct handover *handover;
     struct control_planes *control_planes; /* NULL: none */
+    struct trace_exporter *exporter;       /* NULL: there are no traces */
+    bool is_sending_last;                  /* the workers have ended, and the exporter drains */
     struct worker *workers[WORKERS_MAX];
     unsigned n_workers;
     uint64_t tickets[WORKERS_MAX]; /* by worker: the reload that it waits for; 0: none */
@@ -85,6 +87,7 @@ static struct stint_table *table_of(const struct server *server)
 /* ---- The end --------------------------------------------------------------------------------- */
 
 static void on_patience_over(uv_timer_t *timer);
+static void close_handles(struct server *server);
 
 static void move_to(struct server *server, enum worker_stage stage, uint64_t patience_ms)
 {
@@ -112,6 +115,10 @@ static void end_now(struct server *server)
 static void on_patience_over(uv_timer_t *timer)
 {
     struct server *server = timer->data;
+    if (server->is_sending_last) {
+        close_handles(server);
+        return;
+    }
     if (server->stage == WORKER_ENDS)
         _exit(1); /* a worker is stuck: do not wait any longer */
     if (server->stage == WORKER_LINGERS) {
@@ -171,11 +178,29 @@ static void close_handles(struct server *server)
     control_planes_close(server->control_planes);
     server->control_planes = NULL;
     watch_close(server->watch);
+    trace_exporter_close(server->exporter);
     if (server->handover != NULL && handover_is_under_way(server->handover))
         listeners_own_paths(&server->listeners, false);
     handover_close(server->handover);
     server->watch = NULL;
     server->handover = NULL;
+    server->exporter = NULL;
+}
+
+static void on_traces_sent(void *arg)
+{
+    close_handles(arg);
+}
+
+/* The last spans are sent while the time to drain is not over. */
+static void end_after_workers(struct server *server)
+{
+    if (server->exporter == NULL)
+        close_handles(server);
+    else if (!server->is_sending_last) {
+        server->is_sending_last = true;
+        trace_exporter_drain(server->exporter, on_traces_sent, server);
+    }
 }
 
 /*
@@ -192,7 +217,7 @@ static void on_worker_changed(uv_async_t *message)
     if (!accepts)
         listeners_close(&server->listeners);
     if (have_workers_ended(server))
-        close_handles(server);
+        end_after_workers(server);
 }
 
 static void tell_worker_changed(void *arg)
@@ -683,7 +708,16 @@ static int open_parts(struct server *server, struct stint_error *error)
         .handed_over = on_handed_over,
         .arg = server,
     });
-    if (server->connection_limiter == NULL || server->handover == NULL)
+    if (options->collector != NULL)
+        server->exporter = trace_exporter_new(&(struct trace_exporter_options){
+            .loop = &server->loop,
+            .collector = options->collector,
+            .traces = server_state_traces(options->server_state),
+            .metrics = server_state_metrics(options->server_state),
+            .log = options->log,
+        });
+    if (server->connection_limiter == NULL || server->handover == NULL ||
+        (options->collector != NULL && server->exporter == NULL))
         return err_set(error, STINT_E_SYSTEM, "no memory for the server");
     if (options->tls == NULL)
         return 0;
@@ -699,7 +733,8 @@ static struct sandbox_options sandbox_options(const struct server *server)
         .n_read_paths = options->n_watched,
         .control = options->control,
         .listeners = &server->listeners,
-        .connects = options->n_store_configs > 0 || options->n_control_planes > 0,
+        .connects = options->n_store_configs > 0 || options->n_control_planes > 0 ||
+                    options->collector != NULL,
         .log = options->log,
     };
 }

@@ -20,6 +20,7 @@
 #include "net/tls.h"
 #include "net/upstream/backends.h"
 #include "net/upstream/control_planes.h"
+#include "net/upstream/trace_exporter.h"
 #include "service/access/access.h"
 
 struct server_options {
@@ -45,6 +46,7 @@ struct server_options {
     const struct store_config *store_configs; /* stores that rules may name, in their order */
     size_t n_store_configs;
     struct evaluation_stores evaluation_stores; /* of the workers, except the stores themselves */
+    const struct trace_collector *collector;    /* of traces; NULL: the server state has none */
     uint64_t drain_ns;   /* time limit for connections, once the server is to end */
     const char *control; /* path of the control socket for successors. NULL: none */
     bool replaces;       /* takes over from the process at `control`, if there is one */

@@ -9,6 +9,7 @@
 #include "service/server_clock.h"
 #include "service/service.h"
 #include "service/top_keys.h"
+#include "service/traces.h"
 
 #include <pthread.h>
 
@@ -27,6 +28,7 @@ struct server_state {
     struct top_keys *top_keys; /* NULL: not counted */
     struct pools *pools;
     struct unmatched *unmatched;
+    struct traces *traces; /* NULL: none */
     struct server_clock clock;
     bool began_with_rules;
     pthread_mutex_t lock; /* of the rulesets, while they are exchanged */

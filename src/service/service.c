@@ -25,6 +25,7 @@ struct service *service_new(struct server_state *server_state, unsigned worker)
     service->table = server_state->table;
     service->worker = worker;
     service->metrics = metrics_worker(server_state->metrics, worker);
+    service->tracer = traces_tracer(server_state->traces, worker);
     if (evaluation_init(&service->evaluation, server_state->table, NULL) != 0) {
         free(service);
         return NULL;
@@ -62,6 +63,12 @@ unsigned service_worker(const struct service *service)
 {
     assert(service_is_valid(service));
     return service->worker;
+}
+
+struct tracer *service_tracer(const struct service *service)
+{
+    assert(service_is_valid(service));
+    return service->tracer;
 }
 
 void service_renew_rules(struct service *service)
@@ -864,6 +871,8 @@ void service_ask(struct service *service, const struct request *request,
         service_drop(service, request->pending);
     }
     assert((reply->error == REPLY_WAITS) == (reply->pending != NULL));
+    if (reply->error == REPLY_WAITS)
+        reply->pending->span = caller->span;
     if (reply->error == REPLY_WAITS || reply->error == REPLY_AHEAD)
         return;
     metrics_asked(service->metrics, (enum metrics_frontend)caller->frontend, request->verb,

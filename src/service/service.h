@@ -14,7 +14,9 @@ struct unmatched; /* names that no rule limits, for the log */
 struct pools;     /* service/pools.h: key pools by name */
 struct pools_caller;
 struct pools_return;
-struct server_clock; /* service/server_clock.h: the times of I/O and of decisions */
+struct tracer;         /* service/traces.h: the spans of a worker's requests */
+struct traces_options; /* the same */
+struct server_clock;   /* service/server_clock.h: the times of I/O and of decisions */
 
 #define WORKERS_MAX 64
 
@@ -33,13 +35,14 @@ struct server_state_options {
     size_t top_keys_max;            /* names kept by `top`. Default 1,024; 0 = default */
     uint64_t top_keys_half_life_ns; /* half-life of their scores. Default 1 min */
     bool without_top_keys;
-    bool has_virtual_clock;       /* decisions use the table's time, which callers move */
-    bool shadow_mode;             /* every rule is in shadow mode */
-    bool quota_mode;              /* every rule is in quota mode */
-    bool charges_hits;            /* Envoy's hits are charged where their rule has no setting */
-    bool checks_debt;             /* a check passes until more than the limit is used */
-    unsigned metrics_names;       /* bits of enum metrics_names. Default METRICS_NAMES_STINT */
-    unsigned near_thousandths;    /* metrics_count_hits() */
+    bool has_virtual_clock;    /* decisions use the table's time, which callers move */
+    bool shadow_mode;          /* every rule is in shadow mode */
+    bool quota_mode;           /* every rule is in quota mode */
+    bool charges_hits;         /* Envoy's hits are charged where their rule has no setting */
+    bool checks_debt;          /* a check passes until more than the limit is used */
+    unsigned metrics_names;    /* bits of enum metrics_names. Default METRICS_NAMES_STINT */
+    unsigned near_thousandths; /* metrics_count_hits() */
+    const struct traces_options *traces; /* used by server_state_open() alone. NULL: none */
     store_accepts *store_accepts; /* checks all rules that name stores. NULL: there are none */
     void *store_arg;
 };
@@ -71,6 +74,7 @@ uint64_t server_state_loads(
     const struct server_state *server_state); /* the same, and the rules that it began with */
 
 struct stint_table *server_state_table(const struct server_state *server_state);
+struct traces *server_state_traces(struct server_state *server_state); /* NULL: there are none */
 struct server_clock *server_state_clock(struct server_state *server_state);
 struct metrics *server_state_metrics(struct server_state *server_state);
 struct top_keys *server_state_top_keys(struct server_state *server_state);
@@ -88,15 +92,23 @@ struct caller {
     const char *name; /* of the token; "" where no token is needed */
     unsigned roles;   /* bits of enum access_role: service/access/access.h */
     uint8_t frontend; /* enum metrics_frontend: which port it came through */
+    /*
+     * Of the request: requests to stores are spans below it. The caller ends it, unless the reply
+     * is REPLY_WAITS: then the pending request has it until service_begin_span(). NULL: none.
+     */
+    struct trace_span *span;
 };
 
 struct service;
+struct trace_operation;
+struct trace_context;
 
 struct service *service_new(struct server_state *server_state,
                             unsigned worker); /* NULL: no memory */
 void service_free(struct service *service);
 struct server_state *service_server_state(const struct service *service);
 unsigned service_worker(const struct service *service);
+struct tracer *service_tracer(const struct service *service); /* NULL: there are no traces */
 /* As its next request would: releases rules that are no longer in force, while no request comes. */
 void service_renew_rules(struct service *service);
 
@@ -116,6 +128,14 @@ void service_set_stores(struct service *service, const struct evaluation_stores 
 void service_on_answers(struct pending *pending, void (*done)(void *arg, uint64_t now_ns),
                         void *arg);
 void service_drop(struct service *service, struct pending *pending); /* NULL is allowed */
+
+/*
+ * The span of a request that begins at this I/O time; of one with a pending request, the span that
+ * it began with. NULL: it has none, or there are no traces. See service/traces.h.
+ */
+struct trace_span *service_begin_span(struct service *service, struct pending *pending,
+                                      const struct trace_operation *operation,
+                                      const struct trace_context *context, uint64_t begin_ns);
 
 /*
  * Call periodically: closes reservations in stores that were never settled and have units to

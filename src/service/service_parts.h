@@ -8,6 +8,7 @@
 #include "service/expiries.h"
 #include "service/quota_caches.h"
 #include "service/server_state.h"
+#include "service/traces.h"
 #include "table/requests.h"
 
 /* A ticket of a store in base64: four digits for every three bytes. */
@@ -18,7 +19,8 @@ struct service {
     struct stint_table *table;
     unsigned worker;
     struct metrics_worker *metrics;
-    uint64_t generation; /* of ruleset */
+    struct tracer *tracer; /* NULL: there are no traces */
+    uint64_t generation;   /* of ruleset */
     struct ruleset *ruleset;
     struct evaluation evaluation;
     struct evaluation_stores stores; /* no stores: all zero */

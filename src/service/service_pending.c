@@ -63,8 +63,21 @@ void service_drop(struct service *service, struct pending *pending)
     (void)service;
     if (pending == NULL)
         return;
+    trace_abandon(pending->span);
     ruleset_unref(pending->rules);
     pending_free(pending);
+}
+
+struct trace_span *service_begin_span(struct service *service, struct pending *pending,
+                                      const struct trace_operation *operation,
+                                      const struct trace_context *context, uint64_t begin_ns)
+{
+    assert(service_is_valid(service));
+    if (pending == NULL)
+        return tracer_begin(service->tracer, operation, context, begin_ns);
+    struct trace_span *span = pending->span;
+    pending->span = NULL;
+    return span;
 }
 
 void service_pools_caller(struct service *service, struct pending *pending,
@@ -77,10 +90,33 @@ void service_pools_caller(struct service *service, struct pending *pending,
                                     .pending = pending};
 }
 
+static void trace_reply(void *arg, const struct pending_seen *seen)
+{
+    const struct service *service = arg;
+    const struct evaluation_stores *stores = &service->stores;
+    size_t i = 0;
+    while (i < stores->n_stores && stores->stores[i] != seen->store)
+        i++;
+    bool is_known = i < stores->n_stores;
+    trace_store(service->caller->span,
+                &(struct trace_store_request){
+                    .store = is_known && stores->labels != NULL ? stores->labels[i] : "",
+                    .system = is_known && stores->systems != NULL ? stores->systems[i] : NULL,
+                    .verb = seen->verb,
+                    .begin_ns = seen->asked_ns,
+                    .end_ns = seen->answered_ns,
+                    .answer = seen->answer,
+                });
+}
+
 /* The reply of a pending request that waited points into its rules: they stay until the next
  * one. */
 static void end_pending(struct service *service, struct pending *pending)
 {
+    assert(pending->span == NULL);
+    bool has_waited = pending->rules != NULL;
+    if (has_waited && service->caller->span != NULL)
+        pending_each(pending, trace_reply, service);
     ruleset_unref(service->borrowed);
     service->borrowed = pending->rules;
     pending->rules = NULL;

@@ -298,7 +298,7 @@ def test_an_open_address_is_refused_without_tokens(folder):
 
 def test_what_is_ignored_is_told_once_with_the_reason(folder):
     with Compat(folder, REDIS_POOL_SIZE="5", REDIS_AUTH="hunter2", REDIS_PIPELINE_LIMIT="8",
-                USE_STATSD="false", TRACING_ENABLED="false") as server:
+                USE_STATSD="false", EXTRA_TAGS="a:b") as server:
         lines = [line for line in server.log.splitlines() if "compat_ignored" in line]
     assert len(lines) == 3
     assert any('variables="REDIS_POOL_SIZE REDIS_PIPELINE_LIMIT"' in line and

@@ -76,6 +76,7 @@ SYSTEM = {
                                 "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/service/access/": {"strings.h"},
     "src/service/expiries": {"search.h"},  # tsearch
+    "src/service/traces": {"time.h"},  # clock_gettime
     "src/frontend/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h", "stdatomic.h"},
     "src/frontend/grpc/": {"nghttp2/nghttp2.h", "gnutls/gnutls.h", "strings.h"},
     "src/frontend/resp/": {"fnmatch.h"},

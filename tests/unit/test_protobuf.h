@@ -95,8 +95,8 @@ static inline bool unwire(struct span *rest, struct wire_field *field)
         field->number = unwire_varint(rest);
         return true;
     }
-    size_t len = (tag & 7) == 1 ? sizeof(double) : unwire_varint(rest);
-    assert_true((tag & 7) <= 2 && len <= rest->len);
+    size_t len = (tag & 7) == 1 ? sizeof(double) : (tag & 7) == 5 ? 4 : unwire_varint(rest);
+    assert_true(((tag & 7) <= 2 || (tag & 7) == 5) && len <= rest->len);
     field->bytes = span_of(rest->ptr, len);
     if ((tag & 7) == 1)
         memcpy(&field->real, rest->ptr, sizeof(double));

@@ -21,6 +21,7 @@ struct resp_client {
 };
 
 static struct resp_client resp;
+static const struct traces_options *resp_traces; /* NULL: none */
 
 /* There is a service; a frontend is yet to be opened. */
 static inline void resp_open(void)
@@ -29,7 +30,7 @@ static inline void resp_open(void)
     resp = (struct resp_client){.now_ns = 1000 * S};
     assert_int_equal(stint_table_open(&resp.table, &table, NULL), 0);
     const struct server_state_options server_state = {
-        .table = resp.table, .workers = 1, .without_top_keys = true};
+        .table = resp.table, .workers = 1, .without_top_keys = true, .traces = resp_traces};
     assert_int_equal(server_state_open(&resp.server_state, &server_state, NULL), 0);
     resp.service = service_new(resp.server_state, 0);
     assert_non_null(resp.service);

@@ -52,6 +52,9 @@ struct test_server {
     struct reply reply;
 };
 
+/* Of servers that are opened from now on. NULL: none. */
+static const struct traces_options *test_traces;
+
 /* The table's time 0 is so much of the wall clock. */
 static inline void serve_since(struct test_server *server, const char *yaml, int64_t epoch_ns)
 {
@@ -59,7 +62,7 @@ static inline void serve_since(struct test_server *server, const char *yaml, int
     struct rules *rules = yaml != NULL ? rules_of(yaml) : NULL;
     *server = (struct test_server){.table = table_for_tests(epoch_ns), .now_ns = START};
     const struct server_state_options options = {
-        .table = server->table, .rules = rules, .workers = 2};
+        .table = server->table, .rules = rules, .workers = 2, .traces = test_traces};
     if (server_state_open(&server->server_state, &options, &error) != 0)
         fail_msg("%s", error.message);
     rules_unref(rules);

@@ -10,6 +10,7 @@
 #include "cmd/serve/serve_rules.h"
 #include "cmd/serve/serve_settings.h"
 #include "cmd/serve/serve_stores.h"
+#include "cmd/serve/serve_traces.h"
 #include "decide/evaluation.h"
 #include "net/dashboard/dashboard.h"
 #include "net/file.h"
@@ -345,6 +346,7 @@ struct server_parts {
     struct http_config *http_config;
     struct serve_stores *stores;
     struct serve_rules *rules;
+    struct serve_traces *traces; /* NULL: none */
 };
 
 /*
@@ -413,6 +415,7 @@ static int open_server_state(struct server_parts *parts, struct rules *rules,
                                  .metrics_names = settings->metrics_names + 1,
                                  .has_virtual_clock = settings->clock == STINT_CLOCK_VIRTUAL,
                                  .near_thousandths = (unsigned)settings->near_limit,
+                                 .traces = parts->traces != NULL ? &parts->traces->options : NULL,
                                  .store_accepts = store_takes,
                                  .store_arg = parts,
                              },
@@ -528,6 +531,7 @@ static void close_parts(struct server_parts *parts)
     stint_table_close(parts->table);
     serve_stores_close(parts->stores);
     serve_rules_close(parts->rules);
+    serve_traces_close(parts->traces);
 }
 
 /*
@@ -694,6 +698,7 @@ static int serve_on(const struct server_parts *parts, struct stint_error *error)
     options.store_configs = parts->stores->configs;
     options.n_store_configs = parts->stores->names.n_names;
     options.evaluation_stores = parts->stores->evaluation;
+    options.collector = parts->traces != NULL ? &parts->traces->collector : NULL;
     options.load = read_all;
     options.use = use_all;
     options.offer = use_offer;
@@ -718,6 +723,8 @@ static int run(struct settings *settings, struct server_parts *parts, char **suc
         code = begin_process(values, &parts->options, successor, error);
     if (code == 0)
         code = serve_stores_open(&parts->stores, values, error);
+    if (code == 0)
+        code = serve_traces_open(&parts->traces, settings, error);
     if (code == 0)
         code = open_parts(parts, error);
     if (code == 0)

@@ -119,6 +119,12 @@ static const struct compat_variable compat_variables[] = {
     AS("QUOTA_MODE", SWITCH, "quota_mode", NULL),
     AS("RESPONSE_DYNAMIC_METADATA", SWITCH, "grpc_metadata", NULL),
     AS("MERGE_DOMAIN_CONFIG", SWITCH, "merge_domains", NULL),
+    AS("TRACING_ENABLED", JOINED, "traces", "false"),
+    AS("TRACING_EXPORTER_PROTOCOL", JOINED, "traces", "http"),
+    AS("TRACING_SAMPLING_RATE", JOINED, "traces_ratio", "1"),
+    AS("TRACING_SERVICE_NAME", JOINED, "traces_attributes", "RateLimit"),
+    AS("TRACING_SERVICE_NAMESPACE", JOINED, "traces_attributes", NULL),
+    AS("TRACING_SERVICE_INSTANCE_ID", JOINED, "traces_attributes", NULL),
 };
 static const size_t n_compat_variables = sizeof(compat_variables) / sizeof(compat_variables[0]);
 
@@ -160,9 +166,6 @@ static const struct {
      "a store that is unavailable at the start is connected to once it is available"},
     {"MEMCACHE_SRV_REFRESH", "it goes with MEMCACHE_SRV, which is refused"},
     {"GRPC_SERVER_TLS_CA_CERT", "Envoy Gateway sets it; its limiter does not read it either"},
-    {"TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE "
-     "TRACING_SERVICE_INSTANCE_ID TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE",
-     "no traces are sent"},
 };
 
 static const struct compat_variable *known(const char *name)
@@ -673,6 +676,36 @@ static int give_rules(struct compat *compat)
                          "CONFIG_TYPE: expected FILE or GRPC_XDS_SOTW, not '%s'", type);
 }
 
+/* The collector is that of OTEL_EXPORTER_OTLP_ENDPOINT, which is read later. */
+static int give_traces(struct compat *compat)
+{
+    static const struct {
+        const char *variable, *attribute;
+    } attributes[] = {{"TRACING_SERVICE_NAME", "service.name"},
+                      {"TRACING_SERVICE_NAMESPACE", "service.namespace"},
+                      {"TRACING_SERVICE_INSTANCE_ID", "service.instance.id"}};
+    bool are_on;
+    int code = read_switch("TRACING_ENABLED", &are_on, compat->error);
+    if (code == 0)
+        code = give(compat, "traces", "TRACING_ENABLED", are_on ? "http://localhost:4318" : "off");
+    if (code != 0 || !are_on)
+        return code;
+    const char *protocol = text_of("TRACING_EXPORTER_PROTOCOL");
+    if (is_set(protocol) && strcmp(protocol, "http") != 0)
+        return refuse(compat->error, "TRACING_EXPORTER_PROTOCOL",
+                      "expected http, which collectors have at port 4318");
+    code = give(compat, "traces_ratio", "TRACING_SAMPLING_RATE", text_of("TRACING_SAMPLING_RATE"));
+    for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]) && code == 0; i++) {
+        char pair[ADDRESS_SIZE];
+        const char *value = text_of(attributes[i].variable);
+        struct buf buf = buf_of(pair, sizeof(pair));
+        buf_add(&buf, "%s=%s", attributes[i].attribute, is_set(value) ? value : "");
+        if (is_set(value))
+            code = give(compat, "traces_attributes", attributes[i].variable, pair);
+    }
+    return code;
+}
+
 /*
  * RESP, which the original does not have, is off; metrics have the names that its users' dashboards
  * need; an empty folder is no error, as it may be filled later; and hits are added as they come.
@@ -727,7 +760,7 @@ static int apply_one(struct compat *compat, const struct compat_variable *variab
 int compat_apply(struct settings *settings, const char *name, struct stint_error *error)
 {
     static int (*const joined[])(struct compat * compat) = {
-        give_rules, give_http, give_grpc, give_store, give_fields, give_own};
+        give_rules, give_http, give_grpc, give_store, give_fields, give_traces, give_own};
     struct serve_settings *values = &settings->values;
     struct compat compat = {
         .settings = settings,

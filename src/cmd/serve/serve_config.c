@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "cmd/serve/serve_settings.h"
+#include "cmd/serve/serve_traces.h"
 
 #include "algorithm/spec.h"
 #include "base/buf.h"
@@ -49,7 +50,8 @@ static void read_setting(struct argp_state *state, void *input, char *value)
     struct settings_line *line = input;
     size_t index = (size_t)(args_current(state) - options);
     add_given(line, index, value != NULL ? value : "true");
-    if (settings_known[index].kind != SETTING_STORES)
+    enum setting_kind kind = settings_known[index].kind;
+    if (kind != SETTING_STORES && kind != SETTING_FIELDS)
         return;
     assert(value != NULL);
     /* The command line of a process is public, so it must not contain a password. */
@@ -57,7 +59,10 @@ static void read_setting(struct argp_state *state, void *input, char *value)
     if (own == NULL)
         exit(print_failure("no memory for the command line"));
     line->given[line->n_given - 1].text = own;
-    store_word_hide(value);
+    if (kind == SETTING_STORES)
+        store_word_hide(value);
+    else
+        memset(value, '*', strlen(value));
 }
 
 /* --rules PATH PATH... */
@@ -681,7 +686,7 @@ int settings_gather(struct settings *settings, const struct settings_line *line,
     /* Last, although weakest: the addresses that it listens at depend on the other settings. */
     if (line->compat != NULL && compat_apply(settings, line->compat, error) != 0)
         return CMD_BAD_USAGE;
-    return CMD_DONE;
+    return otel_apply(settings, error) == 0 ? CMD_DONE : CMD_BAD_USAGE;
 }
 
 /* ---- Printing -------------------------------------------------------------------------------- */
@@ -698,15 +703,24 @@ static void print_quoted(struct span text)
 }
 
 /* If there is no memory, an empty text is better than the password of a store. */
+static void print_element(const struct setting *setting, const char *text)
+{
+    char field[64];
+    char *hidden = setting->kind == SETTING_STORES ? store_word_shown(text) : NULL;
+    const char *shown = setting->kind == SETTING_STORES ? hidden : text;
+    if (setting->kind == SETTING_FIELDS) {
+        snprintf(field, sizeof(field), "%.*s=***", (int)strcspn(text, "="), text);
+        shown = field;
+    }
+    print_quoted(span_of_text(shown != NULL ? shown : ""));
+    free(hidden);
+}
+
 static void print_list(const struct setting *setting, const struct text_list *list)
 {
     for (size_t i = 0; i < list->n_texts; i++) {
-        bool is_store = setting->kind == SETTING_STORES;
-        char *hidden = is_store ? store_word_shown(list->texts[i]) : NULL;
-        const char *shown = is_store ? hidden : list->texts[i];
         fputs(i > 0 ? ", " : "[", stdout);
-        print_quoted(span_of_text(shown != NULL ? shown : ""));
-        free(hidden);
+        print_element(setting, list->texts[i]);
     }
     fputs(list->n_texts > 0 ? "]" : "[]", stdout);
 }
@@ -729,8 +743,12 @@ static void print_value(const struct setting *setting, const void *value)
         return;
     case SETTING_LIST:
     case SETTING_ADDRESSES:
+    case SETTING_FIELDS:
     case SETTING_STORES:
         print_list(setting, value);
+        return;
+    case SETTING_SHARE:
+        printf("%.9g", (double)*(const uint64_t *)value / (double)SETTING_SHARE_ALL);
         return;
     case SETTING_SWITCH:
         fputs(*(const bool *)value ? "true" : "false", stdout);

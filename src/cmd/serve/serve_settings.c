@@ -17,6 +17,7 @@
 #include "service/top_keys.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- The table ------------------------------------------------------------------------------- */
@@ -59,6 +60,8 @@ static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-rate
     ROW(LIST, field, argument, value, 0, 0, choices, message)
 #define ADDRESSES(field, value, message)                                                           \
     ROW(ADDRESSES, field, "ADDRESS:PORT", value, 0, 0, NULL, message)
+#define FIELDS(field, message) ROW(FIELDS, field, "NAME=VALUE", NULL, 0, 0, NULL, message)
+#define SHARE(field, value, message) ROW(SHARE, field, "SHARE", value, 0, 0, NULL, message)
 #define STORES(field, message) ROW(STORES, field, "[NAME=]URL", NULL, 0, 0, NULL, message)
 #define TEXT_OF(number) TEXT_OF_ARGUMENT(number)
 #define TEXT_OF_ARGUMENT(number) #number
@@ -271,6 +274,19 @@ const struct setting settings_known[] = {
     TEXT(metrics_path, "PATH", NULL, "Additional path of /metrics"),
     NUMBER(near_limit, "800", 0, 1000,
            "Thousandths of a limit from which on units are near it, in envoyproxy's metrics"),
+    TEXT(traces, "URL", NULL,
+         "Collector that gets traces over OTLP/HTTP, such as http://localhost:4318; off: none"),
+    SHARE(traces_ratio, "0.01", "Share of the requests that are traced, from 0 to 1"),
+    SWITCH(traces_follow, "true",
+           "Trace a request with a valid traceparent if, and only if, its caller is traced"),
+    LIST(traces_attributes, "NAME=VALUE", NULL, NULL,
+         "Attribute of the server in its traces, such as service.name=NAME"),
+    FIELDS(traces_headers, "Header field of requests to the collector, such as Authorization"),
+    DURATION(traces_timeout, "10s", NS_PER_MS, NS_PER_MIN,
+             "Longest time for connecting to the collector, and for its answer"),
+    TEXT(traces_ca_file, "FILE", NULL, "CA certificates for the collector's certificate, PEM"),
+    TEXT(traces_cert_file, "FILE", NULL, "Client certificate for the collector, PEM"),
+    TEXT(traces_key_file, "FILE", NULL, "Private key of traces_cert_file, PEM"),
     CHOICE(log_format, "text", log_formats, "Format of log lines: text or json"),
     CHOICE(log_level, "info", log_levels,
            "Lowest level that is logged: debug, info, warn or error"),
@@ -350,6 +366,21 @@ static int set_switch(bool *value, const char *shown, const char *text, struct s
     return err_set(error, STINT_E_SYNTAX, "%s: expected true or false, not '%s'", shown, text);
 }
 
+/* "0.05" as billionths. */
+static int set_share(uint64_t *share, const char *shown, const char *text,
+                     struct stint_error *error)
+{
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || *end != '\0' || !(number >= 0 && number <= 1))
+        return err_set(error, STINT_E_RANGE,
+                       "%s: expected a share from 0 to 1, such as 0.05, not "
+                       "'%s'",
+                       shown, text);
+    *share = (uint64_t)(number * (double)SETTING_SHARE_ALL + 0.5);
+    return 0;
+}
+
 /* The number of the text among the choices; else -1 with an error. */
 static int find_choice(const struct setting *setting, const char *shown, const char *text,
                        struct stint_error *error)
@@ -397,7 +428,7 @@ static int check_element(const struct setting *setting, const char *shown, const
     struct endpoint endpoint;
     struct store_word word;
     struct stint_error why;
-    if (setting->kind == SETTING_LIST)
+    if (setting->kind == SETTING_LIST || setting->kind == SETTING_FIELDS)
         return setting->choices != NULL && find_choice(setting, shown, text, error) < 0
                    ? STINT_E_SYNTAX
                    : 0;
@@ -424,9 +455,12 @@ static int set_value(struct settings *settings, const struct setting *setting, c
         return 0;
     case SETTING_LIST:
     case SETTING_ADDRESSES:
+    case SETTING_FIELDS:
     case SETTING_STORES:
         code = check_element(setting, shown, text, error);
         return code != 0 ? code : list_add(settings, value, text, error);
+    case SETTING_SHARE:
+        return set_share(value, shown, text, error);
     case SETTING_SWITCH:
         return set_switch(value, shown, text, error);
     default:
@@ -464,6 +498,7 @@ static bool is_same(const struct setting *setting, const struct serve_settings *
         return is_same_text(*(const char *const *)at_a, *(const char *const *)at_b);
     case SETTING_LIST:
     case SETTING_ADDRESSES:
+    case SETTING_FIELDS:
     case SETTING_STORES:
         for (size_t i = 0; i < list_a->n_texts && i < list_b->n_texts; i++)
             if (strcmp(list_a->texts[i], list_b->texts[i]) != 0)

@@ -61,13 +61,13 @@ struct text_list {
 struct serve_settings {
     struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
         http_trusted_proxies, http_hosts, http_fields, grpc_fields, store, store_node_names,
-        anonymous, xds_metadata, xds_headers;
+        anonymous, xds_metadata, xds_headers, traces_attributes, traces_headers;
     const char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca,
         *tls_priorities, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
         *metrics_path, *user, *store_prefix, *store_ca_file, *store_cert_file, *store_key_file,
-        *store_node, *store_counters, *xds_ca_file, *xds_cert_file, *xds_key_file,
-        *xds_server_name;
+        *store_node, *store_counters, *xds_ca_file, *xds_cert_file, *xds_key_file, *xds_server_name,
+        *traces, *traces_ca_file, *traces_cert_file, *traces_key_file;
     /* The number of the word that was chosen: most are values of an enum. */
     unsigned default_algorithm, metrics_names, log_format, log_level, sandbox, store_on_error,
         after_failover, table_full, grpc_hits, clock;
@@ -75,13 +75,15 @@ struct serve_settings {
         overrides, requests, popular_keys, auth_guesses, connections, connections_per_address,
         request_size, argument_size, arguments, output_size, connection_memory, http_header_size,
         http_body_size, http_deny_status, grpc_message_size, grpc_header_size, grpc_streams,
-        grpc_output_size, grpc_idle_frames, near_limit, store_nodes, deny_cache, lease_keys;
+        grpc_output_size, grpc_idle_frames, near_limit, store_nodes, deny_cache, lease_keys,
+        traces_ratio; /* billionths */
     uint64_t id_lifetime, popular_half_life, idle_time, request_time, write_time, http_idle_time,
         http_request_time, http_answer_time, grpc_age, grpc_age_grace, drain_time, watch,
-        store_timeout, store_connect_timeout, deny_cache_max, xds_backoff, xds_backoff_max; /* ns */
+        store_timeout, store_connect_timeout, deny_cache_max, xds_backoff, xds_backoff_max,
+        traces_timeout; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
         grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules,
-        ready_with_stores, core_dumps;
+        ready_with_stores, core_dumps, traces_follow;
     bool is_compat, is_compat_local; /* --compat is set; and restricts addresses */
     struct configured_pools pools;   /* only the config file has them */
     const char *config;              /* the path of that file, borrowed. NULL: none */
@@ -89,15 +91,19 @@ struct serve_settings {
 
 enum { GRPC_HITS_TAKE, GRPC_HITS_CHARGE, GRPC_HITS_ADD };
 
+#define SETTING_SHARE_ALL UINT64_C(1000000000)
+
 enum setting_kind {
     SETTING_TEXT,
     SETTING_CHOICE,
     SETTING_LIST,
     SETTING_ADDRESSES, /* a list of endpoints: net/listen/endpoint.h */
+    SETTING_FIELDS,    /* a list of NAME=VALUE, whose values are not shown */
     SETTING_STORES,    /* a list of cmd/store/store_word.h, whose passwords are not shown */
     SETTING_NUMBER,
     SETTING_BYTES, /* a number, or one with KiB, MiB or GiB */
     SETTING_DURATION,
+    SETTING_SHARE, /* from 0 to 1, in billionths */
     SETTING_SWITCH,
 };
 

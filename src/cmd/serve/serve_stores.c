@@ -173,6 +173,9 @@ static int name_nodes(struct serve_stores *stores, const struct serve_settings *
     }
     evaluation->n_stores = stores->names.n_names;
     evaluation->labels = stores->names.names;
+    for (size_t i = 0; i < stores->names.n_names; i++)
+        stores->systems[i] = stores->configs[i].url.kind == STORE_MEMCACHED ? "memcached" : "redis";
+    evaluation->systems = stores->systems;
     evaluation->items = evaluation->throttle = stores->names.default_store;
     evaluation->timeout_ns = settings->store_timeout;
     evaluation->items_on_error = on_error(settings);

@@ -34,6 +34,7 @@ int serve_store_rules(const struct serve_settings *settings, struct serve_store_
 struct serve_stores {
     struct serve_store_names names;
     struct store_config configs[STORES_MAX]; /* names.n_names of them */
+    const char *systems[STORES_MAX];
     struct upstream_tls *tls;
     struct evaluation_stores evaluation; /* except `stores`, of which each worker has its own */
 };

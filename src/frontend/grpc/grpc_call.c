@@ -220,6 +220,7 @@ void grpc_call_free(struct grpc_call *call)
     drop_input(call);
     drop_answer(call);
     free(call->message);
+    free(call->context);
     access_unref(call->tokens);
     if (frontend->n_free_calls >= GRPC_FREE_CALLS) {
         free(call);
@@ -472,6 +473,18 @@ static void take_timeout(struct grpc_call *call, struct span value)
     call->ends_ns = timeout_ns < left_ns ? call->begun_ns + timeout_ns : STINT_NEVER_NS;
 }
 
+/* Without memory the call counts as one without a context. */
+static void take_context(struct grpc_call *call, struct span value,
+                         void (*take)(struct trace_context *context, struct span value))
+{
+    if (call->conn->frontend->tracer == NULL)
+        return;
+    if (call->context == NULL)
+        call->context = calloc(1, sizeof(*call->context));
+    if (call->context != NULL)
+        take(call->context, value);
+}
+
 static bool is_named(struct span name, const char *text)
 {
     return memcmp(name.ptr, text, name.len) == 0;
@@ -494,6 +507,14 @@ void grpc_call_take_field(struct grpc_call *call, struct span name, struct span 
     case 7:
         if (is_named(name, ":method") && span_equals(value, "POST"))
             call->said |= GRPC_SAID_POST;
+        break;
+    case 10:
+        if (is_named(name, "tracestate"))
+            take_context(call, value, trace_context_state);
+        break;
+    case 11:
+        if (is_named(name, "traceparent"))
+            take_context(call, value, trace_context_parent);
         break;
     case 12:
         if (is_named(name, "content-type") && is_grpc(value))

@@ -16,6 +16,7 @@
 #include "proto/grpc/grpc.h"
 #include "proto/grpc/reflection.h"
 #include "service/metrics/metrics.h"
+#include "service/traces.h"
 
 #include <nghttp2/nghttp2.h>
 
@@ -42,6 +43,7 @@ struct grpc_frontend {
     struct server_clock *clock;
     struct grpc_limits limits;
     struct metrics_worker *metrics; /* NULL: not counted */
+    struct tracer *tracer;          /* NULL: there are no traces */
     struct access *tokens;          /* the set in force at the last check; NULL: none */
     uint64_t generation;            /* of tokens */
     struct rls_call *rls;
@@ -204,9 +206,10 @@ struct grpc_call {
     uint64_t ends_ns;      /* grpc-timeout; STINT_NEVER_NS: none */
     struct access *tokens; /* in which `token` was found, with a reference; NULL: none */
     const struct access_token *token;
-    struct pending *pending; /* of a pending store request; NULL: none */
-    struct span borrowed;    /* of the message, where it was read: until feed() returns */
-    struct byte_queue input; /* the part of an incomplete message that has come */
+    struct pending *pending;       /* of a pending store request; NULL: none */
+    struct trace_context *context; /* the caller's span; NULL: no field of it came */
+    struct span borrowed;          /* of the message, where it was read: until feed() returns */
+    struct byte_queue input;       /* the part of an incomplete message that has come */
     struct byte_queue answer;
     uint8_t space[GRPC_ANSWER_SPACE];
 };

@@ -32,6 +32,22 @@ static const enum grpc_status statuses[REPLY_AHEAD + 1] = {
     [REPLY_UNAVAILABLE] = GRPC_UNAVAILABLE,
 };
 
+/* The codes that mean a failure of the server. */
+static bool is_failure(enum grpc_status status)
+{
+    return status == GRPC_UNAVAILABLE || status == GRPC_INTERNAL;
+}
+
+static void end_span(struct trace_span *span, enum grpc_status status,
+                     const struct request *request, const struct reply *reply)
+{
+    trace_end(span, &(struct trace_end){.status = (int)status,
+                                        .has_failed = is_failure(status),
+                                        .error = reply->message,
+                                        .request = request,
+                                        .reply = reply});
+}
+
 static void answer(struct grpc_call *call, const struct request *request)
 {
     struct grpc_frontend *frontend = call->conn->frontend;
@@ -61,20 +77,30 @@ static struct caller caller_of(const struct grpc_call *call)
     };
 }
 
+static struct trace_span *begin_span(struct grpc_call *call)
+{
+    const struct trace_operation operation = {METRICS_GRPC, NULL, call->method->path};
+    return service_begin_span(call->conn->frontend->options.service, call->pending, &operation,
+                              call->context, call->begun_ns);
+}
+
 static void ask_limiter(struct grpc_call *call, struct span message)
 {
     struct grpc_conn *conn = call->conn;
     struct grpc_frontend *frontend = conn->frontend;
+    struct trace_span *span = frontend->tracer != NULL ? begin_span(call) : NULL;
     const struct request *request;
     struct stint_error error;
     int code = call->method->read(frontend->rls, message, &request, &error);
     if (code < 0) {
-        grpc_answer_refuse(call,
-                           code == STINT_E_SYSTEM ? GRPC_RESOURCE_EXHAUSTED : GRPC_INVALID_ARGUMENT,
-                           error.message);
+        enum grpc_status status =
+            code == STINT_E_SYSTEM ? GRPC_RESOURCE_EXHAUSTED : GRPC_INVALID_ARGUMENT;
+        grpc_answer_refuse(call, status, error.message);
+        end_span(span, status, NULL, &frontend->reply);
         return;
     }
     struct caller caller = caller_of(call);
+    caller.span = span;
     struct request again;
     if (call->pending != NULL) {
         again = *request;
@@ -90,6 +116,7 @@ static void ask_limiter(struct grpc_call *call, struct span message)
     }
     conn->n_answered++;
     answer(call, request);
+    end_span(span, statuses[frontend->reply.error], request, &frontend->reply);
 }
 
 /* ---- Watched health: a message at once, then after every change ------------------------------ */
@@ -820,6 +847,7 @@ struct grpc_frontend *grpc_frontend_new(const struct grpc_frontend_options *opti
     frontend->options = *options;
     frontend->methods = methods;
     frontend->clock = server_state_clock(service_server_state(options->service));
+    frontend->tracer = service_tracer(options->service);
     frontend->limits = limits_of(options->limits);
     if (options->form == NULL)
         frontend->options.form = &plain;

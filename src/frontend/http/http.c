@@ -195,6 +195,60 @@ static void refuse_path(struct http_exchange *exchange, unsigned methods)
         http_exchange_refuse(exchange, 405, "the path has other methods");
 }
 
+/* ---- Traces ---------------------------------------------------------------------------------- */
+
+/* Decisions have spans; pages have none, and neither has what an unauthenticated client sends. */
+static bool is_traced(const struct http_exchange *exchange, const struct http_route *route)
+{
+    const struct http_routes *verbs = &http_verb_routes;
+    return exchange->frontend->tracer != NULL && route >= verbs->routes &&
+           route < verbs->routes + verbs->n;
+}
+
+static void read_context(const struct http_message *message, struct trace_context *context)
+{
+    struct span value;
+    for (size_t n = 0; (value = http_message_field(message, "traceparent", n)).ptr != NULL; n++)
+        trace_context_parent(context, value);
+    for (size_t n = 0; (value = http_message_field(message, "tracestate", n)).ptr != NULL; n++)
+        trace_context_state(context, value);
+}
+
+/* A request that waits for its time is decided anew, and has one span, from its beginning. */
+static void begin_span(struct http_exchange *exchange, const struct http_route *route)
+{
+    struct http_frontend *frontend = exchange->frontend;
+    struct trace_context context = {.is_valid = false};
+    const struct trace_operation operation = {
+        METRICS_HTTP, trace_http_method(exchange->message->method), route->path};
+    if (exchange->pending == NULL)
+        read_context(exchange->message, &context);
+    uint64_t begin_ns = frontend->clock->is_virtual ? exchange->io_now_ns : exchange->asked_ns;
+    exchange->caller.span = service_begin_span(frontend->options.service, exchange->pending,
+                                               &operation, &context, begin_ns);
+}
+
+static void end_span(struct http_exchange *exchange)
+{
+    const struct http_answer *answer = exchange->answer;
+    const struct http_frontend *frontend = exchange->frontend;
+    if (exchange->caller.span == NULL || answer->pending != NULL)
+        return;
+    if (answer->again_at_ns > 0)
+        trace_forget(exchange->caller.span);
+    else
+        trace_end(exchange->caller.span,
+                  &(struct trace_end){
+                      .status = (int)answer->status,
+                      .has_failed = answer->status >= 500,
+                      .error = exchange->was_decided ? frontend->reply.message : "",
+                      .request = exchange->was_decided ? &frontend->call.request : NULL,
+                      .reply = &frontend->reply,
+                  });
+}
+
+/* ---- Messages -------------------------------------------------------------------------------- */
+
 static void answer_message(struct http_exchange *exchange)
 {
     const struct http_message *message = exchange->message;
@@ -218,7 +272,10 @@ static void answer_message(struct http_exchange *exchange)
         return;
     }
     exchange->verb = route->verb;
+    if (is_traced(exchange, route))
+        begin_span(exchange, route);
     route->answer(exchange);
+    end_span(exchange);
 }
 
 void http_frontend_ask(struct http_frontend *frontend, const struct http_message *message,
@@ -284,6 +341,7 @@ struct http_frontend *http_frontend_new(const struct http_frontend_options *opti
         return NULL;
     frontend->options = *options;
     frontend->clock = server_state_clock(service_server_state(options->service));
+    frontend->tracer = service_tracer(options->service);
     set_limits(frontend);
     frontend->text_size = HTTP_TEXT_SIZE;
     frontend->text = malloc(frontend->text_size);

@@ -17,6 +17,7 @@
 #include "proto/page.h"
 #include "service/metrics/metrics.h"
 #include "service/server_clock.h"
+#include "service/traces.h"
 
 #include <stdlib.h>
 
@@ -35,6 +36,7 @@ struct http_frontend {
     struct http_frontend_options options;
     struct server_clock *clock;
     struct metrics_worker *metrics; /* NULL: not counted */
+    struct tracer *tracer;          /* NULL: there are no traces */
     struct access *access;          /* the set in force at the last check; NULL: none */
     uint64_t access_generation;
     bool is_draining;
@@ -65,6 +67,7 @@ struct http_exchange {
     struct http_answer *answer;
     struct pending *pending; /* of the message, until the service takes it. NULL: none */
     int verb;                /* of the route */
+    bool was_decided; /* the request and the reply of the frontend are those of the message */
 };
 
 static inline struct server_state *http_exchange_server(const struct http_exchange *exchange)

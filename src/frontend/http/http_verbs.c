@@ -22,6 +22,7 @@ static bool ask(struct http_exchange *exchange)
         exchange->answer->pending = frontend->reply.pending;
         return false;
     }
+    exchange->was_decided = true;
     if (request->wait_ns == 0 || message->is_urgent)
         return true;
     exchange->answer->again_at_ns =

@@ -16,6 +16,7 @@
 #include "service/access/access.h"
 #include "service/metrics/metrics.h"
 #include "service/server_clock.h"
+#include "service/traces.h"
 
 #define RESP_NAME_MAX 64     /* bytes of a connection's name */
 #define RESP_PENDING_MAX 256 /* a power of two */
@@ -24,6 +25,7 @@ struct resp_frontend {
     struct service *service;
     struct server_clock *clock;
     struct metrics_worker *metrics; /* NULL: not counted */
+    struct tracer *tracer;          /* NULL: there are no traces */
     struct access_now *access;      /* NULL: no token is needed */
     struct access *tokens;          /* the set in force at the last check; NULL: none */
     uint64_t generation;            /* of tokens */

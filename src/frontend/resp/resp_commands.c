@@ -506,18 +506,53 @@ static void answer_clock(struct resp_call *call)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* False: there is no reply yet: a store request was sent, or it is not the command's turn. */
-static bool ask(struct resp_call *call, struct request *request, struct reply *reply)
+/* A command that waits for its time is decided anew, and has one span, from its beginning. */
+static struct trace_span *begin_span(struct resp_call *call)
 {
     const struct resp_state *state = call->state;
+    const struct resp_frontend *frontend = state->frontend;
+    const struct trace_operation operation = {METRICS_RESP, NULL, call->command->name};
+    bool was_asked = state->was_asked && !call->is_ahead && !frontend->clock->is_virtual;
+    return service_begin_span(frontend->service, call->pending, &operation, NULL,
+                              was_asked ? state->asked_ns : call->io_now_ns);
+}
+
+/* The request has its reply; NULL: it is decided again later. */
+static void end_span(struct resp_call *call, const struct request *request,
+                     const struct reply *reply)
+{
+    struct trace_span *span = call->state->caller.span;
+    call->state->caller.span = NULL;
+    if (reply == NULL)
+        trace_forget(span);
+    else
+        trace_end(span, &(struct trace_end){.has_failed = reply->error == REPLY_UNAVAILABLE,
+                                            .error = reply->message,
+                                            .request = request,
+                                            .reply = reply});
+}
+
+/*
+ * False: there is no reply yet: a store request was sent, or it is not the command's turn. True:
+ * end_span() is to follow.
+ */
+static bool ask(struct resp_call *call, struct request *request, struct reply *reply)
+{
+    struct resp_state *state = call->state;
+    if (state->frontend->tracer != NULL)
+        state->caller.span = begin_span(call);
     request->pending = call->pending;
     request->is_ahead = call->is_ahead;
     call->pending = NULL;
     service_ask(state->frontend->service, request, &state->caller, call->now_ns, reply);
-    if (reply->error != REPLY_WAITS)
-        return !call->is_ahead; /* the reply to a prefetched command is written in its turn */
-    resp_call_await(call, reply->pending);
-    return false;
+    if (reply->error == REPLY_WAITS) {
+        state->caller.span = NULL;
+        resp_call_await(call, reply->pending);
+        return false;
+    }
+    if (call->is_ahead) /* the reply to a prefetched command is written in its turn */
+        end_span(call, request, NULL);
+    return !call->is_ahead;
 }
 
 /* A prefetched command is refused in its turn. */
@@ -538,8 +573,10 @@ static void answer_throttle(struct resp_call *call)
             refuse(call, &error);
         return;
     }
-    if (ask(call, &frontend->throttle, &frontend->reply))
-        resp_reply_throttle(&call->state->out, &frontend->reply);
+    if (!ask(call, &frontend->throttle, &frontend->reply))
+        return;
+    resp_reply_throttle(&call->state->out, &frontend->reply);
+    end_span(call, &frontend->throttle, &frontend->reply);
 }
 
 static void answer_verb(struct resp_call *call)
@@ -558,8 +595,10 @@ static void answer_verb(struct resp_call *call)
     if (!ask(call, &request, reply))
         return;
     uint64_t retry_at_ns = service_retry_at(&request, reply, state->asked_ns, call->now_ns);
-    if (!resp_call_park(call, retry_at_ns))
+    bool is_suspended = resp_call_park(call, retry_at_ns);
+    if (!is_suspended)
         resp_reply_verb(&state->out, &request, reply);
+    end_span(call, &request, is_suspended ? NULL : reply);
 }
 
 /* ---- The keys of CL.THROTTLE ----------------------------------------------------------------- */
@@ -577,6 +616,7 @@ static int64_t count_found(struct resp_call *call, enum request_verb verb)
         resp_request_key(&request, verb, call->args[state->keys_done + 1]);
         if (!ask(call, &request, reply))
             return -1;
+        end_span(call, &request, reply);
         if (reply->error != REPLY_DECIDED) {
             resp_reply_error(&state->out, reply->error, reply->message);
             state->keys_found = -1;

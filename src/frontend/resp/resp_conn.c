@@ -429,6 +429,7 @@ struct resp_frontend *resp_frontend_new(struct service *service, struct access_n
         return NULL;
     frontend->service = service;
     frontend->clock = server_state_clock(service_server_state(service));
+    frontend->tracer = service_tracer(service);
     frontend->throttle.verb = REQUEST_THROTTLE;
     frontend->on_answers = on_answers;
     frontend->access = access;

@@ -68,6 +68,9 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(XDS_KEPT, INFO, "xds_kept", "rules that a control plane sent before the restart")            \
     X(XDS_NOT_KEPT, WARN, "xds_not_kept",                                                          \
       "rules of a control plane are not in the state file: a restart needs the control plane")     \
+    X(TRACES_FAIL, WARN, "traces_fail",                                                            \
+      "traces are not accepted by their collector: spans wait, then they are dropped")             \
+    X(TRACES_SENT, INFO, "traces_sent", "the collector accepts traces again")                      \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
     X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
     X(CONTROL_EXPOSED, WARN, "control_exposed",                                                    \

@@ -334,7 +334,7 @@ static const struct condition without_connections[] = {
     {"connect", SCMP_ACT_ERRNO(EPERM), 0, {IF(0, EQUALS(0))}},
 };
 
-/* For stores. The resolver asks the kernel for this machine's addresses (AF_NETLINK). */
+/* For stores and collectors. The resolver gets the addresses of this machine (AF_NETLINK). */
 static const struct condition with_connections[] = {
     ALLOWED_IF("socket", 0, EQUALS(AF_UNIX)),
     ALLOWED_IF("socket", 0, EQUALS(AF_INET)),

@@ -681,7 +681,7 @@ static void settle(struct upstream *upstream)
     flush(upstream);
     while ((wants = link_wants(upstream->options.link)) != LINK_WANTS_NOTHING) {
         if (wants == LINK_WANTS_CLOSE)
-            lose(upstream, "it was given up");
+            lose(upstream, ""); /* the link knows why */
         else
             begin(upstream);
         flush(upstream);

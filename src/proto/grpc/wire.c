@@ -113,21 +113,42 @@ inline void wire_write_raw(struct wire_writer *writer, struct span bytes)
         memcpy(writer->at, bytes.ptr, bytes.len);
 }
 
+/* The lowest byte comes first. */
+static inline void write_fixed(struct wire_writer *writer, uint64_t number, int n_bytes)
+{
+    for (int shift = 8 * (n_bytes - 1); shift >= 0; shift -= 8)
+        *--writer->at = (uint8_t)(number >> shift);
+}
+
+void wire_write_fixed64(struct wire_writer *writer, unsigned field, uint64_t number)
+{
+    write_fixed(writer, number, 8);
+    wire_write_tag(writer, field, WIRE_64BIT);
+}
+
+void wire_write_fixed32(struct wire_writer *writer, unsigned field, uint32_t number)
+{
+    write_fixed(writer, number, 4);
+    write_varint(writer, field << 3 | WIRE_32BIT);
+}
+
 void wire_write_double(struct wire_writer *writer, unsigned field, double number)
 {
     uint64_t bits;
     memcpy(&bits, &number, sizeof(bits));
-    for (int shift = 56; shift >= 0; shift -= 8)
-        *--writer->at = (uint8_t)(bits >> shift);
-    wire_write_tag(writer, field, WIRE_64BIT);
+    wire_write_fixed64(writer, field, bits);
+}
+
+void wire_write_varint(struct wire_writer *writer, unsigned field, uint64_t number)
+{
+    write_varint(writer, number);
+    wire_write_tag(writer, field, WIRE_VARINT);
 }
 
 void wire_write_number(struct wire_writer *writer, unsigned field, uint64_t number)
 {
-    if (number == 0)
-        return;
-    write_varint(writer, number);
-    wire_write_tag(writer, field, WIRE_VARINT);
+    if (number != 0)
+        wire_write_varint(writer, field, number);
 }
 
 void wire_write_head(struct wire_writer *writer, unsigned field, const uint8_t *end)

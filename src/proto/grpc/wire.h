@@ -45,9 +45,13 @@ struct wire_writer {
 
 /* For fields 1 to 15. A value of 0 is left out, as in proto3. */
 void wire_write_number(struct wire_writer *writer, unsigned field, uint64_t number);
+void wire_write_varint(struct wire_writer *writer, unsigned field, uint64_t number); /* also 0 */
 /* An empty value is left out. */
 void wire_write_bytes(struct wire_writer *writer, unsigned field, struct span bytes);
-void wire_write_double(struct wire_writer *writer, unsigned field, double number); /* also 0 */
+void wire_write_double(struct wire_writer *writer, unsigned field, double number);    /* also 0 */
+void wire_write_fixed64(struct wire_writer *writer, unsigned field, uint64_t number); /* also 0 */
+/* For fields up to 2047; also 0. */
+void wire_write_fixed32(struct wire_writer *writer, unsigned field, uint32_t number);
 /* Bytes without a tag, and a tag for such bytes. */
 void wire_write_raw(struct wire_writer *writer, struct span bytes);
 void wire_write_tag(struct wire_writer *writer, unsigned field, enum wire_type type);

@@ -27,6 +27,7 @@ const char *const metrics_refusal_names[METRICS_REFUSALS] = {"total", "address",
                                                              "memory"};
 const char *const metrics_error_names[METRICS_ERRORS] = {
     "none", "bad_request", "forbidden", "gone", "conflict", "full", "unavailable"};
+const char *const metrics_span_names[METRICS_SPANS] = {"sent", "dropped", "refused", "lost"};
 const char *const metrics_store_error_names[BACKEND_ERRORS] = {
     "other", "late", "lost", "unreachable", "overload", "busy", "state", "stopped"};
 const char *const metrics_store_state_names[STORE_STATES] = {"asked", "probed", "stopped"};
@@ -473,6 +474,18 @@ void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint
 {
     assert(event < METRICS_EVENTS);
     count_up(&worker->total.events[event], times);
+}
+
+void metrics_spans(struct metrics *metrics, enum metrics_span outcome, uint64_t n)
+{
+    assert(outcome < METRICS_SPANS);
+    __atomic_fetch_add(&metrics->spans[outcome], n, __ATOMIC_RELAXED);
+}
+
+void metrics_have_spans(struct metrics *metrics)
+{
+    assert(metrics_is_valid(metrics));
+    metrics->has_spans = true;
 }
 
 void metrics_count(struct metrics_worker *worker, enum metrics_frontend frontend,

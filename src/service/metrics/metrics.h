@@ -69,6 +69,15 @@ enum metrics_counter {
     METRICS_COUNTERS,
 };
 
+/* Spans of traces. */
+enum metrics_span {
+    METRICS_SPANS_SENT,    /* the collector has accepted them */
+    METRICS_SPANS_DROPPED, /* no space to keep them until they are sent */
+    METRICS_SPANS_REFUSED, /* by the collector */
+    METRICS_SPANS_LOST,    /* not accepted, however often they were sent; or not sent at the end */
+    METRICS_SPANS,
+};
+
 #define METRICS_DETAILS_MAX 1000 /* values of one rule; the rest are "other" */
 #define METRICS_VALUE_END '\x1f' /* between the values of several entries */
 
@@ -168,6 +177,11 @@ uint64_t metrics_decisions(const struct metrics_worker *worker);
 void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t times);
 
 /* ---- Metrics of the whole server ------------------------------------------------------------- */
+
+/* Any thread. */
+void metrics_spans(struct metrics *metrics, enum metrics_span outcome, uint64_t n);
+/* Call before any worker counts: there are traces, so their metrics are written. */
+void metrics_have_spans(struct metrics *metrics);
 
 /* The message of a reload that failed is kept for the dashboard until one succeeds. */
 void metrics_reloaded(struct metrics *metrics, bool worked, const char *message, uint64_t now_ns);

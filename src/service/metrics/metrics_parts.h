@@ -104,6 +104,8 @@ struct metrics {
     pthread_mutex_t lock; /* of all that follows, except what is marked atomic */
     unsigned n_workers, names, near_thousandths; /* written before any worker counts */
     struct metrics_worker *workers;
+    bool has_spans;                                /* the same */
+    uint64_t spans[METRICS_SPANS];                 /* atomic */
     struct metrics_store stores[RULES_STORES_MAX]; /* written before any worker counts */
     size_t n_stores;
     struct series **series;
@@ -157,6 +159,7 @@ void metrics_write_envoy(const struct metrics *metrics, const struct metrics_fac
 extern const char *const metrics_outcome_names[METRICS_OUTCOMES];
 extern const char *const metrics_refusal_names[METRICS_REFUSALS];
 extern const char *const metrics_error_names[METRICS_ERRORS];
+extern const char *const metrics_span_names[METRICS_SPANS];
 extern const char *const metrics_store_error_names[BACKEND_ERRORS];
 extern const char *const metrics_store_state_names[STORE_STATES];
 

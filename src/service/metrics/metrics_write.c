@@ -290,6 +290,19 @@ static void write_events(struct writing *writing, const struct total_metrics *to
             total->events[METRICS_BANS_LOST]);
 }
 
+static void write_spans(struct writing *writing)
+{
+    const struct metrics *metrics = writing->metrics;
+    if (!metrics->has_spans)
+        return;
+    family(writing, "trace_spans", "counter",
+           "Spans of sampled requests: sent (accepted by the collector), dropped (no space until "
+           "they are sent), refused by the collector, lost (not accepted in time).");
+    for (unsigned i = 0; i < METRICS_SPANS; i++)
+        line(writing, "outcome", metrics_span_names[i],
+             __atomic_load_n(&metrics->spans[i], __ATOMIC_RELAXED));
+}
+
 static void write_table_fill(struct writing *writing, const struct stint_table_info *info)
 {
     static const char *const sizes[] = {"8", "16", "wide"};
@@ -599,6 +612,7 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
         histogram(&writing, NULL, total.buckets, METRICS_BUCKETS, METRICS_BUCKET_NS,
                   total.duration_ns);
         write_events(&writing, &total);
+        write_spans(&writing);
         write_config(&writing);
         write_control_planes(&writing);
     }

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+/* One table has OpenTelemetry's variables; a trace's own variable precedes the common one. */
+#include "cmd/serve/serve_traces.h"
+
+#include "base/number.h"
+#include "base/utf8.h"
+#include "rules/arena.h"
+
+#include <gnutls/crypto.h>
+#include <gnutls/gnutls.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define TRACES_PATH "/v1/traces"
+#define OFF "off"
+#define VALUE_SIZE 4096 /* of a variable */
+#define FIELDS_SIZE 8192
+
+bool serve_traces_are_on(const struct serve_settings *settings)
+{
+    return settings->traces != NULL && strcmp(settings->traces, OFF) != 0;
+}
+
+/* ---- OpenTelemetry's environment ------------------------------------------------------------- */
+
+struct otel {
+    struct settings *settings;
+    const char *shown; /* the variable that is read, for messages */
+    struct stint_error *error;
+};
+
+static int refuse(const struct otel *otel, const char *expected, const char *text)
+{
+    return err_set(otel->error, STINT_E_SYNTAX, "%s: expected %s, not '%s'", otel->shown, expected,
+                   text);
+}
+
+/* A value that is set already stays. */
+static int give(const struct otel *otel, const char *setting, const char *text)
+{
+    size_t index = (size_t)setting_find(span_of_text(setting));
+    if (otel->settings->origins[index] > SETTING_COMPAT)
+        return 0;
+    return settings_set(otel->settings, index, SETTING_COMPAT, otel->shown, text, otel->error);
+}
+
+/* A set variable is not empty. */
+static const char *value_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+/* %41 as A; other text stays. */
+static void decode(char *text)
+{
+    char *out = text;
+    for (; *text != '\0'; text++) {
+        bool has_digits = text[0] == '%' && strspn(text + 1, "0123456789abcdefABCDEF") >= 2;
+        const char digits[] = {has_digits ? text[1] : '0', has_digits ? text[2] : '0', '\0'};
+        unsigned long byte = strtoul(digits, NULL, 16);
+        bool is_encoded = byte != 0;
+        *out++ = is_encoded ? (char)byte : *text;
+        text += is_encoded ? 2 : 0;
+    }
+    *out = '\0';
+}
+
+/* "a=1,b=2", with encoded values, as elements of a list. */
+static int give_pairs(const struct otel *otel, const char *setting, const char *text)
+{
+    char copy[VALUE_SIZE], *rest = copy;
+    int code = 0;
+    if (strlen(text) >= sizeof(copy))
+        return err_set(otel->error, STINT_E_RANGE, "%s: expected at most %d bytes", otel->shown,
+                       VALUE_SIZE - 1);
+    memcpy(copy, text, strlen(text) + 1);
+    for (char *pair; code == 0 && (pair = strsep(&rest, ",")) != NULL;) {
+        pair += strspn(pair, " ");
+        for (size_t len = strlen(pair); len > 0 && pair[len - 1] == ' '; len--)
+            pair[len - 1] = '\0';
+        decode(pair);
+        code = pair[0] != '\0' ? give(otel, setting, pair) : 0;
+    }
+    explicit_bzero(copy, sizeof(copy));
+    return code;
+}
+
+static int give_text(const struct otel *otel, const char *setting, const char *text)
+{
+    return give(otel, setting, text);
+}
+
+static int give_service(const struct otel *otel, const char *setting, const char *text)
+{
+    char pair[VALUE_SIZE];
+    snprintf(pair, sizeof(pair), "service.name=%s", text);
+    return give(otel, setting, pair);
+}
+
+static int give_milliseconds(const struct otel *otel, const char *setting, const char *text)
+{
+    char duration[32];
+    uint64_t ms;
+    if (!resp_number_read(span_of_text(text), UINT32_MAX, &ms))
+        return refuse(otel, "a number of milliseconds", text);
+    snprintf(duration, sizeof(duration), "%sms", text);
+    return give(otel, setting, duration);
+}
+
+static int check_protocol(const struct otel *otel, const char *setting, const char *text)
+{
+    (void)setting;
+    return strcmp(text, "http/protobuf") == 0
+               ? 0
+               : refuse(otel, "http/protobuf, which collectors have at port 4318", text);
+}
+
+/* Whether the caller's decision is followed, and the share of the other requests. */
+static int give_sampler(const struct otel *otel, const char *setting, const char *text)
+{
+    static const struct {
+        const char *name, *ratio; /* NULL: OTEL_TRACES_SAMPLER_ARG */
+        const char *follows;
+    } samplers[] = {
+        {"always_on", "1", "false"},
+        {"always_off", "0", "false"},
+        {"traceidratio", NULL, "false"},
+        {"parentbased_always_on", "1", "true"},
+        {"parentbased_always_off", "0", "true"},
+        {"parentbased_traceidratio", NULL, "true"},
+    };
+    const char *argument = value_of("OTEL_TRACES_SAMPLER_ARG");
+    (void)setting;
+    for (size_t i = 0; i < sizeof(samplers) / sizeof(samplers[0]); i++) {
+        if (strcmp(text, samplers[i].name) != 0)
+            continue;
+        const char *ratio = samplers[i].ratio;
+        int code = give(otel, "traces_follow", samplers[i].follows);
+        return code != 0 ? code
+                         : give(otel, "traces_ratio",
+                                ratio != NULL      ? ratio
+                                : argument != NULL ? argument
+                                                   : "1");
+    }
+    return refuse(otel, "always_on, always_off or traceidratio, also after parentbased_", text);
+}
+
+#define EXPORTER(name) "OTEL_EXPORTER_OTLP_TRACES_" name, "OTEL_EXPORTER_OTLP_" name
+
+/* The first variable that is set is used. */
+static const struct otel_variable {
+    const char *names[2];
+    int (*give)(const struct otel *otel, const char *setting, const char *text);
+    const char *setting; /* NULL: under --compat TRACING_… decides instead */
+} variables[] = {
+    {{EXPORTER("PROTOCOL")}, check_protocol, NULL},
+    {{EXPORTER("HEADERS")}, give_pairs, "traces_headers"},
+    {{EXPORTER("TIMEOUT")}, give_milliseconds, "traces_timeout"},
+    {{EXPORTER("CERTIFICATE")}, give_text, "traces_ca_file"},
+    {{EXPORTER("CLIENT_CERTIFICATE")}, give_text, "traces_cert_file"},
+    {{EXPORTER("CLIENT_KEY")}, give_text, "traces_key_file"},
+    {{"OTEL_SERVICE_NAME"}, give_service, "traces_attributes"},
+    {{"OTEL_RESOURCE_ATTRIBUTES"}, give_pairs, "traces_attributes"},
+    {{"OTEL_TRACES_SAMPLER"}, give_sampler, NULL},
+};
+
+/* The common endpoint is that of all signals: the path of traces is added to it. */
+static int give_endpoint(struct otel *otel)
+{
+    char url[VALUE_SIZE];
+    const char *own = value_of("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
+    const char *common = value_of("OTEL_EXPORTER_OTLP_ENDPOINT");
+    const char *text = own != NULL ? own : common;
+    otel->shown =
+        own != NULL ? "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" : "OTEL_EXPORTER_OTLP_ENDPOINT";
+    if (text == NULL)
+        return 0;
+    size_t len = strlen(text);
+    if (own == NULL && text[len - 1] == '/')
+        len--;
+    /* A path of its own, "/" at least, is used as it is. */
+    bool has_path = own == NULL ||
+                    strchr(strstr(own, "://") != NULL ? strstr(own, "://") + 3 : own, '/') != NULL;
+    snprintf(url, sizeof(url), "%.*s%s", (int)len, text,
+             own == NULL ? TRACES_PATH
+             : has_path  ? ""
+                         : "/");
+    return give(otel, "traces", url);
+}
+
+/* False: the environment says that there are no traces. */
+static bool is_wanted(struct otel *otel, int *code)
+{
+    const char *disabled = value_of("OTEL_SDK_DISABLED");
+    const char *exporter = value_of("OTEL_TRACES_EXPORTER");
+    otel->shown = "OTEL_TRACES_EXPORTER";
+    *code = 0;
+    if (disabled != NULL && strcasecmp(disabled, "true") == 0)
+        return false;
+    if (exporter == NULL || strcmp(exporter, "otlp") == 0)
+        return true;
+    if (strcmp(exporter, "none") != 0)
+        *code = refuse(otel, "otlp or none", exporter);
+    return false;
+}
+
+int otel_apply(struct settings *settings, struct stint_error *error)
+{
+    struct otel otel = {.settings = settings, .error = error};
+    int code;
+    if (settings->values.is_compat && !serve_traces_are_on(&settings->values))
+        return 0;
+    if (!is_wanted(&otel, &code))
+        return code != 0 ? code : give(&otel, "traces", OFF);
+    code = give_endpoint(&otel);
+    if (!serve_traces_are_on(&settings->values))
+        return code;
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]) && code == 0; i++) {
+        const struct otel_variable *variable = &variables[i];
+        const char *text = NULL;
+        if (settings->values.is_compat && variable->setting == NULL)
+            continue;
+        for (size_t at = 0; at < 2 && variable->names[at] != NULL && text == NULL; at++) {
+            otel.shown = variable->names[at];
+            text = value_of(otel.shown);
+        }
+        if (text != NULL)
+            code = variable->give(&otel, variable->setting, text);
+    }
+    return code;
+}
+
+/* ---- Resource attributes and fields ---------------------------------------------------------- */
+
+static bool is_utf8(struct span text)
+{
+    for (size_t n; text.len > 0; text = span_after(text, n)) {
+        n = utf8_length(text.ptr, text.len);
+        if (n == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool has_name(const struct serve_traces *traces, struct span name)
+{
+    const struct trace_collector *collector = &traces->collector;
+    for (size_t i = 0; i < collector->n_attributes; i++) {
+        struct span other = traces->attributes[i].name;
+        if (other.len == name.len && memcmp(other.ptr, name.ptr, name.len) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The first of a name is used: the strongest origin comes first. */
+static int add_attribute(struct serve_traces *traces, struct span name, struct span value,
+                         struct stint_error *error)
+{
+    struct trace_collector *collector = &traces->collector;
+    if (has_name(traces, name) || value.len == 0)
+        return 0;
+    if (collector->n_attributes == OTLP_RESOURCE_ATTRIBUTES_MAX)
+        return err_set(error, STINT_E_RANGE, "traces_attributes: expected at most %d",
+                       OTLP_RESOURCE_ATTRIBUTES_MAX - 3);
+    if (name.len > OTLP_RESOURCE_TEXT_MAX || value.len > OTLP_RESOURCE_TEXT_MAX || !is_utf8(name) ||
+        !is_utf8(value))
+        return err_set(error, STINT_E_RANGE,
+                       "traces_attributes: expected at most %d bytes of UTF-8",
+                       OTLP_RESOURCE_TEXT_MAX);
+    traces->attributes[collector->n_attributes++] = (struct otlp_resource_attribute){name, value};
+    return 0;
+}
+
+/* A random id of version 4, as text. */
+static bool make_instance(char text[40])
+{
+    uint8_t id[16];
+    if (gnutls_rnd(GNUTLS_RND_NONCE, id, sizeof(id)) != 0)
+        return false;
+    id[6] = (uint8_t)((id[6] & 0x0f) | 0x40);
+    id[8] = (uint8_t)((id[8] & 0x3f) | 0x80);
+    struct buf buf = buf_of(text, 40);
+    for (size_t i = 0; i < sizeof(id); i++)
+        buf_add(&buf, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", id[i]);
+    return true;
+}
+
+static int add_attributes(struct serve_traces *traces, const struct serve_settings *settings,
+                          struct stint_error *error)
+{
+    const struct text_list *texts = &settings->traces_attributes;
+    int code = 0;
+    for (size_t i = 0; i < texts->n_texts && code == 0; i++) {
+        const char *text = texts->texts[i], *equals = strchr(text, '=');
+        if (equals == NULL || equals == text)
+            return err_set(error, STINT_E_SYNTAX,
+                           "traces_attributes: expected NAME=VALUE, not '%s'", text);
+        code = add_attribute(traces, span_of(text, (size_t)(equals - text)),
+                             span_of_text(equals + 1), error);
+    }
+    if (!make_instance(traces->instance))
+        return err_set(error, STINT_E_SYSTEM, "traces: no random bytes");
+    const struct otlp_resource_attribute others[] = {
+        {span_of_text("service.name"), span_of_text("stint")},
+        {span_of_text("service.version"), span_of_text(STINT_VERSION)},
+        {span_of_text("service.instance.id"), span_of_text(traces->instance)},
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && code == 0; i++)
+        code = add_attribute(traces, others[i].name, others[i].value, error);
+    return code;
+}
+
+/* A name of RFC 9110, and a value without control characters. No message quotes the value. */
+static bool is_field(const char *text, const char *equals)
+{
+    static const char marks[] = "!#$%&'*+-.^_`|~0123456789"
+                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    if (equals == NULL || equals == text || strspn(text, marks) != (size_t)(equals - text))
+        return false;
+    for (const char *c = equals + 1; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    return true;
+}
+
+static int add_fields(struct serve_traces *traces, struct settings *settings,
+                      struct stint_error *error)
+{
+    const struct text_list *texts = &settings->values.traces_headers;
+    char *fields = arena_take(&settings->arena, FIELDS_SIZE);
+    if (fields == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
+    struct buf buf = buf_of(fields, FIELDS_SIZE);
+    for (size_t i = 0; i < texts->n_texts; i++) {
+        const char *text = texts->texts[i], *equals = strchr(text, '=');
+        if (!is_field(text, equals))
+            return err_set(error, STINT_E_SYNTAX,
+                           "traces_headers: expected NAME=VALUE, with the name of a header field");
+        buf_add(&buf, "%.*s: %s\r\n", (int)(equals - text), text, equals + 1);
+    }
+    if (buf.len >= FIELDS_SIZE)
+        return err_set(error, STINT_E_RANGE, "traces_headers: expected at most %d bytes",
+                       FIELDS_SIZE - 1);
+    traces->collector.fields = fields;
+    return 0;
+}
+
+/* ---- All of it ------------------------------------------------------------------------------- */
+
+static int read_url(struct serve_traces *traces, const struct serve_settings *settings,
+                    struct stint_error *error)
+{
+    struct stint_error why;
+    struct collector_url *url = &traces->collector.url;
+    int code = collector_url_parse(url, settings->traces, &why);
+    if (code != 0)
+        return err_set(error, code, "traces: %s", why.message);
+    if (url->path[0] == '\0')
+        snprintf(url->path, sizeof(url->path), TRACES_PATH);
+    return 0;
+}
+
+static int load_tls(struct serve_traces *traces, const struct serve_settings *settings,
+                    struct stint_error *error)
+{
+    const struct upstream_tls_paths paths = {
+        .ca_file = settings->traces_ca_file,
+        .cert_file = settings->traces_cert_file,
+        .key_file = settings->traces_key_file,
+    };
+    if (paths.key_file != NULL && paths.cert_file == NULL)
+        return err_set(error, STINT_E_MISMATCH, "traces_key_file goes with traces_cert_file");
+    return traces->collector.url.is_tls ? upstream_tls_load(&traces->collector.tls, &paths, error)
+                                        : 0;
+}
+
+int serve_traces_open(struct serve_traces **traces, struct settings *settings,
+                      struct stint_error *error)
+{
+    const struct serve_settings *values = &settings->values;
+    *traces = NULL;
+    if (!serve_traces_are_on(values))
+        return 0;
+    struct serve_traces *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
+    made->options = (struct traces_options){.ratio = values->traces_ratio,
+                                            .follows_caller = values->traces_follow};
+    made->collector.timeout_ns = values->traces_timeout;
+    made->collector.attributes = made->attributes;
+    int code = read_url(made, values, error);
+    if (code == 0)
+        code = add_attributes(made, values, error);
+    if (code == 0)
+        code = add_fields(made, settings, error);
+    if (code == 0)
+        code = load_tls(made, values, error);
+    if (code == 0)
+        *traces = made;
+    else
+        serve_traces_close(made);
+    return code;
+}
+
+void serve_traces_close(struct serve_traces *traces)
+{
+    if (traces == NULL)
+        return;
+    upstream_tls_free(traces->collector.tls);
+    free(traces);
+}
