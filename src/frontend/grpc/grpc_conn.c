@@ -41,6 +41,8 @@ static bool is_failure(enum grpc_status status)
 static void end_span(struct trace_span *span, enum grpc_status status,
                      const struct request *request, const struct reply *reply)
 {
+    if (span == NULL)
+        return;
     trace_end(span, &(struct trace_end){.status = (int)status,
                                         .has_failed = is_failure(status),
                                         .error = reply->message,

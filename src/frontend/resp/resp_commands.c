@@ -522,6 +522,8 @@ static void end_span(struct resp_call *call, const struct request *request,
                      const struct reply *reply)
 {
     struct trace_span *span = call->state->caller.span;
+    if (span == NULL)
+        return;
     call->state->caller.span = NULL;
     if (reply == NULL)
         trace_forget(span);
