@@ -422,7 +422,8 @@ def test_deep_and_large_resources_are_refused(plane):
         for version, resource in enumerate([
                 config("edge", deep),
                 config("edge", descriptor("a") + metadata),
-                config("edge") + block(3, b"") * 1_000_001]):
+                config("edge") + block(3, b"") * 1_000_001,
+                config("edge") + block(3, b"") * 900_000]):  # each is an error
             plane.send(f"bad-{version}", resource)
             plane.wait(lambda one, nonce=f"nonce-{version + 1}":
                        one.nonce == nonce and one.error is not None, 60)
