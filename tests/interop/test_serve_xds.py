@@ -282,7 +282,7 @@ def test_a_file_that_conflicts_with_kept_rules_wins(plane, tmp_path):
     rules = "domain: edge\ndescriptors: [{key: user, rate_limit: {unit: hour, " \
             "requests_per_unit: 1}}]\n"
     with serve(plane, options=state, rules=rules) as server:
-        server.wait_for("xds_not_kept")
+        server.wait_for("xds_dropped")
         assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]
 
 
