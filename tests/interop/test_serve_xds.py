@@ -204,6 +204,19 @@ def test_a_lost_control_plane_changes_nothing(plane):
             assert codes(server, "edge", "b", 2) == [OK, OVER_LIMIT]
 
 
+def test_the_kernel_looks_for_a_silent_control_plane(plane):
+    with serve(plane):
+        plane.wait(lambda request: True)
+        peer = f"0100007F:{plane.port:04X}"
+        ends = time.monotonic() + 20
+        timer = None
+        while timer is None or timer[0] != "02":  # else its last bytes are not acknowledged yet
+            assert time.monotonic() < ends, timer
+            rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
+            (timer,) = [row[5].split(":") for row in rows if row[2] == peer and row[3] == "01"]
+        assert int(timer[1], 16) <= 30_00  # of keepalive, in 1/100 s
+
+
 def test_a_server_starts_before_its_control_plane():
     port = free_port()
     with Server("--rules", f"xds://127.0.0.1:{port}", *FAST) as server:
@@ -269,7 +282,7 @@ def test_a_file_that_conflicts_with_kept_rules_wins(plane, tmp_path):
     rules = "domain: edge\ndescriptors: [{key: user, rate_limit: {unit: hour, " \
             "requests_per_unit: 1}}]\n"
     with serve(plane, options=state, rules=rules) as server:
-        server.wait_for("xds_not_kept")
+        server.wait_for("xds_dropped")
         assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]
 
 
@@ -409,7 +422,8 @@ def test_deep_and_large_resources_are_refused(plane):
         for version, resource in enumerate([
                 config("edge", deep),
                 config("edge", descriptor("a") + metadata),
-                config("edge") + block(3, b"") * 1_000_001]):
+                config("edge") + block(3, b"") * 1_000_001,
+                config("edge") + block(3, b"") * 900_000]):  # each is an error
             plane.send(f"bad-{version}", resource)
             plane.wait(lambda one, nonce=f"nonce-{version + 1}":
                        one.nonce == nonce and one.error is not None, 60)
