@@ -178,7 +178,8 @@ def test_other_machines_need_tokens(tmp_path):
         assert server.connect().ask("PING") == "PONG"
 
 
-@pytest.mark.parametrize("roles, verbs", [("ask", {"TAKE"}), ("administer", {"RESET"}), ("", set())])
+@pytest.mark.parametrize("roles, verbs", [
+    ("ask", {"TAKE"}), ("administer", {"RESET"}), ("", set())])
 def test_clients_without_a_token_have_the_roles_that_are_set(roles, verbs):
     target = ["QUOTA", "window 3/1m", "k"]
     with Server(env={"STINT_ANONYMOUS": roles}) as server:
