@@ -420,3 +420,52 @@ def test_empty_metadata_is_no_metadata(plane):
     plane.send("1", config("edge", descriptor("a", limit=policy("HOUR", 1)) + block(8, struct({}))))
     with serve(plane):
         plane.accepted("1")
+
+
+# ---- Processes -----------------------------------------------------------------------------------
+
+
+def test_a_successor_begins_with_the_rules_and_its_predecessor_lets_go(plane, tmp_path):
+    ports = [word for port in ("--resp", "--http", "--grpc")
+             for word in (port, f"127.0.0.1:{free_port()}")]
+    options = ["--state", tmp_path / "state", "--drain-time", "1s", *ports]
+    plane.send("1", config("edge", per_hour(3)))
+    with serve(plane, options=options) as server:
+        plane.accepted("1")
+        assert codes(server, "edge", "a", 1) == [OK]
+        with serve(plane, options=[*options, "--replace"]) as successor:
+            successor.wait_for("xds_kept")
+            assert server.wait() == 0
+            assert codes(successor, "edge", "a", 3) == [OK, OK, OVER_LIMIT]
+            plane.wait(lambda request: request.stream == 1 and request.nonce)
+            plane.send("2", config("edge", per_hour(4)))
+            assert plane.accepted("2").stream == 1
+            assert codes(successor, "edge", "a", 2) == [OK, OVER_LIMIT]
+
+
+def test_another_control_plane_needs_a_restart(plane, tmp_path):
+    plane.send("1", config("edge", per_hour(1)))
+    settings = tmp_path / "stint.yaml"
+    settings.write_text(f"rules: ['{plane.url}']\n")
+    with Server("--config", settings, *FAST) as server:
+        plane.accepted("1")
+        settings.write_text("rules: ['xds://127.0.0.1:1']\n")
+        server.tell(signal.SIGHUP)
+        server.wait_for("needs_restart")
+        server.wait_for("reloaded")
+        assert "control planes" in server.log
+        assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]
+
+
+def test_a_certificate_that_is_not_there_is_waited_for(authority, tmp_path):  # noqa: F811
+    certificate, key = authority.sign("plane")
+    credentials = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    ca = tmp_path / "ca.pem"
+    with ControlPlane(credentials=credentials) as plane:
+        plane.send("1", config("edge", per_hour(1)))
+        url = plane.url.replace("xds:", "xdss:")
+        with Server("--rules", url, *FAST, "--xds-ca-file", ca) as server:
+            server.wait_for(str(ca))
+            ca.write_bytes(authority.certificate.read_bytes())
+            plane.accepted("1")
+            assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]

@@ -47,7 +47,8 @@ static bool set_accepted(struct accepted *accepted, struct span response)
     if (response.len > 0)
         memcpy(copy, response.ptr, response.len);
     free(accepted->bytes);
-    *accepted = (struct accepted){copy, response.len};
+    accepted->bytes = copy;
+    accepted->len = response.len;
     return true;
 }
 

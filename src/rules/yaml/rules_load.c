@@ -660,10 +660,9 @@ static void read_list(struct reading *reading, const struct level *above,
     const struct level *outer = reading->level;
     uint32_t position = 0;
     for (const struct yaml_part *part = list->parts; part != NULL; part = part->next) {
-        struct level level = {.above = above,
-                              .key = span_of("", 0),
-                              .depth = above->depth + 1,
-                              .position = position++};
+        struct level level = {
+            .above = above, .key = span_of("", 0), .depth = above->depth + 1, .position = position};
+        position++;
         reading->level = &level;
         read_entry(reading, &level, part->value);
     }
