@@ -352,7 +352,9 @@ static void reset(struct ads_client *client)
     if (client->has_response)
         ads_response_free(&client->response);
     client->has_response = client->is_waiting = client->has_settings = false;
-    client->in.len = client->unconsumed = 0;
+    free(client->in.ptr); /* it may be as large as a response */
+    client->in = (struct wire_bytes){.ptr = NULL};
+    client->unconsumed = 0;
     client->requests.len = client->requests_read = 0;
     client->n_frames = client->field_bytes = 0;
     client->status[0] = '\0';
@@ -455,7 +457,6 @@ static void free_client(struct link *link)
 {
     struct ads_client *client = (void *)link;
     reset(client);
-    free(client->in.ptr);
     free(client->requests.ptr);
 }
 

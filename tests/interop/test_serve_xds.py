@@ -12,7 +12,7 @@ import pytest
 from control_plane import (ControlPlane, ask, config, descriptor, node_of, policy, response,
                            struct)
 from measure import metric
-from program import STINT
+from program import SOURCE, STINT
 from rls_messages import OK, OVER_LIMIT, block, number
 from server import Server, free_port
 from tls_authority import authority  # noqa: F401
@@ -171,6 +171,18 @@ def test_hits_of_descriptors_are_charged(plane):
         assert got == [OK, OK, OK, OVER_LIMIT, OVER_LIMIT]
 
 
+def test_the_page_shows_what_the_server_says(plane):
+    page = (SOURCE / "docs/xds.md").read_text(encoding="utf-8")
+    shown = "xds://127.0.0.1:18000"
+    plane.send("1", config("edge", per_hour(3)))
+    with serve(plane) as server:
+        plane.accepted("1")
+        assert f"```text\n{rules_of(server).replace(plane.url, shown)}```\n" in page
+        plane.send("2", config("edge", per_hour(3), per_hour(3)))
+        error = plane.refused("is there already").error
+        assert f"```text\n{error.replace(plane.url, shown)}\n```\n" in page
+
+
 # ---- Lost connections ----------------------------------------------------------------------------
 
 
@@ -190,6 +202,19 @@ def test_a_lost_control_plane_changes_nothing(plane):
             again.send("2", config("edge", per_hour(1)))
             again.accepted("2")
             assert codes(server, "edge", "b", 2) == [OK, OVER_LIMIT]
+
+
+def test_the_kernel_looks_for_a_silent_control_plane(plane):
+    with serve(plane):
+        plane.wait(lambda request: True)
+        peer = f"0100007F:{plane.port:04X}"
+        ends = time.monotonic() + 20
+        timer = None
+        while timer is None or timer[0] != "02":  # else its last bytes are not acknowledged yet
+            assert time.monotonic() < ends, timer
+            rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
+            (timer,) = [row[5].split(":") for row in rows if row[2] == peer and row[3] == "01"]
+        assert int(timer[1], 16) <= 30_00  # of keepalive, in 1/100 s
 
 
 def test_a_server_starts_before_its_control_plane():
