@@ -9,8 +9,8 @@ from pathlib import Path
 SOURCE = Path(os.environ["STINT_SOURCE"])
 FOLDER = Path(os.environ["STINT_BUILD"]) / "packages"
 # What the packages are made of.
-PARTS = ["NEWS.md", "contrib", "docs/man", "include", "lua", "meson.build", "meson_options.txt",
-         "packaging/deb", "plots", "src", "tools"]
+PARTS = ["NEWS.md", "contrib", "docs/man", "examples", "include", "lua", "meson.build",
+         "meson_options.txt", "packaging/deb", "plots", "src", "tools"]
 
 
 def digest():
