@@ -267,15 +267,27 @@ static int take_data(nghttp2_session *session, uint8_t flags, int32_t id, const 
     return read_response(client) == 0 ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
+static void end_stream(struct ads_client *client, const char *code)
+{
+    bool is_said = client->status[0] != '\0' || code != NULL;
+    fail(client, "the control plane has ended the stream%s%s%s%s", is_said ? ":" : "",
+         client->status, code != NULL ? " " : "", code != NULL ? code : "");
+}
+
+/* Its side of the stream may end while ours is open: then nghttp2 does not close it. */
 static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     struct ads_client *client = arg;
+    const nghttp2_frame_hd *head = &frame->hd;
+    bool has_end = head->type == NGHTTP2_HEADERS || head->type == NGHTTP2_DATA;
     (void)session;
-    if (frame->hd.type == NGHTTP2_SETTINGS && (frame->hd.flags & NGHTTP2_FLAG_ACK) == 0)
+    if (head->type == NGHTTP2_SETTINGS && (head->flags & NGHTTP2_FLAG_ACK) == 0)
         client->has_settings = true;
-    if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
+    else if (head->type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
         fail(client, "the control plane ends the connection: %s",
              nghttp2_http2_strerror(frame->goaway.error_code));
+    else if (has_end && (head->flags & NGHTTP2_FLAG_END_STREAM) != 0)
+        end_stream(client, NULL);
     return 0;
 }
 
@@ -283,14 +295,8 @@ static int close_stream(nghttp2_session *session, int32_t id, uint32_t code, voi
 {
     struct ads_client *client = arg;
     (void)session;
-    if (id != client->stream_id)
-        return 0;
-    if (code != NGHTTP2_NO_ERROR)
-        fail(client, "the control plane has ended the stream:%s %s", client->status,
-             nghttp2_http2_strerror(code));
-    else
-        fail(client, "the control plane has ended the stream%s%s",
-             client->status[0] != '\0' ? ":" : "", client->status);
+    if (id == client->stream_id)
+        end_stream(client, code != NGHTTP2_NO_ERROR ? nghttp2_http2_strerror(code) : NULL);
     return 0;
 }
 
@@ -440,6 +446,8 @@ static int read_bytes(struct link *link, struct span bytes, uint64_t now_ns)
     int code = read_response(client);
     if (code == 0)
         code = pump(client);
+    if (code == 0 && !nghttp2_session_want_read(client->session))
+        return fail(client, "the control plane's HTTP/2 is malformed");
     arm(client);
     return code;
 }
