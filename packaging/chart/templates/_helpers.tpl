@@ -18,8 +18,6 @@ namespace: {{ $root.Release.Namespace }}
 labels:
   {{- include "stint.selector" $root | nindent 2 }}
   app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-  helm.sh/chart: stint-{{ $root.Chart.Version }}
-  app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{- end }}
 
 {{- define "stint.replicas" -}}
