@@ -284,7 +284,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     struct rules_diagnostics diagnostics;
     const struct stint_table_options table = {
         .keys = n_keys, .keys16 = n_keys, .clock = STINT_CLOCK_VIRTUAL, .hash_key = {1, 2}};
-    const struct rules_file file = {"bench.yaml", span_of_text(yaml)};
+    const struct rules_file file = {.path = "bench.yaml", .text = span_of_text(yaml)};
     serving->now_ns = NS_PER_HOUR;
     struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     if (rules == NULL || stint_table_open(&serving->table, &table, &error) != 0)

@@ -55,7 +55,7 @@ static struct rules *make_rules(uint32_t n_values)
                                 "- {key: customer, value: c-%06u, rate_limit: {unit: minute, "
                                 "requests_per_unit: %u}}\n",
                                 (unsigned)i, 1 + (unsigned)i % 1000);
-    const struct rules_file file = {"bench.yaml", span_of(text, len)};
+    const struct rules_file file = {.path = "bench.yaml", .text = span_of(text, len)};
     struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     if (rules == NULL) {
         fprintf(stderr, "%s\n",

@@ -91,7 +91,7 @@ static void open_service(void)
     static const char *const names[] = {RULES_STORE_DEFAULT};
     const struct stint_table_options size = {
         .keys = 1000, .clock = STINT_CLOCK_VIRTUAL, .hash_key = {1, 2}};
-    const struct rules_file file = {"calls.yaml", span_of_text(yaml)};
+    const struct rules_file file = {.path = "calls.yaml", .text = span_of_text(yaml)};
     const struct rules_load_options how = {.stores = names, .n_stores = 1};
     struct stint_error error;
     struct rules_diagnostics diagnostics;

@@ -34,7 +34,7 @@ static void open_server(void)
     const struct stint_table_options options = {
         .keys = 256, .blocks = 64, .quotas = 256, .hash_key = {1, 2}, .clock = STINT_CLOCK_VIRTUAL};
     struct rules_diagnostics diagnostics;
-    const struct rules_file file = {"fuzz.yaml", span_of_text(yaml)};
+    const struct rules_file file = {.path = "fuzz.yaml", .text = span_of_text(yaml)};
     struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     MUST(rules != NULL);
     rules_diagnostics_free(&diagnostics);

@@ -55,7 +55,7 @@ static void open_side(struct side *side, uint64_t chance, bool has_turns)
                                                 .requests = 64,
                                                 .hash_key = {1, 2},
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    const struct rules_file file = {"f.yaml", span_of(yaml, sizeof(yaml) - 1)};
+    const struct rules_file file = {.path = "f.yaml", .text = span_of(yaml, sizeof(yaml) - 1)};
     struct rules_diagnostics diagnostics;
     *side = (struct side){.chance = chance, .has_turns = has_turns};
     struct rules *rules = rules_load(&file, 1, &(struct rules_load_options){0}, &diagnostics);

@@ -43,7 +43,7 @@ static void open_frontend(void)
                                                 .blocks = 8,
                                                 .quotas = 64,
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    const struct rules_file file = {"f.yaml", span_of(yaml, sizeof(yaml) - 1)};
+    const struct rules_file file = {.path = "f.yaml", .text = span_of(yaml, sizeof(yaml) - 1)};
     struct rules_diagnostics diagnostics;
     struct http_config *config;
     struct server_state *server_state;

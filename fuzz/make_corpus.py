@@ -379,8 +379,51 @@ def http_conn():
         yield b"\x11\x42" + data, name
 
 
+def h2(kind, flags, stream, payload):
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+def xds():
+    """A byte that chooses what is read; then steps of a connection, or a message."""
+    kind = b"type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
+    limit = field(1, 2) + field(2, 9)
+    text = field(1, field(1, b"team") + field(2, field(3, b"blue")))
+    number = field(1, field(1, b"n") + field(2, b"\x11" + bytes(6) + b"\xf8\x3f"))
+    user = field(1, b"user") + field(3, limit)
+    deep = field(1, b"path") + field(2, b"/a*") + field(4, user) + field(5, 1)
+    named = field(3, limit + field(4, b"x") + field(5, field(1, b"y"))) + field(8, text + number)
+    config = field(1, b"one") + field(2, b"edge") + field(3, user) + field(3, deep)
+    configs = {
+        "config": config,
+        "fields": field(2, b"edge") + field(3, field(1, b"k") + named),
+        "twice": config + field(3, user),
+        "no-domain": field(3, user),
+        "no-unit": field(2, b"edge") + field(3, field(1, b"k") + field(3, field(2, 9))),
+        "unlimited": field(2, b"edge") + field(3, field(1, b"k") + field(3, field(3, 1))),
+        "unknown": config + field(99, b"later"),
+        "cut": config[:-2],
+    }
+    for label, each in configs.items():
+        yield b"\2" + each, label
+    response = field(1, b"v1") + field(2, field(1, kind) + field(2, config)) + field(5, b"n1")
+    yield b"\1" + response, "response"
+    yield b"\1" + response + field(2, field(1, b"other") + field(2, config)), "other-type"
+    yield b"\3" + field(1, field(1, b"xds://a:1") + field(2, response)), "kept"
+    said = (h2(4, 0, 0, b"") + h2(1, 4, 1, b"\x88") + h2(0, 0, 1, frame(response)))
+    pieces = b"".join(bytes([len(said[at:at + 60])]) + said[at:at + 60]
+                      for at in range(0, len(said), 60))
+    ping = bytes([17]) + h2(6, 0, 0, bytes(8))
+    end = bytes([10]) + h2(1, 5, 1, b"\x88")
+    goaway = bytes([17]) + h2(7, 0, 0, bytes([0, 0, 0, 1, 0, 0, 0, 11]))
+    yield b"\0\0" + pieces + b"\xa0" + b"\xc3", "accepted"
+    yield b"\0\0" + pieces + b"\xa1" + ping + b"\xff" * 3, "refused"
+    yield b"\0\0" + pieces + end + b"\xff" + b"\0" + pieces + b"\xa0", "ended"
+    yield b"\0\0" + pieces + goaway + b"\xff" + b"\0" + pieces, "goaway"
+
+
 FUZZERS = [grpc_frame, grpc_session, holders, http_conn, jsonl, law, logline, reader, region, resp,
-           resp_reader, rls, rules, spec, table, trace]
+           resp_reader, rls, rules, spec, table, trace, xds]
 
 
 def main():

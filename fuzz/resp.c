@@ -43,7 +43,7 @@ static void open_server(void)
                                                 .clock = STINT_CLOCK_VIRTUAL};
     now_ns = 1000 * NS_PER_S;
     struct rules_diagnostics diagnostics;
-    const struct rules_file file = {"fuzz.yaml", span_of_text(yaml)};
+    const struct rules_file file = {.path = "fuzz.yaml", .text = span_of_text(yaml)};
     struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     MUST(rules != NULL);
     rules_diagnostics_free(&diagnostics);

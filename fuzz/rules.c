@@ -259,7 +259,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (const uint8_t *at = data, *end = data + size; at != NULL && n_files < FILES_MAX;) {
         const uint8_t *nul = at < end ? memchr(at, '\0', (size_t)(end - at)) : NULL;
         size_t len = (size_t)((nul != NULL ? nul : end) - at);
-        files[n_files] = (struct rules_file){names[n_files], span_of(at, len)};
+        files[n_files] = (struct rules_file){.path = names[n_files], .text = span_of(at, len)};
         n_files++;
         at = nul != NULL ? nul + 1 : NULL;
     }

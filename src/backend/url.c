@@ -142,33 +142,35 @@ static int bad_host(struct span word, struct stint_error *error)
                    (int)(word.len < 300 ? word.len : 300), (const char *)word.ptr);
 }
 
-static int parse_host(struct store_url *url, struct span word, struct stint_error *error)
+bool store_host_parse(struct store_host *host, struct span word, uint16_t default_port)
 {
-    if (url->n_hosts == STORE_HOSTS_MAX)
-        return err_set(error, STINT_E_RANGE, "a store's URL names at most %d hosts",
-                       STORE_HOSTS_MAX);
-    struct store_host *host = &url->hosts[url->n_hosts];
     struct span name = word, port = word;
-    uint64_t number = default_port(url->kind);
+    uint64_t number = default_port;
     bool is_bracketed = word.len > 0 && word.ptr[0] == '[', has_port;
     if (is_bracketed) {
         port = span_of(word.ptr + 1, word.len - 1);
         if (!cut(&port, ']', &name) || (port.len > 0 && port.ptr[0] != ':'))
-            return bad_host(word, error);
+            return false;
         has_port = port.len > 0;
         if (has_port)
             port = span_of(port.ptr + 1, port.len - 1);
     } else
         has_port = cut(&port, ':', &name);
     if (has_port && (!resp_number_read(port, UINT16_MAX, &number) || number == 0))
-        return bad_host(word, error);
-    if (name.len == 0 || name.len >= sizeof(host->name))
-        return bad_host(word, error);
+        return false;
     for (size_t i = 0; i < name.len; i++)
         if (!is_host_byte(name.ptr[i], is_bracketed))
-            return bad_host(word, error);
-    memcpy(host->name, name.ptr, name.len);
-    host->port = (uint16_t)number;
+            return false;
+    return store_host_set(host, name, (uint16_t)number);
+}
+
+static int parse_host(struct store_url *url, struct span word, struct stint_error *error)
+{
+    if (url->n_hosts == STORE_HOSTS_MAX)
+        return err_set(error, STINT_E_RANGE, "a store's URL names at most %d hosts",
+                       STORE_HOSTS_MAX);
+    if (!store_host_parse(&url->hosts[url->n_hosts], word, default_port(url->kind)))
+        return bad_host(word, error);
     url->n_hosts++;
     return 0;
 }

@@ -43,6 +43,9 @@ static inline bool store_host_is_same(const struct store_host *a, const struct s
 /* A name from a server. False: it is none, or too long. */
 bool store_host_set(struct store_host *host, struct span name, uint16_t port);
 
+/* HOST, HOST:PORT or [IPv6]:PORT, as users write it. False: it is none of them. */
+bool store_host_parse(struct store_host *host, struct span word, uint16_t default_port);
+
 struct store_url {
     enum store_kind kind;
     char scheme[24];

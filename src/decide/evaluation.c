@@ -35,7 +35,7 @@ int evaluation_accepts(struct stint_table *table, const struct rules *rules,
         const struct rule *rule = rules_at(rules, i);
         int code = accepts_rule(table, rule, &why);
         if (code != 0)
-            return err_set(error, code, "%s:%u: %s", rule->file, rule->line, why.message);
+            return err_set(error, code, "%s: %s", rule_position(rule).text, why.message);
     }
     return 0;
 }

@@ -33,7 +33,8 @@ static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
 /*
  * One reload at a time: a request during a reload is answered by the next one. Each has its own
  * thread, not one of a pool: libc keeps memory for each thread that allocates, and consecutive
- * threads reuse the memory of the one before.
+ * threads reuse the memory of the one before. A response of a control plane takes its turn as a
+ * reload of the rules alone.
  */
 struct reload {
     uv_async_t message; /* a reload is to begin, or has ended */
@@ -44,6 +45,9 @@ struct reload {
     bool is_running, is_loaded, is_closed;
     int code; /* of the last reload */
     struct stint_error error;
+    bool is_offer; /* the running one is of `response` */
+    size_t control_plane;
+    struct ads_response response;
 };
 
 struct server {
@@ -61,6 +65,7 @@ struct server {
     struct reload reload;
     struct watch *watch;
     struct handover *handover;
+    struct control_planes *control_planes; /* NULL: none */
     struct worker *workers[WORKERS_MAX];
     unsigned n_workers;
     uint64_t tickets[WORKERS_MAX]; /* by worker: the reload that it waits for; 0: none */
@@ -163,6 +168,8 @@ static void close_handles(struct server *server)
     close_if_open((uv_handle_t *)&server->second);
     close_if_open((uv_handle_t *)&server->patience);
     close_reload(&server->reload);
+    control_planes_close(server->control_planes);
+    server->control_planes = NULL;
     watch_close(server->watch);
     if (server->handover != NULL && handover_is_under_way(server->handover))
         listeners_own_paths(&server->listeners, false);
@@ -225,12 +232,20 @@ static void end_load(struct reload *reload, int code, const struct stint_error *
     uv_async_send(&reload->message);
 }
 
+static int load_offer(struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    const struct reload *reload = &server->reload;
+    server_state_free_retired(options->server_state);
+    return options->offer(options->arg, reload->control_plane, reload->response.message, error);
+}
+
 /* In a thread of its own, so that no loop waits for it. */
 static void *load(void *arg)
 {
     struct server *server = arg;
     struct stint_error error = {0};
-    int code = load_files(server, &error);
+    int code = server->reload.is_offer ? load_offer(server, &error) : load_files(server, &error);
     end_load(&server->reload, code, &error);
     return NULL;
 }
@@ -250,6 +265,13 @@ static void on_file_changed(void *arg)
 {
     struct server *server = arg;
     ask_reload(&server->reload);
+}
+
+/* In the loop of the main thread, from within a connection: the response is taken later. */
+static void on_offer(void *arg)
+{
+    struct server *server = arg;
+    uv_async_send(&server->reload.message);
 }
 
 static void use_new_tls(struct server *server)
@@ -316,6 +338,18 @@ static void use_loaded(struct server *server, int code, const char *reason)
     sd_notify(0, "READY=1");
 }
 
+/* A server that is ending has no control planes any more. */
+static void answer_offer(struct server *server)
+{
+    struct reload *reload = &server->reload;
+    const char *refusal = reload->code == 0 ? NULL : reload->error.message;
+    if (server->control_planes != NULL)
+        control_planes_answer(server->control_planes, reload->control_plane, &reload->response,
+                              refusal);
+    else
+        ads_response_free(&reload->response);
+}
+
 static void end_if_loaded(struct server *server)
 {
     struct reload *reload = &server->reload;
@@ -327,9 +361,13 @@ static void end_if_loaded(struct server *server)
         return;
     if (reload->has_thread)
         pthread_join(reload->thread, NULL);
-    use_loaded(server, reload->code, reload->error.message);
+    if (reload->is_offer)
+        answer_offer(server);
+    else
+        use_loaded(server, reload->code, reload->error.message);
     pthread_mutex_lock(&reload->lock);
-    reload->ended = reload->began;
+    if (!reload->is_offer)
+        reload->ended = reload->began;
     reload->is_running = false;
     bool closes = reload->is_closed;
     pthread_mutex_unlock(&reload->lock);
@@ -337,27 +375,43 @@ static void end_if_loaded(struct server *server)
         uv_close((uv_handle_t *)&reload->message, NULL);
 }
 
-static void begin_if_asked(struct server *server)
+static void begin_load(struct server *server, bool is_offer)
 {
     struct reload *reload = &server->reload;
     struct stint_error error;
-    struct timespec now;
-    pthread_mutex_lock(&reload->lock);
-    bool begins = !reload->is_running && !reload->is_closed && reload->asked > reload->began;
-    if (begins) {
-        reload->began = reload->asked;
-        reload->is_running = true;
-    }
-    pthread_mutex_unlock(&reload->lock);
-    if (!begins)
-        return;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
-               (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    reload->is_offer = is_offer;
     reload->has_thread = pthread_create(&reload->thread, NULL, load, server) == 0;
     if (!reload->has_thread)
         end_load(reload, err_set(&error, STINT_E_SYSTEM, "cannot start a thread to read files"),
                  &error);
+}
+
+static void tell_reloading(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRId64,
+               (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+}
+
+/* Files come before the responses of control planes: a client may wait for them. */
+static void begin_if_asked(struct server *server)
+{
+    struct reload *reload = &server->reload;
+    pthread_mutex_lock(&reload->lock);
+    bool may_begin = !reload->is_running && !reload->is_closed;
+    bool is_asked = may_begin && reload->asked > reload->began;
+    bool is_offer =
+        may_begin && !is_asked && server->control_planes != NULL &&
+        control_planes_take(server->control_planes, &reload->control_plane, &reload->response);
+    if (is_asked)
+        reload->began = reload->asked;
+    reload->is_running = reload->is_running || is_asked || is_offer;
+    pthread_mutex_unlock(&reload->lock);
+    if (is_asked)
+        tell_reloading();
+    if (is_asked || is_offer)
+        begin_load(server, is_offer);
 }
 
 static void on_reload(uv_async_t *message)
@@ -389,6 +443,36 @@ static int reload_for_worker(void *arg, unsigned worker, struct stint_error *err
         return err_set(error, STINT_E_BUSY, "the files are being read");
     *ticket = 0;
     return has_ended ? code : err_set(error, code, "the server ends");
+}
+
+/* ---- Control planes -------------------------------------------------------------------------- */
+
+static uint64_t io_now(void *arg)
+{
+    const struct server *server = arg;
+    return server_clock_io_now(server_state_clock(server->options.server_state));
+}
+
+static int open_control_planes(struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    if (options->n_control_planes == 0)
+        return 0;
+    server->control_planes = control_planes_open(&(struct control_planes_options){
+        .loop = &server->loop,
+        .configs = options->control_planes,
+        .n_configs = options->n_control_planes,
+        .seed = uv_hrtime() ^ (uint64_t)getpid() << 32,
+        .metrics = server_state_metrics(options->server_state),
+        .now = io_now,
+        .now_arg = server,
+        .log = options->log,
+        .received = on_offer,
+        .arg = server,
+    });
+    return server->control_planes != NULL
+               ? 0
+               : err_set(error, STINT_E_SYSTEM, "no memory for control planes");
 }
 
 /* ---- Signals and timers ---------------------------------------------------------------------- */
@@ -471,6 +555,8 @@ static void on_handed_over(void *arg, int successor)
     listeners_own_paths(&server->listeners, false);
     atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
     sd_notifyf(0, "MAINPID=%d", successor);
+    control_planes_close(server->control_planes); /* its rules are now the successor's */
+    server->control_planes = NULL;
     if (server->stage == WORKER_SERVES)
         move_to(server, WORKER_LINGERS, server->options.drain_ns / NS_PER_MS);
 }
@@ -613,7 +699,7 @@ static struct sandbox_options sandbox_options(const struct server *server)
         .n_read_paths = options->n_watched,
         .control = options->control,
         .listeners = &server->listeners,
-        .connects = options->n_store_configs > 0,
+        .connects = options->n_store_configs > 0 || options->n_control_planes > 0,
         .log = options->log,
     };
 }
@@ -662,6 +748,9 @@ static int begin(struct server *server, struct stint_error *error)
                             : SECOND_MS;
     uv_timer_start(&server->second, on_second, every_ms, every_ms);
     tell_listeners(server);
+    code = open_control_planes(server, error);
+    if (code != 0)
+        return code;
     log_line(server->options.log, LOG_STARTED, LOG_NUMBER("pid", (uint64_t)getpid()),
              LOG_NUMBER("workers", server->n_workers));
     notify_store(&server->listeners);

@@ -19,6 +19,7 @@
 #include "net/stream.h"
 #include "net/tls.h"
 #include "net/upstream/backends.h"
+#include "net/upstream/control_planes.h"
 #include "service/access/access.h"
 
 struct server_options {
@@ -61,6 +62,14 @@ struct server_options {
      */
     int (*load)(void *arg, struct server_options *next, struct stint_error *error);
     int (*use)(void *arg, struct stint_error *error);
+    /* Control planes that send rules. Borrowed. */
+    const struct control_plane_config *control_planes;
+    size_t n_control_planes;
+    /*
+     * offer() puts the rules of a control plane's response in force, all of them or none, and keeps
+     * them for the next start. In the same thread as load() and use().
+     */
+    int (*offer)(void *arg, size_t control_plane, struct span response, struct stint_error *error);
     void *arg;
     struct log *log;
 };

@@ -3,6 +3,7 @@
 #include "rules/rules_make.h"
 
 #include "algorithm/gcra.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/ns.h"
 
@@ -53,6 +54,16 @@ size_t rules_n_domains(const struct rules *rules)
 uint8_t rules_default_algorithm(const struct rules *rules)
 {
     return rules->default_algorithm;
+}
+
+struct rule_position rule_position(const struct rule *rule)
+{
+    struct rule_position position;
+    struct buf text = buf_of(position.text, sizeof(position.text));
+    buf_add(&text, "%s", rule->file);
+    if (rule->line > 0)
+        buf_add(&text, ":%u", (unsigned)rule->line);
+    return position;
 }
 
 uint64_t rule_unit_ns(int unit)

@@ -93,8 +93,8 @@ struct rule {
     const char *domain;
     const char *path; /* its entries as text, for users and metrics: "path=/login.remote_address" */
     const char *name; /* rate_limit.name; "" */
-    const char *file;
-    uint32_t line, column;     /* of its entry in the file, from 1 */
+    const char *file; /* or the resource of a control plane, which has no lines */
+    uint32_t line, column;     /* of its entry in the file, from 1; 0: it has none */
     uint32_t index;            /* among all rules of the set, from 0: the index of its counters */
     uint64_t id;               /* hash of (domain, entries, name): the same after a reload. Not 0 */
     struct stint_quota quota;  /* checked; quota.rule is id. Not where `unlimited` */
@@ -123,6 +123,12 @@ struct rule {
 #define RULE_METRIC_ENTRY '\x1f'
 #define RULE_METRIC_VALUE '\x1e'
 #define RULE_METRIC_SHOWN '\x1d'
+
+/* "FILE:LINE", or the file alone where it has no lines. */
+struct rule_position {
+    char text[256];
+};
+struct rule_position rule_position(const struct rule *rule);
 
 /* The length of a unit of files and of overrides; months have 30 days, years 365. 0: none. */
 uint64_t rule_unit_ns(int unit);

@@ -44,7 +44,7 @@ static int stores_accept(const struct server_state *server_state, const struct r
         const struct rule *rule = rules_at(rules, i);
         int code = store_accepts_rule(server_state, rule, &why);
         if (code != 0)
-            return err_set(error, code, "%s:%u: %s", rule->file, rule->line, why.message);
+            return err_set(error, code, "%s: %s", rule_position(rule).text, why.message);
     }
     return 0;
 }

@@ -30,8 +30,10 @@ BELOW = {
     "proto": [*ENGINE, "rules", "decide"],
     "service": [*ENGINE, "rules", "decide", "proto"],
     "frontend": [*ENGINE, "rules", "decide", "proto", "service"],
-    "net": [*ENGINE, "rules", "decide", "backend", "proto", "service", "frontend"],
-    "cmd": [*ENGINE, "sim", "rules", "decide", "backend", "proto", "service", "frontend", "net"],
+    "xds": [*ENGINE, "rules", "decide", "backend", "proto"],
+    "net": [*ENGINE, "rules", "decide", "backend", "proto", "service", "frontend", "xds"],
+    "cmd": [*ENGINE, "sim", "rules", "decide", "backend", "proto", "service", "frontend", "xds",
+            "net"],
 }
 
 # System headers, by folder; a path prefix that is longer adds to it.
@@ -78,6 +80,7 @@ SYSTEM = {
     "src/frontend/grpc/": {"nghttp2/nghttp2.h", "gnutls/gnutls.h", "strings.h"},
     "src/frontend/resp/": {"fnmatch.h"},
     # time.h: gmtime_r, of a time that is given
+    "src/xds/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "nghttp2/nghttp2.h"},
     "src/frontend/http/": {"llhttp/llhttp.h", "strings.h", "time.h"},
 }
 

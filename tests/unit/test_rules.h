@@ -15,7 +15,7 @@ static inline size_t files_of(struct rules_file *files, const char *const *texts
     size_t n = 0;
     for (; texts[n] != NULL; n++) {
         assert_true(n < FILES_MAX);
-        files[n] = (struct rules_file){names[n], span_of_text(texts[n])};
+        files[n] = (struct rules_file){.path = names[n], .text = span_of_text(texts[n])};
     }
     return n;
 }

@@ -47,6 +47,15 @@ bool link_reserve(struct link *link, size_t len)
     return wire_bytes_reserve(&link->bytes, len, link->options.bytes_max);
 }
 
+bool link_write(struct link *link, struct span bytes)
+{
+    drop_answered(link);
+    if (!link_reserve(link, bytes.len))
+        return false;
+    wire_bytes_add(&link->bytes, bytes);
+    return true;
+}
+
 void link_append(struct link *link, const struct link_pending *pending)
 {
     assert(link->n_pending < link->options.commands_max && pending->end == link_end(link));

@@ -220,6 +220,8 @@ static inline bool link_expects_reply(const struct link *link)
 {
     return link->n_pending > 0 && link_at(link, 0)->end <= link->sent;
 }
+/* Appends bytes that are no command. False: it is not ready, or too many are unsent. */
+bool link_write(struct link *link, struct span bytes);
 /* Removes the first command, which has its reply. */
 struct link_pending link_take_first(struct link *link);
 

@@ -7,7 +7,7 @@
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/print.h"
-#include "cmd/rules/rules_files.h"
+#include "cmd/serve/serve_rules.h"
 #include "cmd/serve/serve_settings.h"
 #include "cmd/serve/serve_stores.h"
 #include "decide/evaluation.h"
@@ -121,15 +121,17 @@ static int set_watched(struct settings *settings, struct server_options *options
                        struct stint_error *error)
 {
     const struct serve_settings *values = &settings->values;
-    const char *const others[] = {values->config, values->tokens, values->tls_certificate,
-                                  values->tls_key, values->tls_client_ca};
+    const char *const others[] = {
+        values->config,        values->tokens,      values->tls_certificate, values->tls_key,
+        values->tls_client_ca, values->xds_ca_file, values->xds_cert_file,   values->xds_key_file};
     size_t n_others = sizeof(others) / sizeof(others[0]), n_pools = values->pools.n_pools, n = 0;
     const char **watched = arena_take(
         &settings->arena, (values->rules.n_texts + n_others + n_pools) * sizeof(*watched));
     if (watched == NULL)
         return no_memory(error);
     for (size_t i = 0; i < values->rules.n_texts; i++)
-        watched[n++] = values->rules.texts[i];
+        if (!xds_url_is(values->rules.texts[i]))
+            watched[n++] = values->rules.texts[i];
     for (size_t i = 0; i < n_others; i++)
         if (others[i] != NULL)
             watched[n++] = others[i];
@@ -251,87 +253,16 @@ static int set_options(struct settings *settings, struct server_options *options
 
 #define TOKENS_FILE_MAX (1u << 20)
 
-/* Rules and tokens, each with a reference; NULL if no file is given. */
+/* Rules and tokens. */
 struct loaded {
-    struct rules *rules;
-    struct access *access;
+    struct loaded_rules rules;
+    struct access *access; /* with a reference; NULL if no file is given */
 };
-
-static int tell_diagnostics(const struct rules_diagnostics *diagnostics, struct stint_error *error)
-{
-    const struct rules_fault *first = &diagnostics->diagnostics[0];
-    size_t n_others = diagnostics->n_diagnostics + diagnostics->n_more - 1;
-    struct buf message = buf_of(error->message, sizeof(error->message));
-    error->code = STINT_E_SYNTAX;
-    buf_add(&message, "%s:%" PRIu32 ":%" PRIu32 ": %s", first->file, first->line, first->column,
-            first->message);
-    if (n_others > 0)
-        buf_add(&message, " (and %zu more: `stint rules check` prints all)", n_others);
-    return error->code;
-}
-
-static void tell_warnings(struct log *log, const struct rules_diagnostics *diagnostics)
-{
-    for (size_t i = 0; i < diagnostics->n_warnings; i++) {
-        const struct rules_fault *warning = &diagnostics->warnings[i];
-        log_line(log, LOG_RULES_WARNING, LOG_TEXT("file", warning->file),
-                 LOG_NUMBER("line", warning->line), LOG_NUMBER("column", warning->column),
-                 LOG_TEXT("reason", warning->message));
-    }
-}
-
-/* Rules without limits are refused, unless that is allowed. */
-static int check_empty(const struct serve_settings *settings, const struct rules_files *files,
-                       const struct rules *rules, struct log *log, struct stint_error *error)
-{
-    struct stint_error why;
-    int code =
-        rules_files_check(settings->rules.texts, settings->rules.n_texts, files, rules, &why);
-    if (code == 0)
-        return 0;
-    if (!settings->rules_may_be_empty)
-        return err_set(error, code, "%s", why.message);
-    log_line(log, LOG_RULES_EMPTY, LOG_TEXT("reason", why.message));
-    return 0;
-}
-
-static int load_rules(const struct serve_settings *settings, const struct serve_settings *started,
-                      struct log *log, struct rules **rules, struct stint_error *error)
-{
-    struct serve_store_names stores;
-    struct rules_load_options options = {
-        .merge_domains = settings->merge_domains,
-        .default_algorithm = (uint8_t)(STINT_WINDOW + settings->default_algorithm),
-    };
-    struct rules_files files;
-    struct rules_diagnostics diagnostics = {0};
-    int code = serve_store_rules(started, &stores, &options, error);
-    if (code != 0)
-        return code;
-    code = rules_files_read(settings->rules.texts, settings->rules.n_texts, &files, error);
-    if (code != 0)
-        return code;
-    *rules = rules_load(files.files, files.n_files, &options, &diagnostics);
-    if (*rules == NULL)
-        code = tell_diagnostics(&diagnostics, error);
-    else {
-        tell_warnings(log, &diagnostics);
-        code = check_empty(settings, &files, *rules, log, error);
-    }
-    rules_diagnostics_free(&diagnostics);
-    rules_files_free(&files);
-    if (code != 0) {
-        rules_unref(*rules);
-        *rules = NULL;
-    }
-    return code;
-}
 
 static int load_tokens(const struct serve_settings *settings, struct loaded *loaded,
                        struct stint_error *error)
 {
     char *text;
-    *loaded = (struct loaded){0};
     if (settings->tokens == NULL)
         return 0;
     int code = file_text_read(settings->tokens, TOKENS_FILE_MAX, &text, error);
@@ -343,29 +274,21 @@ static int load_tokens(const struct serve_settings *settings, struct loaded *loa
     return code;
 }
 
-/*
- * STINT_E_SYNTAX, STINT_E_SYSTEM or STINT_E_MISMATCH (no limit anywhere) with the first error: then
- * there is nothing to free. Warnings are logged. Rules may name the stores that the server was
- * `started` with.
- */
+/* As serve_rules_load(). Rules may name the stores that the server was `started` with. */
 static int load(const struct serve_settings *settings, const struct serve_settings *started,
-                struct log *log, struct loaded *loaded, struct stint_error *error)
+                struct serve_rules *rules, struct loaded *loaded, struct stint_error *error)
 {
-    struct rules *rules = NULL;
-    int code = 0;
+    *loaded = (struct loaded){.access = NULL};
     if (settings->rules.n_texts == 0 && started->rules.n_texts > 0 && !settings->rules_may_be_empty)
         return err_set(
             error, STINT_E_MISMATCH,
             "rules: the server started with rules, and none are given any more; give some, or "
             "allow that with rules_may_be_empty");
-    if (settings->rules.n_texts > 0)
-        code = load_rules(settings, started, log, &rules, error);
+    int code = serve_rules_load(rules, settings, &loaded->rules, error);
     if (code == 0)
         code = load_tokens(settings, loaded, error);
-    if (code == 0)
-        loaded->rules = rules;
-    else
-        rules_unref(rules);
+    if (code != 0)
+        loaded_rules_free(&loaded->rules);
     return code;
 }
 
@@ -421,6 +344,7 @@ struct server_parts {
     struct server_state *server_state;
     struct http_config *http_config;
     struct serve_stores *stores;
+    struct serve_rules *rules;
 };
 
 /*
@@ -512,7 +436,7 @@ static void log_state(const struct server_parts *parts)
 static int load_first(const struct server_parts *parts, struct loaded *loaded,
                       struct stint_error *error)
 {
-    int code = load(parts->settings, parts->settings, parts->log, loaded, error);
+    int code = load(parts->settings, parts->settings, parts->rules, loaded, error);
     if (code == 0 || !parts->settings->rules_may_fail)
         return code;
     struct stint_error why = *error;
@@ -520,6 +444,17 @@ static int load_first(const struct server_parts *parts, struct loaded *loaded,
     if (code == 0)
         log_line(parts->log, LOG_RULES_LACK, LOG_TEXT("reason", why.message));
     return code;
+}
+
+/* Without rules, as their files cannot be used, nothing of them is in force. */
+static void use_first(const struct server_parts *parts, struct loaded_rules *loaded)
+{
+    size_t n;
+    const struct control_plane_config *planes = serve_rules_control_planes(parts->rules, &n);
+    for (size_t i = 0; i < n; i++)
+        metrics_add_control_plane(server_state_metrics(parts->server_state), planes[i].url.text);
+    if (loaded->rules != NULL)
+        serve_rules_use(parts->rules, loaded);
 }
 
 static int open_table(struct server_parts *parts, struct stint_error *error)
@@ -539,7 +474,9 @@ static int open_parts(struct server_parts *parts, struct stint_error *error)
 {
     const struct serve_settings *settings = parts->settings;
     struct loaded loaded;
-    int code = load_first(parts, &loaded, error);
+    int code = serve_rules_open(&parts->rules, settings, parts->log, error);
+    if (code == 0)
+        code = load_first(parts, &loaded, error);
     if (code != 0)
         return code;
     parts->access = access_now_new(loaded.access);
@@ -552,16 +489,18 @@ static int open_parts(struct server_parts *parts, struct stint_error *error)
         table_reserve_quotas(parts->table);
     }
     if (code == 0)
-        code = open_server_state(parts, loaded.rules, error);
+        code = open_server_state(parts, loaded.rules.rules, error);
     if (code == 0)
         code = add_stores(parts, error);
+    if (code == 0)
+        use_first(parts, &loaded.rules);
     if (code == 0)
         set_stores_of_pools(parts);
     uint64_t now_ns = code == 0 ? stint_now(parts->table) : 0;
     if (code == 0)
         code = configured_pools_define(&settings->pools, server_state_pools(parts->server_state),
                                        &now_ns, error);
-    rules_unref(loaded.rules);
+    loaded_rules_free(&loaded.rules);
     if (code == 0) {
         log_state(parts);
         if (settings->clock == STINT_CLOCK_VIRTUAL)
@@ -577,6 +516,7 @@ static void close_parts(struct server_parts *parts)
     access_now_free(parts->access);
     stint_table_close(parts->table);
     serve_stores_close(parts->stores);
+    serve_rules_close(parts->rules);
 }
 
 /*
@@ -637,7 +577,7 @@ static void reading_free(struct reading *reading)
 {
     if (reading == NULL)
         return;
-    rules_unref(reading->loaded.rules);
+    loaded_rules_free(&reading->loaded.rules);
     access_unref(reading->loaded.access);
     arena_free(&reading->settings.arena);
     free(reading);
@@ -656,10 +596,12 @@ static int read_again(const struct reload *reload, struct reading *reading,
     settings_hold(values, parts->settings, held);
     if (configured_pools_lack(&values->pools, pools))
         buf_add(held, "%spools", held->len > 0 ? ", " : "");
+    if (!serve_rules_are_same(parts->rules, values))
+        buf_add(held, "%srules (control planes)", held->len > 0 ? ", " : "");
     int code = set_options(&reading->settings, next, error);
     if (code == 0)
         code = configured_pools_define(&values->pools, pools, NULL, error);
-    return code != 0 ? code : load(values, parts->settings, parts->log, &reading->loaded, error);
+    return code != 0 ? code : load(values, parts->settings, parts->rules, &reading->loaded, error);
 }
 
 /* server_options.load and .use: `arg` is a struct reload. */
@@ -687,7 +629,7 @@ static int use_rules_and_pools(const struct reload *reload, struct stint_error *
 {
     struct server_state *server_state = reload->parts->server_state;
     const struct configured_pools *pools = &reload->next->settings.values.pools;
-    struct rules *rules = reload->next->loaded.rules, *old = server_state_rules(server_state);
+    struct rules *rules = reload->next->loaded.rules.rules, *old = server_state_rules(server_state);
     struct stint_error ignored;
     int code =
         rules != NULL || old != NULL ? server_state_set_rules(server_state, rules, error) : 0;
@@ -709,6 +651,7 @@ static int use_all(void *arg, struct stint_error *error)
     int code = use_rules_and_pools(reload, error);
     if (code != 0)
         return code;
+    serve_rules_use(parts->rules, &reload->next->loaded.rules);
     if (reload->next->loaded.access != NULL)
         access_now_set(parts->access, reload->next->loaded.access);
     reload->next->loaded.access = NULL;
@@ -718,6 +661,14 @@ static int use_all(void *arg, struct stint_error *error)
     reload->in_force = reload->next;
     reload->next = NULL;
     return 0;
+}
+
+/* server_options.offer: `arg` is a struct reload. */
+static int use_offer(void *arg, size_t control_plane, struct span response,
+                     struct stint_error *error)
+{
+    const struct server_parts *parts = ((const struct reload *)arg)->parts;
+    return serve_rules_offer(parts->rules, parts->server_state, control_plane, response, error);
 }
 
 /* ---- Running --------------------------------------------------------------------------------- */
@@ -734,6 +685,8 @@ static int serve_on(const struct server_parts *parts, struct stint_error *error)
     options.evaluation_stores = parts->stores->evaluation;
     options.load = read_all;
     options.use = use_all;
+    options.offer = use_offer;
+    options.control_planes = serve_rules_control_planes(parts->rules, &options.n_control_planes);
     options.arg = &reload;
     int code = server_run(&options, error);
     reading_free(reload.next);

@@ -603,7 +603,7 @@ static int set_list(struct config *config, size_t index, const struct yaml_value
 static int read_pools_part(struct config *config, const struct yaml_part *part)
 {
     struct rules_diagnostics diagnostics = {0};
-    const struct source source = {config->path, &diagnostics};
+    const struct source source = {.path = config->path, .diagnostics = &diagnostics};
     if (config->has_pools)
         return already_there(config, part->key);
     config->has_pools = true;

@@ -71,7 +71,9 @@ static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-rate
 /* clang-format on */
 
 const struct setting settings_known[] = {
-    LIST(rules, "PATH", NULL, NULL, "File of rules, or folder of *.yaml and *.yml files"),
+    LIST(rules, "PATH", NULL, NULL,
+         "File of rules, folder of *.yaml and *.yml files, or control plane: "
+         "xds://[NODE@]HOST:PORT, xdss:// for TLS"),
     SWITCH(merge_domains, "false", "Allow one domain in several files of rules"),
     CHOICE(default_algorithm, "window", algorithms, "Algorithm of limits that name none"),
     SWITCH(shadow_mode, "false", "Count what every rule would deny, but deny nothing"),
@@ -148,6 +150,19 @@ const struct setting settings_known[] = {
            "Assumed use of keys that look unused after a failover: trust (nothing), half or full"),
     NUMBER(lease_keys, "4096", 1, UINT64_C(1) << 24,
            "Keys for which a worker holds leases at the same time"),
+
+    TEXT(xds_ca_file, "FILE", NULL, "CA certificates for the certificates of control planes, PEM"),
+    TEXT(xds_cert_file, "FILE", NULL, "Client certificate for control planes, PEM"),
+    TEXT(xds_key_file, "FILE", NULL, "Private key of xds_cert_file, PEM"),
+    TEXT(xds_server_name, "NAME", NULL,
+         "Name in the certificate of a control plane, if it is not its host name"),
+    LIST(xds_metadata, "KEY=VALUE", NULL, NULL, "Metadata of the node, for control planes"),
+    LIST(xds_headers, "NAME:VALUE", NULL, NULL, "Header fields for control planes"),
+    DURATION(xds_backoff, "10s", NS_PER_MS, NS_PER_HOUR,
+             "Longest wait before the first attempt to connect again to a control plane; doubled "
+             "after each"),
+    DURATION(xds_backoff_max, "1m", NS_PER_MS, NS_PER_HOUR,
+             "Longest wait before any attempt to connect to a control plane"),
 
     TEXT(tokens, "FILE", NULL,
          "File of clients' tokens and roles: NAME ROLE,… sha256:HEX on each line"),

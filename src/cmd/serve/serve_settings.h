@@ -60,12 +60,13 @@ struct text_list {
 
 struct serve_settings {
     struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
-        http_trusted_proxies, http_hosts, http_fields, grpc_fields, store, store_node_names;
+        http_trusted_proxies, http_hosts, http_fields, grpc_fields, store, store_node_names,
+        xds_metadata, xds_headers;
     const char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca,
         *tls_priorities, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
         *metrics_path, *user, *store_prefix, *store_ca_file, *store_cert_file, *store_key_file,
-        *store_node;
+        *store_node, *xds_ca_file, *xds_cert_file, *xds_key_file, *xds_server_name;
     /* The number of the word that was chosen: most are values of an enum. */
     unsigned default_algorithm, metrics_names, log_format, log_level, sandbox, store_on_error,
         after_failover, table_full, grpc_hits, clock;
@@ -76,7 +77,7 @@ struct serve_settings {
         grpc_output_size, grpc_idle_frames, near_limit, store_nodes, deny_cache, lease_keys;
     uint64_t id_lifetime, popular_half_life, idle_time, request_time, write_time, http_idle_time,
         http_request_time, http_answer_time, grpc_age, grpc_age_grace, drain_time, watch,
-        store_timeout, store_connect_timeout, deny_cache_max; /* ns */
+        store_timeout, store_connect_timeout, deny_cache_max, xds_backoff, xds_backoff_max; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
         grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules, core_dumps;
     bool is_compat, is_compat_local; /* --compat is set; and restricts addresses */

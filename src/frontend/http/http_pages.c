@@ -206,7 +206,7 @@ static void add_rule(struct page *page, const struct rule *rule)
     }
     if (rule->name[0] != '\0')
         page_print(page, ", name: %s", rule->name);
-    page_print(page, " (%s:%u)\n", rule->file, rule->line);
+    page_print(page, " (%s)\n", rule_position(rule).text);
 }
 
 static void answer_rules(struct http_exchange *exchange)

@@ -59,6 +59,15 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(STORE_AWAY, WARN, "store_away",                                                              \
       "a store is unavailable: on_store_error of the rules applies; see stint store check")        \
     X(STORE_BACK, INFO, "store_back", "a store is available again")                                \
+    X(XDS_CONNECTED, INFO, "xds_connected", "connected to a control plane")                        \
+    X(XDS_LOST, WARN, "xds_lost",                                                                  \
+      "no connection to a control plane: its last rules stay in force")                            \
+    X(XDS_ACCEPTED, INFO, "xds_accepted", "rules of a control plane are in force")                 \
+    X(XDS_REFUSED, ERROR, "xds_refused",                                                           \
+      "rules of a control plane cannot be used: its last ones stay in force")                      \
+    X(XDS_KEPT, INFO, "xds_kept", "rules that a control plane sent before the restart")            \
+    X(XDS_NOT_KEPT, WARN, "xds_not_kept",                                                          \
+      "rules of a control plane are not in the state file: a restart needs the control plane")     \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
     X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
     X(CONTROL_EXPOSED, WARN, "control_exposed",                                                    \

@@ -50,6 +50,9 @@ static const char *const of_the_system[] = {
     "/etc/crypto-policies", /* GnuTLS reads its policy at each reload */
     "/etc/gnutls",
     "/etc/localtime",
+    "/etc/pki/ca-trust", /* CA certificates, for each connection to a control plane */
+    "/etc/pki/tls/certs",
+    "/etc/ssl/certs",
     "/proc", /* to check a state file's owner; other processes' memory is not accessible */
     "/sys/devices/system/cpu",
     "/usr/share/crypto-policies",

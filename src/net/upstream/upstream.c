@@ -96,19 +96,27 @@ static int set_name(gnutls_session_t session, const char *host)
     return gnutls_server_name_set(session, GNUTLS_NAME_DNS, host, strlen(host));
 }
 
+static int set_protocol(gnutls_session_t session, const char *protocol)
+{
+    if (protocol == NULL)
+        return 0;
+    gnutls_datum_t name = {(unsigned char *)(uintptr_t)protocol, (unsigned)strlen(protocol)};
+    return gnutls_alpn_set_protocols(session, &name, 1, 0);
+}
+
 /*
  * A session with the server of that name or address, which must be in its certificate, on a
- * non-blocking socket. "": the server has no name, as on a Unix socket. False: no memory.
- * Strings are borrowed.
+ * non-blocking socket. "": the server has no name, as on a Unix socket. `protocol` is for ALPN,
+ * NULL: none. False: no memory. Strings are borrowed.
  */
-static bool upstream_tls_begin(struct upstream_tls *tls, const char *host, int fd,
-                               gnutls_session_t *session)
+static bool upstream_tls_begin(struct upstream_tls *tls, const char *host, const char *protocol,
+                               int fd, gnutls_session_t *session)
 {
     if (gnutls_init(session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
         return false;
     if (gnutls_priority_set_direct(*session, PRIORITIES, NULL) < 0 ||
         gnutls_credentials_set(*session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0 ||
-        set_name(*session, host) < 0) {
+        set_name(*session, host) < 0 || set_protocol(*session, protocol) < 0) {
         gnutls_deinit(*session);
         *session = NULL;
         return false;
@@ -164,6 +172,7 @@ struct lookup {
 
 struct upstream {
     struct upstream_options options;
+    struct upstream_tls *tls; /* read anew; else NULL */
     struct wire *wire;
     struct lookup *lookup;
     struct addrinfo *addresses, *address; /* `address` is the one being tried */
@@ -246,16 +255,26 @@ static void fail(struct upstream *upstream, const char *why)
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-static const char closed[] = "the store has closed the connection";
+static const char *server(const struct upstream *upstream)
+{
+    return upstream->options.link->codec->server;
+}
+
+static bool has_tls(const struct upstream *upstream)
+{
+    return upstream->options.tls != NULL || upstream->options.tls_paths != NULL;
+}
 
 static void fail_closed(struct upstream *upstream)
 {
+    char why[FAULT_SIZE];
+    struct buf buf = buf_of(why, sizeof(why));
     bool is_early = !link_is_ready(upstream->options.link);
-    fail(upstream, !is_early               ? closed
-                   : upstream->options.tls ? "the store has closed the connection before it "
-                                             "greeted; does it want a certificate, or no TLS?"
-                                           : "the store has closed the connection before it "
-                                             "greeted; does it expect TLS?");
+    buf_add(&buf, "%s has closed the connection%s", server(upstream),
+            !is_early           ? ""
+            : has_tls(upstream) ? " before it greeted; does it want a certificate, or no TLS?"
+                                : " before it greeted; does it expect TLS?");
+    fail(upstream, why);
 }
 
 static void fail_socket(struct upstream *upstream, int why)
@@ -405,8 +424,10 @@ static void begin_tls(struct upstream *upstream)
 {
     struct wire *wire = upstream->wire;
     wire->state = WIRE_SHAKING_HANDS;
-    if (upstream_tls_begin(upstream->options.tls, upstream->options.host.name, wire->fd,
-                           &wire->session))
+    const struct upstream_options *options = &upstream->options;
+    struct upstream_tls *tls = upstream->tls != NULL ? upstream->tls : options->tls;
+    const char *name = options->tls_name != NULL ? options->tls_name : options->host.name;
+    if (upstream_tls_begin(tls, name, options->protocol, wire->fd, &wire->session))
         shake_hands(upstream);
     else
         lose(upstream, "no memory for TLS");
@@ -429,7 +450,7 @@ static void finish_connecting(struct upstream *upstream)
     }
     if (upstream->options.host.name[0] != '\0')
         setsockopt(upstream->wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (upstream->options.tls != NULL)
+    if (has_tls(upstream))
         begin_tls(upstream);
     else
         open_wire(upstream);
@@ -528,10 +549,25 @@ static void look_up(struct upstream *upstream)
     lose(upstream, uv_strerror(code));
 }
 
+/* False: the files cannot be used, and the connection is lost. No socket uses the old ones. */
+static bool read_tls(struct upstream *upstream)
+{
+    struct stint_error error;
+    upstream_tls_free(upstream->tls);
+    upstream->tls = NULL;
+    if (upstream->options.tls_paths == NULL ||
+        upstream_tls_load(&upstream->tls, upstream->options.tls_paths, &error) == 0)
+        return true;
+    lose(upstream, error.message);
+    return false;
+}
+
 static void begin(struct upstream *upstream)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     link_dialling(upstream->options.link, now(upstream));
+    if (!read_tls(upstream))
+        return;
     if (upstream->options.host.name[0] != '\0') {
         look_up(upstream);
         return;
@@ -593,7 +629,7 @@ static void settle(struct upstream *upstream)
     flush(upstream);
     while ((wants = link_wants(upstream->options.link)) != LINK_WANTS_NOTHING) {
         if (wants == LINK_WANTS_CLOSE)
-            lose(upstream, closed);
+            lose(upstream, "it was given up");
         else
             begin(upstream);
         flush(upstream);
@@ -647,6 +683,7 @@ void upstream_close(struct upstream *upstream)
     close_wire(upstream);
     forget_lookup(upstream);
     link_free(upstream->options.link, now(upstream));
+    upstream_tls_free(upstream->tls);
     uv_close((uv_handle_t *)&upstream->timer, on_closed);
     uv_close((uv_handle_t *)&upstream->prepare, on_closed);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The socket of a connection to a store, in a libuv loop: opens it when the connection needs one,
- * with or without TLS, moves bytes, and calls the connection at its deadlines. All requests of one
- * turn of the loop are sent in one write. The thread of the loop.
+ * The socket of a connection to a store or a control plane, in a libuv loop: opens it when the
+ * connection needs one, with or without TLS, moves bytes, and calls the connection at its
+ * deadlines. All requests of one turn of the loop are sent in one write. The thread of the loop.
  */
 #ifndef STINT_NET_UPSTREAM_UPSTREAM_H
 #define STINT_NET_UPSTREAM_UPSTREAM_H
@@ -43,7 +43,11 @@ struct upstream_options {
     struct store_host host;   /* an empty name: the Unix socket */
     const char *path;         /* of it; borrowed */
     struct upstream_tls *tls; /* NULL: none. Borrowed */
-    struct link *link;        /* the upstream takes it over */
+    /* In place of `tls`: files that are read anew for each socket. Borrowed */
+    const struct upstream_tls_paths *tls_paths;
+    const char *tls_name; /* of the server, in its certificate. NULL: that of the host */
+    const char *protocol; /* of TLS (ALPN). NULL: none */
+    struct link *link;    /* the upstream takes it over */
     /* The clock of the link. NULL: uv_hrtime() */
     uint64_t (*now)(void *arg);
     void *now_arg;

@@ -43,6 +43,17 @@ static inline bool skip(struct span *rest, size_t len)
     return true;
 }
 
+static inline bool read_64bit(struct span *rest, uint64_t *bits)
+{
+    const uint8_t *at = rest->ptr;
+    if (!skip(rest, 8))
+        return false;
+    *bits = 0;
+    for (int i = 7; i >= 0; i--)
+        *bits = *bits << 8 | at[i];
+    return true;
+}
+
 static inline bool read_value(struct span *rest, unsigned type, struct wire_value *value)
 {
     uint64_t len;
@@ -50,7 +61,7 @@ static inline bool read_value(struct span *rest, unsigned type, struct wire_valu
     case WIRE_VARINT:
         return read_varint(rest, WIRE_VARINT_MAX, &value->varint);
     case WIRE_64BIT:
-        return skip(rest, 8);
+        return read_64bit(rest, &value->varint);
     case WIRE_BYTES:
         if (!read_varint(rest, LENGTH_MAX, &len))
             return false;

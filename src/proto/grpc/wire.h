@@ -10,7 +10,7 @@
 
 #include "base/span.h"
 
-#define WIRE_KNOWN_MAX 7
+#define WIRE_KNOWN_MAX 8
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64BIT = 1, WIRE_BYTES = 2, WIRE_32BIT = 5 };
 
@@ -21,7 +21,7 @@ struct wire_message {
 };
 
 struct wire_value {
-    uint64_t varint;   /* of WIRE_VARINT, modulo 2^64 */
+    uint64_t varint;   /* of WIRE_VARINT, modulo 2^64; of WIRE_64BIT its bits */
     struct span bytes; /* of WIRE_BYTES: text, bytes or a message */
 };
 

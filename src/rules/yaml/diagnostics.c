@@ -23,7 +23,11 @@ static __attribute__((format(printf, 5, 0))) bool add(struct rules_fault **list,
 {
     struct rules_fault fault = {
         .file = source->path, .line = position.line, .column = position.column};
-    vsnprintf(fault.message, sizeof(fault.message), format, args);
+    struct buf described = buf_of(fault.message, sizeof(fault.message));
+    if (position.line == 0 && source->describe != NULL)
+        source->describe(source, &described);
+    size_t begin = described.len < sizeof(fault.message) ? described.len : 0;
+    vsnprintf(fault.message + begin, sizeof(fault.message) - begin, format, args);
     if (*list == NULL)
         *list = calloc(RULES_FAULTS_MAX, sizeof(**list));
     if (*list == NULL || *n_listed == RULES_FAULTS_MAX)

@@ -3,6 +3,7 @@
 #ifndef STINT_RULES_YAML_DIAGNOSTICS_H
 #define STINT_RULES_YAML_DIAGNOSTICS_H
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
 #include "rules/yaml/rules_load.h"
@@ -16,6 +17,8 @@ struct source_position {
 struct source {
     const char *path;
     struct rules_diagnostics *diagnostics;
+    /* Writes which part is being read, for values without a line. May be NULL */
+    void (*describe)(const struct source *source, struct buf *text);
 };
 
 /* Adds an error. The same message at the same position, which aliases can cause, is added once. */

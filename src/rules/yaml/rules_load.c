@@ -41,13 +41,15 @@ struct reading {
     const char *domain;     /* kept with the rules */
     struct origin *origins; /* by the number of the node */
     uint32_t n_origins;
+    const struct level *level; /* the entry that is being read; NULL: none */
 };
 
 /* An entry on the way down, or the domain. */
 struct level {
     const struct level *above; /* NULL: the domain */
     uint32_t node;
-    unsigned depth; /* of entries; 0: the domain */
+    unsigned depth;    /* of entries; 0: the domain */
+    uint32_t position; /* in its list, from 0 */
     struct hash128 id;
     struct span key, value;
     bool has_value;
@@ -59,6 +61,43 @@ struct level {
 static struct trie_node *node_of(const struct reading *reading, uint32_t number)
 {
     return trie_at(&reading->rules->trie, number);
+}
+
+/* ---- Positions without lines ----------------------------------------------------------------- */
+
+static void describe_list(const struct level *level, struct buf *text)
+{
+    if (level->above->above != NULL)
+        describe_list(level->above, text);
+    buf_add(text, "%sdescriptors[%u]", level->depth > 1 ? "." : "", (unsigned)level->position);
+}
+
+/* source.describe: of a struct reading. */
+static void describe(const struct source *source, struct buf *text)
+{
+    const struct reading *reading = (const void *)source;
+    if (reading->domain != NULL && reading->domain[0] != '\0')
+        buf_add(text, "domain \"%s\": ", quoted_text(span_of_text(reading->domain)).text);
+    if (reading->level == NULL)
+        return;
+    describe_list(reading->level, text);
+    buf_add(text, " (key \"%s\"): ", quoted_text(reading->level->key).text);
+}
+
+/* "in line 3", "in line 3 of FILE", "of FILE", or "" for the same source without lines. */
+struct elsewhere {
+    char text[STINT_ERROR_MAX];
+};
+
+static struct elsewhere elsewhere(const struct reading *reading, struct origin other)
+{
+    struct elsewhere where = {""};
+    struct buf text = buf_of(where.text, sizeof(where.text));
+    if (other.line > 0)
+        buf_add(&text, ", in line %u", (unsigned)other.line);
+    if (other.file != reading->file)
+        buf_add(&text, "%s of %s", other.line > 0 ? "" : ",", reading->files[other.file].path);
+    return where;
 }
 
 /* ---- How a set grows ------------------------------------------------------------------------- */
@@ -235,14 +274,12 @@ static bool note_origin(struct reading *reading, uint32_t node, uint32_t line)
 static void tell_double(const struct reading *reading, const struct fields *fields,
                         const struct level *level, struct origin other)
 {
-    bool is_elsewhere = other.file != reading->file;
     diagnostics_add(&reading->source, fields->map->position,
-                    "the key \"%s\" %s%s%s is there already at this level, in line %u%s%s",
+                    "the key \"%s\" %s%s%s is there already at this level%s",
                     quoted_text(level->key).text,
                     level->has_value ? "with the value \"" : "without value",
                     level->has_value ? quoted_text(level->value).text : "",
-                    level->has_value ? "\"" : "", (unsigned)other.line, is_elsewhere ? " of " : "",
-                    is_elsewhere ? reading->files[other.file].path : "");
+                    level->has_value ? "\"" : "", elsewhere(reading, other).text);
 }
 
 static uint32_t find_or_add(struct trie *trie, const struct trie_name *name)
@@ -584,27 +621,25 @@ static void read_sharing(const struct fields *entry, struct reading *reading, st
     node_of(reading, level->node)->is_shared = true;
 }
 
-static void read_entry(struct reading *reading, const struct level *above,
-                       const struct yaml_value *value)
+static void read_entry(struct reading *reading, struct level *level, const struct yaml_value *value)
 {
     const struct source *source = &reading->source;
     struct fields entry;
-    struct level level = {.above = above, .key = span_of("", 0), .depth = above->depth + 1};
     if (!schema_read(source, &shape_entry, value, &entry))
         return;
-    read_key(source, &entry, &level);
-    if (!take_place(reading, &entry, &level))
+    read_key(source, &entry, level);
+    if (!take_place(reading, &entry, level))
         return;
-    level.id = rule_id_below(above->id, level.key, level.value, level.has_value);
-    read_sharing(&entry, reading, &level);
-    level.metadata = read_metadata(source, &entry, &reading->rules->texts);
+    level->id = rule_id_below(level->above->id, level->key, level->value, level->has_value);
+    read_sharing(&entry, reading, level);
+    level->metadata = read_metadata(source, &entry, &reading->rules->texts);
     if (schema_value(&entry, ENTRY_RATE_LIMIT) != NULL)
-        read_rule(reading, &entry, &level);
+        read_rule(reading, &entry, level);
     else
         refuse_without_limit(&entry);
     const struct yaml_value *below = schema_value(&entry, ENTRY_DESCRIPTORS);
     if (below != NULL)
-        read_list(reading, &level, below);
+        read_list(reading, level, below);
 }
 
 static void read_list(struct reading *reading, const struct level *above,
@@ -622,8 +657,17 @@ static void read_list(struct reading *reading, const struct level *above,
                         ENTRIES_MAX);
         return;
     }
-    for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
-        read_entry(reading, above, part->value);
+    const struct level *outer = reading->level;
+    uint32_t position = 0;
+    for (const struct yaml_part *part = list->parts; part != NULL; part = part->next) {
+        struct level level = {.above = above,
+                              .key = span_of("", 0),
+                              .depth = above->depth + 1,
+                              .position = position++};
+        reading->level = &level;
+        read_entry(reading, &level, part->value);
+    }
+    reading->level = outer;
 }
 
 /* The entries below a domain; NULL: none. Adds errors to the diagnostics. */
@@ -692,9 +736,8 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     reading->domain = reading->rules->domains[node_of(reading, number)->rule];
     if (may_merge)
         return number;
-    struct origin other = reading->origins[number];
-    schema_error(fields, FILE_DOMAIN, "\"%s\" is there already, in line %u of %s",
-                 quoted_text(name).text, (unsigned)other.line, reading->files[other.file].path);
+    schema_error(fields, FILE_DOMAIN, "\"%s\" is there already%s", quoted_text(name).text,
+                 elsewhere(reading, reading->origins[number]).text);
     return add_domain(reading, span_of("", 0), 0);
 }
 
@@ -772,13 +815,15 @@ static void load_file(struct reading *reading, bool may_merge)
     size_t first = reading->source.diagnostics->n_diagnostics;
     size_t first_warning = reading->source.diagnostics->n_warnings;
     reading->source.path = file->path;
+    reading->domain = NULL;
     reading->path = keep(reading, span_of_text(file->path));
     const struct yaml_value *root = NULL;
     if (file->text.len > RULES_TEXT_MAX)
         diagnostics_add(&reading->source, (struct source_position){0},
                         "expected at most %d bytes, found %zu", RULES_TEXT_MAX, file->text.len);
     else
-        root = yaml_read(&values, file, reading->source.diagnostics);
+        root = (file->read != NULL ? file->read : yaml_read)(&values, file,
+                                                             reading->source.diagnostics);
     if (root != NULL)
         read_file(reading, root, may_merge);
     diagnostics_sort(reading->source.diagnostics, first, first_warning);
@@ -814,10 +859,11 @@ struct rules *rules_load(const struct rules_file *files, size_t n_files,
     if (options == NULL)
         options = &defaults;
     choose_secret(files, n_files, secret);
-    struct reading reading = {.source = {.diagnostics = diagnostics, .path = ""},
-                              .rules = rules_new(secret),
-                              .files = files,
-                              .options = options};
+    struct reading reading = {
+        .source = {.diagnostics = diagnostics, .path = "", .describe = describe},
+        .rules = rules_new(secret),
+        .files = files,
+        .options = options};
     if (!diagnostics_got(&reading.source, reading.rules))
         return NULL;
     reading.rules->default_algorithm =

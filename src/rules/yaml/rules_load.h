@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Rules from YAML: envoyproxy/ratelimit's files, and stint's keys beside theirs. The caller opens
- * the files. All errors of all files are reported, not only the first.
+ * the files. All errors of all files are reported, not only the first. Another format needs only a
+ * reader that makes the same tree.
  */
 #ifndef STINT_RULES_YAML_RULES_LOAD_H
 #define STINT_RULES_YAML_RULES_LOAD_H
@@ -10,7 +11,7 @@
 
 struct rules_fault {
     const char *file;      /* the path that rules_load() was given */
-    uint32_t line, column; /* from 1; 0: the file as a whole */
+    uint32_t line, column; /* from 1; 0: the file as a whole, or a format without lines */
     char message[STINT_ERROR_MAX];
 };
 
@@ -25,9 +26,15 @@ struct rules_diagnostics {
 #define RULES_FAULTS_MAX 200
 #define RULES_TEXT_MAX (16 << 20) /* bytes in a file */
 
+struct arena;
+struct yaml_value;
+
 struct rules_file {
     const char *path; /* for diagnostics and rule.file */
     struct span text;
+    /* The tree of a text that is not YAML; NULL: yaml_read(), which it is like */
+    const struct yaml_value *(*read)(struct arena *arena, const struct rules_file *file,
+                                     struct rules_diagnostics *diagnostics);
 };
 
 struct rules_load_options {

@@ -593,6 +593,37 @@ struct backend_metrics *metrics_store(struct metrics *metrics, size_t store, uns
     return store < metrics->n_stores ? &metrics->stores[store].workers[worker] : NULL;
 }
 
+/* ---- Control planes -------------------------------------------------------------------------- */
+
+void metrics_add_control_plane(struct metrics *metrics, const char *url)
+{
+    assert(metrics_is_valid(metrics));
+    assert(metrics->n_control_planes < METRICS_CONTROL_PLANES_MAX);
+    metrics->control_planes[metrics->n_control_planes++].url = url;
+}
+
+void metrics_control_plane_connected(struct metrics *metrics, size_t plane, bool is_connected)
+{
+    assert(plane < metrics->n_control_planes);
+    pthread_mutex_lock(&metrics->lock);
+    metrics->control_planes[plane].is_connected = is_connected;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
+void metrics_control_plane_answered(struct metrics *metrics, size_t plane, bool is_accepted,
+                                    const char *version, uint64_t now_ns)
+{
+    assert(plane < metrics->n_control_planes);
+    struct metrics_control_plane *counted = &metrics->control_planes[plane];
+    pthread_mutex_lock(&metrics->lock);
+    counted->answers[is_accepted]++;
+    if (is_accepted) {
+        counted->updated_ns = now_ns;
+        snprintf(counted->version, sizeof(counted->version), "%s", version);
+    }
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 /* ---- Summing --------------------------------------------------------------------------------- */
 
 /* Adds up structs that contain only uint64_t counters. */

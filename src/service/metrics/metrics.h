@@ -100,6 +100,17 @@ void metrics_tell_stores(const struct metrics *metrics, uint64_t now_ns, struct 
 void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page);
 
 /*
+ * Adds the metrics of a control plane, in the order of calls, before any worker counts. The URL is
+ * borrowed, and is used in labels.
+ */
+#define METRICS_CONTROL_PLANES_MAX 4
+void metrics_add_control_plane(struct metrics *metrics, const char *url);
+void metrics_control_plane_connected(struct metrics *metrics, size_t plane, bool is_connected);
+/* A response was accepted, or refused. */
+void metrics_control_plane_answered(struct metrics *metrics, size_t plane, bool is_accepted,
+                                    const char *version, uint64_t now_ns);
+
+/*
  * The numbers of these rules' series, by rule->index. Made at each reload. The metrics of a removed
  * rule are kept, and are found again if the rule returns. NULL: no memory.
  */

@@ -90,6 +90,16 @@ struct metrics_store {
     struct backend_metrics *workers; /* of each */
 };
 
+#define METRICS_VERSION_SIZE 65
+
+struct metrics_control_plane {
+    const char *url;
+    uint64_t answers[2]; /* refused, accepted */
+    uint64_t updated_ns; /* 0: nothing was accepted */
+    char version[METRICS_VERSION_SIZE];
+    bool is_connected;
+};
+
 struct metrics {
     pthread_mutex_t lock; /* of all that follows, except what is marked atomic */
     unsigned n_workers, names, near_thousandths; /* written before any worker counts */
@@ -103,6 +113,8 @@ struct metrics {
     uint64_t bindings;       /* the last finished one; the next has a number greater by one */
     struct series **details; /* hashed list, its entries atomic; NULL until a rule shows values */
     size_t n_details;
+    struct metrics_control_plane control_planes[METRICS_CONTROL_PLANES_MAX];
+    size_t n_control_planes;
     uint64_t reloads[2]; /* failed, succeeded */
     uint64_t reloaded_at_ns;
     char reload_error[STINT_ERROR_MAX]; /* "" where the last one succeeded */

@@ -402,6 +402,39 @@ static void write_config(struct writing *writing)
     line(writing, "version", stint_version(), 1);
 }
 
+/* ---- Control planes -------------------------------------------------------------------------- */
+
+/* Writes nothing where there are none. */
+static void write_control_planes(struct writing *writing)
+{
+    const struct metrics *metrics = writing->metrics;
+    const struct metrics_control_plane *all = metrics->control_planes;
+    const size_t n = metrics->n_control_planes;
+    if (n == 0)
+        return;
+    family(writing, "xds_connected", "gauge", "Whether a control plane is connected.");
+    for (size_t i = 0; i < n; i++)
+        line(writing, "control_plane", all[i].url, all[i].is_connected);
+    family(writing, "xds_updates", "counter", "Responses of a control plane that were accepted.");
+    for (size_t i = 0; i < n; i++)
+        line(writing, "control_plane", all[i].url, all[i].answers[true]);
+    family(writing, "xds_nacks", "counter", "Responses of a control plane that were refused.");
+    for (size_t i = 0; i < n; i++)
+        line(writing, "control_plane", all[i].url, all[i].answers[false]);
+    family(writing, "xds_update_age_seconds", "gauge",
+           "Time since a response of a control plane was accepted.");
+    for (size_t i = 0; i < n; i++)
+        if (all[i].updated_ns > 0)
+            line(writing, "control_plane", all[i].url,
+                 sub_floor(writing->facts->now_ns, all[i].updated_ns) / NS_PER_S);
+    family(writing, "xds_version_info", "gauge", "The version that was accepted last.");
+    for (size_t i = 0; i < n; i++)
+        if (all[i].updated_ns > 0)
+            line2(writing,
+                  (const char *const[4]){"control_plane", all[i].url, "version", all[i].version},
+                  1);
+}
+
 /* ---- Shared stores --------------------------------------------------------------------------- */
 
 static uint64_t errors_of(const struct backend_metrics *sum)
@@ -563,6 +596,7 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
                   total.duration_ns);
         write_events(&writing, &total);
         write_config(&writing);
+        write_control_planes(&writing);
     }
     if ((metrics->names & METRICS_NAMES_ENVOY) != 0)
         metrics_write_envoy(metrics, facts, format, page);

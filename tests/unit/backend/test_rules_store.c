@@ -19,7 +19,7 @@ static const struct rules_load_options none_known = {.stores = NULL};
 static char *told_by(const char *text, const struct rules_load_options *options)
 {
     static char all[8192];
-    const struct rules_file file = {"a.yaml", span_of_text(text)};
+    const struct rules_file file = {.path = "a.yaml", .text = span_of_text(text)};
     struct rules_diagnostics diagnostics;
     struct rules *rules = rules_load(&file, 1, options, &diagnostics);
     const struct rules_fault *const lists[] = {diagnostics.diagnostics, diagnostics.warnings};
@@ -39,7 +39,7 @@ static char *told_by(const char *text, const struct rules_load_options *options)
 
 static struct rules *loaded(const char *text, const struct rules_load_options *options)
 {
-    const struct rules_file file = {"a.yaml", span_of_text(text)};
+    const struct rules_file file = {.path = "a.yaml", .text = span_of_text(text)};
     struct rules_diagnostics diagnostics;
     struct rules *rules = rules_load(&file, 1, options, &diagnostics);
     if (rules == NULL)
@@ -295,9 +295,9 @@ TEST(test_files_of_a_domain_agree_on_its_tag)
 {
     static const struct rules_load_options merging = {.merge_domains = true};
     const struct rules_file files[] = {
-        {"a.yaml", span_of_text("store_tag: first\ndomain: d\n")},
-        {"b.yaml", span_of_text("domain: d\nstore_tag: first\n")},
-        {"c.yaml", span_of_text("domain: d\nstore_tag: values\n")},
+        {.path = "a.yaml", .text = span_of_text("store_tag: first\ndomain: d\n")},
+        {.path = "b.yaml", .text = span_of_text("domain: d\nstore_tag: first\n")},
+        {.path = "c.yaml", .text = span_of_text("domain: d\nstore_tag: values\n")},
     };
     struct rules_diagnostics diagnostics;
     assert_null(rules_load(files, N(files), &merging, &diagnostics));

@@ -73,7 +73,7 @@ TEST(test_what_is_no_yaml_is_told_where_it_ends_to_be)
 TEST(test_a_nul_is_told)
 {
     static const char text[] = "domain: d\n# \0\n";
-    const struct rules_file file = {"nul.yaml", span_of(text, sizeof(text) - 1)};
+    const struct rules_file file = {.path = "nul.yaml", .text = span_of(text, sizeof(text) - 1)};
     struct rules_diagnostics diagnostics;
     assert_null(rules_load(&file, 1, NULL, &diagnostics));
     assert_int_equal(diagnostics.n_diagnostics, 1);
@@ -373,7 +373,7 @@ TEST(test_faults_that_are_too_many_are_counted)
 static const char *warned(const char *text, uint32_t *limit)
 {
     static char warning[512];
-    const struct rules_file file = {"a.yaml", span_of_text(text)};
+    const struct rules_file file = {.path = "a.yaml", .text = span_of_text(text)};
     struct rules_diagnostics diagnostics;
     struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     assert_non_null(rules);

@@ -22,7 +22,7 @@ static void assert_refused(const char *yaml, const char *message)
     char *text = malloc(strlen(yaml) + 256);
     assert_non_null(text);
     sprintf(text, ENTRY "  metadata: %s\n", yaml);
-    const struct rules_file file = {"a.yaml", span_of_text(text)};
+    const struct rules_file file = {.path = "a.yaml", .text = span_of_text(text)};
     struct rules_diagnostics diagnostics;
     assert_null(rules_load(&file, 1, NULL, &diagnostics));
     assert_int_equal(diagnostics.n_diagnostics, 1);

@@ -19,7 +19,7 @@
 static struct rules *load(const char *yaml)
 {
     struct rules_diagnostics diagnostics;
-    const struct rules_file file = {"rules.yaml", span_of_text(yaml)};
+    const struct rules_file file = {.path = "rules.yaml", .text = span_of_text(yaml)};
     struct rules *rules = rules_load(&file, 1, &(struct rules_load_options){0}, &diagnostics);
     if (rules == NULL)
         fail_msg("%s", diagnostics.diagnostics[0].message);

@@ -40,7 +40,7 @@ static struct fixture fixture[1];
 SETUP
 {
     struct rules_diagnostics diagnostics;
-    const struct rules_file file = {"rules.yaml", span_of_text(SHOP)};
+    const struct rules_file file = {.path = "rules.yaml", .text = span_of_text(SHOP)};
     *fixture = (struct fixture){.metrics = metrics_new(2)};
     fixture->rules = rules_load(&file, 1, &(struct rules_load_options){0}, &diagnostics);
     rules_diagnostics_free(&diagnostics);
