@@ -46,7 +46,7 @@ def watch(build, seconds):
     from monitored import RULES, flood, lose, misbehave, monitored, reload  # reads STINT_BIN
 
     with tempfile.TemporaryDirectory() as folder, \
-            monitored(Path(folder)) as (server, redis, prometheus):
+            monitored(Path(folder)) as (server, redis, _, prometheus):
         began = time.time()
         events = [(0.2, lambda: flood(server)),
                   (0.35, lambda: misbehave(server)),
