@@ -88,9 +88,8 @@ static int add_file(struct rules_files *files, const char *path, const struct gr
     }
     if (text->len > 0)
         memcpy(copy, text->bytes, text->len);
-    struct rules_file *file = &files->files[files->n_files++];
-    file->path = name;
-    file->text = span_of(copy, text->len);
+    files->files[files->n_files++] =
+        (struct rules_file){.path = name, .text = span_of(copy, text->len)};
     return STINT_OK;
 }
 
