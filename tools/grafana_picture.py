@@ -150,18 +150,18 @@ def draw_chart(picture, panel, found, x, y, width, begin, end):
 
 
 def draw_legend(picture, names, x, y, width):
-    at, left = x, len(names)
-    for i, name in enumerate(names):
+    shown = names[:LEGEND_MAX]
+    if len(names) > LEGEND_MAX:
+        shown.append(f"and {len(names) - LEGEND_MAX} more")
+    at = x
+    for i, name in enumerate(shown):
         space = 6.1 * len(name) + 24
         if at + space > x + width:
             at, y = x, y + 16
-        left -= 1
-        picture.line(at, y - 4, at + 10, y - 4, stroke=COLOURS[i % len(COLOURS)], line=2.5)
+        if i < LEGEND_MAX:
+            picture.line(at, y - 4, at + 10, y - 4, stroke=COLOURS[i % len(COLOURS)], line=2.5)
         picture.text(at + 14, y, name, size=10.5, fill=SOFT)
         at += space
-        if i + 1 == LEGEND_MAX and left > 0:
-            picture.text(at, y, f"and {left} more", size=10.5, fill=SOFT)
-            return
 
 
 def draw(data, begin, end):
