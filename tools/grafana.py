@@ -211,6 +211,20 @@ ROWS = [
                 of_servers("min", "stint_config_last_reload_successful"))], most=1,
               values={0: "failed", 1: "succeeded"}),
     ]),
+    ("Control planes", [
+        Panel("Connected", "short",
+              [("{{instance}} {{control_plane}}",
+                of_servers("min", "stint_xds_connected", "instance, control_plane"))], most=1,
+              values={0: "lost", 1: "connected"}),
+        Panel("Updates, and responses refused", "short",
+              [(f"{{{{control_plane}}}} {name}",
+                rate(metric, "control_plane", function="increase")) for name, metric in
+               (("updates", "stint_xds_updates_total"), ("refused", "stint_xds_nacks_total"))]),
+        Panel("Time since the last update", "s",
+              [("{{instance}} {{control_plane}}",
+                of_servers("max", "stint_xds_update_age_seconds", "instance, control_plane"))],
+              "A control plane sends nothing while nothing changes."),
+    ]),
 ]
 # Annotations know no $__rate_interval, and are evaluated once a minute.
 RELOADED = f"changes(stint_config_generation{{{SERVER}}}[1m]) > 0"

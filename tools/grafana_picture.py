@@ -46,7 +46,7 @@ def watch(build, seconds):
     from monitored import RULES, flood, lose, misbehave, monitored, reload  # reads STINT_BIN
 
     with tempfile.TemporaryDirectory() as folder, \
-            monitored(Path(folder)) as (server, redis, prometheus):
+            monitored(Path(folder)) as (server, redis, _, prometheus):
         began = time.time()
         events = [(0.2, lambda: flood(server)),
                   (0.35, lambda: misbehave(server)),
@@ -150,18 +150,18 @@ def draw_chart(picture, panel, found, x, y, width, begin, end):
 
 
 def draw_legend(picture, names, x, y, width):
-    at, left = x, len(names)
-    for i, name in enumerate(names):
+    shown = names[:LEGEND_MAX]
+    if len(names) > LEGEND_MAX:
+        shown.append(f"and {len(names) - LEGEND_MAX} more")
+    at = x
+    for i, name in enumerate(shown):
         space = 6.1 * len(name) + 24
         if at + space > x + width:
             at, y = x, y + 16
-        left -= 1
-        picture.line(at, y - 4, at + 10, y - 4, stroke=COLOURS[i % len(COLOURS)], line=2.5)
+        if i < LEGEND_MAX:
+            picture.line(at, y - 4, at + 10, y - 4, stroke=COLOURS[i % len(COLOURS)], line=2.5)
         picture.text(at + 14, y, name, size=10.5, fill=SOFT)
         at += space
-        if i + 1 == LEGEND_MAX and left > 0:
-            picture.text(at, y, f"and {left} more", size=10.5, fill=SOFT)
-            return
 
 
 def draw(data, begin, end):

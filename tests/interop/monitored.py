@@ -10,6 +10,7 @@ import random
 import threading
 import time
 
+from control_plane import ControlPlane, config, descriptor as rule, policy
 from prometheus import Prometheus
 from redis_server import Redis, until
 from server import Resp, Server
@@ -161,6 +162,14 @@ def flood(server, n=2000):
             assert not isinstance(reply := client.read(), RuntimeError), (words, reply)
 
 
+def send_rules(plane):
+    """Some that can be used, and some that cannot."""
+    plane.send("v2", config("plane", rule("user", limit=policy("MINUTE", 6))))
+    plane.accepted("v2")
+    plane.send("v3", config("plane", rule("user", limit=policy("UNKNOWN", 5))))
+    plane.wait(lambda request: request.error is not None)
+
+
 def lose(store, seconds):
     """A store that forgets, and is away for that time."""
     store.kill()
@@ -171,19 +180,21 @@ def lose(store, seconds):
 
 @contextlib.contextmanager
 def monitored(folder, rules=()):
-    """(server, Redis, Prometheus): under load inside of the `with`."""
-    config, tokens = folder / "stint.yaml", folder / "tokens"
-    config.write_text(CONFIG)
+    """(server, Redis, control plane, Prometheus): under load inside of the `with`."""
+    settings, tokens = folder / "stint.yaml", folder / "tokens"
+    settings.write_text(CONFIG)
     tokens.write_text(TOKENS)
-    with Redis() as redis, Memcached() as memcached, \
-            Server("--config", config, "--tokens", tokens, "--workers", 1, "--watch", 0,
+    with Redis() as redis, Memcached() as memcached, ControlPlane() as plane, \
+            Server("--config", settings, "--tokens", tokens, "--rules", plane.url,
+                   "--workers", 1, "--watch", 0,
                    "--keys", 256, "--keys16", 512, "--keys-wide", 64, "--quotas", 1024,
                    "--auth-guesses", 0, "--connections-per-address", CONNECTIONS_MAX,
                    "--store", redis.url, "--store", f"second={memcached.url}",
                    rules=RULES) as server, \
             Prometheus({"stint": [server.http]}, rules, SECRET) as prometheus:
         load = Load(server)
+        plane.send("v1", config("plane", rule("user", limit=policy("MINUTE", 5))))
         try:
-            yield server, redis, prometheus
+            yield server, redis, plane, prometheus
         finally:
             load.stop()

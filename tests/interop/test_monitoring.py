@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from monitored import RULES, flood, lose, misbehave, monitored, reload
+from monitored import RULES, flood, lose, misbehave, monitored, reload, send_rules
 from prometheus import SCRAPE_S
 from program import STINT
 from redis_server import Redis, until
@@ -65,7 +65,8 @@ def filled_in(expr):
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     """A Prometheus that has seen a server in good times and in bad ones, and from when to when."""
-    with monitored(tmp_path_factory.mktemp("monitored"), [ALERTS]) as (server, redis, prometheus):
+    with monitored(tmp_path_factory.mktemp("monitored"), [ALERTS]) as parts:
+        server, redis, plane, prometheus = parts
         began = time.time()
         # A rate needs the counter before it rises.
         until(lambda: prometheus.scrapes() >= NEEDED, f"{NEEDED} scrapes", seconds=60)
@@ -73,6 +74,8 @@ def watched(tmp_path_factory):
         flood(server)
         assert reload(server, RULES.replace("per_unit: 30,", "per_unit: 31,")) == 200
         assert reload(server, "domain: [\n") == 500
+        send_rules(plane)
+        plane.stop()
         lose(redis, 2)
         seen = prometheus.scrapes()
         until(lambda: prometheus.scrapes() >= seen + NEEDED, f"{NEEDED} scrapes", seconds=60)
@@ -124,7 +127,7 @@ def test_legends_name_labels_of_their_series(watched):
 
 
 @pytest.mark.parametrize("name,values", [
-    ("job", ["stint"]), ("instance", None), ("domain", ["edge"]),
+    ("job", ["stint"]), ("instance", None), ("domain", ["edge", "plane"]),
     ("rule", ["account", "login", "model", "partner", "tenant", "tokens", "user"])])
 def test_variables_list_what_there_is(watched, name, values):
     variables = json.loads(DASHBOARD.read_text())["templating"]["list"]
@@ -173,7 +176,8 @@ def test_alerts_look_at_series_that_a_server_has(watched):
             assert watched[0].query(selector), f"{alert['alert']}: {selector}"
 
 
-FIRES = {"StintReloadFailed", "StintTableFull", "StintConnectionsRefused", "StintUnknownDomain",
+FIRES = {"StintControlPlaneLost", "StintControlPlaneRefused", "StintReloadFailed",
+         "StintTableFull", "StintConnectionsRefused", "StintUnknownDomain",
          "StintReservationsNotSettled", "StintStoreFailover", "StintStoreErrors"}
 LOADED = {"StintPoolExhausted", "StintTableNearlyFull", "StintStoreSlow", "StintDecisionsSlow"}
 
