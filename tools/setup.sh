@@ -18,7 +18,7 @@ test="$run g++ cmake git libcmocka-dev scdoc man-db python3 python3-pytest pytho
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test_all="$test clang llvm libclang-rt-14-dev python3-venv gnuplot-nox chromium
-    fonts-dejavu-core haproxy apache2-bin caddy prometheus"
+    fonts-dejavu-core haproxy apache2-bin caddy prometheus runc"
 # Completion is tried in each shell, in tests/interop/test_completion.py.
 test_all="$test_all bash-completion zsh fish"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.

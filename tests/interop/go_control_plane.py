@@ -7,16 +7,9 @@ import threading
 import time
 
 from builds import INTEROP, go_program
-from rls_messages import fields, one
 from server import free_port
 
 NODE = "envoy-ratelimit"  # that of Envoy Gateway
-
-
-def recorded(name):
-    """The RateLimitConfigs of a message that Envoy Gateway has sent: xds/record.py."""
-    message = fields((INTEROP / "xds/recorded" / f"{name}.bin").read_bytes())
-    return [one(fields(each), 2) for each in message.get(2, [])]
 
 
 class GoControlPlane:
@@ -60,9 +53,15 @@ class GoControlPlane:
 
     def set(self, version, *configs):
         """A snapshot of these RateLimitConfigs."""
-        self.process.stdin.write(json.dumps({
-            "version": version,
-            "resources": [base64.b64encode(each).decode() for each in configs]}) + "\n")
+        self._send(version=version,
+                   resources=[base64.b64encode(each).decode() for each in configs])
+
+    def replay(self, version, name):
+        """A snapshot of a message that Envoy Gateway has sent: xds/record.py."""
+        self._send(version=version, recorded=str(INTEROP / "xds/recorded" / f"{name}.bin"))
+
+    def _send(self, **snapshot):
+        self.process.stdin.write(json.dumps(snapshot) + "\n")
         self.process.stdin.flush()
         self.n_sets += 1
         self.wait_for("set", self.n_sets)

@@ -10,7 +10,7 @@ import pytest
 
 import network
 import pod
-from go_control_plane import GoControlPlane, recorded
+from go_control_plane import GoControlPlane
 from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from tls_authority import RSA, Authority
 
@@ -107,7 +107,7 @@ def test_it_starts_without_rules_and_without_privileges(gateway):
 
 def test_the_limit_holds_exactly_over_a_lost_control_plane(gateway):
     with gateway.control_plane() as plane:
-        plane.set("1", *recorded("limits"))
+        plane.replay("1", "limits")
         with gateway.limiter() as limiter, gateway.channel(limiter) as channel:
             plane.accepted("1")
             ask = ask_with(channel)
@@ -119,7 +119,7 @@ def test_the_limit_holds_exactly_over_a_lost_control_plane(gateway):
             assert get(limiter, pod.HTTP, "/healthcheck") == (200, "OK")
             # It counts its snapshots from 1 again.
             plane.start()
-            plane.set("1", *recorded("changed"))
+            plane.replay("1", "changed")
             plane.accepted("1")
             codes = [ask(BY_USER, timeout=20).code for _ in range(3)]
             assert codes == [OK] * 2 + [OVER_LIMIT]

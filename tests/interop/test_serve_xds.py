@@ -156,7 +156,8 @@ def test_every_field_has_its_meaning(plane):
         assert "unlimited" in said["edge.free"]
         assert "unit=WEEK requests_per_unit=1," in said["edge.watched"]
         assert "shadow_mode: true, name: weekly" in said["edge.watched"]
-        assert "unit=YEAR requests_per_unit=5, quota: fixed_window 5/1y align=calendar" in said["edge.tagged=v*"]
+        assert ("unit=YEAR requests_per_unit=5, quota: fixed_window 5/1y align=calendar"
+                in said["edge.tagged=v*"])
         assert "unit=MINUTE requests_per_unit=7," in said["edge.deep.er=x"]
 
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 import rls_messages
 from control_plane import config, descriptor, policy
-from go_control_plane import NODE, GoControlPlane, recorded
+from go_control_plane import NODE, GoControlPlane
 from rls_messages import OK, OVER_LIMIT, ask_with
 from server import Server
 from tls_authority import EC, RSA
@@ -193,7 +193,7 @@ def of_route(route, *entries):
 
 
 def test_policies_of_envoy_gateway(plane):
-    plane.set("1", *recorded("limits"))
+    plane.replay("1", "limits")
     with asking(plane) as (_, client):
         plane.accepted("1")
         by_user = of_route(SHOP, ("rule-0-match-0", "ann"))
@@ -210,12 +210,24 @@ def test_policies_of_envoy_gateway(plane):
         assert client.codes(1, LISTENER, team, hits=0) == [OK]
         assert client.codes(2, LISTENER, team, hits=700) == [OK, OVER_LIMIT]
         assert client.codes(1, LISTENER, team, hits=0) == [OVER_LIMIT]
-        plane.set("2", *recorded("changed"))
+        plane.replay("2", "changed")
         plane.accepted("2")
         assert client.codes(3, LISTENER, by_user) == [OK] * 2 + [OVER_LIMIT]
-        plane.set("3", *recorded("none"))
+        plane.replay("3", "none")
         plane.accepted("3")
         assert client.codes(2, LISTENER, by_user) == [OK] * 2
+
+
+def test_one_network_in_two_rules_is_refused_as_by_envoyproxy_ratelimit(plane):
+    """The message has equal descriptors at one level; the policy before stays."""
+    plane.replay("1", "limits")
+    with asking(plane) as (_, client):
+        plane.accepted("1")
+        plane.replay("2", "same-cidr")
+        nack = plane.wait_for("request", version="1", times=2)
+        assert LISTENER in nack["error"] and "masked_remote_address" in nack["error"]
+        by_user = of_route(SHOP, ("rule-0-match-0", "ann"))
+        assert client.codes(4, LISTENER, by_user) == [OK] * 3 + [OVER_LIMIT]
 
 
 # ---- The example of envoyproxy/ratelimit: examples/xds-sotw-config-server/resource.go ----

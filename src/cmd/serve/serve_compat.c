@@ -726,8 +726,8 @@ static int apply_one(struct compat *compat, const struct compat_variable *variab
 
 int compat_apply(struct settings *settings, const char *name, struct stint_error *error)
 {
-    static int (*const joined[])(struct compat * compat) = {
-        give_rules, give_http, give_grpc, give_store, give_fields, give_own};
+    static int (*const joined[])(struct compat * compat) = {give_rules, give_http,   give_grpc,
+                                                            give_store, give_fields, give_own};
     struct serve_settings *values = &settings->values;
     struct compat compat = {
         .settings = settings,

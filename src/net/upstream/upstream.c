@@ -97,7 +97,8 @@ static int load_key(struct upstream_tls *tls, const struct upstream_tls_paths *p
         code = import_key(&tls->key, key_file);
     }
     if (code >= 0)
-        code = gnutls_certificate_set_key(tls->credentials, NULL, 0, tls->chain, (int)len, tls->key);
+        code =
+            gnutls_certificate_set_key(tls->credentials, NULL, 0, tls->chain, (int)len, tls->key);
     if (code >= 0) {
         gnutls_certificate_set_retrieve_function2(tls->credentials, offer_certificate);
         return 0;

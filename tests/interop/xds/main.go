@@ -2,7 +2,8 @@
 
 // A control plane for the tests of rules over xDS: go-control-plane's snapshot cache and server.
 //
-// Each line of its input is a snapshot, {"version": V, "resources": [BASE64 of a RateLimitConfig]}.
+// Each line of its input is a snapshot, {"version": V, "resources": [BASE64 of a RateLimitConfig]}
+// or {"version": V, "recorded": FILE of a DiscoveryResponse}.
 // Each line of its output is an event: it listens, a stream was opened or closed, a request came
 // (an ACK, or a NACK with its error), a snapshot was set. It ends with its input.
 package main
@@ -113,9 +114,23 @@ func snapshot(line []byte) (*cache.Snapshot, error) {
 	var wanted struct {
 		Version   string
 		Resources [][]byte
+		Recorded  string
 	}
 	if err := json.Unmarshal(line, &wanted); err != nil {
 		return nil, err
+	}
+	if wanted.Recorded != "" {
+		message, err := os.ReadFile(wanted.Recorded)
+		if err != nil {
+			return nil, err
+		}
+		response := &discovery.DiscoveryResponse{}
+		if err := proto.Unmarshal(message, response); err != nil {
+			return nil, err
+		}
+		for _, each := range response.Resources {
+			wanted.Resources = append(wanted.Resources, each.Value)
+		}
 	}
 	resources := []types.Resource{}
 	for _, encoded := range wanted.Resources {
