@@ -63,7 +63,9 @@ def run(*command, code=0, **options):
     return done.stderr if code else done.stdout
 
 
+@functools.cache
 def render(profile, *options, code=0):
+    """A release called stint, with the values of a profile."""
     return run("helm", "template", "stint", CHART, "--namespace", NAMESPACES[profile],
                "--values", CHART / f"profiles/{profile}.yaml", *options, code=code)
 

@@ -14,10 +14,10 @@ import yaml
 import chart
 import network
 import pod
-from go_control_plane import GoControlPlane, recorded
+from go_control_plane import GoControlPlane
 from chart import (CHART, CLUSTERS, KUSTOMIZE, NAMESPACES, Pod, Volumes, container_of, objects,
                         render, run, workload)
-from program import SOURCE, STINT, stint
+from program import SOURCE, stint
 from redis_server import Redis, until
 from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from test_ratelimit_pod import BY_USER, certificates  # noqa: F401 (a fixture)
@@ -40,8 +40,7 @@ def test_the_chart_has_no_faults(profile):
 @pytest.mark.parametrize("options", [[], [*MONITORED, *PRIVATE]], ids=["plain", "all"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_objects_are_those_of_kubernetes(profile, options):
-    for version in CLUSTERS:
-        chart.check_schemas(render(profile, "--kube-version", version, *options))
+    chart.check_schemas(render(profile, *options))
 
 
 def test_a_wrong_field_is_found():
@@ -54,8 +53,10 @@ def test_a_wrong_field_is_found():
         chart.check_schemas(wrong)
 
 
-def test_an_older_cluster_is_refused():
+def test_older_clusters_are_refused():
     assert "incompatible with Kubernetes" in render("server", "--kube-version", "1.29", code=1)
+    for version in CLUSTERS:
+        assert render("server", "--kube-version", version) == render("server")
 
 
 @pytest.mark.parametrize("profile, option, said", [
@@ -211,6 +212,15 @@ def test_istio_asks_the_service_of_the_chart():
     assert [set(action) for action in actions] == [{rules["descriptors"][0]["key"]}]
 
 
+def test_values_for_envoy_gateway_name_the_image():
+    """As its chart reads them: the registry is what is before the first slash."""
+    values = yaml.safe_load((SOURCE / "contrib/envoy-gateway/values.yaml").read_text())
+    registry, _, name = values["global"]["images"]["ratelimit"]["image"].partition("/")
+    image = container_of(workload(objects(render("server"))))["image"]
+    assert "." in registry and name == image
+    assert values["config"]["envoyGateway"]["rateLimit"]["backend"]["type"] == "Redis"
+
+
 # ---- Pods that run ----
 
 runs = pytest.mark.skipif(pod.why_not() is not None, reason=str(pod.why_not()))
@@ -227,10 +237,6 @@ def codes(running, times, question=ADDRESS):
         return [ask_with(channel)(question, timeout=20).code for _ in range(times)]
 
 
-def changed(manifests, **files):
-    return chart.contents(manifests["ConfigMap", "stint-rules"]) | files
-
-
 @runs
 def test_a_server_keeps_its_limits_over_a_new_pod(machine, tmp_path):
     found = objects(render("server"))
@@ -240,7 +246,7 @@ def test_a_server_keeps_its_limits_over_a_new_pod(machine, tmp_path):
         assert [running.probe(name) for name in running.probes] == [200] * 3
         assert codes(running, 102) == [OK] * 100 + [OVER_LIMIT] * 2
         assert running.get("/metrics")[0] == 200
-        # Nobody administers it, and pages of other names are not answered.
+        # Clients cannot administer it, and pages of other names are not answered.
         assert running.get("/v1/reload", "-X", "POST")[0] == 403
         assert running.get("/metrics", "-H", "Host: example.org")[0] == 421
         assert running.get("/metrics", "-H", "Host: stint.ratelimit.svc")[0] == 200
@@ -300,6 +306,24 @@ def test_pods_share_their_limits_through_redis(tmp_path):
 
 
 @runs
+def test_the_image_takes_the_place_of_envoyproxy_ratelimit(machine, tmp_path):
+    """A Deployment of theirs keeps its environment and its ConfigMap."""
+    found = objects(render("server"))
+    tmp_path.chmod(0o755)
+    volumes = Volumes(found, tmp_path / "volumes")
+    env = {"RUNTIME_ROOT": "/data", "RUNTIME_SUBDIRECTORY": "ratelimit",
+           "RUNTIME_WATCH_ROOT": "false", "USE_STATSD": "false", "STINT_WATCH": "100ms"}
+    mounts = [pod.bind(volumes.folder / "rules", "/data/ratelimit/config")]
+    with pod.Container(machine, ["/bin/ratelimit"], env, mounts) as running:
+        running.ports = {"grpc": pod.GRPC}
+        assert codes(running, 101) == [OK] * 100 + [OVER_LIMIT]
+        rules = chart.contents(found["ConfigMap", "stint-rules"])["edge.yaml"]
+        volumes.write("rules", {"edge.yaml": rules.replace("100", "101")})
+        running.wait_for("info reloaded")
+        until(lambda: codes(running, 1) == [OK], "the new limit")
+
+
+@runs
 def test_rules_come_from_envoy_gateway(machine, certificates, tmp_path):  # noqa: F811
     found = objects(render("envoy-gateway")) | {("Secret", "envoy-rate-limit"): {"stringData": {
         path.name: path.read_text() for path in (certificates / "envoy-rate-limit").iterdir()}}}
@@ -307,7 +331,7 @@ def test_rules_come_from_envoy_gateway(machine, certificates, tmp_path):  # noqa
     tmp_path.chmod(0o755)
     with GoControlPlane("-cert", own / "tls.crt", "-key", own / "tls.key", "-client-ca",
                         own / "ca.crt", address=f"{host}:{pod.XDS}") as plane:
-        plane.set("1", *recorded("limits"))
+        plane.replay("1", "limits")
         names = {"envoy-gateway": host}
         with Pod(machine, found, Volumes(found, tmp_path / "volumes"), names) as running:
             plane.accepted("1")
