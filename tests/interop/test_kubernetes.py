@@ -21,6 +21,7 @@ from program import SOURCE, stint
 from redis_server import Redis, until
 from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from test_ratelimit_pod import BY_USER, certificates  # noqa: F401 (a fixture)
+from transcript import follow
 
 PROFILES = sorted(NAMESPACES)
 MONITORED = ["--set", "monitoring.enabled=true,monitoring.labels.release=prometheus"]
@@ -219,6 +220,13 @@ def test_values_for_envoy_gateway_name_the_image():
     image = container_of(workload(objects(render("server"))))["image"]
     assert "." in registry and name == image
     assert values["config"]["envoyGateway"]["rateLimit"]["backend"]["type"] == "Redis"
+
+
+def test_the_page_from_top_to_bottom(tmp_path):
+    """As in the folder of the checkout."""
+    (tmp_path / "packaging").symlink_to(SOURCE / "packaging")
+    page = (SOURCE / "docs/kubernetes.md").read_text()
+    follow(page, tmp_path, (), chart.environment(), [chart.tools() / "bin/helm"])
 
 
 # ---- Pods that run ----
