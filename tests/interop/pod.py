@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A container of Kubernetes, run by runc with the rights that Pod Security calls restricted, and the
-one in which Envoy Gateway starts its rate limit service.
+"""A container of Kubernetes, run by runc with the rights that Pod Security calls restricted, and
+the one in which Envoy Gateway starts its rate limit service.
 
 It has uid and gid 65534, a root that is read only, no capability, no new privileges, and seccomp,
 as in the Deployment that Envoy Gateway v1.9.1 makes. The root has the libraries of this machine;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""packaging/chart and packaging/kustomize: what helm and kubectl make of them is valid and fits, and
-its pods run as they are rendered."""
+"""packaging/chart and packaging/kustomize: what helm and kubectl make of them is valid and fits,
+and its pods run as they are rendered."""
 import base64
 import contextlib
 import json
@@ -163,10 +163,10 @@ def test_alerts_and_dashboard_are_those_of_the_repository(tmp_path):
     assert json.loads(found["ConfigMap", "stint-dashboard"]["data"]["stint.json"]) == \
         json.loads((SOURCE / "packaging/dashboards/stint.json").read_text())
     prefixed = objects(render("server", *MONITORED, "--set", "monitoring.runbooks=https://x/"))
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(prefixed["PrometheusRule", "stint"]["spec"]))
+    spec = prefixed["PrometheusRule", "stint"]["spec"]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
     run("promtool", "check", "rules", tmp_path / "rules.yaml")
-    links = [rule["annotations"]["runbook_url"]
-             for group in prefixed["PrometheusRule", "stint"]["spec"]["groups"]
+    links = [rule["annotations"]["runbook_url"] for group in spec["groups"]
              for rule in group["rules"] if "alert" in rule]
     assert len(links) > 10 and all(link.startswith("https://x/docs/runbooks.md#") for link in links)
 
