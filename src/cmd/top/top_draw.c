@@ -77,21 +77,22 @@ static const char *percentile_text(struct formatted *figure, json_t *durations, 
 }
 
 /* In eight columns at most, whole from 100 on. */
-static const char *rate_text(struct formatted *figure, double n)
+static const char *signed_rate_text(struct formatted *figure, const char *sign, double n)
 {
     static const char units[] = "kMGTPE";
-    const char *unit = units;
-    if (n < 99999.5) {
-        snprintf(figure->text, sizeof(figure->text), n < 99.95 ? "%.1f" : "%.0f", n);
-        return figure->text;
-    }
-    n /= 1000;
-    while (n >= 99999.5 && unit[1] != '\0') {
+    const char *unit = "";
+    for (const char *next = units; n >= 99999.5 && *next != '\0'; next++) {
         n /= 1000;
-        unit++;
+        unit = next;
     }
-    snprintf(figure->text, sizeof(figure->text), n < 99.95 ? "%.1f%c" : "%.0f%c", n, *unit);
+    snprintf(figure->text, sizeof(figure->text), n < 99.95 ? "%s%.1f%.1s" : "%s%.0f%.1s", sign, n,
+             unit);
     return figure->text;
+}
+
+static const char *rate_text(struct formatted *figure, double n)
+{
+    return signed_rate_text(figure, "", n);
 }
 
 static const char *count_text(struct formatted *figure, double n)
@@ -103,13 +104,8 @@ static const char *count_text(struct formatted *figure, double n)
 /* A rate with its sign. */
 static const char *change_text(struct formatted *figure, double n)
 {
-    struct formatted rate;
-    snprintf(figure->text, sizeof(figure->text), "%s%s",
-             n < 0   ? "-"
-             : n > 0 ? "+"
-                     : "",
-             rate_text(&rate, n < 0 ? -n : n));
-    return figure->text;
+    const char *sign = n < 0 ? "-" : n > 0 ? "+" : "";
+    return signed_rate_text(figure, sign, n < 0 ? -n : n);
 }
 
 /* ---- Lines ----------------------------------------------------------------------------------- */
