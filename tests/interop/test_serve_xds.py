@@ -282,7 +282,7 @@ def test_a_file_that_conflicts_with_kept_rules_wins(plane, tmp_path):
     rules = "domain: edge\ndescriptors: [{key: user, rate_limit: {unit: hour, " \
             "requests_per_unit: 1}}]\n"
     with serve(plane, options=state, rules=rules) as server:
-        server.wait_for("xds_not_kept")
+        server.wait_for("xds_dropped")
         assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]
 
 
@@ -422,7 +422,8 @@ def test_deep_and_large_resources_are_refused(plane):
         for version, resource in enumerate([
                 config("edge", deep),
                 config("edge", descriptor("a") + metadata),
-                config("edge") + block(3, b"") * 1_000_001]):
+                config("edge") + block(3, b"") * 1_000_001,
+                config("edge") + block(3, b"") * 900_000]):  # each is an error
             plane.send(f"bad-{version}", resource)
             plane.wait(lambda one, nonce=f"nonce-{version + 1}":
                        one.nonce == nonce and one.error is not None, 60)
