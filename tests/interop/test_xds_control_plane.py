@@ -5,7 +5,6 @@ Gateway sends, the example of envoyproxy/ratelimit, and the descriptors of Envoy
 The control plane is a process of its own, and tells what the server said to it.
 """
 import contextlib
-import itertools
 import threading
 import time
 
@@ -286,19 +285,21 @@ def test_the_example_of_envoyproxy_ratelimit(plane):
 # ---- Envoy AI Gateway: budgets of models that are tried in turn, in quota mode ----
 
 def test_quota_mode_of_ai_gateway(plane):
-    """A request is over limit only once both backends have no quota left."""
-    backends = [descriptor("ai-backend", name, below=[
-        descriptor("model", "gpt", policy("DAY", tokens), quota_mode=True)])
-                for name, tokens in (("first", 100), ("second", 200))]
-    plane.set("1", config("ai-gateway-quota", *backends))
+    """A request is over limit only once both backends have no quota left for its team."""
+    by_team, names = "rule-0-x-team-match-0", ("default/first", "default/second")
+    plane.set("1", config("ai-gateway-quota", *[
+        descriptor("backend_name", name, below=[
+            descriptor("model_name_override", "gpt", below=[
+                descriptor(by_team, "", policy("DAY", tokens), quota_mode=True)])])
+        for name, tokens in zip(names, (100, 200))]))
     with asking(plane) as (_, client):
         plane.accepted("1")
-        both = [[("ai-backend", name), ("model", "gpt")] for name in ("first", "second")]
+        both = [[("backend_name", name), ("model_name_override", "gpt"), (by_team, "red")]
+                for name in names]
         codes = []
-        for charged in itertools.repeat(both[0], 2), itertools.repeat(both[1], 3):
-            for each in charged:
-                client.whole("ai-gateway-quota", each, hits=70)
-                answer = client.whole("ai-gateway-quota", *both, hits=0)
-                codes.append((answer.code, *answer.codes))
+        for each in [both[0]] * 2 + [both[1]] * 3:
+            client.whole("ai-gateway-quota", each, hits=70)
+            answer = client.whole("ai-gateway-quota", *both, hits=0)
+            codes.append((answer.code, *answer.codes))
         assert codes == [(OK, OK, OK), (OK, OVER_LIMIT, OK), (OK, OVER_LIMIT, OK),
                          (OK, OVER_LIMIT, OK), (OVER_LIMIT, OVER_LIMIT, OVER_LIMIT)]

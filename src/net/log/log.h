@@ -66,6 +66,8 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(XDS_REFUSED, ERROR, "xds_refused",                                                           \
       "rules of a control plane cannot be used: its last ones stay in force")                      \
     X(XDS_KEPT, INFO, "xds_kept", "rules that a control plane sent before the restart")            \
+    X(XDS_DROPPED, WARN, "xds_dropped",                                                            \
+      "rules that a control plane sent before the restart cannot be used any more")                \
     X(XDS_NOT_KEPT, WARN, "xds_not_kept",                                                          \
       "rules of a control plane are not in the state file: a restart needs the control plane")     \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \

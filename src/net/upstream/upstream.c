@@ -493,6 +493,19 @@ static int fault_of(const struct wire *wire)
     return getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
 }
 
+/* A host that is gone ends the connection within a minute. */
+static void watch_peer(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, 30},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, 10},
+                   {IPPROTO_TCP, TCP_KEEPCNT, 3}};
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
 static void finish_connecting(struct upstream *upstream)
 {
     int why = fault_of(upstream->wire), on = 1;
@@ -502,6 +515,8 @@ static void finish_connecting(struct upstream *upstream)
     }
     if (upstream->options.host.name[0] != '\0')
         setsockopt(upstream->wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (upstream->options.is_watched)
+        watch_peer(upstream->wire->fd);
     if (has_tls(upstream))
         begin_tls(upstream);
     else
