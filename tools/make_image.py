@@ -242,6 +242,9 @@ def make(root, folder, path):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     own = Package.of_file(path)
+    if own.architecture not in TRIPLETS:
+        raise SystemExit(f"make_image: {path} is for {own.architecture}; images are made for "
+                         f"{' and '.join(TRIPLETS)}")
     with tarfile.open(fileobj=io.BytesIO(release.run(
             "dpkg-deb", "--fsys-tarfile", path, text=False))) as tar:
         program = tar.extractfile("./usr/bin/stint").read()

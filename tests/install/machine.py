@@ -25,6 +25,12 @@ CLONE_NEWNET = 0x40000000
 INCLUDED = ["systemd", "libcurl3-gnutls", "libgnutls30", "libhiredis0.14", "libjansson4",
             "libnghttp2-14", "libprotobuf-c1", "libseccomp2", "libuv1", "libyaml-0-2", "libzstd1",
             "zlib1g"]
+# Runs in a control group of its own, since systemd makes groups below the one that it finds.
+ENTER = """
+echo $$ >"$1/cgroup.procs"
+shift
+exec "$@"
+"""
 # Runs as the first process of the namespaces, in the folder $1.
 BOOT = """
 set -eu
@@ -85,13 +91,24 @@ def make_root(folder):
     mark.write_text(wanted)
 
 
+def own_control_group():
+    """The folder of this process in version 2 of cgroups, which may be beside version 1."""
+    mount = Path("/sys/fs/cgroup")
+    mount = mount / "unified" if (mount / "unified").exists() else mount
+    groups = Path("/proc/self/cgroup").read_text().splitlines()
+    return mount / next(line.partition("::/")[2] for line in groups if line.startswith("0::"))
+
+
 class Machine:
     """Booted at the beginning of a `with`, and gone at its end."""
 
     def __init__(self, root):
         self.folder = tempfile.mkdtemp(prefix="stint-machine-")
+        self.group = own_control_group() / Path(self.folder).name
+        self.group.mkdir()
         self.unshare = subprocess.Popen(
-            ["unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--fork",
+            ["sh", "-euc", ENTER, "sh", self.group,
+             "unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--fork",
              "--kill-child", "sh", "-c", BOOT, "sh", self.folder, root],
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.pid = None
@@ -109,6 +126,12 @@ class Machine:
         self.unshare.kill() # and by --kill-child the first process, with which all others end
         self.unshare.wait()
         os.rmdir(self.folder)
+        ends = time.monotonic() + STARTS_S
+        while (self.group / "cgroup.procs").exists() and time.monotonic() < ends:
+            for folder, _, _ in os.walk(self.group, topdown=False):
+                with contextlib.suppress(OSError): # the last processes are still ending
+                    os.rmdir(folder)
+            time.sleep(0.01)
 
     def _is_running(self):
         children = Path(f"/proc/{self.unshare.pid}/task/{self.unshare.pid}/children")
