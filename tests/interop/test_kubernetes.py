@@ -25,7 +25,8 @@ from transcript import follow
 
 PROFILES = sorted(NAMESPACES)
 MONITORED = ["--set", "monitoring.enabled=true,monitoring.labels.release=prometheus"]
-PRIVATE = ["--set", "tokens.secretName=tokens,tls.secretName=certificates,resp.enabled=true"]
+PRIVATE = ["--set", "tokens.secretName=tokens,tls.secretName=certificates,resp.enabled=true,"
+           "monitoring.tokenSecretName=prometheus"]
 ADDRESS = request("edge", descriptor(("remote_address", "192.0.2.1")))
 ALERTS = SOURCE / "packaging/alerts/stint.rules.yaml"
 
@@ -68,6 +69,7 @@ def test_older_clusters_are_refused():
     ("server", "rules.edge=x", "'edge' does not match pattern"),
     ("server", "preStopSeconds=soon", "got string, want integer"),
     ("server", "image.digest=sha1:12", "does not match pattern"),
+    ("server", "tokens.secretName=tokens,monitoring.enabled=true", "monitoring.tokenSecretName"),
     ("envoy-gateway", "replicas=2", "each pod would allow the whole limit"),
     ("envoy-gateway", "controlPlanes={http://gateway}", "does not match pattern"),
 ])
@@ -145,6 +147,19 @@ def test_pods_that_share_a_store_can_be_many():
     assert [each["labelSelector"] for each in spread] == [selector] * 2
     one = {kind for kind, _ in objects(render("server"))}
     assert one == {"ConfigMap", "NetworkPolicy", "Service", "StatefulSet"}
+
+
+def test_limits_may_be_in_memory():
+    found = objects(render("server", "--set", "state.size=0"))
+    assert workload(found)["kind"] == "Deployment" and "state" not in settings_of(found)
+    assert workload(found)["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_settings_are_stronger_than_what_the_chart_sets():
+    found = settings_of(objects(render("server", "--set", "settings.state=/var/lib/stint/2,"
+                                       "settings.http_fields={draft-03}")))
+    assert found["state"] == "/var/lib/stint/2" and found["http_fields"] == ["draft-03"]
+    assert found["rules"] == ["/etc/stint/rules"]
 
 
 def test_changed_settings_restart_pods_and_changed_rules_do_not():

@@ -2,7 +2,7 @@
 {{/* Names, labels, and the settings that the values lead to. */}}
 
 {{- define "stint.name" -}}
-{{- if contains "stint" .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-stint{{ end }}
+{{- .Release.Name }}{{ if not (contains "stint" .Release.Name) }}-stint{{ end }}
 {{- end }}
 
 {{- define "stint.selector" -}}
