@@ -34,11 +34,14 @@ writes this page. Beside Prometheus text, OpenMetrics is returned if `Accept` as
 rule](http.md#descriptors-without-a-rule), [shared stores](http.md#metrics-of-shared-stores).
 """
 PARTS = [
-    ("Decisions and frontends", r"stint_(?!table_|store_|lease_|deny_cache|evictions|forgotten)",
+    ("Decisions and frontends",
+     r"stint_(?!table_|store_|lease_|deny_cache|evictions|forgotten|xds_)",
      "Of the whole server."),
     ("The table", r"stint_(table_|evictions|forgotten)", "Of the server's own table."),
     ("Shared stores", r"stint_(store_|lease_|deny_cache)",
      "One series for each store of the server (`--store`)."),
+    ("Control planes", r"stint_xds_",
+     "One series for each control plane that sends rules ([xds.md](xds.md))."),
     ("Names of envoyproxy/ratelimit", r"ratelimit_",
      "With the setting `metrics_names: envoyproxy` or `both`. Each entry of a descriptor has a "
      "label: `key1`, `key2` and so on."),
@@ -73,7 +76,7 @@ def metrics(stint):
         with subprocess.Popen(
                 [stint, "serve", "--resp", "off", "--grpc", "off", "--http", "127.0.0.1:0",
                  "--metrics-names", "both", "--config", config, "--rules", rules,
-                 "--connections-per-address", "3",
+                 "--connections-per-address", "3", "--rules", "xds://127.0.0.1:1",
                  "--store", "away=memcached://127.0.0.1:1"],
                 stderr=subprocess.PIPE, text=True) as server:
             try:

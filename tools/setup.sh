@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster
-#        |dashboard
+# usage: setup.sh WORD, one of those of the `case` below, as the targets of the Makefile
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
@@ -18,7 +17,7 @@ test="$run g++ cmake git libcmocka-dev scdoc man-db python3 python3-pytest pytho
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test_all="$test clang llvm libclang-rt-14-dev python3-venv gnuplot-nox chromium
-    fonts-dejavu-core haproxy apache2-bin caddy prometheus"
+    fonts-dejavu-core haproxy apache2-bin caddy prometheus runc"
 # Completion is tried in each shell, in tests/interop/test_completion.py.
 test_all="$test_all bash-completion zsh fish"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.
@@ -26,6 +25,12 @@ command -v npm >/dev/null || test_all="$test_all nodejs npm"
 command -v go >/dev/null || test_all="$test_all golang-go"
 command -v javac >/dev/null || test_all="$test_all default-jdk-headless"
 command -v mvn >/dev/null || test_all="$test_all maven"
+# The packages of Debian, and what looks into the image and runs it. mmdebstrap makes a Debian in
+# which packages are installed, or compiled for another processor.
+deb="$run build-essential debhelper dpkg-dev lintian mmdebstrap scdoc git python3"
+image="$deb binutils ca-certificates libcurl3-gnutls"
+dist="git gnupg python3"
+test_all="$test_all $image $dist skopeo umoci crun"
 # The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
 # compiler; the versioned package does not.
 foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
@@ -45,6 +50,9 @@ unit) packages=$unit ;;
 test) packages=$test ;;
 test-all) packages=$test_all ;;
 wheels) packages=$wheels ;;
+deb) packages=$deb ;;
+image) packages=$image ;;
+dist) packages=$dist ;;
 check) packages=$check ;;
 coverage) packages=$coverage ;;
 fuzz-afl) packages=$fuzz_afl ;;
@@ -52,9 +60,8 @@ bench-server) packages=$bench_server ;;
 demo-cluster) packages=$demo_cluster ;;
 dashboard) packages=$dashboard ;;
 *)
-    names="run|unit|test|test-all|wheels|check|coverage|fuzz-afl|bench-server|demo-cluster"
-    names="$names|dashboard"
-    echo "usage: $0 $names" >&2
+    names="run|unit|test|test-all|wheels|deb|image|dist|check|coverage|fuzz-afl|bench-server"
+    echo "usage: $0 $names|demo-cluster|dashboard" >&2
     exit 2
     ;;
 esac

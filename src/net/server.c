@@ -394,16 +394,17 @@ static void tell_reloading(void)
                (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
 }
 
-/* Files come before the responses of control planes: a client may wait for them. */
+/* Files and control planes take turns, so that neither waits for ever. */
 static void begin_if_asked(struct server *server)
 {
     struct reload *reload = &server->reload;
     pthread_mutex_lock(&reload->lock);
     bool may_begin = !reload->is_running && !reload->is_closed;
-    bool is_asked = may_begin && reload->asked > reload->began;
+    bool files_wait = reload->asked > reload->began;
     bool is_offer =
-        may_begin && !is_asked && server->control_planes != NULL &&
+        may_begin && !(files_wait && reload->is_offer) && server->control_planes != NULL &&
         control_planes_take(server->control_planes, &reload->control_plane, &reload->response);
+    bool is_asked = may_begin && !is_offer && files_wait;
     if (is_asked)
         reload->began = reload->asked;
     reload->is_running = reload->is_running || is_asked || is_offer;
@@ -729,6 +730,9 @@ static int begin(struct server *server, struct stint_error *error)
     int code = handover_prepare(server->handover, error);
     if (code != 0)
         return code;
+    code = open_control_planes(server, error);
+    if (code != 0)
+        return code;
     begin_watching(server);
     struct sandbox_options sandbox = sandbox_options(server);
     code = sandbox_enter_calls(&sandbox, error);
@@ -748,9 +752,6 @@ static int begin(struct server *server, struct stint_error *error)
                             : SECOND_MS;
     uv_timer_start(&server->second, on_second, every_ms, every_ms);
     tell_listeners(server);
-    code = open_control_planes(server, error);
-    if (code != 0)
-        return code;
     log_line(server->options.log, LOG_STARTED, LOG_NUMBER("pid", (uint64_t)getpid()),
              LOG_NUMBER("workers", server->n_workers));
     notify_store(&server->listeners);

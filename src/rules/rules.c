@@ -58,7 +58,7 @@ uint8_t rules_default_algorithm(const struct rules *rules)
 
 struct rule_position rule_position(const struct rule *rule)
 {
-    struct rule_position position;
+    struct rule_position position = {""};
     struct buf text = buf_of(position.text, sizeof(position.text));
     buf_add(&text, "%s", rule->file);
     if (rule->line > 0)

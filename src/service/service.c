@@ -821,7 +821,7 @@ static bool may_ask(const struct request *request, const struct caller *caller, 
     if ((caller->roles & role) != 0)
         return true;
     reply->decision = (struct stint_decision){.outcome = STINT_NEVER};
-    service_refuse_as(reply, REPLY_FORBIDDEN, "the token's roles do not allow this");
+    service_refuse_as(reply, REPLY_FORBIDDEN, "the client's roles do not allow this");
     return false;
 }
 

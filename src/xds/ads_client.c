@@ -3,6 +3,7 @@
 #include "xds/ads_client.h"
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "proto/grpc/grpc.h"
 #include "rules/yaml/diagnostics.h"
 
@@ -10,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define METHOD "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 #define OUTPUT_MAX (256 << 10) /* unsent bytes, above which the peer does not read */
@@ -231,21 +233,18 @@ static int take_field(nghttp2_session *session, const nghttp2_frame *frame, cons
 {
     struct ads_client *client = arg;
     struct span key = span_of(name, name_len), content = span_of(value, value_len);
-    struct buf status = buf_of(NULL, 0);
+    uint64_t number;
+    struct buf status = {client->status, sizeof(client->status), strlen(client->status)};
     (void)session, (void)frame, (void)flags;
     client->field_bytes += name_len + value_len;
     if (client->field_bytes > ADS_HEADER_MAX) {
         fail(client, "the control plane's header fields have more than %d bytes", ADS_HEADER_MAX);
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
-    status = (struct buf){client->status, sizeof(client->status), strlen(client->status)};
     if (span_equals(key, ":status") && !span_equals(content, "200"))
         buf_add(&status, " HTTP status %s;", quoted_text(content).text);
-    else if (span_equals(key, "grpc-status"))
-        buf_add(&status, " %s",
-                content.len == 1 || content.len == 2
-                    ? grpc_status_name(atoi(quoted_text(content).text))
-                    : "");
+    else if (span_equals(key, "grpc-status") && resp_number_read(content, INT32_MAX, &number))
+        buf_add(&status, " %s", grpc_status_name((int)number));
     else if (span_equals(key, "grpc-message"))
         buf_add(&status, " \"%s\"", quoted_text(content).text);
     return 0;
@@ -353,7 +352,9 @@ static void reset(struct ads_client *client)
     if (client->has_response)
         ads_response_free(&client->response);
     client->has_response = client->is_waiting = client->has_settings = false;
-    client->in.len = client->unconsumed = 0;
+    free(client->in.ptr); /* it may be as large as a response */
+    client->in = (struct wire_bytes){.ptr = NULL};
+    client->unconsumed = 0;
     client->requests.len = client->requests_read = 0;
     client->n_frames = client->field_bytes = 0;
     client->status[0] = '\0';
@@ -456,7 +457,6 @@ static void free_client(struct link *link)
 {
     struct ads_client *client = (void *)link;
     reset(client);
-    free(client->in.ptr);
     free(client->requests.ptr);
 }
 
@@ -494,9 +494,22 @@ bool ads_client_take(struct ads_client *client, struct ads_response *response)
     return true;
 }
 
+/* protobuf refuses other text, and a message may quote a peer's bytes, or be cut in a character. */
+static const char *utf8_text(char text[STINT_ERROR_MAX], const char *refusal)
+{
+    struct buf buf = buf_of(text, STINT_ERROR_MAX);
+    buf_add(&buf, "%s", refusal);
+    size_t len = strlen(text);
+    for (size_t i = 0, n; i<len; i += n> 0 ? n : 1)
+        if ((n = utf8_length((const uint8_t *)text + i, len - i)) == 0)
+            text[i] = '?';
+    return text;
+}
+
 void ads_client_answer(struct ads_client *client, const struct ads_response *response,
                        const char *refusal, uint64_t now_ns)
 {
+    char text[STINT_ERROR_MAX];
     const struct discovery_response *parts = &response->parts;
     if (refusal == NULL) {
         assert(parts->version.len <= DISCOVERY_TEXT_MAX);
@@ -515,7 +528,7 @@ void ads_client_answer(struct ads_client *client, const struct ads_response *res
         .node = client->options.node,
         .version = span_of(client->version, client->version_len),
         .nonce = parts->nonce,
-        .refusal = refusal,
+        .refusal = refusal != NULL ? utf8_text(text, refusal) : NULL,
     };
     if (add_request(client, &request) == 0)
         pump(client);

@@ -141,7 +141,7 @@ static struct yaml_value *text_new(struct reader *reader, struct span text, bool
     struct yaml_value *value = value_new(reader, YAML_TEXT);
     if (value == NULL)
         return NULL;
-    value->text = text;
+    value->text = text.len > 0 ? text : span_of("", 0); /* as YAML: never NULL */
     value->is_string = is_string;
     return value;
 }

@@ -19,7 +19,8 @@ from rls_messages import OK, OVER_LIMIT, ask_with, block, descriptor, fields, on
 from server import Server, free_port
 from tls_authority import Authority
 
-# Every variable that its src/settings/settings.go reads.
+# Every variable that its src/settings/settings.go reads, and GRPC_SERVER_TLS_CA_CERT, which Envoy
+# Gateway sets beside them.
 VARIABLES = set("""
 BACKEND_TYPE CACHE_KEY_PREFIX CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS
 CONFIG_GRPC_XDS_CLIENT_TLS_CERT CONFIG_GRPC_XDS_CLIENT_TLS_KEY CONFIG_GRPC_XDS_NODE_ID
@@ -28,7 +29,7 @@ CONFIG_GRPC_XDS_SERVER_TLS_CACERT CONFIG_GRPC_XDS_SERVER_TLS_SAN CONFIG_GRPC_XDS
 CONFIG_GRPC_XDS_SERVER_USE_TLS CONFIG_TYPE DEBUG_HOST DEBUG_PORT DISABLE_STATS
 EXPIRATION_JITTER_MAX_SECONDS EXTRA_TAGS FORCE_START_WITHOUT_INITIAL_CONFIG GRPC_CLIENT_TLS_CACERT
 GRPC_CLIENT_TLS_SAN GRPC_HOST GRPC_MAX_CONNECTION_AGE GRPC_MAX_CONNECTION_AGE_GRACE GRPC_PORT
-GRPC_SERVER_TLS_CERT GRPC_SERVER_TLS_KEY GRPC_SERVER_USE_TLS GRPC_UDS
+GRPC_SERVER_TLS_CA_CERT GRPC_SERVER_TLS_CERT GRPC_SERVER_TLS_KEY GRPC_SERVER_USE_TLS GRPC_UDS
 HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED HOST LIMIT_LIMIT_HEADER LIMIT_REMAINING_HEADER
 LIMIT_RESET_HEADER LIMIT_RESPONSE_HEADERS_ENABLED LOCAL_CACHE_SIZE_IN_BYTES LOG_FORMAT LOG_LEVEL
 MEMCACHE_HOST_PORT MEMCACHE_MAX_IDLE_CONNS MEMCACHE_SRV MEMCACHE_SRV_REFRESH MEMCACHE_TLS
@@ -127,6 +128,15 @@ class Compat(Server):
         return grpc.insecure_channel(f"127.0.0.1:{self.port('grpc')}")
 
 
+def curl(address, path, *options):
+    """(status, body)."""
+    done = subprocess.run(["curl", "-s", "-w", "\\n%{http_code}", *options,
+                           f"http://{address}{path}"],
+                          capture_output=True, text=True, timeout=20, check=True)
+    body, _, status = done.stdout.rpartition("\n")
+    return int(status), body
+
+
 def ask(server, *entries, **options):
     with server.channel() as channel:
         return ask_with(channel)(request("edge", descriptor(*entries), **options), timeout=20)
@@ -217,6 +227,20 @@ def test_their_addresses_where_that_is_meant(options):
      {"grpc_fields": '["draft-03"]', "grpc_limit_field": '"X-Limit"',
       "grpc_remaining_field": '"X-Left"', "grpc_reset_field": '"X-Reset"'}),
     ({"PROMETHEUS_PATH": "/figures"}, {"metrics_path": '"/figures"'}),
+    ({"CONFIG_TYPE": "GRPC_XDS_SOTW", "RUNTIME_ROOT": "/nowhere"},
+     {"rules": '["xds://default@localhost:18000"]', "ready_with_rules": "true",
+      "xds_backoff": "10s", "xds_backoff_max": "1m", "xds_ca_file": "null"}),
+    ({"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "[2001:db8::1]:18001",
+      "CONFIG_GRPC_XDS_NODE_ID": "envoy-ratelimit", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "true",
+      "CONFIG_GRPC_XDS_SERVER_TLS_CACERT": "/a", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT": "/c",
+      "CONFIG_GRPC_XDS_CLIENT_TLS_KEY": "/k", "CONFIG_GRPC_XDS_SERVER_TLS_SAN": "plane",
+      "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "X-Cluster:West,b:c:d,",
+      "CONFIG_GRPC_XDS_NODE_METADATA": "Zone=a,b=c=d", "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "1s",
+      "XDS_CLIENT_BACKOFF_MAX_INTERVAL": "1h", "FORCE_START_WITHOUT_INITIAL_CONFIG": "true"},
+     {"rules": '["xdss://envoy-ratelimit@[2001:db8::1]:18001"]', "ready_with_rules": "false",
+      "xds_ca_file": '"/a"', "xds_cert_file": '"/c"', "xds_key_file": '"/k"',
+      "xds_server_name": '"plane"', "xds_headers": '["x-cluster:West", "b:c:d"]',
+      "xds_metadata": '["Zone=a", "b=c=d"]', "xds_backoff": "1s", "xds_backoff_max": "1h"}),
     ({"STINT_DEFAULT_ALGORITHM": "fixed_window"}, {"default_algorithm": '"fixed_window"'}),
     ({"STINT_LOG_LEVEL": "error", "LOG_LEVEL": "debug"}, {"log_level": '"error"'}),
 ])
@@ -245,7 +269,13 @@ def test_options_and_files_are_stronger(tmp_path):
     ({"LOG_FORMAT": "xml"}, "LOG_FORMAT: expected text or json"),
     ({"NEAR_LIMIT_RATIO": "80"}, "NEAR_LIMIT_RATIO: expected a share from 0 to 1"),
     ({"NEAR_LIMIT_RATIO": "nan"}, "NEAR_LIMIT_RATIO: expected a share from 0 to 1"),
-    ({"CONFIG_TYPE": "GRPC_XDS_SOTW"}, "CONFIG_TYPE: rules come from files"),
+    ({"CONFIG_TYPE": "xds"}, "CONFIG_TYPE: expected FILE or GRPC_XDS_SOTW, not 'xds'"),
+    ({"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_USE_TLS": "maybe"},
+     "CONFIG_GRPC_XDS_SERVER_USE_TLS: expected true or false"),
+    ({"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL": "host:port"},
+     "xds://default@host:port': expected xds://HOST:PORT"),
+    ({"CONFIG_TYPE": "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS": "te:x"},
+     "xds_headers: expected NAME:VALUE"),
     ({"GRPC_CLIENT_TLS_SAN": "envoy"}, "GRPC_CLIENT_TLS_SAN: names in client certificates"),
     ({"RUNTIME_ROOT": "/nowhere"}, "/nowhere/config"),
 ])
@@ -534,6 +564,15 @@ def test_rules_may_come_later(folder):
         assert ask(server, ("user", "u")).code == OK
 
 
+@pytest.mark.parametrize("env, status", [
+    ({}, 200), ({"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "true"}, 500)])
+def test_health_includes_the_store_on_request(folder, env, status):
+    """Kubernetes ends a container whose probe fails: a lost store is no reason, unless it is."""
+    with Compat(folder, REDIS_URL=f"127.0.0.1:{free_port()}", **env) as server:
+        server.wait_for("store_away")
+        assert curl(server.frontends["http"][0], "/healthcheck")[0] == status
+
+
 def test_health_ends_with_sigterm(folder):
     """Over gRPC under the name that theirs has, too."""
     with Compat(folder) as server, server.channel() as channel:
@@ -578,11 +617,30 @@ def test_called_ratelimit_it_needs_no_arguments(folder):
     ports = {name: str(free_port()) for name in ("PORT", "DEBUG_PORT", "GRPC_PORT")}
     env = {**clean(), **ports, "RUNTIME_ROOT": str(folder / "current"),
            "RUNTIME_SUBDIRECTORY": "ratelimit"}
-    with subprocess.Popen([program], stderr=subprocess.PIPE, env=env) as run:
-        assert any(b"started: serving" in line for line in run.stderr)
-        run.terminate()
-        run.stderr.read()
-        assert run.wait(20) == 0
+    with Server(command=[program], ports=False, env=env) as server:
+        assert server.port("http") == int(ports["PORT"])
+    with Server(command=[program], ports=False, env={**env, "STINT_INSECURE": "false"}) as server:
+        assert "compat_local" in server.log
+
+
+def test_called_ratelimit_it_serves_other_machines_as_theirs_does(folder):
+    """Decisions and metrics without a token; nothing that forgets units or sets quotas."""
+    program = folder / "ratelimit"
+    program.symlink_to(STINT)
+    json = ["-H", "Content-Type: application/json", "-d"]
+    with Server(command=[program], ports=False, env={
+            "PORT": "0", "DEBUG_PORT": "0", "GRPC_PORT": "0", "RUNTIME_ROOT":
+            str(folder / "current"), "RUNTIME_SUBDIRECTORY": "ratelimit"}) as server:
+        assert server.frontends["http"][0].startswith("0.0.0.0:")
+        address = f"127.0.0.1:{server.port('http')}"
+        body = '{"domain":"edge","descriptors":[{"entries":[{"key":"user"}]}]}'
+        assert curl(address, "/json", *json, body)[0] == 200
+        assert curl(address, "/stats")[0] == 200 and curl(address, "/rlconfig")[0] == 200
+        for verb in ("reset", "block"):
+            status, text = curl(address, f"/v1/{verb}", *json,
+                                '{"domain":"edge","descriptors":[{"user":"u"}]}')
+            assert status == 403 and "roles do not allow" in text
+        assert curl(address, "/v1/reload", "-X", "POST")[0] == 403
 
 
 # ---- Beside envoyproxy/ratelimit f2fb157, which was asked the same under fixed windows ----

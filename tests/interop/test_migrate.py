@@ -3,43 +3,25 @@
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import grpc
 import pytest
 import yaml
 
-from program import SOURCE, STINT
+from program import SOURCE
 from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from server import Server, free_port
 from test_compat import clean
+from transcript import blocks, follow
 
 GUIDE = (SOURCE / "docs/migrate-from-envoyproxy-ratelimit.md").read_text()
 KUBERNETES = SOURCE / "contrib/kubernetes"
-END = "---- end of block ----"
-
-
-def blocks():
-    """(commands, what they print) of each block, in order."""
-    return re.findall(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", GUIDE, re.M | re.S)
 
 
 def test_the_guide_from_top_to_bottom(tmp_path):
     """In one shell and an empty folder, on ports of this test."""
-    said = [told for _, told in blocks()]
-    script = "".join(f"{commands}\necho '{END}'\n" for commands, _ in blocks())
-    for port in ("8080", "8081", "6070"):
-        assert port in script
-        script = script.replace(port, str(free_port()))
-    # What the guide leaves behind ends with the shell, however it ends.
-    script = "trap 'kill $(jobs -p) 2> jobs.log' EXIT\n" + script
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, timeout=120,
-                          env={**clean(), "PATH": f"{Path(STINT).parent}:{os.environ['PATH']}"},
-                          check=False)
-    printed = done.stdout.decode().split(f"{END}\n")
-    assert len(said) > 9 and len(printed) == len(said) + 1, done.stderr
-    for (commands, _), told, found in zip(blocks(), said, printed):
-        assert found.rstrip("\n") == told.rstrip("\n"), f"{commands}\n{done.stderr.decode()}"
+    assert len(blocks(GUIDE)) > 9
+    follow(GUIDE, tmp_path, ("8080", "8081", "6070"), clean())
     log = (tmp_path / "stint.log").read_text()
     assert "stopped" in log and "reload_failed" in log
 

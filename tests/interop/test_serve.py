@@ -178,6 +178,19 @@ def test_other_machines_need_tokens(tmp_path):
         assert server.connect().ask("PING") == "PONG"
 
 
+@pytest.mark.parametrize("roles, verbs", [
+    ("ask", {"TAKE"}), ("administer", {"RESET"}), ("", set())])
+def test_clients_without_a_token_have_the_roles_that_are_set(roles, verbs):
+    target = ["QUOTA", "window 3/1m", "k"]
+    with Server(env={"STINT_ANONYMOUS": roles}) as server:
+        resp = server.connect()
+        said = {verb: str(resp.ask(f"STINT.{verb}", *target)) for verb in ("TAKE", "RESET")}
+        assert {verb for verb, text in said.items() if "NOPERM" not in text} == verbs, said
+        for verb in "take", "reset":
+            status, answer = server.post(f"/v1/{verb}", {"quota": "window 3/1m", "key": "k"})
+            assert status == (200 if verb.upper() in verbs else 403), answer
+
+
 # ---- ports ----
 
 

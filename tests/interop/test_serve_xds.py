@@ -12,7 +12,7 @@ import pytest
 from control_plane import (ControlPlane, ask, config, descriptor, node_of, policy, response,
                            struct)
 from measure import metric
-from program import STINT
+from program import SOURCE, STINT
 from rls_messages import OK, OVER_LIMIT, block, number
 from server import Server, free_port
 from tls_authority import authority  # noqa: F401
@@ -156,7 +156,8 @@ def test_every_field_has_its_meaning(plane):
         assert "unlimited" in said["edge.free"]
         assert "unit=WEEK requests_per_unit=1," in said["edge.watched"]
         assert "shadow_mode: true, name: weekly" in said["edge.watched"]
-        assert "unit=YEAR requests_per_unit=5, quota: fixed_window 5/1y align=calendar" in said["edge.tagged=v*"]
+        assert ("unit=YEAR requests_per_unit=5, quota: fixed_window 5/1y align=calendar"
+                in said["edge.tagged=v*"])
         assert "unit=MINUTE requests_per_unit=7," in said["edge.deep.er=x"]
 
 
@@ -168,6 +169,18 @@ def test_hits_of_descriptors_are_charged(plane):
         with grpc.insecure_channel(f"127.0.0.1:{server.port('grpc')}") as channel:
             got = [ask(channel, "edge", ("user", "a"), own=hits) for hits in (0, 950, 0, 200, 0)]
         assert got == [OK, OK, OK, OVER_LIMIT, OVER_LIMIT]
+
+
+def test_the_page_shows_what_the_server_says(plane):
+    page = (SOURCE / "docs/xds.md").read_text(encoding="utf-8")
+    shown = "xds://127.0.0.1:18000"
+    plane.send("1", config("edge", per_hour(3)))
+    with serve(plane) as server:
+        plane.accepted("1")
+        assert f"```text\n{rules_of(server).replace(plane.url, shown)}```\n" in page
+        plane.send("2", config("edge", per_hour(3), per_hour(3)))
+        error = plane.refused("is there already").error
+        assert f"```text\n{error.replace(plane.url, shown)}\n```\n" in page
 
 
 # ---- Lost connections ----------------------------------------------------------------------------
@@ -189,6 +202,19 @@ def test_a_lost_control_plane_changes_nothing(plane):
             again.send("2", config("edge", per_hour(1)))
             again.accepted("2")
             assert codes(server, "edge", "b", 2) == [OK, OVER_LIMIT]
+
+
+def test_the_kernel_looks_for_a_silent_control_plane(plane):
+    with serve(plane):
+        plane.wait(lambda request: True)
+        peer = f"0100007F:{plane.port:04X}"
+        ends = time.monotonic() + 20
+        timer = None
+        while timer is None or timer[0] != "02":  # else its last bytes are not acknowledged yet
+            assert time.monotonic() < ends, timer
+            rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()]
+            (timer,) = [row[5].split(":") for row in rows if row[2] == peer and row[3] == "01"]
+        assert int(timer[1], 16) <= 30_00  # of keepalive, in 1/100 s
 
 
 def test_a_server_starts_before_its_control_plane():
@@ -256,7 +282,7 @@ def test_a_file_that_conflicts_with_kept_rules_wins(plane, tmp_path):
     rules = "domain: edge\ndescriptors: [{key: user, rate_limit: {unit: hour, " \
             "requests_per_unit: 1}}]\n"
     with serve(plane, options=state, rules=rules) as server:
-        server.wait_for("xds_not_kept")
+        server.wait_for("xds_dropped")
         assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]
 
 
@@ -396,7 +422,8 @@ def test_deep_and_large_resources_are_refused(plane):
         for version, resource in enumerate([
                 config("edge", deep),
                 config("edge", descriptor("a") + metadata),
-                config("edge") + block(3, b"") * 1_000_001]):
+                config("edge") + block(3, b"") * 1_000_001,
+                config("edge") + block(3, b"") * 900_000]):  # each is an error
             plane.send(f"bad-{version}", resource)
             plane.wait(lambda one, nonce=f"nonce-{version + 1}":
                        one.nonce == nonce and one.error is not None, 60)
@@ -419,3 +446,52 @@ def test_empty_metadata_is_no_metadata(plane):
     plane.send("1", config("edge", descriptor("a", limit=policy("HOUR", 1)) + block(8, struct({}))))
     with serve(plane):
         plane.accepted("1")
+
+
+# ---- Processes -----------------------------------------------------------------------------------
+
+
+def test_a_successor_begins_with_the_rules_and_its_predecessor_lets_go(plane, tmp_path):
+    ports = [word for port in ("--resp", "--http", "--grpc")
+             for word in (port, f"127.0.0.1:{free_port()}")]
+    options = ["--state", tmp_path / "state", "--drain-time", "1s", *ports]
+    plane.send("1", config("edge", per_hour(3)))
+    with serve(plane, options=options) as server:
+        plane.accepted("1")
+        assert codes(server, "edge", "a", 1) == [OK]
+        with serve(plane, options=[*options, "--replace"]) as successor:
+            successor.wait_for("xds_kept")
+            assert server.wait() == 0
+            assert codes(successor, "edge", "a", 3) == [OK, OK, OVER_LIMIT]
+            plane.wait(lambda request: request.stream == 1 and request.nonce)
+            plane.send("2", config("edge", per_hour(4)))
+            assert plane.accepted("2").stream == 1
+            assert codes(successor, "edge", "a", 2) == [OK, OVER_LIMIT]
+
+
+def test_another_control_plane_needs_a_restart(plane, tmp_path):
+    plane.send("1", config("edge", per_hour(1)))
+    settings = tmp_path / "stint.yaml"
+    settings.write_text(f"rules: ['{plane.url}']\n")
+    with Server("--config", settings, *FAST) as server:
+        plane.accepted("1")
+        settings.write_text("rules: ['xds://127.0.0.1:1']\n")
+        server.tell(signal.SIGHUP)
+        server.wait_for("needs_restart")
+        server.wait_for("reloaded")
+        assert "control planes" in server.log
+        assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]
+
+
+def test_a_certificate_that_is_not_there_is_waited_for(authority, tmp_path):  # noqa: F811
+    certificate, key = authority.sign("plane")
+    credentials = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    ca = tmp_path / "ca.pem"
+    with ControlPlane(credentials=credentials) as plane:
+        plane.send("1", config("edge", per_hour(1)))
+        url = plane.url.replace("xds:", "xdss:")
+        with Server("--rules", url, *FAST, "--xds-ca-file", ca) as server:
+            server.wait_for(str(ca))
+            ca.write_bytes(authority.certificate.read_bytes())
+            plane.accepted("1")
+            assert codes(server, "edge", "a", 2) == [OK, OVER_LIMIT]

@@ -367,7 +367,7 @@ static int add_stores(struct server_parts *parts, struct stint_error *error)
 {
     const struct serve_stores *stores = parts->stores;
     for (size_t i = 0; i < stores->names.n_names; i++) {
-        bool is_needed = stores->evaluation.items == i + 1 &&
+        bool is_needed = parts->settings->ready_with_stores && stores->evaluation.items == i + 1 &&
                          stores->evaluation.items_on_error == RULE_STORE_ERROR_ERROR;
         if (!metrics_add_store(server_state_metrics(parts->server_state), stores->names.names[i],
                                is_needed))
@@ -469,6 +469,15 @@ static int open_table(struct server_parts *parts, struct stint_error *error)
     return code == 0 ? 0 : err_set(error, code, "%s", why.message);
 }
 
+/* Each word of the setting is the name of a role. */
+static unsigned anonymous_roles(const struct text_list *words)
+{
+    unsigned roles = 0;
+    for (size_t i = 0; i < words->n_texts; i++)
+        roles |= access_roles_parse(span_of_text(words->texts[i]));
+    return roles;
+}
+
 /* Rules come first: an error in them is reported before a state file is created. */
 static int open_parts(struct server_parts *parts, struct stint_error *error)
 {
@@ -482,6 +491,8 @@ static int open_parts(struct server_parts *parts, struct stint_error *error)
     parts->access = access_now_new(loaded.access);
     code = parts->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
                                  : new_http_config(settings, &parts->http_config, error);
+    if (code == 0)
+        access_now_set_anonymous(parts->access, anonymous_roles(&settings->anonymous));
     if (code == 0)
         code = open_table(parts, error);
     if (code == 0) {

@@ -6,6 +6,7 @@
 #include "base/number.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,17 @@ static const struct compat_variable compat_variables[] = {
     AS("LOG_LEVEL", LEVEL, "log_level", NULL),
     AS("LOG_FORMAT", FORMAT, "log_format", NULL),
     AS("CONFIG_TYPE", JOINED, NULL, "FILE"),
+    AS("CONFIG_GRPC_XDS_SERVER_URL", JOINED, "rules", "localhost:18000"),
+    AS("CONFIG_GRPC_XDS_NODE_ID", JOINED, "rules", "default"),
+    AS("CONFIG_GRPC_XDS_SERVER_USE_TLS", JOINED, "rules", "false"),
+    AS("CONFIG_GRPC_XDS_SERVER_TLS_CACERT", JOINED, "xds_ca_file", NULL),
+    AS("CONFIG_GRPC_XDS_SERVER_TLS_SAN", TEXT, "xds_server_name", NULL),
+    AS("CONFIG_GRPC_XDS_CLIENT_TLS_CERT", JOINED, "xds_cert_file", NULL),
+    AS("CONFIG_GRPC_XDS_CLIENT_TLS_KEY", JOINED, "xds_key_file", NULL),
+    AS("CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", JOINED, "xds_headers", NULL),
+    AS("CONFIG_GRPC_XDS_NODE_METADATA", JOINED, "xds_metadata", NULL),
+    AS("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", DURATION, "xds_backoff", NULL),
+    AS("XDS_CLIENT_BACKOFF_MAX_INTERVAL", DURATION, "xds_backoff_max", NULL),
     AS("FORCE_START_WITHOUT_INITIAL_CONFIG", SWITCH, "rules_may_fail", NULL),
     AS("USE_PROMETHEUS", JOINED, "http", "false"),
     AS("PROMETHEUS_ADDR", JOINED, "http", ":9090"),
@@ -95,6 +107,7 @@ static const struct compat_variable compat_variables[] = {
         "set store: NAME in rules per second, and --store NAME=URL beside --store URL"),
     AS("REDIS_SENTINEL_AUTH", JOINED, "store", NULL),
     AS("REDIS_TIMEOUT", DURATION, "store_timeout", NULL),
+    AS("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", SWITCH, "ready_with_stores", "false"),
     AS("MEMCACHE_HOST_PORT", JOINED, "store", NULL),
     REFUSED("MEMCACHE_SRV", "servers of memcached are named: MEMCACHE_HOST_PORT"),
     AS("MEMCACHE_TLS", JOINED, "store", "false"),
@@ -115,15 +128,10 @@ static const size_t n_compat_variables = sizeof(compat_variables) / sizeof(compa
 static const struct {
     const char *names, *why;
 } compat_ignored[] = {
-    {"CONFIG_GRPC_XDS_NODE_ID CONFIG_GRPC_XDS_NODE_METADATA CONFIG_GRPC_XDS_SERVER_URL "
-     "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL "
-     "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS CONFIG_GRPC_XDS_SERVER_USE_TLS "
-     "CONFIG_GRPC_XDS_CLIENT_TLS_CERT CONFIG_GRPC_XDS_CLIENT_TLS_KEY "
-     "CONFIG_GRPC_XDS_SERVER_TLS_CACERT CONFIG_GRPC_XDS_SERVER_TLS_SAN "
-     "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL XDS_CLIENT_BACKOFF_MAX_INTERVAL "
-     "XDS_CLIENT_BACKOFF_RANDOM_FACTOR XDS_CLIENT_BACKOFF_JITTER "
-     "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES",
-     "rules come from files"},
+    {"CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL XDS_CLIENT_BACKOFF_RANDOM_FACTOR "
+     "XDS_CLIENT_BACKOFF_JITTER",
+     "waits for a control plane are doubled, and drawn at random"},
+    {"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "a message of a control plane may have 16 MiB"},
     {"USE_DOG_STATSD USE_DOG_STATSD_MOGRIFIERS USE_STATSD STATSD_HOST STATSD_PORT "
      "STATS_FLUSH_INTERVAL",
      "metrics are read at /metrics and /stats, and never sent"},
@@ -147,11 +155,11 @@ static const struct {
      "REDIS_PERSECOND_PIPELINE_LIMIT REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM "
      "REDIS_PERSECOND_TIMEOUT REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR",
      "it goes with REDIS_PERSECOND, which is refused"},
-    {"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "/readyz includes stores in any case"},
     {"REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_INTERVAL "
      "REDIS_STARTUP_MAX_ELAPSED_TIME",
      "a store that is unavailable at the start is connected to once it is available"},
     {"MEMCACHE_SRV_REFRESH", "it goes with MEMCACHE_SRV, which is refused"},
+    {"GRPC_SERVER_TLS_CA_CERT", "Envoy Gateway sets it; its limiter does not read it either"},
     {"TRACING_ENABLED TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE "
      "TRACING_SERVICE_INSTANCE_ID TRACING_EXPORTER_PROTOCOL TRACING_SAMPLING_RATE",
      "no traces are sent"},
@@ -394,6 +402,7 @@ static int add_store(struct redis *redis, const char **shown)
 /* ---- The settings ---------------------------------------------------------------------------- */
 
 #define ADDRESS_SIZE 512
+#define LIST_PART_SIZE 4352 /* a name, and the longest value of a header field */
 #define LOCAL_HOST "127.0.0.1"
 #define NAME "envoyproxy" /* the only one */
 
@@ -574,7 +583,61 @@ static int give_store(struct compat *compat)
                : code;
 }
 
-static int give_rules(struct compat *compat)
+/* Each part of a list, such as NAME:VALUE,NAME:VALUE, whose names become lower case. */
+static int give_parts(struct compat *compat, const char *name, char after_name)
+{
+    const char *list = text_of(name);
+    int code = 0;
+    while (is_set(list) && code == 0) {
+        char part[LIST_PART_SIZE];
+        size_t len = strcspn(list, ",");
+        if (len >= sizeof(part))
+            return err_set(compat->error, STINT_E_RANGE, "%s: expected parts of at most %zu bytes",
+                           name, sizeof(part) - 1);
+        memcpy(part, list, len);
+        part[len] = '\0';
+        for (char *c = part; after_name == ':' && *c != '\0' && *c != after_name; c++)
+            *c = (char)tolower((unsigned char)*c);
+        if (len > 0)
+            code = give(compat, known(name)->setting, name, part);
+        list += len + (list[len] == ',');
+    }
+    return code;
+}
+
+/*
+ * Rules of a control plane. Theirs does not serve before the first ones, unless it is forced to;
+ * this server does, and reports that it is not ready.
+ */
+static int give_control_plane(struct compat *compat)
+{
+    static const char *const files[] = {"CONFIG_GRPC_XDS_SERVER_TLS_CACERT",
+                                        "CONFIG_GRPC_XDS_CLIENT_TLS_CERT",
+                                        "CONFIG_GRPC_XDS_CLIENT_TLS_KEY"};
+    const char *shown = "CONFIG_GRPC_XDS_SERVER_URL";
+    char url[ADDRESS_SIZE];
+    bool has_tls, is_forced;
+    struct buf buf = buf_of(url, sizeof(url));
+    int code = read_switch("CONFIG_GRPC_XDS_SERVER_USE_TLS", &has_tls, compat->error);
+    if (code == 0)
+        code = read_switch("FORCE_START_WITHOUT_INITIAL_CONFIG", &is_forced, compat->error);
+    if (code != 0)
+        return code;
+    buf_add(&buf, "%s://%s@%s", has_tls ? "xdss" : "xds", text_of("CONFIG_GRPC_XDS_NODE_ID"),
+            text_of(shown));
+    if (buf.len >= sizeof(url))
+        return err_set(compat->error, STINT_E_RANGE, "%s: a URL of %zu bytes", shown, buf.len);
+    code = give(compat, "rules", shown, url);
+    if (code == 0 && has_tls)
+        code = give_files(compat, files);
+    if (code == 0 && !is_forced)
+        code = give(compat, "ready_with_rules", "FORCE_START_WITHOUT_INITIAL_CONFIG", "true");
+    if (code == 0)
+        code = give_parts(compat, "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", ':');
+    return code == 0 ? give_parts(compat, "CONFIG_GRPC_XDS_NODE_METADATA", '=') : code;
+}
+
+static int give_files_of_rules(struct compat *compat)
 {
     static const char *const parts[] = {"RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY",
                                         "RUNTIME_APPDIRECTORY"};
@@ -599,13 +662,15 @@ static int give_fields(struct compat *compat)
                : give(compat, "grpc_fields", "LIMIT_RESPONSE_HEADERS_ENABLED", "draft-03");
 }
 
-static int check_source(struct compat *compat)
+static int give_rules(struct compat *compat)
 {
     const char *type = text_of("CONFIG_TYPE");
-    if (strcmp(type, "FILE") == 0)
-        return 0;
-    return err_set(compat->error, STINT_E_SYNTAX,
-                   "CONFIG_TYPE: rules come from files, so expected FILE, not '%s'", type);
+    if (strcmp(type, "GRPC_XDS_SOTW") == 0)
+        return give_control_plane(compat);
+    return strcmp(type, "FILE") == 0
+               ? give_files_of_rules(compat)
+               : err_set(compat->error, STINT_E_SYNTAX,
+                         "CONFIG_TYPE: expected FILE or GRPC_XDS_SOTW, not '%s'", type);
 }
 
 /*
@@ -661,8 +726,8 @@ static int apply_one(struct compat *compat, const struct compat_variable *variab
 
 int compat_apply(struct settings *settings, const char *name, struct stint_error *error)
 {
-    static int (*const joined[])(struct compat * compat) = {
-        check_source, give_http, give_grpc, give_rules, give_store, give_fields, give_own};
+    static int (*const joined[])(struct compat * compat) = {give_rules, give_http,   give_grpc,
+                                                            give_store, give_fields, give_own};
     struct serve_settings *values = &settings->values;
     struct compat compat = {
         .settings = settings,

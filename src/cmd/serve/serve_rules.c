@@ -47,7 +47,8 @@ static bool set_accepted(struct accepted *accepted, struct span response)
     if (response.len > 0)
         memcpy(copy, response.ptr, response.len);
     free(accepted->bytes);
-    *accepted = (struct accepted){copy, response.len};
+    accepted->bytes = copy;
+    accepted->len = response.len;
     return true;
 }
 
@@ -179,9 +180,9 @@ static int check_empty(const struct serve_rules *rules, const struct serve_setti
     return 0;
 }
 
-static void forget_kept(struct serve_rules *rules, const char *reason)
+static void drop_kept(struct serve_rules *rules, const char *reason)
 {
-    log_line(rules->log, LOG_XDS_NOT_KEPT, LOG_TEXT("reason", reason));
+    log_line(rules->log, LOG_XDS_DROPPED, LOG_TEXT("reason", reason));
     for (size_t i = 0; i < rules->n_planes; i++) {
         free(rules->accepted[i].bytes);
         rules->accepted[i] = (struct accepted){.bytes = NULL};
@@ -200,7 +201,7 @@ static int load_files(struct serve_rules *rules, struct loaded_rules *loaded, bo
     struct stint_error why = *error;
     code = build_rules(rules, &alone, &loaded->rules, error);
     if (code == 0)
-        forget_kept(rules, why.message);
+        drop_kept(rules, why.message);
     return code;
 }
 

@@ -40,6 +40,7 @@ static const char *const table_policies[] = {"evict", "inherit", "deny", "allow"
 static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
 
 /* Words of lists. */
+static const char *const roles[] = {"ask", "administer", "metrics", NULL};
 static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
 static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-ratelimit", NULL};
 
@@ -81,6 +82,7 @@ const struct setting settings_known[] = {
     SWITCH(rules_may_fail, "false", "Start without rules if their files cannot be used"),
     SWITCH(rules_may_be_empty, "false", "Accept files of rules that contain no limit"),
     SWITCH(ready_with_rules, "false", "Report ready only while rules are loaded"),
+    SWITCH(ready_with_stores, "true", "Report ready only while the default store is available"),
 
     ADDRESSES(resp, "127.0.0.1:7379", "Addresses for RESP: ADDRESS:PORT, unix:/PATH or off"),
     ADDRESSES(resp_tls, "off", "Addresses for RESP over TLS"),
@@ -89,8 +91,9 @@ const struct setting settings_known[] = {
     ADDRESSES(grpc, "127.0.0.1:8081", "Addresses for gRPC (Envoy's rate limit service)"),
     ADDRESSES(grpc_tls, "off", "Addresses for gRPC over TLS"),
     NUMBER(workers, "0", 0, WORKERS_MAX, "Worker threads; 0: one for each available processor"),
-    SWITCH(insecure, "false",
-           "Allow every client that can connect to send requests and administer the server"),
+    SWITCH(insecure, "false", "Serve other machines without tokens"),
+    LIST(anonymous, "ROLE", "ask;administer;metrics", roles,
+         "Roles of clients where there are no tokens: ask, administer, metrics"),
 
     TEXT(state, "FILE", NULL,
          "File that keeps all limits over restarts and crashes; without it they are in memory"),

@@ -61,7 +61,7 @@ struct text_list {
 struct serve_settings {
     struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
         http_trusted_proxies, http_hosts, http_fields, grpc_fields, store, store_node_names,
-        xds_metadata, xds_headers;
+        anonymous, xds_metadata, xds_headers;
     const char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca,
         *tls_priorities, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
@@ -79,7 +79,8 @@ struct serve_settings {
         http_request_time, http_answer_time, grpc_age, grpc_age_grace, drain_time, watch,
         store_timeout, store_connect_timeout, deny_cache_max, xds_backoff, xds_backoff_max; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
-        grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules, core_dumps;
+        grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules,
+        ready_with_stores, core_dumps;
     bool is_compat, is_compat_local; /* --compat is set; and restricts addresses */
     struct configured_pools pools;   /* only the config file has them */
     const char *config;              /* the path of that file, borrowed. NULL: none */

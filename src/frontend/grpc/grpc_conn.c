@@ -53,9 +53,10 @@ static void answer(struct grpc_call *call, const struct request *request)
 static struct caller caller_of(const struct grpc_call *call)
 {
     const struct access_token *token = call->token;
+    const struct grpc_frontend *frontend = call->conn->frontend;
     return (struct caller){
         .name = token != NULL ? token->name : "",
-        .roles = token != NULL ? token->roles : ACCESS_ALL,
+        .roles = token != NULL ? token->roles : access_now_anonymous(frontend->options.access),
         .frontend = METRICS_GRPC,
     };
 }

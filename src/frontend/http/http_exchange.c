@@ -84,20 +84,31 @@ static bool admit_host(struct http_exchange *exchange, unsigned role)
     return false;
 }
 
+/* The roles of the caller are known. */
+static bool admit_role(struct http_exchange *exchange, unsigned role)
+{
+    unsigned wanted = role == HTTP_ROLE_AUTH ? (unsigned)ACCESS_ASK : role;
+    if (role == HTTP_ROLE_PAGE || (exchange->caller.roles & wanted) == wanted)
+        return true;
+    return refuse_sender(exchange, 403, "Bearer realm=\"stint\", error=\"insufficient_scope\"",
+                         "the client's roles do not allow this");
+}
+
 bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
 {
     struct http_frontend *frontend = exchange->frontend;
     access_now_renew(frontend->options.access, &frontend->access, &frontend->access_generation);
-    exchange->caller = (struct caller){.name = "", .roles = ACCESS_ALL, .frontend = METRICS_HTTP};
-    if (frontend->access == NULL)
-        return admit_host(exchange, role);
+    exchange->caller = (struct caller){.name = "", .frontend = METRICS_HTTP};
+    if (frontend->access == NULL) {
+        exchange->caller.roles = access_now_anonymous(frontend->options.access);
+        return admit_host(exchange, role) && admit_role(exchange, role);
+    }
     if (role == HTTP_ROLE_PAGE)
         return true;
     if (role == HTTP_ROLE_AUTH && is_trusted_proxy(exchange)) {
         exchange->caller.roles = ACCESS_ASK;
         return true;
     }
-    exchange->caller.roles = 0;
     struct span secret =
         access_bearer_secret(http_message_field(exchange->message, "Authorization", 0));
     if (secret.ptr == NULL)
@@ -120,9 +131,5 @@ bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
                                  : "no such token");
     exchange->caller.name = token->name;
     exchange->caller.roles = token->roles;
-    unsigned wanted = role == HTTP_ROLE_AUTH ? (unsigned)ACCESS_ASK : role;
-    if ((token->roles & wanted) == wanted)
-        return true;
-    return refuse_sender(exchange, 403, "Bearer realm=\"stint\", error=\"insufficient_scope\"",
-                         "the token's roles do not allow this");
+    return admit_role(exchange, role);
 }

@@ -94,8 +94,8 @@ void resp_pool(struct resp_call *call); /* STINT.POOL */
 /* ---- Rights ---------------------------------------------------------------------------------- */
 
 /*
- * token NULL: not authenticated, as at the beginning of a connection: all roles where there are no
- * tokens, and otherwise none.
+ * token NULL: not authenticated, as at the beginning of a connection: the anonymous roles where
+ * there are no tokens, and otherwise none.
  */
 static inline void resp_state_become(struct resp_state *state, const struct access_token *token)
 {
@@ -109,14 +109,15 @@ static inline void resp_state_become(struct resp_state *state, const struct acce
     state->is_known = token != NULL || tokens == NULL;
     state->bounds = state->is_known ? &frontend->bounds : &frontend->unauthenticated_bounds;
     state->caller.name = token != NULL ? token->name : "";
-    state->caller.roles = token != NULL ? token->roles : tokens == NULL ? ACCESS_ALL : 0;
+    unsigned anonymous = tokens == NULL ? access_now_anonymous(frontend->access) : 0;
+    state->caller.roles = token != NULL ? token->roles : anonymous;
 }
 /* Whether the caller has one of these roles; otherwise an error was replied. */
 static inline bool resp_call_may(struct resp_call *call, unsigned roles)
 {
     if ((call->state->caller.roles & roles) != 0)
         return true;
-    resp_write_error(&call->state->out, "NOPERM", "the token's roles do not allow this");
+    resp_write_error(&call->state->out, "NOPERM", "the client's roles do not allow this");
     return false;
 }
 

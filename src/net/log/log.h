@@ -26,7 +26,7 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
       "limits use a virtual clock, which callers move: for tests only")                            \
     X(DESCRIPTORS_FEW, WARN, "descriptors_few",                                                    \
       "fewer connections are possible than configured: raise the limit of open files")             \
-    X(INSECURE, WARN, "insecure", "any client that reaches this address may use every command")    \
+    X(INSECURE, WARN, "insecure", "clients that reach this address are served without a token")    \
     X(RUNS_AS_ROOT, WARN, "runs_as_root", "serving as root: set --user NAME")                      \
     X(SANDBOXED, INFO, "sandboxed", "dropped privileges that serving does not need")               \
     X(SANDBOX_LACKS, WARN, "sandbox_lacks", "a part of the sandbox is not available here")         \
@@ -66,6 +66,8 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(XDS_REFUSED, ERROR, "xds_refused",                                                           \
       "rules of a control plane cannot be used: its last ones stay in force")                      \
     X(XDS_KEPT, INFO, "xds_kept", "rules that a control plane sent before the restart")            \
+    X(XDS_DROPPED, WARN, "xds_dropped",                                                            \
+      "rules that a control plane sent before the restart cannot be used any more")                \
     X(XDS_NOT_KEPT, WARN, "xds_not_kept",                                                          \
       "rules of a control plane are not in the state file: a restart needs the control plane")     \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \

@@ -3,7 +3,7 @@
  * The privileges that a server drops once everything is open: access to files other than those that
  * it reads again (Landlock), and system calls that serving does not need (seccomp). Code that an
  * attacker runs in it cannot start a program, connect to other hosts (unless the server has shared
- * stores), or write a file. This cannot be undone, in any thread.
+ * stores or control planes), or write a file. This cannot be undone, in any thread.
  */
 #ifndef STINT_NET_PROCESS_SANDBOX_H
 #define STINT_NET_PROCESS_SANDBOX_H
@@ -24,7 +24,7 @@ struct sandbox_options {
     size_t n_read_paths;
     const char *control; /* path of a socket that is bound and removed; NULL: none */
     const struct listeners *listeners;
-    bool connects; /* it has shared stores, whose names are resolved */
+    bool connects; /* it has shared stores or control planes, whose names are resolved */
     struct log *log;
 };
 

@@ -146,6 +146,7 @@ static bool open_plane(struct control_planes *planes, size_t index)
         .tls_paths = config->url.is_tls ? &config->tls : NULL,
         .tls_name = config->tls_name,
         .protocol = PROTOCOL,
+        .is_watched = true,
         .link = ads_client_link(plane->client),
         .changed = on_changed,
         .arg = plane,

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,8 +26,13 @@
 
 #define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
+#define CHAIN_MAX 16
+
 struct upstream_tls {
-    gnutls_certificate_credentials_t credentials;
+    gnutls_certificate_credentials_t credentials; /* own the certificates and the key */
+    gnutls_pcert_st chain[CHAIN_MAX];
+    unsigned chain_len; /* 0: there is no client certificate */
+    gnutls_privkey_t key;
     bool believes_all;
 };
 
@@ -46,17 +52,62 @@ static int load_trust(struct upstream_tls *tls, const struct upstream_tls_paths 
     return 0;
 }
 
+/*
+ * The one certificate, whatever the server prefers. GnuTLS' own choice sends none for an RSA key
+ * where the server lists RSA-PSS alone, as servers in Go do.
+ */
+static int offer_certificate(gnutls_session_t session, const gnutls_datum_t *authorities,
+                             int n_authorities, const gnutls_pk_algorithm_t *algorithms,
+                             int n_algorithms, gnutls_pcert_st **chain, unsigned *chain_len,
+                             gnutls_privkey_t *key)
+{
+    struct upstream_tls *tls = gnutls_session_get_ptr(session);
+    (void)authorities, (void)n_authorities, (void)algorithms, (void)n_algorithms;
+    *chain = tls->chain;
+    *chain_len = tls->chain_len;
+    *key = tls->key;
+    return 0;
+}
+
+static int import_key(gnutls_privkey_t *key, const char *path)
+{
+    gnutls_datum_t text;
+    int code = gnutls_load_file(path, &text);
+    if (code < 0)
+        return code;
+    code = gnutls_privkey_init(key);
+    if (code >= 0)
+        code = gnutls_privkey_import_x509_raw(*key, &text, GNUTLS_X509_FMT_PEM, NULL, 0);
+    explicit_bzero(text.data, text.size);
+    gnutls_free(text.data);
+    return code;
+}
+
 static int load_key(struct upstream_tls *tls, const struct upstream_tls_paths *paths,
                     struct stint_error *error)
 {
     const char *key_file = paths->key_file != NULL ? paths->key_file : paths->cert_file;
     if (file_check(paths->cert_file, error) != 0 || file_check(key_file, error) != 0)
         return STINT_E_SYSTEM;
-    int code = gnutls_certificate_set_x509_key_file(tls->credentials, paths->cert_file, key_file,
-                                                    GNUTLS_X509_FMT_PEM);
-    return code >= 0 ? 0
-                     : err_set(error, STINT_E_SYNTAX, "%s with the key %s: %s", paths->cert_file,
-                               key_file, gnutls_strerror(code));
+    unsigned len = CHAIN_MAX;
+    int code = gnutls_pcert_list_import_x509_file(tls->chain, &len, paths->cert_file,
+                                                  GNUTLS_X509_FMT_PEM, NULL, NULL, 0);
+    if (code >= 0) {
+        tls->chain_len = len;
+        code = import_key(&tls->key, key_file);
+    }
+    if (code >= 0)
+        code =
+            gnutls_certificate_set_key(tls->credentials, NULL, 0, tls->chain, (int)len, tls->key);
+    if (code >= 0) {
+        gnutls_certificate_set_retrieve_function2(tls->credentials, offer_certificate);
+        return 0;
+    }
+    for (unsigned i = 0; i < tls->chain_len; i++)
+        gnutls_pcert_deinit(&tls->chain[i]);
+    gnutls_privkey_deinit(tls->key);
+    return err_set(error, STINT_E_SYNTAX, "%s with the key %s: %s", paths->cert_file, key_file,
+                   gnutls_strerror(code));
 }
 
 int upstream_tls_load(struct upstream_tls **tls, const struct upstream_tls_paths *paths,
@@ -121,6 +172,7 @@ static bool upstream_tls_begin(struct upstream_tls *tls, const char *host, const
         *session = NULL;
         return false;
     }
+    gnutls_session_set_ptr(*session, tls);
     if (!tls->believes_all)
         gnutls_session_set_verify_cert(*session, host[0] != '\0' ? host : NULL, 0);
     gnutls_transport_set_int(*session, fd);
@@ -441,6 +493,19 @@ static int fault_of(const struct wire *wire)
     return getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
 }
 
+/* A host that is gone ends the connection within a minute. */
+static void watch_peer(int fd)
+{
+    static const struct {
+        int level, name, value;
+    } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, 30},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, 10},
+                   {IPPROTO_TCP, TCP_KEEPCNT, 3}};
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+}
+
 static void finish_connecting(struct upstream *upstream)
 {
     int why = fault_of(upstream->wire), on = 1;
@@ -450,6 +515,8 @@ static void finish_connecting(struct upstream *upstream)
     }
     if (upstream->options.host.name[0] != '\0')
         setsockopt(upstream->wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (upstream->options.is_watched)
+        watch_peer(upstream->wire->fd);
     if (has_tls(upstream))
         begin_tls(upstream);
     else

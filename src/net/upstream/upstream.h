@@ -47,6 +47,7 @@ struct upstream_options {
     const struct upstream_tls_paths *tls_paths;
     const char *tls_name; /* of the server, in its certificate. NULL: that of the host */
     const char *protocol; /* of TLS (ALPN). NULL: none */
+    bool is_watched;      /* the kernel looks for the peer on a silent socket */
     struct link *link;    /* the upstream takes it over */
     /* The clock of the link. NULL: uv_hrtime() */
     uint64_t (*now)(void *arg);

@@ -14,6 +14,9 @@
 #include <stdlib.h>
 
 #define ITEMS_MIN 16
+/* Then no more entries are read: those with errors have nodes of one name, which costs more each.
+ */
+#define ERRORS_MAX 10000
 
 /* The position of a node in the files, for errors that name two entries. */
 struct origin {
@@ -660,10 +663,11 @@ static void read_list(struct reading *reading, const struct level *above,
     const struct level *outer = reading->level;
     uint32_t position = 0;
     for (const struct yaml_part *part = list->parts; part != NULL; part = part->next) {
-        struct level level = {.above = above,
-                              .key = span_of("", 0),
-                              .depth = above->depth + 1,
-                              .position = position++};
+        if (diagnostics_count(source->diagnostics) >= ERRORS_MAX)
+            break;
+        struct level level = {
+            .above = above, .key = span_of("", 0), .depth = above->depth + 1, .position = position};
+        position++;
         reading->level = &level;
         read_entry(reading, &level, part->value);
     }

@@ -18,7 +18,7 @@ struct rules_fault {
 struct rules_diagnostics {
     struct rules_fault *diagnostics; /* in the order of files and lines */
     size_t n_diagnostics;
-    size_t n_more; /* past RULES_FAULTS_MAX */
+    size_t n_more; /* past RULES_FAULTS_MAX; after 10,000 errors reading ends */
     /* Warnings: what loads, but may not be what was meant; also if there are errors. */
     struct rules_fault *warnings;
     size_t n_warnings; /* at most RULES_FAULTS_MAX; others are not kept */

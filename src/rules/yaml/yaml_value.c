@@ -307,8 +307,10 @@ const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file 
                                    struct rules_diagnostics *diagnostics)
 {
     static const struct yaml_value nothing = {.kind = YAML_TEXT, .weight = 1, .position = {1, 1}};
-    struct yaml_reader reader = {
-        .arena = arena, .file = file, .source = {file->path, diagnostics}, .root = &nothing};
+    struct yaml_reader reader = {.arena = arena,
+                                 .file = file,
+                                 .source = {.path = file->path, .diagnostics = diagnostics},
+                                 .root = &nothing};
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser)) {
         diagnostics_got(&reader.source, NULL);

@@ -397,6 +397,7 @@ struct access_now {
     pthread_mutex_t lock; /* of access, while a reference is taken or the set changes */
     struct access *access;
     uint64_t generation;
+    unsigned anonymous; /* roles; constant once clients are served */
     struct guesses guesses;
     struct access_guess_options guess_options;
 };
@@ -409,7 +410,19 @@ struct access_now *access_now_new(struct access *access)
         return NULL;
     pthread_mutex_init(&now->lock, NULL);
     now->access = access;
+    now->anonymous = ACCESS_ALL;
     return now;
+}
+
+void access_now_set_anonymous(struct access_now *now, unsigned roles)
+{
+    assert((roles & ~(unsigned)ACCESS_ALL) == 0);
+    now->anonymous = roles;
+}
+
+unsigned access_now_anonymous(const struct access_now *now)
+{
+    return now != NULL ? now->anonymous : ACCESS_ALL;
 }
 
 void access_now_free(struct access_now *now)

@@ -86,6 +86,10 @@ struct access_now;
 struct access_now *
 access_now_new(struct access *access);        /* takes over the reference; may be NULL */
 void access_now_free(struct access_now *now); /* NULL is allowed */
+/* Restricts clients without a token, where there are no tokens, to these roles. Call it first. */
+void access_now_set_anonymous(struct access_now *now, unsigned roles);
+/* The roles of such a client: ACCESS_ALL unless they were restricted, or `now` is NULL. */
+unsigned access_now_anonymous(const struct access_now *now);
 void access_now_set(struct access_now *now, struct access *access);
 /*
  * True where *access was replaced: now it is the set in force, with a reference; NULL: no tokens.

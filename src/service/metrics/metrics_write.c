@@ -422,17 +422,21 @@ static void write_control_planes(struct writing *writing)
     for (size_t i = 0; i < n; i++)
         line(writing, "control_plane", all[i].url, all[i].answers[false]);
     family(writing, "xds_update_age_seconds", "gauge",
-           "Time since a response of a control plane was accepted.");
-    for (size_t i = 0; i < n; i++)
+           "Time since a response of a control plane was accepted; NaN: none was.");
+    for (size_t i = 0; i < n; i++) {
+        double age_s = SECONDS(sub_floor(writing->facts->now_ns, all[i].updated_ns));
+        begin(writing, (const char *const[4]){"control_plane", all[i].url});
         if (all[i].updated_ns > 0)
-            line(writing, "control_plane", all[i].url,
-                 sub_floor(writing->facts->now_ns, all[i].updated_ns) / NS_PER_S);
-    family(writing, "xds_version_info", "gauge", "The version that was accepted last.");
+            page_print(writing->page, " %.3f\n", age_s);
+        else
+            page_add(writing->page, " NaN\n");
+    }
+    family(writing, "xds_version_info", "gauge",
+           "1, and the version that was accepted last; 0: none was.");
     for (size_t i = 0; i < n; i++)
-        if (all[i].updated_ns > 0)
-            line2(writing,
-                  (const char *const[4]){"control_plane", all[i].url, "version", all[i].version},
-                  1);
+        line2(writing,
+              (const char *const[4]){"control_plane", all[i].url, "version", all[i].version},
+              all[i].updated_ns > 0);
 }
 
 /* ---- Shared stores --------------------------------------------------------------------------- */

@@ -327,7 +327,7 @@ TEST(drain_waits_for_a_slow_reader)
 #define OTHER "fedcba9876543210fedcba9876543210"
 
 #define NOAUTH "-NOAUTH Authentication required.\r\n"
-#define NOPERM "-NOPERM the token's roles do not allow this\r\n"
+#define NOPERM "-NOPERM the client's roles do not allow this\r\n"
 #define WRONGPASS "-WRONGPASS no token has this name and secret\r\n"
 
 TEST(strangers_are_asked_who_they_are)

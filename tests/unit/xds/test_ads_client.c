@@ -313,6 +313,14 @@ TEST(a_refused_response_leaves_the_old_version)
     assert_heard(3, "2", "n3", "no limit");
 }
 
+TEST(a_reason_is_sent_as_utf8)
+{
+    connect_peer();
+    send_response("1", "n1");
+    answer("found \"\xff\xe2\x82\xac\xe2\x82\"");
+    assert_heard(1, "", "n1", "found \"?\xe2\x82\xac??\"");
+}
+
 TEST(one_response_is_pending_and_the_next_waits)
 {
     connect_peer();
