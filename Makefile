@@ -10,10 +10,11 @@ FUZZERS ?=
 SERVE ?=
 DEMO ?=
 PREFIX ?= /usr/local
+ARCH ?=
 # Folders are left as they are: no __pycache__.
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: help release run replay demo-cluster test rest test-all unit t wheels bench \
+.PHONY: help release run replay demo-cluster test rest test-all unit t wheels deb image dist bench \
     bench-server bench-store soak fuzz fuzz-afl check check-diff coverage dashboard hooks install \
     uninstall clean
 .DEFAULT_GOAL := help
@@ -27,6 +28,9 @@ help:
 	@echo 'make test-all every test: also proxies, browsers, crashes, races; sanitizers and fuzzers'
 	@echo 'make rest     what make test-all runs beyond make test'
 	@echo 'make wheels   the Python package for glibc and musl, x86-64 and aarch64, tried'
+	@echo 'make deb      packages for this Debian: the server, the library, its development files'
+	@echo 'make image    a container image of the server, as an OCI layout'
+	@echo 'make dist     the source as an archive, with checksums and release notes'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
 	@echo 'make bench-store   limits on a shared Redis, against scripts of the same kind'
@@ -97,6 +101,20 @@ t:
 wheels:
 	@tools/setup.sh wheels
 	@/usr/bin/python3 tools/make_wheels.py build-wheels
+
+# ARCH=arm64: for another processor, by a cross compiler in a Debian of its own.
+deb:
+	@tools/setup.sh deb
+	@/usr/bin/python3 tools/make_deb.py $(ARCH:%=--arch=%) build-deb$(ARCH:%=-%)
+
+image: deb
+	@tools/setup.sh image
+	@/usr/bin/python3 tools/make_image.py $(ARCH:%=--root=build-deb-%/root) \
+	    build-image$(ARCH:%=-%) build-deb$(ARCH:%=-%)/stint_*.deb
+
+dist:
+	@tools/setup.sh dist
+	@/usr/bin/python3 tools/make_dist.py build-dist
 
 # As packages are built: -O2, no assertions.
 BUILD_BENCH = tools/configure.sh build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
