@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The container in which Envoy Gateway starts its rate limit service, run by runc.
+"""A container of Kubernetes, run by runc with the rights that Pod Security calls restricted, and
+the one in which Envoy Gateway starts its rate limit service.
 
-It has the command, the environment and the security context of the Deployment that Envoy Gateway
-v1.9.1 makes: uid and gid 65534, a root that is read only, no capability, no new privileges, and
-seccomp. The root has the libraries of this machine; docker's image is not needed for what the
-program may do there.
+It has uid and gid 65534, a root that is read only, no capability, no new privileges, and seccomp,
+as in the Deployment that Envoy Gateway v1.9.1 makes. The root has the libraries of this machine;
+docker's image is not needed for what the program may do there.
 """
 import functools
 import json
@@ -66,16 +66,16 @@ def why_not():
     return network.why_not()
 
 
-def bind(source, to):
+def bind(source, to, mode="ro"):
     return {"destination": str(to), "type": "bind", "source": str(source),
-            "options": ["rbind", "ro", "nosuid", "nodev"]}
+            "options": ["rbind", mode, "nosuid", "nodev"]}
 
 
-def specification(machine, env, mounts):
+def specification(machine, command, env, mounts):
     """config.json of an OCI bundle."""
     return {
         "ociVersion": "1.0.2",
-        "process": {"user": {"uid": ID, "gid": ID}, "args": ["/bin/ratelimit"], "cwd": "/",
+        "process": {"user": {"uid": ID, "gid": ID}, "args": list(command), "cwd": "/",
                     "env": [f"{name}={value}" for name, value in env.items()],
                     "noNewPrivileges": True, "capabilities": {}},
         "root": {"path": "root", "readonly": True},
@@ -88,24 +88,23 @@ def specification(machine, env, mounts):
                               "syscalls": [{"names": DENIED, "action": "SCMP_ACT_ERRNO"}]}}}
 
 
-class Pod(Server):
-    """A container at a machine's address; `hosts` are the names that it resolves."""
+class Container(Server):
+    """The program at a machine's address, under the name that starts the command; `hosts` are the
+    names that it resolves."""
 
-    def __init__(self, machine, env, certificates, hosts=None, wait=True):
+    def __init__(self, machine, command, env, mounts, hosts=None, wait=True):
         self.bundle = Path(tempfile.mkdtemp(prefix="stint-pod-"))
         self.address, self.name = machine.client_address, self.bundle.name
         root = self.bundle / "root"
-        for folder in ("usr", "bin", "etc", "proc", "dev", CERTIFICATES[1:]):
+        for folder in ("usr", "bin", "etc", "proc", "dev"):
             (root / folder).mkdir(parents=True)
         for library in ("lib", "lib64"):
             (root / library).symlink_to(f"usr/{library}")
-        (root / "bin/ratelimit").touch()
         (root / "etc/hosts").write_text("".join(
             f"{address} {name}\n" for name, address in (hosts or {}).items()))
-        mounts = [bind("/usr", "/usr"), bind(STINT, "/bin/ratelimit"),
-                  bind(certificates, CERTIFICATES)]
+        mounts = [bind("/usr", "/usr"), bind(STINT, command[0]), *mounts]
         (self.bundle / "config.json").write_text(json.dumps(
-            specification(machine, env, mounts)))
+            specification(machine, command, env, mounts)))
         super().__init__(command=["runc", "run", "--bundle", self.bundle, self.name], ports=False,
                          wait=wait)
 
@@ -127,3 +126,11 @@ class Pod(Server):
             subprocess.run(["runc", "delete", "--force", self.name], capture_output=True,
                            timeout=20, check=False)
             shutil.rmtree(self.bundle, ignore_errors=True)
+
+
+class Pod(Container):
+    """What Envoy Gateway starts."""
+
+    def __init__(self, machine, env, certificates, hosts=None, wait=True):
+        super().__init__(machine, ["/bin/ratelimit"], env, [bind(certificates, CERTIFICATES)],
+                         hosts, wait)

@@ -31,6 +31,7 @@ ALERTS = SOURCE / "packaging/alerts/stint.rules.yaml"
 TESTS = SOURCE / "packaging/alerts/stint.tests.yaml"
 RUNBOOKS = SOURCE / "docs/runbooks.md"
 PAGE = SOURCE / "docs/monitoring.md"
+OBJECTIVES = SOURCE / "docs/operating.md"
 PATH = f"{Path(STINT).parent}:{os.environ['PATH']}"
 NEEDED = 8  # scrapes before what happens to the server, and after it
 
@@ -248,3 +249,15 @@ def test_the_scrape_configuration_is_valid(tmp_path):
     done = subprocess.run(["promtool", "check", "config", "--syntax-only", path],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_objectives_are_shares_and_counts(watched):
+    """The same queries, over the time that there is."""
+    values = []
+    for _, query, _ in blocks(OBJECTIVES, "promql"):
+        (value,) = watched[0].query(query.replace("30d", "5m").replace(":1m]", ":1s]")).values()
+        values.append(value)
+    available, fast, forgotten, stores, rules = values
+    assert 0 < fast <= 1 and forgotten > 0, values
+    # The server was there; the Redis and the rules were not, for a while.
+    assert available == 1 and 0 < stores < 1 and 0 < rules < 1, values
