@@ -100,7 +100,7 @@ def test_there_are_commands():
     for path in DOCUMENTS:
         fences = re.findall(r"(?m)^```(.*)$", path.read_text())
         assert len(fences) % 2 == 0, path
-        assert set(fences) <= {"", "sh", "text", "c", "yaml", "python", "diff"}, path
+        assert set(fences) <= {"", "sh", "text", "c", "yaml", "python", "diff", "promql"}, path
 
 
 PORTS = {"7379": "resp", "8080": "http", "8081": "grpc"}
