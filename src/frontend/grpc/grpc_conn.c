@@ -755,18 +755,26 @@ static void wake(struct conn *base, uint64_t now_ns)
     grpc_output_settle(conn);
 }
 
-static void drain(struct conn *base, uint64_t now_ns)
+static void end_calls(struct grpc_conn *conn, bool waits, uint64_t now_ns)
 {
-    struct grpc_conn *conn = (void *)base;
     if (conn->is_over)
         return;
     conn->now_ns = now_ns;
     look(conn);
-    if (conn->leaving == GRPC_STAYS && !conn->is_left)
-        leave_begin(conn);
-    else
-        leave_now(conn);
+    (waits ? leave_begin : leave_now)(conn);
     grpc_output_settle(conn);
+}
+
+static void drain(struct conn *base, uint64_t now_ns)
+{
+    struct grpc_conn *conn = (void *)base;
+    end_calls(conn, conn->leaving == GRPC_STAYS && !conn->is_left, now_ns);
+}
+
+static void end_input(struct conn *base, uint64_t now_ns)
+{
+    struct grpc_conn *conn = (void *)base;
+    end_calls(conn, conn->rest.end > 0, now_ns);
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
@@ -802,6 +810,7 @@ static const struct conn_ops ops = {
     .wake = wake,
     .is_over = is_over,
     .drain = drain,
+    .end_input = end_input,
     .is_busy = is_busy,
     .held = held,
     .free = free_conn,

@@ -434,6 +434,23 @@ TEST(a_second_drain_does_not_wait)
     assert_int_equal(grpc->n_goaways, 2);
 }
 
+TEST(a_client_that_ends_its_input_gets_its_replies_and_is_not_waited_for)
+{
+    struct heard *asked = call_limit(grpc, "k=a", NULL);
+    say_all(grpc);
+    grpc->conn->ops->end_input(grpc->conn, grpc->s.now_ns);
+    assert_true(is_over(grpc));
+    hear_all(grpc);
+    assert_code(asked, RLS_CODE_OK);
+    assert_int_equal(grpc->n_goaways, 1);
+}
+
+TEST(a_client_that_only_connected_is_not_waited_for)
+{
+    grpc->conn->ops->end_input(grpc->conn, grpc->s.now_ns);
+    assert_true(is_over(grpc));
+}
+
 /* A connection that the kernel had, and its client has not spoken on yet. */
 TEST(a_drain_meets_who_has_just_come)
 {
