@@ -499,10 +499,14 @@ static const char *utf8_text(char text[STINT_ERROR_MAX], const char *refusal)
 {
     struct buf buf = buf_of(text, STINT_ERROR_MAX);
     buf_add(&buf, "%s", refusal);
-    size_t len = strlen(text);
-    for (size_t i = 0, n; i<len; i += n> 0 ? n : 1)
-        if ((n = utf8_length((const uint8_t *)text + i, len - i)) == 0)
+    size_t len = strlen(text), step;
+    for (size_t i = 0; i < len; i += step) {
+        step = utf8_length((const uint8_t *)text + i, len - i);
+        if (step == 0) {
             text[i] = '?';
+            step = 1;
+        }
+    }
     return text;
 }
 
