@@ -37,7 +37,7 @@ struct conn_ops {
     bool (*is_over)(const struct conn *conn);
     /* The server ends: answers the requests that came, then ends. */
     void (*drain)(struct conn *conn, uint64_t now_ns);
-    /* The peer sends no more bytes: as drain(), and nothing is in transit. NULL: drain() is it. */
+    /* The peer sends no more bytes: as drain(), but no request is in transit. NULL: drain(). */
     void (*end_input)(struct conn *conn, uint64_t now_ns);
     /* Whether a request is incomplete or waits for its reply; otherwise the connection is idle. */
     bool (*is_busy)(const struct conn *conn);

@@ -771,10 +771,11 @@ static void drain(struct conn *base, uint64_t now_ns)
     end_calls(conn, conn->leaving == GRPC_STAYS && !conn->is_left, now_ns);
 }
 
+/* Open calls have the time of a drain, whose second GOAWAY finds out that the peer has gone. */
 static void end_input(struct conn *base, uint64_t now_ns)
 {
     struct grpc_conn *conn = (void *)base;
-    end_calls(conn, conn->rest.end > 0, now_ns);
+    end_calls(conn, conn->rest.end > 0 || conn->n_calls > 0, now_ns);
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
