@@ -5,6 +5,7 @@
  * and answers each with a body of ten bytes. What a socket costs is in neither.
  */
 #include "load.h"
+#include "traced.h"
 
 #include "base/ns.h"
 #include "frontend/grpc/grpc_call.h"
@@ -16,7 +17,6 @@
 
 #define CALLS 100
 #define SEQUENCE_LEN ((size_t)1 << 20)
-#define PARTS 20    /* of a turn, between which spans are taken */
 #define STEP_NS 500 /* between two calls */
 #define WINDOW (1u << 30)
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -247,12 +247,6 @@ static void asked(void *arg, unsigned turn)
     keep(sent);
 }
 
-/*
- * What traces cost: one request in a hundred, as by default. Both sides use the same memory; the
- * frontend of the baseline knows no tracer. That the spans are taken is part of the cost.
- */
-static const struct traces_options one_percent = {.ratio = TRACES_RATIO_ALL / 100};
-
 static void asked_untraced(void *arg, unsigned turn)
 {
     struct serving *serving = arg;
@@ -262,17 +256,9 @@ static void asked_untraced(void *arg, unsigned turn)
 
 static void asked_traced(void *arg, unsigned turn)
 {
-    static uint8_t taken[TRACES_RING_SIZE];
     struct serving *serving = arg;
-    uint64_t n = 0, ops = serving->ops;
     serving->frontend->tracer = service_tracer(serving->service);
-    serving->ops = ops / PARTS;
-    for (unsigned part = 0; part < PARTS; part++) {
-        asked(serving, turn * PARTS + part);
-        keep(traces_take(server_state_traces(serving->server_state), 0, taken, &n));
-    }
-    serving->ops = ops;
-    if (n < ops / 200)
+    if (!traced_turn(serving->server_state, &serving->ops, asked, serving, turn))
         die("less than half of the spans were taken");
 }
 
@@ -321,7 +307,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
         die("the table or its rules cannot be made");
     rules_diagnostics_free(&diagnostics);
     const struct server_state_options server_state = {
-        .table = serving->table, .rules = rules, .workers = 1, .traces = &one_percent};
+        .table = serving->table, .rules = rules, .workers = 1, .traces = &traced_one_percent};
     if (server_state_open(&serving->server_state, &server_state, &error) != 0)
         die(error.message);
     rules_unref(rules);

@@ -4,6 +4,7 @@
  * against the bare take of the same quota on the same keys. What a socket costs is not in it.
  */
 #include "load.h"
+#include "traced.h"
 
 #include "base/ns.h"
 #include "frontend/resp/resp_call.h"
@@ -14,7 +15,6 @@
 
 #define PIPELINE 16
 #define SEQUENCE_LEN ((size_t)1 << 23)
-#define PARTS 20    /* of a turn, between which spans are taken */
 #define STEP_NS 500 /* between two commands */
 #define COMMAND                                                                                    \
     "*5\r\n$11\r\nCL.THROTTLE\r\n$16\r\nkey:000000000000\r\n$2\r\n99\r\n$3\r\n100\r\n$2\r\n60\r\n"
@@ -83,12 +83,6 @@ static void spoken(void *arg, unsigned turn)
     keep(sent);
 }
 
-/*
- * What traces cost: one request in a hundred, as by default. Both sides use the same memory; the
- * frontend of the baseline knows no tracer. That the spans are taken is part of the cost.
- */
-static const struct traces_options one_percent = {.ratio = TRACES_RATIO_ALL / 100};
-
 static void spoken_untraced(void *arg, unsigned turn)
 {
     struct serving *serving = arg;
@@ -98,17 +92,9 @@ static void spoken_untraced(void *arg, unsigned turn)
 
 static void spoken_traced(void *arg, unsigned turn)
 {
-    static uint8_t taken[TRACES_RING_SIZE];
     struct serving *serving = arg;
-    uint64_t n = 0, ops = serving->ops;
     serving->frontend->tracer = service_tracer(serving->service);
-    serving->ops = ops / PARTS;
-    for (unsigned part = 0; part < PARTS; part++) {
-        spoken(serving, turn * PARTS + part);
-        keep(traces_take(server_state_traces(serving->server_state), 0, taken, &n));
-    }
-    serving->ops = ops;
-    if (n < ops / 200)
+    if (!traced_turn(serving->server_state, &serving->ops, spoken, serving, turn))
         die("less than half of the spans were taken");
 }
 
@@ -127,7 +113,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
         stint_table_open(&serving->table, &table, &error) != 0)
         die(error.message);
     const struct server_state_options server_state = {
-        .table = serving->table, .workers = 1, .traces = &one_percent};
+        .table = serving->table, .workers = 1, .traces = &traced_one_percent};
     if (server_state_open(&serving->server_state, &server_state, &error) != 0)
         die(error.message);
     serving->service = service_new(serving->server_state, 0);
