@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "cmd/lib/event_sorter.h"
 
+#include "cmd/lib/file_at.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -73,19 +75,11 @@ static int open_file(struct event_sorter *sorter, struct stint_error *error)
 static int move_events(const struct event_sorter *sorter, bool is_write, struct event_entry *events,
                        size_t n, uint64_t at, struct stint_error *error)
 {
-    char *bytes = (char *)events;
-    size_t size = n * sizeof(*events), done = 0;
-    while (done < size) {
-        off_t offset = (off_t)(at * sizeof(*events) + done);
-        ssize_t moved = is_write ? pwrite(sorter->fd, bytes + done, size - done, offset)
-                                 : pread(sorter->fd, bytes + done, size - done, offset);
-        if (moved == 0)
-            errno = EIO;
-        if (moved == 0 || (moved < 0 && errno != EINTR))
-            return failed(is_write ? "write" : "read", error);
-        done += moved > 0 ? (size_t)moved : 0;
-    }
-    return 0;
+    size_t size = n * sizeof(*events);
+    off_t offset = (off_t)(at * sizeof(*events));
+    bool is_moved = is_write ? file_write_at(sorter->fd, events, size, offset)
+                             : file_read_at(sorter->fd, events, size, offset);
+    return is_moved ? 0 : failed(is_write ? "write" : "read", error);
 }
 
 /* ---- Runs ------------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
 #include "cmd/serve/serve_rules.h"
 
 #include "base/buf.h"
+#include "cmd/lib/file_at.h"
 #include "cmd/serve/serve_stores.h"
 #include "xds/discovery.h"
 #include "xds/last_good.h"
@@ -254,31 +255,6 @@ static off_t slot_of(uint64_t sequence)
     return (off_t)(sequence % LAST_GOOD_SLOTS * LAST_GOOD_SLOT);
 }
 
-static bool write_at(int fd, struct span bytes, off_t at)
-{
-    while (bytes.len > 0) {
-        ssize_t done = pwrite(fd, bytes.ptr, bytes.len, at);
-        if (done <= 0)
-            return false;
-        bytes = span_after(bytes, (size_t)done);
-        at += done;
-    }
-    return fdatasync(fd) == 0;
-}
-
-static bool read_at(int fd, uint8_t *bytes, size_t len, off_t at)
-{
-    while (len > 0) {
-        ssize_t done = pread(fd, bytes, len, at);
-        if (done <= 0)
-            return false;
-        bytes += done;
-        len -= (size_t)done;
-        at += done;
-    }
-    return true;
-}
-
 static bool write_kept(struct serve_rules *rules)
 {
     struct last_good all[XDS_SOURCES_MAX];
@@ -294,8 +270,10 @@ static bool write_kept(struct serve_rules *rules)
     struct span content = last_good_write(all, n, bytes, size);
     off_t slot = slot_of(rules->kept_sequence + 1);
     last_good_write_head(head, rules->kept_sequence + 1, content);
-    bool is_written = write_at(rules->kept_fd, content, slot + LAST_GOOD_HEAD) &&
-                      write_at(rules->kept_fd, span_of(head, sizeof(head)), slot);
+    bool is_written =
+        file_write_at(rules->kept_fd, content.ptr, content.len, slot + LAST_GOOD_HEAD) &&
+        fdatasync(rules->kept_fd) == 0 && file_write_at(rules->kept_fd, head, sizeof(head), slot) &&
+        fdatasync(rules->kept_fd) == 0;
     rules->kept_sequence += is_written;
     free(bytes);
     return is_written;
@@ -313,12 +291,12 @@ static uint8_t *read_slot(int fd, uint64_t slot, struct last_good_head *head)
     uint8_t bytes[LAST_GOOD_HEAD];
     struct stat status;
     off_t at = slot_of(slot);
-    if (!read_at(fd, bytes, sizeof(bytes), at) || !last_good_read_head(bytes, head) ||
+    if (!file_read_at(fd, bytes, sizeof(bytes), at) || !last_good_read_head(bytes, head) ||
         fstat(fd, &status) != 0 ||
         (uint64_t)status.st_size < (uint64_t)at + sizeof(bytes) + head->len)
         return NULL;
     uint8_t *content = malloc(head->len + 1);
-    if (content != NULL && read_at(fd, content, head->len, at + LAST_GOOD_HEAD) &&
+    if (content != NULL && file_read_at(fd, content, head->len, at + LAST_GOOD_HEAD) &&
         last_good_is_whole(bytes, span_of(content, head->len)))
         return content;
     free(content);
