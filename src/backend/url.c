@@ -2,7 +2,6 @@
 /* One pass from left to right: scheme, user and password, hosts, and the rest. */
 #include "backend/url.h"
 
-#include "base/buf.h"
 #include "base/number.h"
 #include "base/span.h"
 
@@ -46,14 +45,6 @@ static bool cut(struct span *rest, char at, struct span *before)
     return true;
 }
 
-static int hex(uint8_t byte)
-{
-    if (byte >= '0' && byte <= '9')
-        return byte - '0';
-    byte |= 0x20;
-    return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
-}
-
 /* Resolves %41. The message quotes nothing: the word may be a secret. */
 static int decode(struct span word, char *text, size_t size, const char *what,
                   struct stint_error *error)
@@ -62,8 +53,8 @@ static int decode(struct span word, char *text, size_t size, const char *what,
     for (size_t i = 0; i < word.len; i++) {
         int byte = word.ptr[i];
         if (byte == '%') {
-            int high = i + 2 < word.len ? hex(word.ptr[i + 1]) : -1;
-            int low = i + 2 < word.len ? hex(word.ptr[i + 2]) : -1;
+            int high = i + 2 < word.len ? number_hex_digit(word.ptr[i + 1]) : -1;
+            int low = i + 2 < word.len ? number_hex_digit(word.ptr[i + 2]) : -1;
             byte = high < 0 || low < 0 ? 0 : high * 16 + low;
             if (byte == 0)
                 return err_set(error, STINT_E_SYNTAX,
@@ -162,6 +153,12 @@ bool store_host_parse(struct store_host *host, struct span word, uint16_t defaul
         if (!is_host_byte(name.ptr[i], is_bracketed))
             return false;
     return store_host_set(host, name, (uint16_t)number);
+}
+
+void store_host_add(struct buf *buf, const struct store_host *host)
+{
+    buf_add(buf, strchr(host->name, ':') != NULL ? "[%s]:%u" : "%s:%u", host->name,
+            (unsigned)host->port);
 }
 
 static int parse_host(struct store_url *url, struct span word, struct stint_error *error)

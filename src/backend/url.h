@@ -14,6 +14,7 @@
 #ifndef STINT_BACKEND_URL_H
 #define STINT_BACKEND_URL_H
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/span.h"
 
@@ -45,6 +46,9 @@ bool store_host_set(struct store_host *host, struct span name, uint16_t port);
 
 /* HOST, HOST:PORT or [IPv6]:PORT, as users write it. False: it is none of them. */
 bool store_host_parse(struct store_host *host, struct span word, uint16_t default_port);
+
+/* Adds HOST:PORT or [IPv6]:PORT. */
+void store_host_add(struct buf *buf, const struct store_host *host);
 
 struct store_url {
     enum store_kind kind;

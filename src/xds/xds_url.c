@@ -2,8 +2,6 @@
 /* One pass: scheme, node, host and port. */
 #include "xds/xds_url.h"
 
-#include "base/buf.h"
-
 #include <assert.h>
 
 static const struct {
@@ -45,10 +43,9 @@ int xds_url_parse(struct xds_url *url, const char *text, struct stint_error *err
                        "'%.100s': expected %sHOST:PORT or %sNODE@HOST:PORT, such as "
                        "xds://envoy-gateway:18001",
                        text, schemes[scheme].text, schemes[scheme].text);
-    bool is_v6 = strchr(url->host.name, ':') != NULL;
     struct buf authority = buf_of(url->authority, sizeof(url->authority));
     struct buf shown = buf_of(url->text, sizeof(url->text));
-    buf_add(&authority, is_v6 ? "[%s]:%u" : "%s:%u", url->host.name, (unsigned)url->host.port);
+    store_host_add(&authority, &url->host);
     buf_add(&shown, "%s%s", schemes[scheme].text, url->authority);
     return 0;
 }

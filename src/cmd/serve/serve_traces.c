@@ -59,11 +59,10 @@ static void decode(char *text)
 {
     char *out = text;
     for (; *text != '\0'; text++) {
-        bool has_digits = text[0] == '%' && strspn(text + 1, "0123456789abcdefABCDEF") >= 2;
-        const char digits[] = {has_digits ? text[1] : '0', has_digits ? text[2] : '0', '\0'};
-        unsigned long byte = strtoul(digits, NULL, 16);
-        bool is_encoded = byte != 0;
-        *out++ = is_encoded ? (char)byte : *text;
+        int high = text[0] == '%' ? number_hex_digit((uint8_t)text[1]) : -1;
+        int low = high >= 0 ? number_hex_digit((uint8_t)text[2]) : -1;
+        bool is_encoded = low >= 0 && high + low > 0;
+        *out++ = is_encoded ? (char)(high * 16 + low) : *text;
         text += is_encoded ? 2 : 0;
     }
     *out = '\0';

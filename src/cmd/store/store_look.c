@@ -130,8 +130,7 @@ static int connect_to(struct store_nodes *nodes, const struct store_host *host, 
     if (host->name[0] == '\0')
         buf_add(&address, "%s", nodes->given->url.path);
     else
-        buf_add(&address, strchr(host->name, ':') != NULL ? "[%s]:%u" : "%s:%u", host->name,
-                (unsigned)host->port);
+        store_host_add(&address, host);
     hide_controls(nodes->address); /* a server may have named it */
     new_link(nodes, is_sentinel);
     if (nodes->link == NULL)

@@ -17,32 +17,6 @@ static int refuse(struct stint_error *error, const char *expected)
                    expected);
 }
 
-/* HOST or [ADDRESS] in front of :PORT. */
-static int parse_host(struct collector_url *url, struct span authority, struct stint_error *error)
-{
-    uint64_t port = COLLECTOR_PORT;
-    struct span host;
-    bool has_brackets = authority.len > 0 && authority.ptr[0] == '[';
-    const uint8_t *end = has_brackets ? memchr(authority.ptr, ']', authority.len) : NULL;
-    if (has_brackets && end == NULL)
-        return refuse(error, "a ] is missing");
-    size_t len = has_brackets ? (size_t)(end - authority.ptr) + 1 : 0;
-    while (len < authority.len && authority.ptr[len] != ':')
-        len++;
-    host = has_brackets ? span_of(authority.ptr + 1, (size_t)(end - authority.ptr) - 1)
-                        : span_of(authority.ptr, len);
-    if (has_brackets && end + 1 != authority.ptr + len)
-        return refuse(error, "there is text after the ]");
-    if (len < authority.len &&
-        (!resp_number_read(span_after(authority, len + 1), UINT16_MAX, &port) || port == 0))
-        return refuse(error, "a port is a number from 1 to 65535");
-    if (!store_host_set(&url->host, host, (uint16_t)port))
-        return refuse(error, "the host is missing, or has more than 255 bytes");
-    struct buf buf = buf_of(url->authority, sizeof(url->authority));
-    buf_add(&buf, has_brackets ? "[%s]:%u" : "%s:%u", url->host.name, (unsigned)port);
-    return 0;
-}
-
 int collector_url_parse(struct collector_url *url, const char *text, struct stint_error *error)
 {
     *url = (struct collector_url){.is_tls = strncasecmp(text, "https://", 8) == 0};
@@ -62,7 +36,11 @@ int collector_url_parse(struct collector_url *url, const char *text, struct stin
         return err_set(error, STINT_E_RANGE, "the path has more than %d bytes",
                        COLLECTOR_PATH_SIZE - 1);
     memcpy(url->path, path, strlen(path) + 1);
-    return parse_host(url, span_of(authority, len), error);
+    if (!store_host_parse(&url->host, span_of(authority, len), COLLECTOR_PORT))
+        return refuse(error, "the host is missing or malformed, or the port is not 1 to 65535");
+    struct buf buf = buf_of(url->authority, sizeof(url->authority));
+    store_host_add(&buf, &url->host);
+    return 0;
 }
 
 /* ---- The connection -------------------------------------------------------------------------- */

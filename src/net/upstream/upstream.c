@@ -285,11 +285,10 @@ static void lose(struct upstream *upstream, const char *why)
     struct buf buf = buf_of(fault, sizeof(fault));
     const struct store_host *host = &upstream->options.host;
     if (host->name[0] != '\0')
-        buf_add(&buf, strchr(host->name, ':') != NULL ? "[%s]:%u: " : "%s:%u: ", host->name,
-                (unsigned)host->port);
+        store_host_add(&buf, host);
     else
-        buf_add(&buf, "%s: ", upstream->options.path);
-    buf_add(&buf, "%s", why);
+        buf_add(&buf, "%s", upstream->options.path);
+    buf_add(&buf, ": %s", why);
     close_wire(upstream);
     forget_lookup(upstream);
     upstream->losses++;
