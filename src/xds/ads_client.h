@@ -8,14 +8,11 @@
 #ifndef STINT_XDS_ADS_CLIENT_H
 #define STINT_XDS_ADS_CLIENT_H
 
-#include "backend/wire/backend_link.h"
+#include "rpc/grpc_link.h"
 #include "xds/discovery.h"
 
 #define ADS_MESSAGE_MAX (16 << 20)        /* bytes of a response, as of a file of rules */
 #define ADS_WINDOW (1 << 20)              /* bytes beyond it that are received ahead */
-#define ADS_HEADER_MAX (16 << 10)         /* bytes of a block of header fields */
-#define ADS_FRAMES_MAX 1000               /* without content, in ADS_FRAMES_NS */
-#define ADS_FRAMES_NS (10 * NS_PER_S)     /* of the limit of frames */
 #define ADS_MESSAGE_NS (60 * NS_PER_S)    /* from the first byte of a response to its last */
 #define ADS_ACCEPTED_NS (100 * NS_PER_MS) /* before the next response, after one accepted */
 #define ADS_REFUSED_NS (500 * NS_PER_MS)  /* the same, after one refused */

@@ -30,10 +30,11 @@ BELOW = {
     "proto": [*ENGINE, "rules", "decide"],
     "service": [*ENGINE, "rules", "decide", "proto"],
     "frontend": [*ENGINE, "rules", "decide", "proto", "service"],
-    "xds": [*ENGINE, "rules", "decide", "backend", "proto"],
-    "net": [*ENGINE, "rules", "decide", "backend", "proto", "service", "frontend", "xds"],
-    "cmd": [*ENGINE, "sim", "rules", "decide", "backend", "proto", "service", "frontend", "xds",
-            "net"],
+    "rpc": [*ENGINE, "rules", "decide", "backend", "proto"],
+    "xds": [*ENGINE, "rules", "decide", "backend", "proto", "rpc"],
+    "net": [*ENGINE, "rules", "decide", "backend", "proto", "service", "frontend", "rpc", "xds"],
+    "cmd": [*ENGINE, "sim", "rules", "decide", "backend", "proto", "service", "frontend", "rpc",
+            "xds", "net"],
 }
 
 # System headers, by folder; a path prefix that is longer adds to it.
@@ -81,7 +82,8 @@ SYSTEM = {
     "src/frontend/grpc/": {"nghttp2/nghttp2.h", "gnutls/gnutls.h", "strings.h"},
     "src/frontend/resp/": {"fnmatch.h"},
     # time.h: gmtime_r, of a time that is given
-    "src/xds/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "nghttp2/nghttp2.h"},
+    "src/rpc/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "nghttp2/nghttp2.h"},
+    "src/xds/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h"},
     "src/frontend/http/": {"llhttp/llhttp.h", "strings.h", "time.h"},
 }
 

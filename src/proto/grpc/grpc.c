@@ -24,9 +24,11 @@ const char *grpc_status_name(int status)
         [GRPC_RESOURCE_EXHAUSTED] = "RESOURCE_EXHAUSTED",
         [GRPC_FAILED_PRECONDITION] = "FAILED_PRECONDITION",
         [GRPC_ABORTED] = "ABORTED",
+        [GRPC_OUT_OF_RANGE] = "OUT_OF_RANGE",
         [GRPC_UNIMPLEMENTED] = "UNIMPLEMENTED",
         [GRPC_INTERNAL] = "INTERNAL",
         [GRPC_UNAVAILABLE] = "UNAVAILABLE",
+        [GRPC_DATA_LOSS] = "DATA_LOSS",
         [GRPC_UNAUTHENTICATED] = "UNAUTHENTICATED",
     };
     bool is_known = status >= 0 && status < (int)(sizeof(names) / sizeof(names[0]));
@@ -133,6 +135,82 @@ bool grpc_accepts_gzip(struct span list)
             return true;
         i++; /* the comma */
     }
+    return false;
+}
+
+/* ---- Details of a status --------------------------------------------------------------------- */
+
+/* -1: no digit of base64. */
+static int base64_digit(uint8_t c)
+{
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : c >= '0' && c <= '9' ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+/* With or without padding, as gRPC allows; bytes after a wrong digit are lost. */
+static struct span base64_read(struct span text, uint8_t bytes[GRPC_DETAILS_MAX])
+{
+    uint32_t word = 0;
+    size_t len = 0;
+    for (size_t i = 0; i < text.len && base64_digit(text.ptr[i]) >= 0; i++) {
+        word = word << 6 | (uint32_t)base64_digit(text.ptr[i]);
+        if (i % 4 > 0)
+            bytes[len++] = (uint8_t)(word >> (6 - 2 * (i % 4)));
+    }
+    return span_of(bytes, len);
+}
+
+/* The last value of a field; false: it is absent, or the message is malformed. */
+static bool read_field(const struct wire_message *shape, struct span message, int wanted,
+                       struct wire_value *value)
+{
+    struct wire_value found;
+    bool is_there = false;
+    int field;
+    while ((field = wire_read(shape, &message, &found)) > 0)
+        if (field == wanted) {
+            *value = found;
+            is_there = true;
+        }
+    return field == 0 && is_there;
+}
+
+/* google.protobuf.Any of google.rpc.RetryInfo. */
+static bool read_retry_info(struct span any, uint64_t *delay_ns)
+{
+    enum { ANY_TYPE = 1, ANY_VALUE, RETRY_DELAY = 1, SECONDS = 1, NANOS };
+    static const struct wire_message texts = {2, {0, WIRE_BYTES, WIRE_BYTES}};
+    static const struct wire_message retry_info = {1, {0, WIRE_BYTES}};
+    static const struct wire_message duration = {2, {0, WIRE_VARINT, WIRE_VARINT}};
+    struct wire_value type = {0}, value = {0}, delay = {0}, seconds = {0}, nanos = {0};
+    if (!read_field(&texts, any, ANY_TYPE, &type) || !read_field(&texts, any, ANY_VALUE, &value) ||
+        !span_equals(type.bytes, "type.googleapis.com/google.rpc.RetryInfo") ||
+        !read_field(&retry_info, value.bytes, RETRY_DELAY, &delay))
+        return false;
+    (void)read_field(&duration, delay.bytes, SECONDS, &seconds);
+    (void)read_field(&duration, delay.bytes, NANOS, &nanos);
+    if (seconds.varint > UINT32_MAX || nanos.varint >= NS_PER_S) /* also negative ones */
+        return false;
+    *delay_ns = max_u64(seconds.varint * NS_PER_S + nanos.varint, 1);
+    return true;
+}
+
+bool grpc_retry_info_read(struct span base64, uint64_t *delay_ns)
+{
+    enum { DETAILS = 3 };
+    static const struct wire_message status = {3, {0, WIRE_VARINT, WIRE_BYTES, WIRE_BYTES}};
+    uint8_t bytes[GRPC_DETAILS_MAX];
+    if (base64.len > sizeof(bytes))
+        return false;
+    struct span message = base64_read(base64, bytes);
+    struct wire_value value;
+    for (int field; (field = wire_read(&status, &message, &value)) > 0;)
+        if (field == DETAILS && read_retry_info(value.bytes, delay_ns))
+            return true;
     return false;
 }
 

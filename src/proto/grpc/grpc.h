@@ -22,9 +22,11 @@ enum grpc_status {
     GRPC_RESOURCE_EXHAUSTED = 8,
     GRPC_FAILED_PRECONDITION = 9,
     GRPC_ABORTED = 10,
+    GRPC_OUT_OF_RANGE = 11,
     GRPC_UNIMPLEMENTED = 12,
     GRPC_INTERNAL = 13,
     GRPC_UNAVAILABLE = 14,
+    GRPC_DATA_LOSS = 15,
     GRPC_UNAUTHENTICATED = 16,
 };
 
@@ -36,6 +38,14 @@ bool grpc_timeout_read(struct span text, uint64_t *timeout_ns);
 
 /* grpc-message: all but printable ASCII as %XX. Text that does not fit is cut, not within %XX. */
 size_t grpc_message_write(char *text, size_t size, struct span message);
+
+/*
+ * grpc-status-details-bin: after what time the server wants to be called again, by its
+ * google.rpc.RetryInfo. False: it does not say, or it is malformed or larger than GRPC_DETAILS_MAX.
+ * A delay of zero is returned as 1 ns.
+ */
+#define GRPC_DETAILS_MAX 4096
+bool grpc_retry_info_read(struct span base64, uint64_t *delay_ns);
 
 /* ---- Messages -------------------------------------------------------------------------------- */
 

@@ -503,9 +503,9 @@ TEST(a_flood_of_frames_ends_the_connection)
     for (size_t i = 0; i < sizeof(floods) / sizeof(floods[0]); i++) {
         size_t n = 0;
         connect_peer();
-        for (; n < 2 * ADS_FRAMES_MAX && link_is_ready(peer->link); n++)
+        for (; n < 2 * GRPC_LINK_FRAMES_MAX && link_is_ready(peer->link); n++)
             feed_raw(floods[i], 9u + floods[i][2]);
-        assert_in_range(n, ADS_FRAMES_MAX / 2, ADS_FRAMES_MAX);
+        assert_in_range(n, GRPC_LINK_FRAMES_MAX / 2, GRPC_LINK_FRAMES_MAX);
         assert_given_up("frames without content");
         lose();
     }
@@ -514,9 +514,9 @@ TEST(a_flood_of_frames_ends_the_connection)
 TEST(a_normal_number_of_frames_is_no_flood)
 {
     connect_peer();
-    for (int i = 0; i < 5 * ADS_FRAMES_MAX; i++) {
+    for (int i = 0; i < 5 * GRPC_LINK_FRAMES_MAX; i++) {
         nghttp2_submit_ping(peer->session, NGHTTP2_FLAG_NONE, NULL);
-        wait_for(ADS_FRAMES_NS / (ADS_FRAMES_MAX / 2));
+        wait_for(GRPC_LINK_FRAMES_NS / (GRPC_LINK_FRAMES_MAX / 2));
     }
     assert_true(link_is_ready(peer->link));
 }
@@ -617,8 +617,8 @@ TEST(a_status_of_http_or_grpc_is_the_reason)
 
 TEST(large_header_fields_end_the_connection)
 {
-    static char value[ADS_HEADER_MAX + 1];
-    memset(value, 'x', ADS_HEADER_MAX);
+    static char value[GRPC_LINK_HEADER_MAX + 1];
+    memset(value, 'x', GRPC_LINK_HEADER_MAX);
     const nghttp2_nv fields[] = {FIELD(":status", "200"), FIELD("x", value)};
     open_peer();
     nghttp2_submit_response(peer->session, peer->stream, fields, 2, NULL);
