@@ -388,6 +388,39 @@ def h2(kind, flags, stream, payload):
     return head + payload
 
 
+def in_pieces(said):
+    """Steps of a link that receives these bytes."""
+    return b"".join(bytes([len(said[at:at + 60])]) + said[at:at + 60]
+                    for at in range(0, len(said), 60))
+
+
+def collector():
+    """A byte that chooses HTTP, gRPC or a URL; then steps of a connection."""
+    post, wait, begin = b"\xa5", b"\xff", b"\0"
+    partial = field(1, field(1, 7) + field(2, b"full"))
+    ok = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(partial), partial)
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"
+    busy = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 Busy\r\nRetry-After: 17\r\n" + chunked
+    answers = {"ok": ok, "busy": busy, "open": b"HTTP/1.1 200 OK\r\n\r\ntext"}
+    for label, answer in answers.items():
+        yield b"\0" + begin + post + (in_pieces(answer) + post) * 2 + wait, label
+    settings, head = h2(4, 0, 0, b""), h2(1, 4, 1, b"\x88")
+    status = b"\0\x0bgrpc-status"
+    done = h2(1, 5, 1, status + b"\x010")
+    late = h2(1, 5, 1, b"\x88" + status + b"\x0214")
+    calls = {
+        "call": head + h2(0, 0, 1, frame(partial)) + done,
+        "unavailable": late,
+        "reset": h2(3, 0, 1, bytes([0, 0, 0, 7])),
+        "goaway": h2(7, 0, 0, bytes(8)) + head + done,
+        "compressed": head + h2(0, 0, 1, b"\1" + frame(partial)[1:]) + done,
+    }
+    for label, said in calls.items():
+        yield b"\1" + begin + in_pieces(settings) + post + in_pieces(said) + post + wait, label
+    for number, url in enumerate((b"http://c", b"grpcs://[::1]:1/", b"https://c:4318/v1/x")):
+        yield b"\2" + url, f"url-{number}"
+
+
 def xds():
     """A byte that chooses what is read; then steps of a connection, or a message."""
     kind = b"type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig"
@@ -415,8 +448,7 @@ def xds():
     yield b"\1" + response + field(2, field(1, b"other") + field(2, config)), "other-type"
     yield b"\3" + field(1, field(1, b"xds://a:1") + field(2, response)), "kept"
     said = (h2(4, 0, 0, b"") + h2(1, 4, 1, b"\x88") + h2(0, 0, 1, frame(response)))
-    pieces = b"".join(bytes([len(said[at:at + 60])]) + said[at:at + 60]
-                      for at in range(0, len(said), 60))
+    pieces = in_pieces(said)
     ping = bytes([17]) + h2(6, 0, 0, bytes(8))
     end = bytes([10]) + h2(1, 5, 1, b"\x88")
     goaway = bytes([17]) + h2(7, 0, 0, bytes([0, 0, 0, 1, 0, 0, 0, 11]))
@@ -426,8 +458,8 @@ def xds():
     yield b"\0\0" + pieces + goaway + b"\xff" + b"\0" + pieces, "goaway"
 
 
-FUZZERS = [grpc_frame, grpc_session, holders, http_conn, jsonl, law, logline, reader, region, resp,
-           resp_reader, rls, rules, spec, table, trace, xds]
+FUZZERS = [collector, grpc_frame, grpc_session, holders, http_conn, jsonl, law, logline, reader,
+           region, resp, resp_reader, rls, rules, spec, table, trace, xds]
 
 
 def main():

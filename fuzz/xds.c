@@ -4,7 +4,7 @@
  * response whose resources are rules. A response is refused with a message, or gives a whole set
  * of rules, and the same again. The same bytes are read as what is kept over a restart.
  */
-#include "bytes.h"
+#include "link_steps.h"
 
 #include "rules/yaml/rules_load.h"
 #include "xds/ads_client.h"
@@ -92,9 +92,8 @@ static void read_kept(struct span content)
 /* ---- A connection ---------------------------------------------------------------------------- */
 
 struct session {
+    struct link_steps steps;
     struct ads_client *client;
-    struct link *link;
-    uint64_t now_ns;
     bool is_offered; /* there is a response that was not taken */
 };
 
@@ -105,50 +104,31 @@ static void on_received(void *arg)
     session->is_offered = true;
 }
 
-static void take(struct session *session, bool is_refused)
+/* A response of the last connection is dropped. */
+static void connecting(void *arg)
 {
+    ((struct session *)arg)->is_offered = false;
+}
+
+static void take(void *arg, unsigned what)
+{
+    struct session *session = arg;
     struct ads_response response;
     if (!ads_client_take(session->client, &response))
         return;
     session->is_offered = false;
     MUST(response.message.len <= ADS_MESSAGE_MAX);
     read_response(response.message);
-    ads_client_answer(session->client, &response, is_refused ? "no" : NULL, session->now_ns);
+    ads_client_answer(session->client, &response, (what & 1) != 0 ? "no" : NULL,
+                      session->steps.now_ns);
     ads_response_free(&response);
-}
-
-static void step(struct session *session, struct span *input)
-{
-    uint8_t what = bytes_u8(input);
-    size_t len = what & 63u;
-    struct link *link = session->link;
-    if (link_wants(link) == LINK_WANTS_SOCKET) {
-        session->is_offered = false; /* one of the last connection is dropped */
-        link_dialling(link, session->now_ns);
-        link_connected(link, session->now_ns);
-    } else if (link_wants(link) == LINK_WANTS_CLOSE) {
-        MUST(link_fault(link)[0] != '\0');
-        link_lost(link, NULL, session->now_ns);
-    }
-    link_sent(link, link_output(link).len);
-    if (what >= 192) {
-        session->now_ns += (uint64_t)len * len * NS_PER_S / 8;
-        link_wake(link, session->now_ns);
-    } else if (what >= 160) {
-        take(session, (what & 1) != 0);
-    } else {
-        len = len < input->len ? len : input->len;
-        uint8_t *copy = bytes_copy(span_of(input->ptr, len));
-        link_feed(link, span_of(copy, len), session->now_ns);
-        *input = span_after(*input, len);
-        free(copy);
-    }
 }
 
 static void converse(struct span input)
 {
     static const char *const metadata[] = {"a=b"};
-    struct session session = {.now_ns = NS_PER_HOUR};
+    struct session session = {
+        .steps = {.now_ns = NS_PER_HOUR, .connecting = connecting, .act = take, .arg = &session}};
     session.client = ads_client_new(&(struct ads_client_options){
         .link = {.connect_ns = 10 * NS_PER_S,
                  .backoff_first_ns = NS_PER_S,
@@ -160,10 +140,10 @@ static void converse(struct span input)
         .arg = &session,
     });
     MUST(session.client != NULL);
-    session.link = ads_client_link(session.client);
+    session.steps.link = ads_client_link(session.client);
     while (input.len > 0)
-        step(&session, &input);
-    link_free(session.link, session.now_ns);
+        link_step(&session.steps, &input);
+    link_free(session.steps.link, session.steps.now_ns);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

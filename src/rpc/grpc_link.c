@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define FIXED_FIELDS 7
-#define FIELDS_MAX (FIXED_FIELDS + 32)
+#define FIELDS_MAX (FIXED_FIELDS + GRPC_LINK_HEADERS_MAX)
 
 static const char *peer_of(const struct grpc_link *grpc)
 {
@@ -190,7 +190,7 @@ static void take_status(struct grpc_end *end, struct span name, struct span valu
     if (span_equals(name, ":status") && is_number) {
         end->http_status = (unsigned)number;
         if (number != 200)
-            buf_add(&text, " HTTP status %u;", end->http_status);
+            buf_add(&text, " HTTP status %u", end->http_status);
     } else if (span_equals(name, "grpc-status") && is_number) {
         end->status = (int)number;
         buf_add(&text, " %s", grpc_status_name(end->status));

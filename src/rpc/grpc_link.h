@@ -13,6 +13,7 @@
 #define GRPC_LINK_HEADER_MAX (16 << 10)     /* bytes of a block of header fields */
 #define GRPC_LINK_FRAMES_MAX 1000           /* without content, in GRPC_LINK_FRAMES_NS */
 #define GRPC_LINK_FRAMES_NS (10 * NS_PER_S) /* of the limit of frames */
+#define GRPC_LINK_HEADERS_MAX 32            /* of options.headers */
 #define GRPC_LINK_STATUS_SIZE 128           /* of the text of a status */
 
 struct grpc_link_options {

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""A collector of traces for tests: OTLP over HTTP, whose spans are read by their published field
+"""Collectors of traces for tests: OTLP over HTTP and gRPC. Spans are read by their published field
 numbers, so that what the server says is not read by a description that the server was made from.
 """
 import socket
 import struct
 import threading
 import time
+from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import grpc
 
 from rls_messages import fields, one
 
 SERVER, CLIENT, ERROR = 2, 3, 2
-PATH = "/v1/traces"
 
 
 def value(message):
@@ -47,13 +49,47 @@ def spans_of(body):
             yield from (Span(each, resource) for each in fields(of_scope).get(2, []))
 
 
-class Collector:
+class Arrived:
+    """What has come to a collector."""
+
+    def __init__(self):
+        self.spans, self.bodies, self.requests = [], [], []
+        self.changed = threading.Condition()
+
+    def begin(self, path, headers):
+        with self.changed:
+            self.requests.append((path, {name.lower(): text for name, text in headers}))
+
+    def keep(self, body):
+        with self.changed:
+            self.bodies.append(body)
+            self.spans += spans_of(body)
+            self.changed.notify_all()
+
+    def wait_for(self, n, seconds=20):
+        """The spans, once there are n of them."""
+        ends = time.monotonic() + seconds
+        with self.changed:
+            while len(self.spans) < n:
+                left = ends - time.monotonic()
+                assert left > 0, f"{len(self.spans)} spans, not {n}"
+                self.changed.wait(left)
+            return list(self.spans)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Collector(Arrived):
     """Takes spans at `url`; `answer(handler)` may answer otherwise than with 200 and no body."""
+    path = "/v1/traces"
 
     def __init__(self, answer=None, context=None):
-        self.spans, self.bodies, self.requests = [], [], []
+        super().__init__()
         self.sockets = []
-        self.changed = threading.Condition()
         self.answer = answer
         collector = self
 
@@ -86,26 +122,12 @@ class Collector:
         return f"http://127.0.0.1:{self.port}"
 
     def take(self, handler, body):
-        with self.changed:
-            self.requests.append((handler.path, dict(handler.headers)))
+        self.begin(handler.path, handler.headers.items())
         if self.answer is not None and self.answer(handler) != 200:
             return
-        with self.changed:
-            self.bodies.append(body)
-            self.spans += spans_of(body)
-            self.changed.notify_all()
+        self.keep(body)
         if self.answer is None:
             reply(handler)
-
-    def wait_for(self, n, seconds=20):
-        """The spans, once there are n of them."""
-        ends = time.monotonic() + seconds
-        with self.changed:
-            while len(self.spans) < n:
-                left = ends - time.monotonic()
-                assert left > 0, f"{len(self.spans)} spans, not {n}"
-                self.changed.wait(left)
-            return list(self.spans)
 
     def close_idle(self):
         for each in self.sockets:
@@ -115,11 +137,44 @@ class Collector:
         self.server.shutdown()
         self.server.server_close()
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
+class GrpcCollector(Arrived):
+    """The same over gRPC; `answer(context)` returns a message, or aborts the call."""
+    path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
+    def __init__(self, answer=None, credentials=None):
+        super().__init__()
+        self.answer, self.credentials, self.port = answer, credentials, 0
+        self.open()
+
+    @property
+    def url(self):
+        return f"grpc://127.0.0.1:{self.port}"
+
+    def open(self):
+        service, method = self.path[1:].split("/")
+        handlers = {method: grpc.unary_unary_rpc_method_handler(self.take)}
+        self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
+        self.server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, handlers),))
+        address = f"localhost:{self.port}"
+        self.port = (self.server.add_secure_port(address, self.credentials) if self.credentials
+                     else self.server.add_insecure_port(address))
+        assert self.port > 0
+        self.server.start()
+
+    def take(self, body, context):
+        self.begin(self.path, context.invocation_metadata())
+        message = self.answer(context) if self.answer is not None else b""
+        self.keep(body)
+        return message
+
+    def close_idle(self):
         self.close()
+        self.open()
+
+    def close(self):
+        self.server.stop(None).wait(20)
 
 
 def read_body(handler):

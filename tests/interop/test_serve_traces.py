@@ -14,7 +14,7 @@ import time
 import grpc
 import pytest
 
-from collector import CLIENT, PATH, SERVER, Collector, reply
+from collector import CLIENT, SERVER, Collector, GrpcCollector, reply
 from measure import metric
 from program import STINT
 from redis_server import Redis
@@ -40,9 +40,9 @@ def traced(url, *options, ratio=1, env=None, **others):
                   *options, rules=RULES, env={**NO_ENVIRONMENT, **(env or {})}, **others)
 
 
-@pytest.fixture
-def collector():
-    with Collector() as running:
+@pytest.fixture(params=[Collector, GrpcCollector])
+def collector(request):
+    with request.param() as running:
         yield running
 
 
@@ -106,7 +106,7 @@ def test_each_protocol_has_its_spans(collector):
         assert span.resource["deployment.environment.name"] == "test"
         assert len(span.resource["service.instance.id"]) == 36
         assert span.resource["service.version"]
-    assert {path for path, _ in collector.requests} == {PATH}
+    assert {path for path, _ in collector.requests} == {collector.path}
     assert not any(b"ann" in body or b"bob" in body for body in collector.bodies)
 
 
@@ -183,11 +183,31 @@ def test_collectors_may_have_tls_and_want_fields(authority, tmp_path):  # noqa: 
             assert take(server) == 200
             collector.wait_for(1)
         path, headers = collector.requests[0]
-        assert path == "/tenant/x" and headers["Authorization"] == "Bearer s3cret"
-        assert headers["Content-Type"] == "application/x-protobuf"
+        assert path == "/tenant/x" and headers["authorization"] == "Bearer s3cret"
+        assert headers["content-type"] == "application/x-protobuf"
         with traced(f"https://localhost:{collector.port}") as server:
             server.wait_for("traces_fail")
             assert "not trusted" in server.log or "certificate" in server.log
+            assert take(server) == 200
+
+
+def test_collectors_over_grpc_may_have_tls_and_want_fields(authority):  # noqa: F811
+    certificate, key = authority.sign("collector")
+    with open(key, "rb") as one, open(certificate, "rb") as other, \
+            open(authority.certificate, "rb") as root:
+        credentials = grpc.ssl_server_credentials(
+            [(one.read(), other.read())], root_certificates=root.read(), require_client_auth=True)
+    certificate, key = authority.sign("limiter")
+    with GrpcCollector(credentials=credentials) as collector:
+        url = f"grpcs://localhost:{collector.port}"
+        with traced(url, "--traces-ca-file", authority.certificate, "--traces-cert-file",
+                    certificate, "--traces-key-file", key, "--traces-headers",
+                    "API-Key=s3cret") as server:
+            assert take(server) == 200
+            collector.wait_for(1)
+        assert collector.requests[0][1]["api-key"] == "s3cret"
+        with traced(url) as server:
+            server.wait_for("traces_fail")
             assert take(server) == 200
 
 
@@ -212,6 +232,14 @@ COMPAT = ["--compat", "envoyproxy", "--insecure"]
     ([], {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://t:1", **ENDPOINT},
      {"traces": '"http://t:1/"'}),
     ([], {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://t:1/x"}, {"traces": '"https://t:1/x"'}),
+    ([], {**ENDPOINT, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, {"traces": '"grpc://c:4318"'}),
+    ([], {**ENDPOINT, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+          "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"},
+     {"traces": '"http://c:4318/v1/traces"'}),
+    ([], {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://t/x",
+          "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, {"traces": '"grpcs://t"'}),
+    (["--traces", "http://mine"], {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+     {"traces": '"http://mine"'}),
     ([], {**ENDPOINT, "OTEL_SDK_DISABLED": "true"}, {"traces": '"off"'}),
     ([], {**ENDPOINT, "OTEL_TRACES_EXPORTER": "none"}, {"traces": '"off"'}),
     (["--traces", "off"], ENDPOINT, {"traces": '"off"'}),
@@ -236,6 +264,10 @@ COMPAT = ["--compat", "envoyproxy", "--insecure"]
     (COMPAT, {"TRACING_ENABLED": "true"},
      {"traces": '"http://localhost:4318"', "traces_ratio": "1",
       "traces_attributes": '["service.name=RateLimit"]'}),
+    (COMPAT, {"TRACING_ENABLED": "true", "TRACING_EXPORTER_PROTOCOL": "grpc"},
+     {"traces": '"grpc://localhost:4317"'}),
+    (COMPAT, {"TRACING_ENABLED": "true", "TRACING_EXPORTER_PROTOCOL": "grpc",
+              "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317"}, {"traces": '"grpc://c:4317"'}),
     (COMPAT, {"TRACING_ENABLED": "true", "TRACING_SAMPLING_RATE": "0.1",
               "TRACING_SERVICE_NAME": "rl", "TRACING_SERVICE_NAMESPACE": "ns",
               "TRACING_SERVICE_INSTANCE_ID": "pod-1", "TRACING_EXPORTER_PROTOCOL": "http",
@@ -251,16 +283,16 @@ def test_the_environment(options, env, expected):
 
 
 @pytest.mark.parametrize("options, env, message", [
-    ([], {**ENDPOINT, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-     "OTEL_EXPORTER_OTLP_PROTOCOL: expected http/protobuf"),
+    ([], {**ENDPOINT, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
+     "OTEL_EXPORTER_OTLP_PROTOCOL: expected http/protobuf or grpc"),
     ([], {**ENDPOINT, "OTEL_TRACES_SAMPLER": "jaeger_remote"}, "OTEL_TRACES_SAMPLER: expected"),
     ([], {**ENDPOINT, "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "2"},
      "OTEL_TRACES_SAMPLER: expected a share from 0 to 1"),
     ([], {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "10s"}, "OTEL_EXPORTER_OTLP_TIMEOUT: expected"),
     ([], {"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER: expected otlp or none"),
     (COMPAT, {"TRACING_ENABLED": "maybe"}, "TRACING_ENABLED: expected true or false"),
-    (COMPAT, {"TRACING_ENABLED": "true", "TRACING_EXPORTER_PROTOCOL": "grpc"},
-     "TRACING_EXPORTER_PROTOCOL: expected http"),
+    (COMPAT, {"TRACING_ENABLED": "true", "TRACING_EXPORTER_PROTOCOL": "zipkin"},
+     "TRACING_EXPORTER_PROTOCOL: expected http or grpc"),
     (COMPAT, {"TRACING_ENABLED": "true", "TRACING_SAMPLING_RATE": "1.5"},
      "TRACING_SAMPLING_RATE: expected a share from 0 to 1"),
 ])
@@ -269,12 +301,15 @@ def test_a_wrong_environment(options, env, message):
 
 
 @pytest.mark.parametrize("options, message", [
-    (["--traces", "c:4318"], "traces: expected http://HOST"),
+    (["--traces", "c:4318"], "the scheme is http, https, grpc or grpcs"),
     (["--traces", "http://u:s3cret@c"], "a password goes into traces_headers"),
     (["--traces", "http://c", "--traces-headers", "s3cret"], "traces_headers: expected NAME=VALUE"),
     (["--traces", "http://c", "--traces-headers", "a b=c"], "traces_headers: expected NAME=VALUE"),
     (["--traces", "http://c", "--traces-headers", "a=s3cret\r\nb: c"],
      "traces_headers: expected NAME=VALUE"),
+    (["--traces", "http://c", "--traces-headers", "Content-Type=s3cret"],
+     "traces_headers: expected NAME=VALUE"),
+    (["--traces", "grpc://c/v1/traces"], "gRPC has no path"),
     (["--traces", "http://c", "--traces-attributes", "x"],
      "traces_attributes: expected NAME=VALUE"),
     (["--traces", "https://c", "--traces-ca-file", "/none"], "/none"),
@@ -326,6 +361,33 @@ def test_a_busy_collector_is_asked_again():
         server.wait_for("traces_sent")
 
 
+def test_a_busy_collector_is_asked_again_over_grpc():
+    def answer(context, refused=[]):
+        refused.append(context)
+        if len(refused) < 2:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+        return b""
+
+    with GrpcCollector(answer) as collector, traced(collector.url) as server:
+        take(server)
+        assert len(collector.wait_for(1)) == 1
+        wait_until(lambda: counted(server)["sent"] == 1)
+        assert 'it answers UNAVAILABLE \\"not now\\"' in server.log
+        server.wait_for("traces_sent")
+
+
+def test_what_a_collector_refuses_over_grpc_is_not_sent_again():
+    def answer(context):
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
+
+    with GrpcCollector(answer) as collector, traced(collector.url) as server:
+        take(server)
+        wait_until(lambda: counted(server)["refused"] == 1)
+        time.sleep(1.2)
+        assert len(collector.requests) == 1
+        assert "it answers INVALID_ARGUMENT" in server.log
+
+
 @pytest.mark.parametrize("status, body", [(400, b""), (404, b"no"), (413, b"")])
 def test_what_a_collector_refuses_is_not_sent_again(status, body):
     with Collector(lambda handler: reply(handler, status, body)) as collector, \
@@ -337,10 +399,14 @@ def test_what_a_collector_refuses_is_not_sent_again(status, body):
         assert f"status {status}" in server.log
 
 
-def test_a_collector_may_refuse_some():
-    partial = b"\x0a\x08\x08\x01\x12\x04full"
-    with Collector(lambda handler: reply(handler, 200, partial)) as collector, \
-            traced(collector.url) as server:
+PARTIAL = b"\x0a\x08\x08\x01\x12\x04full"
+
+
+@pytest.mark.parametrize("kind, answer", [
+    (Collector, lambda handler: reply(handler, 200, PARTIAL)),
+    (GrpcCollector, lambda context: PARTIAL)])
+def test_a_collector_may_refuse_some(kind, answer):
+    with kind(answer) as collector, traced(collector.url) as server:
         take(server)
         wait_until(lambda: counted(server)["refused"] == 1)
         server.wait_for("it refuses spans: full")
@@ -367,9 +433,11 @@ def garbage(handler):
     return 0
 
 
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
 @pytest.mark.parametrize("answer", [endless, silent, garbage])
-def test_a_hostile_collector_is_bounded(answer):
-    with Collector(answer) as collector, traced(collector.url, "--traces-timeout", "1s") as server:
+def test_a_hostile_collector_is_bounded(answer, scheme):
+    with Collector(answer) as collector, \
+            traced(f"{scheme}://127.0.0.1:{collector.port}", "--traces-timeout", "1s") as server:
         assert take(server) == 200
         server.wait_for("traces_fail")
         assert [take(server, "bob") for _ in range(3)] == [200, 200, 429]

@@ -103,6 +103,22 @@ def test_one_unusable_resource_refuses_all(plane, bad, expected):
         assert codes(server, "edge", "b", 2) == [OK, OVER_LIMIT]
 
 
+def test_warnings_are_for_files(plane, tmp_path):
+    """Envoy Gateway's keys end with *, and are meant so."""
+    (tmp_path / "own.yaml").write_text(
+        "domain: own\ndescriptors: [{key: 'u*', rate_limit: {unit: hour, requests_per_unit: 1}}]\n")
+    plane.send("1", config("edge", per_hour(1, key="rule-0-match-*")))
+    with serve(plane, options=("--rules", tmp_path)) as server:
+        plane.accepted("1")
+        assert codes(server, "edge", "a", 2, key="rule-0-match-*") == [OK, OVER_LIMIT]
+        server.wait_for("own.yaml")
+        plane.send("2", config("edge", per_hour(2, key="rule-0-match-*")))
+        plane.accepted("2")
+        server.wait_for("xds_accepted", times=2)
+        warnings = [line for line in server.log.splitlines() if "rules_warning" in line]
+        assert warnings and all("own.yaml" in line for line in warnings)
+
+
 def test_another_type_is_refused(plane):
     with serve(plane):
         plane.wait(lambda request: True)

@@ -684,17 +684,18 @@ static int give_traces(struct compat *compat)
     } attributes[] = {{"TRACING_SERVICE_NAME", "service.name"},
                       {"TRACING_SERVICE_NAMESPACE", "service.namespace"},
                       {"TRACING_SERVICE_INSTANCE_ID", "service.instance.id"}};
-    bool are_on;
-    int code = read_switch("TRACING_ENABLED", &are_on, compat->error);
-    if (code == 0)
-        code = give(compat, "traces", "TRACING_ENABLED", are_on ? "http://localhost:4318" : "off");
-    if (code != 0 || !are_on)
-        return code;
     const char *protocol = text_of("TRACING_EXPORTER_PROTOCOL");
-    if (is_set(protocol) && strcmp(protocol, "http") != 0)
-        return refuse(compat->error, "TRACING_EXPORTER_PROTOCOL",
-                      "expected http, which collectors have at port 4318");
-    code = give(compat, "traces_ratio", "TRACING_SAMPLING_RATE", text_of("TRACING_SAMPLING_RATE"));
+    bool is_grpc = strcmp(protocol, "grpc") == 0, are_on;
+    int code = read_switch("TRACING_ENABLED", &are_on, compat->error);
+    if (code != 0 || !are_on)
+        return code != 0 ? code : give(compat, "traces", "TRACING_ENABLED", "off");
+    if (is_set(protocol) && !is_grpc && strcmp(protocol, "http") != 0)
+        return refuse(compat->error, "TRACING_EXPORTER_PROTOCOL", "expected http or grpc");
+    code = give(compat, "traces", "TRACING_ENABLED",
+                is_grpc ? "grpc://localhost:4317" : "http://localhost:4318");
+    if (code == 0)
+        code =
+            give(compat, "traces_ratio", "TRACING_SAMPLING_RATE", text_of("TRACING_SAMPLING_RATE"));
     for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]) && code == 0; i++) {
         char pair[ADDRESS_SIZE];
         const char *value = text_of(attributes[i].variable);

@@ -78,13 +78,15 @@ static int tell_diagnostics(const struct rules_diagnostics *diagnostics, struct 
     return error->code;
 }
 
+/* Warnings are for authors of files. What a program has written has no lines, and is meant. */
 static void tell_warnings(struct log *log, const struct rules_diagnostics *diagnostics)
 {
     for (size_t i = 0; i < diagnostics->n_warnings; i++) {
         const struct rules_fault *warning = &diagnostics->warnings[i];
-        log_line(log, LOG_RULES_WARNING, LOG_TEXT("file", warning->file),
-                 LOG_NUMBER("line", warning->line), LOG_NUMBER("column", warning->column),
-                 LOG_TEXT("reason", warning->message));
+        if (warning->line > 0)
+            log_line(log, LOG_RULES_WARNING, LOG_TEXT("file", warning->file),
+                     LOG_NUMBER("line", warning->line), LOG_NUMBER("column", warning->column),
+                     LOG_TEXT("reason", warning->message));
     }
 }
 
@@ -385,9 +387,9 @@ static int check_headers(const struct text_list *headers, struct stint_error *er
                            "does not use itself, found '%.100s'",
                            header);
     }
-    if (code == 0 && headers->n_texts > 32)
-        code = err_set(error, STINT_E_RANGE, "xds_headers: expected at most 32, found %zu",
-                       headers->n_texts);
+    if (code == 0 && headers->n_texts > GRPC_LINK_HEADERS_MAX)
+        code = err_set(error, STINT_E_RANGE, "xds_headers: expected at most %d, found %zu",
+                       GRPC_LINK_HEADERS_MAX, headers->n_texts);
     return code;
 }
 

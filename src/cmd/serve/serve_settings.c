@@ -275,7 +275,8 @@ const struct setting settings_known[] = {
     NUMBER(near_limit, "800", 0, 1000,
            "Thousandths of a limit from which on units are near it, in envoyproxy's metrics"),
     TEXT(traces, "URL", NULL,
-         "Collector that gets traces over OTLP/HTTP, such as http://localhost:4318; off: none"),
+         "Collector that gets traces by OTLP, such as http://localhost:4318 or "
+         "grpc://localhost:4317; off: none"),
     SHARE(traces_ratio, "0.01", "Share of the requests that are traced, from 0 to 1"),
     SWITCH(traces_follow, "true",
            "Trace a request with a valid traceparent if, and only if, its caller is traced"),

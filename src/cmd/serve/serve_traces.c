@@ -17,7 +17,7 @@
 #define TRACES_PATH "/v1/traces"
 #define OFF "off"
 #define VALUE_SIZE 4096 /* of a variable */
-#define FIELDS_SIZE 8192
+#define HEADERS_SIZE 8192
 
 bool serve_traces_are_on(const struct serve_settings *settings)
 {
@@ -52,6 +52,22 @@ static const char *value_of(const char *name)
 {
     const char *text = getenv(name);
     return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+#define EXPORTER(name)                                                                             \
+    {                                                                                              \
+        "OTEL_EXPORTER_OTLP_TRACES_" name, "OTEL_EXPORTER_OTLP_" name                              \
+    }
+
+/* Of two names the first that is set is used. */
+static const char *value_of_either(struct otel *otel, const char *const names[2])
+{
+    const char *text = NULL;
+    for (size_t i = 0; i < 2 && names[i] != NULL && text == NULL; i++) {
+        otel->shown = names[i];
+        text = value_of(otel->shown);
+    }
+    return text;
 }
 
 /* %41 as A; other text stays. */
@@ -110,14 +126,6 @@ static int give_milliseconds(const struct otel *otel, const char *setting, const
     return give(otel, setting, duration);
 }
 
-static int check_protocol(const struct otel *otel, const char *setting, const char *text)
-{
-    (void)setting;
-    return strcmp(text, "http/protobuf") == 0
-               ? 0
-               : refuse(otel, "http/protobuf, which collectors have at port 4318", text);
-}
-
 /* Whether the caller's decision is followed, and the share of the other requests. */
 static int give_sampler(const struct otel *otel, const char *setting, const char *text)
 {
@@ -148,46 +156,78 @@ static int give_sampler(const struct otel *otel, const char *setting, const char
     return refuse(otel, "always_on, always_off or traceidratio, also after parentbased_", text);
 }
 
-#define EXPORTER(name) "OTEL_EXPORTER_OTLP_TRACES_" name, "OTEL_EXPORTER_OTLP_" name
-
-/* The first variable that is set is used. */
 static const struct otel_variable {
     const char *names[2];
     int (*give)(const struct otel *otel, const char *setting, const char *text);
     const char *setting; /* NULL: under --compat TRACING_… decides instead */
 } variables[] = {
-    {{EXPORTER("PROTOCOL")}, check_protocol, NULL},
-    {{EXPORTER("HEADERS")}, give_pairs, "traces_headers"},
-    {{EXPORTER("TIMEOUT")}, give_milliseconds, "traces_timeout"},
-    {{EXPORTER("CERTIFICATE")}, give_text, "traces_ca_file"},
-    {{EXPORTER("CLIENT_CERTIFICATE")}, give_text, "traces_cert_file"},
-    {{EXPORTER("CLIENT_KEY")}, give_text, "traces_key_file"},
+    {EXPORTER("HEADERS"), give_pairs, "traces_headers"},
+    {EXPORTER("TIMEOUT"), give_milliseconds, "traces_timeout"},
+    {EXPORTER("CERTIFICATE"), give_text, "traces_ca_file"},
+    {EXPORTER("CLIENT_CERTIFICATE"), give_text, "traces_cert_file"},
+    {EXPORTER("CLIENT_KEY"), give_text, "traces_key_file"},
     {{"OTEL_SERVICE_NAME"}, give_service, "traces_attributes"},
     {{"OTEL_RESOURCE_ATTRIBUTES"}, give_pairs, "traces_attributes"},
     {{"OTEL_TRACES_SAMPLER"}, give_sampler, NULL},
 };
 
-/* The common endpoint is that of all signals: the path of traces is added to it. */
+/* The protocol of the endpoint; under --compat TRACING_… decides it. */
+static int read_protocol(struct otel *otel, bool *is_grpc)
+{
+    static const char *const names[2] = EXPORTER("PROTOCOL");
+    const char *text = otel->settings->values.is_compat ? value_of("TRACING_EXPORTER_PROTOCOL")
+                                                        : value_of_either(otel, names);
+    *is_grpc = text != NULL && strcmp(text, "grpc") == 0;
+    if (text == NULL || *is_grpc || otel->settings->values.is_compat ||
+        strcmp(text, "http/protobuf") == 0)
+        return 0;
+    return refuse(otel, "http/protobuf or grpc", text);
+}
+
+/* The path of traces is added to the endpoint of all signals; a path, "/" at least, stays. */
+static void write_http_url(char url[VALUE_SIZE], const char *endpoint, bool is_of_traces)
+{
+    const char *scheme = strstr(endpoint, "://");
+    bool has_path = strchr(scheme != NULL ? scheme + 3 : endpoint, '/') != NULL;
+    size_t len = strlen(endpoint);
+    if (!is_of_traces && endpoint[len - 1] == '/')
+        len--;
+    snprintf(url, VALUE_SIZE, "%.*s%s", (int)len, endpoint,
+             !is_of_traces ? TRACES_PATH
+             : has_path    ? ""
+                           : "/");
+}
+
+/* OpenTelemetry writes http:// and https:// also where the protocol is gRPC, which has no path. */
+static void write_grpc_url(char url[VALUE_SIZE], const char *endpoint)
+{
+    bool is_tls = strncasecmp(endpoint, "https://", 8) == 0;
+    bool is_plain = strncasecmp(endpoint, "http://", 7) == 0;
+    const char *rest = endpoint + (is_tls ? 8 : is_plain ? 7 : 0);
+    bool is_url = is_tls || is_plain;
+    snprintf(url, VALUE_SIZE, "%s%.*s",
+             is_tls     ? "grpcs://"
+             : is_plain ? "grpc://"
+                        : "",
+             (int)(is_url ? strcspn(rest, "/") : strlen(rest)), rest);
+}
+
 static int give_endpoint(struct otel *otel)
 {
+    static const char *const names[2] = EXPORTER("ENDPOINT");
     char url[VALUE_SIZE];
-    const char *own = value_of("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
-    const char *common = value_of("OTEL_EXPORTER_OTLP_ENDPOINT");
-    const char *text = own != NULL ? own : common;
-    otel->shown =
-        own != NULL ? "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" : "OTEL_EXPORTER_OTLP_ENDPOINT";
-    if (text == NULL)
-        return 0;
-    size_t len = strlen(text);
-    if (own == NULL && text[len - 1] == '/')
-        len--;
-    /* A path of its own, "/" at least, is used as it is. */
-    bool has_path = own == NULL ||
-                    strchr(strstr(own, "://") != NULL ? strstr(own, "://") + 3 : own, '/') != NULL;
-    snprintf(url, sizeof(url), "%.*s%s", (int)len, text,
-             own == NULL ? TRACES_PATH
-             : has_path  ? ""
-                         : "/");
+    bool is_grpc;
+    const char *text = value_of_either(otel, names);
+    bool is_of_traces = otel->shown == names[0];
+    const char *shown = otel->shown;
+    int code = text != NULL ? read_protocol(otel, &is_grpc) : 0;
+    if (text == NULL || code != 0)
+        return code;
+    if (is_grpc)
+        write_grpc_url(url, text);
+    else
+        write_http_url(url, text, is_of_traces);
+    otel->shown = shown;
     return give(otel, "traces", url);
 }
 
@@ -220,13 +260,9 @@ int otel_apply(struct settings *settings, struct stint_error *error)
         return code;
     for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]) && code == 0; i++) {
         const struct otel_variable *variable = &variables[i];
-        const char *text = NULL;
         if (settings->values.is_compat && variable->setting == NULL)
             continue;
-        for (size_t at = 0; at < 2 && variable->names[at] != NULL && text == NULL; at++) {
-            otel.shown = variable->names[at];
-            text = value_of(otel.shown);
-        }
+        const char *text = value_of_either(&otel, variable->names);
         if (text != NULL)
             code = variable->give(&otel, variable->setting, text);
     }
@@ -314,38 +350,65 @@ static int add_attributes(struct serve_traces *traces, const struct serve_settin
     return code;
 }
 
-/* A name of RFC 9110, and a value without control characters. No message quotes the value. */
-static bool is_field(const char *text, const char *equals)
+/* Fields that the protocol has itself. */
+static bool is_reserved(const char *name)
+{
+    static const char *const reserved[] = {
+        "connection", "content-length", "content-type",     "host",
+        "te",         "user-agent",     "transfer-encoding"};
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
+        if (strcmp(name, reserved[i]) == 0)
+            return true;
+    return strncmp(name, "grpc-", 5) == 0;
+}
+
+/*
+ * NAME=VALUE as "name:value". A name of RFC 9110, in lower case as HTTP/2 needs it, and a value
+ * without control characters. No message quotes the value.
+ */
+static bool read_header(const char *text, char *header)
 {
     static const char marks[] = "!#$%&'*+-.^_`|~0123456789"
                                 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    if (equals == NULL || equals == text || strspn(text, marks) != (size_t)(equals - text))
+    size_t len = strspn(text, marks);
+    if (len == 0 || text[len] != '=')
         return false;
-    for (const char *c = equals + 1; *c != '\0'; c++)
+    for (const char *c = text + len + 1; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             return false;
+    for (size_t i = 0; i < len; i++)
+        header[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] - 'A' + 'a' : text[i]);
+    header[len] = '\0';
+    if (is_reserved(header))
+        return false;
+    header[len] = ':';
+    memcpy(header + len + 1, text + len + 1, strlen(text + len + 1) + 1);
     return true;
 }
 
-static int add_fields(struct serve_traces *traces, struct settings *settings,
-                      struct stint_error *error)
+static int add_headers(struct serve_traces *traces, struct settings *settings,
+                       struct stint_error *error)
 {
     const struct text_list *texts = &settings->values.traces_headers;
-    char *fields = arena_take(&settings->arena, FIELDS_SIZE);
-    if (fields == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
-    struct buf buf = buf_of(fields, FIELDS_SIZE);
+    size_t total = 0;
+    for (size_t i = 0; i < texts->n_texts; i++)
+        total += strlen(texts->texts[i]);
+    if (texts->n_texts > GRPC_LINK_HEADERS_MAX || total > HEADERS_SIZE)
+        return err_set(error, STINT_E_RANGE,
+                       "traces_headers: expected at most %d, of %d bytes in all",
+                       GRPC_LINK_HEADERS_MAX, HEADERS_SIZE);
     for (size_t i = 0; i < texts->n_texts; i++) {
-        const char *text = texts->texts[i], *equals = strchr(text, '=');
-        if (!is_field(text, equals))
+        char *header = arena_take(&settings->arena, strlen(texts->texts[i]) + 1);
+        if (header == NULL)
+            return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
+        if (!read_header(texts->texts[i], header))
             return err_set(error, STINT_E_SYNTAX,
-                           "traces_headers: expected NAME=VALUE, with the name of a header field");
-        buf_add(&buf, "%.*s: %s\r\n", (int)(equals - text), text, equals + 1);
+                           "traces_headers: expected NAME=VALUE, with the name of a header field "
+                           "that HTTP and gRPC do not use themselves");
+        traces->headers[i] = header;
     }
-    if (buf.len >= FIELDS_SIZE)
-        return err_set(error, STINT_E_RANGE, "traces_headers: expected at most %d bytes",
-                       FIELDS_SIZE - 1);
-    traces->collector.fields = fields;
+    traces->collector.headers = traces->headers;
+    traces->collector.n_headers = texts->n_texts;
     return 0;
 }
 
@@ -359,7 +422,7 @@ static int read_url(struct serve_traces *traces, const struct serve_settings *se
     int code = collector_url_parse(url, settings->traces, &why);
     if (code != 0)
         return err_set(error, code, "traces: %s", why.message);
-    if (url->path[0] == '\0')
+    if (url->path[0] == '\0' && !url->is_grpc)
         snprintf(url->path, sizeof(url->path), TRACES_PATH);
     return 0;
 }
@@ -396,7 +459,7 @@ int serve_traces_open(struct serve_traces **traces, struct settings *settings,
     if (code == 0)
         code = add_attributes(made, values, error);
     if (code == 0)
-        code = add_fields(made, settings, error);
+        code = add_headers(made, settings, error);
     if (code == 0)
         code = load_tls(made, values, error);
     if (code == 0)

@@ -6,6 +6,7 @@
 
 #include "cmd/serve/serve_settings.h"
 #include "net/upstream/trace_exporter.h"
+#include "rpc/grpc_link.h"
 #include "service/traces.h"
 
 /* Whether `traces` names a collector. */
@@ -23,6 +24,7 @@ struct serve_traces {
     struct traces_options options;
     struct trace_collector collector;
     struct otlp_resource_attribute attributes[OTLP_RESOURCE_ATTRIBUTES_MAX];
+    const char *headers[GRPC_LINK_HEADERS_MAX];
     char instance[40]; /* a random service.instance.id, where the settings have none */
 };
 

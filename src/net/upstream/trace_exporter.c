@@ -19,7 +19,7 @@
 
 struct trace_exporter {
     struct trace_exporter_options options;
-    struct collector_conn *conn;
+    struct collector_conn conn;
     struct upstream *upstream;
     uv_timer_t tick;
     uv_async_t message; /* a worker's ring is half full, or a drain may be done */
@@ -132,27 +132,17 @@ static void accept_batch(struct trace_exporter *exporter, const struct collector
     report_failure(exporter, reason);
 }
 
-static bool may_pass(unsigned status)
-{
-    return status == 429 || status == 502 || status == 503 || status == 504;
-}
-
 static void take_answer(struct trace_exporter *exporter, const struct collector_answer *answer,
                         uint64_t now_ns)
 {
-    char reason[REASON_SIZE];
-    struct buf buf = buf_of(reason, sizeof(reason));
-    if (answer->status >= 200 && answer->status < 300) {
+    if (answer->verdict == COLLECTOR_ACCEPTS) {
         accept_batch(exporter, answer);
-        return;
+    } else if (answer->verdict == COLLECTOR_MAY_LATER) {
+        put_off(exporter, answer->reason, answer->retry_ns, now_ns);
+    } else {
+        report_failure(exporter, answer->reason);
+        end_batch(exporter, METRICS_SPANS_REFUSED);
     }
-    buf_add(&buf, "it answers with status %u", answer->status);
-    if (may_pass(answer->status)) {
-        put_off(exporter, reason, min_u64(answer->retry_after_s, 60) * NS_PER_S, now_ns);
-        return;
-    }
-    report_failure(exporter, reason);
-    end_batch(exporter, METRICS_SPANS_REFUSED);
 }
 
 static void on_answer(void *arg, enum link_outcome outcome, const struct collector_answer *answer,
@@ -165,7 +155,7 @@ static void on_answer(void *arg, enum link_outcome outcome, const struct collect
     if (outcome == LINK_DONE)
         take_answer(exporter, answer, now_ns);
     else
-        put_off(exporter, link_fault(collector_conn_link(exporter->conn)), 0, now_ns);
+        put_off(exporter, link_fault(exporter->conn.link), 0, now_ns);
     pump_within(exporter);
 }
 
@@ -182,7 +172,7 @@ static void end_drain(struct trace_exporter *exporter)
 /* A drain ends with the first failure: the server does not wait for a collector to come back. */
 static void check_drain(struct trace_exporter *exporter, uint64_t now_ns)
 {
-    const struct link *link = collector_conn_link(exporter->conn);
+    const struct link *link = exporter->conn.link;
     bool is_empty = exporter->spans_len == 0 && !traces_wait(exporter->options.traces);
     bool has_failed =
         !exporter->is_sending && (exporter->retry_ns > now_ns || link->state == LINK_UNAVAILABLE);
@@ -194,9 +184,9 @@ static void check_drain(struct trace_exporter *exporter, uint64_t now_ns)
 static void pump(struct trace_exporter *exporter)
 {
     uint64_t now_ns = uv_hrtime();
-    if (!exporter->is_sending && link_is_ready(collector_conn_link(exporter->conn)) &&
+    if (!exporter->is_sending && link_is_ready(exporter->conn.link) &&
         (exporter->spans_len > 0 || take_batch(exporter, now_ns)) && exporter->retry_ns <= now_ns) {
-        exporter->is_sending = collector_conn_post(exporter->conn, exporter->request, now_ns);
+        exporter->is_sending = collector_conn_post(&exporter->conn, exporter->request, now_ns);
         upstream_asked(exporter->upstream);
     }
 }
@@ -219,7 +209,7 @@ static void pump_and_check(struct trace_exporter *exporter)
 static void on_changed(void *arg, uint64_t now_ns)
 {
     struct trace_exporter *exporter = arg;
-    const struct link *link = collector_conn_link(exporter->conn);
+    const struct link *link = exporter->conn.link;
     bool is_ready = link_is_ready(link), was_ready = exporter->was_ready;
     (void)now_ns;
     exporter->was_ready = is_ready;
@@ -271,17 +261,10 @@ static bool make_memory(struct trace_exporter *exporter)
 static bool open_conn(struct trace_exporter *exporter)
 {
     const struct trace_collector *collector = exporter->options.collector;
-    size_t size = strlen(collector->fields) + sizeof(collector->url) + 256;
-    char *head = malloc(size);
-    if (head == NULL)
-        return false;
-    struct buf buf = buf_of(head, size);
-    buf_add(&buf,
-            "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: stint/" STINT_VERSION
-            "\r\nContent-Type: application/x-protobuf\r\n%sContent-Length: ",
-            collector->url.path, collector->url.authority, collector->fields);
-    exporter->conn = collector_conn_new(&(struct collector_conn_options){
-        .head = head,
+    const struct collector_conn_options options = {
+        .url = &collector->url,
+        .headers = collector->headers,
+        .n_headers = collector->n_headers,
         .body_max = OTLP_RESOURCE_SIZE + OTLP_HEAD_MAX + traces_ring_size(exporter->options.traces),
         .link = {.connect_ns = collector->timeout_ns,
                  .reply_ns = collector->timeout_ns,
@@ -290,20 +273,20 @@ static bool open_conn(struct trace_exporter *exporter)
                  .seed = uv_hrtime()},
         .answered = on_answer,
         .arg = exporter,
-    });
-    free(head);
-    if (exporter->conn == NULL)
+    };
+    if (!collector_conn_open(&exporter->conn, &options))
         return false;
     exporter->upstream = upstream_new(&(struct upstream_options){
         .loop = exporter->options.loop,
         .host = collector->url.host,
         .tls = collector->tls,
-        .link = collector_conn_link(exporter->conn),
+        .protocol = collector->url.is_grpc ? "h2" : NULL,
+        .link = exporter->conn.link,
         .changed = on_changed,
         .arg = exporter,
     });
     if (exporter->upstream == NULL)
-        link_free(collector_conn_link(exporter->conn), uv_hrtime());
+        link_free(exporter->conn.link, uv_hrtime());
     return exporter->upstream != NULL;
 }
 

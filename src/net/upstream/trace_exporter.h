@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sends the spans of a server to a collector: OTLP over HTTP, in protobuf. Takes them from the
+ * Sends the spans of a server to a collector: OTLP over HTTP or gRPC. Takes them from the
  * rings of the workers, one request at a time, in a loop that serves no connections. A request that
  * fails is repeated after a pause, for a minute; meanwhile the rings fill up, and drop spans.
  */
@@ -15,9 +15,10 @@
 
 /* Borrowed until the exporter is closed. */
 struct trace_collector {
-    struct collector_url url; /* with a path */
-    struct upstream_tls *tls; /* where url.is_tls */
-    const char *fields;       /* "Name: value\r\n" each, of every request */
+    struct collector_url url;   /* over HTTP with a path */
+    struct upstream_tls *tls;   /* where url.is_tls */
+    const char *const *headers; /* NAME:VALUE, n_headers of them, NAME in lower case */
+    size_t n_headers;
     const struct otlp_resource_attribute *attributes;
     size_t n_attributes;
     uint64_t timeout_ns; /* of connecting, and of each answer */

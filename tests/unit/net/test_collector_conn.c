@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests to a collector and its answers as bytes, and URLs. */
+/* Requests to a collector over HTTP and its answers as bytes, and URLs. */
 #include "unit/test_link.h"
 
 #include "net/upstream/collector_conn.h"
 
 #include <strings.h>
 
-#define HEAD "POST / HTTP/1.1\r\nHost: c\r\nContent-Length: "
+#define HEAD                                                                                       \
+    "POST /v1/x HTTP/1.1\r\nHost: c:1\r\nUser-Agent: stint/" STINT_VERSION                         \
+    "\r\nContent-Type: application/x-protobuf\r\na: b c\r\nd: \r\nContent-Length: "
 #define SENT HEAD "4\r\n\r\nbody"
 #define OK "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-static struct collector_conn *conn;
+static struct collector_conn conn;
 static unsigned n_answers;
 static enum link_outcome outcome;
 static struct collector_answer answer;
@@ -33,15 +35,19 @@ static void take(void *arg, enum link_outcome how, const struct collector_answer
 
 SETUP
 {
-    conn = collector_conn_new(&(struct collector_conn_options){
-        .head = HEAD,
-        .body_max = 1024,
-        .link = {.reply_ns = 100 * MS, .backoff_first_ns = 10 * MS},
-        .answered = take,
-        .arg = &n_answers,
-    });
-    assert_non_null(conn);
-    link = collector_conn_link(conn);
+    static const char *const headers[] = {"a:b c", "d:"};
+    const struct collector_url url = {.authority = "c:1", .path = "/v1/x"};
+    assert_true(
+        collector_conn_open(&conn, &(struct collector_conn_options){
+                                       .url = &url,
+                                       .headers = headers,
+                                       .n_headers = 2,
+                                       .body_max = 1024,
+                                       .link = {.reply_ns = 100 * MS, .backoff_first_ns = 10 * MS},
+                                       .answered = take,
+                                       .arg = &n_answers,
+                                   }));
+    link = conn.link;
     n_answers = 0;
     connect_at(0);
     assert_true(link_is_ready(link));
@@ -54,15 +60,16 @@ TEARDOWN
 
 static void post(void)
 {
-    assert_true(collector_conn_post(conn, span_of_text("body"), 1 * MS));
+    assert_true(collector_conn_post(&conn, span_of_text("body"), 1 * MS));
     assert_output(SENT);
 }
 
-static void assert_status(unsigned status, const char *text)
+static void assert_verdict(enum collector_verdict verdict, const char *reason, const char *text)
 {
     assert_int_equal(n_answers, 1);
     assert_int_equal(outcome, LINK_DONE);
-    assert_int_equal(answer.status, status);
+    assert_int_equal(answer.verdict, verdict);
+    assert_string_equal(answer.reason, reason);
     assert_string_equal(body, text);
     n_answers = 0;
 }
@@ -80,9 +87,9 @@ TEST(one_request_after_the_other)
 {
     for (int i = 0; i < 3; i++) {
         post();
-        assert_false(collector_conn_post(conn, span_of_text("next"), 1 * MS));
+        assert_false(collector_conn_post(&conn, span_of_text("next"), 1 * MS));
         feed(OK, 2 * MS);
-        assert_status(200, "ok");
+        assert_verdict(COLLECTOR_ACCEPTS, "", "ok");
         assert_int_equal(link_wants(link), LINK_WANTS_NOTHING);
     }
 }
@@ -98,8 +105,8 @@ TEST(an_answer_may_come_in_single_bytes)
         assert_int_equal(n_answers, 0);
         link_feed(link, span_of(text + i, 1), 2 * MS);
     }
-    assert_status(503, "not now");
-    assert_int_equal(answer.retry_after_s, 17);
+    assert_verdict(COLLECTOR_MAY_LATER, "it answers with status 503", "not now");
+    assert_int_equal(answer.retry_ns, 17 * NS_PER_S);
 }
 
 TEST(other_times_to_retry_count_as_none)
@@ -112,8 +119,8 @@ TEST(other_times_to_retry_count_as_none)
         snprintf(text, sizeof(text),
                  "HTTP/1.1 429 No\r\nRetry-After: %s\r\nContent-Length: 0\r\n\r\n", values[i]);
         feed(text, 2 * MS);
-        assert_status(429, "");
-        assert_int_equal(answer.retry_after_s, 0);
+        assert_verdict(COLLECTOR_MAY_LATER, "it answers with status 429", "");
+        assert_int_equal(answer.retry_ns, 0);
     }
 }
 
@@ -123,9 +130,7 @@ TEST(an_answer_without_a_length_ends_with_the_connection)
     feed("HTTP/1.1 200 OK\r\n\r\nsome text", 2 * MS);
     assert_int_equal(n_answers, 0);
     link_lost(link, "closed", 3 * MS);
-    assert_int_equal(n_answers, 1);
-    assert_int_equal(outcome, LINK_DONE);
-    assert_int_equal(answer.status, 200);
+    assert_verdict(COLLECTOR_ACCEPTS, "", "some text");
 }
 
 TEST(half_an_answer_is_none)
@@ -141,17 +146,17 @@ TEST(the_collector_may_close_after_an_answer)
 {
     post();
     feed("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", 2 * MS);
-    assert_status(200, "");
+    assert_verdict(COLLECTOR_ACCEPTS, "", "");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
 /* The rest of the request would be taken for another one. */
 TEST(an_early_answer_ends_the_connection)
 {
-    assert_true(collector_conn_post(conn, span_of_text("body"), 1 * MS));
+    assert_true(collector_conn_post(&conn, span_of_text("body"), 1 * MS));
     link_sent(link, 10);
     feed("HTTP/1.1 413 Large\r\nContent-Length: 0\r\n\r\n", 2 * MS);
-    assert_status(413, "");
+    assert_verdict(COLLECTOR_REFUSES, "it answers with status 413", "");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
@@ -167,7 +172,7 @@ TEST(bytes_after_an_answer_end_the_connection)
 {
     post();
     feed(OK OK, 2 * MS);
-    assert_status(200, "ok");
+    assert_verdict(COLLECTOR_ACCEPTS, "", "ok");
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
 }
 
@@ -221,7 +226,9 @@ static void assert_url(const char *text, const char *host, unsigned port, const 
     assert_int_equal(url.host.port, port);
     assert_string_equal(url.authority, authority);
     assert_string_equal(url.path, path);
-    assert_int_equal(url.is_tls, strncasecmp(text, "https", 5) == 0);
+    assert_int_equal(url.is_tls,
+                     strncasecmp(text, "https", 5) == 0 || strncasecmp(text, "grpcs", 5) == 0);
+    assert_int_equal(url.is_grpc, strncasecmp(text, "grpc", 4) == 0);
 }
 
 TEST(urls)
@@ -232,6 +239,8 @@ TEST(urls)
     assert_url("http://[::1]/a/b", "::1", 4318, "[::1]:4318", "/a/b");
     assert_url("https://[fe80::1%25eth0]:65535", "fe80::1%25eth0", 65535, "[fe80::1%25eth0]:65535",
                "");
+    assert_url("grpc://collector", "collector", 4317, "collector:4317", "");
+    assert_url("GRPCS://[::1]:1/", "::1", 1, "[::1]:1", "");
 }
 
 TEST(wrong_urls)
@@ -239,7 +248,8 @@ TEST(wrong_urls)
     static const char *const wrong[] = {
         "",
         "collector:4318",
-        "grpc://collector:4317",
+        "grpc://collector:4317/v1/traces",
+        "otlp://collector",
         "http:/collector",
         "http://",
         "http://:4318",

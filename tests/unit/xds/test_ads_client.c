@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The client of a control plane in virtual time: nghttp2's server on the other side, which sends
- * what a good one sends and what a hostile one may.
- */
-#include "unit/test_protobuf.h"
+/* The client of a control plane in virtual time. */
+#include "unit/test_grpc_server.h"
 
-#include "proto/grpc/grpc.h"
 #include "proto/grpc/wire.h"
 #include "xds/ads_client.h"
-
-#include <nghttp2/nghttp2.h>
 
 #define REQUESTS_MAX 64
 #define FIRST_BACKOFF (10 * S)
@@ -21,20 +15,11 @@ struct heard {
 };
 
 struct peer {
+    struct grpc_server server;
     struct ads_client *client;
-    struct link *link;
-    uint64_t now_ns;
     unsigned n_received;
-    nghttp2_session *session;
-    int32_t stream;
-    uint8_t in[65536];
-    size_t in_len;
     struct heard heard[REQUESTS_MAX];
     size_t n_heard;
-    unsigned n_pings, n_window_updates;
-    const uint8_t *data; /* to be sent on the stream */
-    size_t data_left;
-    bool is_mute; /* its bytes are lost */
 };
 
 static struct peer *peer;
@@ -85,114 +70,20 @@ static void hear_request(struct span message)
     assert_int_equal(number, 0);
 }
 
-static int hear_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
-                     size_t len, void *arg)
-{
-    struct grpc_frame frame;
-    struct stint_error error;
-    int used;
-    (void)session, (void)flags, (void)arg;
-    peer->stream = id;
-    assert_true(peer->in_len + len <= sizeof(peer->in));
-    memcpy(peer->in + peer->in_len, bytes, len);
-    peer->in_len += len;
-    while ((used = grpc_frame_read(span_of(peer->in, peer->in_len), 4096, &frame, &error)) > 0) {
-        hear_request(frame.message);
-        peer->in_len -= (size_t)used;
-        memmove(peer->in, peer->in + used, peer->in_len);
-    }
-    assert_int_equal(used, 0);
-    return 0;
-}
-
-static int hear_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
-{
-    (void)session, (void)arg;
-    peer->n_pings += frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) == 0;
-    peer->n_window_updates += frame->hd.type == NGHTTP2_WINDOW_UPDATE;
-    return 0;
-}
-
-static ssize_t say_data(nghttp2_session *session, int32_t id, uint8_t *to, size_t size,
-                        uint32_t *flags, nghttp2_data_source *source, void *arg)
-{
-    size_t len = peer->data_left < size ? peer->data_left : size;
-    (void)session, (void)id, (void)flags, (void)source, (void)arg;
-    if (len == 0)
-        return NGHTTP2_ERR_DEFERRED;
-    memcpy(to, peer->data, len);
-    peer->data += len;
-    peer->data_left -= len;
-    return (ssize_t)len;
-}
-
-/* Moves what one side has to send; false: neither has anything. */
-static bool exchange_once(void)
-{
-    const uint8_t *bytes;
-    uint8_t copy[16384];
-    struct span output = link_output(peer->link);
-    size_t len = output.len < sizeof(copy) ? output.len : sizeof(copy);
-    if (len > 0) {
-        memcpy(copy, output.ptr, len);
-        link_sent(peer->link, len);
-        if (!peer->is_mute)
-            assert_int_equal(nghttp2_session_mem_recv(peer->session, copy, len), len);
-    }
-    ssize_t said = peer->is_mute ? 0 : nghttp2_session_mem_send(peer->session, &bytes);
-    assert_true(said >= 0);
-    if (said > 0)
-        link_feed(peer->link, span_of(bytes, (size_t)said), peer->now_ns);
-    return len > 0 || said > 0;
-}
-
-static void exchange(void)
-{
-    while (exchange_once())
-        ;
-}
-
-static void open_peer(void)
-{
-    nghttp2_session_callbacks *callbacks;
-    static const nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 9}};
-    nghttp2_session_del(peer->session);
-    assert_int_equal(nghttp2_session_callbacks_new(&callbacks), 0);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, hear_data);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, hear_frame);
-    assert_int_equal(nghttp2_session_server_new(&peer->session, callbacks, peer), 0);
-    nghttp2_session_callbacks_del(callbacks);
-    nghttp2_submit_settings(peer->session, NGHTTP2_FLAG_NONE, settings, 1);
-    peer->in_len = peer->data_left = 0;
-    link_dialling(peer->link, peer->now_ns);
-    link_connected(peer->link, peer->now_ns);
-    exchange();
-    assert_true(link_is_ready(peer->link));
-}
-
-#define FIELD(name, value)                                                                         \
-    {                                                                                              \
-        (uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), sizeof(name) - 1,             \
-            sizeof(value) - 1, NGHTTP2_NV_FLAG_NONE                                                \
-    }
-
 /* Until the client has subscribed, and the control plane has sent its header fields. */
 static void connect_peer(void)
 {
     const nghttp2_nv status = FIELD(":status", "200");
-    nghttp2_data_provider provider = {.read_callback = say_data};
-    assert_int_equal(link_wants(peer->link), LINK_WANTS_SOCKET);
-    open_peer();
-    assert_int_equal(nghttp2_submit_response(peer->session, peer->stream, &status, 1, &provider),
-                     0);
-    exchange();
+    server_open_link(&peer->server);
+    respond(&peer->server, &status, 1);
 }
 
 SETUP
 {
     static const char *const metadata[] = {"zone=a"};
     peer = calloc(1, sizeof(*peer));
-    peer->now_ns = 1000 * S;
+    peer->server.now_ns = 1000 * S;
+    peer->server.hear = hear_request;
     peer->client = ads_client_new(&(struct ads_client_options){
         .link = {.connect_ns = 10 * S,
                  .backoff_first_ns = FIRST_BACKOFF,
@@ -203,42 +94,29 @@ SETUP
         .received = on_received,
         .arg = peer,
     });
-    peer->link = ads_client_link(peer->client);
+    peer->server.link = ads_client_link(peer->client);
 }
 
 TEARDOWN
 {
-    link_free(peer->link, peer->now_ns);
-    nghttp2_session_del(peer->session);
+    link_free(peer->server.link, peer->server.now_ns);
+    nghttp2_session_del(peer->server.session);
     free(peer);
-}
-
-static void send_bytes(struct span bytes)
-{
-    peer->data = bytes.ptr;
-    peer->data_left = bytes.len;
-    nghttp2_session_resume_data(peer->session, peer->stream);
-    exchange();
 }
 
 /* A DiscoveryResponse without resources, with its prefix. */
 static struct span response(struct wire *wire, const char *version, const char *nonce)
 {
     struct wire message = {.len = 0};
-    uint8_t prefix[GRPC_PREFIX];
     wire_text(&message, 1, version);
     wire_text(&message, 5, nonce);
-    grpc_frame_write(prefix, false, message.len);
-    wire->len = 0;
-    wire_bytes(wire, span_of(prefix, GRPC_PREFIX));
-    wire_bytes(wire, wired(&message));
-    return wired(wire);
+    return framed(wire, &message);
 }
 
 static void send_response(const char *version, const char *nonce)
 {
     struct wire wire;
-    send_bytes(response(&wire, version, nonce));
+    send_bytes(&peer->server, response(&wire, version, nonce));
 }
 
 static void answer(const char *refusal)
@@ -246,23 +124,17 @@ static void answer(const char *refusal)
     struct ads_response taken, none;
     assert_true(ads_client_take(peer->client, &taken));
     assert_false(ads_client_take(peer->client, &none));
-    ads_client_answer(peer->client, &taken, refusal, peer->now_ns);
+    ads_client_answer(peer->client, &taken, refusal, peer->server.now_ns);
     ads_response_free(&taken);
-    exchange();
-}
-
-static void wait_for(uint64_t ns)
-{
-    peer->now_ns += ns;
-    link_wake(peer->link, peer->now_ns);
-    exchange();
+    exchange(&peer->server);
 }
 
 static void lose(void)
 {
-    link_lost(peer->link, "gone", peer->now_ns);
-    assert_in_range(link_deadline(peer->link) - peer->now_ns, FIRST_BACKOFF / 2, FIRST_BACKOFF);
-    wait_for(FIRST_BACKOFF);
+    link_lost(peer->server.link, "gone", peer->server.now_ns);
+    assert_in_range(link_deadline(peer->server.link) - peer->server.now_ns, FIRST_BACKOFF / 2,
+                    FIRST_BACKOFF);
+    wait_for(&peer->server, FIRST_BACKOFF);
 }
 
 static void assert_heard(size_t index, const char *version, const char *nonce, const char *error)
@@ -271,13 +143,6 @@ static void assert_heard(size_t index, const char *version, const char *nonce, c
     assert_string_equal(peer->heard[index].version, version);
     assert_string_equal(peer->heard[index].nonce, nonce);
     assert_string_equal(peer->heard[index].error, error);
-}
-
-static void assert_given_up(const char *why)
-{
-    assert_int_equal(link_wants(peer->link), LINK_WANTS_CLOSE);
-    if (strstr(link_fault(peer->link), why) == NULL)
-        fail_msg("%s, expected %s", link_fault(peer->link), why);
 }
 
 /* ---- Subscribing and answering --------------------------------------------------------------- */
@@ -304,10 +169,10 @@ TEST(a_refused_response_leaves_the_old_version)
     send_response("1", "n1");
     answer("no rules");
     assert_heard(1, "", "n1", "no rules");
-    wait_for(ADS_REFUSED_NS);
+    wait_for(&peer->server, ADS_REFUSED_NS);
     send_response("2", "n2");
     answer(NULL);
-    wait_for(ADS_ACCEPTED_NS);
+    wait_for(&peer->server, ADS_ACCEPTED_NS);
     send_response("3", "n3");
     answer("no limit");
     assert_heard(3, "2", "n3", "no limit");
@@ -329,10 +194,10 @@ TEST(one_response_is_pending_and_the_next_waits)
     assert_int_equal(peer->n_received, 1);
     answer(NULL);
     assert_int_equal(peer->n_received, 1);
-    assert_int_equal(link_deadline(peer->link), peer->now_ns + ADS_ACCEPTED_NS);
-    wait_for(ADS_ACCEPTED_NS - 1);
+    assert_int_equal(link_deadline(peer->server.link), peer->server.now_ns + ADS_ACCEPTED_NS);
+    wait_for(&peer->server, ADS_ACCEPTED_NS - 1);
     assert_int_equal(peer->n_received, 1);
-    wait_for(1);
+    wait_for(&peer->server, 1);
     assert_int_equal(peer->n_received, 2);
     answer(NULL);
     assert_heard(2, "2", "n2", "");
@@ -346,9 +211,9 @@ TEST(a_waiting_response_is_read_with_later_bytes)
     answer(NULL);
     send_response("2", "n2");
     assert_int_equal(peer->n_received, 1);
-    peer->now_ns += 2 * ADS_ACCEPTED_NS;
-    nghttp2_submit_ping(peer->session, NGHTTP2_FLAG_NONE, NULL);
-    exchange();
+    peer->server.now_ns += 2 * ADS_ACCEPTED_NS;
+    nghttp2_submit_ping(peer->server.session, NGHTTP2_FLAG_NONE, NULL);
+    exchange(&peer->server);
     assert_int_equal(peer->n_received, 2);
 }
 
@@ -360,9 +225,9 @@ TEST(an_answer_to_an_ended_stream_is_not_sent)
     assert_true(ads_client_take(peer->client, &taken));
     lose();
     connect_peer();
-    ads_client_answer(peer->client, &taken, NULL, peer->now_ns);
+    ads_client_answer(peer->client, &taken, NULL, peer->server.now_ns);
     ads_response_free(&taken);
-    exchange();
+    exchange(&peer->server);
     assert_heard(1, "", "", ""); /* the second subscription, and nothing after it */
     send_response("2", "n1 again");
     answer("no rules");
@@ -376,7 +241,7 @@ TEST(a_response_in_pieces_is_one)
     struct span bytes = response(&wire, "1", "n1");
     for (size_t i = 0; i < bytes.len; i++) {
         assert_int_equal(peer->n_received, 0);
-        send_bytes(span_of(bytes.ptr + i, 1));
+        send_bytes(&peer->server, span_of(bytes.ptr + i, 1));
     }
     assert_int_equal(peer->n_received, 1);
 }
@@ -387,13 +252,13 @@ TEST(the_wait_grows_up_to_its_bound_with_jitter)
 {
     uint64_t bound_ns = FIRST_BACKOFF;
     for (int i = 0; i < 6; i++) {
-        assert_int_equal(link_wants(peer->link), LINK_WANTS_SOCKET);
-        link_dialling(peer->link, peer->now_ns);
-        link_lost(peer->link, "refused", peer->now_ns);
-        uint64_t wait_ns = link_deadline(peer->link) - peer->now_ns;
+        assert_int_equal(link_wants(peer->server.link), LINK_WANTS_SOCKET);
+        link_dialling(peer->server.link, peer->server.now_ns);
+        link_lost(peer->server.link, "refused", peer->server.now_ns);
+        uint64_t wait_ns = link_deadline(peer->server.link) - peer->server.now_ns;
         assert_in_range(wait_ns, bound_ns / 2, bound_ns);
-        peer->now_ns += wait_ns;
-        link_wake(peer->link, peer->now_ns);
+        peer->server.now_ns += wait_ns;
+        link_wake(peer->server.link, peer->server.now_ns);
         bound_ns = 2 * bound_ns < MAX_BACKOFF ? 2 * bound_ns : MAX_BACKOFF;
     }
 }
@@ -402,10 +267,10 @@ TEST(a_peer_that_ends_each_stream_is_called_again_after_a_wait)
 {
     for (int i = 0; i < 20; i++) {
         connect_peer();
-        nghttp2_submit_rst_stream(peer->session, NGHTTP2_FLAG_NONE, peer->stream,
+        nghttp2_submit_rst_stream(peer->server.session, NGHTTP2_FLAG_NONE, peer->server.stream,
                                   NGHTTP2_REFUSED_STREAM);
-        exchange();
-        assert_given_up("has ended the stream: REFUSED_STREAM");
+        exchange(&peer->server);
+        assert_given_up(&peer->server, "has ended the stream: REFUSED_STREAM");
         lose();
     }
 }
@@ -413,16 +278,17 @@ TEST(a_peer_that_ends_each_stream_is_called_again_after_a_wait)
 TEST(a_goaway_with_an_error_ends_the_connection)
 {
     connect_peer();
-    nghttp2_submit_goaway(peer->session, NGHTTP2_FLAG_NONE, 1, NGHTTP2_ENHANCE_YOUR_CALM, NULL, 0);
-    exchange();
-    assert_given_up("ENHANCE_YOUR_CALM");
+    nghttp2_submit_goaway(peer->server.session, NGHTTP2_FLAG_NONE, 1, NGHTTP2_ENHANCE_YOUR_CALM,
+                          NULL, 0);
+    exchange(&peer->server);
+    assert_given_up(&peer->server, "ENHANCE_YOUR_CALM");
 }
 
 TEST(a_graceful_goaway_leaves_the_stream)
 {
     connect_peer();
-    nghttp2_submit_goaway(peer->session, NGHTTP2_FLAG_NONE, 1, NGHTTP2_NO_ERROR, NULL, 0);
-    exchange();
+    nghttp2_submit_goaway(peer->server.session, NGHTTP2_FLAG_NONE, 1, NGHTTP2_NO_ERROR, NULL, 0);
+    exchange(&peer->server);
     send_response("1", "n1");
     answer(NULL);
     assert_heard(1, "1", "n1", "");
@@ -434,31 +300,31 @@ TEST(an_open_stream_without_a_response_is_normal)
 {
     connect_peer();
     for (unsigned i = 1; i <= 50; i++) {
-        wait_for(ADS_SILENCE_NS);
-        assert_int_equal(peer->n_pings, i); /* nghttp2 answers it */
-        assert_true(link_is_ready(peer->link));
+        wait_for(&peer->server, ADS_SILENCE_NS);
+        assert_int_equal(peer->server.n_pings, i); /* nghttp2 answers it */
+        assert_true(link_is_ready(peer->server.link));
     }
 }
 
 TEST(a_peer_that_answers_no_ping_is_given_up)
 {
     connect_peer();
-    peer->is_mute = true;
-    wait_for(ADS_SILENCE_NS);
-    assert_int_equal(link_deadline(peer->link), peer->now_ns + ADS_PING_NS);
-    wait_for(ADS_PING_NS - 1);
-    assert_true(link_is_ready(peer->link));
-    wait_for(1);
-    assert_given_up("has not answered a PING within 20 s");
+    peer->server.is_mute = true;
+    wait_for(&peer->server, ADS_SILENCE_NS);
+    assert_int_equal(link_deadline(peer->server.link), peer->server.now_ns + ADS_PING_NS);
+    wait_for(&peer->server, ADS_PING_NS - 1);
+    assert_true(link_is_ready(peer->server.link));
+    wait_for(&peer->server, 1);
+    assert_given_up(&peer->server, "has not answered a PING within 20 s");
 }
 
 TEST(a_peer_without_http2_is_given_up)
 {
-    link_dialling(peer->link, peer->now_ns);
-    link_connected(peer->link, peer->now_ns);
-    assert_false(link_is_ready(peer->link));
-    link_wake(peer->link, peer->now_ns + 10 * S);
-    assert_given_up("the control plane has not greeted within 10000 ms");
+    link_dialling(peer->server.link, peer->server.now_ns);
+    link_connected(peer->server.link, peer->server.now_ns);
+    assert_false(link_is_ready(peer->server.link));
+    link_wake(peer->server.link, peer->server.now_ns + 10 * S);
+    assert_given_up(&peer->server, "the control plane has not greeted within 10000 ms");
 }
 
 TEST(a_slow_response_is_given_up)
@@ -466,29 +332,23 @@ TEST(a_slow_response_is_given_up)
     struct wire wire;
     connect_peer();
     struct span bytes = response(&wire, "1", "a nonce of some length");
-    uint64_t begin_ns = peer->now_ns;
+    uint64_t begin_ns = peer->server.now_ns;
     for (size_t i = 0; i + 1 < bytes.len; i++) {
-        send_bytes(span_of(bytes.ptr + i, 1));
-        assert_int_equal(link_deadline(peer->link), begin_ns + ADS_MESSAGE_NS);
-        wait_for(S);
+        send_bytes(&peer->server, span_of(bytes.ptr + i, 1));
+        assert_int_equal(link_deadline(peer->server.link), begin_ns + ADS_MESSAGE_NS);
+        wait_for(&peer->server, S);
     }
-    wait_for(begin_ns + ADS_MESSAGE_NS - peer->now_ns);
-    assert_given_up("has not sent the rest of a response within 60 s");
+    wait_for(&peer->server, begin_ns + ADS_MESSAGE_NS - peer->server.now_ns);
+    assert_given_up(&peer->server, "has not sent the rest of a response within 60 s");
 }
 
 /* ---- Hostile peers --------------------------------------------------------------------------- */
 
-static void feed_raw(const void *bytes, size_t len)
-{
-    link_feed(peer->link, span_of(bytes, len), peer->now_ns);
-    link_sent(peer->link, link_output(peer->link).len);
-}
-
 TEST(bytes_that_are_no_http2_end_the_connection)
 {
     connect_peer();
-    feed_raw("HTTP/1.1 400 Bad Request\r\n\r\n", 28);
-    assert_int_equal(link_wants(peer->link), LINK_WANTS_CLOSE);
+    feed_raw(&peer->server, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
+    assert_int_equal(link_wants(peer->server.link), LINK_WANTS_CLOSE);
 }
 
 /* They cost their sender nearly nothing. */
@@ -503,10 +363,10 @@ TEST(a_flood_of_frames_ends_the_connection)
     for (size_t i = 0; i < sizeof(floods) / sizeof(floods[0]); i++) {
         size_t n = 0;
         connect_peer();
-        for (; n < 2 * GRPC_LINK_FRAMES_MAX && link_is_ready(peer->link); n++)
-            feed_raw(floods[i], 9u + floods[i][2]);
+        for (; n < 2 * GRPC_LINK_FRAMES_MAX && link_is_ready(peer->server.link); n++)
+            feed_raw(&peer->server, floods[i], 9u + floods[i][2]);
         assert_in_range(n, GRPC_LINK_FRAMES_MAX / 2, GRPC_LINK_FRAMES_MAX);
-        assert_given_up("frames without content");
+        assert_given_up(&peer->server, "frames without content");
         lose();
     }
 }
@@ -515,10 +375,10 @@ TEST(a_normal_number_of_frames_is_no_flood)
 {
     connect_peer();
     for (int i = 0; i < 5 * GRPC_LINK_FRAMES_MAX; i++) {
-        nghttp2_submit_ping(peer->session, NGHTTP2_FLAG_NONE, NULL);
-        wait_for(GRPC_LINK_FRAMES_NS / (GRPC_LINK_FRAMES_MAX / 2));
+        nghttp2_submit_ping(peer->server.session, NGHTTP2_FLAG_NONE, NULL);
+        wait_for(&peer->server, GRPC_LINK_FRAMES_NS / (GRPC_LINK_FRAMES_MAX / 2));
     }
-    assert_true(link_is_ready(peer->link));
+    assert_true(link_is_ready(peer->server.link));
 }
 
 TEST(a_response_above_the_limit_is_refused_by_its_prefix)
@@ -526,8 +386,8 @@ TEST(a_response_above_the_limit_is_refused_by_its_prefix)
     uint8_t prefix[GRPC_PREFIX];
     connect_peer();
     grpc_frame_write(prefix, false, ADS_MESSAGE_MAX + 1);
-    send_bytes(span_of(prefix, GRPC_PREFIX));
-    assert_given_up("16777216");
+    send_bytes(&peer->server, span_of(prefix, GRPC_PREFIX));
+    assert_given_up(&peer->server, "16777216");
 }
 
 TEST(a_pending_response_closes_the_window)
@@ -535,10 +395,10 @@ TEST(a_pending_response_closes_the_window)
     static uint8_t zeroes[4 * ADS_WINDOW];
     connect_peer();
     send_response("1", "n1");
-    unsigned n_before = peer->n_window_updates;
-    send_bytes(span_of(zeroes, sizeof(zeroes)));
-    assert_in_range(peer->data_left, sizeof(zeroes) - ADS_WINDOW, sizeof(zeroes));
-    assert_int_equal(peer->n_window_updates, n_before);
+    unsigned n_before = peer->server.n_window_updates;
+    send_bytes(&peer->server, span_of(zeroes, sizeof(zeroes)));
+    assert_in_range(peer->server.data_left, sizeof(zeroes) - ADS_WINDOW, sizeof(zeroes));
+    assert_int_equal(peer->server.n_window_updates, n_before);
     assert_int_equal(peer->n_received, 1);
 }
 
@@ -555,10 +415,10 @@ TEST(a_window_that_a_response_fills_opens_again)
     memcpy(bytes + GRPC_PREFIX, head.bytes, head.len);
     connect_peer();
     for (unsigned i = 1; i <= 3; i++) {
-        send_bytes(span_of(bytes, sizeof(bytes)));
+        send_bytes(&peer->server, span_of(bytes, sizeof(bytes)));
         assert_int_equal(peer->n_received, i);
         answer(NULL);
-        wait_for(ADS_ACCEPTED_NS);
+        wait_for(&peer->server, ADS_ACCEPTED_NS);
     }
 }
 
@@ -575,8 +435,8 @@ TEST(malformed_responses_end_the_connection)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         connect_peer();
-        send_bytes(span_of(cases[i].bytes, cases[i].len));
-        assert_given_up(cases[i].why);
+        send_bytes(&peer->server, span_of(cases[i].bytes, cases[i].len));
+        assert_given_up(&peer->server, cases[i].why);
         assert_int_equal(peer->n_received, 0);
         lose();
     }
@@ -593,26 +453,24 @@ TEST(a_long_version_or_nonce_ends_the_connection)
     text[DISCOVERY_TEXT_MAX] = 'v';
     connect_peer();
     send_response("v", text);
-    assert_given_up("more than 1024 bytes");
+    assert_given_up(&peer->server, "more than 1024 bytes");
     lose();
     connect_peer();
     send_response(text, "n");
-    assert_given_up("more than 1024 bytes");
+    assert_given_up(&peer->server, "more than 1024 bytes");
 }
 
 TEST(a_status_of_http_or_grpc_is_the_reason)
 {
     const nghttp2_nv denied[] = {FIELD(":status", "200"), FIELD("grpc-status", "7")};
     const nghttp2_nv missing[] = {FIELD(":status", "404")};
-    open_peer();
-    nghttp2_submit_response(peer->session, peer->stream, denied, 2, NULL);
-    exchange();
-    assert_given_up("PERMISSION_DENIED");
+    server_open_link(&peer->server);
+    respond_without_data(&peer->server, denied, 2);
+    assert_given_up(&peer->server, "PERMISSION_DENIED");
     lose();
-    open_peer();
-    nghttp2_submit_response(peer->session, peer->stream, missing, 1, NULL);
-    exchange();
-    assert_given_up("HTTP status 404");
+    server_open_link(&peer->server);
+    respond_without_data(&peer->server, missing, 1);
+    assert_given_up(&peer->server, "HTTP status 404");
 }
 
 TEST(large_header_fields_end_the_connection)
@@ -620,8 +478,7 @@ TEST(large_header_fields_end_the_connection)
     static char value[GRPC_LINK_HEADER_MAX + 1];
     memset(value, 'x', GRPC_LINK_HEADER_MAX);
     const nghttp2_nv fields[] = {FIELD(":status", "200"), FIELD("x", value)};
-    open_peer();
-    nghttp2_submit_response(peer->session, peer->stream, fields, 2, NULL);
-    exchange();
-    assert_given_up("header fields have more than 16384 bytes");
+    server_open_link(&peer->server);
+    respond_without_data(&peer->server, fields, 2);
+    assert_given_up(&peer->server, "header fields have more than 16384 bytes");
 }
