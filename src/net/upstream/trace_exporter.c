@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* types of uv.h */
-/* A batch is all that waits in the ring of one worker; the workers take turns. */
+/*
+ * A batch is all that waits in the ring of one worker. Each round has a batch of each worker, and
+ * begins twice a second or when a ring is half full: smaller batches would only cost more.
+ */
 #include "net/upstream/trace_exporter.h"
 
 #include "base/buf.h"
@@ -24,7 +27,8 @@ struct trace_exporter {
     uv_timer_t tick;
     uv_async_t message; /* a worker's ring is half full, or a drain may be done */
     unsigned n_open_handles;
-    unsigned worker; /* whose turn it is */
+    unsigned worker; /* whose turn it was last */
+    unsigned turns;  /* left in this round */
     struct span resource;
     uint8_t *memory; /* of the resource, and of a batch: space for its head, then its spans */
     uint8_t *spans;
@@ -77,12 +81,16 @@ static void end_batch(struct trace_exporter *exporter, enum metrics_span outcome
     exporter->n_spans = 0;
 }
 
+static void begin_round(struct trace_exporter *exporter)
+{
+    exporter->turns = traces_workers(exporter->options.traces);
+}
+
 static bool take_batch(struct trace_exporter *exporter, uint64_t now_ns)
 {
     struct traces *traces = exporter->options.traces;
-    unsigned workers = traces_workers(traces);
-    for (unsigned i = 0; i < workers && exporter->spans_len == 0; i++) {
-        exporter->worker = (exporter->worker + 1) % workers;
+    for (; exporter->turns > 0 && exporter->spans_len == 0; exporter->turns--) {
+        exporter->worker = (exporter->worker + 1) % traces_workers(traces);
         exporter->spans_len =
             traces_take(traces, exporter->worker, exporter->spans, &exporter->n_spans);
     }
@@ -201,6 +209,7 @@ static void pump_within(struct trace_exporter *exporter)
 
 static void pump_and_check(struct trace_exporter *exporter)
 {
+    begin_round(exporter);
     pump(exporter);
     check_drain(exporter, uv_hrtime());
 }
@@ -324,8 +333,11 @@ static void lose_all(struct trace_exporter *exporter)
 {
     exporter->is_sending = false;
     end_batch(exporter, METRICS_SPANS_LOST);
-    while (take_batch(exporter, 0))
-        end_batch(exporter, METRICS_SPANS_LOST);
+    while (traces_wait(exporter->options.traces)) {
+        begin_round(exporter);
+        if (take_batch(exporter, 0))
+            end_batch(exporter, METRICS_SPANS_LOST);
+    }
 }
 
 void trace_exporter_close(struct trace_exporter *exporter)
