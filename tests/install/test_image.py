@@ -132,6 +132,36 @@ def test_its_labels_and_its_user(folder, image):
         assert json.load(archive.extractfile(loaded["Config"])) == image
 
 
+def tree(root):
+    """Paths below it, with what is there."""
+    return {path.relative_to(root).as_posix():
+            path.readlink() if path.is_symlink() else path.is_file() and path.read_bytes()
+            for path in root.rglob("*")}
+
+
+def test_a_dockerfile_makes_the_same(folder, bundle, image, tmp_path):
+    """The steps after its Debian, and what the image of it says of itself."""
+    lines = (packages.SOURCE / "packaging/image/Dockerfile").read_text().replace("\\\n", "")
+    steps = [line.split(None, 1) for line in lines.splitlines()[1:] if line[:1].isupper()]
+    found = {word: text for word, text in steps}
+    command = found["RUN"].split("&&")[-1].split()
+    assert command == ["python3", "tools/make_image.py", "--unpack", "/files", "build-image",
+                       "build-deb/stint_*.deb"] and "make image" in found["RUN"]
+    run(packages.SOURCE / "tools/make_image.py", "--unpack", tmp_path / "files",
+        tmp_path / "image", packages.one("stint"))
+    assert tree(tmp_path / "files") == tree(bundle / "rootfs")
+    assert [text for word, text in steps if word == "COPY"][1:] == [
+        "--from=build /files/ /",
+        "--from=build --chown=65534:65534 /files/var/lib/stint /var/lib/stint"]
+    config = image["config"]
+    assert json.loads(found["ENTRYPOINT"]) == config["Entrypoint"]
+    assert json.loads(found["CMD"]) == config["Cmd"]
+    assert found["USER"] == config["User"] and found["WORKDIR"] == config["WorkingDir"]
+    assert {f"{port}/tcp" for port in found["EXPOSE"].split()} == set(config["ExposedPorts"])
+    labels = dict(re.findall(r'([\w.]+)="([^"]*)"', found["LABEL"]))
+    assert labels.items() <= config["Labels"].items()
+
+
 def get(path):
     with urllib.request.urlopen(f"http://{POD}:8080{path}", timeout=20) as answer:
         return answer.status, answer.read()
