@@ -132,7 +132,7 @@ def test_connections_fit_the_descriptors_that_there_are():
         clients = [server.connect() for _ in range(250)]
         assert clients[0].ask("PING") == "PONG"
         assert clients[-1].is_closed()
-        assert "the limit of connections is reached" in server.log
+        server.wait_for("the limit of connections is reached")
         assert "accept_paused" not in server.log
 
 
