@@ -20,7 +20,7 @@ def at_free_ports(text, ports):
     """The text with a free port for each of these; at once, since one may have another's digits."""
     assert all(port in text for port in ports)
     free = {port: str(free_port()) for port in ports}
-    return re.sub("|".join(ports), lambda port: free[port[0]], text)
+    return re.sub("|".join(ports), lambda port: free[port[0]], text) if ports else text
 
 
 def follow(page, folder, ports, env, programs=()):
