@@ -11,8 +11,8 @@ import time
 import pytest
 
 from admissions import S
-from crowd import between, by_rule, outcomes, errors, within
-from fleet import (KEYS, LIMIT, WINDOW, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
+from crowd import between, errors, outcomes, within
+from fleet import (KEYS, LIMIT, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
                    wait_until_calm, wait_until_served)
 from network import Network, why_not
 from redis_server import Redis, until

@@ -11,7 +11,6 @@ from fleet import (KEYS, LIMIT, WINDOW, Fleet, check_bound, check_waits, fleet_r
                    wait_until_calm, wait_until_served)
 from network import Network, why_not
 from redis_server import Redis, until
-from server import free_port
 from store_servers import GIVES_UP_MS, Sentinels
 
 LONG_S = 120
