@@ -106,15 +106,17 @@ class ControlPlane:
         self.server.stop(None).wait(WAIT_S)
 
     def _serve(self, requests, context):
-        stream = len(self.streams)
         replies = queue.Queue()
         headers = dict(context.invocation_metadata())
-        context.add_callback(lambda: replies.put(None))
-        threading.Thread(target=self._read, args=(requests, stream, headers), daemon=True).start()
+        if not context.add_callback(lambda: replies.put(None)):
+            return  # it has ended already
+        # Before its first request is read: a test that waits for that may then send to it.
         with self.changed:
+            stream = len(self.streams)
             self.streams[stream] = replies
             if self.last is not None:
                 replies.put(self._next(*self.last))
+        threading.Thread(target=self._read, args=(requests, stream, headers), daemon=True).start()
         while (reply := replies.get()) is not None:
             yield reply
         with self.changed:

@@ -215,6 +215,12 @@ def between(seen, from_ns, to_ns=None):
                                                                 one.sent_ns < to_ns)]
 
 
+def within(seen, from_ns, to_ns=None):
+    """Those that were sent and answered in that time. Unlike between(), what happens at its end is
+    sure to be later than the answers, however long the machine stands still."""
+    return [one for one in between(seen, from_ns) if to_ns is None or one.answered_ns < to_ns]
+
+
 def outcomes(seen):
     return Counter(one.outcome for one in seen)
 

@@ -6,7 +6,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from redis_server import Process, free_port, until
+from redis_server import Process, until
+from server import free_port
 
 SCRAPE_S = 1
 

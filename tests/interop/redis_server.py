@@ -2,13 +2,13 @@
 """Real servers of Redis for tests: on free ports of loopback, waited for, stopped by their pids."""
 import os
 import pathlib
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
+
+from server import free_port
 
 STARTS_S = 20
 KEPT = pathlib.Path(os.environ.get("STINT_BUILD", tempfile.gettempdir())) / "tests" / "store-logs"
@@ -21,21 +21,6 @@ def until(condition, what, seconds=STARTS_S, pause_s=0.02):
         assert time.monotonic() < ends, f"not in {seconds} s: {what}"
         time.sleep(pause_s)
     return found
-
-
-def free_port():
-    """A port for a server that is started later: not one of those that the kernel gives to whoever
-    connects, since between now and then many will."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as text:
-        first = int(text.read().split()[0])
-    while True:
-        port = random.randrange(min(10_000, first // 2), first)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
 
 
 class Process:

@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -21,12 +22,25 @@ from program import SOURCE, STINT
 STARTS_S = 20
 SANITIZER = re.compile(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error):?")
 LISTENS = re.compile(r"listens: listening frontend=(\S+) address=(\S+)")
+GIVEN = set()  # ports
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port for a server that is started later: not one of those that the kernel gives to clients,
+    since between now and then many will connect; and each once."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as text:
+        first = int(text.read().split()[0])
+    while True:
+        port = random.randrange(min(10_000, first // 2), first)
+        if port in GIVEN:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        GIVEN.add(port)
+        return port
 
 
 class Server:

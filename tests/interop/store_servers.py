@@ -8,7 +8,8 @@ import contextlib
 import socket
 import tempfile
 
-from redis_server import Process, Redis, free_port, until
+from redis_server import Process, Redis, until
+from server import free_port
 
 SLOTS = 16384
 GIVES_UP_MS = 1000

@@ -12,7 +12,7 @@ import pytest
 
 from builds import INTEROP, go_program
 from program import SOURCE, STINT, stint
-from server import free_port
+from transcript import at_free_ports
 
 PAGE = (SOURCE / "docs/budgets.md").read_text()
 RULES = SOURCE / "examples/budgets/rules.yaml"
@@ -40,9 +40,7 @@ def page(tmp_path):
                          "github.com/fullstorydev/grpcurl/cmd/grpcurl")
     shutil.copytree(SOURCE / "examples", tmp_path / "examples")
     script = "".join(f"{commands}\necho '{END}'\n" for commands, _ in blocks())
-    for port in ("8080", "8081"):
-        assert port in script
-        script = script.replace(port, str(free_port()))
+    script = at_free_ports(script, ("8080", "8081"))
     path = f"{Path(STINT).parent}:{program.parent}:{os.environ['PATH']}"
     # The page uses budgets of a day and a month: neither may end while it runs.
     left_s = DAY_S - time.time() % DAY_S

@@ -181,10 +181,11 @@ def test_an_answer_that_never_ends_is_cut_off(server):
 
 def test_a_late_answer_is_given_up(server):
     """--timeout bounds the whole answer; a wait that was asked for is added to it."""
-    server.answers.delay = 1
+    server.answers.delay = 10
     begun = time.monotonic()
     err = ask("take", server, "--timeout", "200ms", "--quota", "5/1s", "k", code=1)[1]
-    assert 0.19 < time.monotonic() - begun < 0.95 and "timed out" in err.lower()
+    assert 0.19 < time.monotonic() - begun < 9 and "timed out" in err.lower()
+    server.answers.delay = 1
     ask("take", server, "--timeout", "200ms", "--wait", "5s", "--quota", "5/1s", "k")
 
 

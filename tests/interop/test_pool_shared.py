@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -140,6 +141,11 @@ def test_a_signal_that_is_ignored_does_not_end_the_wait(tmp_path):
     stint("pool", "next", *arguments)
     command = ["sh", "-c", 'trap "" INT; exec "$0" pool next --wait "$@"', STINT, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        comm = Path(f"/proc/{waiting.pid}/comm")
+        ends = time.monotonic() + 20
+        while comm.read_text() != "stint\n":  # it was the shell, which ignores nothing at first
+            assert time.monotonic() < ends
+            time.sleep(0.01)
         time.sleep(0.2)
         waiting.send_signal(signal.SIGINT)
         assert waiting.communicate(timeout=10)[0] == "a\n"

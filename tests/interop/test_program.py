@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +138,14 @@ def read_until_paced(quota, first, **options):
     return running
 
 
+def wait_until_caught(pid):
+    """Until no signal waits for that process."""
+    ends = time.monotonic() + 20
+    while not re.search(r"^ShdPnd:\s0+$", Path(f"/proc/{pid}/status").read_text(), re.M):
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_pace_releases_what_it_read_after_a_signal(number):
     with read_until_paced("log 1/200ms", b"a\n") as running:
@@ -150,7 +159,7 @@ def test_pace_hands_over_what_it_read_after_a_second_signal(tmp_path):
     """To standard error, or to the file that --rest names: no line is lost."""
     with read_until_paced("log 1/1h", b"a\n") as running:
         running.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        wait_until_caught(running.pid)  # else both are one
         running.send_signal(signal.SIGINT)
         assert running.stdout.read() == b""
         assert running.stderr.read().endswith(b"\nb\nc\nd\n")

@@ -14,7 +14,6 @@ import pytest
 
 from builds import python_package
 from program import SAMPLE, SOURCE, STINT, stint
-from redis_server import free_port as unused_port
 from server import Server, free_port
 
 BUILD = pathlib.Path(os.environ.get("STINT_BUILD", SOURCE / "build"))
@@ -133,7 +132,7 @@ def asks_a_server(commands):
 
 def at_free_ports(commands):
     """Servers that a block starts itself, at ports that nobody uses."""
-    ports = {port: str(unused_port()) for port in re.findall(r"\b7[34]\d\d\b", commands)}
+    ports = {port: str(free_port()) for port in re.findall(r"\b7[34]\d\d\b", commands)}
     return re.sub(r"\b7[34]\d\d\b", lambda port: ports[port[0]], commands)
 
 

@@ -215,7 +215,7 @@ def test_who_waits_is_answered_when_the_clock_comes_there(connect):
 
 def test_timeouts_of_connections_go_by_real_time(options):
     """A request that waits for the clock is not ended by them, and an idle connection is."""
-    times = ["--idle-time", "200ms", "--request-time", "200ms", "--http-request-time", "1s"]
+    times = ["--idle-time", "2s", "--request-time", "200ms", "--http-request-time", "1s"]
     with Server(*options, *times) as server:
         waiters = [OverResp(server), OverHttp(server)]
         assert waiters[0].take("gcra 1/1s burst=2", "k", cost=2)

@@ -136,7 +136,7 @@ def test_who_does_not_read_is_not_read_from():
 
 
 def test_who_never_reads_is_ended_at_both_frontends():
-    with Server("--write-time", "1s", "--http-answer-time", "1s") as server, \
+    with Server("--write-time", "4s", "--http-answer-time", "4s") as server, \
             server.connect() as resp, server.connect("http") as http:
         before = own_memory(server.pid)
         questions = {resp: Resp.encode("COMMAND", "DOCS") * 5000,
@@ -146,8 +146,8 @@ def test_who_never_reads_is_ended_at_both_frontends():
             with contextlib.suppress(socket.timeout):
                 client.sock.sendall(question)
         # Those that asked for the figures a moment ago may still be going.
-        assert until(lambda: connections(server) == 2, 0.8)
-        assert until(lambda: connections(server) == 0, 8)
+        assert until(lambda: connections(server) == 2, 3)
+        assert until(lambda: connections(server) == 0, 12)
         assert metric(server.http, "stint_connections_refused_total") == 2
         assert until(lambda: own_memory(server.pid) < before + 4 * MIB)
 

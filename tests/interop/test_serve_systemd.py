@@ -195,6 +195,7 @@ def test_the_watchdog_hears_nothing_while_a_worker_is_stuck():
                         manager.wait_for("WATCHDOG", 1.5)
                         pings += 1
                 assert 15 < pings < 40  # every half second, until 10 s had passed
+                server.wait_for("worker_stuck")
                 assert server.log.count("worker_stuck") == 1
             finally:
                 release()

@@ -13,6 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from measure import metric
 from redis_server import Redis, until
 from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from server import Server
@@ -214,12 +215,14 @@ def test_a_server_that_ends_answers_those_who_wait(redis):
                 rules=RULES) as server:
         post(server.http, "user", "a")
         with channel_to(server) as channel, Paused(redis):
+            before = metric(server.http, "stint_store_asks_total")
             late = ask_with(channel).future(request("d", descriptor(("open", "e"))), timeout=30)
             found = []
             waiting = threading.Thread(
                 target=lambda: found.append(post(server.http, "open", "e")[0]))
             waiting.start()
-            time.sleep(0.3)
+            until(lambda: metric(server.http, "stint_store_asks_total") >= before + 2,
+                  "both ask the store")
             server.tell(signal.SIGTERM)
             assert late.result().code == OK
             waiting.join()

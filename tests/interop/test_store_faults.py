@@ -10,17 +10,16 @@ import time
 import pytest
 
 from admissions import S, by_key, most_in_any_window
-from crowd import Request, admissions, between, by_rule, errors, outcomes
-from fleet import (KEYS, LIMIT, WINDOW, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
-                   wait_until_calm, wait_until_served)
+from crowd import Request, admissions, between, by_rule, errors, outcomes, within
+from fleet import (KEYS, LIMIT, PATIENT, WINDOW, WINDOW_S, Fleet, by_store, check_bound,
+                   check_waits, fleet_rules, wait_for_answers, wait_until_calm, wait_until_granted,
+                   wait_until_only_by_store, wait_until_served)
 from measure import MIB, metric, own_memory
 from redis_server import Redis, Tls, until
 from tls_authority import Authority
 
 STRICT = {"on_store_error": "deny"}
 AWAY_S = 1.5
-# Where nobody is to be told an error: on a machine that is busy 50 ms may pass without any fault.
-PATIENT = ("--store-timeout", "1s")
 
 
 @pytest.fixture
@@ -36,9 +35,15 @@ def store_errors(fleet):
 
 def settle(crowd, fleet):
     """All servers grant again, and then a window passes, so that what was granted is seen."""
-    took = wait_until_served(crowd, len(fleet.servers))
+    wait_until_served(crowd, len(fleet.servers))
     time.sleep(WINDOW_S + 0.5)
-    return took
+
+
+def wait_until_away(fleet, server, expected):
+    """Until that server says that its store is unavailable, and the status that it has by that."""
+    until(lambda: "store default: unavailable" in fleet.readiness(server)[1], "it is unavailable")
+    status, text = fleet.readiness(server)
+    assert status == expected, text
 
 
 # ---- Nothing fails ----
@@ -49,13 +54,12 @@ def test_eight_servers_grant_what_one_would(redis):
         with fleet.crowd(connections=2, rate=3000) as crowd:
             wait_until_served(crowd, 8)
             time.sleep(2 * WINDOW_S)
+            # All of it, too: a store that is asked eight times as often as needed still gives N.
+            wait_until_granted(crowd, 0.9 * LIMIT)
         assert store_errors(fleet) == 0
     check_bound(crowd.seen)
     check_waits(crowd.seen)
     assert not errors(crowd.seen)
-    # All of it, too: a store that is asked eight times as often as needed still gives N.
-    for key, own in by_key(admissions(crowd.seen)).items():
-        assert most_in_any_window(own, WINDOW).units >= 0.9 * LIMIT, key
 
 
 def test_weighted_takes_of_several_quotas(redis):
@@ -70,10 +74,11 @@ descriptors:
 """
     pairs = [Request(key, "DOMAIN", "fleet", "DESCRIPTOR", 1, "user", key, "DESCRIPTOR", 1,
                      "all", "all", units=3) for key in KEYS]
-    with Fleet(3, redis.url, rules=text) as fleet:
+    with Fleet(3, redis.url, *PATIENT, rules=text) as fleet:
         with fleet.crowd(pairs, rate=1500) as crowd:
             wait_until_served(crowd, 3)
             time.sleep(2 * WINDOW_S)
+            until(lambda: len(admissions(crowd.snapshot())) >= 100, "100 of them are granted")
     check_bound(crowd.seen)
     check_bound([one._replace(key="all") for one in crowd.seen], limit=200)
 
@@ -101,10 +106,9 @@ def test_a_store_that_stands_still(redis, fleet):
         stopped_ns = time.time_ns()
         time.sleep(AWAY_S)
         for server in fleet.servers:
-            status, text = fleet.readiness(server)
             # It is needed: quotas that callers bring along have no other answer than an error.
-            assert status == 503 and "store default: unavailable" in text
-        resumed_ns = time.time_ns()
+            wait_until_away(fleet, server, 503)
+        resumed_ns = wait_for_answers(crowd, stopped_ns + S // 2)
         redis.resume()
         settle(crowd, fleet)
         wait_until_calm(crowd)
@@ -113,7 +117,7 @@ def test_a_store_that_stands_still(redis, fleet):
           "all are ready")
     check_bound(crowd.seen)
     check_waits(crowd.seen)
-    away = between(crowd.seen, stopped_ns + S // 2, resumed_ns - S // 4)
+    away = within(crowd.seen, stopped_ns + S // 2, resumed_ns)
     assert len(away) > 100 and outcomes(away)["allow"] == 0
 
 
@@ -125,20 +129,17 @@ def test_a_store_that_stands_still_where_all_is_allowed_then(redis):
             stopped_ns = time.time_ns()
             time.sleep(AWAY_S)
             # Nobody needs it, so the servers stay in service.
-            status, text = fleet.readiness(fleet.servers[0])
-            assert status == 200 and "store default: unavailable" in text
-            resumed_ns = time.time_ns()
+            wait_until_away(fleet, fleet.servers[0], 200)
+            resumed_ns = wait_for_answers(crowd, stopped_ns + S // 2)
             redis.resume()
-            settle(crowd, fleet)
+            wait_until_only_by_store(crowd, len(fleet.servers))
             wait_until_calm(crowd)
-            time.sleep(WINDOW_S)
     check_waits(crowd.seen)
-    away = between(crowd.seen, stopped_ns + S // 2, resumed_ns - S // 4)
+    away = within(crowd.seen, stopped_ns + S // 2, resumed_ns)
     assert len(away) > 100 and outcomes(away)["allow"] == len(away)
-    # Before, and once the store is back, the limit holds as ever.
-    before = [one for one in crowd.seen if one.answered_ns < stopped_ns]
-    check_bound(before)
-    check_bound(between(crowd.seen, crowd.seen[-1].sent_ns - WINDOW))
+    # Of all that the store grants the limit holds as ever. A server of a busy machine may allow a
+    # few more at any time: those for which the store has answered too late.
+    check_bound(by_store(crowd.seen))
 
 
 def test_what_waits_for_a_store_that_stands_still_takes_no_more_and_more_memory(redis, fleet):
@@ -167,12 +168,11 @@ def test_scripts_that_are_flushed_are_brought_again(redis):
             for _ in range(30):
                 redis.cli("SCRIPT", "FLUSH")
                 time.sleep(0.1)
+            wait_until_granted(crowd, 0.8 * LIMIT)
         assert store_errors(fleet) == 0
     check_bound(crowd.seen)
     check_waits(crowd.seen)
     assert not errors(crowd.seen)
-    for key, own in by_key(admissions(crowd.seen)).items():
-        assert most_in_any_window(own, WINDOW).units >= 0.8 * LIMIT, key
 
 
 def test_a_store_that_is_full(redis, fleet):
@@ -182,13 +182,13 @@ def test_a_store_that_is_full(redis, fleet):
         redis.cli("CONFIG", "SET", "maxmemory", 1)
         full_ns = time.time_ns()
         time.sleep(AWAY_S)
-        room_ns = time.time_ns()
+        room_ns = wait_for_answers(crowd, full_ns + S // 10)
         redis.cli("CONFIG", "SET", "maxmemory", 0)
         settle(crowd, fleet)
         wait_until_calm(crowd)
     check_bound(crowd.seen)
     check_waits(crowd.seen)
-    full = between(crowd.seen, full_ns + S // 10, room_ns)
+    full = within(crowd.seen, full_ns + S // 10, room_ns)
     assert len(full) > 100 and outcomes(full)["allow"] == 0
 
 
@@ -205,12 +205,21 @@ def test_a_restart_with_all_written_down():
     check_waits(crowd.seen)
 
 
+def is_used_up(seen):
+    """Nearly all of each key was granted, and now nothing is any more."""
+    units = [sum(one.units for one in own) for own in by_key(admissions(seen)).values()]
+    return len(units) == len(KEYS) and min(units) >= 0.9 * LIMIT and \
+        outcomes(seen[-200:])["allow"] == 0
+
+
 def test_a_restart_with_all_but_the_last_second_written_down():
-    """appendfsync everysec: N, and what was granted in the second before kill -9 once more."""
-    window_s = 60
-    rules = fleet_rules(window_s=window_s, **STRICT)
+    """appendfsync everysec: N, and what was granted in the second before kill -9 once more. While
+    a disk is busy Redis holds back what it writes, for two seconds at most."""
+    rules = fleet_rules(window_s=3600, **STRICT)
     with Redis(appendonly="yes", appendfsync="everysec") as kept:
-        with Fleet(2, kept.url, rules=rules) as servers, servers.crowd(rate=300) as crowd:
+        # A take that the server gives up is charged and not seen: the timeout is a longer one.
+        with Fleet(2, kept.url, "--store-timeout", "1s", rules=rules) as servers, \
+                servers.crowd(rate=200) as crowd:
             kills_ns = []
             for part in (0.3, 0.6):  # not all of the limits is used up when it dies
                 until(lambda own=part: len(admissions(crowd.snapshot())) >
@@ -221,11 +230,10 @@ def test_a_restart_with_all_but_the_last_second_written_down():
                 kept.wait()
                 wait_until_served(crowd, 2)
             wait_until_calm(crowd)
-            until(lambda: outcomes(crowd.snapshot()[-200:])["allow"] == 0, "all of it is used up",
-                  30)
+            until(lambda: is_used_up(crowd.snapshot()), "all of it is used up", 30, 0.2)
     for key, own in by_key(admissions(crowd.seen)).items():
         lost = sum(one.units for one in own if any(
-            killed_ns - S < one.answered_ns and one.sent_ns < killed_ns for killed_ns in kills_ns))
+            at - 2 * S < one.answered_ns and one.sent_ns < at for at in kills_ns))
         assert 0.9 * LIMIT <= sum(one.units for one in own) <= LIMIT + lost, key
     check_waits(crowd.seen)
 
@@ -282,10 +290,23 @@ def test_tls_with_certificates_of_both(tmp_path):
 # ---- Shares ----
 
 
+def shares(seen, since_ns):
+    """{key: the most that was granted of it in one window} since then."""
+    found = by_key(admissions(between(seen, since_ns)))
+    return {key: most_in_any_window(own, WINDOW).units for key, own in found.items()}
+
+
+def least_of_shares(seen, since_ns, nodes):
+    """The units of all keys together that the server gave that gave the fewest."""
+    return min(sum(shares([one for one in seen if one.frontend == frontend], since_ns).values())
+               for frontend in range(nodes))
+
+
 def test_shares_while_a_store_stands_still(redis):
     """local: nothing while what the store has granted still counts, then each server its part of N;
     N across the failure. Across the return the store knows nothing of the shares: 2 N."""
     nodes = 3
+    share = LIMIT // nodes
     text = fleet_rules(on_store_error="local", local_for="20s", local_then="deny")
     with Fleet(nodes, redis.url, "--store-nodes", nodes, rules=text) as fleet:
         with fleet.crowd(rate=1500) as crowd:
@@ -293,40 +314,41 @@ def test_shares_while_a_store_stands_still(redis):
             redis.pause()
             paused_ns = time.time_ns()
             time.sleep(2 * WINDOW_S + 1.5)
+            until(lambda: least_of_shares(crowd.snapshot(), paused_ns, nodes) >=
+                  0.8 * share * len(KEYS), "all of all shares is granted", 12, 0.5)
             resumed_ns = time.time_ns()
             redis.resume()
-            time.sleep(1)
+            wait_until_only_by_store(crowd, nodes)
             settle(crowd, fleet)
             wait_until_calm(crowd)
     away = [one for one in crowd.seen if one.answered_ns < resumed_ns]
     check_bound(away, tells=False)
     check_bound(crowd.seen, limit=2 * LIMIT, tells=False)
     check_waits(crowd.seen)
-    # The first window after the last answer of the store: nothing. Then all of all shares.
-    full = between(away, paused_ns + S // 2, paused_ns + WINDOW - S // 10)
-    assert len(full) > 100 and outcomes(full)["allow"] == 0
-    shared = between(away, paused_ns + WINDOW + S // 2)
-    share = LIMIT // nodes
+    # The first window after the last answer of the store: nothing. Then its share, and no more.
+    assert len(within(away, paused_ns, paused_ns + WINDOW)) > 100
     for frontend in range(nodes):
-        own = by_key(admissions([one for one in shared if one.frontend == frontend]))
-        worst = [most_in_any_window(granted, WINDOW).units for granted in own.values()]
-        assert len(own) == len(KEYS) and max(worst) <= share
-        assert sum(worst) >= 0.8 * share * len(KEYS)
+        own = [one for one in away if one.frontend == frontend]
+        last_ns = max(one.sent_ns for one in by_store(own))
+        assert outcomes(within(own, paused_ns, last_ns + WINDOW))["allow"] == 0
+        assert max(shares(own, paused_ns).values()) <= share
 
 
 def test_a_share_does_not_last_for_ever(redis):
-    """local_for is over: what local_then says holds."""
-    text = fleet_rules(on_store_error="local", local_start="empty", local_for="1s",
+    """local_for is over: what local_then says holds. Few enough ask that the share suffices."""
+    text = fleet_rules(on_store_error="local", local_start="empty", local_for="3s",
                        local_then="deny")
-    with Fleet(1, redis.url, rules=text) as fleet, fleet.crowd(rate=600) as crowd:
+    with Fleet(1, redis.url, rules=text) as fleet, fleet.crowd(rate=300) as crowd:
         settle(crowd, fleet)
         redis.pause()
         paused_ns = time.time_ns()
-        time.sleep(2.5)
-        resumed_ns = time.time_ns()
+        until(lambda: outcomes(within(crowd.snapshot(), paused_ns))["allow"] > 50,
+              "a share is granted")
+        until(lambda: outcomes(crowd.snapshot()[-100:])["deny"] == 100, "the share has ended")
+        ended_ns = time.time_ns()
+        resumed_ns = wait_for_answers(crowd, ended_ns)
         redis.resume()
         settle(crowd, fleet)
-    assert outcomes(between(crowd.seen, paused_ns + S // 4, paused_ns + S))["allow"] > 50
-    late = between(crowd.seen, paused_ns + 3 * S // 2, resumed_ns - S // 4)
+    late = within(crowd.seen, ended_ns, resumed_ns)
     assert len(late) > 100 and outcomes(late)["allow"] == 0
     check_waits(crowd.seen)

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from admissions import S, by_key, most_in_any_window
-from crowd import admissions, between, by_rule, outcomes
-from fleet import (WINDOW, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
-                   wait_until_served)
+from admissions import S
+from crowd import admissions, by_rule, outcomes, within
+from fleet import (PATIENT, WINDOW, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
+                   wait_for_answers, wait_until_granted, wait_until_served)
 
 LIMIT, UNITS, NODES = 1000, 50, 8
 HOT = [f"hot-{number}" for number in range(3)]
@@ -34,13 +34,11 @@ def test_many_holders(redis, lease):
         with crowd_of(fleet) as crowd:
             wait_until_served(crowd, NODES)
             time.sleep(3 * WINDOW_S)
+            # All of it under strict; under fast three quarters, less where the machine is busy.
+            wait_until_granted(crowd, 0.5 * LIMIT, len(HOT))
         asked = int(re.search(r"calls=(\d+)", redis.info("cmdstat_evalsha"))[1])
     check_bound(crowd.seen, BOUNDS[lease], tells=False)
     check_waits(crowd.seen)
-    granted = admissions(crowd.seen)
-    for key, own in by_key(granted).items():
-        # All of it under strict; under fast three quarters, less where the machine is busy.
-        assert most_in_any_window(own, WINDOW).units >= 0.5 * LIMIT, key
     # What leases are for.
     assert asked < len(crowd.seen) / 3, (asked, len(crowd.seen))
 
@@ -60,12 +58,10 @@ def test_holders_that_are_killed(redis, lease):
             replaced_ns = time.time_ns()
             wait_until_served(crowd, NODES)
             time.sleep(2 * WINDOW_S)
+            wait_until_granted(crowd, 0.35 * LIMIT, len(HOT), replaced_ns + WINDOW)
     # Each that is killed has held B more, and its successor is one more node.
     bound = BOUNDS[lease] + (3 * UNITS if lease == "fast" else 0)
     check_bound(crowd.seen, bound, tells=False)
-    late = admissions(between(crowd.seen, replaced_ns + WINDOW))
-    for key, own in by_key(late).items():
-        assert most_in_any_window(own, WINDOW).units >= 0.35 * LIMIT, key
 
 
 def test_a_store_that_is_away_ends_what_is_held(redis):
@@ -77,13 +73,13 @@ def test_a_store_that_is_away_ends_what_is_held(redis):
             redis.pause()
             paused_ns = time.time_ns()
             time.sleep(2)
-            resumed_ns = time.time_ns()
+            resumed_ns = wait_for_answers(crowd, paused_ns + S, 50)
             redis.resume()
             wait_until_served(crowd, 3)
             time.sleep(WINDOW_S)
     check_bound(crowd.seen, LIMIT, tells=False)
     check_waits(crowd.seen)
-    ended = between(crowd.seen, paused_ns + S, resumed_ns - S // 4)
+    ended = within(crowd.seen, paused_ns + S, resumed_ns)
     assert len(ended) > 50 and outcomes(ended)["allow"] == 0
 
 
@@ -92,11 +88,11 @@ def test_what_is_left_is_given_back_at_the_end(redis):
     text = fleet_rules(LIMIT, 3600, lease="strict", lease_units=UNITS, lease_term="10s")
     granted = 0
     for _ in range(3):
-        with Fleet(1, redis.url, rules=text) as fleet:
+        with Fleet(1, redis.url, *PATIENT, rules=text) as fleet:
             with fleet.crowd(by_rule("fleet", "user", HOT[:1]), rate=300) as crowd:
                 wait_until_served(crowd, 1)
             granted += len(admissions(crowd.seen))
-    with Fleet(1, redis.url, rules=fleet_rules(LIMIT, 3600)) as fleet:
+    with Fleet(1, redis.url, *PATIENT, rules=fleet_rules(LIMIT, 3600)) as fleet:
         with fleet.servers[0].connect() as client:
             reply = client.ask("STINT.PEEK", "DOMAIN", "fleet", "DESCRIPTOR", 1, "user", HOT[0])
     left = dict(zip(reply[::2], reply[1::2]))["remaining"]

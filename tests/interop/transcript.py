@@ -16,12 +16,16 @@ def blocks(page):
     return re.findall(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", page, re.M | re.S)
 
 
+def at_free_ports(text, ports):
+    """The text with a free port for each of these; at once, since one may have another's digits."""
+    assert all(port in text for port in ports)
+    free = {port: str(free_port()) for port in ports}
+    return re.sub("|".join(ports), lambda port: free[port[0]], text) if ports else text
+
+
 def follow(page, folder, ports, env, programs=()):
     """From top to bottom in one shell and an empty folder; each port becomes a free one."""
-    for port in ports:
-        assert port in page
-        page = page.replace(port, str(free_port()))
-    found = blocks(page)
+    found = blocks(at_free_ports(page, ports))
     script = "".join(f"{commands}\necho '{END}'\n" for commands, _ in found)
     # What the page leaves behind ends with the shell, however it ends.
     script = "trap 'kill $(jobs -p) 2> jobs.log' EXIT\n" + script

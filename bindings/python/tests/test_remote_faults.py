@@ -84,7 +84,7 @@ def test_a_server_that_is_killed_and_restarted(tables, scheme, on_error):
 def test_a_server_that_stands_still(tables, scheme):
     """Its late replies belong to the questions that were given up."""
     with Server() as running:
-        table = tables.open(running.url(scheme), timeout=0.5)
+        table = tables.open(running.url(scheme), timeout=2)
         limiters = {limit: table.limiter(f"{limit}/1h", on_error="deny")
                     for limit in range(100, 110)}
         assert all(limiter.take("warm").from_server for limiter in limiters.values())

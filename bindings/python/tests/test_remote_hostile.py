@@ -153,7 +153,7 @@ HTTP = {
                     {"PROTOCOL"}, "two lengths"),
     "no length": (b"HTTP/1.1 200 OK\r\n\r\n{}", {"PROTOCOL"}, "without a length"),
     "endless interim replies": (forever(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 99),
-                                {"PROTOCOL"}, ""),
+                                {"PROTOCOL"}, "interim replies of more than"),
     "RESP": (b"-ERR Protocol error: this port does not speak HTTP\r\n", {"PROTOCOL"},
              "use stint://"),
     "HTTP/2": (b"\x00\x00\x12\x04\x00\x00\x00\x00\x00", {"PROTOCOL"}, "expected a reply of HTTP"),
@@ -188,7 +188,9 @@ ROWS = [(scheme, name) for scheme, rows in (("stint", RESP), ("http", HTTP)) for
 def test_replies_that_are_none(tables, scheme, name):
     row, codes, text = {"stint": RESP, "http": HTTP}[scheme][name]
     with Hostile(row) as server:
-        table = tables.open(f"{scheme}://{server.address}", timeout=TIMEOUT_S)
+        # What is to be found out has all the time that a busy machine needs.
+        timeout = TIMEOUT_S if codes == {"TIMEOUT"} else PATIENCE_S
+        table = tables.open(f"{scheme}://{server.address}", timeout=timeout)
         limiter = table.limiter("5/1s", on_error="deny")
         tracemalloc.start()
         try:
@@ -197,9 +199,7 @@ def test_replies_that_are_none(tables, scheme, name):
         finally:
             tracemalloc.stop()
         assert not decision and not decision.from_server
-        # Where a server sends without end, a slow machine may reach the timeout before the limit.
-        if not (decision.error.code == "TIMEOUT" and "endless" in name):
-            assert decision.error.code in codes and text in str(decision.error), decision.error
+        assert decision.error.code in codes and text in str(decision.error), decision.error
         assert len(str(decision.error)) < 500
         assert peak < MEMORY_MAX
         assert server.accepted == 1, "a fresh connection's failure is no reason to repeat"

@@ -157,6 +157,7 @@ class HttpReader:
     def __init__(self) -> None:
         self._data = bytearray()
         self._searched = 0
+        self._interim = 0  # bytes of replies such as 103 before the one that is read
 
     @property
     def is_between(self) -> bool:
@@ -179,7 +180,10 @@ class HttpReader:
             status, minor, fields = self._head(head_end)
             if status >= 200:
                 break
-            del data[: head_end + 4]  # an interim reply such as 103
+            self._interim += head_end + 4
+            if self._interim > HEAD_MAX:
+                raise WireError(f"interim replies of more than {HEAD_MAX} bytes")
+            del data[: head_end + 4]
             self._searched = 0
         self._searched = head_end
         body_at = head_end + 4
@@ -192,7 +196,7 @@ class HttpReader:
         options = fields.get(b"connection", b"").lower()
         closes = b"close" in options or (minor == 0 and b"keep-alive" not in options)
         del data[:end]
-        self._searched = 0
+        self._searched = self._interim = 0
         return HttpReply(status, self._json(body, status), closes)
 
     def _check_start(self) -> None:
