@@ -92,7 +92,7 @@ class Container(Server):
     """The program at a machine's address, under the name that starts the command; `hosts` are the
     names that it resolves."""
 
-    def __init__(self, machine, command, env, mounts, hosts=None, wait=True):
+    def __init__(self, machine, command, env, mounts, hosts=None, wait=True, program=STINT):
         self.bundle = Path(tempfile.mkdtemp(prefix="stint-pod-"))
         self.address, self.name = machine.client_address, self.bundle.name
         root = self.bundle / "root"
@@ -102,7 +102,7 @@ class Container(Server):
             (root / library).symlink_to(f"usr/{library}")
         (root / "etc/hosts").write_text("".join(
             f"{address} {name}\n" for name, address in (hosts or {}).items()))
-        mounts = [bind("/usr", "/usr"), bind(STINT, command[0]), *mounts]
+        mounts = [bind("/usr", "/usr"), bind(program, command[0]), *mounts]
         (self.bundle / "config.json").write_text(json.dumps(
             specification(machine, command, env, mounts)))
         super().__init__(command=["runc", "run", "--bundle", self.bundle, self.name], ports=False,
