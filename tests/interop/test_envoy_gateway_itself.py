@@ -11,6 +11,7 @@ import contextlib
 import http.client
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -21,6 +22,7 @@ import pod
 from builds import INTEROP, envoy_gateway, envoy_gateway_source
 from proxies import find_envoy, serving
 from redis_server import Redis, until
+from rls_messages import fields
 from server import Asker, Server
 from test_ratelimit_pod import Gateway
 
@@ -197,6 +199,17 @@ def test_the_pod_is_that_of_the_deployment():
         "runAsUser": pod.ID, "seccompProfile": {"type": "RuntimeDefault"}}
     assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
         pod.CERTIFICATES, "/etc/statsd-exporter"}
+
+
+@pytest.mark.parametrize("gateway", ["table"], indirect=True)
+def test_what_was_recorded_is_what_it_sends(gateway, tmp_path):
+    sent = tmp_path / "sent.bin"
+    subprocess.run([sys.executable, "-B", INTEROP / "xds/record.py",
+                    f"{gateway.address}:{pod.XDS}", gateway.certificates / "envoy-rate-limit",
+                    sent], capture_output=True, timeout=60, check=True)
+    resources = [sorted(fields(path.read_bytes())[2]) for path in (
+        sent, INTEROP / "xds/recorded/limits.bin")]
+    assert resources[0] == resources[1]
 
 
 def test_the_limit_is_exact(gateway):
