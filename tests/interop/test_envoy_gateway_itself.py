@@ -76,8 +76,11 @@ class EnvoyGateway(Gateway):
         self.apply(POLICIES)
 
     def apply(self, policies):
+        """In one step: of half a file it would make half of the resources."""
         assert BACKEND in policies
-        (self.folder / "resources/all.yaml").write_text(policies.replace(BACKEND, self.backend))
+        new = self.folder / "resources.yaml"
+        new.write_text(policies.replace(BACKEND, self.backend))
+        new.rename(self.folder / "resources/all.yaml")
 
     def control_plane(self):
         command = [*self.own.prefix, "sh", "-c", 'exec "$@" >&2', "sh", self.program, "server",
