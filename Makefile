@@ -14,8 +14,8 @@ ARCH ?=
 # Folders are left as they are: no __pycache__.
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: help release run replay demo-cluster demo-gateway test rest test-all unit t wheels bench \
-    bench-server bench-store soak fuzz fuzz-afl check check-diff coverage dashboard deb image dist \
+.PHONY: help release run replay demo-cluster demo-gateway test rest test-all test-envoy-gateway unit t \
+    wheels bench bench-server bench-store soak fuzz fuzz-afl check check-diff coverage dashboard deb image dist \
     hooks install uninstall clean
 .DEFAULT_GOAL := help
 
@@ -27,6 +27,7 @@ help:
 	@echo 'make t T=gcra the unit tests with that in their name, else other tests'
 	@echo 'make test-all every test: also proxies, browsers, crashes, races; sanitizers and fuzzers'
 	@echo 'make rest     what make test-all runs beyond make test'
+	@echo 'make test-envoy-gateway  Envoy Gateway itself before the server; go compiles it once'
 	@echo 'make wheels   the Python package for glibc and musl, x86-64 and aarch64, tried'
 	@echo 'make deb      packages for this Debian: the server, the library, its development files'
 	@echo 'make image    a container image of the server, as an OCI layout'
@@ -89,6 +90,11 @@ rest:
 test-all:
 	@tools/setup.sh test-all
 	@/usr/bin/python3 tools/run_tests.py $(SEARCH_FROM) test rest
+
+# In no part of the others: go compiles for minutes what is kept in ~/.cache/stint.
+test-envoy-gateway:
+	@tools/setup.sh test-envoy-gateway
+	@/usr/bin/python3 tools/run_tests.py envoy-gateway
 
 # Little optimisation: most of the time between an edit and its verdict is the compiler's.
 BUILD_UNIT = tools/configure.sh build-unit -Doptimization=1 -Ddebug=false

@@ -48,6 +48,7 @@ PARTS = {
         "build-asan": ["unit", "behaviour", "trace", "race", "crash", "table", "attack", "fuzz"],
         "build-tsan": ["threads", "race"],
     },
+    "envoy-gateway": {"build-test": ["envoy-gateway"]},
     "fuzz": {"build-asan": ["fuzz"]},
 }
 

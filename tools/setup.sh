@@ -5,8 +5,8 @@
 # Prints what to install where it cannot: without root and sudo, and on other systems.
 set -eu
 
-words="run unit test test-all wheels check coverage fuzz-afl bench-server demo-cluster
-    demo-gateway dashboard deb image dist"
+words="run unit test test-all test-envoy-gateway wheels check coverage fuzz-afl bench-server
+    demo-cluster demo-gateway dashboard deb image dist"
 
 # Each word has a variable of its name, with _ for -.
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
@@ -26,7 +26,8 @@ test_all="$test clang llvm libclang-rt-14-dev python3-venv gnuplot-nox chromium
 test_all="$test_all bash-completion zsh fish"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.
 command -v npm >/dev/null || test_all="$test_all nodejs npm"
-command -v go >/dev/null || test_all="$test_all golang-go"
+command -v go >/dev/null || go=golang-go
+test_all="$test_all ${go:-}"
 command -v javac >/dev/null || test_all="$test_all default-jdk-headless"
 command -v mvn >/dev/null || test_all="$test_all maven"
 # The packages of Debian, and what looks into the image and runs it. mmdebstrap makes a Debian in
@@ -42,6 +43,7 @@ wheels="gcc libc6-dev binutils python3 python3-dev python3-venv qemu-user"
 check="$run git python3 clang libclang-rt-14-dev clang-format clang-tidy cppcheck
     abigail-tools"
 coverage="$test"
+test_envoy_gateway="$test python3-venv runc ${go:-}"
 demo_gateway="$run python3 python3-pytest python3-venv"
 demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server

@@ -204,18 +204,23 @@ static void end_after_workers(struct server *server)
 }
 
 /*
- * A successor has copies of the listening sockets. If it were killed while our last connections
- * linger here, our copies would keep the addresses, and clients would wait in queues that no
- * process accepts from.
+ * Once no worker accepts, the kernel must not either: clients would wait in queues that no process
+ * accepts from, until our last connections have ended. A successor that is about to serve gets
+ * copies of the sockets first.
  */
-static void on_worker_changed(uv_async_t *message)
+static void stop_listening(struct server *server)
 {
-    struct server *server = message->data;
-    bool accepts = !server->is_handed_over;
+    bool accepts = server->stage == WORKER_SERVES || handover_is_under_way(server->handover);
     for (unsigned i = 0; i < server->n_workers; i++)
         accepts = accepts || worker_accepts(server->workers[i]);
     if (!accepts)
         listeners_close(&server->listeners);
+}
+
+static void on_worker_changed(uv_async_t *message)
+{
+    struct server *server = message->data;
+    stop_listening(server);
     if (have_workers_ended(server))
         end_after_workers(server);
 }
@@ -585,6 +590,8 @@ static void on_handed_over(void *arg, int successor)
     server->control_planes = NULL;
     if (server->stage == WORKER_SERVES)
         move_to(server, WORKER_LINGERS, server->options.drain_ns / NS_PER_MS);
+    else
+        stop_listening(server);
 }
 
 /* ---- Start ----------------------------------------------------------------------------------- */

@@ -179,12 +179,17 @@ static void drain_grpc(struct worker *worker)
     streams_drain(worker->streams[METRICS_GRPC]);
 }
 
-static void linger(struct worker *worker)
+static void stop_accepting(struct worker *worker, bool empties_queues)
 {
-    close_acceptors(worker, false);
-    drain_grpc(worker);
+    close_acceptors(worker, empties_queues);
     atomic_store_explicit(&worker->accepts_no_more, true, memory_order_release);
     worker->options.changed(worker->options.arg);
+}
+
+static void linger(struct worker *worker)
+{
+    stop_accepting(worker, false);
+    drain_grpc(worker);
     if (worker->http != NULL)
         http_frontend_drain(worker->http);
 }
@@ -192,7 +197,7 @@ static void linger(struct worker *worker)
 static void drain(struct worker *worker, bool empties_queues)
 {
     /* The kernel has already accepted the connections in the queue. */
-    close_acceptors(worker, empties_queues);
+    stop_accepting(worker, empties_queues);
     streams_drain(worker->streams[METRICS_RESP]);
     drain_grpc(worker);
     if (worker->http != NULL)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -19,6 +20,12 @@ import packages
 import pytest
 from container import USER, Container
 from machine import needs_namespaces, network_of
+
+sys.path.insert(0, str(packages.SOURCE / "tests/interop"))
+import chart  # noqa: E402
+import network  # noqa: E402
+from rls_messages import OK, OVER_LIMIT  # noqa: E402
+from test_kubernetes import codes, runs  # noqa: E402
 
 STINT = os.environ["STINT_BIN"]
 SIZE_MAX = 30_000_000
@@ -195,6 +202,18 @@ def test_it_serves_under_the_rights_of_kubernetes(bundle, image, open_folder, us
         outside = user or USER
         assert re.search(rf"^Uid:\t{outside}\t{outside}", status, re.M)
         assert container.stop() == 0, container.log.read_text()
+
+
+@runs
+def test_a_pod_of_the_chart_runs_in_it(bundle, open_folder):
+    """As tests/interop runs it with the program of the build folder; here from the image alone."""
+    found = chart.objects(chart.render("server"))
+    volumes = chart.Volumes(found, open_folder / "volumes")
+    with network.Network(1) as net, chart.Pod(net.machines[0], found, volumes,
+                                              image=bundle / "rootfs") as running:
+        assert [running.probe(name) for name in running.probes] == [200] * 3
+        assert codes(running, 101) == [OK] * 100 + [OVER_LIMIT]
+        assert running.stop() == 0
 
 
 @needs_namespaces

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Programs of other languages that tests run: built once, from pinned sources, in the build folder.
+Envoy Gateway, which takes minutes to compile, is kept in the user's cache.
 
 A registry that cannot be reached is an error.
 """
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -21,6 +23,8 @@ sys.path.insert(0, str(SOURCE / "tools"))
 from python_package import PACKAGE, PARTS, digest  # noqa: E402
 
 INTEROP = SOURCE / "tests/interop"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stint"
+ENVOY_GATEWAY, ENVOY_GATEWAY_VERSION = "github.com/envoyproxy/gateway", "v1.9.1"
 
 
 def needs(*programs):
@@ -29,15 +33,15 @@ def needs(*programs):
             pytest.skip(f"{program} is not installed")
 
 
-def make(folder, command, needed):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+def make(folder, command, needed, seconds=300):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, \
         f"{command[0]} failed; it needs {needed}:\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
 
-def made(name, mark, make_in):
+def made(name, mark, make_in, root=None):
     """The folder that make_in() fills, made anew when the mark is another."""
-    folder = Path(os.environ["STINT_BUILD"]) / "tests/made" / name
+    folder = (root or Path(os.environ["STINT_BUILD"]) / "tests/made") / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # files of tests run side by side
@@ -66,6 +70,28 @@ def go_program(source, name, package="."):
     needs("go")
     return built(source, lambda to: make(
         to, ["go", "build", "-mod=readonly", "-o", name, package], "the modules of go.mod")) / name
+
+
+def install_envoy_gateway(folder):
+    folder.mkdir()
+    make(folder, ["env", f"GOBIN={folder}", "CGO_ENABLED=0", "go", "install", "-trimpath",
+                  "-ldflags=-s -w", f"{ENVOY_GATEWAY}/cmd/envoy-gateway@{ENVOY_GATEWAY_VERSION}"],
+         "Go 1.26.7 and the modules of Envoy Gateway", seconds=3000)
+
+
+def envoy_gateway():
+    needs("go")
+    return made("envoy-gateway", ENVOY_GATEWAY_VERSION, install_envoy_gateway, CACHE) / \
+        "envoy-gateway"
+
+
+def envoy_gateway_source():
+    """Go keeps it as it was published."""
+    needs("go")
+    told = subprocess.run(
+        ["go", "mod", "download", "-json", f"{ENVOY_GATEWAY}@{ENVOY_GATEWAY_VERSION}"],
+        capture_output=True, timeout=300, check=True)
+    return Path(json.loads(told.stdout)["Dir"])
 
 
 def npm_folder(source):

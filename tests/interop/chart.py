@@ -145,7 +145,7 @@ class Volumes:
 class Pod(pod.Container):
     """The workload's container at a machine's address."""
 
-    def __init__(self, machine, manifests, volumes, hosts=None, wait=True):
+    def __init__(self, machine, manifests, volumes, hosts=None, wait=True, image=None):
         container = container_of(workload(manifests))
         mounts = [pod.bind(volumes.folder / each["name"], each["mountPath"],
                            "ro" if each.get("readOnly") else "rw")
@@ -155,7 +155,7 @@ class Pod(pod.Container):
                        for name in ("startup", "readiness", "liveness")}
         super().__init__(machine, container["command"],
                          {each["name"]: each["value"] for each in container.get("env", [])},
-                         mounts, hosts, wait=False)
+                         mounts, hosts, wait=False, image=image)
         if wait:
             self.wait_for('"event":"started"')
 

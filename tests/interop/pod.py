@@ -90,19 +90,23 @@ def specification(machine, command, env, mounts):
 
 class Container(Server):
     """The program at a machine's address, under the name that starts the command; `hosts` are the
-    names that it resolves."""
+    names that it resolves. `image`: the root of an image, which has the program and libraries."""
 
-    def __init__(self, machine, command, env, mounts, hosts=None, wait=True):
+    def __init__(self, machine, command, env, mounts, hosts=None, wait=True, program=STINT,
+                 image=None):
         self.bundle = Path(tempfile.mkdtemp(prefix="stint-pod-"))
         self.address, self.name = machine.client_address, self.bundle.name
         root = self.bundle / "root"
-        for folder in ("usr", "bin", "etc", "proc", "dev"):
-            (root / folder).mkdir(parents=True)
-        for library in ("lib", "lib64"):
-            (root / library).symlink_to(f"usr/{library}")
+        if image is not None:
+            shutil.copytree(image, root, symlinks=True)
+        else:
+            for folder in ("usr", "bin", "etc", "proc", "dev"):
+                (root / folder).mkdir(parents=True)
+            for library in ("lib", "lib64"):
+                (root / library).symlink_to(f"usr/{library}")
+            mounts = [bind("/usr", "/usr"), bind(program, command[0]), *mounts]
         (root / "etc/hosts").write_text("".join(
             f"{address} {name}\n" for name, address in (hosts or {}).items()))
-        mounts = [bind("/usr", "/usr"), bind(STINT, command[0]), *mounts]
         (self.bundle / "config.json").write_text(json.dumps(
             specification(machine, command, env, mounts)))
         super().__init__(command=["runc", "run", "--bundle", self.bundle, self.name], ports=False,

@@ -4,6 +4,7 @@
 The files are those that users copy. Replaced are addresses, and on request the time-outs, the
 number of stint servers and the fail-open switch, each in the way that the recipe itself describes.
 """
+import contextlib
 import http.client
 import http.server
 import platform
@@ -54,14 +55,21 @@ class Application(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def application():
+@contextlib.contextmanager
+def serving(address="127.0.0.1"):
+    """The port of an application there."""
     Application.served = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Application)
+    server = http.server.ThreadingHTTPServer((address, 0), Application)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server.server_address[1]
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def application():
+    with serving() as port:
+        yield port
 
 
 class Peer(socketserver.ThreadingTCPServer):

@@ -48,6 +48,7 @@ class Gateway:
     def __init__(self, machine, certificates):
         self.machine, self.certificates = machine, certificates
         self.address = machine.network.address(0, 254)
+        self.hosts = {"envoy-gateway": self.address}
 
     def control_plane(self):
         own = self.certificates / "envoy-gateway"
@@ -58,8 +59,7 @@ class Gateway:
         """Without the Redis that its user names: the limits are in the server then."""
         env = pod.environment(**{"REDIS_URL": None, "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL": "100ms",
                                  **changed})
-        return pod.Pod(self.machine, env, self.certificates / "envoy-rate-limit",
-                       {"envoy-gateway": self.address})
+        return pod.Pod(self.machine, env, self.certificates / "envoy-rate-limit", self.hosts)
 
     def channel(self, limiter):
         credentials = grpc.ssl_channel_credentials(

@@ -557,7 +557,7 @@ static void handover_close_successors(struct handover *handover)
 bool handover_is_under_way(const struct handover *handover)
 {
     for (size_t i = 0; i < SUCCESSORS_MAX && handover->successors[i] != NULL; i++)
-        if (handover->successors[i]->stage == SUCCESSOR_STARTS)
+        if (handover->successors[i]->stage != SUCCESSOR_CONNECTED)
             return true;
     return false;
 }

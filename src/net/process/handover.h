@@ -47,7 +47,7 @@ int handover_prepare(struct handover *handover, struct stint_error *error);
  */
 int handover_commit(struct handover *handover, struct stint_error *error);
 
-/* Whether a successor has the sockets, and may continue when this process ends. */
+/* Whether a successor gets or has the sockets, and may continue when this process ends. */
 bool handover_is_under_way(const struct handover *handover);
 
 /* Starts a program that is to take over. */
