@@ -117,6 +117,12 @@ def release(names):
     return report(run("make", "release"), names)
 
 
+def benches(names):
+    """No other build has them."""
+    programs = ["bench", "bench-calls", "bench-server"]
+    return report(run("ninja", "-C", "build-release", "--quiet", *programs), names)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base", metavar="REVISION", help="only files that differ from there")
@@ -127,7 +133,8 @@ def main():
     headers = [name for name in every if name.startswith("include/")]
     passed = failed = 0
     for tool, names in ((clang_format, every), (clang_tidy, sources), (cppcheck, sources),
-                        (abi, headers), (release, [] if args.base else ["Makefile"])):
+                        (abi, headers), (release, [] if args.base else ["Makefile"]),
+                        (benches, [] if args.base else ["bench/meson.build"])):
         started = time.monotonic()
         wrong = tool(names) if names else 0
         passed, failed = passed + len(names) - wrong, failed + wrong

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Connections that send at once: a load program writes whole pipelines. */
 #define _GNU_SOURCE
-#include "store_loop.h"
+#include "asker.h"
 
 #include "base/ns.h"
 

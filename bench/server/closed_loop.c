@@ -9,7 +9,7 @@
  * An error among the replies is the end: what it then measures is nothing.
  */
 #define _GNU_SOURCE
-#include "store_loop.h"
+#include "asker.h"
 
 #include "base/ns.h"
 

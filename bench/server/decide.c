@@ -10,7 +10,7 @@
  * The processor time of this process is told beside the time on the wall.
  */
 #define _GNU_SOURCE
-#include "store_loop.h"
+#include "asker.h"
 
 #include "base/err.h"
 #include "net/file.h"

@@ -6,7 +6,7 @@
  * back as they are is asked the same way, since an answer is told by its number of lines.
  */
 #define _GNU_SOURCE
-#include "store_loop.h"
+#include "asker.h"
 
 #include "base/ns.h"
 

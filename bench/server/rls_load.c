@@ -10,7 +10,7 @@
  * of a random key in each call.
  */
 #define _GNU_SOURCE
-#include "store_loop.h"
+#include "asker.h"
 
 #include "base/ns.h"
 
