@@ -12,7 +12,6 @@ import urllib.request
 import pytest
 
 from measure import metric
-from program import STINT
 from server import Server
 
 RULES = """
@@ -298,9 +297,6 @@ def test_warnings_of_rules_are_logged():
 
 # ---- under load ---------------------------------------------------------------------------------
 
-TOO_BUSY_MS = 50  # that a request waits for the scheduler alone
-
-
 def benchmark(server, n):
     """n takes of 20 connections, as fast as the server answers: redis-benchmark, running."""
     return subprocess.Popen(
@@ -309,50 +305,23 @@ def benchmark(server, n):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def longest_wait_ms(running):
-    """Of a benchmark that has ended; fails if a take has."""
-    out, errors = running.communicate(timeout=60)
-    assert running.returncode == 0 and "rror" not in out + errors, out + errors
-    names, figures = (line.strip('"').split('","') for line in out.splitlines()[-2:])
-    return float(dict(zip(names, figures))["max_latency_ms"])
-
-
 @pytest.mark.skipif(shutil.which("redis-benchmark") is None, reason="no redis-benchmark here")
 @pytest.mark.parametrize("way", Written.WAYS)
-def test_reloads_under_load_fail_and_delay_nobody(way, tmp_path):
-    """20 clients ask for all that a worker can do, and rules are reloaded: none fails or waits.
-
-    No take waits longer than 10 ms, or not longer than twice what one waits where another process
-    reads the same rules meanwhile and this server does not: on a machine with other work, the
-    scheduler holds up single requests for longer. One of three attempts is to keep it. Where nobody
-    would be served in time anyway, only that no take fails is seen, and the test says so.
-    """
-    written = Written(way, tmp_path, 20_000)
+def test_reloads_under_load_fail_no_take(way, tmp_path):
+    """20 clients ask for all that a worker can do. What a reload costs the worker is above."""
+    written, takes, reloads = Written(way, tmp_path, 20_000), 50_000, 0
     with Server("--workers", 1, *written.options) as server, server.connect() as client:
         take(client)
-        seen = []
-        for _ in range(3):
-            running = benchmark(server, 50_000)
-            while running.poll() is None:
-                subprocess.run([STINT, "rules", "check", tmp_path], check=True, capture_output=True)
-            control = longest_wait_ms(running)
-            running, reloads = benchmark(server, 50_000), 0
-            while running.poll() is None:
-                written.reload(server)
-                reloads += 1
-            seen.append((longest_wait_ms(running), control, reloads))
-            assert reloads > 0
-            if seen[-1][0] <= max(10, 2 * control):
-                break
+        running = benchmark(server, takes)
+        while running.poll() is None:
+            written.reload(server)
+            reloads += 1
+        out, errors = running.communicate(timeout=60)
+        assert running.returncode == 0 and "rror" not in out + errors, out + errors
         counts = {outcome: metric(server.http, "stint_decisions_total", domain="edge",
                                   outcome=outcome) for outcome in ("allow", "deny")}
-        assert counts == {"allow": 1 + 100_000 * len(seen), "deny": 0}
+        assert reloads > 0 and counts == {"allow": 1 + takes, "deny": 0}
         assert "reload_failed" not in server.log
-    longest, control, _ = seen[-1]
-    if longest > max(10, 2 * control):
-        if min(control for _, control, _ in seen) > TOO_BUSY_MS:
-            pytest.skip(f"without reloads, too, requests wait: (with, without, reloads): {seen}")
-        raise AssertionError(f"(longest wait in ms, without reloads, reloads): {seen}")
 
 
 # ---- rules that are gone ------------------------------------------------------------------------
