@@ -185,7 +185,7 @@ static int begin_fields(nghttp2_session *session, const nghttp2_frame *frame, vo
 static void take_status(struct grpc_end *end, struct span name, struct span value)
 {
     struct buf text = {end->text, sizeof(end->text), strlen(end->text)};
-    uint64_t number;
+    uint64_t number = 0;
     bool is_number = resp_number_read(value, INT32_MAX, &number);
     if (span_equals(name, ":status") && is_number) {
         end->http_status = (unsigned)number;

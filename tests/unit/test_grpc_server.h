@@ -85,10 +85,11 @@ static inline ssize_t say_data(nghttp2_session *session, int32_t id, uint8_t *to
     (void)source;
     if (len == 0 && !server->ends)
         return NGHTTP2_ERR_DEFERRED;
-    if (len > 0)
+    if (len > 0) {
         memcpy(to, server->data, len);
-    server->data += len;
-    server->data_left -= len;
+        server->data += len;
+        server->data_left -= len;
+    }
     if (server->data_left > 0 || !server->ends)
         return (ssize_t)len;
     *flags |= NGHTTP2_DATA_FLAG_EOF;
