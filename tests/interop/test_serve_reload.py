@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 
 from measure import metric
+from program import STINT
 from server import Server
 
 RULES = """
