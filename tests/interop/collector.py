@@ -157,7 +157,7 @@ class GrpcCollector(Arrived):
         self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
         self.server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service, handlers),))
-        address = f"localhost:{self.port}"
+        address = f"127.0.0.1:{self.port}"
         self.port = (self.server.add_secure_port(address, self.credentials) if self.credentials
                      else self.server.add_insecure_port(address))
         assert self.port > 0
