@@ -57,4 +57,14 @@ static inline uint8_t *bytes_copy(struct span bytes)
     return copy;
 }
 
+/* For a fuzzer of several things: the first byte chooses one, which gets a copy of the others. */
+static inline void bytes_choose(void (*const ways[])(struct span input), size_t n,
+                                struct span input)
+{
+    size_t way = bytes_u8(&input) % n;
+    uint8_t *copy = bytes_copy(input);
+    ways[way](span_of(copy, input.len));
+    free(copy);
+}
+
 #endif

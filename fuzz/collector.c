@@ -95,10 +95,6 @@ static void read_url(struct span input)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const ways[])(struct span input) = {over_http, over_grpc, read_url};
-    struct span input = span_of(data, size);
-    size_t way = bytes_u8(&input) % (sizeof(ways) / sizeof(ways[0]));
-    uint8_t *copy = bytes_copy(input);
-    ways[way](span_of(copy, input.len));
-    free(copy);
+    bytes_choose(ways, sizeof(ways) / sizeof(ways[0]), span_of(data, size));
     return 0;
 }

@@ -150,10 +150,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const ways[])(struct span input) = {converse, read_response, read_config,
                                                       read_kept};
-    struct span input = span_of(data, size);
-    size_t way = bytes_u8(&input) % (sizeof(ways) / sizeof(ways[0]));
-    uint8_t *copy = bytes_copy(input);
-    ways[way](span_of(copy, input.len));
-    free(copy);
+    bytes_choose(ways, sizeof(ways) / sizeof(ways[0]), span_of(data, size));
     return 0;
 }
